@@ -1,0 +1,254 @@
+"""Crawls, their index files, and the columns these have had over the years.
+
+Paths are relative to a source, as Common Crawl's manifests write them. Everything read here comes from outside, so each
+name is matched against the one form that names of its kind have had (commoncrawl/cc-index-table, README).
+"""
+
+import json
+import re
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import pyarrow as pa
+
+from catalogue.errors import BadManifest, QueryError, UnknownCrawl
+
+COLLINFO = "collinfo.json"
+SUBSETS = ("warc", "crawldiagnostics", "robotstxt")
+"""Successful fetches; redirects, errors and the rest; robots.txt files."""
+
+MAX_DOCUMENT = 16 << 20
+"""Bytes, after decompression, that a manifest or crawl list may have; the largest known have 0.2 MB."""
+
+KEY_COLUMN = "url_surtkey"
+
+SCHEMA = pa.schema(
+    [
+        ("url_surtkey", pa.string()),
+        ("url", pa.string()),
+        ("url_host_name", pa.string()),
+        ("url_host_tld", pa.string()),
+        ("url_host_2nd_last_part", pa.string()),
+        ("url_host_3rd_last_part", pa.string()),
+        ("url_host_4th_last_part", pa.string()),
+        ("url_host_5th_last_part", pa.string()),
+        ("url_host_registry_suffix", pa.string()),
+        ("url_host_registered_domain", pa.string()),
+        ("url_host_private_suffix", pa.string()),
+        ("url_host_private_domain", pa.string()),
+        ("url_host_name_reversed", pa.string()),  # since CC-MAIN-2021-49
+        ("url_protocol", pa.string()),
+        ("url_port", pa.int32()),
+        ("url_path", pa.string()),
+        ("url_query", pa.string()),
+        ("fetch_time", pa.timestamp("ms", "UTC")),  # INT96, naive or UTC milliseconds in the files, by era
+        ("fetch_status", pa.int16()),
+        ("fetch_redirect", pa.string()),  # since CC-MAIN-2019-47
+        ("content_digest", pa.string()),
+        ("content_mime_type", pa.string()),
+        ("content_mime_detected", pa.string()),
+        ("content_charset", pa.string()),  # since CC-MAIN-2018-39
+        ("content_languages", pa.string()),  # since CC-MAIN-2018-39
+        ("content_truncated", pa.string()),  # since CC-MAIN-2019-47
+        ("warc_record_id", pa.binary()),  # since CC-MAIN-2026-30
+        ("warc_filename", pa.string()),
+        ("warc_record_offset", pa.int64()),  # int32 in most files
+        ("warc_record_length", pa.int64()),  # int32 in most files
+        ("warc_segment", pa.string()),
+        ("crawl", pa.string()),  # in the path only
+        ("subset", pa.string()),  # in the path only
+    ]
+)
+"""The one schema under which the rows of every era are read.
+
+Names and order are those of commoncrawl/cc-index-table's schema; every column may be null, and is where a file lacks it.
+"""
+
+PATH_COLUMNS = ("crawl", "subset")
+"""Columns that stand in a file's path and not in the file."""
+
+_CRAWL = r"(?:CC-MAIN|CC-SUPPLEMENTAL)-[0-9]{4}(?:-[0-9]{2,4})?"
+_CRAWL_ID = re.compile(_CRAWL)
+_INDEX_PATH = re.compile(
+    rf"(?:[A-Za-z0-9][A-Za-z0-9._+-]*/){{0,8}}crawl=({_CRAWL})/subset=([a-z0-9]+)/"
+    r"([A-Za-z0-9][A-Za-z0-9._+-]*\.parquet)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Crawl:
+    """One monthly crawl, as ``collinfo.json`` lists it."""
+
+    id: str
+    """For instance ``CC-MAIN-2022-05``."""
+    name: str = ""
+    first_fetch: datetime | None = None
+    """When its first page was fetched, UTC; some lists do not say."""
+    last_fetch: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class IndexFile:
+    """One Parquet file of the columnar index."""
+
+    path: str
+    crawl: str
+    subset: str
+
+
+def crawl_id(text: str) -> str:
+    """``text`` if it has the form of a crawl's name.
+
+    Raises:
+        UnknownCrawl: if it has not.
+    """
+    if not _CRAWL_ID.fullmatch(text):
+        message = f"{text!r} is not the name of a crawl; one looks like CC-MAIN-2022-05 (see: catalogue crawls)"
+        raise UnknownCrawl(message)
+    return text
+
+
+def manifest_path(crawl: str) -> str:
+    """Where a crawl's list of index files is."""
+    return f"crawl-data/{crawl_id(crawl)}/cc-index-table.paths.gz"
+
+
+def index_file(path: str) -> IndexFile | None:
+    """The index file at a path of a manifest, or None if the line names something else."""
+    matched = _INDEX_PATH.fullmatch(path)
+    return IndexFile(path, matched[1], matched[2]) if matched else None
+
+
+def inflate(data: bytes, *, limit: int = MAX_DOCUMENT) -> bytes:
+    """Decompress gzip data that may be hostile.
+
+    Raises:
+        BadManifest: if it is not gzip, is cut short, has something behind its end, or inflates to over ``limit`` bytes.
+    """
+    inflater = zlib.decompressobj(wbits=31)
+    try:
+        text = inflater.decompress(data, limit)
+    except zlib.error as error:
+        message = f"not gzip: {error}"
+        raise BadManifest(message) from error
+    if inflater.unconsumed_tail:
+        message = f"inflates to more than {limit:,} bytes"
+        raise BadManifest(message)
+    if not inflater.eof:
+        message = "cut short"
+        raise BadManifest(message)
+    if inflater.unused_data:
+        message = "has something behind its end"
+        raise BadManifest(message)
+    return text
+
+
+def parse_manifest(crawl: str, data: bytes) -> list[IndexFile]:
+    """The index files a crawl's manifest (gzip text, a path a line) names, each once, in its order.
+
+    Lines that are no path of an index file of this crawl are passed over: since 2026 manifests hold a directory's name.
+
+    Raises:
+        BadManifest: if the data is not such a text, or names no index file at all.
+    """
+    try:
+        lines = inflate(data).decode("ascii").splitlines()
+    except (BadManifest, UnicodeDecodeError) as error:
+        message = f"the manifest of {crawl} cannot be read ({error}); try again, or report it"
+        raise BadManifest(message) from error
+    files = [file for line in lines if (file := index_file(line.strip())) and file.crawl == crawl]
+    if not files:
+        message = f"the manifest of {crawl} names no index file"
+        raise BadManifest(message)
+    return list(dict.fromkeys(files))
+
+
+def parse_collinfo(data: bytes) -> list[Crawl]:
+    """The crawls of a ``collinfo.json``, newest first.
+
+    Raises:
+        BadManifest: if it is not such a list. Items of another shape are passed over.
+    """
+    try:
+        items = json.loads(data)
+    except ValueError as error:
+        message = f"the list of crawls is not JSON ({error}); try again"
+        raise BadManifest(message) from error
+    crawls = [
+        Crawl(item["id"], str(item.get("name", "")), _time(item.get("from")), _time(item.get("to")))
+        for item in (items if isinstance(items, list) else [])
+        if isinstance(item, dict) and isinstance(item.get("id"), str) and _CRAWL_ID.fullmatch(item["id"])
+    ]
+    if not crawls:
+        message = "the list of crawls names no crawl"
+        raise BadManifest(message)
+    return sorted({crawl.id: crawl for crawl in crawls}.values(), key=lambda crawl: _age(crawl.id), reverse=True)
+
+
+def has_table(crawl: str) -> bool:
+    """Whether a crawl can have a columnar index: those of 2012 and before, written as ARC files, have none."""
+    return _age(crawl)[0] > "2012"
+
+
+def select_crawls(asked: Iterable[str], known: Sequence[str]) -> list[str]:
+    """What ``--crawl`` means: names, ``A..B`` (both ends included), ``latest`` and ``all``.
+
+    Args:
+        asked: the words, in any number; None of them means nothing.
+        known: the crawls to choose from for everything but plain names.
+
+    Returns:
+        Names without repetition, newest first.
+
+    Raises:
+        UnknownCrawl: for a word that names no crawl, or a range that holds none.
+    """
+    newest_first = sorted({crawl for crawl in known if has_table(crawl)}, key=_age, reverse=True)
+    chosen: list[str] = []
+    for word in asked:
+        first, dots, last = word.partition("..")
+        if dots:
+            low, high = (_age(crawl_id(end)) if end else None for end in (first, last))
+            found = [c for c in newest_first if (low is None or low <= _age(c)) and (high is None or _age(c) <= high)]
+        elif word in {"all", "latest"}:
+            found = newest_first if word == "all" else newest_first[:1]
+        else:
+            found = [crawl_id(word)]
+        if not found:
+            message = f"there is no crawl in {word!r}; see: catalogue crawls"
+            raise UnknownCrawl(message)
+        chosen += found
+    return sorted(dict.fromkeys(chosen), key=_age, reverse=True)
+
+
+def select_subsets(asked: Iterable[str]) -> tuple[str, ...]:
+    """What ``--subset`` means: names, or ``all``.
+
+    Raises:
+        QueryError: for a word that names no subset.
+    """
+    chosen: list[str] = []
+    for word in asked:
+        if word != "all" and word not in SUBSETS:
+            message = f"{word!r} is no subset; choose among {', '.join(SUBSETS)} and all"
+            raise QueryError(message)
+        chosen += SUBSETS if word == "all" else [word]
+    return tuple(dict.fromkeys(chosen))
+
+
+def _age(crawl: str) -> tuple[str, str]:
+    """Sorts crawls by time: year and week, whatever the prefix."""
+    year, _, rest = crawl.split("-", 2)[2].partition("-")
+    return (year, rest)
+
+
+def _time(text: object) -> datetime | None:
+    if not isinstance(text, str):
+        return None
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return time if time.tzinfo else time.replace(tzinfo=UTC)

@@ -1,0 +1,168 @@
+"""What can go wrong, and what to do next.
+
+::
+
+    CatalogueError
+    ├── SourceError            the place the files are read from
+    │   ├── Missing            404: there is no such file            (FileNotFoundError)
+    │   ├── Denied             401 or 403 for one file               (PermissionError)
+    │   ├── Blocked            403 for everything: we were too fast  (PermissionError)
+    │   ├── SlowDown           429, 503: asked to wait
+    │   ├── Unreachable        no answer, or a broken one            (ConnectionError)
+    │   ├── Redirected         sent elsewhere; never followed
+    │   ├── RangeIgnored       200 to a range request; the body was not read
+    │   ├── WrongRange         206, but not the bytes that were asked for
+    │   ├── ShortBody          fewer or more bytes than were announced
+    │   ├── Changed            the file is not the one seen before
+    │   └── GivenUp            so many failures that going on would be rude
+    ├── FormatError            the bytes themselves                  (ValueError)
+    │   ├── BadManifest
+    │   ├── NotParquet
+    │   ├── BadFooter
+    │   ├── BadPageIndex
+    │   └── Encrypted
+    ├── StoreError             the file of footers on this machine
+    │   ├── StoreLocked        somebody else is writing
+    │   ├── StoreDamaged       a value is not what was written
+    │   └── DiskFailed         full, or broken                       (OSError)
+    ├── QueryError             the question                          (ValueError)
+    │   ├── UnknownCrawl
+    │   ├── UnknownColumn
+    │   ├── NotHarvested
+    │   └── TooExpensive
+    └── UnplannedRead          a bug: a read that no plan announced
+
+Every message says what happened to which file and what to do about it. ``exit_status`` is what the command line
+leaves with: 1 done in part, 2 a wrong question, 74 the disk failed, 75 try again later (BSD's ``sysexits.h``).
+"""
+
+
+class CatalogueError(Exception):
+    """The base of everything this package raises on purpose."""
+
+    exit_status = 1
+
+
+class SourceError(CatalogueError):
+    """The source failed."""
+
+    exit_status = 75
+
+
+class Missing(SourceError, FileNotFoundError):
+    """There is no such file at the source."""
+
+
+class Denied(SourceError, PermissionError):
+    """The source refuses this one file; without the right to list, S3 says so of missing files too."""
+
+
+class Blocked(SourceError, PermissionError):
+    """The source refuses everything for now, because too much was asked of it."""
+
+
+class SlowDown(SourceError):
+    """The source asks to be asked more slowly."""
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+        """Seconds the source asked for, if it did."""
+
+
+class Unreachable(SourceError, ConnectionError):
+    """No answer came, or the connection broke, or the server failed."""
+
+
+class Redirected(SourceError):
+    """The source sent us elsewhere, which is never followed."""
+
+
+class RangeIgnored(SourceError):
+    """A range was asked for and the whole file was offered; its body was left unread."""
+
+
+class WrongRange(SourceError):
+    """The answer is for other bytes than those asked for."""
+
+
+class ShortBody(SourceError):
+    """The body is shorter or longer than the answer's own headers promise."""
+
+
+class Changed(SourceError):
+    """The file at the source is not the one whose footer is held."""
+
+
+class GivenUp(SourceError):
+    """Too many requests failed for it to be polite, or useful, to go on."""
+
+
+class FormatError(CatalogueError, ValueError):
+    """Bytes that are not what their name says."""
+
+
+class BadManifest(FormatError):
+    """A manifest or crawl list that cannot be read."""
+
+
+class NotParquet(FormatError):
+    """The file does not end as a Parquet file does."""
+
+
+class BadFooter(FormatError):
+    """The footer cannot be decoded, or contradicts itself."""
+
+
+class BadPageIndex(FormatError):
+    """A page index that cannot be decoded, or contradicts its column chunk."""
+
+
+class Encrypted(FormatError):
+    """The file, or a column of it, is encrypted."""
+
+
+class StoreError(CatalogueError):
+    """The store failed."""
+
+    exit_status = 74
+
+
+class StoreLocked(StoreError):
+    """Another process is at work on the same thing."""
+
+    exit_status = 75
+
+
+class StoreDamaged(StoreError):
+    """The store, or a value in it, is not what was written."""
+
+
+class DiskFailed(StoreError, OSError):
+    """The disk is full or broken; what was committed before is kept."""
+
+
+class QueryError(CatalogueError, ValueError):
+    """A question that has no answer as it was put."""
+
+    exit_status = 2
+
+
+class UnknownCrawl(QueryError):
+    """No such crawl."""
+
+
+class UnknownColumn(QueryError):
+    """No such column."""
+
+
+class NotHarvested(QueryError):
+    """The crawl's footers are not held yet."""
+
+
+class TooExpensive(QueryError):
+    """The plan is larger than what was allowed."""
+
+
+class UnplannedRead(CatalogueError):
+    """Something was read that no plan announced. This is a bug in this package."""

@@ -1,0 +1,351 @@
+"""A Parquet footer's bytes → what it says, checked against itself and against the file's size.
+
+The footer is the thrift struct ``FileMetaData`` at a file's end (apache/parquet-format, README and parquet.thrift):
+``… footer, its length in 4 bytes little-endian, "PAR1"``. Names of fields are the format's own. Decoding is bounded, but
+a footer from outside is looked into for the first time in a child process, see ``catalogue.examine``.
+"""
+
+import enum
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from catalogue.errors import BadFooter, Encrypted, NotParquet
+from catalogue.ranges import ByteRange
+from catalogue.thrift import Reader, Struct, ThriftError
+
+MAGIC = b"PAR1"
+ENCRYPTED_MAGIC = b"PARE"
+TRAILER = 8
+"""Bytes behind the footer: its length and the magic."""
+MAX_FOOTER = 4 << 20
+"""Bytes a footer may have; Common Crawl's have 10 to 100 kB, and 15 MB can claim gigabytes of memory."""
+
+CODECS = ("UNCOMPRESSED", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4", "ZSTD", "LZ4_RAW")
+PHYSICAL_TYPES = ("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
+
+_REPEATED = 2
+_TRUSTWORTHY_DEPRECATED = re.compile(rb"parquet-mr version 1\.(?:[89]|[1-9][0-9])\.")
+"""Earlier parquet-mr wrote wrong bounds for binary columns (PARQUET-251)."""
+
+
+class Order(enum.Enum):
+    """By which comparison a bound is one."""
+
+    UNSIGNED = "unsigned"
+    """Bytes as 0 to 255: ``min_value`` and ``max_value``."""
+    SIGNED = "signed"
+    """Bytes as -128 to 127: the deprecated ``min`` and ``max`` of binary columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """No value of a column chunk is less than ``min`` or greater than ``max``; they need not occur themselves."""
+
+    min: bytes
+    """Plain-encoded: little-endian for numbers."""
+    max: bytes
+    order: Order = Order.UNSIGNED
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A leaf of the schema."""
+
+    name: str
+    """Path of names, joined by dots where nested; this table has no nested columns so far."""
+    physical_type: str
+    optional: bool
+    flat: bool
+    """Whether every row has at most one value of it."""
+    element: bytes
+    """Its ``SchemaElement`` as it stands in the footer."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnChunk:
+    """The values of one column in one row group."""
+
+    column: Column
+    range: ByteRange
+    """Where its pages lie in the file, the dictionary page among them."""
+    codec: int
+    encodings: tuple[int, ...]
+    num_values: int
+    total_uncompressed_size: int
+    data_page_offset: int
+    dictionary_page_offset: int | None
+    null_count: int | None
+    bounds: Bounds | None
+    column_index: ByteRange | None
+    offset_index: ByteRange | None
+
+    @property
+    def codec_name(self) -> str:
+        """The codec's name, ``UNKNOWN(n)`` for one that was invented later."""
+        return CODECS[self.codec] if 0 <= self.codec < len(CODECS) else f"UNKNOWN({self.codec})"
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroup:
+    """A horizontal slice of a file."""
+
+    ordinal: int
+    num_rows: int
+    total_byte_size: int
+    """Bytes of all its pages, uncompressed."""
+    chunks: dict[str, ColumnChunk]
+    """By name of column, in the order of the schema."""
+
+    @property
+    def total_compressed_size(self) -> int:
+        """Bytes of all its pages as stored."""
+        return sum(len(chunk.range) for chunk in self.chunks.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Footer:
+    """What a file says of itself."""
+
+    num_rows: int
+    created_by: str
+    columns: dict[str, Column]
+    row_groups: tuple[RowGroup, ...]
+    utc_times: bool
+    """Whether ``fetch_time`` is declared an instant; older writers left the zone, always UTC, to be known."""
+
+    @property
+    def codecs(self) -> tuple[str, ...]:
+        """Names of the codecs in use, each once."""
+        return tuple(dict.fromkeys(chunk.codec_name for group in self.row_groups for chunk in group.chunks.values()))
+
+
+def footer_length(tail: bytes, *, limit: int = MAX_FOOTER) -> int:
+    """The length in bytes of the footer of a file that ends with ``tail``, which holds at least its last 8 bytes.
+
+    Raises:
+        NotParquet: if the file does not end as a Parquet file does.
+        Encrypted: if the footer itself is encrypted.
+        BadFooter: if the length is zero or over ``limit``.
+    """
+    magic = tail[-4:]
+    if magic == ENCRYPTED_MAGIC:
+        message = "the footer is encrypted"
+        raise Encrypted(message)
+    if magic != MAGIC or len(tail) < TRAILER:
+        message = f"not a Parquet file: it ends with {magic!r}"
+        raise NotParquet(message)
+    length = int.from_bytes(tail[-TRAILER:-4], "little")
+    if not 0 < length <= limit:
+        message = f"the footer claims {length:,} bytes; at most {limit:,} are believed"
+        raise BadFooter(message)
+    return length
+
+
+def decode_footer(data: bytes, file_size: int) -> Footer:
+    """Decode and check a footer.
+
+    Args:
+        data: the footer's bytes, without length and magic.
+        file_size: bytes of the whole file; every column chunk must lie within it.
+
+    Raises:
+        BadFooter: if it cannot be decoded or contradicts itself.
+        Encrypted: if columns are encrypted.
+    """
+    try:
+        return _Decoder(data, file_size).footer()
+    except (ThriftError, KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        if isinstance(error, BadFooter | Encrypted):
+            raise
+        message = f"the footer cannot be decoded: {type(error).__name__}: {error}"
+        raise BadFooter(message) from error
+
+
+class _Decoder:
+    """The state that decoding one footer needs: the schema is wanted by every chunk."""
+
+    def __init__(self, data: bytes, file_size: int) -> None:
+        self.data = data
+        self.data_end = file_size - TRAILER - len(data)
+        self.columns: dict[str, Column] = {}
+        self.created_by = b""
+        self.ordered = False
+
+    def footer(self) -> Footer:
+        reader = Reader(self.data)
+        top: Struct = {}
+        for number, kind in reader.fields():
+            if number == 2:  # noqa: PLR2004 - FileMetaData.schema: its elements are wanted as bytes too
+                self.columns = self._schema(reader)
+                top[number] = True
+            else:
+                top[number] = reader.value(kind, 1)
+        if 8 in top:  # noqa: PLR2004 - FileMetaData.encryption_algorithm
+            message = "columns are encrypted"
+            raise Encrypted(message)
+        self.created_by = top.get(6, b"")
+        # Without column_orders, parquet.thrift leaves undefined what min_value and max_value mean.
+        self.ordered = 7 in top
+        groups = tuple(self._row_group(ordinal, group) for ordinal, group in enumerate(top[4]))
+        if top[3] != sum(group.num_rows for group in groups):
+            message = "the row groups' rows do not add up"
+            raise BadFooter(message)
+        self._check_extents(groups)
+        return Footer(
+            num_rows=top[3],
+            created_by=self.created_by.decode("utf-8", "replace"),
+            columns=self.columns,
+            row_groups=groups,
+            utc_times=self._utc_times(),
+        )
+
+    def _schema(self, reader: Reader) -> dict[str, Column]:
+        _, count = reader.list_header()
+        elements: list[tuple[Struct, bytes]] = []
+        for _ in range(count):
+            start = reader.position
+            element = reader.struct(1)
+            elements.append((element, self.data[start : reader.position]))
+        columns: dict[str, Column] = {}
+        walk = iter(elements)
+        root, _ = next(walk)
+        for column in _leaves(walk, root[5], (), flat=True):
+            if column.name in columns:
+                message = f"two columns are named {column.name!r}"
+                raise BadFooter(message)
+            columns[column.name] = column
+        if not columns or next(walk, None) is not None:
+            message = "the schema is no tree"
+            raise BadFooter(message)
+        return columns
+
+    def _row_group(self, ordinal: int, group: Struct) -> RowGroup:
+        num_rows = group[3]
+        if num_rows < 0 or len(group[1]) != len(self.columns):
+            message = f"row group {ordinal} has {num_rows} rows and {len(group[1])} of {len(self.columns)} columns"
+            raise BadFooter(message)
+        chunks = {
+            column.name: self._chunk(column, chunk, num_rows)
+            for column, chunk in zip(self.columns.values(), group[1], strict=True)
+        }
+        return RowGroup(ordinal, num_rows, group[2], chunks)
+
+    def _chunk(self, column: Column, chunk: Struct, num_rows: int) -> ColumnChunk:
+        if 8 in chunk or 9 in chunk:  # noqa: PLR2004 - ColumnChunk.crypto_metadata, .encrypted_column_metadata
+            message = f"column {column.name} is encrypted"
+            raise Encrypted(message)
+        meta = chunk[3]
+        path = b".".join(meta[3]).decode()
+        if path != column.name or PHYSICAL_TYPES[meta[1]] != column.physical_type or chunk.get(1):
+            message = f"a column chunk of {path!r} stands where one of {column.name!r} should"
+            raise BadFooter(message)
+        if column.flat and meta[5] != num_rows:
+            message = f"column {column.name} has {meta[5]} values in {num_rows} rows"
+            raise BadFooter(message)
+        data_page, dictionary_page = meta[9], meta.get(11)
+        # Writers before parquet-mr 1.13 leave the dictionary's offset out, or 0, and let data_page_offset point to it.
+        if not dictionary_page or dictionary_page >= data_page:
+            dictionary_page = None
+        start = data_page if dictionary_page is None else dictionary_page
+        statistics = meta.get(12, {})
+        return ColumnChunk(
+            column=column,
+            range=self._extent(start, meta[7], f"column {column.name}"),
+            codec=meta[4],
+            encodings=tuple(meta[2]),
+            num_values=meta[5],
+            total_uncompressed_size=meta[6],
+            data_page_offset=data_page,
+            dictionary_page_offset=dictionary_page,
+            null_count=_null_count(statistics, meta[5]),
+            bounds=self._bounds(column, statistics),
+            column_index=self._index(chunk.get(6), chunk.get(7)),
+            offset_index=self._index(chunk.get(4), chunk.get(5)),
+        )
+
+    def _extent(self, start: int, length: int, what: str) -> ByteRange:
+        if not (len(MAGIC) <= start and 0 < length and start + length <= self.data_end):
+            message = f"{what} claims {length} bytes at {start} of a file whose data end at {self.data_end}"
+            raise BadFooter(message)
+        return ByteRange(start, start + length)
+
+    def _index(self, offset: int | None, length: int | None) -> ByteRange | None:
+        """Where a page index lies; a wrong one is as good as none, since it is only ever a short cut."""
+        if offset is None or length is None or not (len(MAGIC) <= offset and 0 < length <= self.data_end - offset):
+            return None
+        return ByteRange(offset, offset + length)
+
+    def _bounds(self, column: Column, statistics: Struct) -> Bounds | None:
+        low, high, order = statistics.get(6), statistics.get(5), Order.UNSIGNED
+        if low is None or high is None or not self.ordered:
+            low, high = statistics.get(2), statistics.get(1)
+            if column.physical_type == "BYTE_ARRAY":
+                order = Order.SIGNED
+                if not _TRUSTWORTHY_DEPRECATED.match(self.created_by):
+                    return None
+        if not isinstance(low, bytes) or not isinstance(high, bytes):
+            return None
+        bounds = Bounds(low, high, order)
+        return bounds if _plausible(column.physical_type, bounds) else None
+
+    def _check_extents(self, groups: tuple[RowGroup, ...]) -> None:
+        end = 0
+        for extent in sorted(chunk.range for group in groups for chunk in group.chunks.values()):
+            if extent.start < end:
+                message = f"two column chunks overlap at byte {extent.start}"
+                raise BadFooter(message)
+            end = extent.end
+
+    def _utc_times(self) -> bool:
+        column = self.columns.get("fetch_time")
+        if column is None:
+            return False
+        logical = Reader(column.element).struct().get(10, {})
+        return bool(logical.get(8, {}).get(1, False))
+
+
+def _leaves(walk: Iterator[tuple[Struct, bytes]], children: int, path: tuple[str, ...], *, flat: bool) -> Iterator[Column]:
+    """The leaves below a schema element, depth first, as parquet.thrift flattens the tree."""
+    for _ in range(children):
+        element, raw = next(walk, ({}, b""))
+        name = (*path, element[4].decode())
+        repetition = element.get(3, 0)
+        if element.get(5):
+            yield from _leaves(walk, element[5], name, flat=False)
+        else:
+            yield Column(
+                name=".".join(name),
+                physical_type=PHYSICAL_TYPES[element[1]],
+                optional=repetition == 1,
+                flat=flat and repetition != _REPEATED,
+                element=raw,
+            )
+
+
+def _null_count(statistics: Struct, num_values: int) -> int | None:
+    count = statistics.get(3)
+    return count if isinstance(count, int) and 0 <= count <= num_values else None
+
+
+def _plausible(physical_type: str, bounds: Bounds) -> bool:
+    """Whether bounds can be believed at all; those that cannot are treated as missing, never pruned with."""
+    if physical_type == "BYTE_ARRAY":
+        try:
+            bounds.min.decode()
+            bounds.max.decode()
+        except UnicodeDecodeError:
+            return False
+        # In signed order only ASCII compares as everything else here does, and keys are ASCII in practice.
+        if bounds.order is Order.SIGNED and not (bounds.min.isascii() and bounds.max.isascii()):
+            return False
+        return bounds.min <= bounds.max
+    low, high = number(physical_type, bounds.min), number(physical_type, bounds.max)
+    return low is not None and high is not None and low <= high
+
+
+def number(physical_type: str, plain: bytes) -> int | None:
+    """A plain-encoded INT32 or INT64, or None for anything else."""
+    width = {"INT32": 4, "INT64": 8}.get(physical_type)
+    return int.from_bytes(plain, "little", signed=True) if width == len(plain) else None
+

@@ -1,0 +1,236 @@
+"""Thrift's compact protocol: decoding that a hostile input cannot exhaust, and encoding.
+
+Just what Parquet's metadata needs (apache/thrift, doc/specs/thrift-compact-protocol.md; apache/parquet-format,
+parquet.thrift). A struct is decoded to a dict from field number to value, so fields that are added to the format later
+are carried along unharmed: integers as int, binary as bytes, lists and sets as list, structs as dict, maps as a list of
+pairs. The compact protocol does not say what a field means; ``catalogue.footer`` does.
+"""
+
+import struct as _struct
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+BOOLEAN_TRUE: Final = 1
+BOOLEAN_FALSE: Final = 2
+BYTE: Final = 3
+I16: Final = 4
+I32: Final = 5
+I64: Final = 6
+DOUBLE: Final = 7
+BINARY: Final = 8
+LIST: Final = 9
+SET: Final = 10
+MAP: Final = 11
+STRUCT: Final = 12
+
+MAX_DEPTH = 16
+"""Structs and containers within each other; Parquet's own metadata needs 7."""
+MAX_ELEMENTS = 20_000
+"""Elements of one container; pyarrow is given the same limit."""
+MAX_VALUES = 4_000_000
+"""Values of one decoded struct in all, which bounds the memory a few megabytes of input can claim."""
+
+Struct = dict[int, Any]
+
+_STOP: Final = 0
+_SMALL_LIST: Final = 15
+_LONGEST_VARINT: Final = 63
+
+
+class ThriftError(ValueError):
+    """The bytes are not what the compact protocol allows, or more than the limits do."""
+
+
+class Reader:
+    """Reads values one after another from bytes."""
+
+    __slots__ = ("_budget", "data", "position")
+
+    def __init__(self, data: bytes, position: int = 0) -> None:
+        self.data = data
+        self.position = position
+        """Offset of the next byte to be read."""
+        self._budget = MAX_VALUES
+
+    def struct(self, depth: int = 0) -> Struct:
+        """A struct's fields by number.
+
+        Raises:
+            ThriftError: if it is malformed, cut short or beyond the limits.
+        """
+        fields: Struct = {}
+        number = 0
+        while True:
+            header = self._byte()
+            if header == _STOP:
+                return fields
+            kind = header & 0x0F
+            number = number + (header >> 4) if header >> 4 else self._zigzag()
+            if kind <= BOOLEAN_FALSE:
+                fields[number] = kind == BOOLEAN_TRUE
+            else:
+                fields[number] = self.value(kind, depth + 1)
+
+    def fields(self) -> Iterable[tuple[int, int]]:
+        """A struct's fields as (number, kind), for a caller that reads each value itself before asking for the next."""
+        number = 0
+        while (header := self._byte()) != _STOP:
+            number = number + (header >> 4) if header >> 4 else self._zigzag()
+            yield number, header & 0x0F
+
+    def value(self, kind: int, depth: int = 0) -> Any:  # noqa: ANN401 - the protocol decides
+        """One value of a kind, where a boolean is a byte of its own as in a list."""
+        self._budget -= 1
+        if depth > MAX_DEPTH or self._budget < 0:
+            message = "nested too deeply" if depth > MAX_DEPTH else "too many values"
+            raise ThriftError(message)
+        match kind:
+            case 4 | 5 | 6:  # I16 | I32 | I64, written out because a name in a pattern binds
+                return self._zigzag()
+            case 8:
+                return self._binary()
+            case 12:
+                return self.struct(depth)
+            case 9 | 10:
+                element, count = self.list_header()
+                return [self.value(element, depth + 1) for _ in range(count)]
+            case 1 | 2:
+                return self._byte() == BOOLEAN_TRUE
+            case 3:
+                return self._byte()
+            case 7:
+                return _struct.unpack("<d", self._take(8))[0]
+            case 11:
+                return self._map(depth)
+        message = f"unknown kind {kind} at byte {self.position}"
+        raise ThriftError(message)
+
+    def list_header(self) -> tuple[int, int]:
+        """A list's kind of element and number of elements."""
+        header = self._byte()
+        count = header >> 4
+        if count == _SMALL_LIST:
+            count = self._varint()
+        self._check_count(count)
+        return header & 0x0F, count
+
+    def _map(self, depth: int) -> list[tuple[Any, Any]]:
+        count = self._varint()
+        if not count:
+            return []
+        self._check_count(count)
+        kinds = self._byte()
+        return [(self.value(kinds >> 4, depth + 1), self.value(kinds & 0x0F, depth + 1)) for _ in range(count)]
+
+    def _check_count(self, count: int) -> None:
+        # Every element takes a byte at least, so a count beyond what is left is a lie.
+        if count > MAX_ELEMENTS or count > len(self.data) - self.position:
+            message = f"a container of {count} elements at byte {self.position}"
+            raise ThriftError(message)
+
+    def _binary(self) -> bytes:
+        return self._take(self._varint())
+
+    def _take(self, length: int) -> bytes:
+        start = self.position
+        end = start + length
+        if end > len(self.data):
+            message = f"{length} bytes at byte {start} of {len(self.data)}"
+            raise ThriftError(message)
+        self.position = end
+        return self.data[start:end]
+
+    def _byte(self) -> int:
+        try:
+            byte = self.data[self.position]
+        except IndexError:
+            message = f"cut short at byte {self.position}"
+            raise ThriftError(message) from None
+        self.position += 1
+        return byte
+
+    def _zigzag(self) -> int:
+        number = self._varint()
+        return (number >> 1) ^ -(number & 1)
+
+    def _varint(self) -> int:
+        data = self.data
+        position = self.position
+        try:
+            byte = data[position]
+            position += 1
+            if byte < 0x80:  # noqa: PLR2004 - the continuation bit; most numbers end here
+                self.position = position
+                return byte
+            number = byte & 0x7F
+            shift = 7
+            while True:
+                byte = data[position]
+                position += 1
+                number |= (byte & 0x7F) << shift
+                if byte < 0x80:  # noqa: PLR2004
+                    break
+                shift += 7
+                if shift > _LONGEST_VARINT:
+                    message = f"a number of over 64 bits at byte {self.position}"
+                    raise ThriftError(message)
+        except IndexError:
+            message = f"cut short at byte {position}"
+            raise ThriftError(message) from None
+        self.position = position
+        return number & 0xFFFF_FFFF_FFFF_FFFF
+
+
+def encode_struct(fields: Sequence[tuple[int, int, Any]]) -> bytes:
+    """A struct from (number, kind, value), in ascending order of number.
+
+    The value of a STRUCT is its encoding, that of a LIST is ``encode_list``'s. A value of None leaves its field out.
+    """
+    out = bytearray()
+    previous = 0
+    for number, kind, value in fields:
+        if value is None:
+            continue
+        shown = (BOOLEAN_TRUE if value else BOOLEAN_FALSE) if kind in {BOOLEAN_TRUE, BOOLEAN_FALSE} else kind
+        delta = number - previous
+        out += bytes([delta << 4 | shown]) if 0 < delta <= 15 else bytes([shown]) + _encode_zigzag(number)  # noqa: PLR2004
+        if shown > BOOLEAN_FALSE:
+            out += _encode_value(kind, value)
+        previous = number
+    out.append(_STOP)
+    return bytes(out)
+
+
+def encode_list(kind: int, values: Sequence[Any]) -> bytes:
+    """A list of values of one kind; those of a STRUCT are encodings."""
+    count = len(values)
+    header = bytes([count << 4 | kind]) if count < _SMALL_LIST else bytes([0xF0 | kind]) + _encode_varint(count)
+    return header + b"".join(_encode_value(kind, value) for value in values)
+
+
+def _encode_value(kind: int, value: Any) -> bytes:  # noqa: ANN401
+    match kind:
+        case 4 | 5 | 6:
+            return _encode_zigzag(value)
+        case 8:
+            return _encode_varint(len(value)) + bytes(value)
+        case 3:
+            return bytes([value])
+        case 9 | 10 | 12:
+            return bytes(value)
+    message = f"nothing here writes kind {kind}"
+    raise ThriftError(message)
+
+
+def _encode_zigzag(number: int) -> bytes:
+    return _encode_varint((number << 1) ^ (number >> 63) if number < 0 else number << 1)
+
+
+def _encode_varint(number: int) -> bytes:
+    out = bytearray()
+    number &= 0xFFFF_FFFF_FFFF_FFFF
+    while number > 0x7F:  # noqa: PLR2004 - the continuation bit
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
