@@ -70,6 +70,7 @@ class FileFacts:
     codec: str
     column_names: tuple[str, ...]
     utc_times: bool
+    """Whether ``fetch_time`` is declared an instant; older writers left the zone, always UTC, to be known."""
     has_page_index: bool
     row_groups: tuple[RowGroupFacts, ...]
     column_chunks: tuple[ChunkFacts, ...]
@@ -84,7 +85,7 @@ def file_facts(footer: Footer, *, column_chunks: bool = False) -> FileFacts:
         created_by=footer.created_by,
         codec="+".join(footer.codecs),
         column_names=tuple(footer.columns),
-        utc_times=footer.utc_times,
+        utc_times="fetch_time" in footer.columns and footer.columns["fetch_time"].utc,
         has_page_index=bool(keys) and all(key and key.column_index and key.offset_index for key in keys),
         row_groups=tuple(_row_group_facts(group) for group in footer.row_groups),
         column_chunks=tuple(_chunk_facts(footer)) if column_chunks else (),

@@ -60,6 +60,12 @@ class Column:
     """Whether every row has at most one value of it."""
     element: bytes
     """Its ``SchemaElement`` as it stands in the footer."""
+    converted_type: int | None
+    """The older way to say what the bytes mean: 0 is UTF8, 9 TIMESTAMP_MILLIS."""
+    timestamp_unit: int | None
+    """Of a logical timestamp: 1 is MILLIS."""
+    utc: bool
+    """Whether it is declared to be an instant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +117,6 @@ class Footer:
     created_by: str
     columns: dict[str, Column]
     row_groups: tuple[RowGroup, ...]
-    utc_times: bool
-    """Whether ``fetch_time`` is declared an instant; older writers left the zone, always UTC, to be known."""
 
     @property
     def codecs(self) -> tuple[str, ...]:
@@ -186,7 +190,7 @@ class _Decoder:
             raise Encrypted(message)
         self.created_by = top.get(6, b"")
         # Without column_orders, parquet.thrift leaves undefined what min_value and max_value mean.
-        self.ordered = 7 in top
+        self.ordered = 7 in top  # noqa: PLR2004 - FileMetaData.column_orders
         groups = tuple(self._row_group(ordinal, group) for ordinal, group in enumerate(top[4]))
         if top[3] != sum(group.num_rows for group in groups):
             message = "the row groups' rows do not add up"
@@ -197,7 +201,6 @@ class _Decoder:
             created_by=self.created_by.decode("utf-8", "replace"),
             columns=self.columns,
             row_groups=groups,
-            utc_times=self._utc_times(),
         )
 
     def _schema(self, reader: Reader) -> dict[str, Column]:
@@ -265,7 +268,7 @@ class _Decoder:
         )
 
     def _extent(self, start: int, length: int, what: str) -> ByteRange:
-        if not (len(MAGIC) <= start and 0 < length and start + length <= self.data_end):
+        if start < len(MAGIC) or length < 1 or start + length > self.data_end:
             message = f"{what} claims {length} bytes at {start} of a file whose data end at {self.data_end}"
             raise BadFooter(message)
         return ByteRange(start, start + length)
@@ -297,20 +300,16 @@ class _Decoder:
                 raise BadFooter(message)
             end = extent.end
 
-    def _utc_times(self) -> bool:
-        column = self.columns.get("fetch_time")
-        if column is None:
-            return False
-        logical = Reader(column.element).struct().get(10, {})
-        return bool(logical.get(8, {}).get(1, False))
 
-
-def _leaves(walk: Iterator[tuple[Struct, bytes]], children: int, path: tuple[str, ...], *, flat: bool) -> Iterator[Column]:
+def _leaves(
+    walk: Iterator[tuple[Struct, bytes]], children: int, path: tuple[str, ...], *, flat: bool
+) -> Iterator[Column]:
     """The leaves below a schema element, depth first, as parquet.thrift flattens the tree."""
     for _ in range(children):
         element, raw = next(walk, ({}, b""))
         name = (*path, element[4].decode())
         repetition = element.get(3, 0)
+        timestamp = element.get(10, {}).get(8, {})
         if element.get(5):
             yield from _leaves(walk, element[5], name, flat=False)
         else:
@@ -320,6 +319,9 @@ def _leaves(walk: Iterator[tuple[Struct, bytes]], children: int, path: tuple[str
                 optional=repetition == 1,
                 flat=flat and repetition != _REPEATED,
                 element=raw,
+                converted_type=element.get(6),
+                timestamp_unit=next(iter(timestamp.get(2, {})), None),
+                utc=bool(timestamp.get(1, False)),
             )
 
 
@@ -348,4 +350,3 @@ def number(physical_type: str, plain: bytes) -> int | None:
     """A plain-encoded INT32 or INT64, or None for anything else."""
     width = {"INT32": 4, "INT64": 8}.get(physical_type)
     return int.from_bytes(plain, "little", signed=True) if width == len(plain) else None
-

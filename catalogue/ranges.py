@@ -46,6 +46,16 @@ class SuffixRange:
             raise ValueError(message)
 
 
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """Which version of a file is meant."""
+
+    size: int
+    """Bytes of the whole file."""
+    etag: str | None
+    """As the source gave it; None where it gave none, or where the version is known from another source."""
+
+
 def range_header(wanted: ByteRange | SuffixRange) -> str:
     """The value of a request's ``Range`` header."""
     match wanted:

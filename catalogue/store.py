@@ -9,6 +9,7 @@ and SQLite's own integrity check does not see a flipped bit in a value.
 
 import hashlib
 import json
+import secrets
 import sqlite3
 import threading
 import zlib
@@ -136,7 +137,9 @@ class Store:
             run("PRAGMA synchronous=FULL")
             with self._transaction():
                 for table in TABLES:
-                    run(f'CREATE TABLE IF NOT EXISTS "{table}" (key TEXT PRIMARY KEY, value BLOB)')
+                    run(f'CREATE TABLE "{table}" (key TEXT PRIMARY KEY, value BLOB)')
+                run("CREATE TABLE identity (id TEXT, changes INTEGER)")
+                run("INSERT INTO identity VALUES (?, 0)", [secrets.token_hex(8)])
                 run(f"PRAGMA application_id={APPLICATION_ID}")
                 run(f"PRAGMA user_version={VERSION}")
             return
@@ -200,6 +203,12 @@ class Store:
             query = f'SELECT key, substr(value, 2, {_DIGEST_SIZE}) FROM "files"'  # noqa: S608
             return dict(self._connection.execute(query).fetchall())
 
+    def state(self) -> str:
+        """Names this store and the number of its changes: what was derived from it is fresh while this stays the same."""
+        with self._mutex, _disk_errors(self.path):
+            identity, changes = self._connection.execute("SELECT id, changes FROM identity").fetchone()
+        return f"{identity}:{changes}"
+
     def size(self) -> int:
         """Bytes on disk, the write-ahead log among them."""
         files = [self.path, self.path.with_name(self.path.name + "-wal")]
@@ -225,6 +234,7 @@ class Store:
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             yield
+            self._connection.execute("UPDATE identity SET changes = changes + 1")
             self._connection.execute("COMMIT")
         except BaseException:
             if self._connection.in_transaction:

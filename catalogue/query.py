@@ -1,0 +1,264 @@
+"""What is asked, and what a row group's metadata can say about it.
+
+Pruning has two outcomes, ``CANNOT_MATCH`` and ``MIGHT_MATCH``; what is missing or doubtful means the latter. Whatever is
+left is decided by the residual, on the rows themselves, always.
+"""
+
+import calendar
+import difflib
+import enum
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from operator import attrgetter
+
+import pyarrow as pa
+
+from catalogue.crawl import KEY_COLUMN, PATH_COLUMNS, SCHEMA
+from catalogue.errors import QueryError, UnknownColumn
+from catalogue.footer import Bounds, ColumnChunk, Order, RowGroup, number
+from catalogue.surt import KeyInterval
+
+CDX_COLUMNS = (
+    "url_surtkey",
+    "fetch_time",
+    "url",
+    "content_mime_type",
+    "content_mime_detected",
+    "fetch_status",
+    "content_digest",
+    "warc_record_length",
+    "warc_record_offset",
+    "warc_filename",
+    "content_languages",
+    "content_charset",
+    "fetch_redirect",
+    "content_truncated",
+)
+"""The columns that make a line of the CDX index, and the default of a query."""
+
+
+class Verdict(enum.Enum):
+    """What metadata say about some rows."""
+
+    CANNOT_MATCH = "cannot match"
+    MIGHT_MATCH = "might match"
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A part of a ``--where`` that statistics can refute: a column compared with constants of its own type."""
+
+    column: str
+    operator: str
+    """``=``, ``<``, ``<=``, ``>``, ``>=``, ``in`` or ``prefix``."""
+    values: tuple[int, ...] | tuple[bytes, ...]
+    """One, but for ``in``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """A boolean expression over the columns, in DuckDB's SQL."""
+
+    sql: str
+    columns: tuple[str, ...]
+    conditions: tuple[Condition, ...]
+    """All of which hold for every row that the expression keeps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Which rows, which columns of them, and how many."""
+
+    intervals: tuple[KeyInterval, ...]
+    """Of keys; disjoint and ascending."""
+    patterns: tuple[str, ...]
+    """As typed, for messages."""
+    columns: tuple[str, ...] = CDX_COLUMNS
+    where: Where | None = None
+    from_ms: int | None = None
+    """First ``fetch_time``, in milliseconds since 1970 UTC."""
+    to_ms: int | None = None
+    """The same, behind the last: exclusive."""
+    urls: tuple[str, ...] = ()
+    """If any, ``url`` must be one of them."""
+    limit: int | None = None
+    ordered: bool = False
+    """Whether rows come by key, time and crawl, or as they lie."""
+
+    @property
+    def read_columns(self) -> tuple[str, ...]:
+        """The columns to be read from the files, for the answer or to decide: the key first."""
+        deciding = [KEY_COLUMN]
+        deciding += self.where.columns if self.where else ()
+        if self.from_ms is not None or self.to_ms is not None or self.ordered:
+            deciding.append("fetch_time")
+        if self.urls:
+            deciding.append("url")
+        return tuple(name for name in dict.fromkeys([*deciding, *self.columns]) if name not in PATH_COLUMNS)
+
+
+def near(intervals: Sequence[KeyInterval], bounds: Bounds | None) -> tuple[KeyInterval, ...]:
+    """Those of disjoint ascending intervals in which keys between the bounds can lie; all, if bounds are not known.
+
+    In signed order, as old writers compared, this holds for the intervals that patterns make, because a prefix's strings
+    lie together in that order too, and with ASCII on both sides the two orders compare alike.
+    """
+    if bounds is None:
+        return tuple(intervals)
+    first = bisect_right(intervals, bounds.min, key=attrgetter("end"))
+    behind = bisect_right(intervals, bounds.max, key=attrgetter("start"))
+    if bounds.order is Order.UNSIGNED:
+        return tuple(intervals[first:behind])
+    return tuple(
+        interval
+        for at, interval in enumerate(intervals)
+        if first <= at < behind or not (interval.start.isascii() and interval.end.isascii())
+    )
+
+
+def judge(query: Query, group: RowGroup) -> Verdict:
+    """Whether rows of a row group can be asked for, by whatever statistics it has."""
+    key = group.chunks.get(KEY_COLUMN)
+    if key is None or not near(query.intervals, key.bounds):
+        return Verdict.CANNOT_MATCH  # rows without keys match no question about keys
+    time = group.chunks.get("fetch_time")
+    if time and _refuted_by_time(query, time):
+        return Verdict.CANNOT_MATCH
+    for condition in query.where.conditions if query.where else ():
+        chunk = group.chunks.get(condition.column)
+        if chunk and _refuted(condition, chunk):
+            return Verdict.CANNOT_MATCH
+    return Verdict.MIGHT_MATCH
+
+
+def _refuted_by_time(query: Query, chunk: ColumnChunk) -> bool:
+    if not chunk.bounds or not _is_milliseconds(chunk):
+        return False
+    first, last = number("INT64", chunk.bounds.min), number("INT64", chunk.bounds.max)
+    if first is None or last is None:
+        return False
+    return (query.to_ms is not None and first >= query.to_ms) or (query.from_ms is not None and last < query.from_ms)
+
+
+def _is_milliseconds(chunk: ColumnChunk) -> bool:
+    # Both ways to say so have been written: TIMESTAMP_MILLIS, and a logical type with unit MILLIS.
+    return chunk.column.converted_type == 9 or chunk.column.timestamp_unit == 1  # noqa: PLR2004
+
+
+def _refuted(condition: Condition, chunk: ColumnChunk) -> bool:
+    if chunk.null_count is not None and chunk.null_count == chunk.num_values:
+        return True
+    bounds = chunk.bounds
+    if bounds is None:
+        return False
+    low: int | bytes | None
+    high: int | bytes | None
+    if isinstance(condition.values[0], int):
+        low, high = number(chunk.column.physical_type, bounds.min), number(chunk.column.physical_type, bounds.max)
+    elif chunk.column.physical_type == "BYTE_ARRAY":
+        low, high = bounds.min, bounds.max
+        one_piece = condition.operator in {"=", "in", "prefix"} and all(v.isascii() for v in condition.values)
+        if bounds.order is Order.SIGNED and not one_piece:
+            return False
+    else:
+        return False
+    if low is None or high is None:
+        return False
+    return all(_outside(condition.operator, value, low, high) for value in condition.values)
+
+
+def _outside(operator: str, value: int | bytes, low: int | bytes, high: int | bytes) -> bool:
+    """Whether no x with low <= x <= high stands in the relation to the value."""
+    match operator, value, low, high:
+        case "prefix", bytes(), bytes(), bytes():
+            return high < value or (low > value and not low.startswith(value))
+        case (("=" | "in"), _, _, _):
+            return not low <= value <= high  # type: ignore[operator]
+        case "<", _, _, _:
+            return low >= value  # type: ignore[operator]
+        case "<=", _, _, _:
+            return low > value  # type: ignore[operator]
+        case ">", _, _, _:
+            return high <= value  # type: ignore[operator]
+        case ">=", _, _, _:
+            return high < value  # type: ignore[operator]
+    return False
+
+
+def check_columns(names: Iterable[str], known: Collection[str] = ()) -> tuple[str, ...]:
+    """The names, each once, if there are such columns.
+
+    Args:
+        names: asked for.
+        known: columns of harvested files, some of which may be newer than this package.
+
+    Raises:
+        UnknownColumn: with the nearest name there is.
+    """
+    there_are = {*SCHEMA.names, *known}
+    for name in names:
+        if name not in there_are:
+            near = difflib.get_close_matches(name, there_are, 1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(SCHEMA.names)}"
+            message = f"there is no column {name!r}; {hint}"
+            raise UnknownColumn(message)
+    return tuple(dict.fromkeys(names))
+
+
+def time_bounds(first: str | None, last: str | None) -> tuple[int | None, int | None]:
+    """``--from`` and ``--to`` as milliseconds since 1970, the second exclusive.
+
+    Both are inclusive as typed: 1 to 14 digits as in the CDX API (``2022``, ``20220131``), of which every time that starts
+    with them is meant, or an ISO date or time, UTC unless it says otherwise.
+
+    Raises:
+        QueryError: if they cannot be read, or lie the wrong way round.
+    """
+    from_ms = None if first is None else _milliseconds(_span(first)[0])
+    to_ms = None if last is None else _milliseconds(_span(last)[1])
+    if from_ms is not None and to_ms is not None and from_ms >= to_ms:
+        message = f"--from {first} lies behind --to {last}"
+        raise QueryError(message)
+    return from_ms, to_ms
+
+
+def _milliseconds(time: datetime) -> int:
+    return int(time.timestamp()) * 1000
+
+
+def _span(text: str) -> tuple[datetime, datetime]:
+    """The first moment that a text means, and the one behind the last."""
+    try:
+        if text.isascii() and text.isdecimal() and 1 <= len(text) <= 14:  # noqa: PLR2004
+            return _from_digits(text.ljust(14, "0")), _from_digits(text.ljust(14, "9")) + timedelta(seconds=1)
+        time = datetime.fromisoformat(text)
+        time = time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+        whole_day = len(text) <= len("2022-01-31")
+        return time, time + (timedelta(days=1) if whole_day else timedelta(seconds=1))
+    except (ValueError, OverflowError) as error:
+        message = f"{text!r} is no time; write it as 2022, 20220131, 2022-01-31 or 2022-01-31T12:00:00"
+        raise QueryError(message) from error
+
+
+def _from_digits(digits: str) -> datetime:
+    """14 digits as a time, each part brought into its limits."""
+    year = min(max(int(digits[:4]), 1000), 9998)
+    month = min(max(int(digits[4:6]), 1), 12)
+    day = min(max(int(digits[6:8]), 1), calendar.monthrange(year, month)[1])
+    hour, minute, second = (
+        min(int(part), most) for part, most in ((digits[8:10], 23), (digits[10:12], 59), (digits[12:], 59))
+    )
+    return datetime(year, month, day, hour, minute, second, tzinfo=UTC)
+
+
+def schema_of(names: Iterable[str], newer: Mapping[str, pa.DataType]) -> pa.Schema:
+    """The types of columns, crawl and subset always among them.
+
+    Args:
+        names: of the columns.
+        newer: types of those that are newer than this package.
+    """
+    every = dict.fromkeys([*names, *PATH_COLUMNS])
+    return pa.schema([SCHEMA.field(n) if n in SCHEMA.names else pa.field(n, newer.get(n, pa.null())) for n in every])

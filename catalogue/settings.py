@@ -1,0 +1,86 @@
+"""What a user can set: options, else the environment, else ``config.toml``, else what suits Common Crawl."""
+
+import os
+import tomllib
+from dataclasses import dataclass, field, fields
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from platformdirs import user_cache_path, user_config_path
+
+from catalogue.errors import QueryError
+
+DEFAULT_SOURCE = "https://data.commoncrawl.org/"
+COLLINFO_SOURCE = "https://index.commoncrawl.org/"
+"""Where the list of crawls is for the default source; any other source has its own at its root."""
+
+
+def package_version() -> str:
+    """This package's version."""
+    try:
+        return version("commoncrawl-catalogue")
+    except PackageNotFoundError:  # run from a checkout that was never installed
+        return "0"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How to talk to a source."""
+
+    source: str = DEFAULT_SOURCE
+    contact: str | None = None
+    """An address, of e-mail or a page, by which the source's keepers can reach the user."""
+    rate: float | None = None
+    """Requests a second in the long run; None for the host's default."""
+    connections: int | None = None
+    """Requests under way at once; None for the host's default."""
+    patience: float | None = None
+    """Seconds to wait at least when a source asks to slow down; None for the host's default."""
+    cache: Path = field(default_factory=lambda: user_cache_path("catalogue"))
+    """Where processes share what they know of a host."""
+
+    @property
+    def user_agent(self) -> str:
+        """How requests introduce themselves."""
+        return f"commoncrawl-catalogue/{package_version()} ({self.contact or 'no contact set'})"
+
+
+def load_settings(**given: object) -> Settings:
+    """Settings from all places; those given here, unless None, win.
+
+    Raises:
+        QueryError: if one cannot be used.
+    """
+    file = user_config_path("catalogue") / "config.toml"
+    values: dict[str, Any] = {}
+    if file.exists():
+        try:
+            values = tomllib.loads(file.read_text(encoding="utf-8"))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+            message = f"{file} cannot be read: {error}"
+            raise QueryError(message) from error
+    known = [setting.name for setting in fields(Settings)]
+    for name in known:
+        if text := os.environ.get(f"CATALOGUE_{name.upper()}"):
+            values[name] = text
+    values |= {name: value for name, value in given.items() if value is not None}
+    for name in values:
+        if name not in known:
+            message = f"{file}: there is no setting {name!r}; there are {', '.join(known)}"
+            raise QueryError(message)
+    return Settings(**{name: _converted(name, value) for name, value in values.items()})
+
+
+def _converted(name: str, value: object) -> Any:  # noqa: ANN401 - each setting has a type of its own
+    kinds: dict[str, Any] = {"rate": float, "connections": int, "patience": float, "cache": Path}
+    kind = kinds.get(name, str)
+    try:
+        converted = kind(value)
+        usable = kind in {str, Path} or (converted >= 0 if name == "patience" else converted > 0)
+    except (TypeError, ValueError):
+        usable = False
+    if not usable or (name == "contact" and not str(value).isprintable()):
+        message = f"{value!r} cannot be the setting {name}"
+        raise QueryError(message)
+    return converted

@@ -1,0 +1,56 @@
+"""Fetched bytes of a column chunk + what its footer says → a tiny valid Parquet file.
+
+pyarrow decodes whole files; so the pages, untouched, are put behind a magic and before a footer of one row group with
+one column. The schema element is the file's own, byte for byte; only offsets are new. Statistics are left out: nothing
+reads them. See apache/parquet-format, parquet.thrift, for the numbers of the fields.
+"""
+
+from catalogue.footer import MAGIC, PHYSICAL_TYPES, ColumnChunk
+from catalogue.thrift import BINARY, I32, I64, LIST, STRUCT, encode_list, encode_struct
+
+
+def splice(chunk: ColumnChunk, pages: bytes, *, num_rows: int, created_by: str) -> bytes:
+    """A Parquet file of one column.
+
+    Args:
+        chunk: whose pages these are.
+        pages: the chunk's bytes: the dictionary page if it has one, then data pages.
+        num_rows: rows, and for a flat column values, that the pages hold.
+        created_by: of the original file; readers mend known faults of known writers by it.
+    """
+    shift = len(MAGIC) - chunk.range.start
+    dictionary = chunk.dictionary_page_offset
+    meta = encode_struct(
+        [
+            (1, I32, PHYSICAL_TYPES.index(chunk.column.physical_type)),
+            (2, LIST, encode_list(I32, chunk.encodings)),
+            (3, LIST, encode_list(BINARY, [chunk.column.name.encode()])),
+            (4, I32, chunk.codec),
+            (5, I64, num_rows),
+            (6, I64, chunk.total_uncompressed_size),
+            (7, I64, len(pages)),
+            (9, I64, chunk.data_page_offset + shift),
+            (11, I64, None if dictionary is None else dictionary + shift),
+        ]
+    )
+    return MAGIC + pages + _footer(chunk, meta, len(pages), num_rows=num_rows, created_by=created_by)
+
+
+def _footer(chunk: ColumnChunk, meta: bytes, size: int, *, num_rows: int, created_by: str) -> bytes:
+    root = encode_struct([(4, BINARY, b"schema"), (5, I32, 1)])
+    column = encode_struct([(2, I64, len(MAGIC)), (3, STRUCT, meta)])
+    group = encode_struct([(1, LIST, _structs(column)), (2, I64, size), (3, I64, num_rows)])
+    footer = encode_struct(
+        [
+            (1, I32, 1),
+            (2, LIST, _structs(root, chunk.column.element)),
+            (3, I64, num_rows),
+            (4, LIST, _structs(group)),
+            (6, BINARY, created_by.encode()),
+        ]
+    )
+    return footer + len(footer).to_bytes(4, "little") + MAGIC
+
+
+def _structs(*values: bytes) -> bytes:
+    return encode_list(STRUCT, values)

@@ -1,0 +1,7 @@
+"""The DuckDB catalogue, derived from the store."""
+
+from catalogue.views.build import STORAGE_VERSION, is_fresh, refresh
+from catalogue.views.candidates import Candidates
+from catalogue.views.opened import connect, queries_folder
+
+__all__ = ["STORAGE_VERSION", "Candidates", "connect", "is_fresh", "queries_folder", "refresh"]

@@ -1,0 +1,297 @@
+"""The catalogue: a DuckDB file derived from the store, which can be deleted and made again at any time.
+
+It is built beside the old one and renamed over it: a shell that has the old one open keeps it and blocks nobody. It is
+written in a format that DuckDB since 1.1 can read.
+"""
+
+import os
+import shutil
+from collections.abc import Iterable, Mapping
+from contextlib import nullcontext, suppress
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+from filelock import FileLock
+
+from catalogue.crawl import COLLINFO, has_table, index_file, manifest_path, parse_collinfo, parse_manifest
+from catalogue.errors import DiskFailed
+from catalogue.examine import Examiner, FileFacts
+from catalogue.store import Held, Store
+from catalogue.views.opened import connect, queries_folder, quoted
+
+STORAGE_VERSION = "v1.1.0"
+LAYOUT = "1"
+"""Changes with the tables; a catalogue of another layout is made again."""
+
+_BATCH = 300
+"""Files whose facts are in memory at once."""
+
+
+def refresh(
+    path: Path,
+    store: Store,
+    *,
+    facts: Mapping[str, FileFacts] | None = None,
+    column_chunks: Iterable[str] = (),
+    examiner: Examiner | None = None,
+) -> None:
+    """Bring the catalogue at ``path`` up to date with the store; only footers that are new to it are decoded.
+
+    Args:
+        path: of the DuckDB file.
+        store: what it is derived from.
+        facts: of files that have just been examined, by path.
+        column_chunks: crawls whose column chunks are to be shown too, from now on.
+        examiner: looks into the other new footers; one is started if it is needed and not given.
+
+    Raises:
+        DiskFailed: if it cannot be written; the old one stays.
+    """
+    wanted = set(column_chunks)
+    if not wanted and is_fresh(path, store):
+        return
+    with _disk_errors(path), FileLock(f"{path}.lock"):
+        beside = path.with_name(path.name + ".new")
+        _remove(beside)
+        if _layout(path) == LAYOUT:
+            shutil.copyfile(path, beside)
+        build = _Build(beside, store)
+        try:
+            build.run(facts or {}, wanted, examiner)
+        finally:
+            build.close()
+        _swap(beside, path)
+
+
+def is_fresh(path: Path, store: Store) -> bool:
+    """Whether the catalogue shows all that is in the store."""
+    if _layout(path) != LAYOUT:
+        return False
+    with connect(path) as connection:
+        rows = connection.execute("SELECT value FROM derived.meta WHERE key = 'store'").fetchall()
+    return rows == [(store.state(),)]
+
+
+class _Build:
+    """A catalogue in the making."""
+
+    def __init__(self, path: Path, store: Store) -> None:
+        self._store = store
+        self._db = duckdb.connect(config={"python_enable_replacements": "false"})
+        version = "" if path.exists() else f" (STORAGE_VERSION '{STORAGE_VERSION}')"
+        self._db.execute(f"ATTACH {quoted(path)} AS building{version}")
+        self._db.execute("USE building")
+        self._db.execute((queries_folder() / "views" / "_tables.sql").read_text(encoding="utf-8"))
+
+    def close(self) -> None:
+        self._db.close()
+
+    def run(self, facts: Mapping[str, FileFacts], column_chunks: set[str], examiner: Examiner | None) -> None:
+        state = self._store.state()  # before anything is read: what is written meanwhile is seen next time
+        shown = {path: bytes(version) for path, version in self._rows("SELECT path, version FROM derived.files")}
+        chunks_of = column_chunks | {c for (c,) in self._rows("SELECT crawl FROM derived.files WHERE column_chunks")}
+        versions = self._store.versions()
+        stale = [path for path, version in shown.items() if versions.get(path) != version]
+        without = {
+            path
+            for (path, crawl) in self._rows("SELECT path, crawl FROM derived.files WHERE NOT column_chunks")
+            if crawl in column_chunks
+        }
+        self._drop({*stale, *without})
+        kept = shown.keys() - without - set(stale)
+        new = sorted(path for path in versions if path not in kept)
+        if new:
+            with nullcontext(examiner) if examiner else Examiner() as looking:
+                for start in range(0, len(new), _BATCH):
+                    self._add(new[start : start + _BATCH], versions, facts, chunks_of, looking)
+        self._small_tables()
+        for view in sorted((queries_folder() / "views").glob("[a-z]*.sql")):
+            self._db.execute(view.read_text(encoding="utf-8"))
+        self._db.execute("DELETE FROM derived.meta")
+        self._db.execute("INSERT INTO derived.meta VALUES ('layout', ?), ('store', ?)", [LAYOUT, state])
+        self._db.execute("CHECKPOINT building")
+
+    def _rows(self, sql: str) -> list[tuple[Any, ...]]:
+        return self._db.execute(sql).fetchall()
+
+    def _drop(self, paths: set[str]) -> None:
+        if not paths:
+            return
+        numbers = self._db.execute(
+            "SELECT file FROM derived.files WHERE list_contains($1, path)", [list(paths)]
+        ).fetchall()
+        for table in ("column_chunks", "row_groups", "files"):
+            self._db.execute(
+                f"DELETE FROM derived.{table} WHERE list_contains($1, file)",  # noqa: S608 - one of three constants
+                [[number for (number,) in numbers]],
+            )
+
+    def _add(
+        self,
+        paths: list[str],
+        versions: Mapping[str, bytes],
+        facts: Mapping[str, FileFacts],
+        chunks_of: set[str],
+        examiner: Examiner,
+    ) -> None:
+        def look(path: str) -> tuple[str, Held, FileFacts] | None:
+            held = self._store.get("files", path)
+            file = index_file(path)
+            if held is None or file is None:
+                return None
+            known = None if file.crawl in chunks_of else facts.get(path)
+            return path, held, known or examiner.examine(held.data, held.size, column_chunks=file.crawl in chunks_of)
+
+        with examiner.executor() as executor:
+            looked = [found for found in executor.map(look, paths) if found]
+        first = self._rows("SELECT coalesce(max(file), -1) + 1 FROM derived.files")[0][0]
+        numbered = list(enumerate(looked, first))
+        self._insert("files", [_file_row(number, *found, versions, chunks_of) for number, found in numbered])
+        self._insert(
+            "row_groups",
+            [
+                {
+                    "file": number,
+                    "row_group": group.ordinal,
+                    **{k: v for k, v in asdict(group).items() if k != "ordinal"},
+                }
+                for number, (_, _, found) in numbered
+                for group in found.row_groups
+            ],
+        )
+        self._insert(
+            "column_chunks",
+            [{"file": n, **asdict(chunk)} for n, (_, _, found) in numbered for chunk in found.column_chunks],
+        )
+
+    def _small_tables(self) -> None:
+        held = self._store.get("documents", COLLINFO)
+        crawls = parse_collinfo(held.data) if held else []
+        self._replace(
+            "crawls",
+            [
+                {
+                    "crawl": crawl.id,
+                    "name": crawl.name,
+                    "first_fetch": _naive(crawl.first_fetch),
+                    "last_fetch": _naive(crawl.last_fetch),
+                    "has_table": has_table(crawl.id),
+                }
+                for crawl in crawls
+            ],
+        )
+        counts: dict[tuple[str, str], int] = {}
+        for path in self._store.keys("documents", "cc-index-table.paths.gz"):
+            crawl = path.split("/")[1]
+            document = self._store.get("documents", manifest_path(crawl))
+            for file in parse_manifest(crawl, document.data) if document else []:
+                counts[file.crawl, file.subset] = counts.get((file.crawl, file.subset), 0) + 1
+        self._replace("listed", [{"crawl": c, "subset": s, "files": n} for (c, s), n in counts.items()])
+        failures = []
+        for path in self._store.keys("failures"):
+            failure, file_at = self._store.get("failures", path), index_file(path)
+            if failure and file_at:
+                failures.append(
+                    {
+                        "path": path,
+                        "crawl": file_at.crawl,
+                        "subset": file_at.subset,
+                        "reason": failure.note,
+                        "failed_at": _naive(datetime.fromisoformat(failure.taken)),
+                    }
+                )
+        self._replace("failures", failures)
+
+    def _replace(self, table: str, rows: list[dict[str, Any]]) -> None:
+        self._db.execute(f"DELETE FROM derived.{table}")  # noqa: S608 - a constant
+        self._insert(table, rows)
+
+    def _insert(self, table: str, rows: list[dict[str, Any]]) -> None:
+        if not rows:
+            return
+        self._db.register("incoming", pa.Table.from_pylist(rows))
+        try:
+            self._db.execute(f"INSERT INTO derived.{table} BY NAME SELECT * FROM incoming")  # noqa: S608 - a constant
+        finally:
+            self._db.unregister("incoming")
+
+
+def _file_row(
+    number: int, path: str, held: Held, facts: FileFacts, versions: Mapping[str, bytes], chunks_of: set[str]
+) -> dict[str, Any]:
+    file = index_file(path)
+    assert file  # noqa: S101 - checked when it was looked into
+    return {
+        "file": number,
+        "path": path,
+        "crawl": file.crawl,
+        "subset": file.subset,
+        "version": versions[path],
+        "file_size": held.size,
+        "footer_size": len(held.data),
+        "etag": held.etag,
+        "last_modified": held.last_modified,
+        "source": held.source,
+        "harvested_at": _naive(datetime.fromisoformat(held.taken)),
+        "num_rows": facts.num_rows,
+        "created_by": facts.created_by,
+        "codec": facts.codec,
+        "column_names": list(facts.column_names),
+        "utc_times": facts.utc_times,
+        "has_page_index": facts.has_page_index,
+        "column_chunks": file.crawl in chunks_of,
+    }
+
+
+def _naive(time: datetime | None) -> datetime | None:
+    return time.astimezone(UTC).replace(tzinfo=None) if time else None
+
+
+def _layout(path: Path) -> str | None:
+    """The layout of the catalogue at a path, None if there is none that can be read."""
+    if not path.exists():
+        return None
+    try:
+        with connect(path) as connection:
+            rows = connection.execute("SELECT value FROM derived.meta WHERE key = 'layout'").fetchall()
+    except duckdb.Error:
+        return None
+    return str(rows[0][0]) if rows else None
+
+
+def _swap(new: Path, path: Path) -> None:
+    """Put a finished catalogue in the old one's place, whole or not at all."""
+    with new.open("rb") as file:
+        os.fsync(file.fileno())
+    # A log left by a crashed shell belongs to the old file; DuckDB would refuse the new one for its sake.
+    path.with_name(path.name + ".wal").unlink(missing_ok=True)
+    new.replace(path)
+    with suppress(OSError):  # a folder cannot be opened everywhere
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def _remove(path: Path) -> None:
+    for name in (path.name, path.name + ".wal"):
+        path.with_name(name).unlink(missing_ok=True)
+
+
+class _disk_errors:  # noqa: N801 - used as a context, like contextlib's own
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        full = isinstance(error, duckdb.IOException | duckdb.FatalException)
+        if full or (isinstance(error, OSError) and not isinstance(error, DiskFailed)):
+            message = f"{self._path} cannot be written: {error}; the one that was there is kept"
+            raise DiskFailed(message) from error

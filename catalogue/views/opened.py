@@ -1,0 +1,39 @@
+"""Opening the catalogue to read, and where the SQL is."""
+
+from pathlib import Path
+
+import duckdb
+
+from catalogue.errors import QueryError
+
+
+def queries_folder() -> Path:
+    """Where the SQL is: in the package once installed, beside it in a checkout."""
+    inside = Path(__file__).parent.parent / "queries"
+    return inside if inside.exists() else inside.parent.parent / "queries"
+
+
+def connect(path: Path) -> duckdb.DuckDBPyConnection:
+    """A connection to the catalogue as it is now, read only; it keeps showing that when a newer one takes its place.
+
+    The file is attached to a database in memory, because DuckDB hands out a file that a process has open once more as it
+    was then, even if another has been renamed over it.
+    """
+    connection = duckdb.connect(config={"python_enable_replacements": "false"})
+    try:
+        connection.execute(f"ATTACH {quoted(path)} AS catalogue (READ_ONLY)")
+        connection.execute("USE catalogue")
+        connection.execute("SET TimeZone = 'UTC'")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def quoted(path: Path) -> str:
+    """A path as a literal of SQL."""
+    text = str(path)
+    if "\0" in text:
+        message = f"{text!r} cannot be the name of a file"
+        raise QueryError(message)
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,23 @@
+-- The tables of the catalogue, all derived from the store of footers. The views beside this file are what to query.
+CREATE SCHEMA IF NOT EXISTS derived;  -- filled by the tool
+
+CREATE TABLE IF NOT EXISTS derived.meta (key VARCHAR, value VARCHAR);
+CREATE TABLE IF NOT EXISTS derived.crawls (
+  crawl VARCHAR, name VARCHAR, first_fetch TIMESTAMP, last_fetch TIMESTAMP, has_table BOOLEAN
+);
+CREATE TABLE IF NOT EXISTS derived.listed (crawl VARCHAR, subset VARCHAR, files INTEGER);
+CREATE TABLE IF NOT EXISTS derived.failures (path VARCHAR, crawl VARCHAR, subset VARCHAR, reason VARCHAR, failed_at TIMESTAMP);
+CREATE TABLE IF NOT EXISTS derived.files (
+  file INTEGER, path VARCHAR, crawl VARCHAR, subset VARCHAR, version BLOB, file_size BIGINT, footer_size INTEGER,
+  etag VARCHAR, last_modified VARCHAR, source VARCHAR, harvested_at TIMESTAMP, num_rows BIGINT, created_by VARCHAR,
+  codec VARCHAR, column_names VARCHAR[], utc_times BOOLEAN, has_page_index BOOLEAN, column_chunks BOOLEAN
+);
+CREATE TABLE IF NOT EXISTS derived.row_groups (
+  file INTEGER, row_group INTEGER, num_rows BIGINT, total_byte_size BIGINT, total_compressed_size BIGINT,
+  min_url_surtkey VARCHAR, max_url_surtkey VARCHAR, bounds_from VARCHAR
+);
+CREATE TABLE IF NOT EXISTS derived.column_chunks (
+  file INTEGER, row_group INTEGER, column_name VARCHAR, physical_type VARCHAR, codec VARCHAR, num_values BIGINT,
+  null_count BIGINT, file_offset BIGINT, total_compressed_size BIGINT, total_uncompressed_size BIGINT,
+  "min" VARCHAR, "max" VARCHAR, has_page_index BOOLEAN
+);

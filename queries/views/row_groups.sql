@@ -1,0 +1,18 @@
+CREATE OR REPLACE VIEW row_groups AS
+SELECT
+  f.path, f.crawl, f.subset, g.row_group, g.num_rows, g.total_byte_size, g.total_compressed_size,
+  g.min_url_surtkey, g.max_url_surtkey, g.bounds_from
+FROM derived.row_groups AS g
+JOIN derived.files AS f USING (file);
+
+COMMENT ON VIEW row_groups IS 'Every row group of the files held, and the keys between which its rows lie.';
+COMMENT ON COLUMN row_groups.path IS 'File, relative to the source.';
+COMMENT ON COLUMN row_groups.crawl IS 'Name of the crawl.';
+COMMENT ON COLUMN row_groups.subset IS 'warc, crawldiagnostics or robotstxt.';
+COMMENT ON COLUMN row_groups.row_group IS 'Number within the file, from 0.';
+COMMENT ON COLUMN row_groups.num_rows IS 'Captures.';
+COMMENT ON COLUMN row_groups.total_byte_size IS 'Bytes of all its pages, uncompressed.';
+COMMENT ON COLUMN row_groups.total_compressed_size IS 'Bytes of all its pages as stored.';
+COMMENT ON COLUMN row_groups.min_url_surtkey IS 'No key is less; null if not known.';
+COMMENT ON COLUMN row_groups.max_url_surtkey IS 'No key is greater; null if not known.';
+COMMENT ON COLUMN row_groups.bounds_from IS 'footer; footer (signed), the deprecated statistics of old writers; or missing.';

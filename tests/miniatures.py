@@ -1,0 +1,49 @@
+"""The default miniature, written once a module, and read back with pyarrow."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from catalogue.demo import Miniature, write_miniature
+
+OLD, MODERN, NEWEST = "CC-MAIN-2018-05", "CC-MAIN-2022-05", "CC-MAIN-2026-30"
+SUBSETS = ("warc", "crawldiagnostics", "robotstxt")
+Row = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def miniature(tmp_path_factory: pytest.TempPathFactory) -> Miniature:
+    return write_miniature(tmp_path_factory.mktemp("miniature"))
+
+
+@cache
+def parts(miniature: Miniature, crawl: str, subset: str = "warc") -> tuple[Path, ...]:
+    """The index files of a subset in order of their least key."""
+    folder = miniature.folder / f"cc-index/table/cc-main/warc/crawl={crawl}/subset={subset}"
+    return tuple(sorted(folder.iterdir(), key=lambda path: min(keys(path))))
+
+
+@cache
+def keys(path: Path) -> list[str]:
+    found: list[str] = pq.ParquetFile(path).read(["url_surtkey"])["url_surtkey"].to_pylist()
+    return found
+
+
+@cache
+def rows(miniature: Miniature, crawl: str, subset: str = "warc") -> list[Row]:
+    return [row for path in parts(miniature, crawl, subset) for row in pq.ParquetFile(path).read().to_pylist()]
+
+
+def subsets(crawl: str) -> tuple[str, ...]:
+    return SUBSETS[:1] if crawl == OLD else SUBSETS
+
+
+def every_row(miniature: Miniature, crawl: str) -> list[Row]:
+    return [row for subset in subsets(crawl) for row in rows(miniature, crawl, subset)]
+
+
+def every_file(miniature: Miniature, crawl: str) -> list[Path]:
+    return [path for subset in subsets(crawl) for path in parts(miniature, crawl, subset)]
