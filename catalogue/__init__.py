@@ -1,1 +1,83 @@
-"""x"""
+"""A Parquet metadata catalogue and columnar query tool for Common Crawl.
+
+::
+
+    import catalogue
+
+    cat = catalogue.open("data")
+    cat.harvest("CC-MAIN-2022-05")
+    found = cat.captures("*.example.com", crawls="CC-MAIN-2022-05")
+    found.plan            # nothing is read so far
+    found.to_pandas()
+
+The words used throughout:
+
+crawl
+    One monthly crawl, ``CC-MAIN-2022-05``.
+subset
+    ``warc`` (successful fetches), ``crawldiagnostics`` (the rest), ``robotstxt``.
+index file
+    One Parquet file of the columnar index; its path is relative to the source.
+source
+    Where files are read from: an https, http or s3 address, or a folder.
+footer, page index
+    The raw bytes that Parquet keeps at a file's end.
+store
+    The SQLite file of raw footers.
+catalogue
+    The DuckDB file derived from the store, which can be made again at any time.
+capture
+    One row of the index: one fetch of one URL.
+query, plan, fetch
+    What is asked; the exact byte ranges that answer it; one request.
+residual
+    The part of a query that metadata could not decide, always applied to the rows.
+wave
+    Requests that can go out together; a plan is a short list of waves.
+record
+    One WARC record, the page itself.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from catalogue.captures import Captures
+    from catalogue.catalogue import Catalogue, open  # noqa: A004 - catalogue.open, as gzip.open
+    from catalogue.errors import CatalogueError, IncompleteAnswer, QueryError, SourceError
+    from catalogue.plan import ReadPlan
+    from catalogue.surt import Match, url_surtkey
+
+_HOMES = {
+    "Captures": "captures",
+    "Catalogue": "catalogue",
+    "CatalogueError": "errors",
+    "IncompleteAnswer": "errors",
+    "Match": "surt",
+    "QueryError": "errors",
+    "ReadPlan": "plan",
+    "SourceError": "errors",
+    "open": "catalogue",
+    "url_surtkey": "surt",
+}
+
+__all__ = [
+    "Captures",
+    "Catalogue",
+    "CatalogueError",
+    "IncompleteAnswer",
+    "Match",
+    "QueryError",
+    "ReadPlan",
+    "SourceError",
+    "open",
+    "url_surtkey",
+]
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the name stands for
+    """Import a public name when it is first used: the children that examine footers need none of them."""
+    if name not in _HOMES:
+        message = f"module 'catalogue' has no attribute {name!r}"
+        raise AttributeError(message)
+    return getattr(import_module(f"catalogue.{_HOMES[name]}"), name)

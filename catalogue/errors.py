@@ -166,3 +166,7 @@ class TooExpensive(QueryError):
 
 class UnplannedRead(CatalogueError):
     """Something was read that no plan announced. This is a bug in this package."""
+
+
+class IncompleteAnswer(UserWarning):
+    """An answer may lack rows, because files that might hold some are not harvested."""

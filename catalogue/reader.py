@@ -30,7 +30,7 @@ _FEW = 64
 """Intervals up to which a comparison of whole columns for each is faster than a search for each key."""
 
 
-def read(plan: ReadPlan, source: PoliteSource, executor: Executor) -> Iterator[pa.RecordBatch]:
+def read(plan: ReadPlan, source: PoliteSource, executor: Executor) -> Generator[pa.RecordBatch, None, None]:
     """The rows that a plan finds, in batches, with the schema of the plan.
 
     Rows come file by file and row group by row group as planned, so the same plan gives the same order each time.

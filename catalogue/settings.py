@@ -41,6 +41,11 @@ class Settings:
     """Where processes share what they know of a host."""
 
     @property
+    def asks_strangers(self) -> bool:
+        """Whether the source is Common Crawl's own."""
+        return self.source == DEFAULT_SOURCE
+
+    @property
     def user_agent(self) -> str:
         """How requests introduce themselves."""
         return f"commoncrawl-catalogue/{package_version()} ({self.contact or 'no contact set'})"

@@ -7,8 +7,8 @@
     Script              a function from a request to the fault it meets, or None
     seeded always first only        scripts ready to use
 
-Each kind is in exactly one of ``DETECTABLE``, ``UNDETECTABLE``, ``THROTTLING``, ``BLOCKING`` and ``PERMANENT``, by what a
-good client makes of it. ``SLOW`` and ``HARMLESS`` are parts of ``DETECTABLE``.
+Each kind is in exactly one of ``DETECTABLE``, ``UNDETECTABLE``, ``THROTTLING``, ``BLOCKING`` and ``PERMANENT``, by
+what a good client makes of it. ``SLOW`` and ``HARMLESS`` are parts of ``DETECTABLE``.
 """
 
 import random
@@ -204,9 +204,7 @@ class Request:
 Script = Callable[[Request], Fault | None]
 
 
-def seeded(
-    seed: int, share: float = 0.3, kinds: Iterable[Kind | Fault] = ALL_KINDS, max_in_a_row: int = 3
-) -> Script:
+def seeded(seed: int, share: float = 0.3, kinds: Iterable[Kind | Fault] = ALL_KINDS, max_in_a_row: int = 3) -> Script:
     """A random mixture that is the same every time.
 
     What the n-th request for a path and a range meets depends on the arguments, the path, the range and n alone, hence

@@ -2,11 +2,12 @@
 
 from catalogue.source.limiter import Clock, Limiter, Policy, SystemClock
 from catalogue.source.opening import open_source
-from catalogue.source.polite import PoliteSource
+from catalogue.source.polite import ATTEMPTS, PoliteSource
 from catalogue.source.response import Response, Source, Wanted
 from catalogue.source.tail import get_tail
 
 __all__ = [
+    "ATTEMPTS",
     "Clock",
     "Limiter",
     "Policy",

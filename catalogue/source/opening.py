@@ -10,7 +10,7 @@ from catalogue.settings import Settings
 from catalogue.source.folder import FolderSource
 from catalogue.source.http import HttpSource
 from catalogue.source.limiter import COMMON_CRAWL, S3_COMMON_CRAWL, Clock, Limiter, Policy, SystemClock
-from catalogue.source.polite import PoliteSource
+from catalogue.source.polite import ATTEMPTS, PoliteSource
 from catalogue.source.response import Source
 
 _COMMON_CRAWL_HOSTS = ("commoncrawl.org", "ds5q9oxwqwsfj.cloudfront.net")
@@ -22,6 +22,7 @@ def open_source(
     *,
     clock: Clock | None = None,
     notify: Callable[[str], None] = lambda _: None,
+    attempts: int = ATTEMPTS,
 ) -> PoliteSource:
     """Open an https, http or s3 address, or a folder.
 
@@ -51,7 +52,9 @@ def open_source(
         message = f"{url!r} is no folder and no http, https or s3 address; the usual source is {settings.source}"
         raise QueryError(message)
     file = settings.cache / f"{parts.hostname}.json" if policy.rate is not None else None
-    return PoliteSource(inner, Limiter(policy, clock=clock or SystemClock(), file=file), notify=notify)
+    return PoliteSource(
+        inner, Limiter(policy, clock=clock or SystemClock(), file=file), notify=notify, attempts=attempts
+    )
 
 
 def _policy(url: str, settings: Settings) -> Policy:

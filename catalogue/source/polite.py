@@ -30,6 +30,7 @@ class PoliteSource:
         *,
         notify: Callable[[str], None] = lambda _: None,
         jitter: Callable[[], float] = random.random,
+        attempts: int = ATTEMPTS,
     ) -> None:
         """Wrap a source.
 
@@ -38,11 +39,13 @@ class PoliteSource:
             limiter: of the source's host.
             notify: told in a sentence why there is a long wait.
             jitter: a number in [0, 1), so that many clients do not come back at the same moment.
+            attempts: requests made for one thing before it is given up.
         """
         self.inner = inner
         self.limiter = limiter
         self.notify = notify
         self._jitter = jitter
+        self._attempts = attempts
         self._lock = Lock()
         self.requests = 0
         """Requests made so far."""
@@ -70,7 +73,7 @@ class PoliteSource:
             GivenUp: if so much fails that going on would be rude or useless.
         """
         last: SourceError = GivenUp(f"{self.url}{path} was not asked for")
-        for attempt in range(ATTEMPTS):
+        for attempt in range(self._attempts):
             asked = self.limiter.acquire()
             try:
                 response = self.inner.get(path, wanted, pin=pin)

@@ -2,6 +2,6 @@
 
 from catalogue.views.build import STORAGE_VERSION, is_fresh, refresh
 from catalogue.views.candidates import Candidates
-from catalogue.views.opened import connect, queries_folder
+from catalogue.views.opened import answerable, connect, queries_folder
 
-__all__ = ["STORAGE_VERSION", "Candidates", "connect", "is_fresh", "queries_folder", "refresh"]
+__all__ = ["STORAGE_VERSION", "Candidates", "answerable", "connect", "is_fresh", "queries_folder", "refresh"]

@@ -65,6 +65,13 @@ class Candidates:
             self._connection.unregister("asked")
         return [path for (path,) in rows]
 
+    def column_names(self) -> tuple[str, ...]:
+        """The columns of all files held, some of which may be newer than this package."""
+        rows = self._connection.execute(
+            "SELECT DISTINCT unnest(column_names) FROM derived.files ORDER BY ALL"
+        ).fetchall()
+        return tuple(name for (name,) in rows)
+
     def row_groups(self) -> int:
         """How many row groups there are in all."""
         rows = self._connection.execute(

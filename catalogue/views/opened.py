@@ -1,5 +1,7 @@
 """Opening the catalogue to read, and where the SQL is."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import duckdb
@@ -28,6 +30,15 @@ def connect(path: Path) -> duckdb.DuckDBPyConnection:
         connection.close()
         raise
     return connection
+
+
+@contextmanager
+def answerable() -> Iterator[None]:
+    """Turn what DuckDB says of a user's SQL into a ``QueryError``."""
+    try:
+        yield
+    except duckdb.Error as error:
+        raise QueryError(str(error)) from error
 
 
 def quoted(path: Path) -> str:

@@ -1,0 +1,35 @@
+# Two commands set up a fresh machine: make demo, make test.
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+
+.PHONY: help demo test lint bench clean
+
+help:  ## What can be made
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "%-8s %s\n", $$1, $$2}'
+
+$(BIN)/catalogue: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --no-compile -c constraints.txt -e .
+	touch $@
+
+$(VENV)/tested: $(BIN)/catalogue
+	$(BIN)/python -m pip install --quiet --no-compile -c constraints.txt -e '.[test]'
+	touch $@
+
+demo: $(BIN)/catalogue  ## Everything against a miniature crawl, offline, in a minute
+	$(BIN)/catalogue demo
+
+lint: $(VENV)/tested  ## Style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: lint  ## Everything that must hold
+	$(BIN)/python -m pytest
+
+bench: $(VENV)/tested  ## Requests, bytes and seconds, against other ways to do it
+	$(BIN)/python -m benchmarks
+
+clean:  ## Remove what was made
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

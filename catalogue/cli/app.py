@@ -1,0 +1,163 @@
+"""The command ``catalogue``, and what all its commands share."""
+
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import wraps
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from catalogue.errors import CatalogueError, DiskFailed
+from catalogue.settings import load_settings, package_version
+
+if TYPE_CHECKING:
+    from catalogue.catalogue import Catalogue
+
+
+@dataclass(frozen=True, slots=True)
+class Common:
+    """The options that stand before or after any command."""
+
+    data: Path = Path("data")
+    source: str | None = None
+    rate: float | None = None
+    contact: str | None = None
+    quiet: bool = False
+    verbose: bool = False
+
+    def say(self, text: str) -> None:
+        """Tell the user something that is no result."""
+        if not self.quiet:
+            click.echo(text, err=True)
+
+    @contextmanager
+    def opened(self) -> "Iterator[Catalogue]":
+        """The catalogue that the options mean."""
+        from catalogue.catalogue import Catalogue  # noqa: PLC0415 - --help needs none of what this imports
+
+        settings = load_settings(source=self.source, rate=self.rate, contact=self.contact)
+        with Catalogue(self.data, settings, notify=self.say) as catalogue:
+            yield catalogue
+            if self.verbose:
+                click.echo(f"requests: {catalogue.requests}, bytes: {catalogue.bytes:,}", err=True)
+
+
+_OPTIONS = [
+    click.option(
+        "--data",
+        type=click.Path(file_okay=False, path_type=Path),
+        envvar="CATALOGUE_DATA",
+        help="Folder of the store and the catalogue.  [default: data]",
+    ),
+    click.option("--source", metavar="URL", help="Where files are read from: https, http, s3 or a folder."),
+    click.option("--rate", type=float, metavar="N", help="Requests a second at most.  [default: 5 for Common Crawl]"),
+    click.option("--contact", metavar="ADDRESS", help="E-mail or page by which the source can reach you."),
+    click.option("--quiet", "-q", is_flag=True, default=None, help="Say nothing but results and errors."),
+    click.option("--verbose", "-v", is_flag=True, default=None, help="Count requests; show where errors come from."),
+]
+
+
+def common(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the common options; it gets them as one ``Common``, those given later winning."""
+
+    @wraps(command)
+    @click.pass_context
+    def wrapped(context: click.Context, /, **options: Any) -> Any:  # noqa: ANN401 - click's
+        names = Common.__dataclass_fields__
+        given = {name: options.pop(name) for name in list(options) if name in names}
+        before = context.obj or Common()
+        context.obj = replace(before, **{name: value for name, value in given.items() if value is not None})
+        return context.invoke(command, context.obj, **options)
+
+    for option in reversed(_OPTIONS):
+        wrapped = option(wrapped)
+    return wrapped
+
+
+class _Commands(click.Group):
+    """Imports a command's module when it is asked for."""
+
+    homes = {  # noqa: RUF012 - a constant of click's own class
+        "crawls": "harvesting",
+        "harvest": "harvesting",
+        "status": "harvesting",
+        "forget": "harvesting",
+        "plan": "asking",
+        "query": "asking",
+        "sql": "shell",
+        "demo": "demonstrating",
+    }
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(self.homes)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in self.homes:
+            return None
+        from importlib import import_module  # noqa: PLC0415
+
+        command: click.Command = getattr(import_module(f"catalogue.cli.{self.homes[cmd_name]}"), cmd_name)
+        return command
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_version(), prog_name="catalogue")
+@common
+def entry(_: Common) -> None:
+    """Find captures in Common Crawl's columnar index by reading only the bytes that can hold them.
+
+    \b
+    catalogue demo                                       everything, offline, in a minute
+    catalogue harvest --crawl CC-MAIN-2022-05            take the footers of a crawl's index files
+    catalogue query '*.example.com' --crawl latest       captures of a site
+    catalogue sql "select * from row_groups limit 5"     what the footers say
+    """  # noqa: D301 - \b is click's
+
+
+def main() -> NoReturn:
+    """Run the command line; never returns.
+
+    Exit status: 0 done; 1 done in part; 2 a wrong question; 74 the disk failed; 75 try again later; 130 or 143 stopped.
+    """
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        status = entry(standalone_mode=False)
+        sys.stdout.flush()
+    except click.ClickException as error:
+        error.show()
+        status = error.exit_code
+    except (click.Abort, KeyboardInterrupt) as error:
+        terminated = isinstance(error, _Terminated)
+        click.echo("stopped; what was committed is kept, and the same command goes on from there", err=True)
+        status = 143 if terminated else 130
+    except BrokenPipeError:
+        # The reader of the pipe has enough. Nothing more may be written, not even at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = 141
+    except CatalogueError as error:
+        status = _explain(error)
+    except OSError as error:
+        status = _explain(DiskFailed(f"{error.filename or 'the disk'}: {error.strerror or error}"))
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+class _Terminated(KeyboardInterrupt):
+    pass
+
+
+def _terminate(_: int, __: FrameType | None) -> NoReturn:
+    raise _Terminated
+
+
+def _explain(error: CatalogueError) -> int:
+    if "--verbose" in sys.argv or "-v" in sys.argv:
+        traceback.print_exc()
+    click.echo(f"catalogue: {error}", err=True)
+    return error.exit_status

@@ -1,0 +1,203 @@
+"""Commands that plan and answer questions about captures."""
+
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from catalogue.cli.app import Common, common
+from catalogue.cli.showing import as_json, plural, size, table
+from catalogue.cli.writing import FORMATS, format_for, write
+from catalogue.errors import IncompleteAnswer, QueryError, TooExpensive
+
+_QUESTION = [
+    click.argument("patterns", nargs=-1, metavar="PATTERN..."),
+    click.option(
+        "--crawl", "crawls", multiple=True, help="Harvested: a name, A..B, latest or all; repeatable.  [default: all]"
+    ),
+    click.option("--subset", "subsets", multiple=True, help="warc, crawldiagnostics, robotstxt.  [default: all held]"),
+    click.option("--match", type=click.Choice(["exact", "prefix", "host", "domain"]), help="Instead of wildcards."),
+    click.option("--urls-file", type=click.File(encoding="utf-8"), help="More patterns, one a line; - for stdin."),
+    click.option("--exact-url", is_flag=True, help="Match the URL as typed: scheme, www, case and slash count."),
+    click.option("--columns", help="Comma-separated; * for all.  [default: those of the CDX index]"),
+    click.option("--where", help="A boolean expression over the columns, in SQL."),
+    click.option("--status", type=int, help='Short for --where "fetch_status = N".'),
+    click.option("--mime", help="Short for --where \"content_mime_detected = '...'\"."),
+    click.option("--lang", help="Short for a --where on content_languages, such as isl."),
+    click.option("--from", "from_", metavar="TIME", help="First time: 2022, 20220131, 2022-01-31T12:00:00; UTC."),
+    click.option("--to", metavar="TIME", help="Last time, inclusive."),
+    click.option("--limit", type=click.IntRange(min=0), help="Stop after this many captures."),
+    click.option("--ordered", is_flag=True, help="By key, time and crawl; takes the whole answer into memory."),
+    click.option("--harvest", "harvest_first", is_flag=True, help="Harvest the crawls named first."),
+]
+
+
+def question(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options that make up a question."""
+    for option in reversed(_QUESTION):
+        command = option(command)
+    return command
+
+
+@click.command()
+@question
+@click.option("--json", "json_", is_flag=True, help="One JSON object.")
+@common
+def plan(options: Common, *, json_: bool, **asked: Any) -> None:  # noqa: ANN401
+    """What a query would read: files, row groups, requests, bytes and seconds. Reads nothing; works offline.
+
+    \b
+    catalogue plan '*.example.com' --crawl latest
+    catalogue plan example.com/page 'example.org/*' --json
+    """  # noqa: D301
+    with options.opened() as catalogue:
+        found = _found(catalogue, options, asked)
+        if json_:
+            as_json(found.plan.summary())
+        else:
+            _show_plan(found.plan)
+    if not found.complete:
+        sys.exit(1)
+
+
+@click.command()
+@question
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(FORMATS),
+    help="[default: by -o; else table on a terminal, jsonl in a pipe]",
+)
+@click.option(
+    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file, when it is whole."
+)
+@click.option("--yes", is_flag=True, help="Do not ask, however much it is.")
+@click.option("--max-requests", type=int, default=500, show_default=True, help="Ask before making more.")
+@click.option("--max-bytes", type=int, default=1_000_000_000, show_default=True, help="Ask before reading more.")
+@common
+def query(
+    options: Common,
+    *,
+    format_: str | None,
+    output: Path | None,
+    yes: bool,
+    max_requests: int,
+    max_bytes: int,
+    **asked: Any,  # noqa: ANN401
+) -> None:
+    """Captures of URLs, sites or whole domains.
+
+    A match is by key: http or https, www or not, letter case and a trailing slash make no difference.
+
+    \b
+    catalogue query example.com/page                      that page
+    catalogue query 'example.com/blog/*' --crawl latest   what is below a path
+    catalogue query '*.example.com' --status 200          a host and its subdomains
+    catalogue query '*.is' --lang isl --limit 100         a whole top-level domain
+    catalogue query --urls-file urls.txt -o found.parquet
+    """  # noqa: D301
+    chosen = format_for(format_, output)
+    with options.opened() as catalogue, warnings.catch_warnings():
+        warnings.simplefilter("ignore", IncompleteAnswer)  # said below, and by the exit status
+        found = _found(catalogue, options, asked)
+        _agree(found.plan, yes=yes, max_requests=max_requests, max_bytes=max_bytes)
+        rows = write(found.batches(), found.plan.schema, chosen, output, chosen_columns=bool(asked["columns"]))
+    for warning in found.plan.warnings:
+        options.say(f"note: {warning}")
+    options.say(f"{plural(rows, 'capture')}" + (f" in {output}" if output else ""))
+    if not found.complete:
+        for lack in found.plan.missing:
+            click.echo(f"catalogue: the answer may be incomplete: {lack}", err=True)
+        sys.exit(1)
+
+
+def _found(catalogue: Any, options: Common, asked: dict[str, Any]) -> Any:  # noqa: ANN401 - importing their types is slow
+    from catalogue.crawl import SCHEMA  # noqa: PLC0415
+    from catalogue.query import CDX_COLUMNS  # noqa: PLC0415
+    from catalogue.surt import Match  # noqa: PLC0415
+
+    patterns = [*asked["patterns"]]
+    if asked["urls_file"]:
+        patterns += [line.strip() for line in asked["urls_file"] if line.strip()]
+    if asked["harvest_first"]:
+        if not asked["crawls"]:
+            message = "--harvest needs to know which crawls; name them with --crawl"
+            raise QueryError(message)
+        catalogue.harvest(asked["crawls"], subsets=asked["subsets"] or "warc")
+    columns = asked["columns"]
+    found = catalogue.captures(
+        patterns,
+        crawls=asked["crawls"] or "all",
+        subsets=asked["subsets"],
+        columns=CDX_COLUMNS
+        if not columns
+        else SCHEMA.names
+        if columns == "*"
+        else [c.strip() for c in columns.split(",")],
+        where=_where(asked),
+        from_=asked["from_"],
+        to=asked["to"],
+        limit=asked["limit"],
+        match=Match(asked["match"]) if asked["match"] else None,
+        exact_url=asked["exact_url"],
+        ordered=asked["ordered"],
+    )
+    if sys.stderr.isatty():
+        for pattern in patterns[:1]:
+            if "/" not in pattern and "*" not in pattern and not asked["match"]:
+                options.say(
+                    f"tip: {pattern} is its home page alone; '{pattern}/*' is the site, '*.{pattern}' subdomains too"
+                )
+    return found
+
+
+def _where(asked: dict[str, Any]) -> str | None:
+    def text(value: str) -> str:
+        return "'" + value.replace("'", "''") + "'"
+
+    parts = [f"({asked['where']}\n)"] if asked["where"] else []
+    if asked["status"] is not None:
+        parts.append(f"fetch_status = {asked['status']}")
+    if asked["mime"]:
+        parts.append(f"content_mime_detected = {text(asked['mime'])}")
+    if asked["lang"]:
+        parts.append(f"list_contains(string_split(content_languages, ','), {text(asked['lang'])})")
+    if len(parts) == 1 and asked["where"]:
+        return str(asked["where"])
+    return " AND ".join(parts) or None
+
+
+def _show_plan(plan: Any) -> None:  # noqa: ANN401
+    about = "" if plan.exact else "at most "
+    table(
+        ["files", "row groups", "of", "captures in them", "requests", "bytes", "seconds"],
+        [
+            [
+                len(plan.files),
+                plan.row_groups,
+                plan.considered,
+                plan.rows,
+                f"{about}{plan.requests:,}",
+                f"{about}{size(plan.bytes)}",
+                f"{plan.seconds:.1f}",
+            ]
+        ],
+    )
+    for warning in plan.warnings:
+        click.echo(f"note: {warning}")
+    for lack in plan.missing:
+        click.echo(f"the answer may be incomplete: {lack}")
+
+
+def _agree(plan: Any, *, yes: bool, max_requests: int, max_bytes: int) -> None:  # noqa: ANN401
+    if yes or (plan.requests <= max_requests and plan.bytes <= max_bytes):
+        return
+    cost = f"{plural(plan.requests, 'request')}, {size(plan.bytes)}, about {plan.seconds:.0f} s"
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        click.confirm(f"This takes {cost}. Go on?", abort=True, err=True)
+        return
+    message = f"this takes {cost}; narrow it, or add --yes if that is meant"
+    raise TooExpensive(message)

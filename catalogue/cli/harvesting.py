@@ -1,0 +1,171 @@
+"""Commands that take footers, and say which are held."""
+
+import sys
+import time
+from typing import Any
+
+import click
+
+from catalogue.cli.app import Common, common
+from catalogue.cli.showing import as_json, harvest_bar, plural, size, table
+
+
+@click.command()
+@click.option("--json", "json_", is_flag=True, help="One JSON object a crawl.")
+@common
+def crawls(options: Common, *, json_: bool) -> None:
+    """The crawls there are, newest first, and which are harvested.
+
+    \b
+    catalogue crawls
+    catalogue crawls --json | head -1
+    """  # noqa: D301
+    with options.opened() as catalogue:
+        catalogue.crawl_list()
+        rows = catalogue.crawls().to_dict("records")
+    if json_:
+        for row in rows:
+            as_json(_plain(row))
+        return
+    table(
+        ["crawl", "name", "from", "to", "harvested"],
+        [[r["crawl"], r["name"], _day(r["first_fetch"]), _day(r["last_fetch"]), _harvested(r)] for r in rows],
+    )
+
+
+def _harvested(row: dict[Any, Any]) -> str:
+    if not row["has_table"]:
+        return "has no columnar index"
+    if not row["files_harvested"]:
+        return "no"
+    return f"{row['files_harvested']} files: {', '.join(row['subsets'])}"
+
+
+def _day(time: Any) -> str:  # noqa: ANN401 - pandas has a NaT of its own
+    return "-" if str(time) == "NaT" else str(time)[:10]
+
+
+def _plain(row: dict[Any, Any]) -> dict[str, Any]:
+    """A row of a DataFrame with None where pandas has its own marks of absence, and lists where it has arrays."""
+    return {
+        name: value.tolist()
+        if hasattr(value, "tolist") and hasattr(value, "__len__")
+        else None
+        if value != value
+        else value  # noqa: PLR0124
+        for name, value in row.items()
+    }
+
+
+@click.command()
+@click.option(
+    "--crawl", "crawls", multiple=True, required=True, help="A name, a range A..B, latest or all; repeatable."
+)
+@click.option(
+    "--subset",
+    "subsets",
+    multiple=True,
+    default=["warc"],
+    show_default=True,
+    help="warc, crawldiagnostics, robotstxt or all.",
+)
+@click.option("--refresh", is_flag=True, help="Take again what is held, to notice files that changed.")
+@click.option("--json", "json_", is_flag=True, help="One JSON object a crawl.")
+@common
+def harvest(options: Common, *, crawls: tuple[str, ...], subsets: tuple[str, ...], refresh: bool, json_: bool) -> None:
+    """Take the footers of a crawl's index files into the store.
+
+    One small request a file. It can be stopped at any time and goes on from there; what is held is not asked for again.
+
+    \b
+    catalogue harvest --crawl CC-MAIN-2022-05
+    catalogue harvest --crawl CC-MAIN-2021-04..CC-MAIN-2021-49 --subset all
+    catalogue harvest --crawl latest --contact you@example.org
+    """  # noqa: D301
+    started = time.monotonic()
+    with options.opened() as catalogue, harvest_bar(options) as bar:
+        options.say(f"harvesting into {catalogue.data.resolve()}")
+        if catalogue.settings.asks_strangers and not catalogue.settings.contact:
+            options.say("tip: --contact you@example.org lets Common Crawl write to you before it has to block you")
+        outcomes = catalogue.harvest(crawls, subsets=subsets, refresh=refresh, report=bar)
+    seconds = time.monotonic() - started
+    for outcome in outcomes:
+        at = outcome.progress
+        if json_:
+            as_json(
+                {
+                    "crawl": at.crawl,
+                    "files": at.listed,
+                    "harvested": at.done,
+                    "taken": len(outcome.facts),
+                    "failed": outcome.failures,
+                    "requests": at.requests,
+                    "bytes": at.bytes,
+                }
+            )
+        else:
+            options.say(
+                f"{at.crawl}: {at.done:,} of {plural(at.listed, 'file')} held, {len(outcome.facts):,} of them taken now; "
+                f"{plural(at.requests, 'request')}, {size(at.bytes)}, {seconds:.1f} s"
+            )
+        for path, reason in outcome.failures.items():
+            options.say(f"  {path}: {reason}" if path not in reason else f"  {reason}")
+    if any(outcome.failures for outcome in outcomes):
+        options.say("some files failed; run the same command again to try them again")
+        sys.exit(1)
+
+
+@click.command()
+@click.option("--json", "json_", is_flag=True, help="One JSON object.")
+@common
+def status(options: Common, *, json_: bool) -> None:
+    """What is held: files, row groups, gaps in statistics, failures, sizes.
+
+    \b
+    catalogue status
+    catalogue status --json
+    """  # noqa: D301
+    with options.opened() as catalogue:
+        coverage = [_plain(row) for row in catalogue.coverage().to_dict("records")]
+        failures = [_plain(row) for row in catalogue.failures().to_dict("records")]
+        store_size, catalogue_size = catalogue.sizes()
+    if json_:
+        as_json(
+            {"coverage": coverage, "failures": failures, "store_bytes": store_size, "catalogue_bytes": catalogue_size}
+        )
+        return
+    table(
+        ["crawl", "subset", "files", "row groups", "without bounds", "captures", "size"],
+        [
+            [
+                r["crawl"],
+                r["subset"],
+                f"{r['files_harvested']}/{'?' if r['files_listed'] is None else int(r['files_listed'])}",
+                r["row_groups"],
+                r["without_bounds"],
+                r["num_rows"],
+                size(r["file_size"]),
+            ]
+            for r in coverage
+        ],
+    )
+    click.echo(f"\nstore {size(store_size)}, catalogue {size(catalogue_size)}")
+    for failure in failures:
+        click.echo(f"failed: {failure['reason']}")
+
+
+@click.command()
+@click.option("--crawl", "crawls", multiple=True, required=True, help="A name, a range A..B, or all; repeatable.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@common
+def forget(options: Common, *, crawls: tuple[str, ...], yes: bool) -> None:
+    """Delete what is held of a crawl.
+
+    \b
+    catalogue forget --crawl CC-MAIN-2018-05
+    """  # noqa: D301
+    if not yes:
+        click.confirm(f"Delete the footers of {', '.join(crawls)}?", abort=True, err=True)
+    with options.opened() as catalogue:
+        gone = catalogue.forget(crawls)
+    options.say(f"{plural(gone, 'footer')} deleted")

@@ -1,0 +1,74 @@
+"""SQL over the catalogue."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+from catalogue.cli.app import Common, common
+from catalogue.cli.showing import as_json, table
+from catalogue.errors import QueryError
+from catalogue.views import answerable, queries_folder
+
+_AT_ONCE = 1000
+
+
+@click.command()
+@click.argument("statement", metavar="[SQL]", required=False)
+@click.option("--json", "json_", is_flag=True, help="One JSON object a row.")
+@click.option(
+    "--column-chunks", "chunks_of", multiple=True, metavar="CRAWL", help="Fill the view column_chunks for it."
+)
+@common
+def sql(options: Common, *, statement: str | None, json_: bool, chunks_of: tuple[str, ...]) -> None:
+    """SQL over the catalogue; without any, a DuckDB shell on it.
+
+    The views are crawls, files, row_groups and column_chunks; a name of a file of queries/ is run too.
+
+    \b
+    catalogue sql "select crawl, count(*) from row_groups group by 1"
+    catalogue sql coverage
+    catalogue sql "describe row_groups"
+    catalogue sql bytes-by-column --column-chunks CC-MAIN-2022-05
+    catalogue sql
+    """  # noqa: D301
+    with options.opened() as catalogue:
+        if chunks_of:
+            catalogue.show_column_chunks(chunks_of)
+        if statement is None:
+            catalogue.update()
+            _shell(catalogue.path)  # never comes back
+        with catalogue.connect() as connection, answerable():
+            answer = connection.execute(_question(statement))
+            names = [column[0] for column in answer.description or ()]
+            while rows := answer.fetchmany(_AT_ONCE):
+                if json_:
+                    for row in rows:
+                        as_json(dict(zip(names, row, strict=True)))
+                else:
+                    table(names, rows)
+
+
+def _question(text: str) -> str:
+    """The SQL itself, or that of a file of ``queries/``."""
+    there_are = {file.stem: file for file in queries_folder().glob("*.sql")}
+    return there_are[text].read_text(encoding="utf-8") if text in there_are else text
+
+
+def _shell(path: Path) -> NoReturn:
+    """Become DuckDB's own shell."""
+    beside = Path(sys.executable).with_name("duckdb")
+    program = str(beside) if beside.exists() else shutil.which("duckdb")
+    if program is None:
+        message = (
+            f'there is no DuckDB shell here; run: pip install duckdb-cli, or: catalogue sql "SQL" (the file is {path})'
+        )
+        raise QueryError(message)
+    command = [program, "-readonly", str(path)]
+    if os.name == "posix":
+        os.execv(program, command)  # noqa: S606 - no shell is what we want
+    sys.exit(subprocess.call(command))  # noqa: S603

@@ -1,0 +1,317 @@
+"""A miniature of https://data.commoncrawl.org/: the same paths, columns and quirks, but few pages.
+
+Three crawls stand for three eras of the columnar index (commoncrawl/cc-index-table):
+
+``CC-MAIN-2018-05``
+    25 columns, INT96 times, no page index, subset ``warc`` alone. Each file is two sorted streams zipped together, so
+    that its row groups overlap. Every second file lacks statistics of ``url_surtkey``; of the others one row group
+    lacks them, because it holds a key too long to be kept.
+``CC-MAIN-2022-05``
+    30 columns, gzip, page indexes and page checksums, all subsets; sorted, as its successors are. Its WARC files are
+    there too, and every record lies where its row says.
+``CC-MAIN-2026-30``
+    31 columns (``warc_record_id``), zstd, and a manifest that names a directory as well. A quarter as large.
+"""
+
+import json
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from io import BytesIO
+from itertools import chain, pairwise, zip_longest
+from pathlib import Path
+from random import Random
+from typing import Any
+from urllib.parse import urljoin
+from uuid import UUID
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from catalogue.crawl import COLLINFO, KEY_COLUMN, PATH_COLUMNS, SCHEMA, manifest_path
+from catalogue.demo.pages import TRAPS, made_up_urls
+from catalogue.demo.rows import Row, Segment, captures, row, write_warc
+
+FEWEST_PAGES = 1000
+"""With fewer pages the traps alone would be most of a crawl."""
+
+_ROW_GROUP = 190
+"""Rows, about; Common Crawl's have a million and more."""
+
+_REQUIRED = frozenset(
+    {
+        "url_surtkey",
+        "url",
+        "url_host_name",
+        "url_protocol",
+        "url_path",
+        "fetch_time",
+        "fetch_status",
+        "warc_filename",
+        "warc_record_offset",
+        "warc_record_length",
+        "warc_segment",
+    }
+)
+"""Columns that are never null, and are declared so."""
+
+_PLAIN = frozenset(
+    {
+        "url_surtkey",
+        "url",
+        "url_path",
+        "url_query",
+        "fetch_time",
+        "content_digest",
+        "warc_record_id",
+        "warc_record_offset",
+        "warc_record_length",
+    }
+)
+"""Columns of too many values for a dictionary; the writers of Common Crawl's files give it up on the first page."""
+
+_PAGE_INDEX = {"write_page_index": True, "write_page_checksum": True}
+
+
+@dataclass(frozen=True, slots=True)
+class Miniature:
+    """What was written."""
+
+    folder: Path
+    crawls: tuple[str, ...]
+    """Those with a columnar index, newest first."""
+    crawl_without_table: str
+    """Listed in ``collinfo.json``, and nothing else."""
+    crawl_with_records: str
+    """The one whose WARC files are there."""
+    files: tuple[str, ...]
+    """Every file, relative to the folder, in order of name."""
+    rows: int
+    """Rows of all index files together."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Era:
+    """How the files of one crawl differ from those of the others."""
+
+    crawl: str
+    name: str
+    start: datetime
+    files: dict[str, int]
+    """Index files a subset."""
+    size: float
+    """Rows, as a share of what was asked for."""
+    options: dict[str, Any]
+    """For pyarrow's writer."""
+    lacks: tuple[str, ...]
+    """Columns that came later."""
+    old: bool = False
+    """INT96 times, zipped streams, gaps in the statistics."""
+    escapes_twice: bool = True
+    """Keys escape twice what is not UTF-8."""
+
+
+_ERAS = (
+    _Era(
+        "CC-MAIN-2026-30",
+        "July 2026 Index",
+        datetime(2026, 7, 10, 3, tzinfo=UTC),
+        {"warc": 3, "crawldiagnostics": 1, "robotstxt": 1},
+        0.25,
+        {"compression": "zstd", "compression_level": 19, **_PAGE_INDEX},
+        (),
+        escapes_twice=False,
+    ),
+    _Era(
+        "CC-MAIN-2022-05",
+        "January 2022 Index",
+        datetime(2022, 1, 16, 9, 31, 37, tzinfo=UTC),
+        {"warc": 7, "crawldiagnostics": 2, "robotstxt": 2},
+        1.0,
+        {"compression": "gzip", **_PAGE_INDEX},
+        ("warc_record_id",),
+    ),
+    _Era(
+        "CC-MAIN-2018-05",
+        "January 2018 Index",
+        datetime(2018, 1, 16, 7, 5, tzinfo=UTC),
+        {"warc": 5},
+        1.0,
+        {"compression": "gzip", "use_deprecated_int96_timestamps": True},
+        (
+            "url_host_name_reversed",
+            "fetch_redirect",
+            "content_charset",
+            "content_languages",
+            "content_truncated",
+            "warc_record_id",
+        ),
+        old=True,
+    ),
+)
+_WITH_RECORDS = "CC-MAIN-2022-05"
+_ARC = {
+    "id": "CC-MAIN-2012",
+    "name": "Index of 2012 ARC files",
+    "timegate": "https://index.commoncrawl.org/CC-MAIN-2012/",
+    "cdx-api": "https://index.commoncrawl.org/CC-MAIN-2012-index",
+    "from": "2012-01-27T00:00:00",
+    "to": "2012-06-30T00:00:00",
+}
+"""From before the columnar index."""
+
+_LONG = "https://zz-madeup.co.uk/all?of=" + "them-" * 900
+"""Last of all in order of key, and longer than the 4096 bytes that statistics may have."""
+
+
+def write_miniature(folder: Path, *, seed: int = 1, pages_per_crawl: int = 6000) -> Miniature:
+    """Write a miniature of data.commoncrawl.org into a folder, which is made if need be.
+
+    The same arguments and the same pyarrow give the same bytes.
+
+    Args:
+        folder: where; files of the same names are replaced, others are left alone.
+        seed: of everything that is made up.
+        pages_per_crawl: rows of each of the two larger crawls, all subsets together.
+
+    Raises:
+        ValueError: for fewer than ``FEWEST_PAGES`` pages.
+    """
+    if pages_per_crawl < FEWEST_PAGES:
+        message = f"a miniature needs {FEWEST_PAGES} pages or more, not {pages_per_crawl}"
+        raise ValueError(message)
+    urls = made_up_urls(Random(f"{seed} URLs"), pages_per_crawl)  # noqa: S311
+    files: dict[str, bytes] = {}
+    listed: list[dict[str, str]] = []
+    rows = 0
+    for era in _ERAS:
+        rng = Random(f"{seed} {era.crawl}")  # noqa: S311
+        subsets = _fetch(era, rng, urls, int(pages_per_crawl * era.size), files)
+        job = UUID(bytes=rng.randbytes(16), version=4)
+        paths = []
+        for subset, found in subsets.items():
+            for path, data in _parts(era, rng, job, subset, found):
+                files[path] = data
+                paths.append(path)
+            rows += len(found)
+        listed.append(_listing(era, [row["fetch_time"] for row in chain(*subsets.values())]))
+        root = paths[0].partition("subset=")[0]
+        lines = sorted(paths) if era.escapes_twice else [root, *sorted(paths)]
+        files[manifest_path(era.crawl)] = zlib.compress("".join(f"{line}\n" for line in lines).encode(), wbits=31)
+    files[COLLINFO] = json.dumps([*listed, _ARC], indent=2).encode()
+    for path, data in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(data)
+    crawls = tuple(era.crawl for era in _ERAS)
+    return Miniature(folder, crawls, _ARC["id"], _WITH_RECORDS, tuple(sorted(files)), rows)
+
+
+def _fetch(era: _Era, rng: Random, urls: Sequence[str], count: int, files: dict[str, bytes]) -> dict[str, list[Row]]:
+    """The rows of each subset in order of key; adds the WARC files of the crawl that has them to ``files``."""
+    segments = [Segment(era.crawl, number, era.start + timedelta(hours=53 * number)) for number in range(5)]
+    subsets = {}
+    for subset, asked in _asked(era, rng, urls, max(FEWEST_PAGES, count)).items():
+        held = captures(rng, segments, subset, asked)
+        if era.crawl == _WITH_RECORDS:
+            for segment in segments:
+                of_segment = [capture for capture in held if capture.segment is segment]
+                files[segment.warc_path(subset)] = write_warc(rng, segment, subset, of_segment)
+        else:
+            for capture in held:
+                capture.offset, capture.length = rng.randrange(1 << 30), rng.randrange(400, 30_000)
+        rows = [row(capture, twice=era.escapes_twice) for capture in held]
+        subsets[subset] = sorted(rows, key=lambda row: (row[KEY_COLUMN], row["fetch_time"]))
+    return subsets
+
+
+def _asked(era: _Era, rng: Random, urls: Sequence[str], count: int) -> dict[str, list[str]]:
+    """The URLs to fetch for each subset: the traps, a few pages over and over, and others once or twice."""
+    asked: dict[str, list[str]] = {"warc": []}
+    for subset, share in {"crawldiagnostics": 0.08, "robotstxt": 0.05}.items():
+        if subset in era.files:
+            asked[subset] = rng.choices([*urls, *TRAPS], k=int(count * share))
+    if "robotstxt" in asked:
+        asked["robotstxt"] = [urljoin(url, "/robots.txt") for url in asked["robotstxt"]]
+    left = count - sum(map(len, asked.values())) - len(TRAPS) - era.old
+    popular = rng.choices(["https://example.com/", "https://www.example.com/", *rng.sample(urls, 8)], k=left // 9)
+    once = rng.sample(urls, (left - len(popular)) * 19 // 20)
+    again = rng.choices(once, k=left - len(popular) - len(once))
+    asked["warc"] = [*TRAPS, *popular, *once, *again, *([_LONG] if era.old else [])]
+    return asked
+
+
+def _parts(era: _Era, rng: Random, job: UUID, subset: str, rows: Sequence[Row]) -> Iterator[tuple[str, bytes]]:
+    """The index files of a subset, in order of key, which is not that of their numbers."""
+    numbers = [*range(era.files[subset])]
+    rng.shuffle(numbers)
+    if numbers == sorted(numbers):
+        numbers.reverse()
+    root = f"cc-index/table/cc-main/warc/crawl={era.crawl}/subset={subset}"
+    codec = {"gzip": "gz"}.get(era.options["compression"], era.options["compression"])
+    for place, (start, end) in enumerate(pairwise(_cuts(rows, len(numbers)))):
+        held = rows[start:end]
+        if era.old:
+            middle = (len(held) + 1) // 2
+            held = [row for pair in zip_longest(held[:middle], held[middle:]) for row in pair if row]
+        data = _parquet(era, held, place)
+        yield f"{root}/part-{numbers[place]:05}-{job}.c000.{codec}.parquet", data
+
+
+def _parquet(era: _Era, rows: Sequence[Row], place: int) -> bytes:
+    """A file with several row groups, each of several pages."""
+    schema = _schema(era)
+    settings: dict[str, Any] = {
+        "version": "1.0",
+        "store_schema": False,
+        "use_dictionary": [name for name in schema.names if name not in _PLAIN],
+        "dictionary_pagesize_limit": 500,  # so low that some chunks change to plain pages half-way
+        "write_statistics": [name for name in schema.names if not (era.old and place % 2 and name == KEY_COLUMN)],
+        # Pages of every second file have as many rows in all columns; else these differ, as they do in real files.
+        "data_page_size": 1 if place % 2 else 300,
+        "write_batch_size": 64 if place % 2 else 50,
+        **era.options,
+    }
+    file = BytesIO()
+    with pq.ParquetWriter(file, schema, **settings) as writer:
+        table = pa.Table.from_pylist([*rows], schema)
+        for start, end in pairwise(_cuts(rows, max(2, round(len(rows) / _ROW_GROUP)))):
+            writer.write_table(table.slice(start, end - start), row_group_size=end - start)
+    return file.getvalue()
+
+
+def _schema(era: _Era) -> pa.Schema:
+    types: dict[str, pa.DataType] = {"warc_record_offset": pa.int32(), "warc_record_length": pa.int32()}
+    if era.old:
+        types["fetch_time"] = pa.timestamp("ms")
+    return pa.schema(
+        [
+            pa.field(column.name, types.get(column.name, column.type), nullable=column.name not in _REQUIRED)
+            for column in SCHEMA
+            if column.name not in (*PATH_COLUMNS, *era.lacks)
+        ]
+    )
+
+
+def _cuts(rows: Sequence[Row], pieces: int) -> list[int]:
+    """Where to cut rows into about equal pieces; every third falls between two equal keys if any are near."""
+    cuts = [0]
+    for number in range(1, pieces):
+        cut = len(rows) * number // pieces
+        near = range(cut - len(rows) // pieces // 3, cut + len(rows) // pieces // 3)
+        equal = [(abs(at - cut), at) for at in near if rows[at - 1][KEY_COLUMN] == rows[at][KEY_COLUMN]]
+        cuts.append(min(equal)[1] if equal and number % 3 == 1 else cut)
+    return [*cuts, len(rows)]
+
+
+def _listing(era: _Era, times: Sequence[datetime]) -> dict[str, str]:
+    """The crawl's entry in ``collinfo.json``."""
+    server = f"https://index.commoncrawl.org/{era.crawl}"
+    return {
+        "id": era.crawl,
+        "name": era.name,
+        "timegate": f"{server}/",
+        "cdx-api": f"{server}-index",
+        "from": f"{min(times):%Y-%m-%dT%H:%M:%S}",
+        "to": f"{max(times):%Y-%m-%dT%H:%M:%S}",
+    }

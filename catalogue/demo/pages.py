@@ -1,0 +1,211 @@
+"""Made-up URLs, and what a server answers to each.
+
+Hosts are names reserved for documentation and tests (RFC 2606, RFC 5737), or names that end in ``-madeup``.
+"""
+
+import base64
+import hashlib
+import json
+from dataclasses import dataclass
+from html import escape
+from http import HTTPStatus
+from itertools import product
+from random import Random
+from urllib.parse import urljoin
+
+_AMBER = ("amber", "brook", "cinder", "dapple", "ember", "fable", "glimmer", "harbor", "ivory", "juniper", "kettle")
+_LANTERN = ("lantern", "meadow", "nimbus", "otter", "pebble", "quill", "ripple", "saffron", "thimble", "umber")
+_BARN = ("barn", "cove", "dell", "elm", "fern", "gate", "hill", "inn", "jetty", "kiln", "lane", "mill", "nook", "pond")
+_WORDS = (*_AMBER, *_LANTERN, *_BARN)
+_ENDINGS = {
+    "-madeup.com": 30,
+    "-madeup.org": 12,
+    "-madeup.net": 8,
+    "-madeup.de": 8,
+    "-madeup.co.uk": 8,
+    "-madeup.fr": 5,
+    "-madeup.co.jp": 4,
+    "-madeup.is": 4,
+    ".example": 8,
+    ".example.net": 6,
+    ".test": 4,
+}
+
+_TRAP_HOSTS = (
+    "example.com",
+    "www.example.com",
+    "www2.example.com",
+    "example.com:8080",
+    "shop.example.com",
+    "shop.example.com:81",
+    "a.b.c.d.example.com",
+    "wwww.example.com",
+    "example-shop.com",
+    "example0.com",
+    "examples.com",
+    "notexample.com",
+    "example.com.example-madeup.co.uk",
+    "example.org",
+    "xn--mller-kva.example",  # müller.example
+    "192.0.2.10",
+    "192.0.2.10:8000",
+)
+_TRAP_PATHS = (
+    "/",
+    "/a?",
+    "/a?q=1",
+    "/dir",
+    "/dir/",
+    "/dir/page",
+    "/Dir/Page?B=2&a=1",
+    "/directory",
+    "/caf%C3%A9",
+    "/caf%E9/x",
+    "/~user/%7Ex",
+)
+TRAPS = (
+    *(f"{scheme}://{host}{path}" for host, path, scheme in product(_TRAP_HOSTS, _TRAP_PATHS, ("http", "https"))),
+    "http://example.com",
+    "http://example.com:443/",
+    "https://example.com:443/",
+    "http://example.com:80/",
+    "http://www.test/",
+    "https://www.example/",
+)
+"""URLs that a look-up by key gets wrong first; each crawl has all of them in its subset ``warc``."""
+
+_TEXTS = {
+    "eng": (
+        ("UTF-8", "UTF-8", "ISO-8859-1"),
+        ("The lanterns are lit at dusk.", "A ferry leaves when it is full.", "Café tables line the quay."),
+    ),
+    "deu": (
+        ("UTF-8", "ISO-8859-1", "windows-1252"),
+        ("Die Mühle steht am Sonntag still.", "Niemand zählt die Otter.", "Über dem Hafen hängen Laternen."),
+    ),
+    "fra": (
+        ("UTF-8", "ISO-8859-1"),
+        ("Le café ouvre à l'aube.", "Personne ne compte les loutres.", "La forêt s'arrête près du moulin."),
+    ),
+    "isl": (
+        ("UTF-8",),
+        ("Enginn hefur talið otrana.", "Ferjan fer þegar hún er full.", "Það er ljós í öllum gluggum."),
+    ),
+    "jpn": (
+        ("UTF-8", "Shift_JIS", "EUC-JP"),
+        ("港の灯りは夕暮れにともる。", "水車は日曜日に止まる。", "渡し船は満員になると出る。"),
+    ),
+}
+"""ISO 639-3 code: the charsets its pages come in, and what they say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What a server answered."""
+
+    status: int
+    body: bytes
+    mime: str | None = None
+    """The type it named, or None for none."""
+    detected: str | None = None
+    charset: str | None = None
+    languages: str | None = None
+    truncated: str | None = None
+    redirect: str | None = None
+
+    @property
+    def digest(self) -> str | None:
+        """SHA-1 of the payload in base32; a revisit has none."""
+        if self.status == HTTPStatus.NOT_MODIFIED:
+            return None
+        return base64.b32encode(hashlib.sha1(self.body, usedforsecurity=False).digest()).decode()
+
+
+def made_up_urls(rng: Random, count: int) -> list[str]:
+    """URLs of pages on hosts of which few are large and most are small."""
+    names = [first + second for first, second in product((*_AMBER, *_LANTERN), _BARN)]
+    rng.shuffle(names)
+    hosts = []
+    for rank, name in enumerate(names):
+        ending = rng.choices([*_ENDINGS], [*_ENDINGS.values()])[0]
+        host = rng.choice(("", "", "www.", "blog.")) + name + ending
+        hosts.append(host if rank % 40 else host.replace(name, f"é{name}").encode("idna").decode())
+    large_first = [1 / (rank + 8) for rank in range(len(hosts))]
+    chosen = rng.choices(hosts, large_first, k=count)
+    return [f"{rng.choice(('http', 'https', 'https'))}://{host}{_path(rng)}" for host in chosen]
+
+
+def fetch(rng: Random, subset: str, url: str) -> Page:
+    """A page that belongs into a subset."""
+    return {"warc": _ordinary, "crawldiagnostics": _failure, "robotstxt": _robots}[subset](rng, url)
+
+
+def _path(rng: Random) -> str:
+    """A path, and at times a query, in one of the styles that URLs come in."""
+    folders = "".join(f"/{rng.choice(_WORDS)}" for _ in range(rng.choice((0, 1, 1, 2))))
+    name = f"{folders}/{rng.choice(_WORDS)}-{rng.randrange(10_000)}"
+    styles = {
+        "/": 6,
+        name: 50,
+        f"{name}/": 16,
+        f"{name}.html": 10,
+        name.title(): 5,
+        f"{name}?{rng.choice('pqr')}={rng.randrange(99)}&Id={rng.randrange(999)}": 10,
+        f"{name}-caf%C3%A9": 2,
+        f"{name}-%E9t%E9": 1,
+    }
+    return rng.choices([*styles], [*styles.values()])[0]
+
+
+def _ordinary(rng: Random, url: str) -> Page:
+    """A page that was there."""
+    kind = rng.choices(("html", "xhtml", "pdf", "jpeg", "plain", "json"), (85, 3, 4, 3, 3, 2))[0]
+    title = " ".join(rng.choices(_WORDS, k=3)).title()
+    match kind:
+        case "pdf":
+            return Page(200, f"%PDF-1.4\n% {title}\n%%EOF\n".encode(), "application/pdf", "application/pdf")
+        case "jpeg":
+            return Page(200, b"\xff\xd8\xff\xe0" + rng.randbytes(60) + b"\xff\xd9", "image/jpeg", "image/jpeg")
+        case "json":
+            return Page(200, json.dumps({"title": title}).encode(), "application/json", "application/json")
+    languages = rng.choices(("eng", "deu", "fra", "isl", "jpn", "deu,eng"), (60, 12, 9, 7, 7, 5))[0]
+    spoken = languages.split(",")
+    charset = rng.choice(_TEXTS[spoken[0]][0])
+    text = " ".join(rng.choice(_TEXTS[language][1]) for language in [*spoken, *spoken])
+    if kind == "plain":
+        return Page(200, f"{title}\n{text}\n".encode(charset), "text/plain", "text/plain", charset, languages)
+    body = (
+        f'<!doctype html><html><head><meta charset="{charset}"><title>{title}</title>'
+        f'<link rel="canonical" href="{escape(url)}"></head><body><h1>{title}</h1><p>{text}</p>'
+        f'<a href="/">Home</a> <a href="{escape(_path(rng))}">{rng.choice(_WORDS)}</a></body></html>'
+    ).encode(charset)
+    detected = "application/xhtml+xml" if kind == "xhtml" else "text/html"
+    if not rng.randrange(100):
+        return Page(200, body[:200], "text/html", detected, charset, languages, truncated="length")
+    return Page(200, body, "text/html", detected, charset, languages)
+
+
+def _failure(rng: Random, url: str) -> Page:
+    """Anything but a page."""
+    status = rng.choices((301, 302, 304, 403, 404, 410, 500, 503), (30, 14, 6, 5, 35, 3, 3, 4))[0]
+    if status == HTTPStatus.NOT_MODIFIED:
+        return Page(status, b"", "warc/revisit")
+    redirect = _elsewhere(url) if status < HTTPStatus.BAD_REQUEST else None
+    if redirect and not rng.randrange(3):
+        return Page(status, b"", redirect=redirect)
+    title = HTTPStatus(status).phrase
+    body = f"<!doctype html><html><head><title>{title}</title></head><body>{title}</body></html>".encode()
+    return Page(status, body, "text/html", "text/html", "UTF-8", "eng", redirect=redirect)
+
+
+def _robots(rng: Random, url: str) -> Page:
+    """A robots.txt, or why there is none."""
+    status = rng.choices((200, 301, 404), (75, 10, 15))[0]
+    redirect = _elsewhere(url) if status == HTTPStatus.MOVED_PERMANENTLY else None
+    body = f"User-agent: *\nDisallow: /{rng.choice(_WORDS)}/\n" if status == HTTPStatus.OK else ""
+    return Page(status, body.encode(), "text/plain", "text/plain" if body else None, redirect=redirect)
+
+
+def _elsewhere(url: str) -> str:
+    """Where a redirect leads: to https, or if that is where it is to another page."""
+    return url.replace("http:", "https:", 1) if url.startswith("http:") else urljoin(url, "/moved/")

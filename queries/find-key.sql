@@ -1,0 +1,8 @@
+-- Which row groups may hold a key: SET VARIABLE key = 'org,commoncrawl)/'; (without it, that of example.com).
+-- Row groups whose keys are not known may hold any. For more than one key, and for reading them: catalogue query.
+SELECT crawl, subset, path, row_group, num_rows, total_compressed_size, min_url_surtkey, max_url_surtkey, bounds_from
+FROM row_groups
+WHERE
+  coalesce(getvariable('key'), 'com,example)/') BETWEEN min_url_surtkey AND max_url_surtkey
+  OR min_url_surtkey IS NULL
+ORDER BY crawl DESC, subset, path, row_group;
