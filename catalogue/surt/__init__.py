@@ -1,0 +1,28 @@
+"""URL to ``url_surtkey``; exact, prefix, host and domain patterns to intervals of keys."""
+
+from catalogue.surt.interval import (
+    END,
+    EVERYTHING,
+    KeyInterval,
+    covers,
+    exact_interval,
+    merge,
+    prefix_interval,
+)
+from catalogue.surt.key import url_surtkey, url_surtkeys
+from catalogue.surt.pattern import Match, Pattern, parse_pattern
+
+__all__ = [
+    "END",
+    "EVERYTHING",
+    "KeyInterval",
+    "Match",
+    "Pattern",
+    "covers",
+    "exact_interval",
+    "merge",
+    "parse_pattern",
+    "prefix_interval",
+    "url_surtkey",
+    "url_surtkeys",
+]

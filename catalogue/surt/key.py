@@ -1,0 +1,354 @@
+"""URL to ``url_surtkey``, as Common Crawl's crawler makes it.
+
+The crawler (commoncrawl/nutch, ``WarcCdxWriter``) asks ``WaybackURLKeyMaker`` of iipc/webarchive-commons, whose rules
+are written anew here and were compared with release 2.0.1. They are, in order:
+
+- scheme: ``http`` where there is none; it decides which port is the default, and is not part of the key;
+- user, password and fragment are dropped, and so is the default port;
+- host: unescaped, IDNA 2003, surplus dots dropped, every spelling of an IPv4 address made one, every leading ``www.``,
+  ``www1.`` and so on dropped, labels reversed; IPv6 addresses lose their brackets;
+- path: unescaped until nothing is left to unescape, ``.``, ``..`` and ``//`` resolved, escaped once, a trailing slash
+  dropped; ASP.NET's session ids dropped;
+- query: unescaped and escaped likewise, session ids dropped, arguments sorted by name and value;
+- all of it in lower case.
+
+Rows of older crawls were made by older releases, see ``ERAS``.
+"""
+
+import re
+import stringprep
+from dataclasses import dataclass
+from encodings import idna
+
+from catalogue.errors import QueryError
+
+KNOWN_SCHEME = re.compile(r"(?:https?|ftp|mms|rtsp|wais)://", re.ASCII | re.IGNORECASE)
+"""What a URL may start with; anything else is a host without a scheme."""
+
+_OPAQUE = ("dns:", "filedesc:", "warcinfo:")
+_BLANKS = "".join(map(chr, range(0x21)))
+_STRAY = re.compile(r"[\t\n\r\x85\u2028\u2029]+")
+_SURPLUS_SLASHES = re.compile(r"(?<=^http://)/+|(?<=^https://)/+")
+_PORT = re.compile(r"[+-]?[0-9]{1,20}")
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_MAX_BYTE = (1 << 8) - 1
+_MAX_INT = (1 << 31) - 1
+_MAX_LONG = (1 << 63) - 1
+
+_PLAIN = {high + low: chr(int(high + low, 16)) for high in "01234567" for low in "0123456789abcdefABCDEF"}
+_HIGH_BYTES = re.compile(r"(?:%[89A-Fa-f][0-9A-Fa-f])+")
+_UNDECODED = re.compile(r"[\udc80-\udcff]")
+_UNSAFE = re.compile(r"[^!-\x7f]|#|%(?![0-9A-Fa-f]{2})")
+_UNSAFE_BEFORE_1_3 = re.compile(r"[^!-\x7f]|#|%")
+
+_LABEL_ENDS = re.compile(r"[.\u3002\uff0e\uff61]")
+_DOTS = re.compile(r"\.{2,}")
+_WWW = re.compile(r"(?:www[0-9]*\.)+")
+_WHOLE_IPV4 = re.compile(r"0*([0-9]{1,19})")
+_OCTAL_IPV4 = re.compile(r"0[0-7]*(?:\.[0-7]+){3}")
+_DECIMAL_IPV4 = re.compile(r"[1-9][0-9]{0,2}(?:\.0*[0-9]{1,3}){3}")
+
+_PATH_SESSIONS = tuple(
+    re.compile(rf"(.*/)\({token}\)/([^?]+\.aspx.*)") for token in (r"(?:[a-z]\([0-9a-z]{24}\))+", "[0-9a-z]{24}")
+)
+_FIRST_SESSION = re.compile(r"[a-z]*id[a-z]*=", re.ASCII | re.IGNORECASE)
+"""What any session id looks like that stands first in a query; other arguments may too."""
+_QUERY_SESSIONS = tuple(
+    (marker, re.compile(rf"(.*){argument}(?:&(.*))?"))
+    for marker, argument in (
+        ("jsessionid=", "jsessionid=[0-9a-z]{32}"),
+        ("phpsessid=", "phpsessid=[0-9a-z]{32}"),
+        ("sid=", "sid=[0-9a-z]{32}"),
+        ("aspsessionid", "aspsessionid[a-z]{8}=[a-z]{24}"),
+        ("cftoken=", "cfid=[^&]+&cftoken=[^&]+"),
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Era:
+    """What the release of webarchive-commons that made a crawl's keys does otherwise than the newest one."""
+
+    escapes_percent: bool = False
+    """Escapes the percent sign of an escape that is not UTF-8: ``%E9`` becomes ``%25e9``. Until 1.2.0."""
+    keeps_first_session: bool = False
+    """Keeps a session id that is the first argument. Until 1.1.6."""
+
+
+NEWEST = Era()
+ERAS = (NEWEST, Era(escapes_percent=True), Era(escapes_percent=True, keeps_first_session=True))
+"""Releases 2.0.1, 1.1.9 and 1.1.5: crawls since January 2025, since 2021, and before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """A URL taken apart, and nothing else done to it."""
+
+    scheme: str
+    host: str
+    port: int | None
+    """As it was written, be it the default one or not."""
+    path: str
+    query: str | None
+    """None if there is no question mark."""
+
+
+def url_surtkey(url: str) -> str:
+    """The key under which the index holds a URL.
+
+    Args:
+        url: as a browser shows it or as the index spells it; without a scheme it is taken for ``http``.
+
+    Raises:
+        QueryError: if there is no host in it, or a port that is no number.
+    """
+    return _opaque_key(url) if url.startswith(_OPAQUE) else _key(split(url), NEWEST)
+
+
+def url_surtkeys(url: str) -> tuple[str, ...]:
+    """Every key under which the index may hold a URL, depending on the age of the crawl; the newest one first.
+
+    There is more than one only if the URL has an escape that is not UTF-8 (``%E9``: two) or starts its query with a
+    session id (up to three).
+
+    Raises:
+        QueryError: as ``url_surtkey`` does.
+    """
+    return (_opaque_key(url),) if url.startswith(_OPAQUE) else keys_of(split(url))
+
+
+def keys_of(parts: Parts) -> tuple[str, ...]:
+    """As ``url_surtkeys``, of a URL that has been taken apart."""
+    query = parts.query or ""
+    if "%" in f"{parts.host}{parts.path}{query}" or _FIRST_SESSION.match(query):
+        return tuple(dict.fromkeys(_key(parts, era) for era in ERAS))
+    return (_key(parts, NEWEST),)
+
+
+def _key(parts: Parts, era: Era) -> str:
+    key = f"{host_key(parts, era)}{path_key(parts.path, era)}"
+    query = query_key(parts.query, era) if parts.query else ""
+    return f"{key}?{query}" if query else key
+
+
+def _opaque_key(url: str) -> str:
+    """The key of what a web archive has beside pages: itself, but for name look-ups."""
+    return f"{_reversed(url.removeprefix('dns:'))})" if url.startswith("dns:") else url
+
+
+def split(url: str) -> Parts:
+    """Take a URL apart.
+
+    Raises:
+        QueryError: if there is no host in it, or a port that is no number.
+    """
+    text = _STRAY.sub("", url.strip(_BLANKS))
+    if not text.isascii():
+        _check_unicode(text)
+    if not KNOWN_SCHEME.match(text):
+        text = f"http://{text}"
+    scheme, _, text = _SURPLUS_SLASHES.sub("", text).partition("://")
+    text, has_query, query = text.partition("#")[0].partition("?")
+    authority, slash, path = text.partition("/")
+    _, has_user, host = authority.partition("@")
+    if not has_user:
+        host = authority
+    # Only without a user may the colon of the port stand behind a bracket; so it is in Java.
+    bracket = host.find("]") if host.startswith("[") and not has_user else 0
+    colon = host.find(":", max(bracket, 0))
+    port = None
+    if colon >= 0:
+        host, port = host[:colon], _port(url, host[colon + 1 :])
+    if not host:
+        raise no_key(url, "it has no host")
+    return Parts(scheme.lower(), host, port, slash + path, query if has_query else None)
+
+
+def no_key(url: str, why: str) -> QueryError:
+    """The error that says why a URL has no key."""
+    message = f"{url[:200]!r} has no key, because {why}; a URL looks like https://example.com/page"
+    return QueryError(message)
+
+
+def _check_unicode(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise no_key(text, "it is not Unicode text; write other bytes as escapes, such as %E9") from error
+
+
+def _port(url: str, digits: str) -> int | None:
+    if not digits:
+        return None
+    port = int(digits) if _PORT.fullmatch(digits) else _MAX_INT + 1
+    if not -_MAX_INT - 1 <= port <= _MAX_INT:
+        raise no_key(url, f"the port {digits[:50]!r} is no number")
+    return None if port == -1 else port  # -1 is how Java says that there is none
+
+
+def host_key(parts: Parts, era: Era) -> str:
+    """Host and port as they start a key, up to and with the closing parenthesis."""
+    host = canonical_host(parts.host, era)
+    if not host:
+        raise no_key(parts.host, "it has no host")
+    return f"{reversed_host(strip_www(host))}{port_key(parts)})"
+
+
+def port_key(parts: Parts) -> str:
+    """The port as it stands in a key: nothing if it is the scheme's own."""
+    if parts.port is None or parts.port == _DEFAULT_PORTS.get(parts.scheme, 0):
+        return ""
+    return f":{parts.port}"
+
+
+def canonical_host(host: str, era: Era) -> str:
+    """The one spelling of a host, in the usual order of labels and with its ``www.``; empty if nothing is left."""
+    host = _unescaped(host)
+    if not host.isascii():
+        host = _to_ascii(host)
+    if "." in host:
+        host = _DOTS.sub(".", host.lstrip(".")).removesuffix(".")
+    return _ipv4(host) or _escaped(host.lower(), era).lower()
+
+
+def strip_www(host: str) -> str:
+    """A host without any ``www.``, ``www1.`` and so on before it, be it a whole top-level domain that remains."""
+    found = _WWW.match(host)
+    return host[found.end() :] if found else host
+
+
+def reversed_host(host: str) -> str:
+    """A host's labels in the order of a key; an IPv6 address without its brackets."""
+    if "." not in host:
+        return host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    return _reversed(host)
+
+
+def _reversed(host: str) -> str:
+    return ",".join(reversed(host.split(".")))
+
+
+def _to_ascii(host: str) -> str:
+    """What ``java.net.IDN.toASCII`` makes of a host; the host itself if one of its labels cannot be encoded."""
+    labels = _LABEL_ENDS.split(host)
+    if labels[-1] == "":
+        labels.pop()
+        if labels == [""]:
+            return ""
+    try:
+        return ".".join(map(_label_to_ascii, labels))
+    except UnicodeError:
+        return host
+
+
+def _label_to_ascii(label: str) -> str:
+    # Python lets pass what Unicode 3.2 had not assigned yet, such as emoji; Java does not. (Java also leaves alone the
+    # capitals that got a small letter later, Georgian and Cherokee ones; here they become small.)
+    if any(map(stringprep.in_table_a1, label)):
+        message = "a code point that Unicode 3.2 does not know"
+        raise UnicodeError(message)
+    return idna.ToASCII(label).decode("ascii")
+
+
+def _ipv4(host: str) -> str | None:
+    """The usual spelling of an IPv4 address written as one number, in octal or in decimal; None if it is none."""
+    if not host[-1:].isdecimal():
+        return None
+    if whole := _WHOLE_IPV4.fullmatch(host):
+        number = int(whole[1])
+        return ".".join(map(str, (number & 0xFFFFFFFF).to_bytes(4, "big"))) if number <= _MAX_LONG else None
+    if _OCTAL_IPV4.fullmatch(host):
+        octets = [int(octet, 8) for octet in host.split(".")]
+    elif _DECIMAL_IPV4.fullmatch(host):
+        octets = [int(octet) for octet in host.split(".")]
+    else:
+        return None
+    return ".".join(map(str, octets)) if max(octets) <= _MAX_BYTE else None
+
+
+def path_key(path: str, era: Era, *, more_follows: bool = False) -> str:
+    """A path as it stands in a key.
+
+    Args:
+        path: the URL's, empty or starting with a slash.
+        era: whose rules to follow.
+        more_follows: the path is only the beginning of one: its last segment is kept as it is, even ``..`` or nothing.
+    """
+    path = _unescaped(path)
+    if "//" in path or "/." in path:
+        path = _resolved(path, more_follows=more_follows)
+    path = _escaped(path, era).lower()
+    if ".aspx" in path:
+        for session in _PATH_SESSIONS:
+            if found := session.fullmatch(path):
+                path = found[1] + found[2]
+    if not more_follows:
+        path = path.removesuffix("/")
+    return path or "/"
+
+
+def _resolved(path: str, *, more_follows: bool) -> str:
+    _, *segments = path.split("/")
+    last = [segments.pop()] if more_follows else []
+    kept: list[str] = []
+    for segment in segments:
+        if segment == ".." and kept:
+            kept.pop()
+        elif segment != ".":
+            kept.append(segment)
+    *before, final = [*kept, *last] or [""]
+    return "/".join(["", *filter(None, before), final])
+
+
+def query_key(query: str, era: Era) -> str:
+    """A query as it stands in a key, without its question mark; empty if nothing is left of it."""
+    text = without_sessions(lower_query(query, era), era)
+    return "&".join(sorted(text.split("&"), key=argument_order)) if "&" in text else text
+
+
+def lower_query(query: str, era: Era) -> str:
+    """A query in a key's spelling, but with all of its arguments in their own order."""
+    return _escaped(_unescaped(query), era).lower()
+
+
+def argument_order(argument: str) -> tuple[str, str, str]:
+    """Sorts arguments as in a key: by name, then those without a value, then by value."""
+    return argument.partition("=")
+
+
+def without_sessions(query: str, era: Era) -> str:
+    """A query in a key's spelling without session ids; an ampersand before a last one is left behind."""
+    if "=" not in query:
+        return query
+    whole = query
+    for marker, session in _QUERY_SESSIONS:
+        found = session.fullmatch(query) if marker in whole else None
+        if found and (found[1] or not era.keeps_first_session):
+            query = found[1] + (found[2] or "")
+    return query
+
+
+def _unescaped(text: str) -> str:
+    """Percent escapes decoded, and those that this brings to light, until only escapes that are not UTF-8 are left."""
+    if "%" not in text:
+        return text
+    start, *pieces = text.split("%")
+    done = ""
+    # From the end, so that what follows a percent sign is known when its turn comes.
+    for piece in reversed(pieces):
+        done = piece + done
+        while (char := _PLAIN.get(done[:2])) == "%":
+            done = done[2:]
+        done = char + done[2:] if char else "%" + done
+    return start + _HIGH_BYTES.sub(_decoded, done)
+
+
+def _decoded(escapes: re.Match[str]) -> str:
+    text = bytes.fromhex(escapes[0].replace("%", "")).decode("utf-8", "surrogateescape")
+    return _UNDECODED.sub(lambda found: f"%{ord(found[0]) - 0xDC00:02x}", text)
+
+
+def _escaped(text: str, era: Era) -> str:
+    """All that is not printable ASCII escaped, and ``#``, and a percent sign that starts no escape."""
+    unsafe = _UNSAFE_BEFORE_1_3 if era.escapes_percent else _UNSAFE
+    return unsafe.sub(lambda found: "".join(f"%{byte:02x}" for byte in found[0].encode()), text)

@@ -1,0 +1,237 @@
+"""Patterns, as people type them, to the keys they stand for.
+
+====================== ========================================================================================
+``example.com/page``   that page, whatever its scheme, ``www.``, case or trailing slash
+``example.com``        the home page alone
+``example.com/dir/*``  what lies below ``/dir/``, on the scheme's own port; not the page ``/dir/`` itself, whose key has
+                       lost its slash: that is ``example.com/dir``
+``example.com/di*``    every path that starts so: ``/di``, ``/dir``, ``/direct/page``
+``example.com/page?*`` that page with any query
+``*.example.com``      the host and every subdomain, on every port; ``*.example.com/*`` is the same
+``*.is``               a whole top-level domain
+``*``                  everything
+====================== ========================================================================================
+
+Elsewhere an asterisk is an error, because it would be a guess what it means; ``%2A`` is the character itself. With an
+explicit ``Match``, an asterisk that does not say the same thing again is the character itself too.
+"""
+
+import enum
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from catalogue.errors import QueryError
+from catalogue.surt.interval import EVERYTHING, KeyInterval, exact_interval, merge, prefix_interval
+from catalogue.surt.key import (
+    ERAS,
+    KNOWN_SCHEME,
+    NEWEST,
+    Era,
+    Parts,
+    argument_order,
+    canonical_host,
+    host_key,
+    keys_of,
+    lower_query,
+    path_key,
+    reversed_host,
+    split,
+    strip_www,
+    without_sessions,
+)
+
+_ANY_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+_NOT_IN_URLS = re.compile(r"[\s\x00-\x1f\x7f]")
+_HOST = re.compile(r"(?:[a-z0-9_.-]|%[89a-f][0-9a-f])+|\[[0-9a-f:.]+\]")
+_CUT_ESCAPE = re.compile(r"%[0-9A-Fa-f]?\Z")
+
+
+class Match(enum.Enum):
+    """What a pattern takes."""
+
+    EXACT = "exact"
+    """One URL."""
+    PREFIX = "prefix"
+    """Keys that start as the URL's does; a trailing ``/`` or ``?``, which keys drop, counts.
+
+    Keys hold the arguments of a query in order, so ``page?b=1*`` does not take the page with ``a=0&b=1``.
+    """
+    HOST = "host"
+    """One host, its path ignored: on every port, or on the one that is written."""
+    DOMAIN = "domain"
+    """One host and its subdomains, path ignored, on every port.
+
+    ``www.example.com`` is taken for ``example.com`` as in keys, but ``www.com`` not for the whole of ``com``.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A pattern and the keys it stands for."""
+
+    text: str
+    """As it was typed, without blanks around it."""
+    match: Match
+    intervals: tuple[KeyInterval, ...]
+    """Disjoint and ascending; never none.
+
+    A key is many-to-one: it says nothing of scheme, ``www.``, case or fragment.
+    """
+    url: str | None = None
+    """The URL as it was typed, for who wants no other spelling of it; None unless it is exact and has a scheme."""
+
+
+def parse_pattern(text: str, match: Match | None = None) -> Pattern:
+    """Read a pattern.
+
+    Args:
+        text: in one of the forms above; blanks around it do not matter.
+        match: what to take, whatever the form says; None to go by the form.
+
+    Raises:
+        QueryError: if it is not a pattern, or contradicts ``match``; the message shows one that is.
+    """
+    typed = text.strip()
+    try:
+        return _parse(typed, match)
+    except _Refused as refused:
+        message = f"{typed[:200]!r} {refused}; patterns look like example.com/page, example.com/* or *.example.com"
+        raise QueryError(message) from None
+
+
+class _Refused(Exception):
+    """Why a text is no pattern, as the rest of a sentence that starts with the text."""
+
+
+def _parse(typed: str, match: Match | None) -> Pattern:
+    if typed == "*" and match in {None, Match.DOMAIN, Match.PREFIX}:
+        return Pattern(typed, match or Match.DOMAIN, (EVERYTHING,))
+    _check(typed)
+    match, url = _by_form(typed) if match is None else (match, _by_match(typed, match))
+    exact_url = typed if match is Match.EXACT and KNOWN_SCHEME.match(typed) else None
+    return Pattern(typed, match, merge(_INTERVALS[match](url)), exact_url)
+
+
+def _check(typed: str) -> None:
+    if not typed:
+        raise _Refused("is no pattern")
+    if _NOT_IN_URLS.search(typed):
+        raise _Refused("has a blank in it, which in a URL is written %20")
+    if _ANY_SCHEME.match(typed) and not KNOWN_SCHEME.match(typed):
+        raise _Refused("starts neither with http:// or https:// nor with a host")
+    if typed.startswith("/") and not typed.startswith("//"):
+        raise _Refused("names no host")
+
+
+def _without_scheme(typed: str) -> str:
+    found = KNOWN_SCHEME.match(typed)
+    return typed[found.end() :] if found else typed
+
+
+def _by_form(typed: str) -> tuple[Match, str]:
+    """What the form of a pattern says, and the URL in it."""
+    rest = _without_scheme(typed)
+    below = rest.removeprefix("*.")
+    if "*" in below[:-1]:
+        raise _Refused("has a * that is neither its last character nor the *. before a host; %2A is a plain asterisk")
+    if below != rest:
+        host = below.removesuffix("*").removesuffix("/")
+        if below not in {host, f"{host}/", f"{host}/*"} or not {*host}.isdisjoint("/?#"):
+            raise _Refused("asks for subdomains and a path at once, which keys cannot tell")
+        return Match.DOMAIN, host
+    if rest.endswith("*"):
+        return Match.PREFIX, _before_asterisk(typed)
+    return Match.EXACT, typed
+
+
+def _by_match(typed: str, match: Match) -> str:
+    """The URL in a pattern of which is known what it is to take."""
+    if match is Match.PREFIX and typed.endswith("*"):
+        return _before_asterisk(typed)
+    if match is Match.DOMAIN:
+        return _without_scheme(typed).removeprefix("*.")
+    return typed
+
+
+def _before_asterisk(typed: str) -> str:
+    if {*_without_scheme(typed)}.isdisjoint("/?"):
+        raise _Refused("has a * within the name of a host")
+    return typed[:-1]
+
+
+def _parts(url: str) -> Parts:
+    if not url:
+        raise _Refused("names no host")
+    parts = split(url)
+    if parts.host.startswith(".") or not _HOST.fullmatch(canonical_host(parts.host, NEWEST)):
+        raise _Refused(f"has {parts.host[:100]!r} where a host should be")
+    return parts
+
+
+def _eras(url: str) -> tuple[Era, ...]:
+    """Those that may differ in how a key starts; keys that once had session ids are not told by their start."""
+    return ERAS[:2] if "%" in url else (NEWEST,)
+
+
+def _exact(url: str) -> Iterator[KeyInterval]:
+    for key in keys_of(_parts(url)):
+        yield exact_interval(key.encode())
+
+
+def _prefix(url: str) -> Iterator[KeyInterval]:
+    if "#" in url:
+        raise _Refused("goes on behind a #, of which keys know nothing")
+    if _CUT_ESCAPE.search(url):
+        raise _Refused("ends within a percent escape")
+    parts = _parts(url)
+    for era in _eras(url):
+        prefix = host_key(parts, era) + path_key(parts.path, era, more_follows=parts.query is None)
+        if parts.query is not None:
+            prefix += f"?{_query_start(parts.query, era)}"
+        yield prefix_interval(prefix.encode())
+
+
+def _query_start(query: str, era: Era) -> str:
+    """The beginning of a query as it stands in keys."""
+    before, ampersand, last = lower_query(query, era).rpartition("&")
+    whole = without_sessions(before + ampersand, era)
+    arguments = whole.split("&")[:-1]
+    # The last argument may go on: it is in order if it, or something that starts with it, can follow the others.
+    follows = not arguments or arguments[-1].startswith(last) or argument_order(arguments[-1]) <= argument_order(last)
+    if not follows or arguments != sorted(arguments, key=argument_order):
+        raise _Refused(
+            "has arguments in another order than keys, which sort them by name, so leave it at the ? or sort them too"
+        )
+    return whole + last
+
+
+def _host(url: str) -> Iterator[KeyInterval]:
+    parts = _parts(url)
+    for era in _eras(url):
+        key = host_key(parts, era)
+        yield prefix_interval(key.encode())
+        if parts.port is None:
+            # ``::1:8080)`` may be an IPv6 address of its own, or ``::1`` and a port. Rather too much than too little.
+            yield prefix_interval(f"{key[:-1]}:".encode())
+
+
+def _domain(url: str) -> Iterator[KeyInterval]:
+    parts = _parts(url)
+    if parts.port is not None:
+        raise _Refused("asks for subdomains on one port, which keys cannot tell, so leave out the port")
+    yield from _host(url)
+    for era in _eras(url):
+        host = canonical_host(parts.host, era)
+        bare = strip_www(host)
+        # Three prefixes: one interval from ``com,example)`` to ``com,example:`` would take in ``com,example-shop)``.
+        below = reversed_host(bare if "." in bare else host)
+        yield prefix_interval(f"{below},".encode())
+
+
+_INTERVALS: dict[Match, Callable[[str], Iterator[KeyInterval]]] = {
+    Match.EXACT: _exact,
+    Match.PREFIX: _prefix,
+    Match.HOST: _host,
+    Match.DOMAIN: _domain,
+}
