@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Self
 
@@ -27,6 +27,9 @@ from catalogue.where import parse_where
 
 STORE_NAME = "footers.sqlite"
 CATALOGUE_NAME = "catalogue.duckdb"
+
+_DECODED = 300
+"""Footers kept decoded, of some 100 kB each."""
 
 
 def open(data: str | Path = "data", *, source: str | None = None, settings: Settings | None = None) -> "Catalogue":  # noqa: A001 - catalogue.open, as gzip.open
@@ -66,7 +69,7 @@ class Catalogue:
         """Close what is open, breaking off requests that are under way; it opens again when it is used again."""
         while self._opened:
             self._opened.pop().close()
-        for name in ("_store", "_source"):
+        for name in ("_store", "_source", "_held"):
             self.__dict__.pop(name, None)
 
     @property
@@ -298,7 +301,7 @@ class Catalogue:
             )
             raise QueryError(message)
         parsed = [parse_pattern(text, match) for text in typed]
-        words = self._held_crawls(_several(crawls))
+        words, state = self._held_crawls(_several(crawls)), self._store.state()
         with self.connect() as connection:
             candidates = views.Candidates(connection, words, select_subsets(_several(subsets)))
             newer = candidates.column_names()
@@ -316,20 +319,30 @@ class Catalogue:
             )
             plan = plan_reads(
                 query,
-                (self._held(path) for path in candidates.paths(query.intervals)),
+                (self._held(path, state) for path in candidates.paths(query.intervals)),
                 cost=self._cost(),
                 considered=candidates.row_groups(),
                 missing=candidates.missing(),
             )
         return Captures(plan, lambda: self._source)
 
-    def _held(self, path: str) -> HeldFile:
-        held, file = self._store.get("files", path), index_file(path)
-        if held is None or file is None:
-            message = f"{path} was forgotten while the question was planned; ask again"
-            raise NotHarvested(message)
-        pin = Pin(held.size, held.etag if held.source == self._source.url else None)
-        return HeldFile(file, pin, decode_footer(held.data, held.size))
+    @cached_property
+    def _held(self) -> Callable[[str, str], HeldFile]:
+        """Read and decode a stored footer.
+
+        The last ones are remembered while the store's state is the same: questions about one site meet the same files.
+        """
+
+        @lru_cache(_DECODED)
+        def held_file(path: str, _state: str) -> HeldFile:
+            held, file = self._store.get("files", path), index_file(path)
+            if held is None or file is None:
+                message = f"{path} was forgotten while the question was planned; ask again"
+                raise NotHarvested(message)
+            pin = Pin(held.size, held.etag if held.source == self._source.url else None)
+            return HeldFile(file, pin, decode_footer(held.data, held.size))
+
+        return held_file
 
     def _cost(self) -> Cost:
         limiter = self._source.limiter

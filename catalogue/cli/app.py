@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Common:
     """The options that stand before or after any command."""
 
-    data: Path = Path("data")
+    data: Path | None = None
     source: str | None = None
     rate: float | None = None
     contact: str | None = None
@@ -42,8 +42,9 @@ class Common:
         """The catalogue that the options mean."""
         from catalogue.catalogue import Catalogue  # noqa: PLC0415 - --help needs none of what this imports
 
+        data = self.data or Path(os.environ.get("CATALOGUE_DATA") or "data")
         settings = load_settings(source=self.source, rate=self.rate, contact=self.contact)
-        with Catalogue(self.data, settings, notify=self.say) as catalogue:
+        with Catalogue(data, settings, notify=self.say) as catalogue:
             yield catalogue
             if self.verbose:
                 click.echo(f"requests: {catalogue.requests}, bytes: {catalogue.bytes:,}", err=True)
@@ -53,8 +54,7 @@ _OPTIONS = [
     click.option(
         "--data",
         type=click.Path(file_okay=False, path_type=Path),
-        envvar="CATALOGUE_DATA",
-        help="Folder of the store and the catalogue.  [default: data]",
+        help="Folder of the store and the catalogue.  [default: CATALOGUE_DATA, else data]",
     ),
     click.option("--source", metavar="URL", help="Where files are read from: https, http, s3 or a folder."),
     click.option("--rate", type=float, metavar="N", help="Requests a second at most.  [default: 5 for Common Crawl]"),
@@ -140,7 +140,7 @@ def main() -> NoReturn:
     except BrokenPipeError:
         # The reader of the pipe has enough. Nothing more may be written, not even at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        status = 141
+        status = 1
     except CatalogueError as error:
         status = _explain(error)
     except OSError as error:

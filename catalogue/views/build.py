@@ -57,7 +57,7 @@ def refresh(
     with _disk_errors(path), FileLock(f"{path}.lock"):
         beside = path.with_name(path.name + ".new")
         _remove(beside)
-        if _layout(path) == LAYOUT:
+        if _meta(path).get("layout") == LAYOUT:
             shutil.copyfile(path, beside)
         build = _Build(beside, store)
         try:
@@ -69,11 +69,7 @@ def refresh(
 
 def is_fresh(path: Path, store: Store) -> bool:
     """Whether the catalogue shows all that is in the store."""
-    if _layout(path) != LAYOUT:
-        return False
-    with connect(path) as connection:
-        rows = connection.execute("SELECT value FROM derived.meta WHERE key = 'store'").fetchall()
-    return rows == [(store.state(),)]
+    return _meta(path) == {"layout": LAYOUT, "store": store.state()}
 
 
 class _Build:
@@ -251,16 +247,15 @@ def _naive(time: datetime | None) -> datetime | None:
     return time.astimezone(UTC).replace(tzinfo=None) if time else None
 
 
-def _layout(path: Path) -> str | None:
-    """The layout of the catalogue at a path, None if there is none that can be read."""
+def _meta(path: Path) -> dict[str, str]:
+    """What the catalogue at a path was made from; nothing, if there is none that can be read."""
     if not path.exists():
-        return None
+        return {}
     try:
         with connect(path) as connection:
-            rows = connection.execute("SELECT value FROM derived.meta WHERE key = 'layout'").fetchall()
+            return dict(connection.execute("SELECT key, value FROM derived.meta").fetchall())
     except duckdb.Error:
-        return None
-    return str(rows[0][0]) if rows else None
+        return {}
 
 
 def _swap(new: Path, path: Path) -> None:

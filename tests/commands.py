@@ -1,0 +1,58 @@
+"""Running the command line as a user does, in a process of its own."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Ran:
+    status: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    def json_lines(self) -> list[Any]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+@dataclass(frozen=True)
+class Command:
+    """The command with a data folder and a source, away from the user's own settings."""
+
+    data: Path
+    source: str
+    home: Path
+
+    def environment(self, **more: str) -> dict[str, str]:
+        kept = {name: os.environ[name] for name in ("PATH", "LANG", "COVERAGE_PROCESS_START") if name in os.environ}
+        return kept | {
+            "HOME": str(self.home),
+            "CATALOGUE_DATA": str(self.data),
+            "CATALOGUE_SOURCE": self.source,
+            "CATALOGUE_CACHE": str(self.home / "cache"),
+            "CATALOGUE_PATIENCE": "0.01",
+            "PYTHONWARNINGS": "error",
+            **more,
+        }
+
+    def start(self, *words: str, **environment: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "catalogue", *words],
+            env=self.environment(**environment),
+            cwd=self.home,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    def __call__(self, *words: str, **environment: str) -> Ran:
+        with self.start(*words, **environment) as process:
+            out, err = process.communicate(timeout=90)
+        return Ran(process.returncode, out.decode(), err.decode())

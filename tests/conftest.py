@@ -1,0 +1,54 @@
+"""What many tests stand on: a mirror of a crawl, and a catalogue harvested from it."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import catalogue
+from catalogue.demo import write_miniature
+from catalogue.settings import Settings
+from tests.commands import Command
+
+
+@pytest.fixture(scope="session")
+def mirror(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder laid out as data.commoncrawl.org: CATALOGUE_TEST_MIRROR, else our own miniature."""
+    if given := os.environ.get("CATALOGUE_TEST_MIRROR"):
+        return Path(given)
+    folder = tmp_path_factory.mktemp("mirror")
+    write_miniature(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def settings(mirror: Path, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    return Settings(source=str(mirror), cache=tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(scope="session")
+def harvested_data(settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder that holds every crawl and subset of the mirror; not to be written to."""
+    data = tmp_path_factory.mktemp("harvested")
+    with catalogue.open(data, settings=settings) as cat:
+        cat.harvest("all", subsets="all")
+    return data
+
+
+@pytest.fixture
+def harvested(harvested_data: Path, settings: Settings) -> Iterator[catalogue.Catalogue]:
+    with catalogue.open(harvested_data, settings=settings) as cat:
+        yield cat
+
+
+@pytest.fixture
+def command(mirror: Path, tmp_path: Path) -> Command:
+    """The command line with an empty data folder, and the mirror's folder as its source."""
+    return Command(tmp_path / "data", str(mirror), tmp_path)
+
+
+@pytest.fixture
+def asking(harvested_data: Path, mirror: Path, tmp_path: Path) -> Command:
+    """The command line where everything is harvested."""
+    return Command(harvested_data, str(mirror), tmp_path)

@@ -1,0 +1,230 @@
+"""The law of pruning: pruned and filtered equals scanned and filtered, on every era."""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from catalogue import Catalogue, Match
+from catalogue.crawl import SCHEMA, index_file
+from catalogue.surt import Pattern, covers, parse_pattern
+
+PATTERNS = 200
+IDENTITY = ["url_surtkey", "url", "fetch_time", "warc_filename", "warc_record_offset", "crawl", "subset"]
+
+Row = tuple[object, ...]
+
+
+@pytest.fixture(scope="module")
+def everything(mirror: Path) -> pa.Table:
+    """Every row of every index file, read whole by pyarrow, in no other way than it does itself."""
+    tables = []
+    for path in sorted(mirror.rglob("*.parquet")):
+        file = index_file(str(path.relative_to(mirror)))
+        assert file
+        table = pq.ParquetFile(path).read()
+        columns: dict[str, pa.Array] = {}
+        for field in SCHEMA:
+            if field.name in {"crawl", "subset"}:
+                columns[field.name] = pa.array([getattr(file, field.name)] * len(table), pa.string())
+            elif field.name in table.column_names:
+                column = table.column(field.name)
+                if pa.types.is_timestamp(column.type):
+                    column = column.cast(pa.timestamp("ms"), safe=False)
+                columns[field.name] = column.cast(field.type)
+            else:
+                columns[field.name] = pa.nulls(len(table), field.type)
+        tables.append(pa.table(columns, schema=SCHEMA))
+    return pa.concat_tables(tables)
+
+
+def rows_of(table: pa.Table, names: list[str] = IDENTITY) -> Counter[Row]:
+    return Counter(zip(*(table.column(name).to_pylist() for name in names), strict=True))
+
+
+def scanned(everything: pa.Table, patterns: list[Pattern]) -> pa.Table:
+    """The rows whose keys the patterns take, found by looking at every one."""
+    keys = everything.column("url_surtkey").to_pylist()
+    mask = [any(covers(pattern.intervals, key.encode()) for pattern in patterns) for key in keys]
+    return everything.filter(pa.array(mask))
+
+
+def random_patterns(everything: pa.Table, count: int, seed: int) -> Iterator[str]:
+    """Patterns of every kind, most of which match something."""
+    chance = random.Random(seed)
+    urls = everything.column("url").to_pylist()
+    hosts = sorted(set(everything.column("url_host_name").to_pylist()))
+    kinds: list[Callable[[], str]] = [
+        lambda: chance.choice(urls),
+        lambda: chance.choice(urls).upper().replace("HTTP://", "http://").replace("HTTPS://", "https://"),
+        lambda: chance.choice(urls).partition("://")[2] or "example.com",
+        lambda: chance.choice(urls).split("?")[0].split("#")[0].rpartition("/")[0] + "/*",
+        lambda: chance.choice(urls).split("?")[0].split("#")[0][: chance.randint(20, 60)].rstrip("%") + "*",
+        lambda: chance.choice(hosts) + "/*",
+        lambda: "*." + chance.choice(hosts),
+        lambda: "*." + ".".join(chance.choice(hosts).split(".")[-2:]),
+        lambda: "*." + chance.choice(["com", "org", "is", "de", "uk", "co.uk", "net", "museum"]),
+        lambda: "*." + chance.choice(["example.com", "example-shop.com", "example0.com", "com"]),
+        lambda: f"no-such-{chance.randrange(10**6)}.example.net/*",
+    ]
+    made = 0
+    while made < count:
+        text = kinds[made % len(kinds)]()
+        try:
+            parse_pattern(text)
+        except ValueError:  # an IPv6 host with a *. before it, for one, is no pattern
+            text = "*.example.com"
+        yield text
+        made += 1
+
+
+def test_pruned_and_filtered_is_scanned_and_filtered(harvested: Catalogue, everything: pa.Table) -> None:
+    found_something = 0
+    for text in random_patterns(everything, PATTERNS, seed=7):
+        expected = rows_of(scanned(everything, [parse_pattern(text)]))
+        found = harvested.captures(text, columns=IDENTITY)
+        assert rows_of(found.to_arrow()) == expected, text
+        found_something += bool(expected)
+    assert found_something > PATTERNS / 2
+
+
+@pytest.mark.parametrize("match", list(Match))
+def test_explicit_matches(harvested: Catalogue, everything: pa.Table, match: Match) -> None:
+    for text in ("example.com", "http://www.example.com/dir/", "https://shop.example.com/a?b=1", "192.168.1.1"):
+        expected = rows_of(scanned(everything, [parse_pattern(text, match)]))
+        assert rows_of(harvested.captures(text, match=match, columns=IDENTITY).to_arrow()) == expected
+
+
+@pytest.mark.parametrize("subset", ["warc", "crawldiagnostics", "robotstxt"])
+def test_single_crawls_and_subsets(harvested: Catalogue, everything: pa.Table, subset: str) -> None:
+    crawls = sorted(set(pc.unique(everything.filter(pc.field("subset") == subset).column("crawl")).to_pylist()))
+    assert crawls
+    for crawl in crawls:
+        mine = everything.filter((pc.field("crawl") == crawl) & (pc.field("subset") == subset))
+        for text in random_patterns(mine, 22, seed=len(crawl)):
+            expected = rows_of(scanned(mine, [parse_pattern(text)]))
+            found = harvested.captures(text, crawls=crawl, subsets=subset, columns=IDENTITY)
+            assert rows_of(found.to_arrow()) == expected, text
+
+
+def test_every_column_of_every_era(harvested: Catalogue, everything: pa.Table) -> None:
+    found = harvested.captures("*", columns=SCHEMA.names).to_arrow()
+    assert found.schema == SCHEMA
+    assert rows_of(found, SCHEMA.names) == rows_of(everything, SCHEMA.names)
+
+
+def test_thousands_of_patterns_at_once(harvested: Catalogue, everything: pa.Table) -> None:
+    texts = list(random_patterns(everything, 3000, seed=3))
+    intervals = [parse_pattern(text) for text in texts if not text.startswith("*.")]
+    expected = scanned_fast(everything, intervals)
+    found = harvested.captures([pattern.text for pattern in intervals], columns=IDENTITY)
+    assert rows_of(found.to_arrow()) == rows_of(expected)
+
+
+def scanned_fast(everything: pa.Table, patterns: list[Pattern]) -> pa.Table:
+    """``scanned``, for so many patterns that DuckDB has to compare."""
+    asked = pa.table(
+        {
+            "low": pa.array([i.start for p in patterns for i in p.intervals], pa.binary()),
+            "high": pa.array([i.end for p in patterns for i in p.intervals], pa.binary()),
+        }
+    )
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.register("asked", asked)
+        connection.register("everything", everything)
+        return connection.sql(
+            "FROM everything WHERE EXISTS (FROM asked WHERE low <= encode(url_surtkey) AND high > encode(url_surtkey))"
+        ).to_arrow_table()
+
+
+CONDITIONS = [
+    "fetch_status = 200",
+    "fetch_status <> 200",
+    "fetch_status >= 400 AND content_mime_detected = 'text/html'",
+    "fetch_status IN (301, 302) OR content_languages LIKE '%deu%'",
+    "NOT (fetch_status = 200)",
+    "content_languages IS NULL",
+    "starts_with(url_host_name, 'shop.')",
+    "url_surtkey BETWEEN 'com,example)/a' AND 'com,example)/n'",
+    "url_surtkey > 'org,' AND url_host_tld = 'org'",
+    "warc_record_length BETWEEN 100 AND 900",
+    "200 < warc_record_offset",
+    "url_port = 8080",
+    "crawl < 'CC-MAIN-2020' AND subset = 'warc'",
+    "fetch_time >= TIMESTAMPTZ '2022-01-20 00:00:00+00'",
+    "url_host_registered_domain IN ('example.com', 'example.org', 'nowhere.example')",
+    "content_digest < 'C' AND content_digest >= 'A'",
+    "length(url_path) > 30 AND url_protocol = 'https'",
+]
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_where(harvested: Catalogue, everything: pa.Table, condition: str) -> None:
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.register("everything", everything)
+        expected = connection.sql(f"FROM everything WHERE {condition}").to_arrow_table()  # noqa: S608
+    found = harvested.captures("*", where=condition, columns=IDENTITY)
+    keys = ["url_surtkey", "url", "warc_filename", "warc_record_offset", "crawl", "subset"]
+    assert rows_of(found.to_arrow(), keys) == rows_of(expected, keys)
+
+
+def test_times(harvested: Catalogue, everything: pa.Table) -> None:
+    times = sorted(set(everything.column("fetch_time").to_pylist()))
+    chance = random.Random(5)
+    for _ in range(20):
+        first, last = sorted(chance.sample(times, 2))
+        found = harvested.captures("*", from_=f"{first:%Y%m%d%H%M%S}", to=f"{last:%Y%m%d%H%M%S}", columns=IDENTITY)
+        inside = everything.filter(
+            pc.and_(
+                pc.greater_equal(everything.column("fetch_time"), pa.scalar(first.replace(microsecond=0))),
+                pc.less(everything.column("fetch_time"), pa.scalar(last.replace(microsecond=0) + timedelta(seconds=1))),
+            )
+        )
+        assert rows_of(found.to_arrow()) == rows_of(inside)
+    day = times[len(times) // 2].astimezone(UTC).date()
+    whole_day = harvested.captures("*", from_=f"{day}", to=f"{day}", columns=["fetch_time"]).to_arrow()
+    start = datetime(day.year, day.month, day.day, tzinfo=UTC)
+    assert whole_day.num_rows == sum(
+        start <= time < start + timedelta(days=1) for time in everything.column("fetch_time").to_pylist()
+    )
+
+
+def test_limit_takes_the_first_rows_of_the_whole_answer(harvested: Catalogue) -> None:
+    whole = harvested.captures("*.example.com", columns=IDENTITY).to_arrow()
+    for limit in (0, 1, 7, whole.num_rows, whole.num_rows + 5):
+        some = harvested.captures("*.example.com", columns=IDENTITY, limit=limit)
+        assert some.to_arrow() == whole.slice(0, limit)
+        assert not some.plan.exact
+
+
+def test_ordered_is_by_key_time_and_crawl(harvested: Catalogue) -> None:
+    found = harvested.captures("*.example.com", ordered=True, columns=["url"]).to_arrow()
+    full = harvested.captures("*.example.com", ordered=True, columns=["url_surtkey", "fetch_time"]).to_arrow()
+    order = list(zip(*(full.column(name).to_pylist() for name in ("url_surtkey", "fetch_time", "crawl")), strict=True))
+    assert order == sorted(order, key=lambda row: (row[0].encode(), row[1], row[2]))
+    assert found.schema.names == ["url", "crawl", "subset"]
+    assert found.num_rows == full.num_rows > 100
+    first = harvested.captures("*.example.com", ordered=True, limit=9, columns=["url_surtkey", "fetch_time"])
+    assert first.plan.exact
+    assert first.to_arrow() == full.slice(0, 9)
+
+
+def test_exact_url_is_the_url_as_typed(harvested: Catalogue, everything: pa.Table) -> None:
+    urls = [url for url in everything.column("url").to_pylist() if url.startswith("http")]
+    for url in random.Random(2).sample(urls, 20):
+        found = harvested.captures(url, exact_url=True, columns=["url"]).to_arrow().column("url").to_pylist()
+        assert found == [url] * urls.count(url)
+
+
+def test_the_same_plan_gives_the_same_order(harvested: Catalogue) -> None:
+    found = harvested.captures(["*.example.com", "*.is"], columns=IDENTITY)
+    assert found.to_arrow() == found.to_arrow()

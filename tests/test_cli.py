@@ -1,0 +1,336 @@
+"""The command line as users meet it: statuses, sentences, formats, pipes."""
+
+import csv
+import io
+import json
+import os
+import pty
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import catalogue
+from catalogue.cli.app import _Commands
+from tests.commands import Command, Ran
+from tests.faults import FaultServer, Kind, always
+
+COMMANDS = list(_Commands.homes)
+
+
+def sentence(ran: Ran) -> str:
+    """The one line that an error is."""
+    lines = [line for line in ran.err.splitlines() if line.startswith("catalogue: ")]
+    assert "Traceback" not in ran.err
+    assert len(lines) == 1, ran.err
+    return lines[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "says"),
+    [
+        (["query", "exa*mple.com"], 2, "patterns look like"),
+        (["query", ""], 2, "patterns look like"),
+        (["query"], 2, "give a pattern, such as"),
+        (["query", "x.com", "--crawl", "CC-MAIN-1999-01"], 2, "run: catalogue harvest --crawl CC-MAIN-1999-01"),
+        (["query", "x.com", "--crawl", "latst"], 2, "one looks like CC-MAIN-2022-05"),
+        (["query", "x.com", "--columns", "urll"], 2, "did you mean url?"),
+        (["query", "x.com", "--where", "fetch_status ="], 2, "--where cannot be read"),
+        (["query", "x.com", "--where", "fetch_stats = 200"], 2, "did you mean fetch_status?"),
+        (["query", "x.com", "--from", "yesterday"], 2, "is no time; write it as"),
+        (["query", "x.com", "--subset", "wat"], 2, "choose among warc"),
+        (["query", "*.com", "--exact-url"], 2, "is no whole URL"),
+        (["query", "x.com", "-o", "found.xyz"], 2, "add --format"),
+        (["query", "x.com", "--format", "table", "-o", "found.txt"], 2, "a table is for terminals"),
+        (["query", "*", "--max-requests", "1"], 2, "add --yes"),
+        (["sql", "select * from nowhere"], 2, "nowhere"),
+        (["harvest", "--crawl", "nonsense"], 2, "is not the name of a crawl"),
+        (["harvest", "--crawl", "CC-MAIN-2012"], 2, "has no columnar index"),
+        (["status", "--source", "gopher://x"], 0, ""),
+        (["crawls", "--source", "gopher://x"], 2, "is no folder and no http, https or s3 address"),
+        (["crawls", "--source", "https://user:secret@example.com/"], 2, "without query or credentials"),
+        (["crawls", "--rate", "0"], 2, "cannot be the setting rate"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_a_status(asking: Command, words: list[str], status: int, says: str) -> None:
+    ran = asking(*words)
+    assert ran.status == status, ran.err
+    if says:
+        assert says in sentence(ran)
+        assert ran.out == ""
+    assert "secret" not in ran.err
+
+
+def test_nothing_harvested_yet(command: Command) -> None:
+    for words in (["status"], ["query", "example.com"], ["plan", "example.com"], ["sql", "from crawls"]):
+        ran = command(*words)
+        assert ran.status != 0
+        assert "run: catalogue harvest --crawl" in sentence(ran)
+
+
+def test_a_source_that_fails_means_try_again_later(asking: Command, mirror: Path, tmp_path: Path) -> None:
+    with FaultServer(mirror, script=always(Kind.BAD_GATEWAY)) as server:
+        command = Command(asking.data, server.url, tmp_path)
+        ran = command("query", "example.com", "--yes")
+    assert ran.status == 75
+    assert "502" in sentence(ran)
+
+
+def test_options_stand_before_or_after_the_command(harvested_data: Path, mirror: Path, tmp_path: Path) -> None:
+    elsewhere = Command(tmp_path / "nothing here", "gopher://x", tmp_path)
+    before = elsewhere("--data", str(harvested_data), "--source", str(mirror), "plan", "example.com", "--json")
+    after = elsewhere("plan", "example.com", "--json", "--data", str(harvested_data), "--source", str(mirror))
+    assert before.status == after.status == 0
+    assert before.json() == after.json()
+
+
+def test_plan_json_has_what_scripts_rely_on(asking: Command) -> None:
+    plan = asking("plan", "*.example.com", "--json").json()
+    assert {"files", "row_groups", "pages", "requests", "bytes", "seconds", "waves", "exact"} <= set(plan)
+    assert plan["complete"] is True
+
+
+def test_jsonl_is_one_object_a_line_in_a_pipe(asking: Command, harvested: catalogue.Catalogue) -> None:
+    ran = asking("query", "*.example.com", "--columns", "url,fetch_time,fetch_status")
+    expected = harvested.captures("*.example.com", columns=["url", "fetch_time", "fetch_status"]).to_arrow().to_pylist()
+    found = ran.json_lines()
+    assert [row["url"] for row in found] == [row["url"] for row in expected]
+    assert [row["fetch_time"] for row in found] == [f"{row['fetch_time']:%Y-%m-%dT%H:%M:%SZ}" for row in expected]
+    assert list(found[0]) == ["url", "fetch_time", "fetch_status", "crawl", "subset"]
+    assert f"{len(expected):,} captures" in ran.err
+
+
+@pytest.mark.parametrize(("format_", "delimiter"), [("csv", ","), ("tsv", "\t")])
+def test_csv_and_tsv(asking: Command, harvested: catalogue.Catalogue, format_: str, delimiter: str) -> None:
+    ran = asking("query", "*.example.com", "--format", format_, "--columns", "url,url_port,fetch_time")
+    rows = list(csv.DictReader(io.StringIO(ran.out), delimiter=delimiter))
+    expected = harvested.captures("*.example.com", columns=["url", "url_port"]).to_arrow().to_pylist()
+    assert [row["url"] for row in rows] == [row["url"] for row in expected]
+    assert [row["url_port"] for row in rows] == [
+        "" if row["url_port"] is None else str(row["url_port"]) for row in expected
+    ]
+
+
+@pytest.mark.parametrize(
+    "name", ["found.parquet", "found.arrow", "found.jsonl", "found.csv", "found.cdxj", "found.tsv"]
+)
+def test_output_files(asking: Command, harvested: catalogue.Catalogue, tmp_path: Path, name: str) -> None:
+    target = tmp_path / name
+    ran = asking("query", "*.example.com", "-o", str(target))
+    assert ran.status == 0, ran.err
+    assert ran.out == ""
+    expected = harvested.captures("*.example.com").to_arrow()
+    if name.endswith(".parquet"):
+        assert pq.read_table(target) == expected
+    elif name.endswith(".arrow"):
+        assert pa.ipc.open_stream(target.read_bytes()).read_all() == expected
+    else:
+        lines = target.read_text(encoding="utf-8").splitlines()
+        assert len(lines) == expected.num_rows + name.endswith(("csv", "tsv"))
+    assert [path.name for path in tmp_path.iterdir() if "found" in path.name] == [name]
+
+
+def test_an_output_that_fails_leaves_what_was_there(asking: Command, mirror: Path, tmp_path: Path) -> None:
+    target = tmp_path / "found.jsonl"
+    target.write_text("from before\n", encoding="ascii")
+    with FaultServer(mirror, script=always(Kind.NOT_FOUND)) as server:
+        ran = Command(asking.data, server.url, tmp_path)("query", "*.example.com", "-o", str(target))
+    assert ran.status == 75
+    assert target.read_text(encoding="ascii") == "from before\n"
+    assert [path.name for path in tmp_path.iterdir() if "found" in path.name] == ["found.jsonl"]
+
+
+def test_cdxj_lines_are_those_of_the_index_server(asking: Command, harvested: catalogue.Catalogue) -> None:
+    ran = asking("query", "*.example.com", "--format", "cdxj")
+    rows = harvested.captures("*.example.com").to_arrow().to_pylist()
+    order = [
+        "url",
+        "mime",
+        "mime-detected",
+        "status",
+        "digest",
+        "length",
+        "offset",
+        "filename",
+        "languages",
+        "encoding",
+        "redirect",
+        "truncated",
+    ]
+    for line, row in zip(ran.out.splitlines(), rows, strict=True):
+        key, timestamp, fields = line.split(" ", 2)
+        capture: dict[str, Any] = json.loads(fields)
+        assert key == row["url_surtkey"]
+        assert timestamp == f"{row['fetch_time']:%Y%m%d%H%M%S}"
+        assert list(capture) == [name for name in order if name in capture]
+        assert all(isinstance(value, str) for value in capture.values())
+        assert capture["url"] == row["url"]
+        assert capture["status"] == str(row["fetch_status"])
+
+
+def test_urls_file_and_stdin(asking: Command, tmp_path: Path) -> None:
+    urls = tmp_path / "urls.txt"
+    urls.write_text("example.com\n\n  shop.example.com/*  \n", encoding="utf-8")
+    by_file = asking("query", "--urls-file", str(urls), "--columns", "url")
+    by_words = asking("query", "example.com", "shop.example.com/*", "--columns", "url")
+    assert by_file.status == 0
+    assert by_file.out == by_words.out != ""
+
+
+def test_short_conditions(asking: Command) -> None:
+    def urls(*words: str) -> list[Any]:
+        ran = asking(
+            "query", "*", "--yes", "--columns", "url,fetch_status,content_mime_detected,content_languages", *words
+        )
+        assert ran.status == 0, ran.err
+        return ran.json_lines()
+
+    assert {row["fetch_status"] for row in urls("--status", "404")} == {404}
+    assert {row["content_mime_detected"] for row in urls("--mime", "application/pdf")} == {"application/pdf"}
+    languages = {row["content_languages"] for row in urls("--lang", "deu")}
+    assert languages
+    assert all("deu" in text.split(",") for text in languages)
+    both = urls("--status", "200", "--where", "content_mime_detected = 'text/html' OR false")
+    assert {(row["fetch_status"], row["content_mime_detected"]) for row in both} == {(200, "text/html")}
+
+
+def test_harvest_first(command: Command, mirror: Path) -> None:
+    newest = max(path.name for path in (mirror / "crawl-data").iterdir())
+    ran = command("query", "*.example.com", "--crawl", newest, "--harvest", "--columns", "url")
+    assert ran.status == 0, ran.err
+    assert ran.json_lines()
+
+
+def test_sql_prints_a_table_or_json(asking: Command, harvested: catalogue.Catalogue) -> None:
+    rows = asking("sql", "select crawl, count(*) as n from row_groups group by 1 order by 1", "--json").json_lines()
+    counts = harvested.row_groups().groupby("crawl").size()
+    assert {row["crawl"]: row["n"] for row in rows} == counts.to_dict()
+    text = asking("sql", "select crawl, count(*) as n from row_groups group by 1 order by 1").out
+    assert text.splitlines()[0].split() == ["crawl", "n"]
+    assert asking("sql", "coverage", "--json").json_lines()[0]["files_harvested"] >= 1
+    assert asking("sql", "describe row_groups").status == 0
+
+
+def test_sql_alone_is_duckdbs_shell(asking: Command) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "catalogue", "sql"],
+        env=asking.environment(),
+        input=b"select 6 * 7 as answer from files limit 1;\n",
+        capture_output=True,
+        timeout=60,
+        check=True,
+    )
+    assert b"42" in done.stdout
+
+
+def test_forget(command: Command, mirror: Path) -> None:
+    newest = max(path.name for path in (mirror / "crawl-data").iterdir())
+    assert command("harvest", "--crawl", newest).status == 0
+    assert command("sql", "from files", "--json").json_lines()
+    assert command("forget", "--crawl", newest, "--yes").status == 0
+    assert command("sql", "from files", "--json").out == ""
+
+
+def test_a_reader_that_has_enough_is_no_error(asking: Command) -> None:
+    with asking.start("query", "*", "--yes") as process:
+        assert process.stdout
+        assert process.stdout.readline().startswith(b"{")
+        process.stdout.close()
+        assert process.stderr
+        assert b"Traceback" not in process.stderr.read()
+        assert process.wait(60) == 1  # done in part
+
+
+def test_silence_in_a_pipe_and_results_on_stdout_alone(command: Command, mirror: Path) -> None:
+    newest = max(path.name for path in (mirror / "crawl-data").iterdir())
+    ran = command("harvest", "--crawl", newest, "--quiet")
+    assert (ran.status, ran.out, ran.err) == (0, "", "")
+    reported = command("harvest", "--crawl", newest, "--json")
+    assert reported.json_lines()[0]["taken"] == 0
+    assert "\x1b" not in reported.err
+
+
+def on_a_terminal(command: Command, *words: str, columns: int = 80) -> str:
+    """What a person sees in a window so many characters wide."""
+    leader, follower = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "catalogue", *words],
+        env=command.environment(COLUMNS=str(columns), TERM="xterm"),
+        cwd=command.home,
+        stdin=follower,
+        stdout=follower,
+        stderr=follower,
+    ) as process:
+        os.close(follower)
+        seen = b""
+        while True:
+            try:
+                chunk = os.read(leader, 65536)
+            except OSError:  # how Linux says that the other end is closed
+                break
+            if not chunk:
+                break
+            seen += chunk
+        process.wait(60)
+    os.close(leader)
+    return seen.decode()
+
+
+def test_tables_fit_the_terminal(asking: Command) -> None:
+    seen = on_a_terminal(asking, "query", "*.example.com", "--limit", "20", columns=72)
+    rows = [line for line in seen.splitlines() if "CC-MAIN" in line]
+    assert len(rows) == 20
+    assert max(len(line) for line in rows) <= 72
+
+
+def test_harvest_shows_progress_on_a_terminal(command: Command, mirror: Path) -> None:
+    newest = max(path.name for path in (mirror / "crawl-data").iterdir())
+    seen = on_a_terminal(command, "harvest", "--crawl", newest, columns=110)
+    assert newest in seen
+    assert "files/s" in seen
+
+
+def test_values_cannot_move_the_cursor(asking: Command) -> None:
+    seen = asking("sql", "select chr(27) || '[2Jgone' as trap")
+    assert "gone" in seen.out
+    assert "\x1b" not in seen.out
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_has_an_example_that_parses(asking: Command, name: str) -> None:
+    ran = asking(name, "--help")
+    assert ran.status == 0
+    examples = [line.strip() for line in ran.out.splitlines() if line.strip().startswith(f"catalogue {name}")]
+    assert examples
+    for example in examples:
+        words = shlex.split(re.split(r"\s{3,}| \| ", example)[0])[1:]
+        parsed = asking(*words, "--help")
+        assert parsed.status == 0
+
+
+def test_version_and_module(asking: Command) -> None:
+    assert re.fullmatch(r"catalogue, version \S+\n", asking("--version").out)
+    unknown = asking("frobnicate")
+    assert unknown.status == 2
+    assert "No such command" in unknown.err
+
+
+def test_demo_walks_through_everything(command: Command) -> None:
+    ran = command("demo")
+    assert ran.status == 0, ran.err
+    for words in (
+        "catalogue crawls",
+        "catalogue harvest",
+        "catalogue status",
+        "catalogue plan",
+        "catalogue query",
+        ">>> import catalogue",
+    ):
+        assert words in ran.out
+    assert "Traceback" not in ran.err

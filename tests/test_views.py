@@ -1,0 +1,243 @@
+"""The DuckDB catalogue: derived, swapped in whole, readable by DuckDB's own shell."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pyarrow.parquet as pq
+import pytest
+
+import catalogue
+from catalogue import views
+from catalogue.errors import DiskFailed, QueryError
+from catalogue.examine import Examiner, FileFacts
+from catalogue.settings import Settings
+from catalogue.store import Store
+
+VIEWS = {"crawls", "files", "row_groups", "column_chunks"}
+QUESTIONS = sorted(views.queries_folder().glob("*.sql"))
+
+
+@pytest.fixture
+def data(harvested_data: Path, tmp_path: Path) -> Path:
+    """A copy of the harvested folder, to be changed."""
+    folder = tmp_path / "data"
+    shutil.copytree(harvested_data, folder)
+    return folder
+
+
+@pytest.fixture
+def store(data: Path) -> Iterator[Store]:
+    with Store(data / "footers.sqlite") as opened:
+        yield opened
+
+
+def shell(path: Path, sql: str) -> list[dict[str, object]]:
+    """Ask the file as a user's shell does."""
+    program = Path(sys.executable).with_name("duckdb")
+    done = subprocess.run([program, "-readonly", "-json", path, "-c", sql], capture_output=True, check=True, timeout=60)
+    rows: list[dict[str, object]] = json.loads(done.stdout or "[]")
+    return rows
+
+
+class Watched(Examiner):
+    """Counts what it is asked to examine."""
+
+    def __init__(self) -> None:
+        super().__init__(children=1)
+        self.examined = 0
+
+    def examine(self, footer: bytes, file_size: int, *, column_chunks: bool = False) -> FileFacts:
+        self.examined += 1
+        return super().examine(footer, file_size, column_chunks=column_chunks)
+
+
+def test_duckdbs_shell_opens_the_file_and_sees_what_python_sees(harvested: catalogue.Catalogue) -> None:
+    rows = shell(harvested.path, "select path, row_group, min_url_surtkey, num_rows from row_groups order by all")
+    ours = harvested.row_groups().sort_values(["path", "row_group"])
+    assert [row["path"] for row in rows] == list(ours["path"])
+    assert [row["num_rows"] for row in rows] == list(ours["num_rows"])
+    assert {
+        row["view_name"] for row in shell(harvested.path, "select view_name from duckdb_views() where not internal")
+    } == VIEWS
+
+
+def test_the_file_has_the_storage_version_that_old_shells_read(harvested: catalogue.Catalogue) -> None:
+    with duckdb.connect() as connection:
+        connection.execute(f"ATTACH '{harvested.path}' AS it (READ_ONLY)")
+        (tags,) = connection.execute("SELECT tags FROM duckdb_databases() WHERE database_name = 'it'").fetchall()[0]
+    assert tags["storage_version"].startswith(("v1.0", "v1.1"))
+
+
+def test_every_view_and_column_has_a_comment(harvested: catalogue.Catalogue) -> None:
+    columns = shell(
+        harvested.path,
+        "select table_name, column_name, comment from duckdb_columns() where schema_name = 'main' and not internal",
+    )
+    assert {str(row["table_name"]) for row in columns} == VIEWS
+    assert [row for row in columns if not row["comment"]] == []
+    tables = shell(harvested.path, "select view_name, comment from duckdb_views() where not internal")
+    assert [row for row in tables if not row["comment"]] == []
+
+
+def test_row_groups_say_what_the_files_say(mirror: Path, harvested: catalogue.Catalogue) -> None:
+    rows = harvested.row_groups()
+    assert list(rows.columns) == [
+        "path", "crawl", "subset", "row_group", "num_rows", "total_byte_size", "total_compressed_size",
+        "min_url_surtkey", "max_url_surtkey", "bounds_from",
+    ]  # fmt: skip
+    assert len(rows) == sum(pq.ParquetFile(path).metadata.num_row_groups for path in mirror.rglob("*.parquet"))
+    for path, groups in rows.groupby("path"):
+        file = pq.ParquetFile(mirror / str(path))
+        for _, row in groups.iterrows():
+            keys = file.read_row_group(row["row_group"], ["url_surtkey"])["url_surtkey"].to_pylist()
+            assert len(keys) == row["num_rows"]
+            assert file.metadata.row_group(row["row_group"]).total_byte_size == row["total_byte_size"]
+            if row["bounds_from"] == "missing":
+                assert row["min_url_surtkey"] is None or row["min_url_surtkey"] != row["min_url_surtkey"]
+            else:
+                assert row["min_url_surtkey"] <= min(keys)
+                assert row["max_url_surtkey"] >= max(keys)
+
+
+@pytest.mark.parametrize("file", QUESTIONS, ids=lambda file: file.stem)
+def test_every_question_runs_and_says_what_it_answers(
+    harvested_data: Path, data: Path, settings: Settings, file: Path
+) -> None:
+    text = file.read_text(encoding="utf-8")
+    assert text.startswith("-- ")
+    with catalogue.open(data, settings=settings) as cat:
+        cat.show_column_chunks([str(crawl) for crawl in cat.files()["crawl"].unique()])
+        rows = cat.sql(text).df()
+    assert len(rows) > 0
+    assert not rows.columns.empty
+    assert harvested_data != data
+
+
+def test_questions_are_answered_rightly(harvested: catalogue.Catalogue, mirror: Path) -> None:
+    def answer(name: str) -> list[dict[str, object]]:
+        sql = (views.queries_folder() / f"{name}.sql").read_text(encoding="utf-8")
+        return harvested.sql(sql).df().to_dict("records")
+
+    coverage = answer("coverage")
+    assert sum(int(str(row["files_harvested"])) for row in coverage) == len(list(mirror.rglob("*.parquet")))
+    overlap = {row["crawl"]: row for row in answer("row-group-overlap") if row["subset"] == "warc"}
+    oldest, newest = min(overlap, key=str), max(overlap, key=str)
+    assert overlap[oldest]["row_groups_holding_a_key"] > 1.5  # type: ignore[operator]  # two streams zipped
+    assert overlap[newest]["row_groups_holding_a_key"] < 1.5  # type: ignore[operator]  # sorted
+    with harvested.connect() as connection:
+        connection.execute("SET VARIABLE key = 'com,example)/'")
+        found = connection.execute((views.queries_folder() / "find-key.sql").read_text(encoding="utf-8")).fetchall()
+    planned = harvested.captures("example.com").plan
+    assert {(row[2], row[3]) for row in found} >= {
+        (f.file.path, g.ordinal) for f in planned.files for g in f.row_groups
+    }
+
+
+def test_column_chunks_are_filled_for_the_crawls_asked_for(data: Path, settings: Settings, mirror: Path) -> None:
+    with catalogue.open(data, settings=settings) as cat:
+        first, *others = sorted(cat.files()["crawl"].unique())
+        assert len(cat.sql("select * from column_chunks").df()) == 0
+        rows = cat.column_chunks(first)
+        path = str(rows["path"].iloc[0])
+        file = pq.ParquetFile(mirror / path).metadata
+        chunk = file.row_group(0).column(file.schema.names.index("url"))
+        (row,) = rows[(rows.path == path) & (rows.row_group == 0) & (rows.column_name == "url")].to_dict("records")
+        assert row["total_compressed_size"] == chunk.total_compressed_size
+        assert row["codec"] == chunk.compression
+        cat.column_chunks(others[0])
+        assert set(cat.sql("select distinct crawl from column_chunks").df()["crawl"]) == {first, others[0]}
+        assert len(cat.column_chunks(first)) == len(rows)
+
+
+def test_what_was_decoded_is_not_decoded_again(data: Path, store: Store) -> None:
+    path = data / "catalogue.duckdb"
+    before = path.stat()
+    with Watched() as examiner:
+        views.refresh(path, store, examiner=examiner)
+        assert examiner.examined == 0
+        assert path.stat().st_ino == before.st_ino
+        gone = store.keys("files")[:2]
+        kept = [(key, value) for key in gone if (value := store.get("files", key))]
+        store.delete("files", gone)
+        views.refresh(path, store, examiner=examiner)
+        assert examiner.examined == 0
+        assert path.stat().st_ino != before.st_ino
+        store.put("files", kept)
+        views.refresh(path, store, examiner=examiner)
+        assert examiner.examined == len(gone)
+    with views.connect(path) as connection:
+        assert connection.execute("select count(*) from files").fetchall() == [(len(store.keys("files")),)]
+        doubled = "select path, row_group from row_groups group by all having count(*) > 1"
+        assert connection.execute(doubled).fetchall() == []
+
+
+def test_it_can_be_deleted_and_made_again(data: Path, settings: Settings) -> None:
+    with catalogue.open(data, settings=settings) as cat:
+        before = cat.row_groups()
+        cat.path.unlink()
+        assert cat.row_groups().equals(before)
+
+
+def test_a_shell_that_is_open_keeps_what_it_shows(data: Path, store: Store) -> None:
+    path = data / "catalogue.duckdb"
+    with duckdb.connect(path, read_only=True) as shell_like:
+        before = shell_like.execute("select count(*) from files").fetchall()
+        store.delete("files", store.keys("files")[:1])
+        views.refresh(path, store)
+        assert shell_like.execute("select count(*) from files").fetchall() == before
+        with views.connect(path) as fresh:
+            assert fresh.execute("select count(*) from files").fetchall() == [(before[0][0] - 1,)]
+
+
+def test_leftovers_of_a_crash_do_no_harm(data: Path, store: Store) -> None:
+    path = data / "catalogue.duckdb"
+    path.with_name("catalogue.duckdb.new").write_bytes(b"half a database")
+    path.with_name("catalogue.duckdb.new.wal").write_bytes(b"and its log")
+    path.with_name("catalogue.duckdb.wal").write_bytes(b"somebody's log")
+    store.delete("files", store.keys("files")[:1])
+    views.refresh(path, store)
+    assert views.is_fresh(path, store)
+    assert sorted(p.name for p in data.glob("catalogue.duckdb*")) == ["catalogue.duckdb", "catalogue.duckdb.lock"]
+
+
+@pytest.mark.parametrize("content", [b"", b"no database", b"\0" * 20000])
+def test_something_else_in_its_place_is_replaced(data: Path, store: Store, content: bytes) -> None:
+    path = data / "catalogue.duckdb"
+    path.write_bytes(content)
+    views.refresh(path, store)
+    assert views.is_fresh(path, store)
+
+
+def test_a_folder_that_cannot_be_written(data: Path, store: Store) -> None:
+    store.delete("files", store.keys("files")[:1])
+    nowhere = data / "footers.sqlite" / "catalogue.duckdb"
+    with pytest.raises(DiskFailed, match="cannot be written"):
+        views.refresh(nowhere, store)
+
+
+def test_odd_names_of_folders(harvested_data: Path, tmp_path: Path, settings: Settings) -> None:
+    odd = tmp_path / 'it\'s a "folder" [x]*'
+    shutil.copytree(harvested_data, odd)
+    (odd / "catalogue.duckdb").unlink()
+    with catalogue.open(odd, settings=settings) as cat:
+        assert len(cat.row_groups()) > 0
+
+
+def test_sql_that_cannot_be_run(harvested: catalogue.Catalogue) -> None:
+    with pytest.raises(QueryError, match="no_such_table"):
+        harvested.sql("select * from no_such_table")
+
+
+def test_times_are_utc_wherever_the_user_is(harvested: catalogue.Catalogue, monkeypatch: pytest.MonkeyPatch) -> None:
+    def first() -> list[tuple[object]]:
+        with harvested.connect() as connection:
+            return connection.execute("select min(harvested_at)::varchar from files").fetchall()
+
+    here = first()
+    monkeypatch.setenv("TZ", "America/New_York")
+    assert first() == here
