@@ -12,7 +12,7 @@ import pandas as pd
 from catalogue import views
 from catalogue.captures import Captures
 from catalogue.crawl import Crawl, index_file, manifest_path, select_crawls, select_subsets
-from catalogue.errors import NotHarvested, QueryError, SourceError
+from catalogue.errors import NotHarvested, QueryError, SourceError, UnknownCrawl
 from catalogue.examine import Examiner
 from catalogue.footer import decode_footer
 from catalogue.harvest import Harvested, Progress, harvest, take_crawl_list
@@ -50,7 +50,7 @@ class Catalogue:
     """
 
     def __init__(self, data: Path, settings: Settings, *, notify: Callable[[str], None] = lambda _: None) -> None:
-        """See ``open``; ``notify`` is told in a sentence why there is a long wait."""
+        """See ``open``; ``notify`` is told in a sentence what a person would want to know meanwhile."""
         self.data = data
         self.settings = settings
         self._notify = notify
@@ -94,6 +94,8 @@ class Catalogue:
 
     def _create(self) -> Store:
         if "_store" not in self.__dict__:
+            if not (self.data / STORE_NAME).exists():
+                self._notify(f"making {self.data.resolve()}")
             self.__dict__["_store"] = self._open_store(create=True)
         return self._store
 
@@ -143,19 +145,26 @@ class Catalogue:
             SourceError: if the source failed as a whole; what was taken until then is kept, and so is shown later.
         """
         chosen_subsets = select_subsets(_several(subsets))
-        chosen = self._choose(_several(crawls))
+        words = _several(crawls)
+        chosen = self._choose(words)
         store, outcomes = self._create(), []
         with Examiner() as examiner:
             for crawl in chosen:
-                outcome = harvest(
-                    crawl,
-                    chosen_subsets,
-                    store=store,
-                    source=self._source,
-                    examiner=examiner,
-                    refresh=refresh,
-                    report=report,
-                )
+                try:
+                    outcome = harvest(
+                        crawl,
+                        chosen_subsets,
+                        store=store,
+                        source=self._source,
+                        examiner=examiner,
+                        refresh=refresh,
+                        report=report,
+                    )
+                except UnknownCrawl as error:
+                    if crawl in words:
+                        raise
+                    self._notify(str(error))  # a list of crawls runs ahead of their index
+                    continue
                 outcomes.append(outcome)
                 views.refresh(self.path, store, facts=outcome.facts, examiner=examiner)
         return outcomes

@@ -125,7 +125,7 @@ def harvest(
         store: takes what is found, a transaction a batch; what failed is noted there with its reason.
         source: where the files are.
         examiner: looks into the footers.
-        refresh: take every footer again, and the manifest too.
+        refresh: take every footer again, and the manifest too; what that no longer lists is forgotten.
         report: told how far it is, often.
 
     Raises:
@@ -133,9 +133,12 @@ def harvest(
         StoreLocked: if another process harvests this crawl.
     """
     with store.harvesting(crawl):
-        wanted = [file for file in take_manifest(crawl, store, source, again=refresh) if file.subset in set(subsets)]
-        held = set() if refresh else set(store.keys("files", f"crawl={crawl}/"))
-        missing = [file for file in wanted if file.path not in held]
+        listed = take_manifest(crawl, store, source, again=refresh)
+        wanted = [file for file in listed if file.subset in set(subsets)]
+        held = set(store.keys("files", f"crawl={crawl}/"))
+        if gone := held - {file.path for file in listed}:
+            store.delete("files", gone)
+        missing = [file for file in wanted if refresh or file.path not in held]
         outcome = Harvested(Progress(crawl, len(wanted), len(wanted) - len(missing)))
         taker = _Taker(source, examiner, _Tails(store, crawl))
         batch = _Batch(store)

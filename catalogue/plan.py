@@ -266,7 +266,7 @@ def _warnings(plan: ReadPlan) -> Iterator[str]:
     groups, size = plan.unbounded
     if groups:
         yield (
-            f"{groups:,} row groups ({size:,} bytes) are read only because their files do not say which keys they hold; "
+            f"of row groups whose files do not say which keys they hold, {groups:,} must be read ({size:,} bytes); "
             "a backfill of their bounds would save that"
         )
     if plan.row_groups == plan.considered > 1:

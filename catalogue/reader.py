@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from catalogue.crawl import KEY_COLUMN
-from catalogue.errors import BadFooter, Changed, UnplannedRead
+from catalogue.errors import BadFooter, Changed, Missing, UnplannedRead
 from catalogue.footer import ColumnChunk
 from catalogue.plan import Fetch, FileRead, ReadPlan, RowGroupRead
 from catalogue.ranges import Pin
@@ -119,10 +119,10 @@ def _wave(plan: ReadPlan, wave: tuple[Fetch, ...], source: PoliteSource, executo
 def _fetch(source: PoliteSource, fetch: Fetch, pin: Pin) -> Response:
     try:
         return source.get(fetch.path, fetch.range, pin=pin)
-    except Changed as error:
+    except (Changed, Missing) as error:
         crawl = fetch.path.partition("crawl=")[2].partition("/")[0]
         message = f"{error}; run: catalogue harvest --refresh --crawl {crawl}"
-        raise Changed(message) from error
+        raise type(error)(message) from error
 
 
 def _matching(plan: ReadPlan, group: _Group, connection: duckdb.DuckDBPyConnection | None) -> Iterator[pa.Table]:
@@ -196,16 +196,13 @@ def _time(milliseconds: int) -> pa.Scalar:
 def _key_mask(keys: pa.ChunkedArray, intervals: tuple[KeyInterval, ...]) -> pa.ChunkedArray:
     """For each key whether it lies in one of the intervals, compared byte by byte."""
     binary = keys.cast(pa.binary())
-    if len(intervals) > _FEW:
-        return pa.chunked_array([pa.array([key is not None and covers(intervals, key) for key in binary.to_pylist()])])
-    masks = [
-        pc.and_(
-            pc.greater_equal(binary, pa.scalar(interval.start, pa.binary())),
-            pc.less(binary, pa.scalar(interval.end, pa.binary())),
-        )
-        for interval in intervals
-    ]
-    mask = masks[0]
-    for other in masks[1:]:
-        mask = pc.or_(mask, other)
+    single = [interval.start for interval in intervals if interval.end == interval.start + b"\0"]
+    wide = [interval for interval in intervals if interval.end != interval.start + b"\0"]
+    mask = pc.is_in(binary, value_set=pa.array(single, pa.binary()))
+    if len(wide) > _FEW:
+        inside = [key is not None and covers(wide, key) for key in binary.to_pylist()]
+        return pc.or_(mask, pa.chunked_array([pa.array(inside, pa.bool_())]))
+    for interval in wide:
+        low, high = (pa.scalar(end, pa.binary()) for end in (interval.start, interval.end))
+        mask = pc.or_(mask, pc.and_(pc.greater_equal(binary, low), pc.less(binary, high)))
     return mask

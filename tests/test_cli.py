@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -334,3 +335,16 @@ def test_demo_walks_through_everything(command: Command) -> None:
     ):
         assert words in ran.out
     assert "Traceback" not in ran.err
+
+
+def test_demo_serves_until_ctrl_c_and_leaves_nothing(command: Command, tmp_path: Path) -> None:
+    with command.start("demo", "--serve", TMPDIR=str(tmp_path)) as process:
+        assert process.stdout
+        while not (line := process.stdout.readline()).startswith(b"  export"):
+            assert line
+        settings = dict(word.split("=", 1) for word in line.decode().split()[1:])
+        served = Command(Path(settings["CATALOGUE_DATA"]), settings["CATALOGUE_SOURCE"], tmp_path)
+        assert served("query", "*.example.com", "--limit", "1").status == 0
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+    assert not list(tmp_path.glob("catalogue-demo-*"))

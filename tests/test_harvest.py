@@ -352,3 +352,34 @@ def test_refresh_notices_a_file_that_changed(
         assert held(Store(tmp_path / "footers.sqlite"))[first] == footers[second]
         twice = cat.captures("*", columns=["url"]).to_arrow()
         assert twice.num_rows == sum(cat.files()["num_rows"])
+
+
+def test_crawls_listed_before_they_have_an_index_are_passed_over(mirror: Path, crawl: str, tmp_path: Path) -> None:
+    manifest = f"crawl-data/{crawl}/cc-index-table.paths.gz"
+    served = {file.path: (mirror / file.path).read_bytes() for file in listed(mirror, crawl)}
+    served[manifest] = (mirror / manifest).read_bytes()
+    served["collinfo.json"] = b'[{"id": "CC-MAIN-2099-01"}, {"id": "%s"}]' % crawl.encode()
+    with FaultServer(served) as server:
+        command = Command(tmp_path / "data", server.url, tmp_path)
+        ran = command("harvest", "--crawl", "all", "--json")
+        assert ran.status == 0
+        assert [outcome["crawl"] for outcome in ran.json_lines()] == [crawl]
+        assert "no columnar index of CC-MAIN-2099-01" in ran.err
+        assert command("harvest", "--crawl", "CC-MAIN-2099-01").status == 2
+
+
+def test_refresh_forgets_files_that_are_listed_no_more(mirror: Path, crawl: str, tmp_path: Path) -> None:
+    files = listed(mirror, crawl)
+    manifest = f"crawl-data/{crawl}/cc-index-table.paths.gz"
+    served = {file.path: (mirror / file.path).read_bytes() for file in files}
+    served[manifest] = (mirror / manifest).read_bytes()
+    served["collinfo.json"] = (mirror / "collinfo.json").read_bytes()
+    with FaultServer(served) as server, catalogue.open(tmp_path, settings=Settings(source=server.url)) as cat:
+        cat.harvest(crawl, subsets="all")
+        del served[files[0].path]
+        served[manifest] = gzip.compress("\n".join(file.path for file in files[1:]).encode())
+        with pytest.raises(catalogue.SourceError, match=f"harvest --refresh --crawl {crawl}"):
+            cat.captures("*", columns=["url"]).to_arrow()
+        cat.harvest(crawl, subsets="all", refresh=True)
+        assert set(cat.files()["path"]) == {file.path for file in files[1:]}
+        assert cat.captures("*", columns=["url"]).complete

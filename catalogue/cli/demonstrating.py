@@ -35,7 +35,10 @@ _COMMANDS = [
         "Find them: exactly the requests that were planned.",
         ["query", "*.example.com", "--crawl", _CRAWL, "--status", "200", "--limit", "6", "--format", "table"],
     ),
-    ("One page, over all crawls that are held.", ["query", "https://shop.example.com/dir/", "--limit", "2", "--format", "cdxj"]),
+    (
+        "One page, over all crawls that are held.",
+        ["query", "https://shop.example.com/dir/", "--limit", "2", "--format", "cdxj"],
+    ),
 ]
 
 
@@ -91,7 +94,7 @@ def _show_python(data: Path, source: str) -> None:
         ">>> import catalogue\n"
         f'>>> cat = catalogue.open("{data}", source="{source}")\n'
         f'>>> found = cat.captures("*.example.com", crawls="{_CRAWL}", columns=["url", "fetch_time", "fetch_status"])\n'
-        ">>> found\n"
+        ">>> found"
     )
     with catalogue.open(data, source=source) as cat:
         found = cat.captures("*.example.com", crawls=_CRAWL, columns=["url", "fetch_time", "fetch_status"])

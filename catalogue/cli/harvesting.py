@@ -84,7 +84,6 @@ def harvest(options: Common, *, crawls: tuple[str, ...], subsets: tuple[str, ...
     """  # noqa: D301
     started = time.monotonic()
     with options.opened() as catalogue, harvest_bar(options) as bar:
-        options.say(f"harvesting into {catalogue.data.resolve()}")
         if catalogue.settings.asks_strangers and not catalogue.settings.contact:
             options.say("tip: --contact you@example.org lets Common Crawl write to you before it has to block you")
         outcomes = catalogue.harvest(crawls, subsets=subsets, refresh=refresh, report=bar)
