@@ -1,0 +1,83 @@
+"""Harvest and query from an S3 bucket, with the user's own credentials."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import boto3
+import pytest
+from moto.moto_server.threaded_moto_server import ThreadedMotoServer
+
+import catalogue
+from catalogue.settings import Settings
+from tests.commands import Command
+
+pytestmark = [
+    # Of the AWS SDK: it leaves sockets and loops of its own to the garbage collector.
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+BUCKET = "commoncrawl-test"
+
+
+@pytest.fixture(scope="module")
+def endpoint(mirror: Path) -> Iterator[str]:
+    """A real server of S3's protocol, with the mirror in a bucket."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    url = f"http://{host}:{port}"
+    client = boto3.client(
+        "s3",
+        endpoint_url=url,
+        region_name="us-east-1",
+        aws_access_key_id="key",
+        aws_secret_access_key="canary",  # noqa: S106 - of no service,  # noqa: S106 - no secret
+    )
+    client.create_bucket(Bucket=BUCKET)
+    newest = max(path.name for path in (mirror / "crawl-data").iterdir())
+    files = [path for path in mirror.rglob("*.parquet") if f"crawl={newest}/" in str(path)]
+    for path in [*files, mirror / "collinfo.json", mirror / f"crawl-data/{newest}/cc-index-table.paths.gz"]:
+        client.put_object(Bucket=BUCKET, Key=f"a-prefix/{path.relative_to(mirror)}", Body=path.read_bytes())
+    client.close()
+    yield url
+    server.stop()
+
+
+@pytest.fixture
+def aws(endpoint: str, tmp_path: Path) -> dict[str, str]:
+    return {
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_ACCESS_KEY_ID": "key",
+        "AWS_SECRET_ACCESS_KEY": "canary",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_CONFIG_FILE": str(tmp_path / "none"),
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+
+
+def test_a_bucket_answers_as_the_folder_does(
+    aws: dict[str, str], harvested: catalogue.Catalogue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in aws.items():
+        monkeypatch.setenv(name, value)
+    newest = max(harvested.files()["crawl"])
+    settings = Settings(source=f"s3://{BUCKET}/a-prefix", cache=tmp_path)
+    with catalogue.open(tmp_path / "data", settings=settings) as cat:
+        (outcome,) = cat.harvest("latest", subsets="all")
+        assert outcome.progress.crawl == newest
+        assert outcome.progress.requests == outcome.progress.listed
+        before = cat.requests
+        found = cat.captures("*.example.com")
+        assert found.to_arrow() == harvested.captures("*.example.com", crawls=newest).to_arrow()
+        assert cat.requests - before == found.plan.requests
+        assert "canary" not in f"{cat!r} {found!r} {found.plan!r}"
+
+
+def test_without_credentials_it_says_what_to_do(aws: dict[str, str], endpoint: str, tmp_path: Path) -> None:
+    command = Command(tmp_path / "data", f"s3://{BUCKET}/a-prefix/", tmp_path)
+    without = {name: value for name, value in aws.items() if "KEY" not in name}
+    ran = command("harvest", "--crawl", "CC-MAIN-2022-05", PYTHONWARNINGS="default", **without)
+    assert ran.status == 75
+    assert "needs AWS credentials" in ran.err
+    assert "Traceback" not in ran.err
+    assert endpoint
