@@ -5,6 +5,7 @@ Field names, their order and what is left out are those of Common Crawl's index 
 """
 
 import json
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -24,12 +25,16 @@ _CDX_FIELDS = (
     ("truncated", "content_truncated"),
 )
 
+_BREAK = re.compile(r"[\s\x00-\x1f\x7f]")
+"""What would end a key, or its line, too early; keys as they are made have none of it."""
+
 
 def timestamp(time: datetime | None) -> str:
     """A time in 14 digits, UTC; ``-`` for none."""
     if time is None:
         return "-"
-    return (time if time.tzinfo is None else time.astimezone(UTC)).strftime("%Y%m%d%H%M%S")
+    time = time if time.tzinfo is None else time.astimezone(UTC)
+    return f"{time.year:04}{time:%m%d%H%M%S}"  # %Y has not everywhere four digits
 
 
 def cdx_fields(row: Mapping[str, Any]) -> dict[str, str]:
@@ -39,4 +44,8 @@ def cdx_fields(row: Mapping[str, Any]) -> dict[str, str]:
 
 def cdxj_line(row: Mapping[str, Any]) -> str:
     """A row as a line of CDXJ, without its end."""
-    return f"{row['url_surtkey']} {timestamp(row['fetch_time'])} {json.dumps(cdx_fields(row))}"
+    return f"{_BREAK.sub(_escaped, row['url_surtkey'])} {timestamp(row['fetch_time'])} {json.dumps(cdx_fields(row))}"
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return "".join(f"%{byte:02x}" for byte in found[0].encode())

@@ -63,7 +63,8 @@ SCHEMA = pa.schema(
 )
 """The one schema under which the rows of every era are read.
 
-Names and order are those of commoncrawl/cc-index-table's schema; every column may be null, and is where a file lacks it.
+Names and order are those of commoncrawl/cc-index-table's schema; every column may be null, and is where a file lacks
+it.
 """
 
 PATH_COLUMNS = ("crawl", "subset")
@@ -129,11 +130,11 @@ def inflate(data: bytes, *, limit: int = MAX_DOCUMENT) -> bytes:
     """
     inflater = zlib.decompressobj(wbits=31)
     try:
-        text = inflater.decompress(data, limit)
+        text = inflater.decompress(data, limit + 1)
     except zlib.error as error:
         message = f"not gzip: {error}"
         raise BadManifest(message) from error
-    if inflater.unconsumed_tail:
+    if len(text) > limit:
         message = f"inflates to more than {limit:,} bytes"
         raise BadManifest(message)
     if not inflater.eof:
@@ -173,11 +174,11 @@ def parse_collinfo(data: bytes) -> list[Crawl]:
     """
     try:
         items = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         message = f"the list of crawls is not JSON ({error}); try again"
         raise BadManifest(message) from error
     crawls = [
-        Crawl(item["id"], str(item.get("name", "")), _time(item.get("from")), _time(item.get("to")))
+        Crawl(item["id"], str(item.get("name") or ""), _time(item.get("from")), _time(item.get("to")))
         for item in (items if isinstance(items, list) else [])
         if isinstance(item, dict) and isinstance(item.get("id"), str) and _CRAWL_ID.fullmatch(item["id"])
     ]

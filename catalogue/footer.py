@@ -1,8 +1,8 @@
 """A Parquet footer's bytes → what it says, checked against itself and against the file's size.
 
 The footer is the thrift struct ``FileMetaData`` at a file's end (apache/parquet-format, README and parquet.thrift):
-``… footer, its length in 4 bytes little-endian, "PAR1"``. Names of fields are the format's own. Decoding is bounded, but
-a footer from outside is looked into for the first time in a child process, see ``catalogue.examine``.
+``… footer, its length in 4 bytes little-endian, "PAR1"``. Names of fields are the format's own. Decoding is bounded,
+but a footer from outside is looked into for the first time in a child process, see ``catalogue.examine``.
 """
 
 import enum
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from catalogue.errors import BadFooter, Encrypted, NotParquet
 from catalogue.ranges import ByteRange
-from catalogue.thrift import Reader, Struct, ThriftError
+from catalogue.thrift import LIST, STRUCT, Reader, Struct, ThriftError
 
 MAGIC = b"PAR1"
 ENCRYPTED_MAGIC = b"PARE"
@@ -23,6 +23,10 @@ MAX_FOOTER = 4 << 20
 
 CODECS = ("UNCOMPRESSED", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4", "ZSTD", "LZ4_RAW")
 PHYSICAL_TYPES = ("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
+
+_DEEPEST_COLUMN = 16
+_LONGEST_NAME = 1000
+"""Bytes; every column below a group repeats the group's name, so that a few megabytes could claim gigabytes."""
 
 _REPEATED = 2
 _TRUSTWORTHY_DEPRECATED = re.compile(rb"parquet-mr version 1\.(?:[89]|[1-9][0-9])\.")
@@ -177,14 +181,16 @@ class _Decoder:
         self.ordered = False
 
     def footer(self) -> Footer:
+        if self.data_end < len(MAGIC):
+            message = f"a footer of {len(self.data):,} bytes does not fit into the file"
+            raise BadFooter(message)
         reader = Reader(self.data)
         top: Struct = {}
         for number, kind in reader.fields():
-            if number == 2:  # noqa: PLR2004 - FileMetaData.schema: its elements are wanted as bytes too
+            if number == 2 and kind == LIST:  # noqa: PLR2004 - FileMetaData.schema: its elements are wanted as bytes too
                 self.columns = self._schema(reader)
-                top[number] = True
             else:
-                top[number] = reader.value(kind, 1)
+                top[number] = reader.field(kind, 1)
         if 8 in top:  # noqa: PLR2004 - FileMetaData.encryption_algorithm
             message = "columns are encrypted"
             raise Encrypted(message)
@@ -192,19 +198,23 @@ class _Decoder:
         # Without column_orders, parquet.thrift leaves undefined what min_value and max_value mean.
         self.ordered = 7 in top  # noqa: PLR2004 - FileMetaData.column_orders
         groups = tuple(self._row_group(ordinal, group) for ordinal, group in enumerate(top[4]))
-        if top[3] != sum(group.num_rows for group in groups):
+        num_rows = _integer(top[3])
+        if num_rows != sum(group.num_rows for group in groups):
             message = "the row groups' rows do not add up"
             raise BadFooter(message)
         self._check_extents(groups)
         return Footer(
-            num_rows=top[3],
+            num_rows=num_rows,
             created_by=self.created_by.decode("utf-8", "replace"),
             columns=self.columns,
             row_groups=groups,
         )
 
     def _schema(self, reader: Reader) -> dict[str, Column]:
-        _, count = reader.list_header()
+        kind, count = reader.list_header()
+        if kind != STRUCT or not count:
+            message = "the schema is no tree"
+            raise BadFooter(message)
         elements: list[tuple[Struct, bytes]] = []
         for _ in range(count):
             start = reader.position
@@ -224,7 +234,7 @@ class _Decoder:
         return columns
 
     def _row_group(self, ordinal: int, group: Struct) -> RowGroup:
-        num_rows = group[3]
+        num_rows = _integer(group[3])
         if num_rows < 0 or len(group[1]) != len(self.columns):
             message = f"row group {ordinal} has {num_rows} rows and {len(group[1])} of {len(self.columns)} columns"
             raise BadFooter(message)
@@ -232,36 +242,36 @@ class _Decoder:
             column.name: self._chunk(column, chunk, num_rows)
             for column, chunk in zip(self.columns.values(), group[1], strict=True)
         }
-        return RowGroup(ordinal, num_rows, group[2], chunks)
+        return RowGroup(ordinal, num_rows, _integer(group[2]), chunks)
 
     def _chunk(self, column: Column, chunk: Struct, num_rows: int) -> ColumnChunk:
         if 8 in chunk or 9 in chunk:  # noqa: PLR2004 - ColumnChunk.crypto_metadata, .encrypted_column_metadata
             message = f"column {column.name} is encrypted"
             raise Encrypted(message)
         meta = chunk[3]
-        path = b".".join(meta[3]).decode()
-        if path != column.name or PHYSICAL_TYPES[meta[1]] != column.physical_type or chunk.get(1):
-            message = f"a column chunk of {path!r} stands where one of {column.name!r} should"
+        path = b".".join(meta[3])
+        if path != column.name.encode() or _physical_type(meta[1]) != column.physical_type or chunk.get(1):
+            message = f"a column chunk of {path[:100]!r} stands where one of {column.name!r} should"
             raise BadFooter(message)
-        if column.flat and meta[5] != num_rows:
-            message = f"column {column.name} has {meta[5]} values in {num_rows} rows"
+        num_values = _integer(meta[5])
+        if column.flat and num_values != num_rows:
+            message = f"column {column.name} has {num_values} values in {num_rows} rows"
             raise BadFooter(message)
-        data_page, dictionary_page = meta[9], meta.get(11)
+        data_page, dictionary_page = _integer(meta[9]), _integer(meta.get(11, 0))
         # Writers before parquet-mr 1.13 leave the dictionary's offset out, or 0, and let data_page_offset point to it.
-        if not dictionary_page or dictionary_page >= data_page:
-            dictionary_page = None
-        start = data_page if dictionary_page is None else dictionary_page
+        has_dictionary = 0 != dictionary_page < data_page
+        start = dictionary_page if has_dictionary else data_page
         statistics = meta.get(12, {})
         return ColumnChunk(
             column=column,
-            range=self._extent(start, meta[7], f"column {column.name}"),
-            codec=meta[4],
-            encodings=tuple(meta[2]),
-            num_values=meta[5],
-            total_uncompressed_size=meta[6],
+            range=self._extent(start, _integer(meta[7]), f"column {column.name}"),
+            codec=_integer(meta[4]),
+            encodings=tuple(map(_integer, meta[2])),
+            num_values=num_values,
+            total_uncompressed_size=_integer(meta[6]),
             data_page_offset=data_page,
-            dictionary_page_offset=dictionary_page,
-            null_count=_null_count(statistics, meta[5]),
+            dictionary_page_offset=dictionary_page if has_dictionary else None,
+            null_count=_null_count(statistics, num_values),
             bounds=self._bounds(column, statistics),
             column_index=self._index(chunk.get(6), chunk.get(7)),
             offset_index=self._index(chunk.get(4), chunk.get(5)),
@@ -308,6 +318,9 @@ def _leaves(
     for _ in range(children):
         element, raw = next(walk, ({}, b""))
         name = (*path, element[4].decode())
+        if len(name) > _DEEPEST_COLUMN or sum(map(len, name)) > _LONGEST_NAME:
+            message = f"a column's name is too long: {'.'.join(name)[:100]}"
+            raise BadFooter(message)
         repetition = element.get(3, 0)
         timestamp = element.get(10, {}).get(8, {})
         if element.get(5):
@@ -315,7 +328,7 @@ def _leaves(
         else:
             yield Column(
                 name=".".join(name),
-                physical_type=PHYSICAL_TYPES[element[1]],
+                physical_type=_physical_type(element[1]),
                 optional=repetition == 1,
                 flat=flat and repetition != _REPEATED,
                 element=raw,
@@ -323,6 +336,19 @@ def _leaves(
                 timestamp_unit=next(iter(timestamp.get(2, {})), None),
                 utc=bool(timestamp.get(1, False)),
             )
+
+
+def _integer(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        message = f"{type(value).__name__} instead of a number"
+        raise TypeError(message)
+    return value
+
+
+def _physical_type(number: int) -> str:
+    if number < 0:  # which would count from the end
+        raise IndexError(number)
+    return PHYSICAL_TYPES[number]
 
 
 def _null_count(statistics: Struct, num_values: int) -> int | None:

@@ -65,6 +65,11 @@ def range_header(wanted: ByteRange | SuffixRange) -> str:
             return f"bytes={start}-{end - 1}"
 
 
+def content_range(given: ByteRange, total: int) -> str:
+    """The value of an answer's ``Content-Range`` header for bytes of a file of ``total`` bytes."""
+    return f"bytes {given.start}-{given.end - 1}/{total}"
+
+
 def parse_content_range(text: str | None) -> tuple[ByteRange, int]:
     """An answer's ``Content-Range``, as the bytes it holds and the size of the whole file.
 
@@ -109,7 +114,7 @@ def coalesce(ranges: Iterable[ByteRange], *, max_gap: int, max_length: int) -> l
     Args:
         ranges: in any order; they may touch or overlap.
         max_gap: bytes between two ranges that are cheaper to read than another request, see ``plan.Cost.max_gap``.
-        max_length: no merge makes a range longer than this; a single longer range stays as it is.
+        max_length: ranges that do not overlap are not merged into a longer one; a single longer range stays as it is.
 
     Returns:
         Disjoint ranges in ascending order that cover every given one.

@@ -1,5 +1,6 @@
 """What a user can set: options, else the environment, else ``config.toml``, else what suits Common Crawl."""
 
+import math
 import os
 import tomllib
 from dataclasses import dataclass, field, fields
@@ -59,12 +60,13 @@ def load_settings(**given: object) -> Settings:
     """
     file = user_config_path("catalogue") / "config.toml"
     values: dict[str, Any] = {}
-    if file.exists():
-        try:
-            values = tomllib.loads(file.read_text(encoding="utf-8"))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-            message = f"{file} cannot be read: {error}"
-            raise QueryError(message) from error
+    try:
+        values = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        message = f"{file} cannot be read: {error}"
+        raise QueryError(message) from error
     known = [setting.name for setting in fields(Settings)]
     for name in known:
         if text := os.environ.get(f"CATALOGUE_{name.upper()}"):
@@ -81,11 +83,17 @@ def _converted(name: str, value: object) -> Any:  # noqa: ANN401 - each setting 
     kinds: dict[str, Any] = {"rate": float, "connections": int, "patience": float, "cache": Path}
     kind = kinds.get(name, str)
     try:
+        # The types take more than is meant: True for 1, 2.5 for 2.
         converted = kind(value)
-        usable = kind in {str, Path} or (converted >= 0 if name == "patience" else converted > 0)
-    except (TypeError, ValueError):
+        usable = isinstance(value, str | kind) or (kind is float and isinstance(value, int))
+        if kind in {int, float}:
+            usable &= not isinstance(value, bool) and 0 <= converted < math.inf
+            usable &= converted > 0 or name == "patience"
+    except (TypeError, ValueError, OverflowError):
         usable = False
     if not usable or (name == "contact" and not str(value).isprintable()):
         message = f"{value!r} cannot be the setting {name}"
         raise QueryError(message)
+    if name == "source" and f"{converted}/" == DEFAULT_SOURCE:
+        return DEFAULT_SOURCE
     return converted

@@ -1,28 +1,29 @@
 """The store: one SQLite file of raw footers, in the layout of ``sqlitedict``.
 
 Anybody can read it with ``SqliteDict(path, tablename="files", encode=encode, decode=decode, flag="r",
-journal_mode="WAL")`` (without the last, sqlitedict changes the file even to read it). It is written here by transactions
-(piskvorky/sqlitedict#108). One value holds the footer of one file and all that belongs to it, so that no crash can
-separate them. A value starts with a byte that is no pickle and the digest of the rest: stores are passed between people,
-and SQLite's own integrity check does not see a flipped bit in a value.
+journal_mode="WAL")`` (without the last, sqlitedict changes the file even to read it). It is written here by
+transactions (piskvorky/sqlitedict#108). One value holds the footer of one file and all that belongs to it, so that no
+crash can separate them. A value starts with a byte that is no pickle and the digest of the rest: stores are passed
+between people, and SQLite's own integrity check does not see a flipped bit in a value.
 """
 
 import hashlib
 import json
+import os
 import secrets
 import sqlite3
 import threading
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Self
+from typing import Self, get_type_hints
 
 from filelock import FileLock, Timeout
 
 from catalogue.crawl import crawl_id
-from catalogue.errors import DiskFailed, StoreDamaged, StoreError, StoreLocked
+from catalogue.errors import DiskFailed, NotHarvested, StoreDamaged, StoreError, StoreLocked
 
 APPLICATION_ID = 0x43434154
 """``CCAT``, in the SQLite header, so that ``file`` and we know a store at sight."""
@@ -30,11 +31,15 @@ VERSION = 1
 TABLES = ("files", "documents", "failures")
 """Footers by path; manifests and the list of crawls; reasons why a file could not be harvested."""
 
+_LAYOUT = {
+    **{table: f'CREATE TABLE "{table}" (key TEXT PRIMARY KEY, value BLOB)' for table in TABLES},
+    "identity": "CREATE TABLE identity (id TEXT, changes INTEGER)",
+}
 _TAG = b"\x01"
 _DIGEST_SIZE = 16
 _LARGEST_VALUE = 64 << 20
-_BUSY_SECONDS = 30.0
-_DISK_ERRORS = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_READONLY", "SQLITE_CANTOPEN")
+_CLOSED_FOLDER = ("SQLITE_READONLY", "SQLITE_CANTOPEN")
+_DISK_ERRORS = ("SQLITE_FULL", "SQLITE_IOERR", *_CLOSED_FOLDER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,9 @@ class Held:
     """For a failure, the reason."""
 
 
+_HELD_TYPES = get_type_hints(Held)
+
+
 def encode(held: Held) -> bytes:
     """A value as it stands in the store."""
     header = {name: value for name, value in asdict(held).items() if name != "data"}
@@ -63,13 +71,15 @@ def encode(held: Held) -> bytes:
     return _TAG + hashlib.blake2b(body, digest_size=_DIGEST_SIZE).digest() + body
 
 
-def decode(value: bytes) -> Held:
+def decode(value: object) -> Held:
     """Read a value of the store.
 
     Raises:
         StoreDamaged: if it is not what was written.
     """
-    value = bytes(value)
+    if not isinstance(value, bytes):
+        message = f"a value of the store is damaged: {type(value).__name__} instead of bytes"
+        raise StoreDamaged(message)
     tag, digest, body = value[:1], value[1 : 1 + _DIGEST_SIZE], value[1 + _DIGEST_SIZE :]
     if tag != _TAG or hashlib.blake2b(body, digest_size=_DIGEST_SIZE).digest() != digest:
         message = "a value of the store is damaged: its digest is wrong"
@@ -82,9 +92,12 @@ def decode(value: bytes) -> Held:
             message = f"a value of the store claims {length} bytes"
             raise StoreDamaged(message)
         held = Held(data=zlib.decompressobj().decompress(data, max(1, length)), **fields)
-    except (ValueError, TypeError, zlib.error) as error:
+    except (ValueError, TypeError, RecursionError, zlib.error) as error:
         message = f"a value of the store is damaged: {error}"
         raise StoreDamaged(message) from error
+    if wrong := [name for name, kind in _HELD_TYPES.items() if not isinstance(getattr(held, name), kind)]:
+        message = f"a value of the store is damaged: {wrong[0]} is {getattr(held, wrong[0])!r}"
+        raise StoreDamaged(message)
     if len(held.data) != length:
         message = f"a value of the store holds {len(held.data)} bytes instead of {length}"
         raise StoreDamaged(message)
@@ -92,23 +105,31 @@ def decode(value: bytes) -> Held:
 
 
 class Store:
-    """The store's file, open. One connection, safe to use from many threads, not across a fork."""
+    """The store's file, open. One connection, safe to use from many threads, and refused after a fork."""
 
-    def __init__(self, path: Path, *, create: bool = False) -> None:
+    def __init__(self, path: Path, *, create: bool = False, busy_seconds: float = 30.0) -> None:
         """Open a store, and with ``create`` make one where there is none.
 
+        Args:
+            path: of the file; its folder must be one that can be written to, even to read.
+            create: make the file, and its folder, if need be.
+            busy_seconds: how long to wait for another process that is writing.
+
         Raises:
-            StoreError: if there is none, or the file is something else or of a newer version.
+            NotHarvested: if there is none.
+            StoreError: if the file is something else or of a newer version.
         """
         self.path = path
+        self._busy_seconds = busy_seconds
+        self._process = os.getpid()
         self._mutex = threading.RLock()
         if not create and not path.exists():
             message = f"nothing is harvested in {path.parent} yet; run: catalogue harvest --crawl CC-MAIN-2022-05"
-            raise StoreError(message)
+            raise NotHarvested(message)
         with _disk_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             self._connection = sqlite3.connect(
-                path, isolation_level=None, timeout=_BUSY_SECONDS, check_same_thread=False
+                path, isolation_level=None, timeout=busy_seconds, check_same_thread=False
             )
         try:
             with _disk_errors(path):
@@ -125,35 +146,71 @@ class Store:
 
     def close(self) -> None:
         """Close the file."""
-        self._connection.close()
+        if self._process == os.getpid():
+            self._connection.close()
+
+    @contextmanager
+    def _using(self) -> Iterator[sqlite3.Connection]:
+        """The connection, for one thread at a time."""
+        if self._process != os.getpid():  # a connection carried across a fork can damage the file
+            message = f"{self.path} was opened by another process; open it again in this one"
+            raise StoreError(message)
+        with self._mutex, _disk_errors(self.path):
+            yield self._connection
 
     def _prepare(self) -> None:
         run = self._connection.execute
         run("PRAGMA trusted_schema=OFF")
         run("PRAGMA cell_size_check=ON")
-        found = (run("PRAGMA application_id").fetchone()[0], run("PRAGMA user_version").fetchone()[0])
-        if found == (0, 0) and not run("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
-            run("PRAGMA journal_mode=WAL")
-            run("PRAGMA synchronous=FULL")
-            with self._transaction():
-                for table in TABLES:
-                    run(f'CREATE TABLE "{table}" (key TEXT PRIMARY KEY, value BLOB)')
-                run("CREATE TABLE identity (id TEXT, changes INTEGER)")
-                run("INSERT INTO identity VALUES (?, 0)", [secrets.token_hex(8)])
-                run(f"PRAGMA application_id={APPLICATION_ID}")
-                run(f"PRAGMA user_version={VERSION}")
-            return
-        if found[0] != APPLICATION_ID:
+        if self._is_empty():
+            self._create()
+        if self._number("PRAGMA application_id") != APPLICATION_ID:
             message = f"{self.path} is a SQLite file, but not a store of footers; choose another --data folder"
             raise StoreError(message)
-        if found[1] != VERSION:
-            message = f"{self.path} was written by a newer version of this tool (store version {found[1]}); upgrade it"
+        version = self._number("PRAGMA user_version")
+        if version != VERSION:
+            message = f"{self.path} was written by a newer version of this tool (store version {version}); upgrade it"
             raise StoreError(message)
-        odd = run("SELECT name FROM sqlite_schema WHERE type IN ('trigger', 'view')").fetchone()
-        if odd:
-            message = f"{self.path} holds {odd[0]!r}, which no store has; it is not opened"
-            raise StoreDamaged(message)
+        self._check_layout()
         run("PRAGMA synchronous=FULL")
+        with suppress(sqlite3.OperationalError):  # sqlitedict may have left another; what cannot be written can be read
+            run("PRAGMA journal_mode=WAL")
+
+    def _number(self, query: str) -> int:
+        return int(self._connection.execute(query).fetchone()[0])
+
+    def _is_empty(self) -> bool:
+        return self._number("PRAGMA application_id") == self._number("SELECT count(*) FROM sqlite_schema") == 0
+
+    def _create(self) -> None:
+        run = self._connection.execute
+        try:
+            # Two processes may find that there is none.
+            with FileLock(f"{self.path}.lock", timeout=self._busy_seconds):
+                if not self._is_empty():
+                    return
+                run("PRAGMA journal_mode=WAL")
+                run("PRAGMA synchronous=FULL")
+                with self._transaction():
+                    for layout in _LAYOUT.values():
+                        run(layout)
+                    run("INSERT INTO identity VALUES (?, 0)", [secrets.token_hex(8)])
+                    run(f"PRAGMA application_id={APPLICATION_ID}")
+                    run(f"PRAGMA user_version={VERSION}")
+        except Timeout:
+            message = f"another process is making {self.path}; try again when that is done"
+            raise StoreLocked(message) from None
+
+    def _check_layout(self) -> None:
+        """Refuse what a stranger may have added: a trigger, a view, or a table that is not quite ours."""
+        run = self._connection.execute
+        for kind, table, layout in run("SELECT type, tbl_name, sql FROM sqlite_schema WHERE sql IS NOT NULL"):
+            if kind in {"trigger", "view"} or _LAYOUT.get(table, layout) != layout:
+                message = f"{self.path} holds a {kind} {table!r} that no store has; it is not opened"
+                raise StoreDamaged(message)
+        if self._number("SELECT count(*) FROM identity") != 1:
+            message = f"{self.path} lacks its identity; it is not opened"
+            raise StoreDamaged(message)
 
     def get(self, table: str, key: str) -> Held | None:
         """The value of a key.
@@ -161,8 +218,8 @@ class Store:
         Raises:
             StoreDamaged: if it is not what was written; the message names the key.
         """
-        with self._mutex, _disk_errors(self.path):
-            row = self._connection.execute(f'SELECT value FROM "{_known(table)}" WHERE key = ?', [key]).fetchone()  # noqa: S608
+        with self._using() as connection:
+            row = connection.execute(f'SELECT value FROM "{_known(table)}" WHERE key = ?', [key]).fetchone()  # noqa: S608
         if row is None:
             return None
         try:
@@ -177,21 +234,21 @@ class Store:
         A file that is written stops being a failure.
         """
         encoded = [(key, encode(held)) for key, held in items]
-        with self._mutex, _disk_errors(self.path), self._transaction():
-            run = self._connection.executemany
+        with self._using() as connection, self._transaction():
+            run = connection.executemany
             run(f'INSERT OR REPLACE INTO "{_known(table)}" (key, value) VALUES (?, ?)', encoded)  # noqa: S608
             if table == "files":
                 run('DELETE FROM "failures" WHERE key = ?', [(key,) for key, _ in encoded])
 
     def delete(self, table: str, keys: Iterable[str]) -> None:
         """Forget keys, in one transaction."""
-        with self._mutex, _disk_errors(self.path), self._transaction():
-            self._connection.executemany(f'DELETE FROM "{_known(table)}" WHERE key = ?', [(key,) for key in keys])  # noqa: S608
+        with self._using() as connection, self._transaction():
+            connection.executemany(f'DELETE FROM "{_known(table)}" WHERE key = ?', [(key,) for key in keys])  # noqa: S608
 
     def keys(self, table: str, containing: str = "") -> list[str]:
         """The keys that contain a text, ascending."""
-        with self._mutex, _disk_errors(self.path):
-            rows = self._connection.execute(
+        with self._using() as connection:
+            rows = connection.execute(
                 f'SELECT key FROM "{_known(table)}" WHERE instr(key, ?) ORDER BY key',  # noqa: S608
                 [containing],
             ).fetchall()
@@ -199,14 +256,14 @@ class Store:
 
     def versions(self) -> dict[str, bytes]:
         """For every file its value's digest, which changes whenever anything about it does."""
-        with self._mutex, _disk_errors(self.path):
+        with self._using() as connection:
             query = f'SELECT key, substr(value, 2, {_DIGEST_SIZE}) FROM "files"'  # noqa: S608
-            return dict(self._connection.execute(query).fetchall())
+            return dict(connection.execute(query).fetchall())
 
     def state(self) -> str:
-        """Names this store and the number of its changes: what was derived from it is fresh while this stays the same."""
-        with self._mutex, _disk_errors(self.path):
-            identity, changes = self._connection.execute("SELECT id, changes FROM identity").fetchone()
+        """Names this store and its number of changes: what is derived from it is fresh while this stays the same."""
+        with self._using() as connection:
+            identity, changes = connection.execute("SELECT id, changes FROM identity").fetchone()
         return f"{identity}:{changes}"
 
     def size(self) -> int:
@@ -221,13 +278,19 @@ class Store:
         Raises:
             StoreLocked: if another process has it.
         """
-        lock = FileLock(self.path.with_name(f"{self.path.name}.{crawl_id(crawl)}.lock"), timeout=0)
+        lock = FileLock(f"{self.path}.{crawl_id(crawl)}.lock")
+        with _disk_errors(self.path):
+            try:
+                lock.acquire(timeout=0)
+            except Timeout:
+                message = (
+                    f"another process harvests {crawl} into {self.path}; wait for it, or choose another --data folder"
+                )
+                raise StoreLocked(message) from None
         try:
-            with lock:
-                yield
-        except Timeout:
-            message = f"another process harvests {crawl} into {self.path}; wait for it, or choose another --data folder"
-            raise StoreLocked(message) from None
+            yield
+        finally:
+            lock.release()
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -258,7 +321,8 @@ def _disk_errors(path: Path) -> Iterator[None]:
             message = f"{path} is locked by another process; try again when that is done"
             raise StoreLocked(message) from error
         if isinstance(error, OSError) or name.startswith(_DISK_ERRORS):
-            message = f"{path} cannot be written or read: {error}; what was committed before is kept"
+            hint = "its folder must be one that can be written to; " if name.startswith(_CLOSED_FOLDER) else ""
+            message = f"{path} cannot be written or read: {error}; {hint}what was committed before is kept"
             raise DiskFailed(message) from error
         message = f"{path} is not a usable store: {error}"
         raise StoreDamaged(message) from error

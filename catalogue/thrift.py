@@ -27,8 +27,9 @@ MAX_DEPTH = 16
 """Structs and containers within each other; Parquet's own metadata needs 7."""
 MAX_ELEMENTS = 20_000
 """Elements of one container; pyarrow is given the same limit."""
-MAX_VALUES = 4_000_000
-"""Values of one decoded struct in all, which bounds the memory a few megabytes of input can claim."""
+MAX_VALUES = 1_500_000
+"""Values of one decoded struct in all, which bounds the memory a few megabytes of input can claim. A footer has one in
+four bytes."""
 
 Struct = dict[int, Any]
 
@@ -66,24 +67,25 @@ class Reader:
                 return fields
             kind = header & 0x0F
             number = number + (header >> 4) if header >> 4 else self._zigzag()
-            if kind <= BOOLEAN_FALSE:
-                fields[number] = kind == BOOLEAN_TRUE
-            else:
-                fields[number] = self.value(kind, depth + 1)
+            fields[number] = self.field(kind, depth + 1)
 
     def fields(self) -> Iterable[tuple[int, int]]:
-        """A struct's fields as (number, kind), for a caller that reads each value itself before asking for the next."""
+        """A struct's fields as (number, kind), for a caller that reads each ``field`` before asking for the next."""
         number = 0
         while (header := self._byte()) != _STOP:
             number = number + (header >> 4) if header >> 4 else self._zigzag()
             yield number, header & 0x0F
 
-    def value(self, kind: int, depth: int = 0) -> Any:  # noqa: ANN401 - the protocol decides
+    def field(self, kind: int, depth: int = 0) -> Any:  # noqa: ANN401 - the protocol decides
+        """The value of a struct's field, where a boolean is nothing but its kind."""
+        if BOOLEAN_TRUE <= kind <= BOOLEAN_FALSE:
+            self._spend(depth)
+            return kind == BOOLEAN_TRUE
+        return self.value(kind, depth)
+
+    def value(self, kind: int, depth: int = 0) -> Any:  # noqa: ANN401
         """One value of a kind, where a boolean is a byte of its own as in a list."""
-        self._budget -= 1
-        if depth > MAX_DEPTH or self._budget < 0:
-            message = "nested too deeply" if depth > MAX_DEPTH else "too many values"
-            raise ThriftError(message)
+        self._spend(depth)
         match kind:
             case 4 | 5 | 6:  # I16 | I32 | I64, written out because a name in a pattern binds
                 return self._zigzag()
@@ -97,7 +99,7 @@ class Reader:
             case 1 | 2:
                 return self._byte() == BOOLEAN_TRUE
             case 3:
-                return self._byte()
+                return int.from_bytes(self._take(1), signed=True)
             case 7:
                 return _struct.unpack("<d", self._take(8))[0]
             case 11:
@@ -113,6 +115,12 @@ class Reader:
             count = self._varint()
         self._check_count(count)
         return header & 0x0F, count
+
+    def _spend(self, depth: int) -> None:
+        self._budget -= 1
+        if depth > MAX_DEPTH or self._budget < 0:
+            message = "nested too deeply" if depth > MAX_DEPTH else "too many values"
+            raise ThriftError(message)
 
     def _map(self, depth: int) -> list[tuple[Any, Any]]:
         count = self._varint()
@@ -215,7 +223,7 @@ def _encode_value(kind: int, value: Any) -> bytes:  # noqa: ANN401
         case 8:
             return _encode_varint(len(value)) + bytes(value)
         case 3:
-            return bytes([value])
+            return int(value).to_bytes(1, signed=True)
         case 9 | 10 | 12:
             return bytes(value)
     message = f"nothing here writes kind {kind}"

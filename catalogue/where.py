@@ -22,6 +22,15 @@ _COMPARISONS = {
     "COMPARE_GREATERTHAN": ">",
     "COMPARE_GREATERTHANOREQUALTO": ">=",
 }
+_LONGEST_NUMBER = 40
+_INTEGERS = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "INTEGER_LITERAL"}
+_MORE_THAN_A_ROW = {
+    "SUBQUERY": "a query",
+    "STAR": "a *",
+    "POSITIONAL_REFERENCE": "a column's number",
+    "PARAMETER": "a parameter",
+}
+"""By class of syntax node, what an expression over the columns of a row cannot hold."""
 _MIRRORED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
@@ -36,7 +45,7 @@ def connect() -> duckdb.DuckDBPyConnection:
             "python_enable_replacements": "false",
         }
     )
-    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute("SET TimeZone = 'UTC'; SET lock_configuration = true")
     return connection
 
 
@@ -51,26 +60,19 @@ def parse_where(sql: str, known: tuple[str, ...] = ()) -> Where:
         QueryError: if it is no expression, with DuckDB's reason.
         UnknownColumn: if it names a column that there is not.
     """
-    with connect() as connection:
-        tree = json.loads(
-            connection.execute("SELECT json_serialize_sql(?)", [f"SELECT 1 FROM rows WHERE ({sql}\n)"]).fetchall()[0][0]
-        )
-    if tree["error"]:
-        message = f"--where cannot be read: {tree['error_message']}; one looks like: fetch_status = 200"
-        raise QueryError(message)
-    statements = tree["statements"]
-    node = statements[0]["node"]
-    if (
-        len(statements) != 1
-        or node.get("type") != "SELECT_NODE"
-        or not node.get("where_clause")
-        or node.get("modifiers")
-    ):
-        message = f"--where is one boolean expression, such as fetch_status = 200; this is more: {sql}"
-        raise QueryError(message)
-    expression = node["where_clause"]
-    columns = check_columns(dict.fromkeys(_columns(expression)), known)
-    where = Where(sql, columns, tuple(_conditions(expression)))
+    try:
+        with connect() as connection:
+            statements, model = _parse(sql, connection), _parse("true", connection)
+        # What is there besides the expression must be what we put there: no GROUP BY, no second SELECT.
+        expression, _ = statements[0]["node"].pop("where_clause", None), model[0]["node"].pop("where_clause")
+        if not expression or statements != model or expression.get("function_name") == "row":  # as of () and (a, b)
+            message = f"--where is one boolean expression, such as fetch_status = 200; this is more: {sql}"
+            raise QueryError(message)
+        columns = check_columns(dict.fromkeys(_columns(expression)), known)
+        where = Where(sql, columns, tuple(_conditions(expression)))
+    except RecursionError as error:
+        message = "--where is nested too deeply; write it as one IN, or as several questions"
+        raise QueryError(message) from error
     _check(where)
     return where
 
@@ -91,6 +93,21 @@ def apply_where(where: Where, rows: pa.Table, connection: duckdb.DuckDBPyConnect
         connection.unregister("rows")
 
 
+def _parse(sql: str, connection: duckdb.DuckDBPyConnection) -> Any:  # noqa: ANN401 - DuckDB's syntax tree
+    """The statements that DuckDB's parser sees in a SELECT with this expression."""
+    try:
+        sql.encode()  # which DuckDB may fail to do with an error of its own
+        select = f"SELECT 1 FROM rows WHERE ({sql}\n)"  # noqa: S608 - to be parsed, not to be run
+        tree = json.loads(connection.execute("SELECT json_serialize_sql(?)", [select]).fetchall()[0][0])
+        reason = tree["error"] and tree["error_message"]
+    except (duckdb.Error, ValueError) as error:
+        reason = error
+    if reason:
+        message = f"--where cannot be read: {reason}; one looks like: fetch_status = 200"
+        raise QueryError(message)
+    return tree["statements"]
+
+
 def _check(where: Where) -> None:
     """Let DuckDB bind the expression to the columns' types before anything is fetched."""
     schema = pa.schema([SCHEMA.field(name) for name in where.columns if name in SCHEMA.names] or [SCHEMA.field("url")])
@@ -103,8 +120,8 @@ def _columns(node: object) -> Iterator[str]:
     if isinstance(node, dict):
         if node.get("class") == "COLUMN_REF":
             yield str(node["column_names"][-1])
-        elif node.get("class") in {"SUBQUERY", "STAR"}:
-            message = "--where is an expression over the columns of a row; it cannot hold a query or a *"
+        elif what := _MORE_THAN_A_ROW.get(str(node.get("class"))):
+            message = f"--where is an expression over the columns of a row; it cannot hold {what}"
             raise QueryError(message)
         for value in node.values():
             yield from _columns(value)
@@ -142,20 +159,21 @@ def _condition(column: object, operator: str, values: list[object]) -> Iterator[
         ):
             constants = [_constant(value) for value in values]
             kind = SCHEMA.field(name).type
-            if constants and pa.types.is_integer(kind) and all(isinstance(c, int) for c in constants):
-                yield Condition(name, operator, tuple(constants))  # type: ignore[arg-type]
-            elif constants and pa.types.is_string(kind) and all(isinstance(c, bytes) for c in constants):
+            own = int if pa.types.is_integer(kind) else bytes if pa.types.is_string(kind) else None
+            if own and constants and all(isinstance(constant, own) for constant in constants):
                 yield Condition(name, operator, tuple(constants))  # type: ignore[arg-type]
 
 
 def _constant(node: object) -> int | bytes | None:
     match node:
         case {"class": "CONSTANT", "literal": {"kind": "INTEGER", "text": str(text)}}:
-            return int(text)
+            return int(text) if len(text) <= _LONGEST_NUMBER else None
         case {"class": "CONSTANT", "literal": {"kind": "STRING", "text": str(text)}}:
             return text.encode()
-        case {"class": "CONSTANT", "value": {"is_null": False, "value": int(value)}}:  # before DuckDB 2
-            return None if isinstance(value, bool) else value
+        case {"class": "CONSTANT", "value": {"is_null": False, "value": int(value), "type": {"id": kind}}} if (
+            kind in _INTEGERS  # before DuckDB 2, where 200.5 is the DECIMAL 2005
+        ):
+            return value
         case {"class": "CONSTANT", "value": {"is_null": False, "value": str(value), "type": {"id": "VARCHAR"}}}:
             return value.encode()
     return None

@@ -1,123 +1,176 @@
-"""Files over HTTP: aiohttp on a loop of its own, so that it works in a notebook whose loop is running."""
+"""Files over HTTP."""
 
-import asyncio
 import os
 import ssl
-import threading
-from collections.abc import Coroutine
-from concurrent.futures import CancelledError
-from typing import Any, TypeVar
-from urllib.parse import quote
+from base64 import b64encode
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from yarl import URL
 
-from catalogue.errors import CatalogueError, GivenUp, Unreachable
+from catalogue.errors import CatalogueError, GivenUp, QueryError, Unreachable
 from catalogue.ranges import Pin, range_header
+from catalogue.source.background import Background
 from catalogue.source.response import Request, Response, Wanted, is_strong
 
-_T = TypeVar("_T")
-
-_EXCERPT = 2000
-"""Bytes of an error's body that are read: Common Crawl says there how to get in touch when it blocks somebody."""
 _SLOWEST = 100_000
-"""Bytes a second below which a body is given up, on top of a minute."""
+"""Bytes a second below which a body is given up, on top of ``Timeouts.total``."""
+_BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+"""Variables that name certificates for requests and curl; OpenSSL itself looks at SSL_CERT_FILE and SSL_CERT_DIR."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Seconds after which a request is given up."""
+
+    connect: float = 10.0
+    silence: float = 20.0
+    """Without a single byte."""
+    total: float = 60.0
+    """For everything but the body, which has time in proportion to its length."""
+
+    def of(self, request: Request) -> float:
+        """Seconds for a request in all."""
+        return self.total + request.most / _SLOWEST
 
 
 class HttpSource:
     """Files below an http or https address."""
 
-    def __init__(self, url: str, *, user_agent: str, connections: int) -> None:
+    def __init__(self, url: str, *, user_agent: str, connections: int, timeouts: Timeouts | None = None) -> None:
         """Prepare; nothing is connected to before the first request.
 
         Args:
             url: ends with a slash; without query or credentials.
             user_agent: names the tool and whom to write to.
             connections: open at most at once.
+            timeouts: for every request.
+
+        Raises:
+            QueryError: if the environment names certificates or a proxy that cannot be used.
         """
         self.url = url
         self.connections = connections
         self._user_agent = user_agent
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name=f"http {url}", daemon=True)
-        self._thread.start()
-        self._session = self._run(self._open())
+        self._timeouts = timeouts or Timeouts()
+        self._trusted = _trusted()
+        self._proxy, authorization = _proxy(url)
+        # To a proxy that opens a tunnel only the tunnel's request may say it, else the request itself must.
+        self._headers, self._tunnel_headers = ({}, authorization) if url.startswith("https:") else (authorization, {})
+        self._background = Background(url)
+        self._session = self._background.run(self._open())
 
     def get(self, path: str, wanted: Wanted = None, *, pin: Pin | None = None) -> Response:
         """See ``Source.get``."""
-        if self._session.closed:
-            message = f"{self.url} was closed"
-            raise GivenUp(message)
-        try:
-            return self._run(self._get(path, wanted, pin))
-        except CancelledError as error:
-            message = f"{self.url} was closed while a request was under way"
-            raise GivenUp(message) from error
+        return self._background.run(self._get(path, wanted, pin))
 
     def close(self) -> None:
         """Close the connections, breaking off what is under way."""
-        if self._thread.is_alive():
-            self._run(self._shut())
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
-            self._loop.close()
-
-    def _run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        self._background.close(self._session.close)
 
     async def _open(self) -> aiohttp.ClientSession:
-        # aiohttp honours the proxy variables itself; these name a bundle of certificates for requests and curl.
-        bundle = next((os.environ[n] for n in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE") if os.environ.get(n)), None)
         return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=self.connections, ssl=ssl.create_default_context(cafile=bundle)),
+            connector=aiohttp.TCPConnector(limit=self.connections, ssl=self._trusted),
             headers={"User-Agent": self._user_agent, "Accept-Encoding": "identity"},
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
-            trust_env=True,
+            middlewares=(once,),
             max_line_size=8190,
             max_field_size=8190,
         )
 
-    async def _shut(self) -> None:
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
-        await self._session.close()
-
     async def _get(self, path: str, wanted: Wanted, pin: Pin | None) -> Response:
         request = Request(f"{self.url}{path}", wanted, pin)
-        headers = {}
+        headers = dict(self._headers)
         if wanted is not None:
             headers["Range"] = range_header(wanted)
         if pin and pin.etag and is_strong(pin.etag):
             headers["If-Match"] = pin.etag
-        timeout = aiohttp.ClientTimeout(total=60 + request.most / _SLOWEST, sock_connect=10, sock_read=20)
+        limits = aiohttp.ClientTimeout(
+            total=self._timeouts.of(request), sock_connect=self._timeouts.connect, sock_read=self._timeouts.silence
+        )
         address = URL(self.url + quote(path, safe="/=+,~"), encoded=True)
         try:
-            async with self._session.get(address, headers=headers, timeout=timeout, allow_redirects=False) as answer:
-                return await _read(answer, request)
+            async with self._session.get(
+                address,
+                headers=headers,
+                timeout=limits,
+                allow_redirects=False,
+                proxy=self._proxy,
+                proxy_headers=self._tunnel_headers,
+            ) as answer:
+                return await request.read(answer.status, _headers(answer), answer.content.read)
+        except aiohttp.ClientConnectorCertificateError as error:
+            message = (
+                f"{self.url} shows a certificate that is not trusted ({_reason(error.certificate_error)}); "
+                "SSL_CERT_FILE can name the authorities to trust"
+            )
+            raise GivenUp(message) from error
         except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
             if isinstance(error, CatalogueError):
                 raise
-            # The texts of aiohttp can hold whole headers; what kind of failure it was says enough.
-            message = f"{request.where}: no usable answer ({type(error).__name__})"
+            message = f"{request.where}: no usable answer ({kind(error)})"
             raise Unreachable(message) from error
 
 
-async def _read(answer: aiohttp.ClientResponse, request: Request) -> Response:
-    headers = {name.lower(): value for name, value in answer.headers.items()}
-    if answer.status != request.good_status:
-        # Of a whole file that nobody asked for nothing is read, unless its type says that it is an error's text.
-        whole_file = answer.status == 200 and "xml" not in headers.get("content-type", "")  # noqa: PLR2004
-        excerpt = b"" if whole_file else await answer.content.read(_EXCERPT)
-        answer.close()
-        raise request.refuse(answer.status, headers, excerpt.decode("utf-8", "replace"))
-    given, total = request.check(headers)
-    most = len(given) if given else request.most
-    body = bytearray()
-    while len(body) <= most and (chunk := await answer.content.readany()):
-        body += chunk
-    if len(body) > most:
-        answer.close()
-    return request.response(bytes(body), given, total, headers)
+async def once(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    """Send a request once.
+
+    If a connection breaks, aiohttp repeats the request by itself, uncounted and without asking the limiter.
+    """
+    try:
+        return await send(request)
+    except aiohttp.ClientConnectorError:
+        raise
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        message = "the connection broke"
+        raise aiohttp.ClientConnectionError(message) from error
+
+
+def kind(error: Exception) -> str:
+    """What kind of failure it was, which says enough: the texts of aiohttp can hold whole headers."""
+    cause = None if isinstance(error, TimeoutError) else error.__cause__
+    return type(cause or error).__name__
+
+
+def _headers(answer: aiohttp.ClientResponse) -> dict[str, str]:
+    """By lower-case name; what comes twice is a list (RFC 9110, section 5.3), and fails where one value is wanted."""
+    return {name.lower(): ", ".join(answer.headers.getall(name)) for name in answer.headers}
+
+
+def _reason(error: Exception) -> str:
+    return str(getattr(error, "verify_message", "")) or type(error).__name__
+
+
+def _trusted() -> ssl.SSLContext:
+    name = next((name for name in _BUNDLES if os.environ.get(name)), None)
+    bundle = os.environ[name] if name else None
+    try:
+        if bundle and Path(bundle).is_dir():
+            return ssl.create_default_context(capath=bundle)
+        return ssl.create_default_context(cafile=bundle)
+    except OSError as error:
+        message = f"{name} names {bundle}, which holds no certificates that can be read ({error.strerror or error})"
+        raise QueryError(message) from error
+
+
+def _proxy(url: str) -> tuple[URL | None, dict[str, str]]:
+    """The proxy that the environment wants for an address, and the headers that it wants.
+
+    Not left to aiohttp, which would look into .netrc too and tell the host the user's name and password.
+    """
+    parts = urlsplit(url)
+    name = None if proxy_bypass(parts.netloc) else getproxies().get(parts.scheme)
+    if not name:
+        return None, {}
+    proxy = URL(name if "://" in name else f"http://{name}")
+    if proxy.scheme not in {"http", "https"}:
+        message = f"the environment names a {proxy.scheme} proxy for {url}; only http and https proxies can be used"
+        raise QueryError(message)
+    if proxy.user is None:
+        return proxy, {}
+    secret = b64encode(f"{proxy.user}:{proxy.password or ''}".encode()).decode()
+    return proxy.with_user(None), {"Proxy-Authorization": f"Basic {secret}"}

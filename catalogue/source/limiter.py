@@ -1,8 +1,8 @@
 """How often a host may be asked, by all processes of a user together.
 
 Common Crawl's limits, as far as they are known: "We can handle a few thousand requests per second, not millions" for
-everybody together (status.commoncrawl.org); 12 requests a second from one address were blocked after minutes, 7 were not
-in hours; who is blocked gets 403 for everything for some minutes; 503 asks for at least 10 seconds of patience.
+everybody together (status.commoncrawl.org); 12 requests a second from one address were blocked after minutes, 7 were
+not in hours; who is blocked gets 403 for everything for some minutes; 503 asks for at least 10 seconds of patience.
 """
 
 import json
@@ -23,8 +23,12 @@ _PROBE_PATIENCE = 120.0
 """Seconds after which a probe that never reported back is taken for dead."""
 _FLOOR = 0.5
 """Requests a second below which the rate is not halved."""
+_LEAST = 0.001
+"""Requests a second below which a noted rate is no rate."""
 _CLEAN = 10.0
 """Seconds without a complaint after which the rate grows by 1 a second."""
+_HORIZON = 3600.0
+"""Seconds beyond which no state that makes sense looks ahead, unless a pause is longer."""
 
 
 class Clock(Protocol):
@@ -57,7 +61,7 @@ class SystemClock:
     def sleep(self, seconds: float) -> None:
         """See ``Clock.sleep``."""
         if self._stopped.wait(max(0.0, seconds)):
-            message = "stopped"
+            message = "the wait was broken off, for the source was closed"
             raise GivenUp(message)
 
     def stop(self) -> None:
@@ -99,6 +103,8 @@ class State:
     """When the one request went out that finds out whether a block is over."""
     ignores_suffixes: bool = False
     """Whether the host answers a suffix range with the whole file."""
+    noted: float = 0.0
+    """When all this was written down."""
 
 
 class Limiter:
@@ -121,7 +127,7 @@ class Limiter:
     @property
     def rate(self) -> float | None:
         """Requests a second at present; None for as many as come."""
-        return self.state.rate or self.policy.rate
+        return self._rate(self.state)
 
     @property
     def state(self) -> State:
@@ -151,7 +157,7 @@ class Limiter:
                 raise Blocked(self._come_back(before.paused_until - now))
             if now < before.paused_until:
                 self.clock.sleep(before.paused_until - now)
-            elif before.blocks and after.probed != now:
+            elif before.blocks and after == before:
                 self.clock.sleep(1.0)  # somebody else is finding out
             elif before.blocks or self._rate(before) is None:
                 return now
@@ -183,10 +189,13 @@ class Limiter:
         def change(state: State) -> State:
             if state.blocks:
                 over = state.probed is not None and asked >= state.probed
-                return replace(self._halved(state, now), blocks=0, probed=None, paused_until=0.0) if over else state
-            if state.rate and self.policy.rate and now - state.changed > _CLEAN:
-                faster = state.rate + 1
-                return replace(state, rate=faster if faster < self.policy.rate else None, changed=now)
+                if not over:
+                    return state
+                slower = replace(self._halved(state, now), next_slot=max(state.next_slot, now))  # without a burst
+                return replace(slower, blocks=0, probed=None, paused_until=0.0)
+            ours = self.policy.rate
+            if state.rate and ours and state.rate < ours and now - state.changed > _CLEAN:
+                return replace(state, rate=state.rate + 1 if state.rate + 1 < ours else None, changed=now)
             return state
 
         self._update(change)
@@ -214,7 +223,7 @@ class Limiter:
             if state.blocks and (state.probed is None or asked < state.probed):
                 return state
             pause = self.policy.pauses[min(state.blocks, len(self.policy.pauses) - 1)]
-            return replace(self._halved(state, now), blocks=state.blocks + 1, probed=None, paused_until=now + pause)
+            return replace(state, blocks=state.blocks + 1, probed=None, paused_until=now + pause)
 
         after = self._update(change)
         pause = max(0.0, after.paused_until - now)
@@ -227,7 +236,8 @@ class Limiter:
         self._update(lambda state: replace(state, ignores_suffixes=ignored))
 
     def _rate(self, state: State) -> float | None:
-        return state.rate or self.policy.rate
+        # Another process may have been allowed more.
+        return min(state.rate, self.policy.rate) if state.rate and self.policy.rate else self.policy.rate
 
     def _halved(self, state: State, now: float) -> State:
         rate = self._rate(state)
@@ -247,9 +257,11 @@ class Limiter:
         with self._lock:
             if self._file is not None:
                 try:
-                    return self._update_file(self._file, change)
-                except OSError:  # a home that cannot be written is no reason not to work, alone
+                    self._memory = self._update_file(self._file, change)
+                except (OSError, NotImplementedError):  # a home that cannot be written is no reason not to work, alone
                     self._file = None
+                else:
+                    return self._memory
             self._memory = change(self._memory)
             return self._memory
 
@@ -260,14 +272,20 @@ class Limiter:
             after = change(before)
             if after != before:
                 beside = file.with_suffix(f".{os.getpid()}")
-                beside.write_text(json.dumps(asdict(after)), encoding="ascii")
+                noted = replace(after, noted=self.clock.now())
+                beside.write_text(json.dumps(asdict(noted)), encoding="ascii")
                 beside.replace(file)
             return after
 
     def _read(self, file: Path) -> State:
-        state = State()
-        with suppress(OSError, ValueError, TypeError):
+        """What the file says, if that can be."""
+        now = self.clock.now()
+        with suppress(OSError, ValueError, TypeError, RecursionError):
             state = State(**json.loads(file.read_text(encoding="ascii")))
-        # The clock starts anew with the machine: what lies further ahead than it ever could is of an earlier time.
-        horizon = self.clock.now() + max(self.policy.pauses, default=0.0)
-        return State() if max(state.next_slot, state.paused_until, state.changed) > horizon else state
+            ahead = now + max(_HORIZON, *self.policy.pauses)
+            times = (state.next_slot, state.changed, state.paused_until, state.probed or 0.0)
+            sound = all(0 <= at <= ahead for at in times) and isinstance(state.blocks, int) and state.blocks >= 0
+            # The clock starts anew with the machine, so what was noted later than now is of an earlier time.
+            if sound and 0 <= state.noted <= now and (state.rate is None or state.rate >= _LEAST):
+                return state
+        return State()

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from catalogue.errors import QueryError
-from catalogue.settings import Settings
+from catalogue.settings import DEFAULT_SOURCE, Settings
 from catalogue.source.folder import FolderSource
 from catalogue.source.http import HttpSource
 from catalogue.source.limiter import COMMON_CRAWL, S3_COMMON_CRAWL, Clock, Limiter, Policy, SystemClock
@@ -29,14 +29,11 @@ def open_source(
     Raises:
         QueryError: if it is none of these.
     """
-    parts = urlsplit(url)
-    policy = _policy(url, settings)
+    parts = _parts(url)
+    policy = _policy(parts, settings)
+    address = f"{parts.scheme}://{parts.netloc}{parts.path.removesuffix('/')}/"
     inner: Source
     if parts.scheme in {"http", "https"}:
-        if parts.query or parts.fragment or parts.username or not parts.hostname:
-            message = f"a source is an address without query or credentials, such as {settings.source}"
-            raise QueryError(message)
-        address = url if url.endswith("/") else url + "/"
         inner = HttpSource(address, user_agent=settings.user_agent, connections=policy.connections)
     elif parts.scheme == "s3":
         try:
@@ -44,26 +41,45 @@ def open_source(
         except ImportError as error:
             message = f"{url} needs s3fs; run: pip install 'commoncrawl-catalogue[s3]'"
             raise QueryError(message) from error
-        address = url if url.endswith("/") else url + "/"
         inner = S3Source(address, user_agent=settings.user_agent, connections=policy.connections)
-    elif Path(url).is_dir():
-        inner = FolderSource(Path(url))
     else:
-        message = f"{url!r} is no folder and no http, https or s3 address; the usual source is {settings.source}"
-        raise QueryError(message)
-    file = settings.cache / f"{parts.hostname}.json" if policy.rate is not None else None
+        inner = FolderSource(Path(url))
+    file = settings.cache / f"{_host(parts)}.json" if policy.rate is not None and parts.hostname else None
     return PoliteSource(
         inner, Limiter(policy, clock=clock or SystemClock(), file=file), notify=notify, attempts=attempts
     )
 
 
-def _policy(url: str, settings: Settings) -> Policy:
-    host = urlsplit(url).hostname or ""
+def _parts(url: str) -> SplitResult:
+    """The parts of an address; no scheme for a folder."""
+    if Path(url).is_dir():
+        return SplitResult("", "", url, "", "")
+    try:
+        parts = urlsplit(url)
+        plain = parts.hostname and (parts.port is None or parts.scheme != "s3") and set(url).isdisjoint("?#@ ")
+    except ValueError:  # such as a port that is no number
+        parts, plain = SplitResult("http", "", "", "", ""), False
+    if "://" in url and not (plain and url.isprintable()):
+        # It is not repeated, for it may hold a password.
+        message = f"a source is an address without query or credentials, such as {DEFAULT_SOURCE}"
+        raise QueryError(message)
+    if parts.scheme not in {"http", "https", "s3"} or not plain:
+        message = f"{url!r} is no folder and no http, https or s3 address; the usual source is {DEFAULT_SOURCE}"
+        raise QueryError(message)
+    return parts
+
+
+def _host(parts: SplitResult) -> str:
+    return (parts.hostname or "").rstrip(".")  # with the dot that ends every name it is the same host
+
+
+def _policy(parts: SplitResult, settings: Settings) -> Policy:
+    host = _host(parts)
     policy = Policy()
-    if any(host == known or host.endswith("." + known) for known in _COMMON_CRAWL_HOSTS):
-        policy = S3_COMMON_CRAWL if url.startswith("s3:") else COMMON_CRAWL
-    elif url.startswith("s3:"):
+    if parts.scheme == "s3":
         policy = S3_COMMON_CRAWL if host == "commoncrawl" else Policy(connections=32)
+    elif any(host == known or host.endswith("." + known) for known in _COMMON_CRAWL_HOSTS):
+        policy = COMMON_CRAWL
     return replace(
         policy,
         rate=settings.rate or policy.rate,

@@ -5,7 +5,17 @@ from collections import deque
 from collections.abc import Callable
 from threading import Lock
 
-from catalogue.errors import Blocked, GivenUp, RangeIgnored, ShortBody, SlowDown, SourceError, Unreachable, WrongRange
+from catalogue.errors import (
+    Blocked,
+    CatalogueError,
+    GivenUp,
+    RangeIgnored,
+    ShortBody,
+    SlowDown,
+    SourceError,
+    Unreachable,
+    WrongRange,
+)
 from catalogue.ranges import Pin, SuffixRange
 from catalogue.source.limiter import Limiter
 from catalogue.source.response import Response, Source, Wanted
@@ -16,6 +26,8 @@ _IGNORED_ATTEMPTS = 4
 """The same where the whole file comes each time: its body is not read, but the server may have sent some of it."""
 _LONGEST_BACKOFF = 20.0
 _LONGEST_RETRY_AFTER = 300.0
+_WORTH_A_WORD = 10.0
+"""Seconds of waiting that the user is told of."""
 _THROTTLED_SHARE, _THROTTLED_ALLOWANCE = 0.1, 500
 _RECENT, _RECENT_FAILURES = 200, 180
 
@@ -54,6 +66,7 @@ class PoliteSource:
         self.honoured_suffixes = False
         """Whether a suffix range was ever answered with one."""
         self._throttled = 0
+        self._given_up: str | None = None
         self._recent: deque[bool] = deque(maxlen=_RECENT)
 
     @property
@@ -73,8 +86,12 @@ class PoliteSource:
             GivenUp: if so much fails that going on would be rude or useless.
         """
         last: SourceError = GivenUp(f"{self.url}{path} was not asked for")
+        complaints = 0
         for attempt in range(self._attempts):
+            self._go_on()
             asked = self.limiter.acquire()
+            self._go_on()  # other threads have been at it meanwhile
+            wait = 0.0
             try:
                 response = self.inner.get(path, wanted, pin=pin)
             except Blocked as error:
@@ -85,7 +102,8 @@ class PoliteSource:
             except SlowDown as error:
                 self._count(failed=True, throttled=True)
                 self.limiter.slow_down()
-                self._wait(self._patience(error, attempt))
+                wait = self._patience(error, complaints)
+                complaints += 1
                 last = error
             except (Unreachable, WrongRange, ShortBody, RangeIgnored) as error:
                 self._count(failed=True)
@@ -93,16 +111,22 @@ class PoliteSource:
                     isinstance(wanted, SuffixRange) or attempt + 1 >= _IGNORED_ATTEMPTS
                 ):
                     raise
-                self._wait(min(_LONGEST_BACKOFF, 0.5 * 2**attempt) * self._jitter() if attempt else 0.0)
+                wait = min(_LONGEST_BACKOFF, 0.5 * 2**attempt) * self._jitter() if attempt else 0.0
                 last = error
-            except SourceError:
+            except GivenUp:
+                raise
+            except CatalogueError:
+                # It is what the host has to say of this file, so the host is well.
                 self._count(failed=False)
+                self.limiter.succeeded(asked)
                 raise
             else:
-                self._count(failed=False, received=len(response.body))
                 self.honoured_suffixes |= isinstance(wanted, SuffixRange)
                 self.limiter.succeeded(asked)
+                self._count(failed=False, received=len(response.body))
                 return response
+            if attempt + 1 < self._attempts:
+                self._wait(wait, last)
         raise last
 
     def close(self) -> None:
@@ -110,14 +134,20 @@ class PoliteSource:
         self.limiter.clock.stop()
         self.inner.close()
 
-    def _patience(self, error: SlowDown, attempt: int) -> float:
-        least = self.limiter.policy.slow_down * (1 << attempt) * (1 + 0.25 * self._jitter())
-        asked_for = min(error.retry_after or 0.0, _LONGEST_RETRY_AFTER)
-        return max(min(least, _LONGEST_RETRY_AFTER), asked_for)
+    def _patience(self, error: SlowDown, complaints: int) -> float:
+        least = self.limiter.policy.slow_down * (1 << complaints) * (1 + 0.25 * self._jitter())
+        most = max(_LONGEST_RETRY_AFTER, self.limiter.policy.slow_down)
+        return min(most, max(least, error.retry_after or 0.0))
 
-    def _wait(self, seconds: float) -> None:
+    def _wait(self, seconds: float, why: SourceError) -> None:
+        if seconds >= _WORTH_A_WORD:
+            self.notify(f"{why}; waiting {seconds:.0f} s")
         if seconds > 0:
             self.limiter.clock.sleep(seconds)
+
+    def _go_on(self) -> None:
+        if self._given_up:
+            raise GivenUp(self._given_up)
 
     def _count(self, *, failed: bool, throttled: bool = False, received: int = 0) -> None:
         with self._lock:
@@ -130,4 +160,5 @@ class PoliteSource:
         if hopeless or unwelcome:
             reason = "keeps asking to slow down" if unwelcome else "answers hardly anything any more"
             message = f"{self.url} {reason}; everything taken so far is kept. Run the same command again in an hour"
+            self._given_up = message
             raise GivenUp(message)

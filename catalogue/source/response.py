@@ -5,8 +5,10 @@ short or misplaced bytes as if nothing were wrong. So nothing is believed here t
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from typing import Protocol, TypeAlias
 
 from catalogue.errors import (
@@ -27,7 +29,12 @@ from catalogue.ranges import ByteRange, Pin, SuffixRange, parse_content_range, r
 
 MAX_DOCUMENT = 16 << 20
 """Bytes of a whole file that are read at most unless said otherwise."""
+EXCERPT = 2000
+"""Bytes of an error's body that are read: Common Crawl says there how to get in touch when it blocks somebody."""
 
+_TEXTS = ("text/html", "application/xml", "text/xml")
+"""What index files, lists of them and records are never sent as, but errors, captive portals and the like are."""
+_LENGTH = re.compile("[0-9]{1,18}")
 
 Wanted: TypeAlias = ByteRange | SuffixRange | None
 
@@ -108,27 +115,55 @@ class Request:
         """
         said = f"{self.where} answered {status}" + (f": {text}" if (text := _plain(body)) else "")
         if status in {429, 503} or "<Code>SlowDown</Code>" in body:
-            return SlowDown(said, retry_after=_seconds(headers.get("retry-after")))
+            return SlowDown(said, retry_after=_retry_after(headers))
         match status:
+            case 200 | 206 if _is_text(headers):
+                return Unreachable(f"{said}, as {headers['content-type']!r} instead of the file")
             case 200:
                 return RangeIgnored(f"{self.where} was sent whole when a range of it was asked for")
-            case 401 | 403 if "Request blocked" in body or "cloudfront" in body.lower():
+            # What S3 refuses CloudFront passes on in S3's name; its own refusals are for everything, whatever they say.
+            case 401 | 403 if "cloudfront" in f"{body} {headers.get('server')}".lower() or "Request blocked" in body:
                 return Blocked(said)
             case 404 | 410:
                 return Missing(f"{self.where} does not exist")
             case 412:
                 return Changed(f"{self.where} is not the file whose footer is held")
-            case 416 if isinstance(self.wanted, SuffixRange):
-                return NotParquet(f"{self.where} is not a Parquet file: it is empty")
             case 416:
-                return Changed(f"{self.where} is shorter than the file whose footer is held")
+                return self._unsatisfiable(headers, said)
             case _ if 300 <= status < 400:  # noqa: PLR2004
-                return Redirected(
-                    f"{self.where} redirects to {headers.get('location', 'nowhere')!r}, which is not followed"
-                )
+                return Redirected(f"{self.where} redirects to {_place(headers)!r}, which is not followed")
             case _ if 400 <= status < 500 and status != 408:  # noqa: PLR2004
                 return Denied(said)
         return Unreachable(said)
+
+    def _unsatisfiable(self, headers: Mapping[str, str], said: str) -> CatalogueError:
+        start = self.wanted.start if isinstance(self.wanted, ByteRange) else 0
+        size = headers.get("content-range", "").rpartition("/")[2]
+        if self.wanted is None or (_LENGTH.fullmatch(size) and int(size) > start):
+            return Denied(f"{said}, though it has bytes there")
+        if start or self.pin:
+            return Changed(f"{self.where} is shorter than the file whose footer is held")
+        return NotParquet(f"{self.where} is not a Parquet file: it is empty")
+
+    async def read(self, status: int, headers: Mapping[str, str], more: Callable[[int], Awaitable[bytes]]) -> Response:
+        """Read an answer as far as it can be believed, and no further.
+
+        Args:
+            status: the answer's.
+            headers: by lower-case name.
+            more: the next bytes of the body, at least one and at most so many; none at its end.
+        """
+        if status != self.good_status or _is_text(headers):
+            # Of a whole file that nobody asked for nothing is read, unless its type says that it is an error's text.
+            whole_file = status == 200 and not _is_text(headers)  # noqa: PLR2004
+            excerpt = b"" if whole_file else await _excerpt(more)
+            raise self.refuse(status, headers, excerpt.decode("utf-8", "replace"))
+        given, total = self.check(headers)
+        most = len(given) if given else self.most
+        body = bytearray()
+        while len(body) <= most and (piece := await more(most + 1 - len(body))):
+            body += piece
+        return self.response(bytes(body), given, total, headers)
 
     def check(self, headers: Mapping[str, str]) -> tuple[ByteRange | None, int]:
         """Check an answer with the good status before its body is read.
@@ -141,30 +176,31 @@ class Request:
             size (0 if not announced).
         """
         encoding = headers.get("content-encoding", "identity")
-        if encoding != "identity":
-            message = f"{self.where} was encoded ({encoding}) against our wish"
+        if encoding.lower() != "identity":
+            message = f"{self.where} was encoded ({encoding!r}) against our wish"
             raise WrongRange(message)
-        kind = headers.get("content-type", "")
-        if kind.startswith(("text/html", "multipart/")):
-            message = f"{self.where} was answered with {kind} instead of the file"
-            raise Unreachable(message)
+        if headers.get("content-type", "").lower().startswith("multipart/"):
+            message = f"{self.where} came in parts"
+            raise WrongRange(message)
         length = headers.get("content-length")
-        if self.wanted is None:
-            size = int(length) if length and length.isdecimal() else 0
-            if size > MAX_DOCUMENT:
-                message = f"{self.where} has {size:,} bytes; more than {MAX_DOCUMENT:,} are not believed"
-                raise ShortBody(message)
-            return (ByteRange(0, size) if size else None), size
-        return self._check_range(self.wanted, headers, length)
+        if self.wanted is not None:
+            return self._check_range(self.wanted, headers, length)
+        if not _LENGTH.fullmatch(length or "") and "chunked" not in headers.get("transfer-encoding", "").lower():
+            message = f"{self.where} came without a length, so that nobody can tell whether it came whole"
+            raise ShortBody(message)
+        size = int(length or 0)
+        if size > MAX_DOCUMENT:
+            message = f"{self.where} has {size:,} bytes; more than {MAX_DOCUMENT:,} are not believed"
+            raise ShortBody(message)
+        self._check_pin(size or (self.pin.size if self.pin else 0), headers)
+        return (ByteRange(0, size) if size else None), size
 
     def _check_range(
         self, wanted: ByteRange | SuffixRange, headers: Mapping[str, str], length: str | None
     ) -> tuple[ByteRange, int]:
         try:
             given, total = parse_content_range(headers.get("content-range"))
-            if self.pin and total != self.pin.size:
-                message = f"{self.where} has {total:,} bytes; the file whose footer is held had {self.pin.size:,}"
-                raise Changed(message)
+            self._check_pin(total, headers)
             expected = resolve(wanted, total)
         except WrongRange as error:
             message = f"{self.where}: {error}"
@@ -178,10 +214,15 @@ class Request:
         if length is not None and length != str(len(given)):
             message = f"{self.where}: {length} bytes were announced for a range of {len(given)}"
             raise ShortBody(message)
-        if self.pin and _differ(self.pin.etag, headers.get("etag")):
-            message = f"{self.where} has ETag {headers.get('etag')}; the file whose footer is held had {self.pin.etag}"
-            raise Changed(message)
         return given, total
+
+    def _check_pin(self, total: int, headers: Mapping[str, str]) -> None:
+        if self.pin and total != self.pin.size:
+            message = f"{self.where} has {total:,} bytes; the file whose footer is held had {self.pin.size:,}"
+            raise Changed(message)
+        if self.pin and _differ(self.pin.etag, headers.get("etag")):
+            message = f"{self.where} has ETag {headers['etag']!r}; the file whose footer is held had {self.pin.etag!r}"
+            raise Changed(message)
 
     def response(self, body: bytes, given: ByteRange | None, total: int, headers: Mapping[str, str]) -> Response:
         """The answer, after the last check: that the body has the length it must have."""
@@ -189,12 +230,14 @@ class Request:
         if len(body) > most or (given and len(body) < most):
             message = f"{self.where}: {len(body):,} bytes came, {most:,} were expected"
             raise ShortBody(message)
+        if given is None:
+            self._check_pin(len(body), headers)
         return Response(
             body=body,
             start=given.start if given else 0,
             total_size=total or len(body),
-            etag=headers.get("etag"),
-            last_modified=headers.get("last-modified"),
+            etag=_printable(headers.get("etag")),
+            last_modified=_printable(headers.get("last-modified")),
         )
 
 
@@ -203,17 +246,43 @@ def is_strong(etag: str | None) -> bool:
     return etag is not None and etag.startswith('"')
 
 
+def _printable(value: str | None) -> str | None:
+    return value if value and value.isprintable() else None
+
+
 def _differ(held: str | None, found: str | None) -> bool:
     return is_strong(held) and is_strong(found) and held != found
 
 
-def _seconds(retry_after: str | None) -> float | None:
-    """``Retry-After`` given in seconds; a date depends on two clocks, so it is as good as not given."""
-    return float(retry_after) if retry_after and retry_after.isdecimal() else None
+def _is_text(headers: Mapping[str, str]) -> bool:
+    return headers.get("content-type", "").lower().startswith(_TEXTS)
+
+
+async def _excerpt(more: Callable[[int], Awaitable[bytes]]) -> bytes:
+    """An error's text as far as it comes; that it breaks off must not hide what the status says."""
+    text = bytearray()
+    with suppress(Exception):
+        while len(text) < EXCERPT and (piece := await more(EXCERPT - len(text))):
+            text += piece
+    return bytes(text)
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    """``Retry-After`` in seconds (RFC 9110, section 10.2.3); a date counts from the answer's own, not by our clock."""
+    text = headers.get("retry-after", "")
+    if _LENGTH.fullmatch(text):
+        return float(text)
+    with suppress(LookupError, TypeError, ValueError, OverflowError):
+        return max(0.0, (parsedate_to_datetime(text) - parsedate_to_datetime(headers["date"])).total_seconds())
+    return None
+
+
+def _place(headers: Mapping[str, str]) -> str:
+    """Where an answer leads, without what might be secret."""
+    return re.sub(r"[?#].*|(?<=//)[^/]*@", "", headers.get("location", "nowhere"), flags=re.DOTALL)
 
 
 def _plain(body: str) -> str:
     """An error page as one short line: Common Crawl says there whom to write to."""
-    return " ".join(
-        re.sub(r"<(?:style|script)[^>]*>.*?</(?:style|script)>|<[^>]*>", " ", body, flags=re.DOTALL).split()
-    )[:300]
+    text = re.sub(r"<(?:style|script)[^>]*>.*?</(?:style|script)>|<[^>]*>", " ", body, flags=re.DOTALL)
+    return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())[:300]

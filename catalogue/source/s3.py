@@ -1,14 +1,36 @@
 """Files in S3, by s3fs's session and credentials, under our own checks."""
 
-from typing import Any, cast
+import asyncio
+from typing import Any
 
-import fsspec.asyn
+import aiohttp
 import s3fs
-from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+from aiobotocore.httpsession import AIOHTTPSession  # type: ignore[import-untyped]
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    CredentialRetrievalError,
+    NoCredentialsError,
+    PartialCredentialsError,
+    ProfileNotFound,
+    SSOError,
+    TokenRetrievalError,
+)
 
 from catalogue.errors import CatalogueError, Denied, Unreachable
 from catalogue.ranges import Pin, range_header
+from catalogue.source.background import Background
+from catalogue.source.http import Timeouts, kind, once
 from catalogue.source.response import Request, Response, Wanted, is_strong
+
+_WITHOUT_CREDENTIALS = (
+    CredentialRetrievalError,
+    NoCredentialsError,
+    PartialCredentialsError,
+    ProfileNotFound,
+    SSOError,
+    TokenRetrievalError,
+)
 
 
 class S3Source:
@@ -17,33 +39,46 @@ class S3Source:
     Credentials, region, profile and endpoint are whatever the user's AWS settings and environment say.
     """
 
-    def __init__(self, url: str, *, user_agent: str, connections: int) -> None:
+    def __init__(self, url: str, *, user_agent: str, connections: int, timeouts: Timeouts | None = None) -> None:
         """Prepare; nothing is connected to before the first request.
 
         Args:
             url: ends with a slash.
             user_agent: appended to the SDK's own.
             connections: open at most at once.
+            timeouts: for every request.
         """
         self.url = url
         self.connections = connections
+        self._timeouts = timeouts or Timeouts()
         self._bucket, _, self._prefix = url.removeprefix("s3://").partition("/")
+        # Retries are the caller's, who counts them; the cache of instances would share ours with strangers.
         self._fs = s3fs.S3FileSystem(
-            # Retries are the caller's, who counts them; the cache of instances would share ours with strangers.
             config_kwargs={
+                "connect_timeout": self._timeouts.connect,
+                "http_session_cls": _Session,
                 "max_pool_connections": connections,
+                "read_timeout": self._timeouts.silence,
                 "retries": {"total_max_attempts": 1},
                 "user_agent_extra": user_agent,
             },
+            asynchronous=True,
             skip_instance_cache=True,
         )
+        self._client: Any = None
+        self._background = Background(url)
 
     def get(self, path: str, wanted: Wanted = None, *, pin: Pin | None = None) -> Response:
         """See ``Source.get``."""
-        return cast("Response", fsspec.asyn.sync(self._fs.loop, self._get, path, wanted, pin))
+        return self._background.run(self._get(path, wanted, pin))
 
     def close(self) -> None:
-        """Connections are closed with the process; s3fs offers no other way."""
+        """Close the connections, breaking off what is under way."""
+        self._background.close(self._shut)
+
+    async def _shut(self) -> None:
+        if self._client:
+            await self._client.close()
 
     async def _get(self, path: str, wanted: Wanted, pin: Pin | None) -> Response:
         request = Request(f"{self.url}{path}", wanted, pin)
@@ -53,31 +88,53 @@ class S3Source:
         if pin and pin.etag and is_strong(pin.etag):
             asked["IfMatch"] = pin.etag
         try:
-            client = await self._fs.set_session()
-            answer = await client.get_object(**asked)
-            status = answer["ResponseMetadata"]["HTTPStatusCode"]
-            headers = {name.lower(): value for name, value in answer["ResponseMetadata"]["HTTPHeaders"].items()}
-            async with answer["Body"] as body:
-                if status != request.good_status:
-                    raise request.refuse(status, headers, "")
-                given, total = request.check(headers)
-                most = len(given) if given else request.most
-                content = bytearray()
-                while len(content) <= most and (chunk := await body.read(most + 1 - len(content))):
-                    content += chunk
-                return request.response(bytes(content), given, total, headers)
+            async with asyncio.timeout(self._timeouts.of(request)):
+                self._client = await self._fs.set_session()
+                answer = await self._client.get_object(**asked)
+                meta = answer["ResponseMetadata"]
+                async with answer["Body"] as body:
+                    return await request.read(meta["HTTPStatusCode"], meta["HTTPHeaders"], body.read)
         except ClientError as error:
             meta = error.response.get("ResponseMetadata", {})
             code = f"<Code>{error.response.get('Error', {}).get('Code')}</Code>"
             raise request.refuse(meta.get("HTTPStatusCode", 500), meta.get("HTTPHeaders", {}), code) from error
-        except NoCredentialsError as error:
+        except _WITHOUT_CREDENTIALS as error:
             message = (
-                f"{self.url} needs AWS credentials and none were found; set them up (aws configure), "
-                "or use the default source, which needs none"
+                f"{self.url} needs AWS credentials and none were found ({type(error).__name__}); set them up "
+                "(aws configure), or use the default source, which needs none"
             )
             raise Denied(message) from error
-        except (BotoCoreError, TimeoutError, OSError) as error:
-            if isinstance(error, CatalogueError):
+        except (BotoCoreError, aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            reason = error.kwargs.get("error", error) if isinstance(error, BotoCoreError) else error
+            if isinstance(reason, CatalogueError):
                 raise
-            message = f"{request.where}: no usable answer ({type(error).__name__})"
+            if isinstance(reason, _Elsewhere):
+                raise request.refuse(reason.status, {"location": reason.place}, "") from None
+            message = f"{request.where}: no usable answer ({kind(reason)})"
             raise Unreachable(message) from error
+
+
+class _Session(AIOHTTPSession):  # type: ignore[misc] # it has no types
+    """The SDK's own way to send requests, but each goes to the one place and once."""
+
+    async def _get_session(self, proxy: str | None) -> aiohttp.ClientSession:
+        session: aiohttp.ClientSession = await super()._get_session(proxy)
+        session._middlewares = (_no_further, once)  # noqa: SLF001 - the SDK has no argument for it
+        return session
+
+
+class _Elsewhere(Exception):
+    def __init__(self, status: int, place: str) -> None:
+        super().__init__(status)
+        self.status = status
+        self.place = place
+
+
+async def _no_further(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    """Refuse to be led elsewhere; a bucket's region is found by the SDK, which needs no place to be named."""
+    answer = await send(request)
+    place = answer.headers.get("Location")
+    if 300 <= answer.status < 400 and place:  # noqa: PLR2004
+        answer.close()
+        raise _Elsewhere(answer.status, place)
+    return answer

@@ -1,0 +1,65 @@
+"""A loop in a thread of its own, so that asking works in a notebook whose loop is running."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import CancelledError
+from threading import Lock, Thread
+from typing import Any, TypeVar
+
+from catalogue.errors import GivenUp
+
+_T = TypeVar("_T")
+
+
+class Background:
+    """Runs coroutines for callers in any thread, until it is closed."""
+
+    def __init__(self, name: str) -> None:
+        """Start the thread.
+
+        Args:
+            name: of what runs there, for messages.
+        """
+        self._name = name
+        self._lock = Lock()
+        self._closed = False
+        self._loop = asyncio.new_event_loop()
+        self._thread = Thread(target=self._loop.run_forever, name=name, daemon=True)
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Run a coroutine to its end.
+
+        Raises:
+            GivenUp: if all is closed, before or meanwhile.
+        """
+        # Under the lock, so that nothing is handed to a loop that will not come to it any more.
+        with self._lock:
+            if self._closed:
+                work.close()
+                message = f"{self._name} was closed"
+                raise GivenUp(message)
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except CancelledError as error:
+            message = f"{self._name} was closed while a request was under way"
+            raise GivenUp(message) from error
+
+    def close(self, last: Callable[[], Awaitable[None]]) -> None:
+        """Break off what is under way, do one last thing, and end."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        asyncio.run_coroutine_threadsafe(self._end(last), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def _end(self, last: Callable[[], Awaitable[None]]) -> None:
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        await last()
