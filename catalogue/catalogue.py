@@ -270,7 +270,7 @@ class Catalogue:
 
     # ---- captures ----
 
-    def captures(
+    def captures(  # noqa: PLR0913 - a question has many sides, and each is named
         self,
         patterns: str | Iterable[str],
         *,

@@ -1,7 +1,7 @@
 """What is asked, and what a row group's metadata can say about it.
 
-Pruning has two outcomes, ``CANNOT_MATCH`` and ``MIGHT_MATCH``; what is missing or doubtful means the latter. Whatever is
-left is decided by the residual, on the rows themselves, always.
+Pruning has two outcomes, ``CANNOT_MATCH`` and ``MIGHT_MATCH``; what is missing or doubtful means the latter. Whatever
+is left is decided by the residual, on the rows themselves, always.
 """
 
 import calendar
@@ -102,8 +102,8 @@ class Query:
 def near(intervals: Sequence[KeyInterval], bounds: Bounds | None) -> tuple[KeyInterval, ...]:
     """Those of disjoint ascending intervals in which keys between the bounds can lie; all, if bounds are not known.
 
-    In signed order, as old writers compared, this holds for the intervals that patterns make, because a prefix's strings
-    lie together in that order too, and with ASCII on both sides the two orders compare alike.
+    In signed order, as old writers compared, this holds for the intervals that patterns make, because a prefix's
+    strings lie together in that order too, and with ASCII on both sides the two orders compare alike.
     """
     if bounds is None:
         return tuple(intervals)
@@ -210,8 +210,8 @@ def check_columns(names: Iterable[str], known: Collection[str] = ()) -> tuple[st
 def time_bounds(first: str | None, last: str | None) -> tuple[int | None, int | None]:
     """``--from`` and ``--to`` as milliseconds since 1970, the second exclusive.
 
-    Both are inclusive as typed: 1 to 14 digits as in the CDX API (``2022``, ``20220131``), of which every time that starts
-    with them is meant, or an ISO date or time, UTC unless it says otherwise.
+    Both are inclusive as typed: 1 to 14 digits as in the CDX API (``2022``, ``20220131``), of which every time that
+    starts with them is meant, or an ISO date or time, UTC unless it says otherwise.
 
     Raises:
         QueryError: if they cannot be read, or lie the wrong way round.

@@ -171,7 +171,7 @@ def test_where(harvested: Catalogue, everything: pa.Table, condition: str) -> No
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         connection.register("everything", everything)
-        expected = connection.sql(f"FROM everything WHERE {condition}").to_arrow_table()  # noqa: S608
+        expected = connection.sql(f"FROM everything WHERE {condition}").to_arrow_table()
     found = harvested.captures("*", where=condition, columns=IDENTITY)
     keys = ["url_surtkey", "url", "warc_filename", "warc_record_offset", "crawl", "subset"]
     assert rows_of(found.to_arrow(), keys) == rows_of(expected, keys)

@@ -88,8 +88,8 @@ def polite(server: FaultServer, clock: FakeClock | None = None, policy: Policy |
     return PoliteSource(inner, Limiter(policy, clock=clock or FakeClock()))
 
 
-def run(source: PoliteSource, store: Store, examiner: Examiner, crawl: str, **more: bool) -> Harvested:
-    return harvest(crawl, ALL, store=store, source=source, examiner=examiner, **more)
+def run(source: PoliteSource, store: Store, examiner: Examiner, crawl: str) -> Harvested:
+    return harvest(crawl, ALL, store=store, source=source, examiner=examiner)
 
 
 def test_one_request_a_file_and_none_again(mirror: Path, crawls: list[str], tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_tails_learn_from_the_footers_before_them(
 
 
 def test_a_footer_longer_than_the_tail_takes_one_more_request(
-    tmp_path: Path, mirror: Path, crawl: str, store: Store, examiner: Examiner, footers: dict[str, bytes]
+    mirror: Path, crawl: str, store: Store, examiner: Examiner, footers: dict[str, bytes]
 ) -> None:
     file = listed(mirror, crawl)[0]
     real = (mirror / file.path).read_bytes()

@@ -121,7 +121,8 @@ def test_every_question_runs_and_says_what_it_answers(
 def test_questions_are_answered_rightly(harvested: catalogue.Catalogue, mirror: Path) -> None:
     def answer(name: str) -> list[dict[str, object]]:
         sql = (views.queries_folder() / f"{name}.sql").read_text(encoding="utf-8")
-        return harvested.sql(sql).df().to_dict("records")
+        rows: list[dict[str, object]] = harvested.sql(sql).df().to_dict("records")
+        return rows
 
     coverage = answer("coverage")
     assert sum(int(str(row["files_harvested"])) for row in coverage) == len(list(mirror.rglob("*.parquet")))

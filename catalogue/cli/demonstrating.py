@@ -57,7 +57,8 @@ def demo(options: Common, *, keep: bool, serve: bool) -> None:
     try:
         miniature = write_miniature(folder / "mirror")
         options.say(
-            f"A miniature of data.commoncrawl.org: {len(miniature.files)} index files, {miniature.rows:,} captures, made up."
+            f"A miniature of data.commoncrawl.org, made up: "
+            f"{len(miniature.files)} index files, {miniature.rows:,} captures."
         )
         with (
             LoopbackServer(folder / "mirror") as server,

@@ -51,8 +51,8 @@ def _plain(row: dict[Any, Any]) -> dict[str, Any]:
         name: value.tolist()
         if hasattr(value, "tolist") and hasattr(value, "__len__")
         else None
-        if value != value
-        else value  # noqa: PLR0124
+        if value != value  # noqa: PLR0124 - NaN and NaT
+        else value
         for name, value in row.items()
     }
 
@@ -103,10 +103,9 @@ def harvest(options: Common, *, crawls: tuple[str, ...], subsets: tuple[str, ...
                 }
             )
         else:
-            options.say(
-                f"{at.crawl}: {at.done:,} of {plural(at.listed, 'file')} held, {len(outcome.facts):,} of them taken now; "
-                f"{plural(at.requests, 'request')}, {size(at.bytes)}, {seconds:.1f} s"
-            )
+            taken = f"{len(outcome.facts):,} of them taken now"
+            cost = f"{plural(at.requests, 'request')}, {size(at.bytes)}, {seconds:.1f} s"
+            options.say(f"{at.crawl}: {at.done:,} of {plural(at.listed, 'file')} held, {taken}; {cost}")
         for path, reason in outcome.failures.items():
             options.say(f"  {path}: {reason}" if path not in reason else f"  {reason}")
     if any(outcome.failures for outcome in outcomes):

@@ -119,7 +119,7 @@ class Request:
         match status:
             case 200 | 206 if _is_text(headers):
                 return Unreachable(f"{said}, as {headers['content-type']!r} instead of the file")
-            case 200:
+            case 200 if headers.get("content-length") != "0":  # of nothing there is no range to send
                 return RangeIgnored(f"{self.where} was sent whole when a range of it was asked for")
             # What S3 refuses CloudFront passes on in S3's name; its own refusals are for everything, whatever they say.
             case 401 | 403 if "cloudfront" in f"{body} {headers.get('server')}".lower() or "Request blocked" in body:
@@ -128,7 +128,7 @@ class Request:
                 return Missing(f"{self.where} does not exist")
             case 412:
                 return Changed(f"{self.where} is not the file whose footer is held")
-            case 416:
+            case 200 | 416:
                 return self._unsatisfiable(headers, said)
             case _ if 300 <= status < 400:  # noqa: PLR2004
                 return Redirected(f"{self.where} redirects to {_place(headers)!r}, which is not followed")

@@ -18,8 +18,8 @@ def queries_folder() -> Path:
 def connect(path: Path) -> duckdb.DuckDBPyConnection:
     """A connection to the catalogue as it is now, read only; it keeps showing that when a newer one takes its place.
 
-    The file is attached to a database in memory, because DuckDB hands out a file that a process has open once more as it
-    was then, even if another has been renamed over it.
+    The file is attached to a database in memory, because DuckDB hands out a file that a process has open once more as
+    it was then, even if another has been renamed over it.
     """
     connection = duckdb.connect(config={"python_enable_replacements": "false"})
     try:
