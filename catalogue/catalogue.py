@@ -11,8 +11,8 @@ import pandas as pd
 
 from catalogue import views
 from catalogue.captures import Captures
-from catalogue.crawl import Crawl, index_file, manifest_path, select_crawls, select_subsets
-from catalogue.errors import NotHarvested, QueryError, SourceError, UnknownCrawl
+from catalogue.crawl import SCHEMA, Crawl, index_file, manifest_path, select_crawls, select_subsets
+from catalogue.errors import FormatError, NotHarvested, QueryError, SourceError, UnknownCrawl
 from catalogue.examine import Examiner
 from catalogue.footer import decode_footer
 from catalogue.harvest import Harvested, Progress, harvest, take_crawl_list
@@ -29,7 +29,7 @@ STORE_NAME = "footers.sqlite"
 CATALOGUE_NAME = "catalogue.duckdb"
 
 _DECODED = 300
-"""Footers kept decoded, of some 100 kB each."""
+"""Footers kept decoded, of some 300 kB each."""
 
 
 def open(data: str | Path = "data", *, source: str | None = None, settings: Settings | None = None) -> "Catalogue":  # noqa: A001 - catalogue.open, as gzip.open
@@ -55,6 +55,7 @@ class Catalogue:
         self.settings = settings
         self._notify = notify
         self._opened: list[Store | PoliteSource] = []
+        self._listing = (0, 0)
 
     def __enter__(self) -> Self:
         return self
@@ -102,12 +103,12 @@ class Catalogue:
     @property
     def requests(self) -> int:
         """Requests made of the source so far."""
-        return self._source.requests if "_source" in self.__dict__ else 0
+        return self._listing[0] + (self._source.requests if "_source" in self.__dict__ else 0)
 
     @property
     def bytes(self) -> int:
         """Bytes received from the source so far."""
-        return self._source.bytes if "_source" in self.__dict__ else 0
+        return self._listing[1] + (self._source.bytes if "_source" in self.__dict__ else 0)
 
     # ---- the crawls there are, and taking their footers ----
 
@@ -123,6 +124,7 @@ class Catalogue:
         try:
             return take_crawl_list(store, source)
         finally:
+            self._listing = (self._listing[0] + source.requests, self._listing[1] + source.bytes)
             source.close()
 
     def harvest(
@@ -175,7 +177,7 @@ class Catalogue:
         select_crawls(plain, [])
         if len(plain) < len(words):
             return select_crawls(words, [crawl.id for crawl in self.crawl_list()])
-        with suppress(SourceError):
+        with suppress(SourceError, FormatError):
             self.crawl_list(attempts=1)
         return select_crawls(words, [])
 
@@ -197,7 +199,12 @@ class Catalogue:
         if not held:
             message = "nothing is harvested yet; run: catalogue harvest --crawl CC-MAIN-2022-05"
             raise NotHarvested(message)
-        return select_crawls(words, list(held))
+        chosen = select_crawls(words, list(held))
+        for crawl in chosen:
+            if crawl not in held:
+                message = f"{crawl} is not harvested yet; run: catalogue harvest --crawl {crawl}"
+                raise NotHarvested(message)
+        return chosen
 
     # ---- what the footers say ----
 
@@ -262,6 +269,8 @@ class Catalogue:
         return self._store.size(), 0
 
     def _of_crawl(self, view: str, crawl: str | None) -> pd.DataFrame:
+        if crawl is not None:
+            self._held_crawls([crawl])
         return self._frame(f"SELECT * FROM {view} WHERE $1 IS NULL OR crawl = $1 ORDER BY ALL", crawl)  # noqa: S608
 
     def _frame(self, sql: str, *parameters: object) -> pd.DataFrame:
@@ -276,7 +285,7 @@ class Catalogue:
         *,
         crawls: str | Iterable[str] = "all",
         subsets: str | Iterable[str] = (),
-        columns: Iterable[str] = CDX_COLUMNS,
+        columns: str | Iterable[str] = CDX_COLUMNS,
         where: str | None = None,
         from_: str | None = None,
         to: str | None = None,
@@ -291,7 +300,7 @@ class Catalogue:
             patterns: URLs or hosts: ``example.com/page``, ``example.com/*``, ``*.example.com``, ``*.is``, ``*``.
             crawls: harvested ones: names, ranges ``A..B``, ``latest`` or ``all``.
             subsets: all that are held unless named.
-            columns: of the answer; ``crawl`` and ``subset`` always come too.
+            columns: of the answer, ``*`` for all; ``crawl`` and ``subset`` always come too.
             where: a boolean expression over the columns, in DuckDB's SQL.
             from_: the first time, as ``2022``, ``20220131`` or ``2022-01-31T12:00:00``, UTC, inclusive.
             to: the last, likewise.
@@ -318,7 +327,7 @@ class Catalogue:
             query = Query(
                 intervals=merge(interval for pattern in parsed for interval in pattern.intervals),
                 patterns=tuple(typed),
-                columns=check_columns(columns, newer),
+                columns=check_columns([*SCHEMA.names, *newer] if columns == "*" else _several(columns), newer),
                 where=parse_where(where, newer) if where else None,
                 from_ms=first,
                 to_ms=last,

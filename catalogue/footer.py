@@ -29,6 +29,8 @@ _LONGEST_NAME = 1000
 """Bytes; every column below a group repeats the group's name, so that a few megabytes could claim gigabytes."""
 
 _REPEATED = 2
+_SIGNED_INTEGERS = {None, 15, 16, 17, 18}
+"""Of ``ConvertedType``: none, INT_8, INT_16, INT_32, INT_64."""
 _TRUSTWORTHY_DEPRECATED = re.compile(rb"parquet-mr version 1\.(?:[89]|[1-9][0-9])\.")
 """Earlier parquet-mr wrote wrong bounds for binary columns (PARQUET-251)."""
 
@@ -70,6 +72,13 @@ class Column:
     """Of a logical timestamp: 1 is MILLIS."""
     utc: bool
     """Whether it is declared to be an instant."""
+
+    @property
+    def plain_integer(self) -> bool:
+        """Whether its bytes are signed integers and mean nothing else, such as a decimal."""
+        logical = Reader(self.element).struct().get(10, {})
+        signed = not logical or bool(logical.get(10, {}).get(2, False))
+        return self.physical_type in {"INT32", "INT64"} and self.converted_type in _SIGNED_INTEGERS and signed
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,6 +60,7 @@ class Progress:
     bytes: int = 0
     """Received for this crawl so far."""
     requests: int = 0
+    seconds: float = 0.0
 
 
 @dataclass(slots=True)
@@ -136,13 +137,15 @@ def harvest(
         listed = take_manifest(crawl, store, source, again=refresh)
         wanted = [file for file in listed if file.subset in set(subsets)]
         held = set(store.keys("files", f"crawl={crawl}/"))
-        if gone := held - {file.path for file in listed}:
-            store.delete("files", gone)
+        names = {file.path for file in listed}
+        for table in ("files", "failures"):
+            if gone := set(store.keys(table, f"crawl={crawl}/")) - names:
+                store.delete(table, gone)
         missing = [file for file in wanted if refresh or file.path not in held]
         outcome = Harvested(Progress(crawl, len(wanted), len(wanted) - len(missing)))
         taker = _Taker(source, examiner, _Tails(store, crawl))
         batch = _Batch(store)
-        before = source.requests, source.bytes
+        before, started = (source.requests, source.bytes), time.monotonic()
         report(outcome.progress)
         try:
             with closing(_in_parallel(taker.take, missing, source.connections)) as results:
@@ -150,6 +153,7 @@ def harvest(
                     _note(outcome, batch, file, result)
                     outcome.progress.requests = source.requests - before[0]
                     outcome.progress.bytes = source.bytes - before[1]
+                    outcome.progress.seconds = time.monotonic() - started
                     report(outcome.progress)
         finally:
             batch.commit()

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from catalogue.crawl import KEY_COLUMN, SCHEMA, IndexFile
+from catalogue.errors import BadFooter
 from catalogue.footer import Column, ColumnChunk, Footer, RowGroup
 from catalogue.query import Query, Verdict, judge, near, schema_of
 from catalogue.ranges import ByteRange, Pin, coalesce
@@ -210,15 +211,17 @@ def plan_reads(
     Returns:
         Reads in order of keys: files by their least key, within a file row groups as they lie.
     """
-    reads = sorted((read for file in held if (read := _read(query, file)).read.row_groups), key=lambda read: read.order)
+    judged = [_read(query, file) for file in held]
+    reads = sorted((read for read in judged if read.read.row_groups), key=lambda read: read.order)
     files = tuple(read.read for read in reads)
     fetches = tuple(fetch for file in files for fetch in _fetches(file, cost))
-    newer = {
-        name: _arrow_type(read.footer.columns[name])
-        for read in reads
-        for name in query.read_columns
-        if name not in SCHEMA.names and name in read.footer.columns
-    }
+    newer: dict[str, pa.DataType] = {}
+    for read in reads:
+        for name, kind in read.newer.items():
+            newer[name] = kind if newer.get(name, kind) == kind else pa.string()
+    keyless = tuple(
+        f"{read.read.file.path} has no column {KEY_COLUMN} to find rows by" for read in judged if read.keyless
+    )
     plan = ReadPlan(
         query=query,
         schema=schema_of(query.columns, newer),
@@ -227,7 +230,7 @@ def plan_reads(
         waves=(fetches,) if fetches else (),
         cost=cost,
         considered=considered,
-        missing=missing,
+        missing=(*missing, *keyless),
     )
     return replace(plan, warnings=(*warnings, *_warnings(plan)))
 
@@ -237,7 +240,9 @@ class _Read:
     order: tuple[bytes, IndexFile]
     """The least key of what is read, and the file."""
     read: FileRead
-    footer: Footer
+    newer: dict[str, pa.DataType]
+    """Types of columns that are newer than this package."""
+    keyless: bool
 
 
 def _read(query: Query, held: HeldFile) -> _Read:
@@ -254,12 +259,14 @@ def _read(query: Query, held: HeldFile) -> _Read:
                 ordinal=group.ordinal,
                 num_rows=group.num_rows,
                 intervals=near(query.intervals, bounds),
-                chunks=tuple(_flat_chunks(query, group)),
+                chunks=tuple(_flat_chunks(query, held, group)),
                 bounded=bounds is not None,
             )
         )
     read = FileRead(held.file, held.pin, held.footer.created_by, tuple(groups))
-    return _Read((least, held.file), read, held.footer)
+    columns = held.footer.columns
+    newer = {n: _arrow_type(columns[n]) for n in query.read_columns if n not in SCHEMA.names and n in columns}
+    return _Read((least, held.file), read, newer, keyless=KEY_COLUMN not in columns)
 
 
 def _warnings(plan: ReadPlan) -> Iterator[str]:
@@ -273,10 +280,13 @@ def _warnings(plan: ReadPlan) -> Iterator[str]:
         yield "nothing can be pruned by this question: every row group is read"
 
 
-def _flat_chunks(query: Query, group: RowGroup) -> Iterator[ColumnChunk]:
+def _flat_chunks(query: Query, held: HeldFile, group: RowGroup) -> Iterator[ColumnChunk]:
     for name in query.read_columns:
         chunk = group.chunks.get(name)
-        if chunk and chunk.column.flat:
+        if chunk and not chunk.column.flat:
+            message = f"{held.file.path}: column {name} has more than one value a row, which cannot be read"
+            raise BadFooter(message)
+        if chunk:
             yield chunk
 
 
@@ -302,12 +312,12 @@ def _fetches(file: FileRead, cost: Cost) -> Iterator[Fetch]:
 def _arrow_type(column: Column) -> pa.DataType:
     """The type under which a column is shown that is newer than this package."""
     match column.physical_type:
-        case "BYTE_ARRAY" if column.converted_type == 0:
-            return pa.string()
-        case "INT32" | "INT64" if column.timestamp_unit is None and column.converted_type is None:
+        case "BYTE_ARRAY" | "FIXED_LEN_BYTE_ARRAY" if column.converted_type is None:
+            return pa.binary()
+        case "INT32" | "INT64" if column.plain_integer:
             return pa.int64()
         case "FLOAT" | "DOUBLE":
             return pa.float64()
         case "BOOLEAN":
             return pa.bool_()
-    return pa.binary()
+    return pa.string()

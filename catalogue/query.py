@@ -7,6 +7,7 @@ is left is decided by the residual, on the rows themselves, always.
 import calendar
 import difflib
 import enum
+import re
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,12 @@ from catalogue.crawl import KEY_COLUMN, PATH_COLUMNS, SCHEMA
 from catalogue.errors import QueryError, UnknownColumn
 from catalogue.footer import Bounds, ColumnChunk, Order, RowGroup, number
 from catalogue.surt import KeyInterval
+
+_DIGITS = len("YYYYMMDDhhmmss")
+_ISO = re.compile(
+    r"(\d{4})-(\d\d)(?:-(\d\d)(?:[T ](\d\d)(?::?(\d\d)(?::?(\d\d)(?:\.\d+)?)?)?)?)?(?P<zone>Z|[+-]\d\d:?\d\d)?",
+    re.ASCII,
+)
 
 CDX_COLUMNS = (
     "url_surtkey",
@@ -156,6 +163,8 @@ def _refuted(condition: Condition, chunk: ColumnChunk) -> bool:
     low: int | bytes | None
     high: int | bytes | None
     if isinstance(condition.values[0], int):
+        if not chunk.column.plain_integer:
+            return False
         low, high = number(chunk.column.physical_type, bounds.min), number(chunk.column.physical_type, bounds.max)
     elif chunk.column.physical_type == "BYTE_ARRAY":
         low, high = bounds.min, bounds.max
@@ -188,7 +197,7 @@ def _outside(operator: str, value: int | bytes, low: int | bytes, high: int | by
 
 
 def check_columns(names: Iterable[str], known: Collection[str] = ()) -> tuple[str, ...]:
-    """The names, each once, if there are such columns.
+    """The names, each once and as it is spelled, if there are such columns; case does not matter.
 
     Args:
         names: asked for.
@@ -197,14 +206,16 @@ def check_columns(names: Iterable[str], known: Collection[str] = ()) -> tuple[st
     Raises:
         UnknownColumn: with the nearest name there is.
     """
-    there_are = {*SCHEMA.names, *known}
+    there_are = {name.casefold(): name for name in (*known, *SCHEMA.names)}
+    found = []
     for name in names:
-        if name not in there_are:
-            near = difflib.get_close_matches(name, there_are, 1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(SCHEMA.names)}"
+        if name.casefold() not in there_are:
+            similar = difflib.get_close_matches(name.casefold(), there_are, 1)
+            hint = f"did you mean {there_are[similar[0]]}?" if similar else f"there are {', '.join(SCHEMA.names)}"
             message = f"there is no column {name!r}; {hint}"
             raise UnknownColumn(message)
-    return tuple(dict.fromkeys(names))
+        found.append(there_are[name.casefold()])
+    return tuple(dict.fromkeys(found))
 
 
 def time_bounds(first: str | None, last: str | None) -> tuple[int | None, int | None]:
@@ -229,14 +240,20 @@ def _milliseconds(time: datetime) -> int:
 
 
 def _span(text: str) -> tuple[datetime, datetime]:
-    """The first moment that a text means, and the one behind the last."""
+    """The first moment that a text means, and the one behind the last: all that starts with what was typed."""
     try:
-        if text.isascii() and text.isdecimal() and 1 <= len(text) <= 14:  # noqa: PLR2004
-            return _from_digits(text.ljust(14, "0")), _from_digits(text.ljust(14, "9")) + timedelta(seconds=1)
-        time = datetime.fromisoformat(text)
-        time = time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
-        whole_day = len(text) <= len("2022-01-31")
-        return time, time + (timedelta(days=1) if whole_day else timedelta(seconds=1))
+        shift = timedelta()
+        digits = text
+        if not (text.isascii() and text.isdecimal()):
+            matched = _ISO.fullmatch(text)
+            digits = "".join(part for part in matched.groups()[:6] if part) if matched else ""
+            if matched and matched["zone"] not in {None, "Z"}:
+                shift = datetime.fromisoformat(f"2000-01-01T00:00:00{matched['zone']}").utcoffset() or shift
+            datetime.strptime(digits, "%Y%m%d%H%M%S"[: len(digits) - 2]).replace(tzinfo=UTC)  # is there such a time?
+        if not 1 <= len(digits) <= _DIGITS:
+            raise ValueError(text)  # noqa: TRY301 - like those of the lines around it
+        first, last = _from_digits(digits.ljust(_DIGITS, "0")), _from_digits(digits.ljust(_DIGITS, "9"))
+        return first - shift, last - shift + timedelta(seconds=1)
     except (ValueError, OverflowError) as error:
         message = f"{text!r} is no time; write it as 2022, 20220131, 2022-01-31 or 2022-01-31T12:00:00"
         raise QueryError(message) from error

@@ -22,7 +22,9 @@ from catalogue.surt import KeyInterval, covers
 from catalogue.where import apply_where, connect
 
 BATCH_ROWS = 1 << 16
-"""Rows that are decoded at once."""
+"""Rows that are decoded at once at most."""
+BATCH_BYTES = 64 << 20
+"""Bytes, uncompressed, that are decoded at once, about."""
 IN_FLIGHT = 256 << 20
 """Bytes that are asked for or waiting to be decoded at most; a larger single fetch goes alone."""
 
@@ -45,6 +47,8 @@ def read(plan: ReadPlan, source: PoliteSource, executor: Executor) -> Generator[
         QueryError: if the ``where`` fails on a row.
     """
     left = plan.query.limit
+    if left == 0:
+        return
     groups = _row_groups(plan, source, executor)
     with ExitStack() as stack:
         stack.callback(groups.close)
@@ -62,9 +66,12 @@ def read(plan: ReadPlan, source: PoliteSource, executor: Executor) -> Generator[
 def _ordered(plan: ReadPlan, tables: Iterable[pa.Table]) -> Iterable[pa.Table]:
     if not plan.query.ordered:
         return tables
-    everything = pa.concat_tables([plan.row_schema.empty_table(), *tables])
+    # Texts of more than 2 GiB in one column are sorted by way of a type that has room for them.
+    roomy = pa.schema([f.with_type(pa.large_string()) if f.type == pa.string() else f for f in plan.row_schema])
+    everything = pa.concat_tables([roomy.empty_table(), *(table.cast(roomy) for table in tables)])
     order = [(KEY_COLUMN, "ascending"), ("fetch_time", "ascending"), ("crawl", "ascending")]
-    return [everything.sort_by(order)]
+    inorder = everything.sort_by(order)
+    return (inorder.slice(start, BATCH_ROWS).cast(plan.row_schema) for start in range(0, inorder.num_rows, BATCH_ROWS))
 
 
 @dataclass(slots=True)
@@ -93,9 +100,13 @@ def _wave(plan: ReadPlan, wave: tuple[Fetch, ...], source: PoliteSource, executo
     under_way: deque[tuple[Fetch, Future[Response]]] = deque()
     waiting = deque(wave)
     in_flight = 0
+    # With a limit nobody knows how much is wanted: one request is ahead of what is being decoded, no more.
+    ahead = len(wave) if plan.exact else 2
     try:
         while waiting or under_way:
-            while waiting and (not under_way or in_flight + len(waiting[0].range) <= IN_FLIGHT):
+            while (
+                waiting and len(under_way) < ahead and (not under_way or in_flight + len(waiting[0].range) <= IN_FLIGHT)
+            ):
                 fetch = waiting.popleft()
                 in_flight += len(fetch.range)
                 under_way.append((fetch, executor.submit(_fetch, source, fetch, pins[fetch.path])))
@@ -145,31 +156,47 @@ def _matching(plan: ReadPlan, group: _Group, connection: duckdb.DuckDBPyConnecti
 
 def _decoded(plan: ReadPlan, group: _Group) -> Iterator[pa.Table]:
     """A row group's rows, some thousands at a time, under the one schema."""
-    target = plan.row_schema
+    schema = plan.row_schema
+    chunks = {chunk.column.name: chunk for chunk in group.read.chunks}
+    size = sum(chunk.total_uncompressed_size for chunk in chunks.values()) // max(1, group.read.num_rows)
+    most = max(1, min(BATCH_ROWS, BATCH_BYTES // max(1, size)))
     columns = {
-        chunk.column.name: _column(group, chunk, group.pages.pop(chunk.column.name)) for chunk in group.read.chunks
+        name: _column(group, chunk, group.pages.pop(name), schema.field(name).type, most)
+        for name, chunk in chunks.items()
     }
     fixed = {"crawl": group.file.file.crawl, "subset": group.file.file.subset}
-    for start in range(0, group.read.num_rows, BATCH_ROWS):
-        length = min(BATCH_ROWS, group.read.num_rows - start)
-        arrays = []
-        for name, kind in zip(target.names, target.types, strict=True):
-            if name in columns:
-                array = next(columns[name], None)
-                if array is None or len(array) != length:
-                    message = f"{group.file.file.path}: column {name} ends early in row group {group.read.ordinal}"
-                    raise BadFooter(message)
-                arrays.append(_cast(array, kind))
-            elif name in fixed:
-                arrays.append(pa.repeat(pa.scalar(fixed[name], kind), length))
-            else:
-                arrays.append(pa.nulls(length, kind))
-        yield pa.Table.from_arrays(arrays, schema=target)
+    for length, arrays in _aligned(columns, group):
+        every = [
+            arrays[name]
+            if name in arrays
+            else pa.repeat(pa.scalar(fixed[name], kind), length)
+            if name in fixed
+            else pa.nulls(length, kind)
+            for name, kind in zip(schema.names, schema.types, strict=True)
+        ]
+        yield pa.Table.from_arrays(every, schema=schema)
 
 
-def _column(group: _Group, chunk: ColumnChunk, pages: bytes) -> Iterator[pa.Array]:
-    """A column chunk's values, ``BATCH_ROWS`` at a time."""
-    where = f"{group.file.file.path}, row group {group.read.ordinal}, column {chunk.column.name}"
+def _aligned(columns: dict[str, Iterator[pa.Array]], group: _Group) -> Iterator[tuple[int, dict[str, pa.Array]]]:
+    """Pieces of the columns that belong to the same rows; pyarrow makes shorter ones where texts are long."""
+    pending: dict[str, pa.Array] = {}
+    left = group.read.num_rows
+    while left:
+        for name, pieces in columns.items():
+            if not len(pending.get(name, ())):
+                pending[name] = next(pieces, ())
+        length = min(len(piece) for piece in pending.values())
+        if not length:
+            ended = next(name for name, piece in pending.items() if not len(piece))
+            message = f"{group.file.file.path}: column {ended} ends early in row group {group.read.ordinal}"
+            raise BadFooter(message)
+        yield length, {name: piece.slice(0, length) for name, piece in pending.items()}
+        pending = {name: piece.slice(length) for name, piece in pending.items()}
+        left -= length
+
+
+def _column(group: _Group, chunk: ColumnChunk, pages: bytes, kind: pa.DataType, most: int) -> Iterator[pa.Array]:
+    """A column chunk's values under the type they have in answers, at most ``most`` at a time."""
     try:
         file = pq.ParquetFile(
             pa.BufferReader(splice(chunk, pages, num_rows=group.read.num_rows, created_by=group.file.created_by)),
@@ -177,16 +204,15 @@ def _column(group: _Group, chunk: ColumnChunk, pages: bytes) -> Iterator[pa.Arra
             page_checksum_verification=True,
             pre_buffer=False,
         )
-        for batch in file.iter_batches(BATCH_ROWS, use_threads=False):
+        for batch in file.iter_batches(most, use_threads=False):
             batch.validate(full=True)
-            yield batch.column(0)
-    except (pa.ArrowException, OSError) as error:
+            values = batch.column(0)
+            # Times finer than the index's own seconds would be of no use to anybody; anything else must fit.
+            yield values if values.type == kind else values.cast(kind, safe=not pa.types.is_timestamp(kind))
+    except (pa.ArrowException, OSError, ValueError) as error:
+        where = f"{group.file.file.path}, row group {group.read.ordinal}, column {chunk.column.name}"
         message = f"{where}: {error}"
         raise BadFooter(message) from error
-
-
-def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    return array if array.type == kind else array.cast(kind)
 
 
 def _time(milliseconds: int) -> pa.Scalar:

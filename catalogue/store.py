@@ -234,6 +234,9 @@ class Store:
         A file that is written stops being a failure.
         """
         encoded = [(key, encode(held)) for key, held in items]
+        if not all(isinstance(key, str) for key, _ in encoded):  # SQLite would take a null, and never find it again
+            message = "a key of the store is text"
+            raise TypeError(message)
         with self._using() as connection, self._transaction():
             run = connection.executemany
             run(f'INSERT OR REPLACE INTO "{_known(table)}" (key, value) VALUES (?, ?)', encoded)  # noqa: S608

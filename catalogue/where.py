@@ -60,20 +60,15 @@ def parse_where(sql: str, known: tuple[str, ...] = ()) -> Where:
         QueryError: if it is no expression, with DuckDB's reason.
         UnknownColumn: if it names a column that there is not.
     """
-    try:
-        with connect() as connection:
-            statements, model = _parse(sql, connection), _parse("true", connection)
-        # What is there besides the expression must be what we put there: no GROUP BY, no second SELECT.
-        expression, _ = statements[0]["node"].pop("where_clause", None), model[0]["node"].pop("where_clause")
-        if not expression or statements != model or expression.get("function_name") == "row":  # as of () and (a, b)
-            message = f"--where is one boolean expression, such as fetch_status = 200; this is more: {sql}"
-            raise QueryError(message)
-        columns = check_columns(dict.fromkeys(_columns(expression)), known)
-        where = Where(sql, columns, tuple(_conditions(expression)))
-    except RecursionError as error:
-        message = "--where is nested too deeply; write it as one IN, or as several questions"
-        raise QueryError(message) from error
-    _check(where)
+    with connect() as connection:
+        try:
+            expression = _parse(sql, connection)
+            columns = check_columns(dict.fromkeys(_columns(expression)), known)
+            where = Where(sql, columns, tuple(_conditions(expression)))
+        except RecursionError as error:
+            message = "--where is nested too deeply; write it as one IN, or as several questions"
+            raise QueryError(message) from error
+        _check(where, connection)
     return where
 
 
@@ -93,8 +88,20 @@ def apply_where(where: Where, rows: pa.Table, connection: duckdb.DuckDBPyConnect
         connection.unregister("rows")
 
 
-def _parse(sql: str, connection: duckdb.DuckDBPyConnection) -> Any:  # noqa: ANN401 - DuckDB's syntax tree
-    """The statements that DuckDB's parser sees in a SELECT with this expression."""
+def _parse(sql: str, connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
+    """The syntax tree of an expression."""
+    statements, model = _statements(sql, connection), _statements("true", connection)
+    # What is there besides the expression must be what we put there: no GROUP BY, no second SELECT.
+    expression, _ = statements[0]["node"].pop("where_clause", None), model[0]["node"].pop("where_clause")
+    if not expression or statements != model or expression.get("function_name") == "row":  # as of () and (a, b)
+        message = f"--where is one boolean expression, such as fetch_status = 200; this is more: {sql}"
+        raise QueryError(message)
+    parsed: dict[str, Any] = expression
+    return parsed
+
+
+def _statements(sql: str, connection: duckdb.DuckDBPyConnection) -> Any:  # noqa: ANN401 - DuckDB's syntax tree
+    """What DuckDB's parser sees in a SELECT with an expression."""
     try:
         sql.encode()  # which DuckDB may fail to do with an error of its own
         select = f"SELECT 1 FROM rows WHERE ({sql}\n)"  # noqa: S608 - to be parsed, not to be run
@@ -108,12 +115,11 @@ def _parse(sql: str, connection: duckdb.DuckDBPyConnection) -> Any:  # noqa: ANN
     return tree["statements"]
 
 
-def _check(where: Where) -> None:
+def _check(where: Where, connection: duckdb.DuckDBPyConnection) -> None:
     """Let DuckDB bind the expression to the columns' types before anything is fetched."""
     schema = pa.schema([SCHEMA.field(name) for name in where.columns if name in SCHEMA.names] or [SCHEMA.field("url")])
     if all(name in SCHEMA.names for name in where.columns):
-        with connect() as connection:
-            apply_where(where, schema.empty_table(), connection)
+        apply_where(where, schema.empty_table(), connection)
 
 
 def _columns(node: object) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """What the tests of sources share: a file, faults that do not take long, and what each must lead to."""
 
 import random
+import threading
 from dataclasses import replace
 
 from catalogue.errors import (
@@ -18,7 +19,7 @@ from catalogue.errors import (
 )
 from catalogue.ranges import ByteRange, SuffixRange
 from catalogue.source.http import Timeouts
-from tests.faults import Fault, Kind
+from tests.faults import Fault, Kind, Request
 
 PATH = "cc-index/crawl=CC-MAIN-2022-05/part 0.parquet"
 DATA = random.Random(1).randbytes(300_000)
@@ -77,6 +78,21 @@ ERRORS: dict[Kind, type[Exception] | None] = {
     Kind.REDIRECT_AWAY: Redirected,
 }
 """What each kind leads to where no pin says which version is wanted; None where bytes come."""
+
+
+class Arrivals:
+    """A script that never answers, and tells how many requests it does that to."""
+
+    def __init__(self) -> None:
+        self._arrived = threading.Semaphore(0)
+
+    def __call__(self, _: Request) -> Fault:
+        self._arrived.release()
+        return Fault(Kind.SILENT, hold=60)
+
+    def wait(self, count: int) -> None:
+        for _ in range(count):
+            assert self._arrived.acquire(timeout=10)
 
 
 def expected(kind: Kind, wanted: ByteRange | SuffixRange) -> type[Exception] | None:

@@ -49,6 +49,10 @@ def sentence(ran: Ran) -> str:
         (["query", "*.com", "--exact-url"], 2, "is no whole URL"),
         (["query", "x.com", "-o", "found.xyz"], 2, "add --format"),
         (["query", "x.com", "--format", "table", "-o", "found.txt"], 2, "a table is for terminals"),
+        (["query", "x.com", "-o", "found.txt"], 2, "add --format"),
+        (["query", "nowhere.example", "--format", "cdxj", "--columns", "url"], 2, "needs the columns"),
+        (["forget", "--crawl", "all"], 2, "add --yes"),
+        (["forget", "--crawl", "CC-MAIN-1999-01", "--yes"], 2, "is not harvested yet"),
         (["query", "*", "--max-requests", "1"], 2, "add --yes"),
         (["sql", "select * from nowhere"], 2, "nowhere"),
         (["harvest", "--crawl", "nonsense"], 2, "is not the name of a crawl"),
@@ -76,11 +80,11 @@ def test_nothing_harvested_yet(command: Command) -> None:
 
 
 def test_a_source_that_fails_means_try_again_later(asking: Command, mirror: Path, tmp_path: Path) -> None:
-    with FaultServer(mirror, script=always(Kind.BAD_GATEWAY)) as server:
+    with FaultServer(mirror, script=always(Kind.DENIED)) as server:
         command = Command(asking.data, server.url, tmp_path)
         ran = command("query", "example.com", "--yes")
     assert ran.status == 75
-    assert "502" in sentence(ran)
+    assert "403" in sentence(ran)
 
 
 def test_options_stand_before_or_after_the_command(harvested_data: Path, mirror: Path, tmp_path: Path) -> None:

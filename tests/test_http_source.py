@@ -15,8 +15,8 @@ from catalogue.errors import Changed, GivenUp, Missing, QueryError, Unreachable
 from catalogue.ranges import ByteRange, Pin, SuffixRange
 from catalogue.source import Response
 from catalogue.source.http import HttpSource, Timeouts
-from tests.faults import Fault, FaultServer, Kind, Request, always
-from tests.sources import BOUNDED, DATA, FILES, PATH, SUFFIX
+from tests.faults import Fault, FaultServer, Kind, always
+from tests.sources import BOUNDED, DATA, FILES, PATH, SUFFIX, Arrivals
 
 AGENT = "commoncrawl-catalogue/1 (me@example.org)"
 
@@ -188,21 +188,6 @@ def test_it_works_where_a_loop_is_running(source: HttpSource) -> None:
         return source.get(PATH, SUFFIX).body
 
     assert asyncio.run(in_a_notebook()) == DATA[-5000:]
-
-
-class Arrivals:
-    """A script that never answers, and tells how many requests it does that to."""
-
-    def __init__(self) -> None:
-        self._arrived = threading.Semaphore(0)
-
-    def __call__(self, _: Request) -> Fault:
-        self._arrived.release()
-        return Fault(Kind.SILENT, hold=60)
-
-    def wait(self, count: int) -> None:
-        for _ in range(count):
-            assert self._arrived.acquire(timeout=10)
 
 
 def test_closing_ends_what_is_under_way() -> None:

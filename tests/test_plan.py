@@ -224,6 +224,8 @@ def test_a_limit_makes_a_plan_an_upper_bound(mirror: Path, harvested_data: Path,
         ("2022022", "2022022", ("2022-02-20T00:00:00", "2022-03-01T00:00:00")),
         ("2022013112", "2022013112", ("2022-01-31T12:00:00", "2022-01-31T13:00:00")),
         ("20220131123059", "20220131123059", ("2022-01-31T12:30:59", "2022-01-31T12:31:00")),
+        ("2022-02", "2022-02", ("2022-02-01T00:00:00", "2022-03-01T00:00:00")),
+        ("2022-01-31T12:30", "2022-01-31T12:30", ("2022-01-31T12:30:00", "2022-01-31T12:31:00")),
         ("2022-01-31", "2022-01-31", ("2022-01-31T00:00:00", "2022-02-01T00:00:00")),
         ("2022-01-31T12:00:00+02:00", "2022-01-31T12:00:00Z", ("2022-01-31T10:00:00", "2022-01-31T12:00:01")),
     ],
@@ -233,7 +235,7 @@ def test_times_are_inclusive_as_typed(first: str, last: str, expected: tuple[str
     assert time_bounds(first, last) == (low, high)
 
 
-@pytest.mark.parametrize("text", ["", "tomorrow", "20220131123059000", "2022-13-01", "-5", "\uff12\uff10\uff12\uff12"])
+@pytest.mark.parametrize("text", ["", "tomorrow", "20220131123059000", "2022-13-01", "2022-02-30", "2022-W05", "-5", "\uff12\uff10\uff12\uff12"])
 def test_times_that_are_none(text: str) -> None:
     with pytest.raises(QueryError, match="is no time; write it as"):
         time_bounds(text, None)
@@ -248,7 +250,7 @@ def test_questions_about_what_is_not_held(harvested: catalogue.Catalogue) -> Non
     with pytest.raises(NotHarvested, match="run: catalogue harvest --crawl CC-MAIN-1999-01"):
         harvested.captures("example.com", crawls="CC-MAIN-1999-01")
     oldest = min(harvested.files()["crawl"])
-    with pytest.raises(NotHarvested, match=f"robotstxt of {oldest} is not harvested"):
+    with pytest.raises(NotHarvested, match=f"{oldest} has no robotstxt"):
         harvested.captures("example.com", crawls=oldest, subsets="robotstxt")
 
 

@@ -292,7 +292,9 @@ def test_documents_are_pinned_too(headers: dict[str, str]) -> None:
 
 def test_an_empty_document() -> None:
     assert read(request(None), 200, {"content-length": "0"}, Body()) == Response(b"", 0, 0, None, None)
-    with pytest.raises(RangeIgnored):
+    with pytest.raises(NotParquet, match="empty"):
+        read(request(SUFFIX), 200, {"content-length": "0"}, Body())
+    with pytest.raises(Changed, match="shorter"):
         read(request(), 200, {"content-length": "0"}, Body())
     with pytest.raises(Unreachable):
         read(request(None), 206, right(), Body(b"0123456789"))

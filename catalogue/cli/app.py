@@ -133,10 +133,9 @@ def main() -> NoReturn:
     except click.ClickException as error:
         error.show()
         status = error.exit_code
-    except (click.Abort, KeyboardInterrupt) as error:
-        terminated = isinstance(error, _Terminated)
+    except (click.Abort, KeyboardInterrupt):
         click.echo("stopped; what was committed is kept, and the same command goes on from there", err=True)
-        status = 143 if terminated else 130
+        status = 143 if _terminations else 130
     except BrokenPipeError:
         # The reader of the pipe has enough. Nothing more may be written, not even at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -148,12 +147,13 @@ def main() -> NoReturn:
     sys.exit(status if isinstance(status, int) else 0)
 
 
-class _Terminated(KeyboardInterrupt):
-    pass
+_terminations: list[int] = []
+"""Signals to end that came; libraries turn what is raised for them into errors of their own."""
 
 
-def _terminate(_: int, __: FrameType | None) -> NoReturn:
-    raise _Terminated
+def _terminate(number: int, _: FrameType | None) -> NoReturn:
+    _terminations.append(number)
+    raise KeyboardInterrupt
 
 
 def _explain(error: CatalogueError) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from catalogue.cli.app import Common, common
-from catalogue.cli.showing import as_json, plural, size, table
+from catalogue.cli.showing import as_json, confirmed, harvest_bar, plural, size, table
 from catalogue.cli.writing import FORMATS, format_for, write
 from catalogue.errors import IncompleteAnswer, QueryError, TooExpensive
 
@@ -31,7 +31,6 @@ _QUESTION = [
     click.option("--to", metavar="TIME", help="Last time, inclusive."),
     click.option("--limit", type=click.IntRange(min=0), help="Stop after this many captures."),
     click.option("--ordered", is_flag=True, help="By key, time and crawl; takes the whole answer into memory."),
-    click.option("--harvest", "harvest_first", is_flag=True, help="Harvest the crawls named first."),
 ]
 
 
@@ -74,6 +73,7 @@ def plan(options: Common, *, json_: bool, **asked: Any) -> None:  # noqa: ANN401
 @click.option(
     "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file, when it is whole."
 )
+@click.option("--harvest", "harvest_first", is_flag=True, help="Harvest the crawls named first, if need be.")
 @click.option("--yes", is_flag=True, help="Do not ask, however much it is.")
 @click.option("--max-requests", type=int, default=500, show_default=True, help="Ask before making more.")
 @click.option("--max-bytes", type=int, default=1_000_000_000, show_default=True, help="Ask before reading more.")
@@ -83,6 +83,7 @@ def query(
     *,
     format_: str | None,
     output: Path | None,
+    harvest_first: bool,
     yes: bool,
     max_requests: int,
     max_bytes: int,
@@ -102,6 +103,8 @@ def query(
     chosen = format_for(format_, output)
     with options.opened() as catalogue, warnings.catch_warnings():
         warnings.simplefilter("ignore", IncompleteAnswer)  # said below, and by the exit status
+        if harvest_first:
+            _harvest(catalogue, options, asked)
         found = _found(catalogue, options, asked)
         _agree(found.plan, yes=yes, max_requests=max_requests, max_bytes=max_bytes)
         rows = write(found.batches(), found.plan.schema, chosen, output, chosen_columns=bool(asked["columns"]))
@@ -114,29 +117,31 @@ def query(
         sys.exit(1)
 
 
+def _harvest(catalogue: Any, options: Common, asked: dict[str, Any]) -> None:  # noqa: ANN401
+    if not asked["crawls"]:
+        message = "--harvest needs to know which crawls; name them with --crawl"
+        raise QueryError(message)
+    with harvest_bar(options) as bar:
+        catalogue.harvest(asked["crawls"], subsets=asked["subsets"] or "warc", report=bar)
+
+
 def _found(catalogue: Any, options: Common, asked: dict[str, Any]) -> Any:  # noqa: ANN401 - importing their types is slow
-    from catalogue.crawl import SCHEMA  # noqa: PLC0415
     from catalogue.query import CDX_COLUMNS  # noqa: PLC0415
     from catalogue.surt import Match  # noqa: PLC0415
 
     patterns = [*asked["patterns"]]
     if asked["urls_file"]:
-        patterns += [line.strip() for line in asked["urls_file"] if line.strip()]
-    if asked["harvest_first"]:
-        if not asked["crawls"]:
-            message = "--harvest needs to know which crawls; name them with --crawl"
-            raise QueryError(message)
-        catalogue.harvest(asked["crawls"], subsets=asked["subsets"] or "warc")
+        try:
+            patterns += [line.strip() for line in asked["urls_file"] if line.strip()]
+        except UnicodeDecodeError as error:
+            message = f"{asked['urls_file'].name} is not UTF-8 text: {error.reason} at byte {error.start}"
+            raise QueryError(message) from error
     columns = asked["columns"]
     found = catalogue.captures(
         patterns,
         crawls=asked["crawls"] or "all",
         subsets=asked["subsets"],
-        columns=CDX_COLUMNS
-        if not columns
-        else SCHEMA.names
-        if columns == "*"
-        else [c.strip() for c in columns.split(",")],
+        columns=CDX_COLUMNS if not columns else "*" if columns == "*" else [c.strip() for c in columns.split(",")],
         where=_where(asked),
         from_=asked["from_"],
         to=asked["to"],
@@ -196,8 +201,7 @@ def _agree(plan: Any, *, yes: bool, max_requests: int, max_bytes: int) -> None: 
     if yes or (plan.requests <= max_requests and plan.bytes <= max_bytes):
         return
     cost = f"{plural(plan.requests, 'request')}, {size(plan.bytes)}, about {plan.seconds:.0f} s"
-    if sys.stdin.isatty() and sys.stderr.isatty():
-        click.confirm(f"This takes {cost}. Go on?", abort=True, err=True)
+    if confirmed(f"This takes {cost}. Go on?"):
         return
     message = f"this takes {cost}; narrow it, or add --yes if that is meant"
     raise TooExpensive(message)

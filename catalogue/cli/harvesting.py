@@ -1,13 +1,13 @@
 """Commands that take footers, and say which are held."""
 
 import sys
-import time
 from typing import Any
 
 import click
 
 from catalogue.cli.app import Common, common
-from catalogue.cli.showing import as_json, harvest_bar, plural, size, table
+from catalogue.cli.showing import as_json, confirmed, harvest_bar, plural, size, table
+from catalogue.errors import QueryError
 
 
 @click.command()
@@ -82,12 +82,10 @@ def harvest(options: Common, *, crawls: tuple[str, ...], subsets: tuple[str, ...
     catalogue harvest --crawl CC-MAIN-2021-04..CC-MAIN-2021-49 --subset all
     catalogue harvest --crawl latest --contact you@example.org
     """  # noqa: D301
-    started = time.monotonic()
     with options.opened() as catalogue, harvest_bar(options) as bar:
         if catalogue.settings.asks_strangers and not catalogue.settings.contact:
             options.say("tip: --contact you@example.org lets Common Crawl write to you before it has to block you")
         outcomes = catalogue.harvest(crawls, subsets=subsets, refresh=refresh, report=bar)
-    seconds = time.monotonic() - started
     for outcome in outcomes:
         at = outcome.progress
         if json_:
@@ -104,7 +102,7 @@ def harvest(options: Common, *, crawls: tuple[str, ...], subsets: tuple[str, ...
             )
         else:
             taken = f"{len(outcome.facts):,} of them taken now"
-            cost = f"{plural(at.requests, 'request')}, {size(at.bytes)}, {seconds:.1f} s"
+            cost = f"{plural(at.requests, 'request')}, {size(at.bytes)}, {at.seconds:.1f} s"
             options.say(f"{at.crawl}: {at.done:,} of {plural(at.listed, 'file')} held, {taken}; {cost}")
         for path, reason in outcome.failures.items():
             options.say(f"  {path}: {reason}" if path not in reason else f"  {reason}")
@@ -162,8 +160,9 @@ def forget(options: Common, *, crawls: tuple[str, ...], yes: bool) -> None:
     \b
     catalogue forget --crawl CC-MAIN-2018-05
     """  # noqa: D301
-    if not yes:
-        click.confirm(f"Delete the footers of {', '.join(crawls)}?", abort=True, err=True)
+    if not yes and not confirmed(f"Delete the footers of {', '.join(crawls)}?"):
+        message = "nothing was deleted; add --yes if that is meant"
+        raise QueryError(message)
     with options.opened() as catalogue:
         gone = catalogue.forget(crawls)
     options.say(f"{plural(gone, 'footer')} deleted")

@@ -10,7 +10,7 @@ from typing import NoReturn
 import click
 
 from catalogue.cli.app import Common, common
-from catalogue.cli.showing import as_json, table
+from catalogue.cli.showing import Table, as_json
 from catalogue.errors import QueryError
 from catalogue.views import answerable, queries_folder
 
@@ -44,13 +44,21 @@ def sql(options: Common, *, statement: str | None, json_: bool, chunks_of: tuple
             _shell(catalogue.path)  # never comes back
         with catalogue.connect() as connection, answerable():
             answer = connection.execute(_question(statement))
-            names = [column[0] for column in answer.description or ()]
+            names = _distinct([column[0] for column in answer.description or ()])
+            printer = None if json_ else Table(names)
             while rows := answer.fetchmany(_AT_ONCE):
-                if json_:
+                if printer:
+                    printer.add(rows)
+                else:
                     for row in rows:
                         as_json(dict(zip(names, row, strict=True)))
-                else:
-                    table(names, rows)
+            if printer:
+                printer.close()
+
+
+def _distinct(names: list[str]) -> list[str]:
+    """Names of columns as keys of one object: those that come again are numbered."""
+    return [name if name not in names[:at] else f"{name}_{names[:at].count(name)}" for at, name in enumerate(names)]
 
 
 def _question(text: str) -> str:

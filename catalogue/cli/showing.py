@@ -1,11 +1,13 @@
 """What people see: tables that fit, progress, numbers with units."""
 
 import json
+import math
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any, Protocol
 
 import click
@@ -47,22 +49,63 @@ def cell(value: object) -> str:
     return "-" if str(value) in {"NaT", "<NA>"} else str(value)
 
 
-def table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Print a table: as wide as the terminal, or in a pipe as wide as it needs."""
-    shown = [[_printable(cell(value)) for value in row] for row in rows]
-    numbers = [
-        bool(rows) and all(isinstance(row[at], int | float) or row[at] is None for row in rows)
-        for at in range(len(names))
-    ]
-    widths = [max(len(name), *(len(row[at]) for row in shown)) if shown else len(name) for at, name in enumerate(names)]
-    if sys.stdout.isatty():
-        widths = _fitted(widths, shutil.get_terminal_size().columns)
-    for row in [list(names), ["-" * width for width in widths], *shown]:
-        cells = [
-            _cut(text, width).rjust(width) if number else _cut(text, width).ljust(width)
-            for text, width, number in zip(row, widths, numbers, strict=True)
+class Table:
+    """A table in the making: as wide as the terminal, or in a pipe as wide as it needs.
+
+    Widths are those of the first rows, so that many rows can be printed as they come.
+    """
+
+    def __init__(self, names: Sequence[str], *, first: int = 1000) -> None:
+        """Start with the names of the columns; widths are decided when ``first`` rows are there, or all are."""
+        self._names = list(names)
+        self._first = first
+        self._waiting: list[Sequence[Any]] = []
+        self._widths: list[int] | None = None
+        self._numbers: list[bool] = []
+        self._count = 0
+
+    def add(self, rows: Iterable[Sequence[Any]]) -> None:
+        """Print rows, perhaps later."""
+        for row in rows:
+            self._count += 1
+            self._waiting.append(row)
+        if self._widths or len(self._waiting) >= self._first:
+            self._print()
+
+    def close(self) -> int:
+        """Print what is left; returns how many rows there were."""
+        self._print()
+        return self._count
+
+    def _print(self) -> None:
+        rows, self._waiting = self._waiting, []
+        shown = [[_printable(cell(value)) for value in row] for row in rows]
+        if self._widths is None:
+            columns = range(len(self._names))
+            self._numbers = [bool(rows) and all(isinstance(r[at], int | float | None) for r in rows) for at in columns]
+            widths = [max([len(self._names[at]), *(len(row[at]) for row in shown)]) for at in columns]
+            room = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+            self._widths = _fitted(widths, room) if room else widths
+            self._line(self._names)
+            self._line(["-" * width for width in self._widths])
+        for row in shown:
+            self._line(row)
+
+    def _line(self, cells: Sequence[str]) -> None:
+        # In a pipe nothing is cut: a later row may stand out, but says all it has to say.
+        cut = _cut if sys.stdout.isatty() else lambda text, _: text
+        padded = [
+            cut(text, width).rjust(width) if number else cut(text, width).ljust(width)
+            for text, width, number in zip(cells, self._widths or [], self._numbers, strict=True)
         ]
-        click.echo("  ".join(cells).rstrip())
+        click.echo("  ".join(padded).rstrip())
+
+
+def table(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Print a table."""
+    printer = Table(names)
+    printer.add(rows)
+    printer.close()
 
 
 def _fitted(widths: list[int], room: int) -> list[int]:
@@ -84,17 +127,32 @@ def _printable(text: str) -> str:
 
 def as_json(value: object) -> None:
     """Print one value as a line of JSON."""
-    click.echo(json.dumps(value, default=_jsonable, ensure_ascii=False))
+    click.echo(json.dumps(_jsonable(value), ensure_ascii=False))
 
 
-def _jsonable(value: object) -> object:
-    if isinstance(value, datetime):
-        return (value.astimezone(UTC) if value.tzinfo else value).strftime("%Y-%m-%dT%H:%M:%SZ")
-    if isinstance(value, bytes):
-        return value.hex()
-    if hasattr(value, "item"):  # a number of numpy's
-        return value.item()
-    return str(value)
+def _jsonable(value: Any) -> Any:  # noqa: ANN401 - whatever there is
+    """What JSON has no word for, in the words it has."""
+    match value:
+        case None | str() | bool() | int():
+            return value
+        case float():
+            return value if math.isfinite(value) else None
+        case dict():
+            return {str(name): _jsonable(inside) for name, inside in value.items()}
+        case list() | tuple():
+            return [_jsonable(inside) for inside in value]
+        case Decimal():
+            return int(value) if value == value.to_integral_value() else float(value)
+        case datetime():
+            return (value.astimezone(UTC) if value.tzinfo else value).strftime("%Y-%m-%dT%H:%M:%SZ")
+        case bytes():
+            return value.hex()
+    return _jsonable(value.item()) if hasattr(value, "item") else str(value)  # numpy's numbers, and the rest
+
+
+def confirmed(question: str) -> bool:
+    """Ask the person at the terminal; nobody there means no."""
+    return sys.stdin.isatty() and sys.stderr.isatty() and click.confirm(question, err=True)
 
 
 class _Harvesting(Protocol):

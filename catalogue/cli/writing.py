@@ -14,22 +14,27 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from catalogue.capture import cdxj_line
-from catalogue.cli.showing import table
+from catalogue.cli.showing import Table
 from catalogue.errors import QueryError
 
 FORMATS = ["table", "jsonl", "csv", "tsv", "cdxj", "parquet", "arrow"]
 _BY_SUFFIX = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "csv", ".tsv": "tsv", ".cdxj": "cdxj"}
-_BY_SUFFIX |= {".parquet": "parquet", ".arrow": "arrow", ".txt": "table"}
+_BY_SUFFIX |= {".parquet": "parquet", ".arrow": "arrow"}
 _AT_A_GLANCE = ["fetch_time", "fetch_status", "content_mime_detected", "url", "crawl"]
 _PAGE = 1000
+_ROW_GROUP = 1 << 17
+"""Rows of a row group of the Parquet files that are written."""
 
 
 def format_for(asked: str | None, output: Path | None) -> str:
     """The format to write.
 
     Raises:
-        QueryError: if neither it nor the file's name says which, or it cannot be shown on a terminal.
+        QueryError: if neither it nor the file's name says which, or it does not suit where it goes.
     """
+    if asked == "table" and output is not None:
+        message = f"a table is for terminals; write {', '.join(FORMATS[1:])} to a file"
+        raise QueryError(message)
     if asked is None and output is not None:
         if output.suffix not in _BY_SUFFIX:
             message = f"the name {output.name} does not say which format is meant; add --format, such as --format jsonl"
@@ -47,9 +52,10 @@ def write(
 ) -> int:
     """Write rows to a file, under its name only when all are there, or to stdout; returns how many."""
     if format_ == "table":
-        shown = schema.names if chosen_columns else [name for name in _AT_A_GLANCE if name in schema.names]
-        if output is None:
-            return _write_table(batches, shown)
+        return _write_table(batches, schema.names if chosen_columns else [n for n in _AT_A_GLANCE if n in schema.names])
+    if format_ == "cdxj" and not {"url_surtkey", "fetch_time"} <= set(schema.names):
+        message = "--format cdxj needs the columns url_surtkey and fetch_time"
+        raise QueryError(message)
     with _target(output) as file:
         match format_:
             case "jsonl" | "cdxj":
@@ -58,10 +64,8 @@ def write(
                 return _write_csv(batches, schema, file, "," if format_ == "csv" else "\t")
             case "parquet":
                 return _write_whole(batches, pq.ParquetWriter(file, schema, compression="zstd"))
-            case "arrow":
+            case _:
                 return _write_whole(batches, pa.ipc.new_stream(file, schema))
-    message = f"a table is for terminals; write {', '.join(FORMATS[1:])} to a file"
-    raise QueryError(message)
 
 
 @contextmanager
@@ -69,6 +73,11 @@ def _target(output: Path | None) -> Iterator[BinaryIO]:
     if output is None:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
+        return
+    output = output.resolve()
+    if output.exists() and not output.is_file():  # a device or a pipe cannot be replaced, only written to
+        with output.open("wb") as file:
+            yield file
         return
     beside = output.with_name(f".{output.name}.{os.getpid()}.part")
     try:
@@ -82,23 +91,18 @@ def _target(output: Path | None) -> Iterator[BinaryIO]:
 
 
 def _write_table(batches: Iterable[pa.RecordBatch], names: list[str]) -> int:
-    count = 0
+    printer = Table(names)
     for batch in batches:
         for start in range(0, batch.num_rows, _PAGE):
-            rows = batch.slice(start, _PAGE).select(names).to_pylist()
-            table(names, [[row[name] for name in names] for row in rows])
-        count += batch.num_rows
-    return count
+            rows = batch.slice(start, _PAGE).to_pylist()
+            printer.add([row[name] for name in names] for row in rows)
+    return printer.close()
 
 
 def _write_lines(batches: Iterable[pa.RecordBatch], file: BinaryIO, format_: str) -> int:
     count = 0
     for batch in batches:
-        names = batch.schema.names
         if format_ == "cdxj":
-            if not {"url_surtkey", "fetch_time"} <= set(names):
-                message = "--format cdxj needs the columns url_surtkey and fetch_time"
-                raise QueryError(message)
             lines = [cdxj_line(row) for row in batch.to_pylist()]
         else:
             lines = [json.dumps(row, ensure_ascii=False) for row in _texts(batch).to_pylist()]
@@ -124,10 +128,20 @@ def _write_csv(batches: Iterable[pa.RecordBatch], schema: pa.Schema, file: Binar
 
 def _write_whole(batches: Iterable[pa.RecordBatch], writer: Any) -> int:  # noqa: ANN401 - two classes with one shape
     count = 0
+    waiting: list[pa.RecordBatch] = []
+
+    def write_waiting() -> None:
+        if waiting:
+            writer.write_table(pa.Table.from_batches(waiting))
+            waiting.clear()
+
     with writer:
         for batch in batches:
-            writer.write_batch(batch)
+            waiting.append(batch)
             count += batch.num_rows
+            if sum(kept.num_rows for kept in waiting) >= _ROW_GROUP:
+                write_waiting()
+        write_waiting()
     return count
 
 

@@ -52,18 +52,19 @@ def open_source(
 
 def _parts(url: str) -> SplitResult:
     """The parts of an address; no scheme for a folder."""
-    if Path(url).is_dir():
+    if url and Path(url).is_dir():  # nothing would be the current one
         return SplitResult("", "", url, "", "")
     try:
         parts = urlsplit(url)
-        plain = parts.hostname and (parts.port is None or parts.scheme != "s3") and set(url).isdisjoint("?#@ ")
+        plain = set(url).isdisjoint("?#@ ") and url.isprintable() and (parts.port is None or parts.scheme != "s3")
     except ValueError:  # such as a port that is no number
         parts, plain = SplitResult("http", "", "", "", ""), False
-    if "://" in url and not (plain and url.isprintable()):
+    known = parts.scheme in {"http", "https", "s3"}
+    if (known and not parts.hostname) or ("://" in url and not plain):
         # It is not repeated, for it may hold a password.
         message = f"a source is an address without query or credentials, such as {DEFAULT_SOURCE}"
         raise QueryError(message)
-    if parts.scheme not in {"http", "https", "s3"} or not plain:
+    if not known:
         message = f"{url!r} is no folder and no http, https or s3 address; the usual source is {DEFAULT_SOURCE}"
         raise QueryError(message)
     return parts

@@ -18,7 +18,7 @@ import pyarrow as pa
 from filelock import FileLock
 
 from catalogue.crawl import COLLINFO, has_table, index_file, manifest_path, parse_collinfo, parse_manifest
-from catalogue.errors import DiskFailed
+from catalogue.errors import CatalogueError, DiskFailed, FormatError
 from catalogue.examine import Examiner, FileFacts
 from catalogue.store import Held, Store
 from catalogue.views.opened import connect, queries_folder, quoted
@@ -55,6 +55,8 @@ def refresh(
     if not wanted and is_fresh(path, store):
         return
     with _disk_errors(path), FileLock(f"{path}.lock"):
+        if not wanted and is_fresh(path, store):  # somebody else has just done it
+            return
         beside = path.with_name(path.name + ".new")
         _remove(beside)
         if _meta(path).get("layout") == LAYOUT:
@@ -77,6 +79,8 @@ class _Build:
 
     def __init__(self, path: Path, store: Store) -> None:
         self._store = store
+        self._undecodable: dict[str, str] = {}
+        """Reasons why footers that are held cannot be shown, by path."""
         self._db = duckdb.connect(config={"python_enable_replacements": "false"})
         version = "" if path.exists() else f" (STORAGE_VERSION '{STORAGE_VERSION}')"
         self._db.execute(f"ATTACH {quoted(path)} AS building{version}")
@@ -140,7 +144,12 @@ class _Build:
             if held is None or file is None:
                 return None
             known = None if file.crawl in chunks_of else facts.get(path)
-            return path, held, known or examiner.examine(held.data, held.size, column_chunks=file.crawl in chunks_of)
+            try:
+                found = known or examiner.examine(held.data, held.size, column_chunks=file.crawl in chunks_of)
+            except FormatError as error:
+                self._undecodable[path] = f"{path}: {error}"
+                return None
+            return path, held, found
 
         with examiner.executor() as executor:
             looked = [found for found in executor.map(look, paths) if found]
@@ -187,20 +196,17 @@ class _Build:
             for file in parse_manifest(crawl, document.data) if document else []:
                 counts[file.crawl, file.subset] = counts.get((file.crawl, file.subset), 0) + 1
         self._replace("listed", [{"crawl": c, "subset": s, "files": n} for (c, s), n in counts.items()])
-        failures = []
-        for path in self._store.keys("failures"):
-            failure, file_at = self._store.get("failures", path), index_file(path)
-            if failure and file_at:
-                failures.append(
-                    {
-                        "path": path,
-                        "crawl": file_at.crawl,
-                        "subset": file_at.subset,
-                        "reason": failure.note,
-                        "failed_at": _naive(datetime.fromisoformat(failure.taken)),
-                    }
-                )
-        self._replace("failures", failures)
+        noted = {path: held for path in self._store.keys("failures") if (held := self._store.get("failures", path))}
+        failed = {path: (held.note, datetime.fromisoformat(held.taken)) for path, held in noted.items()}
+        failed |= {path: (reason, datetime.now(UTC)) for path, reason in self._undecodable.items()}
+        self._replace(
+            "failures",
+            [
+                {"path": path, "crawl": at.crawl, "subset": at.subset, "reason": reason, "failed_at": _naive(time)}
+                for path, (reason, time) in failed.items()
+                if (at := index_file(path))
+            ],
+        )
 
     def _replace(self, table: str, rows: list[dict[str, Any]]) -> None:
         self._db.execute(f"DELETE FROM derived.{table}")  # noqa: S608 - a constant
@@ -287,6 +293,6 @@ class _disk_errors:  # noqa: N801 - used as a context, like contextlib's own
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         full = isinstance(error, duckdb.IOException | duckdb.FatalException)
-        if full or (isinstance(error, OSError) and not isinstance(error, DiskFailed)):
+        if full or (isinstance(error, OSError) and not isinstance(error, CatalogueError)):
             message = f"{self._path} cannot be written: {error}; the one that was there is kept"
             raise DiskFailed(message) from error

@@ -1,6 +1,7 @@
 """What the catalogue says a query might have to read."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -13,86 +14,90 @@ class Candidates:
     """The files, of some crawls and subsets, that a query might have to read."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, crawls: Sequence[str], subsets: Sequence[str]) -> None:
-        """Look at crawls (none means every one harvested) and subsets (likewise).
+        """Look at crawls of which something is held, and at subsets; none of these means all that a crawl has.
+
+        A subset that a crawl does not have is no matter, one that was not harvested is: see ``missing``.
 
         Raises:
-            NotHarvested: if nothing is held of one of them.
+            NotHarvested: if nothing at all is held of the subsets asked for.
         """
         self._connection = connection
-        held = connection.execute("SELECT DISTINCT crawl, subset FROM derived.files ORDER BY ALL").fetchall()
-        self.crawls = tuple(crawls) or tuple(sorted({crawl for crawl, _ in held}))
-        for crawl in self.crawls:
-            there = {subset for of, subset in held if of == crawl}
-            lacking = ("warc",) if not there else tuple(subset for subset in subsets if subset not in there)
-            if lacking:
-                option = "" if lacking == ("warc",) else "".join(f" --subset {subset}" for subset in lacking)
-                what = crawl if not there else f"{', '.join(lacking)} of {crawl}"
-                message = f"{what} is not harvested yet; run: catalogue harvest --crawl {crawl}{option}"
+        held = set(connection.execute("SELECT DISTINCT crawl, subset FROM derived.files").fetchall())
+        failed = set(connection.execute("SELECT DISTINCT crawl, subset FROM derived.failures").fetchall())
+        listed = set(connection.execute("SELECT crawl, subset FROM derived.listed").fetchall())
+        known = held | failed | (listed if subsets else set())
+        self._pairs = sorted(
+            (crawl, subset) for crawl, subset in known if crawl in crawls and (not subsets or subset in subsets)
+        )
+        if held.isdisjoint(self._pairs):
+            crawl = crawls[0]
+            options = "".join(f" --subset {subset}" for subset in subsets)
+            message = f"{' and '.join(subsets) or 'nothing'} of {crawl} is not harvested yet"
+            if subsets and not self._pairs:
+                message = f"{crawl} has no {' and no '.join(subsets)}"
                 raise NotHarvested(message)
-        if not self.crawls:
-            message = "nothing is harvested yet; run: catalogue harvest --crawl CC-MAIN-2022-05"
+            message += f"; run: catalogue harvest --crawl {crawl}{options}"
             raise NotHarvested(message)
-        self.subsets = tuple(subsets) or tuple(sorted({subset for of, subset in held if of in self.crawls}))
 
     def paths(self, intervals: Sequence[KeyInterval]) -> list[str]:
         """Files with a row group whose keys might lie in one of the intervals, or are not known."""
-        table = pa.table(
+        # Bounds in signed order say something about ASCII only; see catalogue.query.near.
+        foreign = not all(interval.start.isascii() and interval.end.isascii() for interval in intervals)
+        asked = pa.table(
             {
                 "low": pa.array([interval.start for interval in intervals], pa.binary()),
                 "high": pa.array([interval.end for interval in intervals], pa.binary()),
             }
         )
-        # Bounds in signed order say something about ASCII only; see catalogue.query.near.
-        foreign = not all(interval.start.isascii() and interval.end.isascii() for interval in intervals)
-        self._connection.register("asked", table)
-        try:
-            rows = self._connection.execute(
+        return [
+            path
+            for (path,) in self._run(
                 """
-                SELECT DISTINCT path FROM row_groups
-                WHERE list_contains($crawls, crawl) AND list_contains($subsets, subset) AND (
-                  min_url_surtkey IS NULL
-                  OR ($foreign AND bounds_from = 'footer (signed)')
-                  OR EXISTS (
-                    FROM asked
-                    WHERE low <= encode(max_url_surtkey) AND high > encode(min_url_surtkey)
-                  )
-                )
+                SELECT DISTINCT path FROM row_groups SEMI JOIN pairs USING (crawl, subset)
+                WHERE min_url_surtkey IS NULL
+                  OR ($1 AND bounds_from = 'footer (signed)')
+                  OR EXISTS (FROM asked WHERE low <= encode(max_url_surtkey) AND high > encode(min_url_surtkey))
                 ORDER BY path
                 """,
-                {"crawls": list(self.crawls), "subsets": list(self.subsets), "foreign": foreign},
-            ).fetchall()
-        finally:
-            self._connection.unregister("asked")
-        return [path for (path,) in rows]
+                foreign,
+                asked=asked,
+            )
+        ]
 
     def column_names(self) -> tuple[str, ...]:
-        """The columns of all files held, some of which may be newer than this package."""
-        rows = self._connection.execute(
-            "SELECT DISTINCT unnest(column_names) FROM derived.files ORDER BY ALL"
-        ).fetchall()
-        return tuple(name for (name,) in rows)
+        """The columns of the files, some of which may be newer than this package."""
+        sql = (
+            "SELECT DISTINCT unnest(column_names) FROM derived.files SEMI JOIN pairs USING (crawl, subset) ORDER BY ALL"
+        )
+        return tuple(name for (name,) in self._run(sql))
 
     def row_groups(self) -> int:
         """How many row groups there are in all."""
-        rows = self._connection.execute(
-            "SELECT count(*) FROM row_groups WHERE list_contains($1, crawl) AND list_contains($2, subset)",
-            [list(self.crawls), list(self.subsets)],
-        ).fetchall()
-        return int(rows[0][0])
+        return int(self._run("SELECT count(*) FROM row_groups SEMI JOIN pairs USING (crawl, subset)")[0][0])
 
     def missing(self) -> tuple[str, ...]:
         """What of it is not held, a sentence each."""
-        rows = self._connection.execute(
+        rows = self._run(
             """
             SELECT l.crawl, l.subset, l.files, count(f.path)
             FROM derived.listed AS l LEFT JOIN derived.files AS f USING (crawl, subset)
-            WHERE list_contains($1, l.crawl) AND list_contains($2, l.subset)
+            SEMI JOIN pairs ON pairs.crawl = l.crawl AND pairs.subset = l.subset
             GROUP BY ALL HAVING count(f.path) < l.files ORDER BY ALL
-            """,
-            [list(self.crawls), list(self.subsets)],
-        ).fetchall()
+            """
+        )
         return tuple(
             f"{listed - held} of the {listed} files of {crawl}, {subset}, are not harvested; "
             f"run: catalogue harvest --crawl {crawl} --subset {subset}"
             for crawl, subset, listed, held in rows
         )
+
+    def _run(self, sql: str, *parameters: object, **tables: pa.Table) -> list[tuple[Any, ...]]:
+        crawls, subsets = ([pair[at] for pair in self._pairs] for at in (0, 1))
+        tables["pairs"] = pa.table({"crawl": pa.array(crawls, pa.string()), "subset": pa.array(subsets, pa.string())})
+        for name, table in tables.items():
+            self._connection.register(name, table)
+        try:
+            return self._connection.execute(sql, list(parameters)).fetchall()
+        finally:
+            for name in tables:
+                self._connection.unregister(name)

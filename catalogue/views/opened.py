@@ -6,7 +6,7 @@ from pathlib import Path
 
 import duckdb
 
-from catalogue.errors import QueryError
+from catalogue.errors import QueryError, StoreLocked
 
 
 def queries_folder() -> Path:
@@ -23,7 +23,13 @@ def connect(path: Path) -> duckdb.DuckDBPyConnection:
     """
     connection = duckdb.connect(config={"python_enable_replacements": "false"})
     try:
-        connection.execute(f"ATTACH {quoted(path)} AS catalogue (READ_ONLY)")
+        try:
+            connection.execute(f"ATTACH {quoted(path)} AS catalogue (READ_ONLY)")
+        except duckdb.Error as error:
+            if "lock" not in str(error).lower() and "handle conflict" not in str(error):  # no class tells them apart
+                raise
+            message = f"{path} is open for writing elsewhere; close it there, or open it read-only"
+            raise StoreLocked(message) from error
         connection.execute("USE catalogue")
         connection.execute("SET TimeZone = 'UTC'")
     except BaseException:
@@ -39,6 +45,10 @@ def answerable() -> Iterator[None]:
         yield
     except duckdb.Error as error:
         raise QueryError(str(error)) from error
+    except RuntimeError as error:
+        if "interrupted" in str(error):  # DuckDB has no class for it
+            raise KeyboardInterrupt from error
+        raise
 
 
 def quoted(path: Path) -> str:

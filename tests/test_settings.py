@@ -1,0 +1,209 @@
+"""Options before the environment, the environment before ``config.toml``, and that before what suits Common Crawl."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from platformdirs import user_config_path
+
+from catalogue.errors import QueryError
+from catalogue.settings import COLLINFO_SOURCE, DEFAULT_SOURCE, Settings, load_settings, package_version
+
+Config = Callable[[str], Path]
+
+
+@pytest.fixture(autouse=True)
+def nothing_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user who never set anything, wherever that is kept."""
+    for name in [*os.environ]:
+        if name.startswith(("CATALOGUE_", "XDG_")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def config() -> Config:
+    """Writes the user's ``config.toml``."""
+
+    def write(text: str | bytes) -> Path:
+        file = user_config_path("catalogue") / "config.toml"
+        file.parent.mkdir(parents=True)
+        file.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return file
+
+    return write
+
+
+def test_without_any(tmp_path: Path) -> None:
+    settings = load_settings()
+    assert settings == Settings()
+    assert settings.source == DEFAULT_SOURCE == "https://data.commoncrawl.org/"
+    assert COLLINFO_SOURCE == "https://index.commoncrawl.org/"
+    assert (settings.contact, settings.rate, settings.connections, settings.patience) == (None, None, None, None)
+    assert settings.cache.is_relative_to(tmp_path)
+    assert settings.asks_strangers
+
+
+def test_each_from_each_place(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    config('source = "s3://file/"\ncontact = "file"\nrate = 1\nconnections = 2\npatience = 3.5\ncache = "/file"\n')
+    assert load_settings() == Settings("s3://file/", "file", 1.0, 2, 3.5, Path("/file"))
+    monkeypatch.setenv("CATALOGUE_CONTACT", "environment")
+    monkeypatch.setenv("CATALOGUE_RATE", "0.5")
+    monkeypatch.setenv("CATALOGUE_CONNECTIONS", "7")
+    monkeypatch.setenv("CATALOGUE_CACHE", "/environment")
+    assert load_settings() == Settings("s3://file/", "environment", 0.5, 7, 3.5, Path("/environment"))
+    assert load_settings(contact="option", rate=9.0, source=None) == Settings(
+        "s3://file/", "option", 9.0, 7, 3.5, Path("/environment")
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("source", ["https://a.example/", "https://b.example/", "https://c.example/"]),
+        ("contact", ["a@example.org", "b@example.org", "c@example.org"]),
+        ("rate", [1.5, 2.5, 3.5]),
+        ("connections", [1, 2, 3]),
+        ("patience", [0.0, 2.5, 3.5]),
+        ("cache", [Path("/a"), Path("/b"), Path("/c")]),
+    ],
+)
+def test_precedence(name: str, values: list[object], config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    least, middle, most = values
+    config(f"{name} = {least if isinstance(least, int | float) else json.dumps(str(least))}\n")
+    assert getattr(load_settings(), name) == least
+    monkeypatch.setenv(f"CATALOGUE_{name.upper()}", str(middle))
+    assert getattr(load_settings(), name) == middle
+    assert getattr(load_settings(**{name: most}), name) == most
+    assert getattr(load_settings(**{name: None}), name) == middle
+    monkeypatch.setenv(f"CATALOGUE_{name.upper()}", "")
+    assert getattr(load_settings(), name) == least  # set to nothing is not set
+
+
+def test_other_variables_are_none_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CATALOGUE_DATA", "somewhere")
+    monkeypatch.setenv("CATALOGUE_TEST_MIRROR", "elsewhere")
+    assert load_settings() == Settings()
+
+
+def test_the_types_are_those_declared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CATALOGUE_RATE", "5")
+    monkeypatch.setenv("CATALOGUE_CONNECTIONS", "5")
+    settings = load_settings(patience=5, cache="/x")
+    assert [type(value) for value in (settings.rate, settings.connections, settings.patience)] == [float, int, float]
+    assert isinstance(settings.cache, Path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("rate", "0"),
+        ("rate", "-1"),
+        ("rate", "fast"),
+        ("rate", "nan"),
+        ("rate", "inf"),
+        ("connections", "0"),
+        ("connections", "-3"),
+        ("connections", "2.5"),
+        ("connections", "many"),
+        ("patience", "-0.1"),
+        ("patience", "nan"),
+        ("patience", "inf"),
+        ("contact", "a@example.org\r\nX-Evil: 1"),
+        ("contact", "a\x7fb"),
+    ],
+)
+def test_what_cannot_be_used(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(f"CATALOGUE_{name.upper()}", value)
+    with pytest.raises(QueryError, match=f"cannot be the setting {name}$"):
+        load_settings()
+    monkeypatch.delenv(f"CATALOGUE_{name.upper()}")
+    with pytest.raises(QueryError, match=f"cannot be the setting {name}$"):
+        load_settings(**{name: value})
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "rate = true",
+        "rate = [1]",
+        "rate = inf",
+        "rate = nan",
+        "rate = 2022-01-31",
+        "connections = true",
+        "connections = 2.5",
+        "connections = inf",
+        "connections = 0",
+        "patience = -1",
+        "patience = {}",
+        "source = 5",
+        'source = ["https://example.com/"]',
+        "contact = 5",
+        "contact = false",
+        "cache = 5",
+        'cache = ["/x"]',
+    ],
+)
+def test_what_cannot_be_used_in_the_file(line: str, config: Config) -> None:
+    config(line)
+    with pytest.raises(QueryError, match=f"cannot be the setting {line.partition(' ')[0]}$"):
+        load_settings()
+
+
+@pytest.mark.parametrize("content", ["source", 'source = "x', "[", b"\xff\xfe", "rate = 1\nrate = 2"])
+def test_a_file_that_cannot_be_read(content: str, config: Config) -> None:
+    file = config(content)
+    with pytest.raises(QueryError, match=f"{file} cannot be read: "):
+        load_settings()
+    with pytest.raises(QueryError, match="cannot be read"):
+        load_settings(source="https://example.com/")  # even if it would not be needed
+
+
+def test_a_folder_instead_of_a_file(config: Config) -> None:
+    file = config("")
+    file.unlink()
+    file.mkdir()
+    with pytest.raises(QueryError, match="cannot be read"):
+        load_settings()
+
+
+def test_a_file_instead_of_a_folder() -> None:
+    folder = user_config_path("catalogue")
+    folder.parent.mkdir(parents=True)
+    folder.touch()
+    assert load_settings() == Settings()
+
+
+@pytest.mark.parametrize("line", ["speed = 5", "[source]\nurl = 1\n[speed]", "Rate = 5"])
+def test_settings_that_there_are_not(line: str, config: Config) -> None:
+    file = config(line)
+    with pytest.raises(
+        QueryError, match=f"{file}: there is no setting '.*'; there are source, contact, rate, connections, patience"
+    ):
+        load_settings()
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("https://data.commoncrawl.org/", True),
+        ("https://data.commoncrawl.org", True),
+        ("https://data.commoncrawl.org//", False),
+        ("https://example.com/", False),
+        ("s3://commoncrawl/", False),
+    ],
+)
+def test_common_crawl_is_known_with_and_without_a_slash(source: str, *, expected: bool) -> None:
+    settings = load_settings(source=source)
+    assert settings.asks_strangers == expected
+    assert settings.source == (DEFAULT_SOURCE if expected else source)
+
+
+def test_the_user_agent_names_the_tool_and_whom_to_write_to() -> None:
+    assert load_settings().user_agent == f"commoncrawl-catalogue/{package_version()} (no contact set)"
+    assert load_settings(contact="a@example.org").user_agent.endswith(" (a@example.org)")
+    assert package_version()[0].isdecimal()
