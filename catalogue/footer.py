@@ -206,7 +206,9 @@ class _Decoder:
         self.created_by = top.get(6, b"")
         # Without column_orders, parquet.thrift leaves undefined what min_value and max_value mean.
         self.ordered = 7 in top  # noqa: PLR2004 - FileMetaData.column_orders
-        groups = tuple(self._row_group(ordinal, group) for ordinal, group in enumerate(top[4]))
+        # pyarrow gives row groups without rows chunks that lie nowhere; nothing is lost with them.
+        filled = ((ordinal, group) for ordinal, group in enumerate(top[4]) if _integer(group[3]))
+        groups = tuple(self._row_group(ordinal, group) for ordinal, group in filled)
         num_rows = _integer(top[3])
         if num_rows != sum(group.num_rows for group in groups):
             message = "the row groups' rows do not add up"
