@@ -27,6 +27,7 @@ _INTEGERS = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "INTEGER_LITERAL"}
 _MORE_THAN_A_ROW = {
     "SUBQUERY": "a query",
     "STAR": "a *",
+    "LAMBDA": "a lambda",
     "POSITIONAL_REFERENCE": "a column's number",
     "PARAMETER": "a parameter",
 }
@@ -84,6 +85,10 @@ def apply_where(where: Where, rows: pa.Table, connection: duckdb.DuckDBPyConnect
     except duckdb.Error as error:
         message = f"--where {where.sql}: {error}"
         raise QueryError(message) from error
+    except RuntimeError as error:
+        if "interrupted" in str(error):  # DuckDB has no class for it
+            raise KeyboardInterrupt from error
+        raise
     finally:
         connection.unregister("rows")
 
@@ -128,6 +133,10 @@ def _columns(node: object) -> Iterator[str]:
             yield str(node["column_names"][-1])
         elif what := _MORE_THAN_A_ROW.get(str(node.get("class"))):
             message = f"--where is an expression over the columns of a row; it cannot hold {what}"
+            raise QueryError(message)
+        elif node.get("class") == "FUNCTION" and node.get("schema") not in {"", "main", None}:
+            call = f"{node['function_name']}({node['schema']})"
+            message = f"--where takes no methods; write {call} instead"
             raise QueryError(message)
         for value in node.values():
             yield from _columns(value)

@@ -52,6 +52,14 @@ def no_child_is_left() -> Iterator[None]:
     assert children() == before
 
 
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Examiner]:
+    """An examiner whose child nobody harms."""
+    with Examiner(children=1, seconds=30) as examiner:
+        examine(examiner, SMALL)
+        yield examiner
+
+
 @pytest.fixture
 def one() -> Iterator[Examiner]:
     """An examiner with one child."""
@@ -133,21 +141,21 @@ def test_a_page_index_counts_if_every_row_group_has_both_halves_of_it() -> None:
     assert not file_facts(replace(footer, row_groups=())).has_page_index
 
 
-def test_pyarrow_is_asked(one: Examiner) -> None:
+def test_pyarrow_is_asked(shared: Examiner) -> None:
     """We have no use for a format version, but it is required."""
     footer = made(small_file())
     del footer.fields[1]
     assert decode_footer(footer.footer, footer.file_size).num_rows == 4
     with pytest.raises(BadFooter, match="pyarrow cannot decode the footer: "):
-        examine(one, footer)
+        examine(shared, footer)
 
 
-def test_we_are_asked(one: Examiner) -> None:
+def test_we_are_asked(shared: Examiner) -> None:
     """pyarrow does not mind that the rows do not add up."""
     footer = made(small_file())
     footer.fields[3] = (I64, 5)
     with pytest.raises(BadFooter, match="the row groups' rows do not add up"):
-        examine(one, footer)
+        examine(shared, footer)
 
 
 def test_encrypted_columns(one: Examiner) -> None:
@@ -161,11 +169,11 @@ def test_encrypted_columns(one: Examiner) -> None:
 
 
 @pytest.mark.parametrize("codec", [3, 8, 9, 99, 255])
-def test_codecs_to_come(one: Examiner, codec: int) -> None:
+def test_codecs_to_come(shared: Examiner, codec: int) -> None:
     """pyarrow's accessors end the process for some of them."""
     footer = made(small_file(compression="none"))
     footer.meta(1, 0)[4] = (I32, codec)
-    assert examine(one, footer).codec == f"UNCOMPRESSED+{'LZO' if codec == 3 else f'UNKNOWN({codec})'}"
+    assert examine(shared, footer).codec == f"UNCOMPRESSED+{'LZO' if codec == 3 else f'UNKNOWN({codec})'}"
 
 
 # Hostile footers

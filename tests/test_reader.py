@@ -4,6 +4,7 @@ import gzip
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 import catalogue
 from catalogue.errors import BadFooter
 from catalogue.settings import Settings
+from catalogue.store import Store
 from tests.faults import FaultServer, Kind, only
 
 CRAWL = "CC-MAIN-2022-05"
@@ -94,9 +96,11 @@ def test_a_file_without_keys_makes_the_answer_incomplete(tmp_path: Path) -> None
     ],
 )
 def test_values_that_do_not_fit_name_the_column(tmp_path: Path, column: pa.Array) -> None:
-    with harvested(tmp_path, rows(fetch_status=column)) as cat:
-        with pytest.raises(BadFooter, match="row group 0, column fetch_status"):
-            cat.captures("*", columns=["fetch_status"]).to_arrow()
+    with (
+        harvested(tmp_path, rows(fetch_status=column)) as cat,
+        pytest.raises(BadFooter, match="row group 0, column fetch_status"),
+    ):
+        cat.captures("*", columns=["fetch_status"]).to_arrow()
 
 
 @pytest.mark.parametrize("unit", ["us", "ns"])
@@ -181,9 +185,11 @@ def test_a_page_that_was_changed_is_never_an_answer(tmp_path: Path) -> None:
         content[chunk.range.end - 20] ^= 1
         with FaultServer({held: bytes(content)}) as server:
             settings = Settings(source=server.url, cache=tmp_path / "cache")
-            with catalogue.open(tmp_path / "data", settings=settings) as other:
-                with pytest.raises(BadFooter, match="column url"):
-                    other.captures("*", columns=["url"]).to_arrow()
+            with (
+                catalogue.open(tmp_path / "data", settings=settings) as other,
+                pytest.raises(BadFooter, match="column url"),
+            ):
+                other.captures("*", columns=["url"]).to_arrow()
 
 
 def test_a_subset_whose_files_all_failed_is_missed(tmp_path: Path) -> None:
@@ -203,10 +209,6 @@ def test_a_subset_whose_files_all_failed_is_missed(tmp_path: Path) -> None:
 
 
 def test_a_footer_in_the_store_that_cannot_be_decoded_stops_nothing_else(tmp_path: Path) -> None:
-    from dataclasses import replace
-
-    from catalogue.store import Store
-
     with harvested(tmp_path, rows(), rows()) as cat:
         victim, other = sorted(cat.files()["path"])
         with Store(tmp_path / "data" / "footers.sqlite") as store:

@@ -249,11 +249,10 @@ TIMES = {
 }
 
 
-@pytest.mark.parametrize("zone", ["America/New_York", "Asia/Kolkata"])
-def test_times_are_utc_wherever_the_user_is(zone: str) -> None:
+def test_times_are_utc_wherever_the_user_is() -> None:
     ran = subprocess.run(
         [sys.executable, "-c", ZONES, *TIMES],
-        env=os.environ | {"TZ": zone},
+        env=os.environ | {"TZ": "Asia/Kolkata"},
         cwd=Path(__file__).parent.parent,
         capture_output=True,
         text=True,
@@ -488,7 +487,7 @@ def check(sql: str, where: Where, seed: int, connection: duckdb.DuckDBPyConnecti
 
 
 @given(sql=EXPRESSIONS, seed=st.integers(0, 15))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @example(sql="fetch_status > 200.5", seed=1)
 @example(sql="NOT (fetch_status = 200)", seed=1)
 @example(sql="fetch_status BETWEEN 300 AND 5", seed=2)
