@@ -283,7 +283,8 @@ def _warnings(plan: ReadPlan) -> Iterator[str]:
 def _flat_chunks(query: Query, held: HeldFile, group: RowGroup) -> Iterator[ColumnChunk]:
     for name in query.read_columns:
         chunk = group.chunks.get(name)
-        if chunk and not chunk.column.flat:
+        nested = not chunk.column.flat if chunk else any(other.startswith(f"{name}.") for other in group.chunks)
+        if nested:
             message = f"{held.file.path}: column {name} has more than one value a row, which cannot be read"
             raise BadFooter(message)
         if chunk:

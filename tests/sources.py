@@ -3,6 +3,7 @@
 import random
 import threading
 from dataclasses import replace
+from typing import Any
 
 from catalogue.errors import (
     Blocked,
@@ -99,6 +100,6 @@ def expected(kind: Kind, wanted: ByteRange | SuffixRange) -> type[Exception] | N
     return Changed if kind is Kind.EMPTY and wanted == BOUNDED else ERRORS[kind]
 
 
-def quick(kind: Kind, **more: int | str) -> Fault:
+def quick(kind: Kind, **more: Any) -> Fault:
     """A fault that takes the server no time, unless the client waits."""
     return replace(Fault(kind, hold=3.0, interval=0.05), **more)

@@ -224,7 +224,9 @@ def test_a_wrong_trailer_is_noticed(at: int) -> None:
         inflate(bytes(damaged))
 
 
-@pytest.mark.parametrize("data", [b"text, not gzip", zlib.compress(b"text"), b"PK\x03\x04", b"<html>", b"\x1f\x8b\x09" + bytes(7)])
+@pytest.mark.parametrize(
+    "data", [b"text, not gzip", zlib.compress(b"text"), b"PK\x03\x04", b"<html>", b"\x1f\x8b\x09" + bytes(7)]
+)
 def test_what_is_not_gzip(data: bytes) -> None:
     with pytest.raises(BadManifest, match="not gzip"):
         inflate(data)

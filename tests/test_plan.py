@@ -235,7 +235,10 @@ def test_times_are_inclusive_as_typed(first: str, last: str, expected: tuple[str
     assert time_bounds(first, last) == (low, high)
 
 
-@pytest.mark.parametrize("text", ["", "tomorrow", "20220131123059000", "2022-13-01", "2022-02-30", "2022-W05", "-5", "\uff12\uff10\uff12\uff12"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "tomorrow", "20220131123059000", "2022-13-01", "2022-02-30", "2022-W05", "-5", "\uff12\uff10\uff12\uff12"],
+)
 def test_times_that_are_none(text: str) -> None:
     with pytest.raises(QueryError, match="is no time; write it as"):
         time_bounds(text, None)

@@ -85,10 +85,12 @@ def right(size: int = 100, wanted: ByteRange = BOUNDED, **more: str) -> dict[str
         (200, {"content-type": "text/html; charset=utf-8"}, "Welcome", Unreachable),
         (200, {"content-type": "Application/XML"}, "<Error><Code>InternalError</Code></Error>", Unreachable),
         (200, {"content-type": "application/xml"}, S3_SLOW, SlowDown),
+        (300, {}, "", Redirected),
         (301, {"location": "https://other.example/"}, "", Redirected),
         (304, {}, "", Redirected),
         (400, {}, "", Denied),
         (401, {}, "", Denied),
+        (401, {}, CLOUDFRONT_PAGE, Blocked),
         (403, {}, S3_DENIED, Denied),
         (403, {"server": "AmazonS3", "x-cache": "Error from cloudfront"}, S3_DENIED, Denied),
         (403, {}, CLOUDFRONT_PAGE, Blocked),
@@ -230,7 +232,9 @@ def test_a_tag_that_cannot_be_printed_is_none() -> None:
     assert (answer.etag, answer.last_modified) == (None, None)
 
 
-@pytest.mark.parametrize("pieces", [(), (b"x" * 9,), (b"x" * 11,), (b"x" * 10, b"y"), (b"x" * 1_000_000,)])
+@pytest.mark.parametrize(
+    "pieces", [(), (b"x" * 9,), (b"x" * 11,), (b"x" * 10, b"y"), (b"x" * 1_000_000,), (b"x" * 6, b"x" * 1_000_000)]
+)
 def test_bodies_of_another_length_are_refused(pieces: tuple[bytes, ...]) -> None:
     body = Body(*pieces)
     with pytest.raises(ShortBody, match=WHERE):
@@ -257,6 +261,10 @@ def test_an_error_that_comes_in_drops_is_understood_and_not_read_without_end() -
     with pytest.raises(Blocked):
         read(request(), 403, {}, Body(*(bytes([byte]) for byte in CLOUDFRONT_PAGE.encode())))
     body = Body(b"x" * 1_000_000)
+    with pytest.raises(Denied):
+        read(request(), 403, {}, body)
+    assert body.read == EXCERPT
+    body = Body(b"x" * 1500, b"x" * 1500)
     with pytest.raises(Denied):
         read(request(), 403, {}, body)
     assert body.read == EXCERPT
@@ -288,6 +296,11 @@ def test_documents_are_pinned_too(headers: dict[str, str]) -> None:
     for pin in (Pin(4, '"a"'), Pin(3, '"b"')):
         with pytest.raises(Changed, match=WHERE):
             read(request(None, pin), 200, headers, Body(b"abc"))
+
+
+def test_a_document_of_the_greatest_size() -> None:
+    answer = read(request(None), 200, {"content-length": str(MAX_DOCUMENT)}, Body(bytes(MAX_DOCUMENT)))
+    assert len(answer.body) == MAX_DOCUMENT == 16 << 20
 
 
 def test_an_empty_document() -> None:
