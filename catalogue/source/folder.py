@@ -2,11 +2,12 @@
 
 import os
 from pathlib import Path
+from stat import S_ISREG
 from typing import BinaryIO
 
 from catalogue.errors import CatalogueError, Denied, GivenUp, Missing, Unreachable
 from catalogue.ranges import ByteRange, Pin, SuffixRange, content_range
-from catalogue.source.response import MAX_DOCUMENT, Request, Response, Wanted
+from catalogue.source.response import Request, Response, Wanted
 
 
 class FolderSource:
@@ -28,12 +29,14 @@ class FolderSource:
             raise GivenUp(message)
         try:
             # Opening a pipe would wait for ever.
-            inside = ".." not in file.parts and file.is_relative_to(self._folder) and file.is_file()
-            if inside:
+            inside = ".." not in file.parts and file.is_relative_to(self._folder)
+            if inside and S_ISREG(file.stat().st_mode):
                 with file.open("rb") as opened:
                     return _read(opened, request)
         except CatalogueError:
             raise
+        except (FileNotFoundError, NotADirectoryError, ValueError):  # the last for a path with a NUL
+            pass
         except PermissionError as error:
             message = f"{request.where} may not be read: {error.strerror}"
             raise Denied(message) from error
@@ -58,8 +61,10 @@ def _read(file: BinaryIO, request: Request) -> Response:
             raise request.refuse(416, {}, "")
         headers |= {"content-range": content_range(ByteRange(start, end), total), "content-length": f"{end - start}"}
     given, total = request.check(headers)
-    file.seek(given.start if given else 0)
-    return request.response(file.read(len(given) if given else MAX_DOCUMENT + 1), given, total, headers)
+    if not given:
+        return request.response(b"", None, 0, headers)
+    file.seek(given.start)
+    return request.response(file.read(len(given)), given, total, headers)
 
 
 def _place(wanted: ByteRange | SuffixRange, total: int) -> tuple[int, int]:

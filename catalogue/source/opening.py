@@ -58,7 +58,7 @@ def _parts(url: str) -> SplitResult:
         parts = urlsplit(url)
         plain = set(url).isdisjoint("?#@ ") and url.isprintable() and (parts.port is None or parts.scheme != "s3")
     except ValueError:  # such as a port that is no number
-        parts, plain = SplitResult("http", "", "", "", ""), False
+        parts, plain = SplitResult("http", "", "", "", ""), False  # of no host
     known = parts.scheme in {"http", "https", "s3"}
     if (known and not parts.hostname) or ("://" in url and not plain):
         # It is not repeated, for it may hold a password.
