@@ -261,7 +261,11 @@ class Store:
         """For every file its value's digest, which changes whenever anything about it does."""
         with self._using() as connection:
             query = f'SELECT key, substr(value, 2, {_DIGEST_SIZE}) FROM "files"'  # noqa: S608
-            return dict(connection.execute(query).fetchall())
+            versions = dict(connection.execute(query).fetchall())
+        if not all(isinstance(key, str) and isinstance(value, bytes) for key, value in versions.items()):
+            message = f"{self.path} is damaged; move it away and harvest again"
+            raise StoreDamaged(message)
+        return versions
 
     def state(self) -> str:
         """Names this store and its number of changes: what is derived from it is fresh while this stays the same."""
@@ -327,5 +331,5 @@ def _disk_errors(path: Path) -> Iterator[None]:
             hint = "its folder must be one that can be written to; " if name.startswith(_CLOSED_FOLDER) else ""
             message = f"{path} cannot be written or read: {error}; {hint}what was committed before is kept"
             raise DiskFailed(message) from error
-        message = f"{path} is not a usable store: {error}"
+        message = f"{path} is not a usable store: {error}; move it away and harvest again"
         raise StoreDamaged(message) from error

@@ -73,6 +73,16 @@ def parse_where(sql: str, known: tuple[str, ...] = ()) -> Where:
     return where
 
 
+def check_expression(sql: str) -> None:
+    """Make sure that a text is one boolean expression, so that it can be joined to others.
+
+    Raises:
+        QueryError: if it is not.
+    """
+    with connect() as connection:
+        _parse(sql, connection)
+
+
 def apply_where(where: Where, rows: pa.Table, connection: duckdb.DuckDBPyConnection) -> pa.Table:
     """The rows for which the expression holds; those for which it is null go.
 
@@ -100,6 +110,11 @@ def _parse(sql: str, connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
     expression, _ = statements[0]["node"].pop("where_clause", None), model[0]["node"].pop("where_clause")
     if not expression or statements != model or expression.get("function_name") == "row":  # as of () and (a, b)
         message = f"--where is one boolean expression, such as fetch_status = 200; this is more: {sql}"
+        raise QueryError(message)
+    # "a) OR (b" is an expression only between our brackets, and another one in the company of other conditions.
+    bare = json.loads(connection.execute("SELECT json_serialize_sql(?)", [f"SELECT 1 WHERE {sql}\n"]).fetchall()[0][0])
+    if bare["error"]:
+        message = f"--where is one boolean expression, such as fetch_status = 200; these brackets are odd: {sql}"
         raise QueryError(message)
     parsed: dict[str, Any] = expression
     return parsed

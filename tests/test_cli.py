@@ -55,6 +55,9 @@ def sentence(ran: Ran) -> str:
         (["forget", "--crawl", "CC-MAIN-1999-01", "--yes"], 2, "is not harvested yet"),
         (["query", "*", "--max-requests", "1"], 2, "add --yes"),
         (["sql", "select * from nowhere"], 2, "nowhere"),
+        (["sql", "  "], 2, "no SQL is given"),
+        (["query", "x.com", "--status", "404", "--where", "true) or (true"], 2, "these brackets are odd"),
+        (["query", "x.com", "-o", "no/such/folder/x.csv"], 2, "there is no folder"),
         (["harvest", "--crawl", "nonsense"], 2, "is not the name of a crawl"),
         (["harvest", "--crawl", "CC-MAIN-2012"], 2, "has no columnar index"),
         (["status", "--source", "gopher://x"], 0, ""),
@@ -240,6 +243,40 @@ def test_forget(command: Command, mirror: Path) -> None:
     assert command("sql", "from files", "--json").json_lines()
     assert command("forget", "--crawl", newest, "--yes").status == 0
     assert command("sql", "from files", "--json").out == ""
+
+
+def test_standard_output_by_its_other_names(asking: Command, tmp_path: Path) -> None:
+    """A file is replaced when it is whole; what the shell has opened is not."""
+    into = tmp_path / "all.txt"
+    link = tmp_path / "stdout"
+    link.symlink_to("/proc/self/fd/1")
+    words = [sys.executable, "-m", "catalogue", "query", "shop.example.com/dir/*", "--format", "jsonl", "-o", str(link)]
+    with into.open("wb") as file:
+        file.write(b"first\n")
+        file.flush()
+        subprocess.run(words, env=asking.environment(), stdout=file, check=True, timeout=60)
+        file.seek(0, os.SEEK_END)
+        file.write(b"last\n")
+    lines = into.read_text(encoding="utf-8").splitlines()
+    assert (lines[0], lines[-1]) == ("first", "last")
+    assert len(lines) > 2
+    piped = subprocess.run(words, env=asking.environment(), capture_output=True, check=True, timeout=60)
+    assert piped.stdout.decode().splitlines() == lines[1:-1]
+    aside = tmp_path / "aside.jsonl"
+    aside.touch()
+    (tmp_path / "link.jsonl").symlink_to(aside)
+    assert asking("query", "shop.example.com/dir/*", "-o", str(tmp_path / "link.jsonl")).status == 0
+    assert (tmp_path / "link.jsonl").is_symlink()
+    assert aside.read_text(encoding="utf-8").splitlines() == lines[1:-1]
+
+
+def test_terminated_is_143(asking: Command) -> None:
+    with asking.start("demo", "--serve") as process:
+        assert process.stdout
+        while not process.stdout.readline().startswith(b"  export"):
+            pass
+        process.terminate()
+        assert process.wait(30) == 143
 
 
 def test_a_reader_that_has_enough_is_no_error(asking: Command) -> None:

@@ -131,7 +131,8 @@ def check_page_index(data: bytes, chunk: ColumnChunk, column_index: ByteRange, o
     assert pages[0][1] == chunk.data_page_offset
     assert pages[-1][1] + pages[-1][2] == chunk.range.end
     reader = Reader(data[column_index.start : column_index.end])
-    assert len(reader.struct()[1]) == len(pages)
+    index = reader.struct()
+    assert [len(index[number]) for number in (1, 2, 3)] == [len(pages)] * 3  # null_pages, min_values, max_values
     assert reader.position == len(column_index)
 
 
@@ -618,6 +619,7 @@ def test_messages_stay_short_however_long_the_names() -> None:
 def test_what_the_format_adds_later_is_passed_over() -> None:
     footer = made(small_file())
     expected = decoded(footer)
+    footer.fields[1] = (BOOLEAN_TRUE, True)  # instead of the version, which is passed over too
     for struct_ in (footer.fields, footer.element(1), footer.group(0), footer.chunk(0, KEY), footer.statistics(0, KEY)):
         struct_[100] = (BOOLEAN_TRUE, True)
         struct_[101] = (STRUCT, {1: (LIST, Items(STRUCT, [{1: (BINARY, b"x")}]))})
@@ -642,6 +644,15 @@ def test_nested_columns_are_known_by_their_paths() -> None:
         "flat": True,
     }
     assert footer.row_groups[0].chunks["list.list.element"].num_values == 4
+
+
+def test_repeated_columns_have_as_many_values_as_they_like() -> None:
+    footer = made(small_file())
+    field(footer.element(1 + TIME), 3, 2)
+    field(footer.meta(0, TIME), 5, 7)
+    found = decoded(footer)
+    assert not found.columns["fetch_time"].flat
+    assert found.row_groups[0].chunks["fetch_time"].num_values == 7
 
 
 def test_types_by_number() -> None:

@@ -66,6 +66,17 @@ def read(file: bytes, **options: Any) -> pa.ChunkedArray:
     return table.column(0)
 
 
+def check_metadata(found: pq.FileMetaData, whole: pq.FileMetaData, row_group: int, name: str) -> None:
+    """What pyarrow has no need of, or only for the files of some writers."""
+    chunk = found.row_group(0).column(0)
+    expected = whole.row_group(row_group).column(whole.schema.names.index(name))
+    assert found.created_by == whole.created_by
+    assert (chunk.path_in_schema, chunk.encodings) == (name, expected.encodings)
+    assert (chunk.num_values, found.num_rows) == (expected.num_values, expected.num_values)
+    assert chunk.total_compressed_size == expected.total_compressed_size
+    assert chunk.total_uncompressed_size == expected.total_uncompressed_size
+
+
 def check_file(data: bytes) -> int:
     """Compare every chunk of a file; gives their number."""
     footer, whole = read_footer(data), pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
@@ -77,6 +88,7 @@ def check_file(data: bytes) -> int:
             found = read(file)
             assert found.type == expected[name].type
             assert found.equals(expected[name]), name
+            check_metadata(pq.read_metadata(pa.BufferReader(file)), whole.metadata, group.ordinal, name)
             checked += 1
         assert pq.read_schema(pa.BufferReader(file)).field(0).equals(expected.schema.field(-1))
     return checked

@@ -222,7 +222,7 @@ def test_longer_than_the_data() -> None:
 def test_numbers() -> None:
     for number in (0, 1, -1, 63, 64, -64, -65, 1 << 31, (1 << 63) - 1, -(1 << 63)):
         assert read(encode_struct([(1, I64, number)])) == {1: number}
-    assert read(field(I64, b"\xff" * 9 + b"\x01")) == {1: -(1 << 63)}
+    assert read(field(I64, b"\xff" * 9 + b"\x01")) == read(field(I64, b"\xff" * 9 + b"\x7f")) == {1: -(1 << 63)}
     assert read(field(I64, b"\x82\x80\x80\x00")) == {1: 1}  # longer than need be
     with pytest.raises(ThriftError, match="a number of over 64 bits at byte 1"):
         read(field(I64, b"\xff" * 10 + b"\x01"))

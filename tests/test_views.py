@@ -206,7 +206,7 @@ def test_leftovers_of_a_crash_do_no_harm(data: Path, store: Store) -> None:
     assert sorted(p.name for p in data.glob("catalogue.duckdb*")) == ["catalogue.duckdb", "catalogue.duckdb.lock"]
 
 
-@pytest.mark.parametrize("content", [b"", b"no database", b"\0" * 20000])
+@pytest.mark.parametrize("content", [b"", b"no database", b"\0" * 20000, b"block"])
 def test_something_else_in_its_place_is_replaced(data: Path, store: Store, content: bytes) -> None:
     path = data / "catalogue.duckdb"
     path.write_bytes(content)

@@ -124,9 +124,11 @@ def entry(_: Common) -> None:
 def main() -> NoReturn:
     """Run the command line; never returns.
 
-    Exit status: 0 done; 1 done in part; 2 a wrong question; 74 the disk failed; 75 try again later; 130 or 143 stopped.
+    Exit status: 0 done; 1 done in part; 2 a wrong question; 70 a bug; 74 the disk failed; 75 try again later; 130 or
+    143 stopped.
     """
-    signal.signal(signal.SIGTERM, _terminate)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _stop)
     try:
         status = entry(standalone_mode=False)
         sys.stdout.flush()
@@ -134,8 +136,7 @@ def main() -> NoReturn:
         error.show()
         status = error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        click.echo("stopped; what was committed is kept, and the same command goes on from there", err=True)
-        status = 143 if _terminations else 130
+        status = _stopped()
     except BrokenPipeError:
         # The reader of the pipe has enough. Nothing more may be written, not even at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -144,16 +145,23 @@ def main() -> NoReturn:
         status = _explain(error)
     except OSError as error:
         status = _explain(DiskFailed(f"{error.filename or 'the disk'}: {error.strerror or error}"))
+    except Exception as error:  # noqa: BLE001 - the last resort: nobody should have to read a traceback
+        status = _stopped() if _signals else _explain_bug(error)
     sys.exit(status if isinstance(status, int) else 0)
 
 
-_terminations: list[int] = []
-"""Signals to end that came; libraries turn what is raised for them into errors of their own."""
+_signals: list[int] = []
+"""Signals to stop that came; libraries turn what is raised for them into errors of their own."""
 
 
-def _terminate(number: int, _: FrameType | None) -> NoReturn:
-    _terminations.append(number)
+def _stop(number: int, _: FrameType | None) -> NoReturn:
+    _signals.append(number)
     raise KeyboardInterrupt
+
+
+def _stopped() -> int:
+    click.echo("stopped; what was committed is kept, and the same command goes on from there", err=True)
+    return 128 + (_signals[0] if _signals else signal.SIGINT)
 
 
 def _explain(error: CatalogueError) -> int:
@@ -161,3 +169,11 @@ def _explain(error: CatalogueError) -> int:
         traceback.print_exc()
     click.echo(f"catalogue: {error}", err=True)
     return error.exit_status
+
+
+def _explain_bug(error: Exception) -> int:
+    if "--verbose" in sys.argv or "-v" in sys.argv:
+        traceback.print_exc()
+    what = f"{type(error).__name__}: {error}".splitlines()[0]
+    click.echo(f"catalogue: something failed that should not ({what}); -v shows where, please report it", err=True)
+    return os.EX_SOFTWARE if hasattr(os, "EX_SOFTWARE") else 70

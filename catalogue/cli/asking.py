@@ -160,10 +160,15 @@ def _found(catalogue: Any, options: Common, asked: dict[str, Any]) -> Any:  # no
 
 
 def _where(asked: dict[str, Any]) -> str | None:
+    from catalogue.where import check_expression  # noqa: PLC0415
+
     def text(value: str) -> str:
         return "'" + value.replace("'", "''") + "'"
 
-    parts = [f"({asked['where']}\n)"] if asked["where"] else []
+    parts = []
+    if asked["where"]:
+        check_expression(asked["where"])
+        parts.append(f"({asked['where']}\n)")
     if asked["status"] is not None:
         parts.append(f"fetch_status = {asked['status']}")
     if asked["mime"]:

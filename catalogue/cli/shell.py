@@ -39,6 +39,9 @@ def sql(options: Common, *, statement: str | None, json_: bool, chunks_of: tuple
     with options.opened() as catalogue:
         if chunks_of:
             catalogue.show_column_chunks(chunks_of)
+        if statement is not None and not statement.strip():
+            message = 'no SQL is given; write some, such as "from crawls", or nothing at all for a shell'
+            raise QueryError(message)
         if statement is None:
             catalogue.update()
             _shell(catalogue.path)  # never comes back

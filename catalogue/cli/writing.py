@@ -35,6 +35,9 @@ def format_for(asked: str | None, output: Path | None) -> str:
     if asked == "table" and output is not None:
         message = f"a table is for terminals; write {', '.join(FORMATS[1:])} to a file"
         raise QueryError(message)
+    if output is not None and not output.parent.is_dir():
+        message = f"there is no folder {output.parent} to write to"
+        raise QueryError(message)
     if asked is None and output is not None:
         if output.suffix not in _BY_SUFFIX:
             message = f"the name {output.name} does not say which format is meant; add --format, such as --format jsonl"
@@ -70,7 +73,7 @@ def write(
 
 @contextmanager
 def _target(output: Path | None) -> Iterator[BinaryIO]:
-    if output is None:
+    if output is None or _is_stdout(output):
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
@@ -88,6 +91,14 @@ def _target(output: Path | None) -> Iterator[BinaryIO]:
         beside.replace(output)
     finally:
         beside.unlink(missing_ok=True)
+
+
+def _is_stdout(path: Path) -> bool:
+    """Whether a path is another name of standard output, whatever that is, such as /dev/stdout."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(sys.stdout.fileno()))
+    except OSError:
+        return False
 
 
 def _write_table(batches: Iterable[pa.RecordBatch], names: list[str]) -> int:

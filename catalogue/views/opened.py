@@ -26,7 +26,8 @@ def connect(path: Path) -> duckdb.DuckDBPyConnection:
         try:
             connection.execute(f"ATTACH {quoted(path)} AS catalogue (READ_ONLY)")
         except duckdb.Error as error:
-            if "lock" not in str(error).lower() and "handle conflict" not in str(error):  # no class tells them apart
+            busy = ("Could not set lock", "Conflicting lock", "handle conflict")  # no class tells them apart
+            if not any(sign in str(error) for sign in busy):
                 raise
             message = f"{path} is open for writing elsewhere; close it there, or open it read-only"
             raise StoreLocked(message) from error
@@ -48,7 +49,7 @@ def answerable() -> Iterator[None]:
     except RuntimeError as error:
         if "interrupted" in str(error):  # DuckDB has no class for it
             raise KeyboardInterrupt from error
-        raise
+        raise QueryError(str(error)) from error
 
 
 def quoted(path: Path) -> str:
