@@ -1,0 +1,30 @@
+"""What ``catalogue harvest`` does, in two parts: requests, decoding and the store; then the DuckDB catalogue."""
+
+import time
+
+from benchmarks.clients.asking import Task, start
+from catalogue import views
+from catalogue.catalogue import CATALOGUE_NAME, STORE_NAME
+from catalogue.examine import Examiner
+from catalogue.harvest import harvest
+from catalogue.settings import load_settings
+from catalogue.source import open_source
+from catalogue.store import Store
+
+
+def ours(task: Task) -> dict[str, float]:
+    """Do it."""
+    started = time.monotonic()
+    source = open_source(task.url, load_settings(source=task.url, rate=task.limit))
+    crawl = task.manifest.split("/")[1]
+    with Store(task.folder / STORE_NAME, create=True) as store, Examiner() as examiner:
+        outcome = harvest(crawl, ["warc"], store=store, source=source, examiner=examiner)
+        fetched = time.monotonic()
+        views.refresh(task.folder / CATALOGUE_NAME, store, facts=outcome.facts, examiner=examiner)
+        shown = time.monotonic()
+    source.close()
+    return {"files": len(outcome.facts), "fetch": fetched - started, "table": shown - fetched}
+
+
+if __name__ == "__main__":
+    start(ours)
