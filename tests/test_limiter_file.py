@@ -85,8 +85,13 @@ def _state(**changed: object) -> str:
 
 def test_what_is_sound_is_believed(tmp_path: Path) -> None:
     file = tmp_path / "host.json"
-    file.write_text(_state())
-    assert Limiter(POLICY, clock=FakeClock(), file=file).rate == 2.5
+    for rate in (2.5, 0.5):
+        file.write_text(_state(rate=rate))
+        assert Limiter(POLICY, clock=FakeClock(), file=file).rate == rate
+    file.write_text(_state(blocks=1, paused_until=START + 900))
+    clock = FakeClock()
+    Limiter(POLICY, clock=clock, file=file).acquire()
+    assert clock.waits == [900.0]
 
 
 @pytest.mark.parametrize(

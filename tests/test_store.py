@@ -383,6 +383,11 @@ def test_hostile_values_are_refused(store: Store, path: Path, what: str) -> None
     assert len(str(caught.value)) < 600
 
 
+def test_no_value_is_larger_than_any_can_be() -> None:
+    with pytest.raises(StoreDamaged, match="claims 67108865 bytes"):
+        decode(HOSTILE["a length over the limit"])
+
+
 def test_a_value_that_inflates_to_gigabytes_is_read_no_further_than_it_says() -> None:
     bomb = zlib.compress(bytes(200 << 20), 1)
     tracemalloc.start()
