@@ -728,6 +728,8 @@ def test_read_only_media() -> None:
     """A store that is in use is not read, but its folder is blamed; one whose log was folded in is."""
     with tempfile.TemporaryDirectory() as name:  # where everybody may go, as nobody must; pytest's own is private
         folder = Path(name) / "data"
+        if os.geteuid() == 0 and not all(parent.stat().st_mode & 0o001 for parent in Path(name).parents):
+            pytest.skip("nobody may go where temporary files are")
         path, published = folder / "footers.sqlite", folder / "published.sqlite"
         for file in (path, published):
             with Store(file, create=True) as store:
