@@ -22,6 +22,10 @@ MAX_FOOTER = 4 << 20
 """Bytes a footer may have; Common Crawl's have 10 to 100 kB, and 15 MB can claim gigabytes of memory."""
 
 CODECS = ("UNCOMPRESSED", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4", "ZSTD", "LZ4_RAW")
+DATA_PAGES = (0, 3)
+"""Of ``PageType``: DATA_PAGE and DATA_PAGE_V2."""
+DICTIONARY_ENCODINGS = (2, 8)
+"""Of ``Encoding``: PLAIN_DICTIONARY and RLE_DICTIONARY."""
 PHYSICAL_TYPES = ("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
 
 _DEEPEST_COLUMN = 16
@@ -52,6 +56,8 @@ class Bounds:
     """Plain-encoded: little-endian for numbers."""
     max: bytes
     order: Order = Order.UNSIGNED
+    cut: bool = False
+    """Whether the writer said that it shortened them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +100,8 @@ class ColumnChunk:
     total_uncompressed_size: int
     data_page_offset: int
     dictionary_page_offset: int | None
+    dictionary_coded: int | None
+    """How many of its data pages need the dictionary page: the first ones. None where the writer did not say."""
     null_count: int | None
     bounds: Bounds | None
     column_index: ByteRange | None
@@ -282,6 +290,7 @@ class _Decoder:
             total_uncompressed_size=_integer(meta[6]),
             data_page_offset=data_page,
             dictionary_page_offset=dictionary_page if has_dictionary else None,
+            dictionary_coded=_dictionary_coded(meta.get(13)),
             null_count=_null_count(statistics, num_values),
             bounds=self._bounds(column, statistics),
             column_index=self._index(chunk.get(6), chunk.get(7)),
@@ -310,7 +319,8 @@ class _Decoder:
                     return None
         if not isinstance(low, bytes) or not isinstance(high, bytes):
             return None
-        bounds = Bounds(low, high, order)
+        # Statistics.is_max_value_exact and .is_min_value_exact
+        bounds = Bounds(low, high, order, cut=statistics.get(7) is False or statistics.get(8) is False)
         return bounds if _plausible(column.physical_type, bounds) else None
 
     def _check_extents(self, groups: tuple[RowGroup, ...]) -> None:
@@ -347,6 +357,14 @@ def _leaves(
                 timestamp_unit=next(iter(timestamp.get(2, {})), None),
                 utc=bool(timestamp.get(1, False)),
             )
+
+
+def _dictionary_coded(encoding_stats: list[Struct] | None) -> int | None:
+    """Data pages that refer to a dictionary. Writers give a dictionary up once, and never come back to it."""
+    if encoding_stats is None:
+        return None
+    coded = (s for s in encoding_stats if s[1] in DATA_PAGES and s[2] in DICTIONARY_ENCODINGS)
+    return sum(_integer(stats[3]) for stats in coded)
 
 
 def _integer(value: object) -> int:

@@ -1,4 +1,4 @@
-"""Fetched bytes of a column chunk + what its footer says → a tiny valid Parquet file.
+"""Fetched pages of a column + what its footer says → a tiny valid Parquet file.
 
 pyarrow decodes whole files; so the pages, untouched, are put behind a magic and before a footer of one row group with
 one column. The schema element is the file's own, byte for byte; only offsets are new. Statistics are left out: nothing
@@ -9,17 +9,18 @@ from catalogue.footer import MAGIC, PHYSICAL_TYPES, ColumnChunk
 from catalogue.thrift import BINARY, I32, I64, LIST, STRUCT, encode_list, encode_struct
 
 
-def splice(chunk: ColumnChunk, pages: bytes, *, num_rows: int, created_by: str) -> bytes:
+def splice(chunk: ColumnChunk, pages: bytes, *, dictionary_size: int, num_rows: int, created_by: str) -> bytes:
     """A Parquet file of one column.
 
     Args:
         chunk: whose pages these are.
-        pages: the chunk's bytes: the dictionary page if it has one, then data pages.
-        num_rows: rows, and for a flat column values, that the pages hold.
+        pages: the dictionary page, if one is needed, then data pages in ascending order, which need not be neighbours.
+        dictionary_size: bytes of the dictionary page; 0 if there is none, or if it may still be found where
+            ``data_page_offset`` says that data begin, as older writers left it.
+        num_rows: rows, and for a flat column values, that the data pages hold.
         created_by: of the original file; readers mend known faults of known writers by it.
     """
-    shift = len(MAGIC) - chunk.range.start
-    dictionary = chunk.dictionary_page_offset
+    start = len(MAGIC)
     meta = encode_struct(
         [
             (1, I32, PHYSICAL_TYPES.index(chunk.column.physical_type)),
@@ -29,8 +30,8 @@ def splice(chunk: ColumnChunk, pages: bytes, *, num_rows: int, created_by: str) 
             (5, I64, num_rows),
             (6, I64, chunk.total_uncompressed_size),
             (7, I64, len(pages)),
-            (9, I64, chunk.data_page_offset + shift),
-            (11, I64, None if dictionary is None else dictionary + shift),
+            (9, I64, start + dictionary_size),
+            (11, I64, start if dictionary_size else None),
         ]
     )
     return MAGIC + pages + _footer(chunk, meta, len(pages), num_rows=num_rows, created_by=created_by)

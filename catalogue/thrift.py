@@ -228,6 +228,8 @@ def _encode_value(kind: int, value: Any) -> bytes:  # noqa: ANN401
             return _encode_zigzag(value)
         case 8:
             return _encode_varint(len(value)) + bytes(value)
+        case 1 | 2:
+            return bytes([BOOLEAN_TRUE if value else BOOLEAN_FALSE])
         case 3:
             return int(value).to_bytes(1, signed=True)
         case 9 | 10 | 12:

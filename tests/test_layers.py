@@ -18,6 +18,7 @@ ORDER = [
     "surt",
     "crawl",
     "footer",
+    "pages",
     "capture",
     "query",
     "plan",

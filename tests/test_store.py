@@ -154,7 +154,7 @@ def test_every_value_is_read_as_it_was_written(value: Held) -> None:
 def test_tables_are_apart(store: Store) -> None:
     for number, table in enumerate(TABLES):
         store.put(table, [("key", held(size=number))])
-    assert [store.get(table, "key") for table in TABLES] == [held(size=0), held(size=1), held(size=2)]
+    assert [store.get(table, "key") for table in TABLES] == [held(size=number) for number in range(4)]
     with pytest.raises(KeyError):
         store.get("identity", "key")
     with pytest.raises(KeyError):
@@ -820,7 +820,7 @@ def test_what_no_store_has_is_refused(path: Path, what: str) -> None:
         Store(path)
 
 
-@pytest.mark.parametrize("statement", ["DELETE FROM identity", "INSERT INTO identity VALUES ('x', 1)"])
+@pytest.mark.parametrize("statement", ["DELETE FROM identity", "INSERT INTO identity VALUES ('x', 1, 1)"])
 def test_a_store_has_one_identity(path: Path, statement: str) -> None:
     altered(path, statement)
     with pytest.raises(StoreDamaged, match="lacks its identity; it is not opened"):

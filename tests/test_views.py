@@ -128,8 +128,8 @@ def test_questions_are_answered_rightly(harvested: catalogue.Catalogue, mirror: 
     assert sum(int(str(row["files_harvested"])) for row in coverage) == len(list(mirror.rglob("*.parquet")))
     overlap = {row["crawl"]: row for row in answer("row-group-overlap") if row["subset"] == "warc"}
     oldest, newest = min(overlap, key=str), max(overlap, key=str)
-    assert overlap[oldest]["row_groups_holding_a_key"] > 1.5  # type: ignore[operator]  # two streams zipped
-    assert overlap[newest]["row_groups_holding_a_key"] < 1.5  # type: ignore[operator]  # sorted
+    assert overlap[oldest]["row_groups_holding_a_key"] > 1.6  # type: ignore[operator]  # two streams zipped
+    assert overlap[newest]["row_groups_holding_a_key"] <= 1.5  # type: ignore[operator]  # sorted
     with harvested.connect() as connection:
         connection.execute("SET VARIABLE key = 'com,example)/'")
         found = connection.execute((views.queries_folder() / "find-key.sql").read_text(encoding="utf-8")).fetchall()

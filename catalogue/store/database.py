@@ -1,107 +1,41 @@
-"""The store: one SQLite file of raw footers, in the layout of ``sqlitedict``.
+"""The store: one SQLite file of raw footers and page indexes, in the layout of ``sqlitedict``.
 
 Anybody can read it with ``SqliteDict(path, tablename="files", encode=encode, decode=decode, flag="r",
 journal_mode="WAL")`` (without the last, sqlitedict changes the file even to read it). It is written here by
-transactions (piskvorky/sqlitedict#108). One value holds the footer of one file and all that belongs to it, so that no
-crash can separate them. A value starts with a byte that is no pickle and the digest of the rest: stores are passed
-between people, and SQLite's own integrity check does not see a flipped bit in a value.
+transactions (piskvorky/sqlitedict#108).
 """
 
-import hashlib
-import json
 import os
 import secrets
 import sqlite3
 import threading
-import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Self, get_type_hints
+from typing import Self
 
 from filelock import FileLock, Timeout
 
 from catalogue.crawl import crawl_id
-from catalogue.errors import DiskFailed, NotHarvested, StoreDamaged, StoreError, StoreLocked
+from catalogue.errors import BadPageIndex, DiskFailed, NotHarvested, StoreDamaged, StoreError, StoreLocked
+from catalogue.pages import Indexes
+from catalogue.store.held import DIGEST_SIZE, Held, decode, encode
 
 APPLICATION_ID = 0x43434154
 """``CCAT``, in the SQLite header, so that ``file`` and we know a store at sight."""
-VERSION = 1
-TABLES = ("files", "documents", "failures")
-"""Footers by path; manifests and the list of crawls; reasons why a file could not be harvested."""
+VERSION = 2
+TABLES = ("files", "documents", "failures", "indexes")
+"""Footers by path; manifests and the list of crawls; reasons why a file could not be harvested; page indexes, as
+``catalogue.pages.Indexes`` packs them, by ``path#row_group``."""
 
 _LAYOUT = {
     **{table: f'CREATE TABLE "{table}" (key TEXT PRIMARY KEY, value BLOB)' for table in TABLES},
-    "identity": "CREATE TABLE identity (id TEXT, changes INTEGER)",
+    "identity": "CREATE TABLE identity (id TEXT, changes INTEGER, index_changes INTEGER)",
 }
-_TAG = b"\x01"
-_DIGEST_SIZE = 16
-_LARGEST_VALUE = 64 << 20
 _CLOSED_FOLDER = ("SQLITE_READONLY", "SQLITE_CANTOPEN")
 _DISK_ERRORS = ("SQLITE_FULL", "SQLITE_IOERR", *_CLOSED_FOLDER)
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """What is held of one file of the source."""
-
-    data: bytes
-    """The footer without length and magic; of a document, the whole of it; of a failure, nothing."""
-    size: int
-    """Bytes of the whole file at the source."""
-    etag: str | None
-    """As the source gave it, quotes included; None if it gave none."""
-    last_modified: str | None
-    source: str
-    """Where it came from; an ETag means nothing to another source."""
-    taken: str
-    """When, ISO 8601, UTC."""
-    note: str = ""
-    """For a failure, the reason."""
-
-
-_HELD_TYPES = get_type_hints(Held)
-
-
-def encode(held: Held) -> bytes:
-    """A value as it stands in the store."""
-    header = {name: value for name, value in asdict(held).items() if name != "data"}
-    body = json.dumps([len(held.data), header]).encode() + b"\n" + zlib.compress(held.data)
-    return _TAG + hashlib.blake2b(body, digest_size=_DIGEST_SIZE).digest() + body
-
-
-def decode(value: object) -> Held:
-    """Read a value of the store.
-
-    Raises:
-        StoreDamaged: if it is not what was written.
-    """
-    if not isinstance(value, bytes):
-        message = f"a value of the store is damaged: {type(value).__name__} instead of bytes"
-        raise StoreDamaged(message)
-    tag, digest, body = value[:1], value[1 : 1 + _DIGEST_SIZE], value[1 + _DIGEST_SIZE :]
-    if tag != _TAG or hashlib.blake2b(body, digest_size=_DIGEST_SIZE).digest() != digest:
-        message = "a value of the store is damaged: its digest is wrong"
-        raise StoreDamaged(message)
-    # The digest is no signature: the store may come from a stranger.
-    try:
-        header, _, data = body.partition(b"\n")
-        length, fields = json.loads(header)
-        if not 0 <= length <= _LARGEST_VALUE:
-            message = f"a value of the store claims {length} bytes"
-            raise StoreDamaged(message)
-        held = Held(data=zlib.decompressobj().decompress(data, max(1, length)), **fields)
-    except (ValueError, TypeError, RecursionError, zlib.error) as error:
-        message = f"a value of the store is damaged: {error}"
-        raise StoreDamaged(message) from error
-    if wrong := [name for name, kind in _HELD_TYPES.items() if not isinstance(getattr(held, name), kind)]:
-        message = f"a value of the store is damaged: {wrong[0]} is {getattr(held, wrong[0])!r}"
-        raise StoreDamaged(message)
-    if len(held.data) != length:
-        message = f"a value of the store holds {len(held.data)} bytes instead of {length}"
-        raise StoreDamaged(message)
-    return held
 
 
 class Store:
@@ -168,6 +102,8 @@ class Store:
             message = f"{self.path} is a SQLite file, but not a store of footers; choose another --data folder"
             raise StoreError(message)
         version = self._number("PRAGMA user_version")
+        if version == 1:
+            version = self._migrate()
         if version != VERSION:
             message = f"{self.path} was written by a newer version of this tool (store version {version}); upgrade it"
             raise StoreError(message)
@@ -194,12 +130,25 @@ class Store:
                 with self._transaction():
                     for layout in _LAYOUT.values():
                         run(layout)
-                    run("INSERT INTO identity VALUES (?, 0)", [secrets.token_hex(8)])
+                    run("INSERT INTO identity VALUES (?, 0, 0)", [secrets.token_hex(8)])
                     run(f"PRAGMA application_id={APPLICATION_ID}")
                     run(f"PRAGMA user_version={VERSION}")
         except Timeout:
             message = f"another process is making {self.path}; try again when that is done"
             raise StoreLocked(message) from None
+
+    def _migrate(self) -> int:
+        """Bring a store of version 1, which had no page indexes, up to date; returns its version then."""
+        run = self._connection.execute
+        with self._transaction(counter=None):
+            if self._number("PRAGMA user_version") == 1:  # and nobody else was faster
+                run(_LAYOUT["indexes"])
+                identity = run("SELECT id, changes, 0 FROM identity").fetchall()
+                run("DROP TABLE identity")
+                run(_LAYOUT["identity"])
+                self._connection.executemany("INSERT INTO identity VALUES (?, ?, ?)", identity)
+                run(f"PRAGMA user_version={VERSION}")
+        return self._number("PRAGMA user_version")
 
     def _check_layout(self) -> None:
         """Refuse what a stranger may have added: a trigger, a view, or a table that is not quite ours."""
@@ -231,22 +180,79 @@ class Store:
     def put(self, table: str, items: Iterable[tuple[str, Held]]) -> None:
         """Write values in one transaction: all of them or, if it raises, none.
 
-        A file that is written stops being a failure.
+        A file that is written stops being a failure, and what was held of the pages of another version of it is
+        forgotten.
         """
-        encoded = [(key, encode(held)) for key, held in items]
+        values = list(items)
+        encoded = [(key, encode(held)) for key, held in values]
         if not all(isinstance(key, str) for key, _ in encoded):  # SQLite would take a null, and never find it again
             message = "a key of the store is text"
             raise TypeError(message)
         with self._using() as connection, self._transaction():
             run = connection.executemany
-            run(f'INSERT OR REPLACE INTO "{_known(table)}" (key, value) VALUES (?, ?)', encoded)  # noqa: S608
             if table == "files":
                 run('DELETE FROM "failures" WHERE key = ?', [(key,) for key, _ in encoded])
+                self._forget_indexes(key for key, held in values if not self._same_version(key, held))
+            run(f'INSERT OR REPLACE INTO "{_known(table)}" (key, value) VALUES (?, ?)', encoded)  # noqa: S608
 
     def delete(self, table: str, keys: Iterable[str]) -> None:
-        """Forget keys, in one transaction."""
+        """Forget keys, in one transaction; with a file what is held of its pages."""
+        gone = list(keys)
         with self._using() as connection, self._transaction():
-            connection.executemany(f'DELETE FROM "{_known(table)}" WHERE key = ?', [(key,) for key in keys])  # noqa: S608
+            connection.executemany(f'DELETE FROM "{_known(table)}" WHERE key = ?', [(key,) for key in gone])  # noqa: S608
+            if table == "files":
+                self._forget_indexes(gone)
+
+    def indexes(self, path: str, row_groups: Iterable[int], version: Held) -> dict[int, Indexes]:
+        """The page indexes held of row groups of a file.
+
+        What is damaged counts as not held, since it can be had again.
+
+        Args:
+            path: of the file.
+            row_groups: which.
+            version: the file's own value, so that indexes of another version are not given.
+        """
+        wanted = {f"{path}#{ordinal}": ordinal for ordinal in row_groups}
+        with self._using() as connection:
+            rows = [
+                row
+                for key in wanted
+                for row in connection.execute('SELECT key, value FROM "indexes" WHERE key = ?', [key])
+            ]
+        found = {}
+        for key, value in rows:
+            with suppress(StoreDamaged, BadPageIndex):
+                held = decode(value)
+                if _version(held) == _version(version):
+                    found[wanted[key]] = Indexes.unpack(held.data)
+        return found
+
+    def add_indexes(self, path: str, indexes: Mapping[int, Indexes], version: Held) -> None:
+        """Keep page indexes beside what is held of the same row groups already, in one transaction.
+
+        Args:
+            path: of the file.
+            indexes: by row group.
+            version: the file's own value.
+        """
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        with self._using() as connection, self._transaction("index_changes"):
+            held = self.indexes(path, indexes, version)
+            packed = {n: (held.get(n, found).joined(found)).pack() for n, found in indexes.items()}
+            values = [(f"{path}#{n}", encode(replace(version, data=data, taken=now))) for n, data in packed.items()]
+            connection.executemany('INSERT OR REPLACE INTO "indexes" (key, value) VALUES (?, ?)', values)
+
+    def _same_version(self, path: str, held: Held) -> bool:
+        row = self._connection.execute('SELECT value FROM "files" WHERE key = ?', [path]).fetchone()
+        with suppress(StoreDamaged):
+            before = decode(row[0]) if row else held
+            return (_version(before), before.data) == (_version(held), held.data)
+        return False
+
+    def _forget_indexes(self, paths: Iterable[str]) -> None:
+        between = [(f"{path}#", f"{path}$") for path in paths]  # "$" follows "#"
+        self._connection.executemany('DELETE FROM "indexes" WHERE key > ? AND key < ?', between)
 
     def keys(self, table: str, containing: str = "") -> list[str]:
         """The keys that contain a text, ascending."""
@@ -260,7 +266,7 @@ class Store:
     def versions(self) -> dict[str, bytes]:
         """For every file its value's digest, which changes whenever anything about it does."""
         with self._using() as connection:
-            query = f'SELECT key, substr(value, 2, {_DIGEST_SIZE}) FROM "files"'  # noqa: S608
+            query = f'SELECT key, substr(value, 2, {DIGEST_SIZE}) FROM "files"'  # noqa: S608
             versions = dict(connection.execute(query).fetchall())
         if not all(isinstance(key, str) and isinstance(value, bytes) for key, value in versions.items()):
             message = f"{self.path} is damaged; move it away and harvest again"
@@ -268,10 +274,18 @@ class Store:
         return versions
 
     def state(self) -> str:
-        """Names this store and its number of changes: what is derived from it is fresh while this stays the same."""
+        """Names this store and its number of changes: what is derived from it is fresh while this stays the same.
+
+        What page indexes are added meanwhile is no matter; see ``index_state``.
+        """
         with self._using() as connection:
             identity, changes = connection.execute("SELECT id, changes FROM identity").fetchone()
         return f"{identity}:{changes}"
+
+    def index_state(self) -> str:
+        """The same for the page indexes: queries add to them, and must not make all that is derived stale."""
+        with self._using() as connection:
+            return str(connection.execute("SELECT index_changes FROM identity").fetchone()[0])
 
     def size(self) -> int:
         """Bytes on disk, the write-ahead log among them."""
@@ -300,16 +314,22 @@ class Store:
             lock.release()
 
     @contextmanager
-    def _transaction(self) -> Iterator[None]:
+    def _transaction(self, counter: str | None = "changes") -> Iterator[None]:
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             yield
-            self._connection.execute("UPDATE identity SET changes = changes + 1")
+            if counter:
+                self._connection.execute(f"UPDATE identity SET {counter} = {counter} + 1")  # noqa: S608 - one of two
             self._connection.execute("COMMIT")
         except BaseException:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
             raise
+
+
+def _version(held: Held) -> tuple[object, ...]:
+    """What tells one version of a file from another."""
+    return held.source, held.size, held.etag
 
 
 def _known(table: str) -> str:
