@@ -93,17 +93,33 @@ class Query:
     limit: int | None = None
     ordered: bool = False
     """Whether rows come by key, time and crawl, or as they lie."""
+    counts: bool = False
+    """Whether only their number is wanted."""
+
+    @property
+    def deciding_columns(self) -> tuple[str, ...]:
+        """The columns of the files that decide whether a row matches: the key first."""
+        deciding = [KEY_COLUMN]
+        deciding += self.where.columns if self.where else ()
+        if self.from_ms is not None or self.to_ms is not None:
+            deciding.append("fetch_time")
+        if self.urls:
+            deciding.append("url")
+        return _of_files(deciding)
 
     @property
     def read_columns(self) -> tuple[str, ...]:
         """The columns to be read from the files, for the answer or to decide: the key first."""
-        deciding = [KEY_COLUMN]
-        deciding += self.where.columns if self.where else ()
-        if self.from_ms is not None or self.to_ms is not None or self.ordered:
-            deciding.append("fetch_time")
-        if self.urls:
-            deciding.append("url")
-        return tuple(name for name in dict.fromkeys([*deciding, *self.columns]) if name not in PATH_COLUMNS)
+        return _of_files([*self.deciding_columns, *(["fetch_time"] if self.ordered else []), *self.columns])
+
+    @property
+    def keys_decide(self) -> bool:
+        """Whether a row matches as soon as its key does."""
+        return not (self.where or self.urls) and self.from_ms is None and self.to_ms is None
+
+
+def _of_files(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(name for name in dict.fromkeys(names) if name not in PATH_COLUMNS)
 
 
 def near(intervals: Sequence[KeyInterval], bounds: Bounds | None) -> tuple[KeyInterval, ...]:
@@ -122,6 +138,15 @@ def near(intervals: Sequence[KeyInterval], bounds: Bounds | None) -> tuple[KeyIn
         interval
         for at, interval in enumerate(intervals)
         if first <= at < behind or not (interval.start.isascii() and interval.end.isascii())
+    )
+
+
+def holds(intervals: Sequence[KeyInterval], bounds: Bounds | None) -> bool:
+    """Whether every key between the bounds lies in one of the intervals."""
+    return (
+        bounds is not None
+        and bounds.order is Order.UNSIGNED
+        and any(interval.start <= bounds.min and bounds.max < interval.end for interval in near(intervals, bounds))
     )
 
 

@@ -83,15 +83,16 @@ def check_expression(sql: str) -> None:
         _parse(sql, connection)
 
 
-def apply_where(where: Where, rows: pa.Table, connection: duckdb.DuckDBPyConnection) -> pa.Table:
-    """The rows for which the expression holds; those for which it is null go.
+def where_mask(where: Where, rows: pa.Table, connection: duckdb.DuckDBPyConnection) -> pa.ChunkedArray:
+    """For each row whether the expression holds; where it is null it does not.
 
     Raises:
         QueryError: if it fails on a row's values.
     """
     connection.register("rows", rows)
     try:
-        return connection.sql(f"SELECT * FROM rows WHERE ({where.sql}\n)").to_arrow_table()  # noqa: S608 - the user's own SQL, which reaches nothing else
+        held = f"SELECT CAST(({where.sql}\n) AS BOOLEAN) IS TRUE AS held FROM rows"  # noqa: S608 - reaches nothing else
+        return connection.sql(held).to_arrow_table().column(0)
     except duckdb.Error as error:
         message = f"--where {where.sql}: {error}"
         raise QueryError(message) from error
@@ -139,7 +140,7 @@ def _check(where: Where, connection: duckdb.DuckDBPyConnection) -> None:
     """Let DuckDB bind the expression to the columns' types before anything is fetched."""
     schema = pa.schema([SCHEMA.field(name) for name in where.columns if name in SCHEMA.names] or [SCHEMA.field("url")])
     if all(name in SCHEMA.names for name in where.columns):
-        apply_where(where, schema.empty_table(), connection)
+        where_mask(where, schema.empty_table(), connection)
 
 
 def _columns(node: object) -> Iterator[str]:

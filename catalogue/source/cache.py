@@ -5,6 +5,7 @@ import json
 import os
 import re
 import tempfile
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
@@ -17,8 +18,8 @@ _LARGEST_SHARE = 8
 """A body of more than this part of the limit is not kept: it would drive out too much of what is asked for again."""
 _VERSION = re.compile("[0-9a-f]{32}")
 _ENTRY = re.compile("(0|[1-9][0-9]{0,17})-([1-9][0-9]{0,17})")
-_ENTRY_OR_BESIDE = re.compile(rf"{_ENTRY.pattern}|\.[a-z0-9_]+\.part")
-"""Also an entry being written; one that a kill left behind takes room, and goes when it is the least recently used."""
+_BESIDE = re.compile(r"\.[a-z0-9_]+\.part")
+"""An entry being written. What a kill left of one takes room, and goes when it is what was not used for longest."""
 
 
 class RangeCache:
@@ -45,7 +46,7 @@ class RangeCache:
     def held(self, url: str, path: str, pin: Pin) -> list[ByteRange]:
         """The bytes that are here: ranges in ascending order that neither overlap nor touch.
 
-        Damage is found by ``get`` alone, which may hold less.
+        What is damaged is found out by ``get`` alone, and counts here until then.
         """
         return coalesce(self._entries(url, path, pin), max_gap=0, max_length=pin.size)
 
@@ -98,20 +99,17 @@ class RangeCache:
         return self.folder / hashlib.blake2b(version, digest_size=16).hexdigest()
 
     def _entries(self, url: str, path: str, pin: Pin) -> list[ByteRange]:
-        if not is_strong(pin.etag):
-            return []
-        names = _listed(self._version(url, path, pin), _ENTRY)
-        ends = (tuple(map(int, entry.name.split("-"))) for entry in names)
-        return [ByteRange(start, end) for start, end in ends if start < end <= pin.size]
+        named = (_parsed(file.name) for file in _listed(self._version(url, path, pin), _parsed))
+        return [entry for entry in named if entry and entry.end <= pin.size]
 
     def _make_room(self) -> None:
         """Look through the folder, and remove what was not used for longest if it holds too much."""
         found: list[tuple[int, int, str]] = []
-        for version in _listed(self.folder, _VERSION, folders=True):
-            for entry in _listed(Path(version.path), _ENTRY_OR_BESIDE):
+        for version in _listed(self.folder, _VERSION.fullmatch, folders=True):
+            for file in _listed(Path(version.path), lambda name: _parsed(name) or _BESIDE.fullmatch(name)):
                 with suppress(OSError):  # another process has removed it
-                    status = entry.stat(follow_symlinks=False)
-                    found.append((status.st_mtime_ns, status.st_size, entry.path))
+                    status = file.stat(follow_symlinks=False)
+                    found.append((status.st_mtime_ns, status.st_size, file.path))
             with suppress(OSError):  # unless it is empty, as a kill may leave it
                 Path(version.path).rmdir()
         total = sum(size for _, size, _ in found)
@@ -179,14 +177,20 @@ def _cover(entries: list[ByteRange], wanted: ByteRange) -> list[ByteRange]:
     return cover
 
 
-def _listed(folder: Path, names: re.Pattern[str], *, folders: bool = False) -> list[os.DirEntry[str]]:
-    """The files, or folders, of such names in a folder. Links are neither, and a folder that is one is empty."""
+def _parsed(name: str) -> ByteRange | None:
+    """The range that an entry's name says it holds; None if it is no such name."""
+    matched = _ENTRY.fullmatch(name)
+    start, end = map(int, matched.groups()) if matched else (0, 0)
+    return ByteRange(start, end) if start < end else None
+
+
+def _listed(folder: Path, named: Callable[[str], object], *, folders: bool = False) -> list[os.DirEntry[str]]:
+    """The files, or folders, in a folder whose names are right. A link is neither, nor are there files behind one."""
+    kind = os.DirEntry.is_dir if folders else os.DirEntry.is_file
     with suppress(OSError):
-        if not folder.is_symlink() or folders:  # the cache's own folder may be wherever the user put it
-            with os.scandir(folder) as entries:
-                named = [entry for entry in entries if names.fullmatch(entry.name)]
-                kind = os.DirEntry.is_dir if folders else os.DirEntry.is_file
-                return [entry for entry in named if kind(entry, follow_symlinks=False)]
+        if folders or not folder.is_symlink():  # the cache's own folder may be wherever the user put it
+            with os.scandir(folder) as found:
+                return [entry for entry in found if named(entry.name) and kind(entry, follow_symlinks=False)]
     return []
 
 

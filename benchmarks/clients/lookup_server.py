@@ -1,0 +1,19 @@
+"""The loopback server with finer timers: ``python -m benchmarks.clients.lookup_server`` and what ``tests.faults`` takes.
+
+Waiting by epoll, as asyncio does, takes whole milliseconds, and makes 30 MB/s of the 40 that were meant.
+"""
+
+import asyncio
+import selectors
+
+from tests import faults
+
+
+class _Punctual(asyncio.DefaultEventLoopPolicy):
+    def new_event_loop(self) -> asyncio.AbstractEventLoop:
+        return asyncio.SelectorEventLoop(selectors.SelectSelector())
+
+
+if __name__ == "__main__":
+    asyncio.set_event_loop_policy(_Punctual())
+    faults.main()

@@ -1,0 +1,29 @@
+"""Query + footers and page indexes → the exact byte ranges that answer it.
+
+A plan is a frozen value: it can be printed, counted and compared with nothing fetched. Its waves are what can go out
+together: one where files are sorted, two where only the keys of some pages tell which pages of other columns are
+wanted.
+"""
+
+from catalogue.plan.choice import HeldFile
+from catalogue.plan.cost import Cost
+from catalogue.plan.fetches import MAX_FETCH, Fetch, Part, Purpose, fetches
+from catalogue.plan.planning import narrowed, plan_reads
+from catalogue.plan.reads import Awaited, ColumnRead, FileRead, ReadPlan, RowGroupRead
+
+__all__ = [
+    "MAX_FETCH",
+    "Awaited",
+    "ColumnRead",
+    "Cost",
+    "Fetch",
+    "FileRead",
+    "HeldFile",
+    "Part",
+    "Purpose",
+    "ReadPlan",
+    "RowGroupRead",
+    "fetches",
+    "narrowed",
+    "plan_reads",
+]

@@ -1,0 +1,5 @@
+"""Runs a plan: fetches what it announced and nothing else, decodes, and lets the residual decide about each row."""
+
+from catalogue.reader.running import read
+
+__all__ = ["read"]

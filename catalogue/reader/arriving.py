@@ -1,0 +1,112 @@
+"""Requests of a plan, made while others are being decoded → the bytes of row groups, each as soon as they are there."""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field
+
+from catalogue.errors import Changed, Missing, UnplannedRead
+from catalogue.plan import ColumnRead, Fetch, FileRead, ReadPlan, RowGroupRead
+from catalogue.ranges import Pin
+from catalogue.source import Response, Source
+
+IN_FLIGHT = 256 << 20
+"""Bytes that are asked for or waiting to be decoded at most; a larger single fetch goes alone."""
+
+
+@dataclass(slots=True)
+class Group:
+    """A row group whose bytes are arriving."""
+
+    file: FileRead
+    read: RowGroupRead
+    pieces: dict[str, dict[int, bytes]] = field(default_factory=dict)
+    """By column, and by offset in the file."""
+
+    def take(self, fetch: Fetch, body: bytes) -> None:
+        """Keep the parts of a fetch that belong to this row group."""
+        for part in fetch.parts:
+            if part.row_group == self.read.ordinal:
+                start = part.range.start - fetch.range.start
+                piece = body if len(part.range) == len(body) else body[start : start + len(part.range)]
+                self.pieces.setdefault(part.column, {})[part.range.start] = piece
+
+    def data(self, column: ColumnRead) -> bytes:
+        """A column's bytes: its dictionary page, if it needs it, and its pages, or the whole chunk."""
+        pieces = self.pieces[column.chunk.column.name]
+        return b"".join(pieces[part.range.start] for part in column.parts(self.read.ordinal))
+
+    @property
+    def size(self) -> int:
+        """Bytes that have arrived."""
+        return sum(len(piece) for pieces in self.pieces.values() for piece in pieces.values())
+
+    @property
+    def where(self) -> str:
+        """For messages."""
+        return f"{self.file.file.path}, row group {self.read.ordinal}"
+
+
+class Arrivals:
+    """Makes the requests of one plan."""
+
+    def __init__(self, plan: ReadPlan, source: Source, executor: Executor) -> None:
+        """Make requests of ``source`` in the threads of ``executor``."""
+        self._plan = plan
+        self._source = source
+        self._executor = executor
+        self._pins: Mapping[str, Pin] = {file.file.path: file.pin for file in plan.files}
+
+    def groups(self) -> Iterator[Group]:
+        """The row groups in the order of the plan, each with all bytes of the first wave."""
+        groups = [Group(file, group) for file in self._plan.files for group in file.row_groups]
+        # Of a row group that waits for nothing, since all of it is in the second wave or nowhere, there is none.
+        left = {(g.file.file.path, g.read.ordinal): g for g in groups}
+        lacking = {
+            key: sum(1 for read in group.read.columns if not read.later for _ in read.parts(0))
+            for key, group in left.items()
+        }
+        for fetch, body in self._bodies(self._plan.waves[0] if self._plan.waves else ()):
+            for ordinal in dict.fromkeys(part.row_group for part in fetch.parts):
+                key = (fetch.path, ordinal)
+                if key not in left:
+                    message = f"{fetch.path}: row group {ordinal} was fetched but not planned"
+                    raise UnplannedRead(message)
+                left[key].take(fetch, body)
+                lacking[key] -= sum(part.row_group == ordinal for part in fetch.parts)
+                if not lacking[key]:
+                    yield left.pop(key)
+
+    def _bodies(self, wave: Iterable[Fetch]) -> Iterator[tuple[Fetch, bytes]]:
+        waiting = deque(wave)
+        under_way: deque[tuple[Fetch, Future[Response]]] = deque()
+        in_flight = 0
+        # With a limit nobody knows how much is wanted: one request is ahead of what is being decoded, no more.
+        ahead = 2 if self._plan.stops_early else len(waiting)
+        try:
+            while waiting or under_way:
+                while waiting and len(under_way) < ahead:
+                    if under_way and in_flight + len(waiting[0].range) > IN_FLIGHT:
+                        break
+                    fetch = waiting.popleft()
+                    in_flight += len(fetch.range)
+                    under_way.append((fetch, self.submit(fetch)))
+                fetch, future = under_way.popleft()
+                yield fetch, future.result().body
+                in_flight -= len(fetch.range)
+        finally:
+            for _, future in under_way:
+                future.cancel()
+
+    def submit(self, fetch: Fetch) -> Future[Response]:
+        """Make one request."""
+        return self._executor.submit(_get, self._source, fetch, self._pins[fetch.path])
+
+
+def _get(source: Source, fetch: Fetch, pin: Pin) -> Response:
+    try:
+        return source.get(fetch.path, fetch.range, pin=pin)
+    except (Changed, Missing) as error:
+        crawl = fetch.path.partition("crawl=")[2].partition("/")[0]
+        message = f"{error}; run: catalogue harvest --refresh --crawl {crawl}"
+        raise type(error)(message) from error

@@ -1,0 +1,113 @@
+"""Bytes of columns → Arrow arrays of the rows that are wanted, some thousands at a time."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from catalogue.errors import BadFooter
+from catalogue.plan import ColumnRead
+from catalogue.reader.arriving import Group
+from catalogue.reader.values import positions, texts
+from catalogue.splice import splice
+
+BATCH_ROWS = 1 << 16
+"""Rows that are decoded at once at most."""
+BATCH_BYTES = 64 << 20
+"""Bytes, uncompressed, that are decoded at once, about."""
+
+Numbered = tuple[int, pa.Array]
+"""Consecutive values of a column, and the number in the row group of the first."""
+
+
+def decode(group: Group, read: ColumnRead, data: bytes, kind: pa.DataType) -> Iterator[Numbered]:
+    """Decode a column.
+
+    Args:
+        group: it is in.
+        read: what of it was read.
+        data: the bytes of that.
+        kind: the type it has in answers.
+
+    Raises:
+        BadFooter: if the bytes are no such pages.
+    """
+    chunk = read.chunk
+    runs = iter(read.rows)
+    dictionary = len(read.dictionary) if read.dictionary else 0
+    if read.index is None and chunk.dictionary_page_offset is not None:
+        dictionary = chunk.data_page_offset - chunk.dictionary_page_offset
+    num_rows = sum(map(len, read.rows))
+    size = chunk.total_uncompressed_size // max(1, chunk.num_values)
+    most = max(1, min(BATCH_ROWS, BATCH_BYTES // max(1, size)))
+    run = next(runs, range(0))
+    try:
+        file = pq.ParquetFile(
+            pa.BufferReader(
+                splice(chunk, data, dictionary_size=dictionary, num_rows=num_rows, created_by=group.file.created_by)
+            ),
+            coerce_int96_timestamp_unit="ms",
+            page_checksum_verification=True,
+            pre_buffer=False,
+        )
+        for batch in file.iter_batches(most, use_threads=False):
+            batch.validate(full=True)
+            values = batch.column(0)
+            # Times finer than the index's own seconds would be of no use to anybody; anything else must fit.
+            values = values if values.type == kind else values.cast(kind, safe=not pa.types.is_timestamp(kind))
+            while len(values):
+                if not run:
+                    run = next(runs)
+                piece = values.slice(0, len(run))
+                yield run.start, piece
+                run, values = run[len(piece) :], values.slice(len(piece))
+    except (pa.ArrowException, OSError, ValueError, StopIteration) as error:
+        message = f"{group.where}, column {chunk.column.name}: {error}"
+        raise BadFooter(message) from error
+
+
+def wanted(numbered: Iterable[Numbered], rows: np.ndarray | None) -> Iterator[pa.Array]:
+    """The values of the rows with these ascending numbers, or of all."""
+    for start, values in numbered:
+        if rows is None:
+            yield values
+            continue
+        first, behind = np.searchsorted(rows, (start, start + len(values)))
+        if behind - first == len(values):
+            yield values
+        elif first < behind:
+            yield values.take(positions(rows[first:behind] - start))
+
+
+def aligned(
+    columns: Mapping[str, Iterator[pa.Array]], num_rows: int, schema: pa.Schema, group: Group
+) -> Iterator[pa.Table]:
+    """Tables from columns whose pieces are of different lengths; columns the file lacks are null.
+
+    Raises:
+        BadFooter: if a column ends before the others.
+    """
+    fixed = {"crawl": group.file.file.crawl, "subset": group.file.file.subset}
+    pending: dict[str, pa.Array] = {}
+    left = num_rows
+    while left:
+        for name, pieces in columns.items():
+            if not len(pending.get(name, ())):
+                pending[name] = next(pieces, ())
+        length = min((len(piece) for piece in pending.values()), default=left)
+        if not length:
+            ended = next(name for name, piece in pending.items() if not len(piece))
+            message = f"{group.where}: column {ended} ends early"
+            raise BadFooter(message)
+        every = [
+            pending[name].slice(0, length)
+            if name in pending
+            else pa.repeat(texts([fixed[name]])[0], length)
+            if name in fixed
+            else pa.nulls(length, kind)
+            for name, kind in zip(schema.names, schema.types, strict=True)
+        ]
+        yield pa.Table.from_arrays(every, schema=schema)
+        pending = {name: piece.slice(length) for name, piece in pending.items()}
+        left -= length

@@ -1,0 +1,91 @@
+"""What the keys that were read tell of their pages: whether an index was right, and an index where there was none."""
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from catalogue.crawl import KEY_COLUMN
+from catalogue.errors import BadPageIndex
+from catalogue.footer import Bounds
+from catalogue.pages import (
+    ColumnIndex,
+    Indexes,
+    OffsetIndex,
+    cut_bounds,
+    encode_column_index,
+    encode_offset_index,
+    walk,
+)
+from catalogue.plan import ColumnRead
+from catalogue.reader.decoding import Numbered
+
+
+class Observed:
+    """Looks on while keys are decoded."""
+
+    def __init__(self, index: OffsetIndex) -> None:
+        """Look at the pages of an index."""
+        self._index = index
+        self._bounds: dict[int, Bounds] = {}
+        self._nulls = [0] * len(index)
+        self._seen = 0
+
+    def see(self, numbered: Iterable[Numbered]) -> Iterator[Numbered]:
+        """Hand keys on."""
+        for start, values in numbered:
+            self._note(start, values.cast(pa.binary()))
+            self._seen += len(values)
+            yield start, values
+
+    def _note(self, start: int, keys: pa.BinaryArray) -> None:
+        end = start + len(keys)
+        for run in self._index.covering([range(start, end)]):
+            for page in run:
+                rows = self._index.rows(range(page, page + 1))
+                first, behind = max(start, rows.start), min(end, rows.stop)
+                part = keys.slice(first - start, behind - first)
+                self._nulls[page] += part.null_count
+                least, greatest = pc.min_max(part).values()
+                if least.is_valid:
+                    known = self._bounds.get(page)
+                    low, high = least.as_py(), greatest.as_py()
+                    self._bounds[page] = (
+                        Bounds(min(low, known.min), max(high, known.max)) if known else Bounds(low, high)
+                    )
+
+    @property
+    def complete(self) -> bool:
+        """Whether every row of the row group was seen."""
+        return self._seen == self._index.first_rows[-1]
+
+    def check(self, claimed: ColumnIndex) -> None:
+        """Compare what was seen with what an index says.
+
+        Raises:
+            BadPageIndex: if a key lies outside the bounds of its page.
+        """
+        for page, seen in self._bounds.items():
+            bounds = claimed.bounds[page]
+            if bounds is None or seen.min < bounds.min or seen.max > bounds.max:
+                message = f"page {page} of {KEY_COLUMN} holds keys that its index denies"
+                raise BadPageIndex(message)
+
+    def column_index(self) -> ColumnIndex:
+        """What an index should say of the pages."""
+        bounds = (self._bounds.get(page) for page in range(len(self._index)))
+        return ColumnIndex(tuple(b and cut_bounds(b.min, b.max) for b in bounds), tuple(self._nulls))
+
+
+def own_indexes(seen: Observed, chunks: Iterable[tuple[ColumnRead, bytes]]) -> Indexes:
+    """An index of our own, from the keys of a row group and from column chunks that were read whole.
+
+    Raises:
+        BadPageIndex: if the chunks are not made of pages as they should be.
+    """
+    located = {
+        read.chunk.column.name: encode_offset_index(walk(data, read.chunk))
+        for read, data in chunks
+        if read.index is None
+    }
+    return Indexes(encode_column_index(seen.column_index()), located, own=True)

@@ -1,0 +1,302 @@
+"""A plan, a source → rows."""
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Executor, Future
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from catalogue.crawl import KEY_COLUMN, PATH_COLUMNS
+from catalogue.errors import BadPageIndex, UnplannedRead
+from catalogue.pages import Indexes, check_pages, walk
+from catalogue.plan import ColumnRead, Fetch, FileRead, ReadPlan, fetches, narrowed
+from catalogue.reader.arriving import IN_FLIGHT, Arrivals, Group
+from catalogue.reader.decoding import BATCH_ROWS, Numbered, aligned, decode, wanted
+from catalogue.reader.observed import Observed, own_indexes
+from catalogue.reader.residual import Residual
+from catalogue.source import Response, Source
+from catalogue.where import connect
+
+Learn = Callable[[FileRead, int, Indexes], None]
+"""Takes the index that reading a row group taught."""
+
+
+def read(
+    plan: ReadPlan,
+    source: Source,
+    executor: Executor,
+    *,
+    learn: Learn = lambda _file, _ordinal, _indexes: None,
+    notify: Callable[[str], None] = lambda _: None,
+) -> Generator[pa.RecordBatch, None, None]:
+    """The rows that a plan finds, in batches, with the schema of the plan.
+
+    Rows come file by file and row group by row group as planned, so the same plan gives the same order each time. Where
+    pages turn out not to be what an index said of them, their row group is read whole, and ``notify`` is told.
+
+    Args:
+        plan: announces every request; its indexes have been fetched.
+        source: answers them.
+        executor: makes requests while rows are decoded; threads, as many as the source has connections.
+        learn: takes what was learned of the pages of row groups that were read whole.
+        notify: told in a sentence of an index that is wrong.
+
+    Raises:
+        SourceError: if a range cannot be had; rows that were handed out before are right, but not all.
+        QueryError: if the ``where`` fails on a row.
+    """
+    if plan.indexes:
+        message = "page indexes are to be fetched before anything else"
+        raise UnplannedRead(message)
+    left = plan.query.limit
+    if left == 0:
+        return
+    with ExitStack() as stack:
+        connection = stack.enter_context(connect()) if plan.query.where else None
+        reading = _Reading(plan, Arrivals(plan, source, executor), Residual(plan.query, connection), learn, notify)
+        tables = reading.tables()
+        stack.callback(tables.close)
+        for rows in _ordered(plan, tables):
+            kept = rows if left is None else rows.slice(0, left)
+            if kept.num_rows:
+                yield from kept.select(plan.schema.names).combine_chunks().to_batches(BATCH_ROWS)
+            if left is not None:
+                left -= kept.num_rows
+                if left <= 0:
+                    return
+
+
+def _ordered(plan: ReadPlan, tables: Iterable[pa.Table]) -> Iterable[pa.Table]:
+    if not plan.query.ordered:
+        return tables
+    # Texts of more than 2 GiB in one column are sorted by way of a type that has room for them.
+    roomy = pa.schema([f.with_type(pa.large_string()) if f.type == pa.string() else f for f in plan.row_schema])
+    everything = pa.concat_tables([roomy.empty_table(), *(table.cast(roomy) for table in tables)])
+    order = [(KEY_COLUMN, "ascending"), ("fetch_time", "ascending"), ("crawl", "ascending")]
+    inorder = everything.sort_by(order)
+    return (inorder.slice(start, BATCH_ROWS).cast(plan.row_schema) for start in range(0, inorder.num_rows, BATCH_ROWS))
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A row group of which it is known which rows to decode; the bytes of some columns may be under way."""
+
+    group: Group
+    rows: np.ndarray
+    """Their numbers, ascending."""
+    decided: pa.Table
+    """Their columns that decided it."""
+    later: tuple[tuple[Fetch, Future[Response]], ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes it holds or asked for."""
+        return self.group.size + sum(len(fetch.range) for fetch, _ in self.later)
+
+
+class _Reading:
+    """One run of a plan."""
+
+    def __init__(
+        self, plan: ReadPlan, arrivals: Arrivals, residual: Residual, learn: Learn, notify: Callable[[str], None]
+    ) -> None:
+        self._plan = plan
+        self._arrivals = arrivals
+        self._residual = residual
+        self._learn = learn
+        self._notify = notify
+
+    def tables(self) -> Generator[pa.Table, None, None]:
+        """The rows of all row groups, in order."""
+        waiting: deque[_Waiting | Group] = deque()
+        size = 0
+        try:
+            for group in self._arrivals.groups():
+                each = self._looked_into(group)
+                waiting.append(each)
+                size += each.size
+                # Whoever waits for more bytes lets others be looked into meanwhile; but not where few may be wanted.
+                while waiting and (size > IN_FLIGHT or self._plan.stops_early or not _is_awaited(waiting[0])):
+                    size -= waiting[0].size
+                    yield from self._rows(waiting.popleft())
+            while waiting:
+                yield from self._rows(waiting.popleft())
+        finally:
+            for left in waiting:
+                if isinstance(left, _Waiting):
+                    for _, future in left.later:
+                        future.cancel()
+
+    # ---- which rows ----
+
+    def _looked_into(self, group: Group) -> _Waiting | Group:
+        """Find the rows to be decoded, and ask for what is lacking of them; a group to be read as it comes stays so."""
+        if group.read.key_index is None and not group.read.later:
+            return group
+        try:
+            for read in group.read.columns:
+                if not read.later:
+                    _check(read, group.data(read))
+            return self._decide(group)
+        except BadPageIndex as error:
+            return self._whole(group, error)
+
+    def _decide(self, group: Group) -> _Waiting:
+        query = self._plan.query
+        first = [r for r in group.read.columns if not r.later and r.chunk.column.name in query.deciding_columns]
+        candidates = np.concatenate([np.arange(run.start, run.stop) for run in group.read.rows])
+        columns = {}
+        seen: Observed | None = None
+        for read in first:
+            numbered = self._decoded(group, read, group.data(read))
+            if read.chunk.column.name == KEY_COLUMN:
+                seen = _observer(read, group.data(read))
+                numbered = seen.see(numbered) if seen else numbered
+            columns[read.chunk.column.name] = wanted(numbered, candidates)
+        names = [name for name in self._plan.row_schema.names if name in columns or name in PATH_COLUMNS]
+        schema = pa.schema([self._plan.row_schema.field(name) for name in names])
+        numbers, tables, start = [], [schema.empty_table()], 0
+        for table in aligned(columns, len(candidates), schema, group):
+            kept, where = self._residual.keep(table, group.read.intervals)
+            numbers.append(candidates[start + where])
+            tables.append(kept)
+            start += table.num_rows
+        rows = np.concatenate([np.arange(0), *numbers])
+        if seen and group.read.key_index:
+            seen.check(group.read.key_index)
+        later = [_narrow(read, rows) for read in group.read.columns if read.later] if len(rows) else []
+        asked = narrowed(group.file, group.read.ordinal, later, self._plan.cost)
+        under_way = tuple((fetch, self._arrivals.submit(fetch)) for fetch in asked)
+        if seen and not under_way:
+            self._teach(group, seen)
+        by_name = {read.chunk.column.name: read for read in later}
+        known = tuple(by_name.get(read.chunk.column.name, read) for read in group.read.columns)
+        return _Waiting(
+            Group(group.file, replace(group.read, columns=known), group.pieces),
+            rows,
+            pa.concat_tables(tables),
+            under_way,
+        )
+
+    # ---- their values ----
+
+    def _rows(self, each: _Waiting | Group) -> Iterator[pa.Table]:
+        if isinstance(each, _Waiting):
+            for fetch, future in each.later:
+                each.group.take(fetch, future.result().body)
+            try:
+                for read in each.group.read.columns:
+                    if read.later and len(each.rows):
+                        _check(read, each.group.data(read))
+            except BadPageIndex as error:
+                each = self._whole(each.group, error)
+        yield from self._chosen(each) if isinstance(each, _Waiting) else self._streamed(each)
+
+    def _chosen(self, each: _Waiting) -> Iterator[pa.Table]:
+        """The chosen rows of a row group all of whose bytes are there."""
+        group, decided = each.group, each.decided
+        columns = {name: iter(decided.column(name).chunks) for name in decided.column_names if name not in PATH_COLUMNS}
+        for read in group.read.columns if len(each.rows) else ():
+            if read.chunk.column.name not in columns:
+                narrow = _narrow(read, each.rows)
+                columns[read.chunk.column.name] = wanted(
+                    self._decoded(group, narrow, _pages_of(narrow, group)), each.rows
+                )
+        for table in aligned(columns, len(each.rows), self._plan.row_schema, group):
+            rows, _ = self._residual.keep(table, group.read.intervals, decided=decided.column_names)
+            if rows.num_rows:
+                yield rows
+
+    def _streamed(self, group: Group) -> Iterator[pa.Table]:
+        """All rows of a row group that is read whole, as they are decoded."""
+        columns = {}
+        seen: Observed | None = None
+        for read in group.read.columns:
+            data = group.data(read)
+            numbered = self._decoded(group, read, data)
+            if read.chunk.column.name == KEY_COLUMN:
+                seen = _observer(read, data)
+                numbered = seen.see(numbered) if seen else numbered
+            columns[read.chunk.column.name] = wanted(numbered, None)
+        for table in aligned(columns, group.read.num_rows, self._plan.row_schema, group):
+            rows, _ = self._residual.keep(table, group.read.intervals)
+            if rows.num_rows:
+                yield rows
+        if seen:
+            self._teach(group, seen)
+
+    def _decoded(self, group: Group, read: ColumnRead, data: bytes) -> Iterator[Numbered]:
+        return decode(group, read, data, self._plan.row_schema.field(read.chunk.column.name).type)
+
+    # ---- indexes that are wrong, and those that were not there ----
+
+    def _whole(self, group: Group, why: BadPageIndex) -> Group:
+        """The same row group without regard to its page index."""
+        self._notify(f"{group.where}: {why}; it is read without its page index")
+        columns = tuple(ColumnRead(read.chunk) for read in group.read.columns)
+        read = replace(group.read, columns=columns, rows=(range(group.read.num_rows),), key_index=None)
+        whole = Group(group.file, read)
+        parts = [part for column in columns for part in column.parts(read.ordinal)]
+        asked = fetches(group.file.file.path, parts, max_gap=self._plan.cost.max_gap, cached=group.file.cached)
+        for fetch, future in [(fetch, self._arrivals.submit(fetch)) for fetch in asked]:
+            whole.take(fetch, future.result().body)
+        return whole
+
+    def _teach(self, group: Group, seen: Observed) -> None:
+        if seen.complete:
+            read = [(each, group.data(each)) for each in group.read.columns if each.chunk.column.name in group.pieces]
+            self._learn(group.file, group.read.ordinal, own_indexes(seen, read))
+
+
+def _is_awaited(each: _Waiting | Group) -> bool:
+    return isinstance(each, _Waiting) and bool(each.later)
+
+
+def _observer(read: ColumnRead, data: bytes) -> Observed | None:
+    """What will look at the keys of a column; nothing, if its pages cannot be told apart."""
+    try:
+        return Observed(read.index or walk(data, read.chunk))
+    except BadPageIndex:
+        return None
+
+
+def _check(read: ColumnRead, data: bytes) -> None:
+    """Check fetched pages against their index.
+
+    Raises:
+        BadPageIndex: if they are not what it says.
+    """
+    if read.index is None:
+        return
+    start = len(read.dictionary) if read.dictionary else 0
+    for run in read.pages:
+        size = len(read.index.extent(run))
+        check_pages(data[start : start + size], read.index, run, dictionary=read.dictionary is not None)
+        start += size
+
+
+def _narrow(read: ColumnRead, rows: np.ndarray) -> ColumnRead:
+    """The same with just the pages that hold some rows; a column whose pages are not known stays whole."""
+    if read.index is None:
+        return read
+    pages = np.unique(np.searchsorted(np.array(read.index.first_rows), rows, side="right") - 1)
+    runs: list[range] = []
+    for page in pages.tolist():
+        if runs and runs[-1].stop == page:
+            runs[-1] = range(runs[-1].start, page + 1)
+        else:
+            runs.append(range(page, page + 1))
+    return replace(read, pages=tuple(runs))
+
+
+def _pages_of(read: ColumnRead, group: Group) -> bytes:
+    """A column's bytes where more of it was fetched than is to be decoded."""
+    pieces = sorted(group.pieces[read.chunk.column.name].items())
+    found = []
+    for part in read.parts(group.read.ordinal):
+        start, piece = next((s, p) for s, p in pieces if s <= part.range.start < s + len(p))
+        found.append(piece[part.range.start - start : part.range.end - start])
+    return b"".join(found)
