@@ -4,35 +4,34 @@ import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from typing import TYPE_CHECKING
 
-import pandas as pd
 import pyarrow as pa
 
 from catalogue.errors import IncompleteAnswer
 from catalogue.plan import ReadPlan
+from catalogue.question import Question
 from catalogue.reader import read
-from catalogue.source import PoliteSource
 
-_NULLABLE = {
-    pa.int16(): pd.Int16Dtype(),
-    pa.int32(): pd.Int32Dtype(),
-    pa.int64(): pd.Int64Dtype(),
-    pa.bool_(): pd.BooleanDtype(),
-}
-"""What pandas must be told, or a column of integers with a null in it becomes one of floats."""
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class Captures:
     """The answer to a question, read when it is looked at; each look reads it anew."""
 
-    def __init__(self, plan: ReadPlan, source: Callable[[], PoliteSource]) -> None:
-        """Hold a plan and where to run it; ``source`` is called at the first look."""
-        self.plan = plan
-        """What will be read, and what that costs."""
-        self._source = source
+    def __init__(
+        self, question: Question, *, counts: bool = False, notify: Callable[[str], None] = lambda _: None
+    ) -> None:
+        """Plan a question; ``notify`` is told in a sentence of a page index that turns out to be wrong."""
+        self._question = question
+        self._counts = counts
+        self._notify = notify
+        self.plan = question.plan(counts=counts)
+        """What will be read, and what that costs; an estimate while page indexes are to be fetched first."""
 
     def __repr__(self) -> str:
-        about = "" if self.plan.exact else "at most "
+        about = "about " if self.plan.estimated else "" if self.plan.exact else "at most "
         return (
             f"<Captures of {', '.join(self.plan.query.patterns[:3])}: {self.plan.row_groups} row groups, "
             f"{about}{self.plan.requests} requests, {about}{self.plan.bytes:,} bytes>"
@@ -43,6 +42,17 @@ class Captures:
         """Whether all files that might match are held; if not, the answer may lack rows."""
         return not self.plan.missing
 
+    def fetch_indexes(self) -> ReadPlan:
+        """Fetch the page indexes that the plan lacks, keep them in the store, and plan anew; returns the plan.
+
+        Raises:
+            SourceError: if they cannot be had.
+        """
+        if self.plan.indexes:
+            self._question.fetch_indexes(self.plan)
+            self.plan = self._question.plan(counts=self._counts)
+        return self.plan
+
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows, some thousands at a time, in bounded memory (unless they are to be ordered).
 
@@ -51,21 +61,47 @@ class Captures:
         """
         for lack in self.plan.missing:
             warnings.warn(lack, IncompleteAnswer, stacklevel=2)
-        if not self.plan.requests:
+        plan = self.fetch_indexes()
+        if not plan.waves:
             return
-        source = self._source()
+        source = self._question.source()
         executor = ThreadPoolExecutor(source.connections, thread_name_prefix="read")
         try:
-            with closing(read(self.plan, source, executor)) as batches:
+            with closing(read(plan, source, executor, learn=self._question.learn, notify=self._notify)) as batches:
                 yield from batches
         finally:
             executor.shutdown(wait=False, cancel_futures=True)
+            self._question.finish()
+
+    def counting(self) -> "Captures":
+        """The same question, of which only the number of captures is wanted; its plan is what ``count`` reads."""
+        return self if self._counts else Captures(self._question, counts=True, notify=self._notify)
+
+    def count(self) -> int:
+        """How many captures there are: pages that match as a whole are counted by what is known of them, not read.
+
+        Raises:
+            SourceError: if something planned could not be read.
+        """
+        asked = self.counting()
+        rows: int = sum(batch.num_rows for batch in asked.batches())
+        rows, limit = rows + asked.plan.counted, asked.plan.query.limit
+        return rows if limit is None else min(rows, limit)
 
     def to_arrow(self) -> pa.Table:
         """All rows as an Arrow table."""
         return pa.Table.from_batches(self.batches(), schema=self.plan.schema)
 
-    def to_pandas(self) -> pd.DataFrame:
+    def to_pandas(self) -> "pd.DataFrame":
         """All rows as a DataFrame; integers stay integers where values are missing, and times are in UTC."""
-        frame: pd.DataFrame = self.to_arrow().to_pandas(types_mapper=_NULLABLE.get)
+        import pandas as pd  # noqa: PLC0415 - takes longer to import than many a question to answer
+
+        # What pandas must be told, or a column of integers with a null in it becomes one of floats.
+        nullable = {
+            pa.int16(): pd.Int16Dtype(),
+            pa.int32(): pd.Int32Dtype(),
+            pa.int64(): pd.Int64Dtype(),
+            pa.bool_(): pd.BooleanDtype(),
+        }
+        frame: pd.DataFrame = self.to_arrow().to_pandas(types_mapper=nullable.get)
         return frame

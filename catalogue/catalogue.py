@@ -2,34 +2,32 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import duckdb
-import pandas as pd
 
 from catalogue import views
 from catalogue.captures import Captures
 from catalogue.crawl import SCHEMA, Crawl, index_file, manifest_path, select_crawls, select_subsets
 from catalogue.errors import FormatError, NotHarvested, QueryError, SourceError, UnknownCrawl
 from catalogue.examine import Examiner
-from catalogue.footer import decode_footer
 from catalogue.harvest import Harvested, Progress, harvest, take_crawl_list
-from catalogue.plan import Cost, HeldFile, plan_reads
+from catalogue.plan import Cost
 from catalogue.query import CDX_COLUMNS, Query, check_columns, time_bounds
-from catalogue.ranges import Pin
+from catalogue.question import Footers, Question, Scope
 from catalogue.settings import COLLINFO_SOURCE, DEFAULT_SOURCE, Settings, load_settings
-from catalogue.source import ATTEMPTS, PoliteSource, open_source
+from catalogue.source import ATTEMPTS, CachedSource, PoliteSource, RangeCache, open_source
 from catalogue.store import Store
 from catalogue.surt import Match, Pattern, merge, parse_pattern
 from catalogue.where import parse_where
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 STORE_NAME = "footers.sqlite"
 CATALOGUE_NAME = "catalogue.duckdb"
-
-_DECODED = 300
-"""Footers kept decoded, of some 300 kB each."""
 
 
 def open(data: str | Path = "data", *, source: str | None = None, settings: Settings | None = None) -> "Catalogue":  # noqa: A001 - catalogue.open, as gzip.open
@@ -70,7 +68,7 @@ class Catalogue:
         """Close what is open, breaking off requests that are under way; it opens again when it is used again."""
         while self._opened:
             self._opened.pop().close()
-        for name in ("_store", "_source", "_held"):
+        for name in ("_store", "_source", "_reading", "_footers"):
             self.__dict__.pop(name, None)
 
     @property
@@ -87,6 +85,18 @@ class Catalogue:
         source = open_source(self.settings.source, self.settings, notify=self._notify)
         self._opened.append(source)
         return source
+
+    @cached_property
+    def _reading(self) -> PoliteSource | CachedSource:
+        """The source as captures are read from it: what was fetched before need not be fetched again."""
+        folder = "://" not in self.settings.source  # whose files are here already
+        if folder or not self.settings.cache_size:
+            return self._source
+        return CachedSource(self._source, RangeCache(self.settings.cache / "pages", self.settings.cache_size))
+
+    @cached_property
+    def _footers(self) -> Footers:
+        return Footers(self._store)
 
     def _open_store(self, *, create: bool) -> Store:
         store = Store(self.data / STORE_NAME, create=create)
@@ -229,19 +239,19 @@ class Catalogue:
         self.update()
         return views.connect(self.path)
 
-    def crawls(self) -> pd.DataFrame:
+    def crawls(self) -> "pd.DataFrame":
         """Every crawl known of and how much of it is harvested, a row each; see the view ``crawls``."""
         return self._frame("SELECT * FROM crawls")
 
-    def files(self, crawl: str | None = None) -> pd.DataFrame:
+    def files(self, crawl: str | None = None) -> "pd.DataFrame":
         """The index files held; see the view ``files``."""
         return self._of_crawl("files", crawl)
 
-    def row_groups(self, crawl: str | None = None) -> pd.DataFrame:
+    def row_groups(self, crawl: str | None = None) -> "pd.DataFrame":
         """The row groups held and the keys between which they lie; see the view ``row_groups``."""
         return self._of_crawl("row_groups", crawl)
 
-    def column_chunks(self, crawl: str) -> pd.DataFrame:
+    def column_chunks(self, crawl: str) -> "pd.DataFrame":
         """Every column of every row group of a crawl; see the view ``column_chunks``."""
         self.show_column_chunks([crawl])
         return self._of_crawl("column_chunks", crawl)
@@ -254,11 +264,11 @@ class Catalogue:
         if wanted - {crawl for (crawl,) in rows}:
             views.refresh(self.path, self._store, column_chunks=wanted)
 
-    def coverage(self) -> pd.DataFrame:
+    def coverage(self) -> "pd.DataFrame":
         """How much of each crawl and subset is held, a row each."""
         return self._frame((views.queries_folder() / "coverage.sql").read_text(encoding="utf-8"))
 
-    def failures(self) -> pd.DataFrame:
+    def failures(self) -> "pd.DataFrame":
         """Index files whose footers could not be taken, and why."""
         return self._frame("SELECT path, reason, failed_at FROM derived.failures ORDER BY path")
 
@@ -268,12 +278,12 @@ class Catalogue:
             return self._store.size(), self.path.stat().st_size
         return self._store.size(), 0
 
-    def _of_crawl(self, view: str, crawl: str | None) -> pd.DataFrame:
+    def _of_crawl(self, view: str, crawl: str | None) -> "pd.DataFrame":
         if crawl is not None:
             self._held_crawls([crawl])
         return self._frame(f"SELECT * FROM {view} WHERE $1 IS NULL OR crawl = $1 ORDER BY ALL", crawl)  # noqa: S608
 
-    def _frame(self, sql: str, *parameters: object) -> pd.DataFrame:
+    def _frame(self, sql: str, *parameters: object) -> "pd.DataFrame":
         with self.connect() as connection:
             return connection.execute(sql, list(parameters)).df()
 
@@ -319,7 +329,7 @@ class Catalogue:
             )
             raise QueryError(message)
         parsed = [parse_pattern(text, match) for text in typed]
-        words, state = self._held_crawls(_several(crawls)), self._store.state()
+        words = self._held_crawls(_several(crawls))
         with self.connect() as connection:
             candidates = views.Candidates(connection, words, select_subsets(_several(subsets)))
             newer = candidates.column_names()
@@ -335,36 +345,19 @@ class Catalogue:
                 limit=limit,
                 ordered=ordered,
             )
-            plan = plan_reads(
-                query,
-                (self._held(path, state) for path in candidates.paths(query.intervals)),
-                cost=self._cost(),
-                considered=candidates.row_groups(),
-                missing=candidates.missing(),
-            )
-        return Captures(plan, lambda: self._source)
-
-    @cached_property
-    def _held(self) -> Callable[[str, str], HeldFile]:
-        """Read and decode a stored footer.
-
-        The last ones are remembered while the store's state is the same: questions about one site meet the same files.
-        """
-
-        @lru_cache(_DECODED)
-        def held_file(path: str, _state: str) -> HeldFile:
-            held, file = self._store.get("files", path), index_file(path)
-            if held is None or file is None:
-                message = f"{path} was forgotten while the question was planned; ask again"
-                raise NotHarvested(message)
-            pin = Pin(held.size, held.etag if held.source == self._source.url else None)
-            return HeldFile(file, pin, decode_footer(held.data, held.size))
-
-        return held_file
+            scope = Scope(tuple(candidates.paths(query.intervals)), candidates.row_groups(), candidates.missing())
+        question = Question(query, scope, self._footers, lambda: self._reading, self._cost())
+        return Captures(question, notify=self._notify)
 
     def _cost(self) -> Cost:
-        limiter = self._source.limiter
-        return Cost(rate=limiter.rate, burst=limiter.policy.burst, connections=self._source.connections)
+        limiter, settings = self._source.limiter, self.settings
+        return Cost(
+            rate=limiter.rate,
+            burst=limiter.policy.burst,
+            bandwidth=settings.bandwidth,
+            latency=settings.latency,
+            connections=self._source.connections,
+        )
 
 
 def _whole_urls(patterns: Iterable[Pattern]) -> tuple[str, ...]:

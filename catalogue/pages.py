@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from catalogue.errors import BadPageIndex
-from catalogue.footer import DATA_PAGES, DICTIONARY_ENCODINGS, Bounds, ColumnChunk, Order
+from catalogue.footer import DATA_PAGES, DICTIONARY_ENCODINGS, Bounds, ColumnChunk, Footer, Order
 from catalogue.ranges import ByteRange
 from catalogue.thrift import (
     BINARY,
@@ -93,14 +93,13 @@ class Indexes:
     offset_indexes: Mapping[str, bytes] = field(default_factory=dict)
     """By column."""
     own: bool = False
-    """Whether they were made from pages that were read, and not written with the file."""
+    """Whether some were made from pages that were read, and not written with the file."""
 
     def joined(self, other: "Indexes") -> "Indexes":
         """Both; what was read from the pages themselves is believed before what the file says of them."""
-        if self.own != other.own:
-            return self if self.own else other
-        merged = {**self.offset_indexes, **other.offset_indexes}
-        return Indexes(other.column_index or self.column_index, merged, own=self.own)
+        below, above = (other, self) if self.own and not other.own else (self, other)
+        merged = {**below.offset_indexes, **above.offset_indexes}
+        return Indexes(above.column_index or below.column_index, merged, own=self.own or other.own)
 
     def pack(self) -> bytes:
         """As bytes for the store: a line of JSON that names what follows, and the indexes one behind the other."""
@@ -132,6 +131,27 @@ class Indexes:
             pieces[name] = body[position : position + size]
             position += size
         return cls(pieces.pop("") or None, pieces, own=own)
+
+
+def cut_indexes(footer: Footer, key_column: str, body: bytes, start: int) -> dict[int, Indexes]:
+    """The page indexes in some bytes of a file, by row group: all offset indexes, and the key's column index.
+
+    Args:
+        footer: of the file.
+        key_column: its name.
+        body: the bytes.
+        start: their offset in the file.
+    """
+    held = ByteRange(start, start + len(body))
+    found = {}
+    for group in footer.row_groups:
+        located = {name: chunk.offset_index for name, chunk in group.chunks.items()}
+        inside = {n: body[at.start - start : at.end - start] for n, at in located.items() if at and at in held}
+        at = group.chunks[key_column].column_index if key_column in group.chunks else None
+        bounds = body[at.start - start : at.end - start] if at and at in held else None
+        if inside or bounds:
+            found[group.ordinal] = Indexes(bounds, inside)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,8 +38,14 @@ class Settings:
     """Requests under way at once; None for the host's default."""
     patience: float | None = None
     """Seconds to wait at least when a source asks to slow down; None for the host's default."""
+    bandwidth: float = 10e6
+    """Bytes a second, about; whether a plan saves bytes or requests depends on it."""
+    latency: float = 0.1
+    """Seconds until an answer's first byte, about; likewise."""
+    cache_size: int = 1_000_000_000
+    """Bytes of pages that are kept on disk at most, so that neighbours' questions cost nothing; 0 for none."""
     cache: Path = field(default_factory=lambda: user_cache_path("catalogue"))
-    """Where processes share what they know of a host."""
+    """Where processes share what they know of a host, and pages that were fetched."""
 
     @property
     def asks_strangers(self) -> bool:
@@ -80,7 +86,11 @@ def load_settings(**given: object) -> Settings:
 
 
 def _converted(name: str, value: object) -> Any:  # noqa: ANN401 - each setting has a type of its own
-    kinds: dict[str, Any] = {"rate": float, "connections": int, "patience": float, "cache": Path}
+    kinds: dict[str, Any] = {
+        **dict.fromkeys(["rate", "patience", "bandwidth", "latency"], float),
+        **dict.fromkeys(["connections", "cache_size"], int),
+        "cache": Path,
+    }
     kind = kinds.get(name, str)
     try:
         # The types take more than is meant: True for 1, 2.5 for 2.
@@ -88,7 +98,7 @@ def _converted(name: str, value: object) -> Any:  # noqa: ANN401 - each setting 
         usable = isinstance(value, str | kind) or (kind is float and isinstance(value, int))
         if kind in {int, float}:
             usable &= not isinstance(value, bool) and 0 <= converted < math.inf
-            usable &= converted > 0 or name == "patience"
+            usable &= converted > 0 or name in {"patience", "latency", "cache_size"}
     except (TypeError, ValueError, OverflowError):
         usable = False
     if not usable or (name == "contact" and not str(value).isprintable()):

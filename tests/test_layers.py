@@ -14,6 +14,7 @@ ORDER = [
     # decisions: values in, values out
     "errors",
     "ranges",
+    "values",
     "thrift",
     "surt",
     "crawl",
@@ -33,6 +34,7 @@ ORDER = [
     # work: a decision joined to an edge
     "harvest",
     "reader",
+    "question",
     "captures",
     "catalogue",
     # faces

@@ -1,4 +1,4 @@
-"""The loopback server with finer timers: ``python -m benchmarks.clients.lookup_server`` and what ``tests.faults`` takes.
+"""The loopback server with finer timers; it takes what ``tests.faults`` takes.
 
 Waiting by epoll, as asyncio does, takes whole milliseconds, and makes 30 MB/s of the 40 that were meant.
 """

@@ -101,10 +101,7 @@ def choose(query: Query, held: HeldFile, group: RowGroup) -> Choice:
     if whole.certain and not _enough(query, whole):
         return choice  # no page of it can be left out
     indexes = held.indexes(group.ordinal) or Indexes()
-    if not indexes.own and key.column_index and key.offset_index:
-        lacking = tuple(_lacking(indexes, chunks, group.ordinal))
-    else:
-        lacking = ()
+    lacking = tuple(_lacking(indexes, chunks, group.ordinal))
     try:
         closer = _by_pages(choice, indexes)
     except BadPageIndex as error:
@@ -141,6 +138,9 @@ def read_chunks(query: Query, held: HeldFile, group: RowGroup) -> tuple[ColumnCh
 
 
 def _lacking(indexes: Indexes, chunks: Sequence[ColumnChunk], ordinal: int) -> Iterator[Part]:
+    key = chunks[0]
+    if not (indexes.column_index or (key.column_index and key.offset_index)):
+        return  # without bounds of its pages it does not help to know where they are
     for chunk in chunks:
         name = chunk.column.name
         if name == KEY_COLUMN and chunk.column_index and not indexes.column_index:

@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 from catalogue.errors import BadFooter
 from catalogue.plan import ColumnRead
 from catalogue.reader.arriving import Group
-from catalogue.reader.values import positions, texts
 from catalogue.splice import splice
+from catalogue.values import positions, texts
 
 BATCH_ROWS = 1 << 16
 """Rows that are decoded at once at most."""

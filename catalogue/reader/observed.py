@@ -1,13 +1,14 @@
 """What the keys that were read tell of their pages: whether an index was right, and an index where there was none."""
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalogue.crawl import KEY_COLUMN
 from catalogue.errors import BadPageIndex
-from catalogue.footer import Bounds
+from catalogue.footer import Bounds, ColumnChunk
 from catalogue.pages import (
     ColumnIndex,
     Indexes,
@@ -17,7 +18,6 @@ from catalogue.pages import (
     encode_offset_index,
     walk,
 )
-from catalogue.plan import ColumnRead
 from catalogue.reader.decoding import Numbered
 
 
@@ -77,15 +77,11 @@ class Observed:
         return ColumnIndex(tuple(b and cut_bounds(b.min, b.max) for b in bounds), tuple(self._nulls))
 
 
-def own_indexes(seen: Observed, chunks: Iterable[tuple[ColumnRead, bytes]]) -> Indexes:
-    """An index of our own, from the keys of a row group and from column chunks that were read whole.
-
-    Raises:
-        BadPageIndex: if the chunks are not made of pages as they should be.
-    """
-    located = {
-        read.chunk.column.name: encode_offset_index(walk(data, read.chunk))
-        for read, data in chunks
-        if read.index is None
-    }
-    return Indexes(encode_column_index(seen.column_index()), located, own=True)
+def own_indexes(seen: Observed | None, chunks: Iterable[tuple[ColumnChunk, bytes]]) -> Indexes:
+    """An index of our own, of column chunks that were read whole, and of their keys if all of those were seen."""
+    located = {}
+    for chunk, data in chunks:
+        with suppress(BadPageIndex):  # a chunk whose pages cannot be told apart is read whole next time, too
+            located[chunk.column.name] = encode_offset_index(walk(data, chunk))
+    complete = seen is not None and seen.complete and KEY_COLUMN in located
+    return Indexes(encode_column_index(seen.column_index()) if seen and complete else None, located, own=True)

@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 
 from catalogue.crawl import KEY_COLUMN, PATH_COLUMNS
 from catalogue.query import Query
-from catalogue.reader.values import binaries, moment, texts
 from catalogue.surt import KeyInterval, covers
+from catalogue.values import binaries, moment, texts
 from catalogue.where import where_mask
 
 _FEW = 64

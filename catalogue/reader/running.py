@@ -90,6 +90,7 @@ class _Waiting:
     decided: pa.Table
     """Their columns that decided it."""
     later: tuple[tuple[Fetch, Future[Response]], ...]
+    seen: Observed | None
 
     @property
     def size(self) -> int:
@@ -170,8 +171,6 @@ class _Reading:
         later = [_narrow(read, rows) for read in group.read.columns if read.later] if len(rows) else []
         asked = narrowed(group.file, group.read.ordinal, later, self._plan.cost)
         under_way = tuple((fetch, self._arrivals.submit(fetch)) for fetch in asked)
-        if seen and not under_way:
-            self._teach(group, seen)
         by_name = {read.chunk.column.name: read for read in later}
         known = tuple(by_name.get(read.chunk.column.name, read) for read in group.read.columns)
         return _Waiting(
@@ -179,6 +178,7 @@ class _Reading:
             rows,
             pa.concat_tables(tables),
             under_way,
+            seen,
         )
 
     # ---- their values ----
@@ -197,7 +197,7 @@ class _Reading:
 
     def _chosen(self, each: _Waiting) -> Iterator[pa.Table]:
         """The chosen rows of a row group all of whose bytes are there."""
-        group, decided = each.group, each.decided
+        group, decided = each.group, each.decided.combine_chunks()
         columns = {name: iter(decided.column(name).chunks) for name in decided.column_names if name not in PATH_COLUMNS}
         for read in group.read.columns if len(each.rows) else ():
             if read.chunk.column.name not in columns:
@@ -209,6 +209,7 @@ class _Reading:
             rows, _ = self._residual.keep(table, group.read.intervals, decided=decided.column_names)
             if rows.num_rows:
                 yield rows
+        self._teach(group, each.seen)
 
     def _streamed(self, group: Group) -> Iterator[pa.Table]:
         """All rows of a row group that is read whole, as they are decoded."""
@@ -225,8 +226,7 @@ class _Reading:
             rows, _ = self._residual.keep(table, group.read.intervals)
             if rows.num_rows:
                 yield rows
-        if seen:
-            self._teach(group, seen)
+        self._teach(group, seen)
 
     def _decoded(self, group: Group, read: ColumnRead, data: bytes) -> Iterator[Numbered]:
         return decode(group, read, data, self._plan.row_schema.field(read.chunk.column.name).type)
@@ -245,10 +245,11 @@ class _Reading:
             whole.take(fetch, future.result().body)
         return whole
 
-    def _teach(self, group: Group, seen: Observed) -> None:
-        if seen.complete:
-            read = [(each, group.data(each)) for each in group.read.columns if each.chunk.column.name in group.pieces]
-            self._learn(group.file, group.read.ordinal, own_indexes(seen, read))
+    def _teach(self, group: Group, seen: Observed | None) -> None:
+        whole = (each for each in group.read.columns if each.index is None and each.chunk.column.name in group.pieces)
+        learned = own_indexes(seen, [(each.chunk, group.data(each)) for each in whole])
+        if learned.offset_indexes:
+            self._learn(group.file, group.read.ordinal, learned)
 
 
 def _is_awaited(each: _Waiting | Group) -> bool:

@@ -1,5 +1,6 @@
 """Where files are read from: http, S3 or a folder, asked politely and never believed unchecked."""
 
+from catalogue.source.cache import CachedSource, RangeCache
 from catalogue.source.limiter import Clock, Limiter, Policy, SystemClock
 from catalogue.source.opening import open_source
 from catalogue.source.polite import ATTEMPTS, PoliteSource
@@ -8,10 +9,12 @@ from catalogue.source.tail import get_tail
 
 __all__ = [
     "ATTEMPTS",
+    "CachedSource",
     "Clock",
     "Limiter",
     "Policy",
     "PoliteSource",
+    "RangeCache",
     "Response",
     "Source",
     "SystemClock",

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from catalogue.errors import NotHarvested
 from catalogue.surt import KeyInterval
+from catalogue.values import binaries, texts
 
 
 class Candidates:
@@ -43,12 +44,8 @@ class Candidates:
         """Files with a row group whose keys might lie in one of the intervals, or are not known."""
         # Bounds in signed order say something about ASCII only; see catalogue.query.near.
         foreign = not all(interval.start.isascii() and interval.end.isascii() for interval in intervals)
-        asked = pa.table(
-            {
-                "low": pa.array([interval.start for interval in intervals], pa.binary()),
-                "high": pa.array([interval.end for interval in intervals], pa.binary()),
-            }
-        )
+        ends = [interval.start for interval in intervals], [interval.end for interval in intervals]
+        asked = pa.Table.from_arrays([binaries(each) for each in ends], ["low", "high"])
         return [
             path
             for (path,) in self._run(
@@ -93,7 +90,7 @@ class Candidates:
 
     def _run(self, sql: str, *parameters: object, **tables: pa.Table) -> list[tuple[Any, ...]]:
         crawls, subsets = ([pair[at] for pair in self._pairs] for at in (0, 1))
-        tables["pairs"] = pa.table({"crawl": pa.array(crawls, pa.string()), "subset": pa.array(subsets, pa.string())})
+        tables["pairs"] = pa.Table.from_arrays([texts(crawls), texts(subsets)], ["crawl", "subset"])
         for name, table in tables.items():
             self._connection.register(name, table)
         try:

@@ -1,0 +1,158 @@
+"""A question and what is held that may answer it → its plan; and what fetching teaches, kept for the next question."""
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TypeAlias
+
+from catalogue.crawl import KEY_COLUMN, IndexFile, index_file
+from catalogue.errors import NotHarvested, StoreError
+from catalogue.footer import Footer, decode_footer
+from catalogue.pages import Indexes, cut_indexes
+from catalogue.plan import Cost, FileRead, HeldFile, ReadPlan, plan_reads
+from catalogue.query import Query
+from catalogue.ranges import Pin
+from catalogue.source import CachedSource, PoliteSource
+from catalogue.store import Held, Store
+
+_DECODED = 300
+"""Footers kept decoded, of some 300 kB each."""
+
+
+_AnySource: TypeAlias = PoliteSource | CachedSource
+
+
+@dataclass(frozen=True, slots=True)
+class KnownFile:
+    """An index file and its footer."""
+
+    file: IndexFile
+    version: Held
+    """As it is held, without the footer's bytes."""
+    footer: Footer
+
+
+class Footers:
+    """Stored footers, decoded. The last ones are remembered: questions about one site meet the same files."""
+
+    def __init__(self, store: Store) -> None:
+        """Look into a store."""
+        self.store = store
+
+        @lru_cache(_DECODED)
+        def known(path: str, _state: str) -> KnownFile:
+            held, file = store.get("files", path), index_file(path)
+            if held is None or file is None:
+                message = f"{path} was forgotten while the question was planned; ask again"
+                raise NotHarvested(message)
+            return KnownFile(file, replace(held, data=b""), decode_footer(held.data, held.size))
+
+        self._known = known
+
+    def get(self, paths: Iterable[str]) -> list[KnownFile]:
+        """The files with these paths as they are held now."""
+        state = self.store.state()
+        return [self._known(path, state) for path in paths]
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Where a question looks."""
+
+    paths: tuple[str, ...]
+    """Of files that might hold matching rows."""
+    considered: int
+    """Row groups there are in all that was asked about."""
+    missing: tuple[str, ...]
+    """What of that is not held, a sentence each."""
+
+
+class Question:
+    """Plans a query, fetches the page indexes that it lacks, and keeps them and what reading taught."""
+
+    def __init__(
+        self,
+        query: Query,
+        scope: Scope,
+        footers: Footers,
+        source: Callable[[], PoliteSource | CachedSource],
+        cost: Cost,
+    ) -> None:
+        """Ask about the files in scope; ``source`` is called when something is to be fetched or looked up."""
+        self.query = query
+        self.source = source
+        self._scope = scope
+        self._footers = footers
+        self._cost = cost
+        self._fetched: dict[tuple[str, int], Indexes] = {}
+        self._learned: tuple[KnownFile | None, dict[int, Indexes]] = (None, {})
+
+    def plan(self, *, counts: bool = False) -> ReadPlan:
+        """Plan the query, or one that counts what it finds, by what is held now."""
+        source = self.source()
+        return plan_reads(
+            replace(self.query, columns=(), ordered=False, counts=True) if counts else self.query,
+            [self._held(known, source) for known in self._footers.get(self._scope.paths)],
+            cost=self._cost,
+            considered=self._scope.considered,
+            missing=self._scope.missing,
+        )
+
+    def _held(self, known: KnownFile, source: _AnySource) -> HeldFile:
+        path, version = known.file.path, known.version
+        # An ETag means nothing to another source.
+        pin = Pin(version.size, version.etag if version.source == source.url else None)
+
+        def indexes(ordinal: int) -> Indexes | None:
+            fetched = self._fetched.get((path, ordinal))
+            held = self._footers.store.indexes(path, [ordinal], version).get(ordinal)
+            return held.joined(fetched) if held and fetched else held or fetched
+
+        cached = tuple(source.held(path, pin)) if isinstance(source, CachedSource) else ()
+        return HeldFile(known.file, pin, known.footer, indexes, cached)
+
+    def fetch_indexes(self, plan: ReadPlan) -> None:
+        """Fetch the page indexes that a plan lacks, and keep them.
+
+        Raises:
+            SourceError: if they cannot be had.
+        """
+        source = self.source()
+        known = {each.file.path: each for each in self._footers.get({fetch.path for fetch in plan.indexes})}
+        pins = {path: self._held(each, source).pin for path, each in known.items()}
+        executor = ThreadPoolExecutor(source.connections, thread_name_prefix="indexes")
+        try:
+            answers = executor.map(
+                lambda fetch: source.get(fetch.path, fetch.range, pin=pins[fetch.path]), plan.indexes
+            )
+            for fetch, answer in zip(plan.indexes, answers, strict=True):
+                each = known[fetch.path]
+                found = cut_indexes(each.footer, KEY_COLUMN, answer.body, fetch.range.start)
+                for ordinal, indexes in found.items():
+                    before = self._fetched.get((fetch.path, ordinal), Indexes())
+                    self._fetched[fetch.path, ordinal] = before.joined(indexes)
+                self._keep(each, found)
+        finally:
+            executor.shutdown(wait=False, cancel_futures=True)
+
+    def learn(self, file: FileRead, row_group: int, indexes: Indexes) -> None:
+        """Take what reading a row group taught; it is kept when the next file's turn comes, or by ``finish``."""
+        known, learned = self._learned
+        if known is None or known.file != file.file:
+            self.finish()
+            known, learned = self._footers.get([file.file.path])[0], {}
+        learned[row_group] = indexes
+        self._learned = known, learned
+
+    def finish(self) -> None:
+        """Keep what was learned last."""
+        known, learned = self._learned
+        self._learned = (None, {})
+        if known and learned:
+            self._keep(known, learned)
+
+    def _keep(self, known: KnownFile, indexes: dict[int, Indexes]) -> None:
+        with suppress(StoreError):  # they are a short cut; a store that cannot be written to spoils no answer
+            self._footers.store.add_indexes(known.file.path, indexes, known.version)
