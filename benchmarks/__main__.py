@@ -2,10 +2,15 @@
 
 import argparse
 
-from benchmarks import catalogue_size, footer_speed, harvest_speed
+from benchmarks import catalogue_size, footer_speed, harvest_speed, lookup
 from benchmarks.report import machine
 
-_ALL = {"harvest_speed": harvest_speed.main, "footer_speed": footer_speed.main, "catalogue_size": catalogue_size.main}
+_ALL = {
+    "harvest_speed": harvest_speed.main,
+    "footer_speed": footer_speed.main,
+    "catalogue_size": catalogue_size.main,
+    "lookup": lookup.main,
+}
 
 
 def main() -> None:

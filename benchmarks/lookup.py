@@ -51,22 +51,13 @@ Command = Sequence[str]
 """A module and its first arguments; the question follows."""
 
 
-def ours() -> Mapping[str, Command]:
-    """Our own clients, by the names in the tables.
-
-    THIS IS WHERE OURS COMES IN: ``{"catalogue": ["benchmarks.clients.lookup_ours"]}``, as soon as that module answers
-    in three steps, ``cold``, ``footers held`` and ``indexes held``. Until then the others are measured without it.
-    """
-    return {}
-
-
 def main(*, full: bool) -> None:
     """Measure and print."""
     rows = FULL if full else SMALL
     peers = _environment(_CACHE)
     say(f"{ROW_GROUPS} row groups of {rows:,} rows, unless they are there")
     folder = real_size(_CACHE, rows=rows)
-    clients: dict[str, Command] = dict(ours())
+    clients: dict[str, Command] = {"catalogue": ["benchmarks.clients.lookup_ours"]}
     for name, module in _PEERS.items():
         clients[name] = ["benchmarks.clients.lookup_within", str(peers), f"benchmarks.clients.{module}"]
     size = (folder / INDEX_FILE).stat().st_size
