@@ -53,6 +53,7 @@ class Catalogue:
         self.settings = settings
         self._notify = notify
         self._opened: list[Store | PoliteSource] = []
+        self._planning: tuple[str, duckdb.DuckDBPyConnection] | None = None
         self._listing = (0, 0)
 
     def __enter__(self) -> Self:
@@ -66,6 +67,9 @@ class Catalogue:
 
     def close(self) -> None:
         """Close what is open, breaking off requests that are under way; it opens again when it is used again."""
+        if self._planning:
+            self._planning[1].close()
+            self._planning = None
         while self._opened:
             self._opened.pop().close()
         for name in ("_store", "_source", "_reading", "_footers"):
@@ -236,8 +240,7 @@ class Catalogue:
 
     def connect(self) -> duckdb.DuckDBPyConnection:
         """A read-only DuckDB connection to the catalogue as it is now."""
-        self.update()
-        return views.connect(self.path)
+        return views.connect_fresh(self.path, self._store)
 
     def crawls(self) -> "pd.DataFrame":
         """Every crawl known of and how much of it is harvested, a row each; see the view ``crawls``."""
@@ -330,24 +333,32 @@ class Catalogue:
             raise QueryError(message)
         parsed = [parse_pattern(text, match) for text in typed]
         words = self._held_crawls(_several(crawls))
-        with self.connect() as connection:
-            candidates = views.Candidates(connection, words, select_subsets(_several(subsets)))
-            newer = candidates.column_names()
-            first, last = time_bounds(from_, to)
-            query = Query(
-                intervals=merge(interval for pattern in parsed for interval in pattern.intervals),
-                patterns=tuple(typed),
-                columns=check_columns([*SCHEMA.names, *newer] if columns == "*" else _several(columns), newer),
-                where=parse_where(where, newer) if where else None,
-                from_ms=first,
-                to_ms=last,
-                urls=_whole_urls(parsed) if exact_url else (),
-                limit=limit,
-                ordered=ordered,
-            )
-            scope = Scope(tuple(candidates.paths(query.intervals)), candidates.row_groups(), candidates.missing())
+        candidates = views.Candidates(self._shown(), words, select_subsets(_several(subsets)))
+        newer = candidates.column_names()
+        first, last = time_bounds(from_, to)
+        query = Query(
+            intervals=merge(interval for pattern in parsed for interval in pattern.intervals),
+            patterns=tuple(typed),
+            columns=check_columns([*SCHEMA.names, *newer] if columns == "*" else _several(columns), newer),
+            where=parse_where(where, newer) if where else None,
+            from_ms=first,
+            to_ms=last,
+            urls=_whole_urls(parsed) if exact_url else (),
+            limit=limit,
+            ordered=ordered,
+        )
+        scope = Scope(tuple(candidates.paths(query.intervals)), candidates.row_groups(), candidates.missing())
         question = Question(query, scope, self._footers, lambda: self._reading, self._cost())
         return Captures(question, notify=self._notify)
+
+    def _shown(self) -> duckdb.DuckDBPyConnection:
+        """A connection kept for planning, to the catalogue as it is now."""
+        state = self._store.state()
+        if not self._planning or self._planning[0] != state:
+            if self._planning:
+                self._planning[1].close()
+            self._planning = (state, self.connect())
+        return self._planning[1]
 
     def _cost(self) -> Cost:
         limiter, settings = self._source.limiter, self.settings

@@ -1,4 +1,4 @@
-"""Arrow values from Python's, without ``pyarrow.array`` and ``pyarrow.scalar``.
+"""Arrow values from and to Python's, without ``pyarrow.array``, ``pyarrow.scalar`` and ``to_numpy``.
 
 Those look whether they were given something of pandas, and import it to find out, which takes longer than a whole
 question.
@@ -10,6 +10,7 @@ from struct import pack
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 
 def binaries(values: Sequence[bytes]) -> pa.BinaryArray:
@@ -33,3 +34,15 @@ def positions(numbers: np.ndarray) -> pa.Int64Array:
     return pa.Array.from_buffers(
         pa.int64(), len(numbers), [None, pa.py_buffer(np.ascontiguousarray(numbers, np.int64))]
     )
+
+
+def flags(values: np.ndarray) -> pa.BooleanArray:
+    """Truth values as an array."""
+    packed = np.packbits(values, bitorder="little")
+    return pa.Array.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(packed)])
+
+
+def true_positions(values: pa.ChunkedArray) -> np.ndarray:
+    """Where truth values are true, ascending."""
+    found = pc.indices_nonzero(values)
+    return np.frombuffer(found.buffers()[1], np.uint64)[found.offset : found.offset + len(found)]

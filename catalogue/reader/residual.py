@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from catalogue.crawl import KEY_COLUMN, PATH_COLUMNS
 from catalogue.query import Query
 from catalogue.surt import KeyInterval, covers
-from catalogue.values import binaries, moment, texts
+from catalogue.values import binaries, flags, moment, texts, true_positions
 from catalogue.where import where_mask
 
 _FEW = 64
@@ -46,8 +46,7 @@ class Residual:
 
         def filtered(mask: pa.ChunkedArray) -> None:
             nonlocal rows, numbers
-            flags = mask.combine_chunks().fill_null(False)  # noqa: FBT003 - of what a comparison with null means
-            rows, numbers = rows.filter(mask), numbers[flags.to_numpy(zero_copy_only=False)]
+            rows, numbers = rows.filter(mask), numbers[true_positions(mask)]
 
         if new(KEY_COLUMN):
             filtered(_key_mask(rows.column(KEY_COLUMN), intervals))
@@ -70,7 +69,7 @@ def _key_mask(keys: pa.ChunkedArray, intervals: Sequence[KeyInterval]) -> pa.Chu
     mask = pc.is_in(binary, value_set=binaries(single))
     if len(wide) > _FEW:
         inside = np.fromiter((key is not None and covers(wide, key) for key in binary.to_pylist()), bool, len(binary))
-        return pc.or_(mask, pa.chunked_array([pa.array(inside)]))
+        return pc.or_(mask.combine_chunks(), flags(inside))
     for interval in wide:
         low, high = binaries([interval.start, interval.end])
         mask = pc.or_(mask, pc.and_(pc.greater_equal(binary, low), pc.less(binary, high)))

@@ -159,7 +159,7 @@ class _Reading:
             columns[read.chunk.column.name] = wanted(numbered, candidates)
         names = [name for name in self._plan.row_schema.names if name in columns or name in PATH_COLUMNS]
         schema = pa.schema([self._plan.row_schema.field(name) for name in names])
-        numbers, tables, start = [], [schema.empty_table()], 0
+        numbers, tables, start = [], [pa.Table.from_batches([], schema)], 0
         for table in aligned(columns, len(candidates), schema, group):
             kept, where = self._residual.keep(table, group.read.intervals)
             numbers.append(candidates[start + where])

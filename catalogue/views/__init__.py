@@ -1,7 +1,16 @@
 """The DuckDB catalogue, derived from the store."""
 
-from catalogue.views.build import STORAGE_VERSION, is_fresh, refresh
+from catalogue.views.build import STORAGE_VERSION, connect_fresh, is_fresh, refresh
 from catalogue.views.candidates import Candidates
 from catalogue.views.opened import answerable, connect, queries_folder
 
-__all__ = ["STORAGE_VERSION", "Candidates", "answerable", "connect", "is_fresh", "queries_folder", "refresh"]
+__all__ = [
+    "STORAGE_VERSION",
+    "Candidates",
+    "answerable",
+    "connect",
+    "connect_fresh",
+    "is_fresh",
+    "queries_folder",
+    "refresh",
+]

@@ -71,7 +71,29 @@ def refresh(
 
 def is_fresh(path: Path, store: Store) -> bool:
     """Whether the catalogue shows all that is in the store."""
-    return _meta(path) == {"layout": LAYOUT, "store": store.state()}
+    return _meta(path) == _meta_of(store)
+
+
+def connect_fresh(path: Path, store: Store) -> duckdb.DuckDBPyConnection:
+    """A connection to the catalogue, which is brought up to date first if need be.
+
+    Raises:
+        DiskFailed: if it cannot be written.
+        StoreLocked: if somebody has it open for writing.
+    """
+    wanted = _meta_of(store)
+    if path.exists():
+        with suppress(duckdb.Error):
+            connection = connect(path)
+            try:
+                if _read_meta(connection) == wanted:
+                    return connection
+            except BaseException:
+                connection.close()
+                raise
+            connection.close()
+    refresh(path, store)
+    return connect(path)
 
 
 class _Build:
@@ -259,9 +281,17 @@ def _meta(path: Path) -> dict[str, str]:
         return {}
     try:
         with connect(path) as connection:
-            return dict(connection.execute("SELECT key, value FROM derived.meta").fetchall())
+            return _read_meta(connection)
     except duckdb.Error:
         return {}
+
+
+def _read_meta(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
+    return dict(connection.execute("SELECT key, value FROM derived.meta").fetchall())
+
+
+def _meta_of(store: Store) -> dict[str, str]:
+    return {"layout": LAYOUT, "store": store.state()}
 
 
 def _swap(new: Path, path: Path) -> None:
