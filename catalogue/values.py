@@ -44,5 +44,10 @@ def flags(values: np.ndarray) -> pa.BooleanArray:
 
 def true_positions(values: pa.ChunkedArray) -> np.ndarray:
     """Where truth values are true, ascending."""
-    found = pc.indices_nonzero(values)
-    return np.frombuffer(found.buffers()[1], np.uint64)[found.offset : found.offset + len(found)]
+    return numbers(pa.chunked_array([pc.indices_nonzero(values)]))
+
+
+def numbers(values: pa.ChunkedArray) -> np.ndarray:
+    """Integers of 8 bytes, none of them null, as numbers."""
+    pieces = [np.frombuffer(p.buffers()[1], np.int64)[p.offset : p.offset + len(p)] for p in values.chunks if len(p)]
+    return np.concatenate([np.arange(0), *pieces])

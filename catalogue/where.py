@@ -9,11 +9,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 
 from catalogue.crawl import PATH_COLUMNS, SCHEMA
 from catalogue.errors import QueryError
 from catalogue.query import Condition, Where, check_columns
+from catalogue.values import numbers, positions
 
 _COMPARISONS = {
     "COMPARE_EQUAL": "=",
@@ -23,6 +25,8 @@ _COMPARISONS = {
     "COMPARE_GREATERTHANOREQUALTO": ">=",
 }
 _LONGEST_NUMBER = 40
+_POSITION = " position"
+"""A column beside the rows' own, under a name that no expression may use."""
 _INTEGERS = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "INTEGER_LITERAL"}
 _MORE_THAN_A_ROW = {
     "SUBQUERY": "a query",
@@ -83,16 +87,16 @@ def check_expression(sql: str) -> None:
         _parse(sql, connection)
 
 
-def where_mask(where: Where, rows: pa.Table, connection: duckdb.DuckDBPyConnection) -> pa.ChunkedArray:
-    """For each row whether the expression holds; where it is null it does not.
+def where_positions(where: Where, rows: pa.Table, connection: duckdb.DuckDBPyConnection) -> np.ndarray:
+    """The positions, ascending, of the rows for which the expression holds; those for which it is null go.
 
     Raises:
         QueryError: if it fails on a row's values.
     """
-    connection.register("rows", rows)
+    connection.register("rows", rows.append_column(_POSITION, positions(np.arange(rows.num_rows))))
     try:
-        held = f"SELECT CAST(({where.sql}\n) AS BOOLEAN) IS TRUE AS held FROM rows"  # noqa: S608 - reaches nothing else
-        return connection.sql(held).to_arrow_table().column(0)
+        kept = f'SELECT "{_POSITION}" FROM rows WHERE ({where.sql}\n)'  # noqa: S608 - the user's own SQL, which reaches nothing else
+        return np.sort(numbers(connection.sql(kept).to_arrow_table().column(0)))
     except duckdb.Error as error:
         message = f"--where {where.sql}: {error}"
         raise QueryError(message) from error
@@ -140,7 +144,7 @@ def _check(where: Where, connection: duckdb.DuckDBPyConnection) -> None:
     """Let DuckDB bind the expression to the columns' types before anything is fetched."""
     schema = pa.schema([SCHEMA.field(name) for name in where.columns if name in SCHEMA.names] or [SCHEMA.field("url")])
     if all(name in SCHEMA.names for name in where.columns):
-        where_mask(where, schema.empty_table(), connection)
+        where_positions(where, schema.empty_table(), connection)
 
 
 def _columns(node: object) -> Iterator[str]:

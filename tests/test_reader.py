@@ -180,7 +180,7 @@ def test_a_page_that_was_changed_is_never_an_answer(tmp_path: Path) -> None:
         (held,) = cat.files()["path"]
         content = bytearray((tmp_path / held).read_bytes())
         plan = cat.captures("*", columns=["url"]).plan
-        chunk = next(c for c in plan.files[0].row_groups[0].chunks if c.column.name == "url")
+        chunk = next(c.chunk for c in plan.files[0].row_groups[0].columns if c.chunk.column.name == "url")
         content[chunk.range.end - 20] ^= 1
         with FaultServer({held: bytes(content)}) as server:
             settings = Settings(source=server.url, cache=tmp_path / "cache")

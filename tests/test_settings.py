@@ -49,15 +49,19 @@ def test_without_any(tmp_path: Path) -> None:
 
 
 def test_each_from_each_place(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
-    config('source = "s3://file/"\ncontact = "file"\nrate = 1\nconnections = 2\npatience = 3.5\ncache = "/file"\n')
-    assert load_settings() == Settings("s3://file/", "file", 1.0, 2, 3.5, Path("/file"))
+    config(
+        'source = "s3://file/"\ncontact = "file"\nrate = 1\nconnections = 2\npatience = 3.5\ncache = "/file"\n'
+        "bandwidth = 2e6\nlatency = 0\ncache_size = 0\n"
+    )
+    costs = (2e6, 0.0, 0)
+    assert load_settings() == Settings("s3://file/", "file", 1.0, 2, 3.5, *costs, Path("/file"))
     monkeypatch.setenv("CATALOGUE_CONTACT", "environment")
     monkeypatch.setenv("CATALOGUE_RATE", "0.5")
     monkeypatch.setenv("CATALOGUE_CONNECTIONS", "7")
     monkeypatch.setenv("CATALOGUE_CACHE", "/environment")
-    assert load_settings() == Settings("s3://file/", "environment", 0.5, 7, 3.5, Path("/environment"))
+    assert load_settings() == Settings("s3://file/", "environment", 0.5, 7, 3.5, *costs, Path("/environment"))
     assert load_settings(contact="option", rate=9.0, source=None) == Settings(
-        "s3://file/", "option", 9.0, 7, 3.5, Path("/environment")
+        "s3://file/", "option", 9.0, 7, 3.5, *costs, Path("/environment")
     )
 
 

@@ -24,7 +24,7 @@ from catalogue.errors import QueryError, UnknownColumn
 from catalogue.footer import RowGroup
 from catalogue.query import Condition, Query, Verdict, Where, judge
 from catalogue.surt import EVERYTHING
-from catalogue.where import connect, parse_where, where_mask
+from catalogue.where import connect, parse_where, where_positions
 from tests.footers import write
 from tests.mirrors import one_of_each_crawl, read_footer
 
@@ -42,7 +42,7 @@ def conditions(sql: str) -> list[tuple[str, str, tuple[Any, ...]]]:
 
 
 def kept(sql: str, rows: pa.Table, connection: duckdb.DuckDBPyConnection) -> pa.Table:
-    return rows.filter(where_mask(parse_where(sql), rows, connection))
+    return rows.take(where_positions(parse_where(sql), rows, connection))
 
 
 def rows_of(**columns: list[Any]) -> pa.Table:
@@ -237,13 +237,13 @@ def test_rows_are_forgotten_afterwards(connection: duckdb.DuckDBPyConnection) ->
 ZONES = """
 import datetime, sys
 import pyarrow as pa
-from catalogue.where import connect, parse_where, where_mask
+from catalogue.where import connect, parse_where, where_positions
 start = datetime.datetime(2022, 1, 31, 20, tzinfo=datetime.UTC)
 times = [start + datetime.timedelta(hours=n) for n in range(8)]
 rows = pa.table({"fetch_time": pa.array(times, pa.timestamp("ms", "UTC"))})
 with connect() as connection:
     for sql in sys.argv[1:]:
-        found = rows.filter(where_mask(parse_where(sql), rows, connection))
+        found = rows.take(where_positions(parse_where(sql), rows, connection))
         print([times.index(time) for time in found["fetch_time"].to_pylist()])
 """
 TIMES = {
@@ -393,7 +393,7 @@ def test_even_unread_it_reaches_no_file(
     file.write_text("canary")
     monkeypatch.setenv("CANARY", "canary")
     with pytest.raises(QueryError):
-        where_mask(Where(sql.format(file=file), (), ()), rows_of(url=["canary"]), connection)
+        where_positions(Where(sql.format(file=file), (), ()), rows_of(url=["canary"]), connection)
     assert [*tmp_path.iterdir()] == [file]
 
 
@@ -488,7 +488,7 @@ def pruned(where: Where, groups: tuple[RowGroup, ...]) -> list[bool]:
 def check(sql: str, where: Where, seed: int, connection: duckdb.DuckDBPyConnection) -> int:
     """That no row group is pruned of which a row is kept; gives how many are pruned."""
     table, groups = grouped(seed)
-    rows = set(table.filter(where_mask(where, table, connection))["warc_record_offset"].to_pylist())
+    rows = set(table.take(where_positions(where, table, connection))["warc_record_offset"].to_pylist())
     start = 0
     refuted = pruned(where, groups)
     for group, cannot_match in zip(groups, refuted, strict=True):
@@ -560,7 +560,7 @@ def test_files_of_every_crawl(mirror: Path, connection: duckdb.DuckDBPyConnectio
                 found += sum(refuted)
                 for ordinal, cannot_match in enumerate(refuted):
                     rows = file.read_row_group(ordinal, names).cast(table.schema)
-                    assert not (cannot_match and rows.filter(where_mask(where, rows, connection)).num_rows)
+                    assert not (cannot_match and len(where_positions(where, rows, connection)))
         assert found > 0
 
 

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 from catalogue.crawl import KEY_COLUMN, PATH_COLUMNS
 from catalogue.query import Query
 from catalogue.surt import KeyInterval, covers
-from catalogue.values import binaries, flags, moment, texts, true_positions
-from catalogue.where import where_mask
+from catalogue.values import binaries, flags, moment, positions, texts, true_positions
+from catalogue.where import where_positions
 
 _FEW = 64
 """Intervals up to which a comparison of whole columns for each is faster than a search for each key."""
@@ -39,14 +39,14 @@ class Residual:
             The rows, and their positions among those given.
         """
         query, known = self._query, {*rows.column_names, *PATH_COLUMNS}
-        numbers = np.arange(rows.num_rows)
+        kept = np.arange(rows.num_rows)
 
         def new(*columns: str) -> bool:
             return known.issuperset(columns) and not {*decided, *PATH_COLUMNS}.issuperset(columns)
 
         def filtered(mask: pa.ChunkedArray) -> None:
-            nonlocal rows, numbers
-            rows, numbers = rows.filter(mask), numbers[true_positions(mask)]
+            nonlocal rows, kept
+            rows, kept = rows.filter(mask), kept[true_positions(mask)]
 
         if new(KEY_COLUMN):
             filtered(_key_mask(rows.column(KEY_COLUMN), intervals))
@@ -57,8 +57,9 @@ class Residual:
         if query.urls and new("url"):
             filtered(pc.is_in(rows.column("url"), value_set=texts(query.urls)))
         if query.where and self._connection and rows.num_rows and new(KEY_COLUMN, *query.where.columns):
-            filtered(where_mask(query.where, rows, self._connection))
-        return rows, numbers
+            held = where_positions(query.where, rows, self._connection)
+            rows, kept = rows.take(positions(held)), kept[held]
+        return rows, kept
 
 
 def _key_mask(keys: pa.ChunkedArray, intervals: Sequence[KeyInterval]) -> pa.ChunkedArray:
