@@ -223,7 +223,7 @@ class Catalogue:
     # ---- what the footers say ----
 
     def sql(self, query: str) -> duckdb.DuckDBPyRelation:
-        """Run SQL over the catalogue's views: ``crawls``, ``files``, ``row_groups``, ``column_chunks``.
+        """Run SQL over the catalogue's views: ``crawls``, ``files``, ``row_groups``, ``pages``, ``column_chunks``.
 
         Returns:
             A DuckDB relation: ``.df()`` makes a DataFrame of it, ``.pl()`` polars, ``.arrow()`` Arrow.
@@ -240,7 +240,7 @@ class Catalogue:
 
     def connect(self) -> duckdb.DuckDBPyConnection:
         """A read-only DuckDB connection to the catalogue as it is now."""
-        return views.connect_fresh(self.path, self._store)
+        return views.connect_fresh(self.path, self._store, indexes=True)
 
     def crawls(self) -> "pd.DataFrame":
         """Every crawl known of and how much of it is harvested, a row each; see the view ``crawls``."""
@@ -253,6 +253,10 @@ class Catalogue:
     def row_groups(self, crawl: str | None = None) -> "pd.DataFrame":
         """The row groups held and the keys between which they lie; see the view ``row_groups``."""
         return self._of_crawl("row_groups", crawl)
+
+    def pages(self, crawl: str | None = None) -> "pd.DataFrame":
+        """Pages of the key column, where their index is held; see the view ``pages``."""
+        return self._of_crawl("pages", crawl)
 
     def column_chunks(self, crawl: str) -> "pd.DataFrame":
         """Every column of every row group of a crawl; see the view ``column_chunks``."""
@@ -357,7 +361,7 @@ class Catalogue:
         if not self._planning or self._planning[0] != state:
             if self._planning:
                 self._planning[1].close()
-            self._planning = (state, self.connect())
+            self._planning = (state, views.connect_fresh(self.path, self._store, indexes=False))
         return self._planning[1]
 
     def _cost(self) -> Cost:

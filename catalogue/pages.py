@@ -11,6 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import TypeVar
 
 from catalogue.errors import BadPageIndex
 from catalogue.footer import DATA_PAGES, DICTIONARY_ENCODINGS, Bounds, ColumnChunk, Footer, Order
@@ -34,6 +35,9 @@ LONGEST_BOUND = 256
 """Bytes up to which bounds of our own making are kept whole; parquet-mr cuts at 64."""
 
 _V1 = DATA_PAGES[0]
+_LAST_OF_THEIR_LENGTH = bytes(range(0x7F, 0xC0))
+"""DEL and the bytes that continue a character: writers that may not increment them increment one further ahead."""
+_T = TypeVar("_T", int, bytes, bool, str)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +63,7 @@ class OffsetIndex:
     def covering(self, rows: Iterable[range]) -> tuple[range, ...]:
         """The pages, as runs of consecutive ones, that hold rows, which are given as ascending, disjoint runs."""
         runs: list[range] = []
-        for run in rows:
+        for run in filter(None, rows):
             first = bisect_right(self.first_rows, run.start) - 1
             behind = bisect_left(self.first_rows, run.stop)
             if runs and first <= runs[-1].stop:
@@ -118,19 +122,19 @@ class Indexes:
         head, _, body = packed.partition(b"\n")
         try:
             header = json.loads(head)
-            sizes = [("", int(header["column_index"])), *((str(n), int(size)) for n, size in header["offset_indexes"])]
-            if any(size < 0 for _, size in sizes) or sum(size for _, size in sizes) != len(body):
+            own, position = _typed(header["own"], bool), _typed(header["column_index"], int)
+            sizes = [(_typed(name, str), _typed(size, int)) for name, size in header["offset_indexes"]]
+            lengths = [position, *(size for _, size in sizes)]
+            if min(lengths) < 0 or sum(lengths) != len(body):
                 raise ValueError(len(body))  # noqa: TRY301 - like those of the lines around it
-            own = bool(header["own"])
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             message = f"a page index of the store cannot be read: {error}"
             raise BadPageIndex(message) from error
-        pieces: dict[str, bytes] = {}
-        position = 0
+        column_index, pieces = body[:position] or None, {}
         for name, size in sizes:
             pieces[name] = body[position : position + size]
             position += size
-        return cls(pieces.pop("") or None, pieces, own=own)
+        return cls(column_index, pieces, own=own)
 
 
 def cut_indexes(footer: Footer, key_column: str, body: bytes, start: int) -> dict[int, Indexes]:
@@ -177,9 +181,7 @@ def decode_offset_index(data: bytes, chunk: ColumnChunk, num_rows: int) -> Offse
     """
     try:
         locations = Reader(data).struct()[1]
-        offsets = [location[1] for location in locations]
-        sizes = [location[2] for location in locations]
-        first_rows = [location[3] for location in locations]
+        offsets, sizes, first_rows = ([_typed(location[number], int) for location in locations] for number in (1, 2, 3))
     except (ThriftError, KeyError, TypeError, IndexError) as error:
         message = f"the offset index of {chunk.column.name} cannot be decoded: {error}"
         raise BadPageIndex(message) from error
@@ -187,10 +189,11 @@ def decode_offset_index(data: bytes, chunk: ColumnChunk, num_rows: int) -> Offse
 
 
 def _offset_index(offsets: list[int], sizes: list[int], first_rows: list[int], chunk: ColumnChunk) -> OffsetIndex:
+    # Only a dictionary page of which the footer does not tell may lie before the first data page.
+    untold = chunk.dictionary_page_offset is None and not {*DICTIONARY_ENCODINGS}.isdisjoint(chunk.encodings)
     fits = (
         len(sizes) > 0
-        and offsets[0] >= chunk.data_page_offset
-        and (chunk.dictionary_page_offset is None or offsets[0] == chunk.data_page_offset)
+        and (offsets[0] == chunk.data_page_offset or (untold and offsets[0] > chunk.data_page_offset))
         and all(size > 0 for size in sizes)
         and all(start + size == end for (start, end), size in zip(pairwise(offsets), sizes, strict=True))
         and first_rows[0] == 0
@@ -220,10 +223,11 @@ def decode_column_index(data: bytes, chunk: ColumnChunk, num_pages: int) -> Colu
         if any(len(each) != num_pages for each in (nulls, mins, maxs, nulls if counts is None else counts)):
             raise ValueError(num_pages)  # noqa: TRY301
         bounds = tuple(
-            None if null else Bounds(bytes(low), bytes(high)) for null, low, high in zip(nulls, mins, maxs, strict=True)
+            None if _typed(null, bool) else Bounds(_typed(low, bytes), _typed(high, bytes))
+            for null, low, high in zip(nulls, mins, maxs, strict=True)
         )
-        null_counts = None if counts is None else tuple(map(int, counts))
-        first_doubt = next(_doubts(bounds, null_counts, int(order), chunk), None)
+        null_counts = None if counts is None else tuple(_typed(count, int) for count in counts)
+        first_doubt = next(_doubts(bounds, null_counts, _typed(order, int), chunk), None)
     except (ThriftError, KeyError, TypeError, ValueError) as error:
         message = f"the column index of {chunk.column.name} cannot be decoded: {error}"
         raise BadPageIndex(message) from error
@@ -247,6 +251,9 @@ def _doubts(
         yield "counts less than no nulls"
     if null_counts is not None and chunk.null_count not in {None, sum(null_counts)}:
         yield "counts other nulls than the footer"
+    nulls = null_counts or [1] * len(bounds)
+    if any(each is None and (chunk.null_count == 0 or count == 0) for each, count in zip(bounds, nulls, strict=True)):
+        yield "has a page of nothing but nulls without any"
     if chunk.bounds and chunk.bounds.order is Order.UNSIGNED:
         yield from _contradictions(known, chunk.bounds)
 
@@ -268,8 +275,17 @@ def _below(cut: bytes, least: bytes) -> bool:
 
 
 def _above(cut: bytes, greatest: bytes) -> bool:
-    """Whether no value up to ``greatest`` can have been cut, and its last byte incremented, to this bound."""
-    return cut > greatest and cut[:-1] > greatest[: len(cut) - 1]
+    """Whether no value up to ``greatest`` can have been cut, and the last byte that allows it incremented, to this."""
+    stem = cut.rstrip(_LAST_OF_THEIR_LENGTH)[:-1]
+    return cut > greatest and stem > greatest[: len(stem)]
+
+
+def _typed(value: object, kind: type[_T]) -> _T:
+    """The value, if it is of that type; what others can be made into, and how large, is not for a file to say."""
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
+        message = f"{type(value).__name__} instead of {kind.__name__}"
+        raise TypeError(message)
+    return value
 
 
 def page_header(data: bytes, start: int = 0) -> PageHeader:
@@ -281,12 +297,12 @@ def page_header(data: bytes, start: int = 0) -> PageHeader:
     reader = Reader(data, start)
     try:
         header = reader.struct()
-        kind, stored = int(header[1]), int(header[3])
+        kind, stored = _typed(header[1], int), _typed(header[3], int)
         data_page = kind in DATA_PAGES
         details = header[5 if kind == _V1 else 8] if data_page else {}
         # DataPageHeader.encoding is its field 2, that of DataPageHeaderV2 4.
         encoding = details.get(2 if kind == _V1 else 4)
-        values = int(details.get(1, 0))
+        values = _typed(details.get(1, 0), int)
     except (ThriftError, KeyError, TypeError, ValueError, AttributeError) as error:
         message = f"no page starts there: {error}"
         raise BadPageIndex(message) from error
@@ -343,6 +359,9 @@ def walk(data: bytes, chunk: ColumnChunk) -> OffsetIndex:
             sizes.append(header.size)
             first_rows.append(row)
             row += header.num_values
+        elif position:
+            message = f"{chunk.column.name} has a page that holds no values behind the first"
+            raise BadPageIndex(message)
         position += header.size
     return _offset_index([*offsets, chunk.range.end], sizes, [*first_rows, chunk.num_values], chunk)
 

@@ -1,16 +1,20 @@
-"""What pyarrow reads in a file of one spliced chunk is what it reads of that chunk in the whole file."""
+"""What pyarrow reads in a file of spliced pages is what it reads of their rows in the whole file."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
+from itertools import combinations
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from catalogue.footer import ColumnChunk, Footer
+from catalogue.pages import OffsetIndex, decode_offset_index, page_header, walk
 from catalogue.splice import splice
 from catalogue.thrift import Reader
 from tests.footers import write
@@ -53,8 +57,10 @@ def wide() -> pa.Table:
 
 
 def spliced(data: bytes, footer: Footer, chunk: ColumnChunk, num_rows: int) -> bytes:
+    """A chunk read whole; ``data_page_offset`` is where the file's footer says it is, even if that is wrong."""
     pages = data[chunk.range.start : chunk.range.end]
-    return splice(chunk, pages, num_rows=num_rows, created_by=footer.created_by)
+    size = 0 if chunk.dictionary_page_offset is None else chunk.data_page_offset - chunk.dictionary_page_offset
+    return splice(chunk, pages, dictionary_size=size, num_rows=num_rows, created_by=footer.created_by)
 
 
 def read(file: bytes, **options: Any) -> pa.ChunkedArray:
@@ -94,72 +100,16 @@ def check_file(data: bytes) -> int:
     return checked
 
 
-@pytest.mark.parametrize("dictionary", ["on", "off", "overflows"])
-@pytest.mark.parametrize("page", ["1.0", "2.0"])
-@pytest.mark.parametrize("codec", ["gzip", "zstd", "snappy", "none"])
-def test_every_kind_of_column(wide: pa.Table, codec: str, page: str, dictionary: str) -> None:
-    data = write(
-        wide,
-        row_group_size=ROWS * 3 // 5,
-        compression=codec,
-        data_page_version=page,
-        data_page_size=300,
-        write_batch_size=50,
-        use_dictionary=dictionary != "off",
-        **({"dictionary_pagesize_limit": 400} if dictionary == "overflows" else {}),
-    )
-    encodings = {encoding for group in groups(data) for chunk in group for encoding in chunk.encodings}
-    assert (8 in encodings) == (dictionary != "off")  # RLE_DICTIONARY
-    assert check_file(data) == 2 * wide.num_columns
-
-
 def groups(data: bytes) -> list[list[ColumnChunk]]:
     return [[*group.chunks.values()] for group in read_footer(data).row_groups]
 
 
-def test_some_dictionaries_overflow_half_way(wide: pa.Table) -> None:
-    """Otherwise the test above shows less than it says."""
-    data = write(wide.select(["string_many"]), dictionary_pagesize_limit=400, data_page_size=300, write_batch_size=50)
-    [[chunk]] = groups(data)
-    kinds = [header[5][2] for header, _ in pages(data, chunk) if 5 in header]
-    assert kinds[0] == 8
-    assert kinds[-1] == 0  # PLAIN
-    assert len(kinds) > 5
-
-
-@pytest.mark.parametrize("unit", [None, "ms"])
-@pytest.mark.parametrize("codec", ["gzip", "none"])
-def test_times_of_twelve_bytes(wide: pa.Table, codec: str, unit: str | None) -> None:
-    names = [name for name in wide.column_names if name.startswith("ms_")]
-    data = write(wide.select(names), use_deprecated_int96_timestamps=True, compression=codec, row_group_size=500)
-    footer = read_footer(data)
-    whole = pq.ParquetFile(pa.BufferReader(data), coerce_int96_timestamp_unit=unit)
-    for group in footer.row_groups:
-        for name, chunk in group.chunks.items():
-            assert chunk.column.physical_type == "INT96"
-            found = read(spliced(data, footer, chunk, group.num_rows), coerce_int96_timestamp_unit=unit)
-            assert found.equals(whole.read_row_group(group.ordinal, [name])[name])
-            if unit:
-                original = wide[name].slice(500 * group.ordinal, group.num_rows)
-                assert found.cast(pa.int64()).equals(original.cast(pa.int64()))
+# Whole chunks
 
 
 @pytest.mark.parametrize("version", ["1.0", "2.4", "2.6"])
 def test_versions_of_the_format(wide: pa.Table, version: str) -> None:
     assert check_file(write(wide, version=version, compression="gzip")) == wide.num_columns
-
-
-@pytest.mark.parametrize(
-    ("encoding", "name"),
-    [
-        ("DELTA_BINARY_PACKED", "int64_some"),
-        ("DELTA_LENGTH_BYTE_ARRAY", "binary_some"),
-        ("DELTA_BYTE_ARRAY", "string_some"),
-        ("BYTE_STREAM_SPLIT", "double_some"),
-    ],
-)
-def test_encodings_that_may_come(wide: pa.Table, encoding: str, name: str) -> None:
-    assert check_file(write(wide.select([name]), use_dictionary=False, column_encoding=encoding)) == 1
 
 
 def test_every_column_of_a_file_of_each_crawl(mirror: Path) -> None:
@@ -171,13 +121,246 @@ def test_every_column_of_a_file_of_each_crawl(mirror: Path) -> None:
 
 
 def test_another_chunk_reads_as_something_else(wide: pa.Table) -> None:
-    """Else the comparisons above would prove nothing."""
+    """Else the comparisons would prove nothing."""
     data = write(wide.select(["int64_many", "int64_few"]), row_group_size=350)
     footer = read_footer(data)
     first, second = footer.row_groups
     names = ("int64_many", "int64_few")
     found = [read(spliced(data, footer, group.chunks[name], 350)) for group in (first, second) for name in names]
     assert [found[0].equals(other) for other in found] == [True, False, False, False]
+
+
+# Some pages of a chunk
+
+
+class Compared(Counter[str]):
+    """How many selections of pages were compared, and how."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.alike: Counter[str] = Counter()
+        """By column: selections that hold the same values as the same number of rows one further."""
+
+
+def located(data: bytes, chunk: ColumnChunk, num_rows: int) -> OffsetIndex:
+    """Where the pages of a chunk lie, by their own headers and, where there is one, by the file's index."""
+    index = walk(data[chunk.range.start : chunk.range.end], chunk)
+    if chunk.offset_index:
+        written = data[chunk.offset_index.start : chunk.offset_index.end]
+        assert index == decode_offset_index(written, chunk, num_rows)
+    return index
+
+
+def selections(count: int) -> Iterator[tuple[int, ...]]:
+    """Every choice of pages of a chunk, those that are no neighbours too; of many pages a part of the choices."""
+    if count <= 5:
+        for size in range(1, count + 1):
+            yield from combinations(range(count), size)
+        return
+    for first in range(count):
+        yield from (tuple(range(first, last + 1)) for last in (first, first + 1, count - 1) if last < count)
+        yield (first, *range(first + 2, count, 3))
+
+
+def picked(
+    data: bytes, footer: Footer, chunk: ColumnChunk, index: OffsetIndex, pages: Sequence[int], *, dictionary: bool
+) -> bytes:
+    """A spliced file of some pages, with the dictionary page or without it."""
+    before = data[chunk.range.start : index.offsets[0]] if dictionary else b""
+    body = b"".join(data[index.offsets[page] : index.offsets[page + 1]] for page in pages)
+    rows = sum(len(index.rows(range(page, page + 1))) for page in pages)
+    return splice(chunk, before + body, dictionary_size=len(before), num_rows=rows, created_by=footer.created_by)
+
+
+def rows_of(index: OffsetIndex, pages: Iterable[int], values: pa.Array, *, further: int = 0) -> pa.ChunkedArray:
+    """The rows that some pages hold, or those that lie one row further."""
+    runs = [index.rows(range(page, page + 1)) for page in pages]
+    return pa.chunked_array([values.slice(run.start + further, len(run)) for run in runs], values.type)
+
+
+def check_selections(
+    compared: Compared, data: bytes, footer: Footer, chunk: ColumnChunk, values: pa.Array, **options: Any
+) -> None:
+    """Compare every choice of pages of a chunk with the same rows of the whole."""
+    index, coded = located(data, chunk, len(values)), chunk.dictionary_coded
+    for page in range(len(index)):
+        needed = page_header(data, index.offsets[page]).needs_dictionary
+        assert coded is None or needed == (page < coded)
+    for pages in selections(len(index)):
+        dictionary = chunk.range.start < index.offsets[0] and (coded is None or pages[0] < coded)
+        found = read(picked(data, footer, chunk, index, pages, dictionary=dictionary), **options)
+        assert found.type == values.type
+        assert found.equals(rows_of(index, pages, values)), (chunk.column.name, pages)
+        compared["in all"] += 1
+        compared["with gaps"] += pages[-1] - pages[0] >= len(pages)
+        compared["without the dictionary of their chunk"] += not dictionary and chunk.range.start < index.offsets[0]
+        further = -1 if pages[-1] == len(index) - 1 else 1
+        if pages[0] > 0 or further > 0:
+            compared["and one row further"] += 1
+            compared.alike[chunk.column.name] += found.equals(rows_of(index, pages, values, further=further))
+
+
+def check_pages_of(data: bytes, **options: Any) -> Compared:
+    """Compare every choice of pages of every chunk of a file."""
+    compared, footer = Compared(), read_footer(data)
+    whole = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True, **options)
+    for group in footer.row_groups:
+        expected = whole.read_row_group(group.ordinal, use_threads=False)
+        for name, chunk in group.chunks.items():
+            check_selections(compared, data, footer, chunk, expected[name].combine_chunks(), **options)
+    return compared
+
+
+def check_control(compared: Compared) -> None:
+    """A row further, only columns of nothing but nulls hold the same values: so a page that is off is noticed."""
+    alike = {name for name, count in compared.alike.items() if count}
+    assert all(name.endswith("_null") for name in alike), compared.alike
+    assert compared.alike.total() < compared["and one row further"] / 3
+
+
+def paged(table: pa.Table, **options: Any) -> bytes:
+    """Two row groups of five and of four pages a column."""
+    settings = {"row_group_size": ROWS * 3 // 5, "data_page_size": 1, "write_batch_size": 90} | options
+    return write(table, **settings)
+
+
+@pytest.mark.parametrize("dictionary", ["on", "off", "overflows"])
+@pytest.mark.parametrize("page", ["1.0", "2.0"])
+@pytest.mark.parametrize("codec", ["gzip", "zstd", "snappy", "none", "lz4", "brotli"])
+def test_every_kind_of_column(wide: pa.Table, codec: str, page: str, dictionary: str) -> None:
+    limit = {"dictionary_pagesize_limit": 400} if dictionary == "overflows" else {}
+    data = paged(wide, compression=codec, data_page_version=page, use_dictionary=dictionary != "off", **limit)
+    encodings = {encoding for group in groups(data) for chunk in group for encoding in chunk.encodings}
+    assert (8 in encodings) == (dictionary != "off")  # RLE_DICTIONARY
+    assert check_file(data) == 2 * wide.num_columns
+    compared = check_pages_of(data)
+    assert compared["in all"] > 1500
+    assert compared["with gaps"] > 500
+    assert (compared["without the dictionary of their chunk"] > 100) == (dictionary == "overflows")
+    assert compared["and one row further"] > 1200
+    check_control(compared)
+
+
+def test_some_dictionaries_overflow_half_way(wide: pa.Table) -> None:
+    """Otherwise the test above shows less than it says."""
+    data = paged(wide.select(["string_many"]), dictionary_pagesize_limit=400, row_group_size=ROWS)
+    [[chunk]] = groups(data)
+    kinds = [header[5][2] for header, _ in pages(data, chunk) if 5 in header]
+    assert kinds[0] == 8
+    assert kinds[-1] == 0  # PLAIN
+    assert len(kinds) > 5
+    assert chunk.dictionary_coded == kinds.count(8)
+
+
+def test_pages_that_need_a_dictionary_are_not_read_without_it(wide: pa.Table) -> None:
+    data = paged(wide, dictionary_pagesize_limit=400)
+    footer, refused = read_footer(data), 0
+    for group in footer.row_groups:
+        for name, chunk in group.chunks.items():
+            index = located(data, chunk, group.num_rows)
+            for page in range(chunk.dictionary_coded or 0):
+                file = picked(data, footer, chunk, index, [page], dictionary=False)
+                if name.endswith("_null"):
+                    assert read(file).null_count == len(index.rows(range(page, page + 1)))
+                    continue
+                with pytest.raises(OSError, match="dictionary"):
+                    read(file)
+                refused += 1
+    assert refused > 100
+
+
+ENCODINGS = {
+    "DELTA_BINARY_PACKED": ("int16", "int32", "int64", "ms_utc", "ms_naive", "date"),
+    "DELTA_LENGTH_BYTE_ARRAY": ("binary", "string"),
+    "DELTA_BYTE_ARRAY": ("binary", "string", "fixed", "decimal"),
+    "BYTE_STREAM_SPLIT": ("int32", "int64", "double", "fixed", "decimal"),
+    "RLE": ("bool",),
+}
+
+
+@pytest.mark.parametrize("page", ["1.0", "2.0"])
+@pytest.mark.parametrize("codec", ["gzip", "zstd", "snappy", "none", "lz4", "brotli"])
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_encodings_that_may_come(wide: pa.Table, encoding: str, codec: str, page: str) -> None:
+    table = wide.select([name for name in wide.column_names if name.rsplit("_", 1)[0] in ENCODINGS[encoding]])
+    data = paged(table, use_dictionary=False, column_encoding=encoding, compression=codec, data_page_version=page)
+    metadata = pq.read_metadata(pa.BufferReader(data)).row_group(0)
+    assert all(encoding in metadata.column(at).encodings for at in range(table.num_columns))
+    assert check_file(data) == 2 * table.num_columns
+    compared = check_pages_of(data)
+    assert compared["in all"] > 30 * table.num_columns
+    check_control(compared)
+
+
+@pytest.mark.parametrize("unit", [None, "ms"])
+@pytest.mark.parametrize("codec", ["gzip", "none"])
+def test_times_of_twelve_bytes(wide: pa.Table, codec: str, unit: str | None) -> None:
+    names = [name for name in wide.column_names if name.startswith("ms_")]
+    data = paged(wide.select(names), use_deprecated_int96_timestamps=True, compression=codec)
+    footer, options = read_footer(data), {"coerce_int96_timestamp_unit": unit}
+    whole = pq.ParquetFile(pa.BufferReader(data), **options)
+    for group in footer.row_groups:
+        for name, chunk in group.chunks.items():
+            assert chunk.column.physical_type == "INT96"
+            found = read(spliced(data, footer, chunk, group.num_rows), **options)
+            assert found.equals(whole.read_row_group(group.ordinal, [name])[name])
+            if unit:
+                original = wide[name].slice(ROWS * 3 // 5 * group.ordinal, group.num_rows)
+                assert found.cast(pa.int64()).equals(original.cast(pa.int64()))
+    compared = check_pages_of(data, **options)
+    assert compared["in all"] > 30 * len(names)
+    check_control(compared)
+
+
+def test_pages_of_a_file_of_each_crawl(mirror: Path) -> None:
+    compared = Compared()
+    for path in one_of_each_crawl(mirror):
+        found = check_pages_of(path.read_bytes())
+        assert found["in all"] > 100
+        compared.update(found)
+        compared.alike.update(found.alike)
+    assert compared["with gaps"] > 50
+    assert compared["without the dictionary of their chunk"] > 20
+    # Many columns have the same value in most rows; those that have not must tell a row from the next.
+    assert compared.alike.total() < compared["and one row further"] * 2 / 3
+    assert not compared.alike["url"] + compared.alike["warc_record_offset"] + compared.alike["content_digest"]
+
+
+@pytest.mark.parametrize("version", ["V1", "V2"])
+@pytest.mark.parametrize("codec", ["gzip", "zstd", "snappy", "uncompressed", "lz4_raw", "brotli"])
+def test_files_of_duckdb(wide: pa.Table, tmp_path: Path, codec: str, version: str) -> None:
+    """It writes a page a chunk, no page index, and data_page_offset as the others do."""
+    path = tmp_path / "of.parquet"
+    with duckdb.connect() as connection:
+        connection.register("wide", wide)
+        connection.execute(f"CREATE TABLE longer AS {' UNION ALL '.join(['FROM wide'] * 5)}")
+        settings = f"FORMAT parquet, ROW_GROUP_SIZE 2048, COMPRESSION {codec}, PARQUET_VERSION {version}"
+        connection.execute(f"COPY longer TO '{path}' ({settings})")
+    data = path.read_bytes()
+    footer = read_footer(data)
+    assert footer.created_by.startswith("DuckDB")
+    assert len(footer.row_groups) == 2
+    assert check_file(data) == 2 * wide.num_columns
+    assert check_pages_of(data)["in all"] == 2 * wide.num_columns
+    assert {chunk.dictionary_coded for group in groups(data) for chunk in group} == {0, 1}
+
+
+def test_duckdb_reads_the_same_in_a_spliced_file(wide: pa.Table, tmp_path: Path) -> None:
+    """So what is spliced is a file of the format, not just one that pyarrow makes do with."""
+    data = paged(wide, dictionary_pagesize_limit=400, compression="zstd")
+    footer, path = read_footer(data), tmp_path / "spliced.parquet"
+    group, checked = footer.row_groups[0], 0
+    with duckdb.connect() as connection:
+        for name, chunk in group.chunks.items():
+            index = located(data, chunk, group.num_rows)
+            dictionary = chunk.range.start < index.offsets[0]
+            for chosen in {(0,), (0, len(index) - 1), tuple(range(len(index)))}:
+                path.write_bytes(picked(data, footer, chunk, index, chosen, dictionary=dictionary))
+                found = connection.sql(f"FROM '{path}'").to_arrow_table().column(0)
+                expected = rows_of(index, chosen, wide[name].combine_chunks())
+                assert found.cast(expected.type).equals(expected), (name, chosen)
+                checked += 1
+    assert checked > 2 * wide.num_columns
 
 
 # Damage
@@ -237,7 +420,7 @@ def test_pages_cut_short_never_look_whole(wide: pa.Table) -> None:
     refused = 0
     for end in (1, 20, len(whole) // 2, len(whole) - 1, *(place.stop for _, place in pages(data, chunk)[:-1])):
         try:
-            found = read(splice(chunk, whole[:end], num_rows=ROWS, created_by=footer.created_by))
+            found = read(splice(chunk, whole[:end], dictionary_size=0, num_rows=ROWS, created_by=footer.created_by))
         except (OSError, pa.ArrowInvalid):
             refused += 1
         else:

@@ -18,7 +18,7 @@ from catalogue.examine import Examiner, FileFacts
 from catalogue.settings import Settings
 from catalogue.store import Store
 
-VIEWS = {"crawls", "files", "row_groups", "column_chunks"}
+VIEWS = {"crawls", "files", "row_groups", "pages", "column_chunks"}
 QUESTIONS = sorted(views.queries_folder().glob("*.sql"))
 
 

@@ -38,13 +38,13 @@ class Common:
             click.echo(text, err=True)
 
     @contextmanager
-    def opened(self) -> "Iterator[Catalogue]":
-        """The catalogue that the options mean."""
+    def opened(self, **settings: object) -> "Iterator[Catalogue]":
+        """The catalogue that the options mean, with some settings beside theirs."""
         from catalogue.catalogue import Catalogue  # noqa: PLC0415 - --help needs none of what this imports
 
         data = self.data or Path(os.environ.get("CATALOGUE_DATA") or "data")
-        settings = load_settings(source=self.source, rate=self.rate, contact=self.contact)
-        with Catalogue(data, settings, notify=self.say) as catalogue:
+        chosen = load_settings(source=self.source, rate=self.rate, contact=self.contact, **settings)
+        with Catalogue(data, chosen, notify=self.say) as catalogue:
             yield catalogue
             if self.verbose:
                 click.echo(f"requests: {catalogue.requests}, bytes: {catalogue.bytes:,}", err=True)

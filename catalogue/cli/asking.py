@@ -43,17 +43,27 @@ def question(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.command()
 @question
+@click.option("--indexes", is_flag=True, help="Fetch the page indexes that are lacking, to be exact.")
+@click.option("--count", is_flag=True, help="Of what counting the captures would read.")
 @click.option("--json", "json_", is_flag=True, help="One JSON object.")
 @common
-def plan(options: Common, *, json_: bool, **asked: Any) -> None:  # noqa: ANN401
-    """What a query would read: files, row groups, requests, bytes and seconds. Reads nothing; works offline.
+def plan(options: Common, *, indexes: bool, count: bool, json_: bool, **asked: Any) -> None:  # noqa: ANN401
+    """What a query would read: files, row groups, pages, requests, bytes and seconds.
+
+    Reads nothing and works offline. Where page indexes are not held yet the pages are an estimate; --indexes fetches
+    and keeps them.
 
     \b
     catalogue plan '*.example.com' --crawl latest
     catalogue plan example.com/page 'example.org/*' --json
+    catalogue plan '*.example.com' --indexes
     """  # noqa: D301
     with options.opened() as catalogue:
         found = _found(catalogue, options, asked)
+        if count:
+            found = found.counting()
+        if indexes:
+            found.fetch_indexes()
         if json_:
             as_json(found.plan.summary())
         else:
@@ -73,16 +83,20 @@ def plan(options: Common, *, json_: bool, **asked: Any) -> None:  # noqa: ANN401
 @click.option(
     "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file, when it is whole."
 )
+@click.option("--count", is_flag=True, help="Only how many; pages that match as a whole need not be read for that.")
+@click.option("--no-cache", is_flag=True, help="Neither use pages that were kept on disk nor keep any.")
 @click.option("--harvest", "harvest_first", is_flag=True, help="Harvest the crawls named first, if need be.")
 @click.option("--yes", is_flag=True, help="Do not ask, however much it is.")
 @click.option("--max-requests", type=int, default=500, show_default=True, help="Ask before making more.")
 @click.option("--max-bytes", type=int, default=1_000_000_000, show_default=True, help="Ask before reading more.")
 @common
-def query(
+def query(  # noqa: PLR0913 - an option each
     options: Common,
     *,
     format_: str | None,
     output: Path | None,
+    count: bool,
+    no_cache: bool,
     harvest_first: bool,
     yes: bool,
     max_requests: int,
@@ -98,19 +112,28 @@ def query(
     catalogue query 'example.com/blog/*' --crawl latest   what is below a path
     catalogue query '*.example.com' --status 200          a host and its subdomains
     catalogue query '*.is' --lang isl --limit 100         a whole top-level domain
+    catalogue query '*.is' --count                        how many captures that are
     catalogue query --urls-file urls.txt -o found.parquet
     """  # noqa: D301
     chosen = format_for(format_, output)
-    with options.opened() as catalogue, warnings.catch_warnings():
+    with options.opened(**({"cache_size": 0} if no_cache else {})) as catalogue, warnings.catch_warnings():
         warnings.simplefilter("ignore", IncompleteAnswer)  # said below, and by the exit status
         if harvest_first:
             _harvest(catalogue, options, asked)
         found = _found(catalogue, options, asked)
+        if count:
+            found = found.counting()
         _agree(found.plan, yes=yes, max_requests=max_requests, max_bytes=max_bytes)
-        rows = write(found.batches(), found.plan.schema, chosen, output, chosen_columns=bool(asked["columns"]))
+        if found.plan.indexes:
+            found.fetch_indexes()
+            _agree(found.plan, yes=yes, max_requests=max_requests, max_bytes=max_bytes)
+        if count:
+            click.echo(found.count())
+        else:
+            rows = write(found.batches(), found.plan.schema, chosen, output, chosen_columns=bool(asked["columns"]))
+            options.say(f"{plural(rows, 'capture')}" + (f" in {output}" if output else ""))
     for warning in found.plan.warnings:
         options.say(f"note: {warning}")
-    options.say(f"{plural(rows, 'capture')}" + (f" in {output}" if output else ""))
     if not found.complete:
         for lack in found.plan.missing:
             click.echo(f"catalogue: the answer may be incomplete: {lack}", err=True)
@@ -181,14 +204,15 @@ def _where(asked: dict[str, Any]) -> str | None:
 
 
 def _show_plan(plan: Any) -> None:  # noqa: ANN401
-    about = "" if plan.exact else "at most "
+    about = "about " if plan.estimated else "" if plan.exact else "at most "
     table(
-        ["files", "row groups", "of", "captures in them", "requests", "bytes", "seconds"],
+        ["files", "row groups", "of", "pages", "captures in them", "requests", "bytes", "seconds"],
         [
             [
-                len(plan.files),
+                len(plan.paths),
                 plan.row_groups,
                 plan.considered,
+                f"{about}{plan.pages:,}" if plan.pages else "-",
                 plan.rows,
                 f"{about}{plan.requests:,}",
                 f"{about}{size(plan.bytes)}",
@@ -196,6 +220,13 @@ def _show_plan(plan: Any) -> None:  # noqa: ANN401
             ]
         ],
     )
+    if plan.indexes:
+        needed = f"{plural(len(plan.indexes), 'request')}, {size(sum(len(fetch.range) for fetch in plan.indexes))}"
+        click.echo(
+            f"page indexes are fetched first ({needed}); until then the rest is an estimate: --indexes does it now"
+        )
+    if plan.cached_bytes:
+        click.echo(f"{size(plan.cached_bytes)} more are in the cache")
     for warning in plan.warnings:
         click.echo(f"note: {warning}")
     for lack in plan.missing:

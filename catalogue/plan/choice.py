@@ -79,13 +79,6 @@ class Choice:
                 runs.append(unit.rows)
         return tuple(runs)
 
-    @property
-    def least_key(self) -> bytes:
-        """No key of it is less; the empty one where that is not known."""
-        key = self.group.chunks[KEY_COLUMN]
-        overall = self.key_index.overall() if self.key_index and not key.bounds else key.bounds
-        return overall.min if overall else b""
-
 
 def choose(query: Query, held: HeldFile, group: RowGroup) -> Choice:
     """Look as closely at a row group that was not ruled out as what is held of it allows.

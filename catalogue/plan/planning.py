@@ -85,9 +85,8 @@ def _choices(query: Query, files: Iterable[HeldFile]) -> tuple[list[Choice], int
     counted, doubts = 0, []
     for file in files:
         found: list[Choice] = []
-        for group in file.footer.row_groups:
-            if judge(query, group) is Verdict.CANNOT_MATCH:
-                continue
+        groups = [group for group in file.footer.row_groups if judge(query, group) is Verdict.MIGHT_MATCH]
+        for group in groups:
             choice = choose(query, file, group)
             if choice.doubt:
                 doubts.append(f"{file.file.path}, row group {group.ordinal}: {choice.doubt}; it is read without")
@@ -99,7 +98,9 @@ def _choices(query: Query, files: Iterable[HeldFile]) -> tuple[list[Choice], int
             if choice.units:
                 found.append(choice)
         if found:
-            by_file.append(((min(choice.least_key for choice in found), file.file), found))
+            # By footers alone, so that an answer has one order, whatever page indexes are held.
+            keys = (group.chunks[KEY_COLUMN].bounds for group in groups)
+            by_file.append(((min(bounds.min if bounds else b"" for bounds in keys), file.file), found))
     return [choice for _, found in sorted(by_file, key=lambda each: each[0]) for choice in found], counted, doubts
 
 

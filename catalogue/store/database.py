@@ -263,10 +263,10 @@ class Store:
             ).fetchall()
         return [key for (key,) in rows]
 
-    def versions(self) -> dict[str, bytes]:
-        """For every file its value's digest, which changes whenever anything about it does."""
+    def versions(self, table: str = "files") -> dict[str, bytes]:
+        """For every key its value's digest, which changes whenever anything about it does."""
         with self._using() as connection:
-            query = f'SELECT key, substr(value, 2, {DIGEST_SIZE}) FROM "files"'  # noqa: S608
+            query = f'SELECT key, substr(value, 2, {DIGEST_SIZE}) FROM "{_known(table)}"'  # noqa: S608
             versions = dict(connection.execute(query).fetchall())
         if not all(isinstance(key, str) and isinstance(value, bytes) for key, value in versions.items()):
             message = f"{self.path} is damaged; move it away and harvest again"

@@ -20,11 +20,13 @@ from filelock import FileLock
 from catalogue.crawl import COLLINFO, has_table, index_file, manifest_path, parse_collinfo, parse_manifest
 from catalogue.errors import CatalogueError, DiskFailed, FormatError
 from catalogue.examine import Examiner, FileFacts
+from catalogue.footer import decode_footer
 from catalogue.store import Held, Store
+from catalogue.views.key_pages import key_pages
 from catalogue.views.opened import connect, queries_folder, quoted
 
 STORAGE_VERSION = "v1.1.0"
-LAYOUT = "1"
+LAYOUT = "2"
 """Changes with the tables; a catalogue of another layout is made again."""
 
 _BATCH = 300
@@ -74,8 +76,13 @@ def is_fresh(path: Path, store: Store) -> bool:
     return _meta(path) == _meta_of(store)
 
 
-def connect_fresh(path: Path, store: Store) -> duckdb.DuckDBPyConnection:
+def connect_fresh(path: Path, store: Store, *, indexes: bool) -> duckdb.DuckDBPyConnection:
     """A connection to the catalogue, which is brought up to date first if need be.
+
+    Args:
+        path: of the DuckDB file.
+        store: what it is derived from.
+        indexes: whether it must show all page indexes, too, to which nearly every question adds.
 
     Raises:
         DiskFailed: if it cannot be written.
@@ -86,7 +93,8 @@ def connect_fresh(path: Path, store: Store) -> duckdb.DuckDBPyConnection:
         with suppress(duckdb.Error):
             connection = connect(path)
             try:
-                if _read_meta(connection) == wanted:
+                found = _read_meta(connection)
+                if found == wanted if indexes else {**found, "indexes": ""} == {**wanted, "indexes": ""}:
                     return connection
             except BaseException:
                 connection.close()
@@ -113,7 +121,7 @@ class _Build:
         self._db.close()
 
     def run(self, facts: Mapping[str, FileFacts], column_chunks: set[str], examiner: Examiner | None) -> None:
-        state = self._store.state()  # before anything is read: what is written meanwhile is seen next time
+        meta = _meta_of(self._store)  # before anything is read: what is written meanwhile is seen next time
         shown = {path: bytes(version) for path, version in self._rows("SELECT path, version FROM derived.files")}
         chunks_of = column_chunks | {c for (c,) in self._rows("SELECT crawl FROM derived.files WHERE column_chunks")}
         versions = self._store.versions()
@@ -130,11 +138,12 @@ class _Build:
             with nullcontext(examiner) if examiner else Examiner() as looking:
                 for start in range(0, len(new), _BATCH):
                     self._add(new[start : start + _BATCH], versions, facts, chunks_of, looking)
+        self._show_indexes()
         self._small_tables()
         for view in sorted((queries_folder() / "views").glob("[a-z]*.sql")):
             self._db.execute(view.read_text(encoding="utf-8"))
         self._db.execute("DELETE FROM derived.meta")
-        self._db.execute("INSERT INTO derived.meta VALUES ('layout', ?), ('store', ?)", [LAYOUT, state])
+        self._db.executemany("INSERT INTO derived.meta VALUES (?, ?)", list(meta.items()))
         self._db.execute("CHECKPOINT building")
 
     def _rows(self, sql: str) -> list[tuple[Any, ...]]:
@@ -146,9 +155,9 @@ class _Build:
         numbers = self._db.execute(
             "SELECT file FROM derived.files WHERE list_contains($1, path)", [list(paths)]
         ).fetchall()
-        for table in ("column_chunks", "row_groups", "files"):
+        for table in ("column_chunks", "row_groups", "pages", "found_bounds", "indexes", "files"):
             self._db.execute(
-                f"DELETE FROM derived.{table} WHERE list_contains($1, file)",  # noqa: S608 - one of three constants
+                f"DELETE FROM derived.{table} WHERE list_contains($1, file)",  # noqa: S608 - one of these constants
                 [[number for (number,) in numbers]],
             )
 
@@ -193,6 +202,45 @@ class _Build:
         self._insert(
             "column_chunks",
             [{"file": n, **asdict(chunk)} for n, (_, _, found) in numbered for chunk in found.column_chunks],
+        )
+
+    def _show_indexes(self) -> None:
+        """Show the pages of row groups whose index is new, or another than before."""
+        shown = {key: bytes(version) for key, version in self._rows("SELECT key, version FROM derived.indexes")}
+        held = self._store.versions("indexes")
+        numbers = dict(self._rows("SELECT path, file FROM derived.files"))
+        changed: dict[str, list[str]] = {}
+        for key in sorted(key for key in shown.keys() | held.keys() if shown.get(key) != held.get(key)):
+            changed.setdefault(key.rpartition("#")[0], []).append(key)
+        stale = [
+            [numbers[path], int(key.rpartition("#")[2])] for path in changed if path in numbers for key in changed[path]
+        ]
+        if shown and stale:
+            for table in ("pages", "found_bounds", "indexes"):
+                self._db.execute(
+                    f"DELETE FROM derived.{table} WHERE list_contains($1, [file, row_group])",  # noqa: S608 - see above
+                    [stale],
+                )
+        for path, keys in changed.items():
+            self._add_indexes(path, numbers[path], keys, held)
+
+    def _add_indexes(self, path: str, number: int, keys: list[str], versions: Mapping[str, bytes]) -> None:
+        file = self._store.get("files", path)
+        if file is None:
+            return
+        footer = decode_footer(file.data, file.size)
+        ordinals = {int(key.rpartition("#")[2]): key for key in keys if key in versions}
+        pages, bounds = [], []
+        for ordinal, indexes in self._store.indexes(path, ordinals, file).items():
+            place = {"file": number, "row_group": ordinal}
+            rows, found = key_pages(footer, ordinal, indexes)
+            pages += [place | row for row in rows]
+            bounds += [place | found] if found else []
+        self._insert("pages", pages)
+        self._insert("found_bounds", bounds)
+        self._insert(
+            "indexes",
+            [{"key": k, "version": versions[k], "file": number, "row_group": n} for n, k in ordinals.items()],
         )
 
     def _small_tables(self) -> None:
@@ -291,7 +339,7 @@ def _read_meta(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
 
 
 def _meta_of(store: Store) -> dict[str, str]:
-    return {"layout": LAYOUT, "store": store.state()}
+    return {"layout": LAYOUT, "store": store.state(), "indexes": store.index_state()}
 
 
 def _swap(new: Path, path: Path) -> None:

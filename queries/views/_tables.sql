@@ -21,3 +21,12 @@ CREATE TABLE IF NOT EXISTS derived.column_chunks (
   null_count BIGINT, file_offset BIGINT, total_compressed_size BIGINT, total_uncompressed_size BIGINT,
   "min" VARCHAR, "max" VARCHAR, has_page_index BOOLEAN
 );
+CREATE TABLE IF NOT EXISTS derived.indexes (key VARCHAR, version BLOB, file INTEGER, row_group INTEGER);
+CREATE TABLE IF NOT EXISTS derived.pages (
+  file INTEGER, row_group INTEGER, page INTEGER, first_row_index BIGINT, num_rows BIGINT, null_count BIGINT,
+  min_url_surtkey VARCHAR, max_url_surtkey VARCHAR, file_offset BIGINT, compressed_page_size BIGINT, pages_from VARCHAR
+);
+-- Of row groups whose footer has no bounds.
+CREATE TABLE IF NOT EXISTS derived.found_bounds (
+  file INTEGER, row_group INTEGER, min_url_surtkey VARCHAR, max_url_surtkey VARCHAR, bounds_from VARCHAR
+);

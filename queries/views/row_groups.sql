@@ -1,9 +1,12 @@
 CREATE OR REPLACE VIEW row_groups AS
 SELECT
   f.path, f.crawl, f.subset, g.row_group, g.num_rows, g.total_byte_size, g.total_compressed_size,
-  g.min_url_surtkey, g.max_url_surtkey, g.bounds_from
+  coalesce(g.min_url_surtkey, b.min_url_surtkey) AS min_url_surtkey,
+  coalesce(g.max_url_surtkey, b.max_url_surtkey) AS max_url_surtkey,
+  coalesce(b.bounds_from, g.bounds_from) AS bounds_from
 FROM derived.row_groups AS g
-JOIN derived.files AS f USING (file);
+JOIN derived.files AS f USING (file)
+LEFT JOIN derived.found_bounds AS b USING (file, row_group);
 
 COMMENT ON VIEW row_groups IS 'Every row group of the files held, and the keys between which its rows lie.';
 COMMENT ON COLUMN row_groups.path IS 'File, relative to the source.';
@@ -15,4 +18,5 @@ COMMENT ON COLUMN row_groups.total_byte_size IS 'Bytes of all its pages, uncompr
 COMMENT ON COLUMN row_groups.total_compressed_size IS 'Bytes of all its pages as stored.';
 COMMENT ON COLUMN row_groups.min_url_surtkey IS 'No key is less; null if not known.';
 COMMENT ON COLUMN row_groups.max_url_surtkey IS 'No key is greater; null if not known.';
-COMMENT ON COLUMN row_groups.bounds_from IS 'footer; footer (signed), the deprecated statistics of old writers; or missing.';
+COMMENT ON COLUMN row_groups.bounds_from IS
+  'footer; footer (signed), the deprecated statistics of old writers; page index; scan, of keys that were read; or missing.';

@@ -1,0 +1,22 @@
+CREATE OR REPLACE VIEW pages AS
+SELECT
+  f.path, f.crawl, f.subset, p.row_group, p.page, p.first_row_index, p.num_rows, p.null_count,
+  p.min_url_surtkey, p.max_url_surtkey, p.file_offset, p.compressed_page_size, p.pages_from
+FROM derived.pages AS p
+JOIN derived.files AS f USING (file);
+
+COMMENT ON VIEW pages IS
+  'Pages of the key column, of the row groups whose page index is held: questions fetch it, and harvest --pages does.';
+COMMENT ON COLUMN pages.path IS 'File, relative to the source.';
+COMMENT ON COLUMN pages.crawl IS 'Name of the crawl.';
+COMMENT ON COLUMN pages.subset IS 'warc, crawldiagnostics or robotstxt.';
+COMMENT ON COLUMN pages.row_group IS 'Number within the file, from 0.';
+COMMENT ON COLUMN pages.page IS 'Number within the column chunk, from 0.';
+COMMENT ON COLUMN pages.first_row_index IS 'Number within the row group of its first row, from 0.';
+COMMENT ON COLUMN pages.num_rows IS 'Captures.';
+COMMENT ON COLUMN pages.null_count IS 'Captures without a key; null if not known.';
+COMMENT ON COLUMN pages.min_url_surtkey IS 'No key is less; often cut short, and null if there is none.';
+COMMENT ON COLUMN pages.max_url_surtkey IS 'No key is greater; often cut short and then incremented, and null if there is none.';
+COMMENT ON COLUMN pages.file_offset IS 'Where it starts.';
+COMMENT ON COLUMN pages.compressed_page_size IS 'Bytes of it, its header among them.';
+COMMENT ON COLUMN pages.pages_from IS 'page index, written with the file; or scan, learned when the column chunk was read.';

@@ -1,0 +1,248 @@
+"""Reading by pages, by chunks and whole files give the same rows; and by pages costs what the pages cost."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import catalogue
+from catalogue import Catalogue
+from catalogue.demo import LoopbackServer
+from catalogue.pages import Indexes
+from catalogue.plan import Purpose
+from catalogue.settings import Settings
+from catalogue.store import Store
+from catalogue.surt import parse_pattern
+from tests.test_answers import everything, random_patterns, rows_of, scanned
+
+__all__ = ["everything"]  # a fixture
+
+COLUMNS = ["url_surtkey", "url", "fetch_time", "fetch_status", "content_languages", "warc_record_offset"]
+PRICES = {
+    "bytes alone count": (1e6, 0.0),
+    "requests are cheap": (1e6, 0.001),
+    "requests cost something": (1e6, 0.05),
+    "a slow line": (5e4, 0.1),
+}
+"""Bytes a second, and seconds of latency."""
+
+
+@pytest.fixture
+def data(harvested_data: Path, tmp_path: Path) -> Path:
+    """Footers of all crawls, and nothing of their pages."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    with Store(harvested_data / "footers.sqlite") as held, Store(folder / "footers.sqlite", create=True) as store:
+        for table in ("files", "documents"):
+            values = ((key, held.get(table, key)) for key in held.keys(table))
+            store.put(table, [(key, value) for key, value in values if value])
+    return folder
+
+
+def priced(settings: Settings, bandwidth: float, latency: float) -> Settings:
+    return replace(settings, bandwidth=bandwidth, latency=latency)
+
+
+@pytest.fixture
+def cheap(data: Path, settings: Settings) -> Iterator[Catalogue]:
+    """A catalogue for which pages are always cheaper than chunks."""
+    with catalogue.open(data, settings=priced(settings, *PRICES["requests are cheap"])) as cat:
+        yield cat
+
+
+@pytest.mark.parametrize("price", PRICES)
+def test_pages_and_chunks_and_whole_files_hold_the_same(
+    data: Path, settings: Settings, everything: pa.Table, price: str
+) -> None:
+    """Whatever is cheaper: first without indexes, then with what the first time taught."""
+    chance = random.Random(price)
+    with catalogue.open(data, settings=priced(settings, *PRICES[price])) as cat:
+        pages = 0
+        for text in random_patterns(everything, 25, seed=len(price)):
+            expected = scanned(everything, [parse_pattern(text)])
+            found = cat.captures(text, columns=COLUMNS)
+            answer = found.to_arrow()
+            assert rows_of(answer, COLUMNS) == rows_of(expected, COLUMNS), text
+            assert cat.captures(text).count() == expected.num_rows
+            again = cat.captures(text, columns=COLUMNS)
+            again.fetch_indexes()
+            before = (cat.requests, cat.bytes)
+            assert again.to_arrow() == answer
+            made = (cat.requests - before[0], cat.bytes - before[1])
+            planned = (again.plan.requests, again.plan.bytes)
+            assert made == planned if again.plan.exact else all(m <= p for m, p in zip(made, planned, strict=True))
+            limit = chance.randint(1, 30)
+            assert cat.captures(text, columns=COLUMNS, limit=limit).to_arrow() == answer.slice(0, limit)
+            pages += again.plan.pages
+        assert pages > 100 or price == "requests cost something"
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "fetch_status = 200",
+        "content_languages = 'deu'",
+        "length(url) > 60",
+        "fetch_status <> 200 OR crawl < 'CC-MAIN-2021'",
+    ],
+)
+def test_conditions_by_pages(cheap: Catalogue, everything: pa.Table, condition: str) -> None:
+    for text in random_patterns(everything, 12, seed=5):
+        whole = cat_filter(scanned(everything, [parse_pattern(text)]), condition)
+        for _ in range(2):
+            found = cheap.captures(text, columns=COLUMNS, where=condition)
+            assert rows_of(found.to_arrow(), COLUMNS) == rows_of(whole, COLUMNS), text
+        assert cheap.captures(text, where=condition).count() == whole.num_rows
+
+
+def cat_filter(rows: pa.Table, condition: str) -> pa.Table:
+    import duckdb  # noqa: PLC0415 - here alone
+
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.register("everything", rows)
+        return connection.sql(f"FROM everything WHERE {condition}").to_arrow_table().cast(rows.schema)
+
+
+def test_a_wrong_slice_would_be_noticed(cheap: Catalogue, everything: pa.Table) -> None:
+    """The comparison above bites: rows of one column moved by one make another answer."""
+    found = cheap.captures("*.example.com", columns=COLUMNS).to_arrow()
+    urls = found.column("url").combine_chunks()
+    moved = found.set_column(1, "url", pa.concat_arrays([urls.slice(1), urls.slice(0, 1)]))
+    assert rows_of(moved, COLUMNS) != rows_of(found, COLUMNS)
+    assert everything.num_rows > found.num_rows
+
+
+def sorted_crawl(cat: Catalogue) -> str:
+    """The newest crawl with page indexes."""
+    return str(cat.files().query("has_page_index").crawl.max())
+
+
+def test_one_url_in_a_sorted_crawl_takes_one_wave(
+    data: Path, mirror: Path, settings: Settings, everything: pa.Table
+) -> None:
+    """Indexes held, five columns beside the key: at most a request a column and a dictionary, nothing else."""
+    with LoopbackServer(mirror) as server:
+        chosen = replace(priced(settings, 1e6, 0.0), source=server.url, cache_size=0)
+        with catalogue.open(data, settings=chosen) as cat:
+            crawl = sorted_crawl(cat)
+            mine = everything.filter((pc.field("crawl") == crawl) & (pc.field("subset") == "warc"))
+            for url in random.Random(1).sample(mine.column("url").to_pylist(), 10):
+                for _ in range(2):  # chunks may be cheaper than indexes here, and teach what those would
+                    cat.captures(url, crawls=crawl, columns=COLUMNS, subsets="warc").to_arrow()
+                found = cat.captures(url, crawls=crawl, columns=COLUMNS, subsets="warc")
+                plan = found.fetch_indexes()
+                assert len(plan.waves) <= 1 or plan.row_groups > 1
+                before = len(server.log)
+                rows = found.to_arrow()
+                made = server.log[before:]
+                assert {exchange.method for exchange in made} <= {"GET"}
+                assert len(made) <= 2 * len(COLUMNS) * max(1, plan.row_groups)
+                needed = sum(len(p.range) for wave in plan.waves for fetch in wave for p in fetch.parts)
+                assert sum(exchange.sent_bytes for exchange in made) <= 1.2 * needed
+                purposes = {p.purpose for wave in plan.waves for fetch in wave for p in fetch.parts}
+                assert purposes <= {Purpose.PAGES, Purpose.DICTIONARY}
+                assert rows.num_rows > 0 < len(made)
+
+
+def test_indexes_are_fetched_once(cheap: Catalogue) -> None:
+    crawl = sorted_crawl(cheap)
+    first = cheap.captures("*.example.com", crawls=crawl, columns=COLUMNS)
+    rows = first.to_arrow()
+    second = cheap.captures("*.example.com", crawls=crawl, columns=COLUMNS)
+    assert not second.plan.estimated
+    assert not second.plan.indexes
+    before = cheap.requests
+    assert second.to_arrow() == rows
+    assert cheap.requests - before <= second.plan.requests
+
+
+def test_a_chunk_that_was_read_whole_teaches_its_pages(cheap: Catalogue) -> None:
+    crawl = str(cheap.files().query("not has_page_index").crawl.min())
+    first = cheap.captures("*.example.com", crawls=crawl, columns=COLUMNS)
+    assert first.plan.chunks > 0 == first.plan.pages
+    before = cheap.bytes
+    rows = first.to_arrow()
+    cost = cheap.bytes - before
+    second = cheap.captures("*.example.com", crawls=crawl, columns=COLUMNS)
+    assert second.plan.pages > 0
+    before = cheap.bytes
+    assert second.to_arrow() == rows
+    assert cheap.bytes - before < cost
+    learned = cheap.pages(crawl)
+    assert set(learned.pages_from) == {"scan"}
+    assert (learned.min_url_surtkey <= learned.max_url_surtkey).all()
+
+
+def test_row_groups_without_bounds_get_them_from_their_pages(cheap: Catalogue) -> None:
+    lacking = cheap.row_groups().query("bounds_from == 'missing'")
+    if lacking.empty:
+        pytest.skip("every row group of this mirror has bounds")
+    crawl = str(lacking.crawl.iloc[0])
+    cheap.captures("*.example.com", crawls=crawl, columns=COLUMNS).to_arrow()
+    after = cheap.row_groups(crawl).query("bounds_from in ['scan', 'page index']")
+    assert len(after) == len(lacking.query("crawl == @crawl"))
+    assert (after.min_url_surtkey <= after.max_url_surtkey).all()
+
+
+@pytest.mark.parametrize("damage", ["noise", "empty", "another group's", "keys shifted", "rows shifted"])
+def test_a_wrong_index_changes_no_answer(data: Path, settings: Settings, damage: str) -> None:
+    """It is noticed, said, and got round."""
+    said: list[str] = []
+    chosen = priced(settings, *PRICES["bytes alone count"])
+    with Catalogue(data, chosen, notify=said.append) as cat:
+        crawl = sorted_crawl(cat)
+        found = cat.captures("*.example.com", crawls=crawl, columns=COLUMNS)
+        rows = found.to_arrow()
+        (path, *_) = found.plan.paths
+        with Store(data / "footers.sqlite") as store:
+            version = store.get("files", path)
+            assert version
+            ordinals = [
+                group.ordinal for file in found.plan.files if file.file.path == path for group in file.row_groups
+            ]
+            held = store.indexes(path, ordinals, version)
+            store.delete("indexes", store.keys("indexes"))
+            store.add_indexes(path, {n: damaged(indexes, damage) for n, indexes in held.items()}, version)
+        again = cat.captures("*.example.com", crawls=crawl, columns=COLUMNS)
+        assert rows_of(again.to_arrow(), COLUMNS) == rows_of(rows, COLUMNS)
+        assert any(path in text for text in [*again.plan.warnings, *said])
+        healed = cat.captures("*.example.com", crawls=crawl, columns=COLUMNS)
+        assert rows_of(healed.to_arrow(), COLUMNS) == rows_of(rows, COLUMNS)
+        assert not any(path in text for text in healed.plan.warnings)
+
+
+def damaged(indexes: Indexes, how: str) -> Indexes:
+    """A wrong index that looks more or less like a right one."""
+    bounds, located = indexes.column_index or b"", dict(indexes.offset_indexes)
+    match how:
+        case "noise":
+            return Indexes(bytes(byte ^ 0x55 for byte in bounds), located)
+        case "empty":
+            return Indexes(b"\0", located)
+        case "another group's":
+            return Indexes(bounds, dict.fromkeys(located, located["url"]))
+        case "keys shifted":
+            return Indexes(bounds.replace(b"com,example", b"com,exbmple"), located)
+    shifted = located["url_surtkey"]
+    at = len(shifted) // 2
+    return Indexes(bounds, {**located, "url_surtkey": shifted[:at] + bytes([shifted[at] ^ 2]) + shifted[at + 1 :]})
+
+
+def test_the_question_imports_no_pandas(cheap: Catalogue) -> None:
+    import subprocess  # noqa: PLC0415 - here alone
+    import sys  # noqa: PLC0415
+
+    cheap.captures("*.example.com").to_arrow()
+    program = (
+        "import sys, catalogue\n"
+        f"cat = catalogue.open({str(cheap.data)!r}, source={cheap.settings.source!r})\n"
+        "assert cat.captures('*.example.com').to_arrow().num_rows > 0\n"
+        "print('pandas' in sys.modules)\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout == "False\n"
