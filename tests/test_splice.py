@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from itertools import combinations
 from pathlib import Path
@@ -256,17 +257,32 @@ def test_pages_that_need_a_dictionary_are_not_read_without_it(wide: pa.Table) ->
     data = paged(wide, dictionary_pagesize_limit=400)
     footer, refused = read_footer(data), 0
     for group in footer.row_groups:
-        for name, chunk in group.chunks.items():
+        for chunk in group.chunks.values():
             index = located(data, chunk, group.num_rows)
             for page in range(chunk.dictionary_coded or 0):
                 file = picked(data, footer, chunk, index, [page], dictionary=False)
-                if name.endswith("_null"):
-                    assert read(file).null_count == len(index.rows(range(page, page + 1)))
-                    continue
-                with pytest.raises(OSError, match="dictionary"):
+                with pytest.raises(OSError, match="Dictionary page must be before data page"):
                     read(file)
                 refused += 1
     assert refused > 100
+
+
+@pytest.mark.parametrize("page", ["1.0", "2.0"])
+def test_dictionaries_that_old_writers_do_not_tell_of(wide: pa.Table, page: str) -> None:
+    """parquet-mr before 1.13 lets data_page_offset point to the dictionary page."""
+    data = paged(wide, version="1.0", data_page_version=page, dictionary_pagesize_limit=400, row_group_size=ROWS // 2)
+    footer, whole, compared = read_footer(data), pq.ParquetFile(pa.BufferReader(data)), Compared()
+    for group in footer.row_groups:
+        expected = whole.read_row_group(group.ordinal, use_threads=False)
+        for name, told in group.chunks.items():
+            if told.dictionary_page_offset is not None:
+                start = told.dictionary_page_offset
+                chunk = replace(told, dictionary_page_offset=None, data_page_offset=start, dictionary_coded=None)
+                assert read(spliced(data, footer, chunk, group.num_rows)).equals(expected[name])
+                check_selections(compared, data, footer, chunk, expected[name].combine_chunks())
+    assert compared["in all"] > 1000
+    assert not compared["without the dictionary of their chunk"]
+    check_control(compared)
 
 
 ENCODINGS = {
@@ -322,7 +338,7 @@ def test_pages_of_a_file_of_each_crawl(mirror: Path) -> None:
     assert compared["with gaps"] > 50
     assert compared["without the dictionary of their chunk"] > 20
     # Many columns have the same value in most rows; those that have not must tell a row from the next.
-    assert compared.alike.total() < compared["and one row further"] * 2 / 3
+    assert compared.alike.total() < compared["and one row further"] / 3
     assert not compared.alike["url"] + compared.alike["warc_record_offset"] + compared.alike["content_digest"]
 
 
