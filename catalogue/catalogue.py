@@ -147,6 +147,7 @@ class Catalogue:
         *,
         subsets: str | Iterable[str] = "warc",
         refresh: bool = False,
+        pages: bool = False,
         report: Callable[[Progress], None] = lambda _: None,
     ) -> list[Harvested]:
         """Take the footers of crawls that are not held yet, and show them in the catalogue.
@@ -155,6 +156,7 @@ class Catalogue:
             crawls: names, ranges ``A..B``, ``latest`` or ``all``.
             subsets: ``warc``, ``crawldiagnostics``, ``robotstxt`` or ``all``.
             refresh: take them again, held or not.
+            pages: take the page indexes too, which questions fetch when they need them otherwise.
             report: told how far it is, often.
 
         Raises:
@@ -174,7 +176,9 @@ class Catalogue:
                         source=self._source,
                         examiner=examiner,
                         refresh=refresh,
+                        pages=pages,
                         report=report,
+                        notify=self._notify,
                     )
                 except UnknownCrawl as error:
                     if crawl in words:

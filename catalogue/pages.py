@@ -363,7 +363,10 @@ def walk(data: bytes, chunk: ColumnChunk) -> OffsetIndex:
             message = f"{chunk.column.name} has a page that holds no values behind the first"
             raise BadPageIndex(message)
         position += header.size
-    return _offset_index([*offsets, chunk.range.end], sizes, [*first_rows, chunk.num_values], chunk)
+    if row != chunk.num_values:
+        message = f"the pages of {chunk.column.name} hold {row} rows, not {chunk.num_values}"
+        raise BadPageIndex(message)
+    return _offset_index([*offsets, chunk.range.end], sizes, [*first_rows, row], chunk)
 
 
 def encode_offset_index(index: OffsetIndex) -> bytes:

@@ -50,7 +50,7 @@ from catalogue.thrift import (
     encode_list,
     encode_struct,
 )
-from tests.footers import confused, scrambled, take_apart, write
+from tests.footers import confused, put_together, scrambled, take_apart, write
 from tests.mirrors import index_paths, one_of_each_crawl, read_footer
 
 KEY, PLAIN, FEW = "url_surtkey", "url", "content_languages"
@@ -100,7 +100,9 @@ def written(**options: Any) -> bytes:
             PLAIN: pa.array([f"https://example.com/{number * 7919 % 1009}" for number in range(ROWS)]),
             FEW: pa.array([("deu", None, "eng", None)[number // 25 % 4] for number in range(ROWS)]),
         },
-        schema=pa.schema([pa.field(KEY, pa.string()), pa.field(PLAIN, pa.string(), nullable=False), (FEW, pa.string())]),
+        schema=pa.schema(
+            [pa.field(KEY, pa.string()), pa.field(PLAIN, pa.string(), nullable=False), (FEW, pa.string())]
+        ),
     )
     paged: dict[str, Any] = {"data_page_size": 1, "write_batch_size": 10, "dictionary_pagesize_limit": 600}
     return write(table, **(paged | {"use_dictionary": [KEY, FEW], "compression": "gzip"} | options))
@@ -137,9 +139,7 @@ def test_the_pages_of_the_mirror_say_what_the_index_says(mirror: Path) -> None:
             pages[each.chunk.offset_index is not None] += len(index)
             if each.chunk.offset_index:
                 assert index == each.located
-                check_pages(
-                    each.data[index.offsets[0] : index.offsets[-1]], index, range(len(index)), dictionary=True
-                )
+                check_pages(each.data[index.offsets[0] : index.offsets[-1]], index, range(len(index)), dictionary=True)
             again = decode_offset_index(encode_offset_index(index), each.chunk, each.num_rows)
             assert again == index
     assert pages[True] > 1000
@@ -251,7 +251,9 @@ def test_what_is_decoded_and_encoded_is_the_same(mirror: Path) -> None:
     assert same["column"] > 100
 
 
-BOUNDS = st.one_of(st.none(), st.tuples(st.binary(max_size=9), st.binary(max_size=9)).map(lambda pair: Bounds(*sorted(pair))))
+BOUNDS = st.one_of(
+    st.none(), st.tuples(st.binary(max_size=9), st.binary(max_size=9)).map(lambda pair: Bounds(*sorted(pair)))
+)
 
 
 @given(st.lists(st.tuples(BOUNDS, st.integers(1, 1 << 40)), min_size=1, max_size=40), st.booleans())
@@ -450,7 +452,9 @@ OTHER_KINDS: dict[str, tuple[int, bytes]] = {
 def test_offset_indexes_of_other_kinds_of_values(other: str) -> None:
     each = part(PLAIN)
     kind, body = OTHER_KINDS[other]
-    encoded = [encode_struct([(1, I64, offset), (2, I32, size), (3, I64, row)]) for offset, size, row in locations_of(each)]
+    encoded = [
+        encode_struct([(1, I64, offset), (2, I32, size), (3, I64, row)]) for offset, size, row in locations_of(each)
+    ]
     for number in (1, 2, 3):
         wrong = [overridden(encoded[0], number, kind, body), *encoded[1:]]
         data = encode_struct([(1, LIST, encode_list(STRUCT, wrong))])
@@ -467,7 +471,9 @@ def test_numbers_that_only_compare_alike() -> None:
     encoded = [encode_struct([(1, I64, offset), (2, I32, size), (3, I64, row)]) for offset, size, row in pages]
     for number in (1, 2, 3):
         body = struct.pack("<d", pages[0][number - 1])
-        data = encode_struct([(1, LIST, encode_list(STRUCT, [overridden(encoded[0], number, DOUBLE, body), *encoded[1:]]))])
+        data = encode_struct(
+            [(1, LIST, encode_list(STRUCT, [overridden(encoded[0], number, DOUBLE, body), *encoded[1:]]))]
+        )
         with pytest.raises(BadPageIndex, match="float instead of int"):
             decode_offset_index(data, each.chunk, each.num_rows)
 
@@ -476,7 +482,8 @@ def test_numbers_that_only_compare_alike() -> None:
 def test_offset_indexes_that_lack_a_field(lacking: int) -> None:
     each = part(PLAIN)
     fields = [
-        [(number, I64, value) for number, value in enumerate(page, 1) if number != lacking] for page in locations_of(each)
+        [(number, I64, value) for number, value in enumerate(page, 1) if number != lacking]
+        for page in locations_of(each)
     ]
     data = encode_struct([(1, LIST, encode_list(STRUCT, [encode_struct(field) for field in fields]))])
     with pytest.raises(BadPageIndex, match="cannot be decoded"):
@@ -507,6 +514,19 @@ class Claims:
     order: int
     counts: list[int] | None
 
+    def put(
+        self, page: int, least: bytes | None = None, greatest: bytes | None = None, nulls: int | None = None
+    ) -> None:
+        """Say something else of a page."""
+        for values, value in ((self.mins, least), (self.maxs, greatest), (self.counts, nulls)):
+            if value is not None and values is not None:
+                values[page : page + 1 or None] = [value]
+
+    def reverse(self, order: int) -> None:
+        for values in (self.nulls, self.mins, self.maxs, self.counts or []):
+            values.reverse()
+        self.order = order
+
     def encoded(self) -> bytes:
         return encode_struct(
             [
@@ -520,7 +540,7 @@ class Claims:
 
 
 def claims() -> Claims:
-    """Those of the keys: two pages of nulls, then ascending ones; some nulls in the pages 6 and 11 or 12."""
+    """Those of the keys: two pages of nulls, then eleven that ascend, with nulls in some of them."""
     index = Reader(part(KEY).column_index).struct()
     return Claims(*(index[number] for number in (1, 2, 3, 4, 5)))
 
@@ -538,55 +558,777 @@ def test_claims_as_they_are() -> None:
     index = decoded(held)
     assert index.null_counts == tuple(held.counts)
     assert [bounds and bounds.min for bounds in index.bounds] == [None, None, *held.mins[2:]]
+    assert [bounds and bounds.max for bounds in index.bounds] == [None, None, *held.maxs[2:]]
     held.counts = None
     assert decoded(held) == ColumnIndex(index.bounds, None)
 
 
-def swap(values: list[Any], *places: int) -> None:
-    first, second = places
-    values[first], values[second] = values[second], values[first]
-
-
-def reverse(held: Claims) -> None:
-    for values in (held.nulls, held.mins, held.maxs, held.counts or []):
-        values.reverse()
-
-
-def backwards(held: Claims, order: int) -> None:
-    reverse(held)
-    held.order = order
-
-
-def put(held: Claims, name: str, page: int, value: bytes | int) -> None:
-    getattr(held, name)[page] = value
-
-
-def no_values(held: Claims) -> None:
-    held.nulls = [True] * 13
-    held.counts = None
-
-
-def moved_nulls(held: Claims) -> None:
-    """Nulls of the first page, which has nothing else, said to be in another."""
-    assert held.counts
-    held.counts[5] += held.counts[0]
-    held.counts[0] = 0
-
-
-def fewer_than_none(held: Claims) -> None:
-    assert held.counts
-    held.counts[5] = -1
-    held.counts[0] += 1
+LEAST, GREATEST = b"com,example)/000", b"com,example)/" + b"long-" * 20 + b"8"
+"""Of the keys."""
+Change = Callable[[Claims], object]
 
 
 def uncounted(held: Claims) -> None:
     held.counts = None
 
 
-COLUMN_FAULTS: dict[str, tuple[Callable[[Claims], object], dict[str, Any], str]] = {
-    "least above greatest": (
-        lambda held: (put(held, "mins", 5, held.maxs[5] + b"0"), put(held, "order", 0, 0) if False else None),
+def ordered(order: int) -> Change:
+    def change(held: Claims) -> None:
+        held.order = order
+
+    return change
+
+
+def all_null(held: Claims) -> None:
+    held.nulls, held.counts = [True] * 13, None
+
+
+def both(*changes: Change) -> Change:
+    def change(held: Claims) -> None:
+        for each in changes:
+            each(held)
+
+    return change
+
+
+ORDER = "claims an order that its pages do not have"
+COLUMN_FAULTS: dict[str, tuple[Change, dict[str, Any], str]] = {
+    "a least above the greatest": (
+        lambda held: held.put(5, least=held.maxs[5] + b"0"),
         {},
-        "whose least value is greater",
+        "has a page whose least value is greater than its greatest",
+    ),
+    "ascending, but a least": (lambda held: held.put(6, least=LEAST), {}, ORDER),
+    "ascending, but a greatest": (lambda held: held.put(5, greatest=GREATEST), {}, ORDER),
+    "ascending, but descending": (lambda held: held.reverse(1), {}, ORDER),
+    "descending, but ascending": (ordered(2), {}, ORDER),
+    "descending, but a least": (lambda held: (held.reverse(2), held.put(6, least=LEAST)), {}, ORDER),
+    "descending, but a greatest": (lambda held: (held.reverse(2), held.put(7, greatest=GREATEST)), {}, ORDER),
+    "fewer nulls than none": (
+        lambda held: (held.put(5, nulls=-1), held.put(0, nulls=11)),
+        {},
+        "counts less than no nulls",
+    ),
+    "a null too many": (lambda held: held.put(5, nulls=1), {}, "counts other nulls than the footer"),
+    "a null too few": (lambda held: held.put(0, nulls=9), {}, "counts other nulls than the footer"),
+    "nulls where the footer has none": (lambda _: None, {"null_count": 0}, "counts other nulls than the footer"),
+    "a page of nulls without nulls": (
+        lambda held: (held.put(0, nulls=0), held.put(5, nulls=10)),
+        {},
+        "has a page of nothing but nulls without any",
+    ),
+    "a page of nulls in a chunk without nulls": (
+        uncounted,
+        {"null_count": 0},
+        "a page of nothing but nulls without any",
+    ),
+    "no values at all": (all_null, {}, "knows no values where the footer does"),
+    "a least value left out": (lambda held: held.put(2, least=LEAST + b"0"), {}, "leaves out values that the footer"),
+    "a greatest value left out": (
+        lambda held: held.put(12, greatest=GREATEST[:-1]),
+        {},
+        "leaves out values that the footer knows",
+    ),
+    "a value below": (lambda held: held.put(2, least=b"com,example)."), {}, "knows values that the footer leaves out"),
+    "a value below, if only by its length": (
+        lambda held: held.put(2, least=LEAST[:-1] + b"/9"),
+        {},
+        "knows values that the footer leaves out",
+    ),
+    "a value above": (
+        lambda held: held.put(12, greatest=b"com,example)/lonh-"),
+        {},
+        "knows values that the footer leaves out",
+    ),
+    "a value above, if only by its length": (
+        lambda held: held.put(12, greatest=GREATEST + b"00"),
+        {},
+        "knows values that the footer leaves out",
+    ),
+    "a value below bounds that are cut": (
+        lambda held: held.put(2, least=b"com,example)."),
+        {"bounds": Bounds(LEAST, GREATEST, cut=True)},
+        "knows values that the footer leaves out",
     ),
 }
+
+
+@pytest.mark.parametrize("fault", COLUMN_FAULTS)
+def test_column_indexes_that_contradict_themselves_or_the_footer(fault: str) -> None:
+    change, chunk, message = COLUMN_FAULTS[fault]
+    held = claims()
+    change(held)
+    with pytest.raises(BadPageIndex, match=f"the column index of {KEY} .*{message}"):
+        decoded(held, **chunk)
+
+
+@pytest.mark.parametrize("order", [0, 3, -1])
+def test_pages_may_be_in_no_order(order: int) -> None:
+    held = claims()
+    held.put(6, least=LEAST)
+    held.put(5, greatest=GREATEST)
+    ordered(order)(held)
+    index = decoded(held)
+    assert index.bounds[6]
+    assert index.bounds[6].min == LEAST
+    assert index.overall() == Bounds(LEAST, GREATEST)
+
+
+def test_pages_may_descend() -> None:
+    held = claims()
+    held.reverse(2)
+    assert decoded(held).bounds == decoded(claims()).bounds[::-1]
+
+
+def test_equal_pages_have_every_order() -> None:
+    for order in (0, 1, 2):
+        held = Claims([False] * 13, [LEAST] * 13, [GREATEST] * 13, order, None)
+        assert decoded(held).bounds == (Bounds(LEAST, GREATEST),) * 13
+
+
+ODD = both(lambda held: held.put(2, least=LEAST + b"0"), lambda held: held.put(12, greatest=GREATEST[:-1]))
+WIDE = both(lambda held: held.put(2, least=b""), lambda held: held.put(12, greatest=b"z"))
+
+
+@pytest.mark.parametrize(
+    ("change", "chunk"),
+    [
+        (ODD, {"bounds": Bounds(LEAST[:-1], b"com,example)/m", cut=True)}),
+        (ODD, {"bounds": None}),
+        (ODD, {"bounds": Bounds(LEAST, GREATEST, Order.SIGNED)}),
+        (WIDE, {"bounds": Bounds(LEAST, GREATEST, Order.SIGNED)}),
+        (WIDE, {"bounds": None}),
+        (all_null, {"bounds": None, "null_count": ROWS}),
+        (lambda held: held.put(5, nulls=7), {"null_count": None}),
+        # Bounds may be cut to nothing, and the last byte of what is left be incremented.
+        (lambda held: held.put(2, least=b""), {}),
+        (lambda held: held.put(2, least=b"com,example)/"), {}),
+        (lambda held: held.put(12, greatest=b"d"), {}),
+        (lambda held: held.put(12, greatest=b"com,example)/long."), {}),
+    ],
+)
+def test_what_the_footer_does_not_know_is_no_contradiction(change: Change, chunk: dict[str, Any]) -> None:
+    held = claims()
+    change(held)
+    known = [(low, high) for null, low, high in zip(held.nulls, held.mins, held.maxs, strict=True) if not null]
+    assert [(b.min, b.max) for b in decoded(held, **chunk).bounds if b] == known
+
+
+@pytest.mark.parametrize("name", ["nulls", "mins", "maxs", "counts"])
+@pytest.mark.parametrize("more", [-1, 1])
+def test_lists_of_other_lengths(name: str, more: int) -> None:
+    held = claims()
+    values = getattr(held, name)
+    setattr(held, name, values[:-1] if more < 0 else [*values, values[-1]])
+    with pytest.raises(BadPageIndex, match="cannot be decoded"):
+        decoded(held, null_count=None)
+
+
+@pytest.mark.parametrize("pages", [0, 1, 12, 14])
+def test_column_indexes_of_another_number_of_pages(pages: int) -> None:
+    each = part(KEY)
+    with pytest.raises(BadPageIndex, match="cannot be decoded"):
+        decode_column_index(each.column_index, each.chunk, pages)
+
+
+@pytest.mark.parametrize("lacking", [1, 2, 3, 4])
+def test_column_indexes_that_lack_a_field(lacking: int) -> None:
+    index = take_apart(part(KEY).column_index)
+    del index[lacking]
+    with pytest.raises(BadPageIndex, match="cannot be decoded"):
+        decode_column_index(put_together(index), part(KEY).chunk, 13)
+
+
+@pytest.mark.parametrize("other", OTHER_KINDS)
+@pytest.mark.parametrize("number", [1, 2, 3, 4, 5])
+def test_column_indexes_of_other_kinds_of_values(number: int, other: str) -> None:
+    data = overridden(claims().encoded(), number, *OTHER_KINDS[other])
+    with pytest.raises(BadPageIndex, match="cannot be decoded"):
+        decode_column_index(data, part(KEY).chunk, 13)
+
+
+@pytest.mark.parametrize(
+    ("number", "kind", "value"),
+    [
+        (1, I32, 0),
+        (1, BINARY, b""),
+        (2, I64, 3),
+        (2, I64, 1 << 40),  # bytes() of a number is as many zeros
+        (2, LIST, encode_list(I32, [97, 98])),
+        (3, I64, 1 << 62),
+        (3, STRUCT, b"\0"),
+        (3, BOOLEAN_TRUE, True),
+        (5, BINARY, b"0"),
+        (5, BOOLEAN_TRUE, False),
+    ],
+)
+def test_lists_of_other_kinds_of_values(number: int, kind: int, value: Any) -> None:
+    body = encode_list(kind, [value] * 13)
+    data = overridden(claims().encoded(), number, LIST, body)
+    with pytest.raises(BadPageIndex, match="cannot be decoded"):
+        decode_column_index(data, replace(part(KEY).chunk, null_count=None, bounds=None), 13)
+
+
+# Bounds that were cut
+
+
+def cut_as_by_parquet_mr(text: str, length: int, *, greatest: bool) -> bytes:
+    """Its BinaryTruncator: texts stay texts, and the last byte that can be incremented so is, others stay behind it."""
+    value = text.encode()
+    if len(value) <= length:
+        return value
+    kept = bytearray(value[:length].decode("utf-8", "ignore").encode())
+    if not kept or not greatest:
+        return bytes(kept) or value
+    for place in reversed(range(len(kept))):
+        kept[place] += 1
+        if kept[place] < 0x100 - 1 and is_text(kept):
+            return bytes(kept)
+        kept[place] -= 1
+    return value
+
+
+def is_text(value: bytes | bytearray) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+TEXTS = st.text(st.sampled_from("ab~\x7f\u0080п\u00ff\u07ff\uffff\U00010000\U0003ffff"), max_size=7)
+
+
+@given(st.lists(st.lists(TEXTS, min_size=1, max_size=4), min_size=1, max_size=4), st.integers(1, 6))
+@settings(deadline=None, max_examples=300)
+def test_bounds_that_parquet_mr_cut_are_believed(pages: list[list[str]], length: int) -> None:
+    encoded = [sorted(text.encode() for text in page) for page in pages]
+    every = sorted(chain(*encoded))
+    held = ColumnIndex(
+        tuple(
+            Bounds(
+                cut_as_by_parquet_mr(page[0].decode(), length, greatest=False),
+                cut_as_by_parquet_mr(page[-1].decode(), length, greatest=True),
+            )
+            for page in encoded
+        ),
+        None,
+    )
+    chunk = replace(part(KEY).chunk, bounds=Bounds(every[0], every[-1]), null_count=None)
+    index = decode_column_index(encode_column_index(held), chunk, len(pages))
+    for bounds, values in zip(index.bounds, encoded, strict=True):
+        assert bounds
+        assert bounds.min <= values[0] <= values[-1] <= bounds.max
+
+
+BYTES = st.one_of(
+    st.binary(max_size=LONGEST_BOUND + 3),
+    st.tuples(
+        st.integers(LONGEST_BOUND - 4, LONGEST_BOUND + 4),
+        st.sampled_from([b"\xff", b"\x7f", b"a", b"\0", "п".encode()]),
+    ).map(lambda pair: (pair[1] * pair[0])[: pair[0]]),
+    st.tuples(
+        st.integers(LONGEST_BOUND - 6, LONGEST_BOUND + 1),
+        st.lists(st.sampled_from([b"\xff", b"\x7f", b"\xfe", "п".encode(), "ÿ".encode(), b"\0"]), max_size=9),
+    ).map(lambda pair: b"k" * pair[0] + b"".join(pair[1])),
+)
+
+
+@given(st.lists(BYTES, min_size=1, max_size=4))
+@settings(deadline=None, max_examples=300)
+def test_our_own_bounds_are_bounds_when_they_are_cut(values: list[bytes]) -> None:
+    least, greatest = min(values), max(values)
+    bounds = cut_bounds(least, greatest)
+    assert bounds.min <= least <= greatest <= bounds.max
+    assert least.startswith(bounds.min)
+    assert len(bounds.min) == min(len(least), LONGEST_BOUND)
+    if greatest[:LONGEST_BOUND] == b"\xff" * LONGEST_BOUND or len(greatest) <= LONGEST_BOUND:
+        assert bounds.max == greatest
+    else:
+        assert len(bounds.max) <= LONGEST_BOUND
+        # The least there is of what begins otherwise and is greater than all that begins so.
+        kept = bounds.max[:-1] + bytes([bounds.max[-1] - 1])
+        assert greatest[:LONGEST_BOUND] == kept + b"\xff" * (LONGEST_BOUND - len(kept))
+    if is_text(least) and is_text(greatest):
+        chunk = replace(part(KEY).chunk, bounds=Bounds(least, greatest), null_count=0)
+        held = ColumnIndex((bounds,), (0,))
+        assert decode_column_index(encode_column_index(held), chunk, 1) == held
+
+
+@pytest.mark.parametrize(
+    ("greatest", "expected"),
+    [
+        (b"k" * 256, b"k" * 256),
+        (b"k" * 257, b"k" * 255 + b"l"),
+        (b"k" * 255 + b"\xff", b"k" * 255 + b"\xff"),
+        (b"k" * 255 + b"\xff\xff", b"k" * 254 + b"l"),
+        (b"k" * 255 + b"\x7f" * 2, b"k" * 255 + b"\x80"),
+        (b"k" * 255 + "п".encode(), b"k" * 255 + b"\xd1"),
+        (b"k" + b"\xff" * 300, b"l"),
+        (b"\xff" * 256, b"\xff" * 256),
+        (b"\xff" * 300, b"\xff" * 300),
+        (b"", b""),
+    ],
+)
+def test_cut_bounds_by_hand(greatest: bytes, expected: bytes) -> None:
+    assert cut_bounds(b"", greatest) == Bounds(b"", expected)
+    assert cut_bounds(greatest, greatest).min == greatest[:256]
+
+
+# Pages that are not what an index says of them
+
+
+def header_bytes(each: Part, page: int) -> tuple[bytes, bytes]:
+    """A page's header, and its body."""
+    start, end = each.located.offsets[page : page + 2]
+    reader = Reader(each.data, start)
+    reader.struct()
+    return each.data[start : reader.position], each.data[reader.position : end]
+
+
+@pytest.mark.parametrize("page", ["1.0", "2.0"])
+@pytest.mark.parametrize("name", [KEY, PLAIN, FEW])
+def test_pages_are_what_the_index_says(name: str, page: str) -> None:
+    each = part(name, data_page_version=page)
+    index = each.located
+    runs = [range(first, last) for first in range(len(index)) for last in range(first + 1, len(index) + 1)]
+    for run in runs:
+        data = each.data[index.extent(run).start : index.extent(run).end]
+        check_pages(data, index, run, dictionary=True)
+        if run.start >= (each.chunk.dictionary_coded or 0):
+            check_pages(data, index, run, dictionary=False)
+        else:
+            with pytest.raises(BadPageIndex, match=f"page {run.start} needs a dictionary"):
+                check_pages(data, index, run, dictionary=False)
+    assert len(runs) == 91
+
+
+@pytest.mark.parametrize("page", ["1.0", "2.0"])
+@pytest.mark.parametrize("off", [-1, 1])
+def test_pages_of_another_length_or_other_rows(off: int, page: str) -> None:
+    each = part(PLAIN, data_page_version=page)
+    index = each.located
+    for wrong, at_fault in [
+        (replace(index, offsets=(*index.offsets[:4], index.offsets[4] + off, *index.offsets[5:])), 3),
+        (replace(index, first_rows=(*index.first_rows[:4], index.first_rows[4] + off, *index.first_rows[5:])), 3),
+        (replace(index, first_rows=(*index.first_rows[:-1], ROWS + off)), 12),
+    ]:
+        one = range(at_fault, at_fault + 1)
+        check_pages(each.data[index.offsets[2] :], index, range(2, 13), dictionary=False)
+        for run in (one, range(2, 13)):
+            with pytest.raises(BadPageIndex, match=f"page {at_fault} is not what the index says of it"):
+                check_pages(each.data[index.offsets[run.start] :], wrong, run, dictionary=False)
+
+
+def test_a_dictionary_is_no_data_page() -> None:
+    each = part(KEY)
+    dictionary = page_header(each.data, each.chunk.range.start)
+    assert dictionary == PageHeader(data_page=False, size=dictionary.size, num_values=0, needs_dictionary=False)
+    assert each.chunk.range.start + dictionary.size == each.located.offsets[0]
+    index = OffsetIndex((each.chunk.range.start, each.located.offsets[0]), (0, 0))
+    with pytest.raises(BadPageIndex, match="page 0 is not what the index says of it"):
+        check_pages(each.pages, index, range(1), dictionary=True)
+
+
+def test_pages_that_are_not_there() -> None:
+    each = part(PLAIN)
+    data = each.data[each.located.offsets[0] : each.located.offsets[1]]
+    with pytest.raises(BadPageIndex, match="no page starts there: cut short"):
+        check_pages(data, each.located, range(2), dictionary=True)
+
+
+V1 = [(1, I32, 7), (2, I32, 0), (3, I32, 3), (4, I32, 3)]
+V2 = [(1, I32, 7), (2, I32, 2), (3, I32, 7), (4, I32, 8), (5, I32, 0), (6, I32, 0)]
+"""DataPageHeader: values, encoding, those of the levels; DataPageHeaderV2: values, nulls, rows, encoding, levels' bytes."""
+
+
+def header(kind: int, details: dict[int, list[tuple[int, int, int]]], stored: int = 20) -> bytes:
+    """A PageHeader: its type, its size without and with compression, and what is said of pages of its type."""
+    structs = [(number, STRUCT, encode_struct(fields)) for number, fields in details.items()]
+    return encode_struct([(1, I32, kind), (2, I32, 999), (3, I32, stored), *structs])
+
+
+def encoding(number: int, fields: list[tuple[int, int, int]], value: int) -> list[tuple[int, int, int]]:
+    return [(n, kind, value if n == number else old) for n, kind, old in fields]
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (header(0, {5: V1}), (True, 7, False)),
+        (header(0, {5: encoding(2, V1, 2)}), (True, 7, True)),  # PLAIN_DICTIONARY
+        (header(0, {5: encoding(2, V1, 8)}), (True, 7, True)),  # RLE_DICTIONARY
+        (header(0, {5: encoding(2, V1, 5)}), (True, 7, False)),
+        (header(0, {5: encoding(4, V1, 8)}), (True, 7, False)),
+        (header(3, {8: V2}), (True, 7, True)),
+        (header(3, {8: encoding(4, V2, 0)}), (True, 7, False)),
+        (header(3, {8: encoding(4, V2, 2)}), (True, 7, True)),
+        (header(0, {5: V1, 8: V2}), (True, 7, False)),
+        (header(2, {7: encoding(2, V1[:2], 2)}), (False, 0, False)),
+        (header(1, {}), (False, 0, False)),
+        (header(9, {5: V1}), (False, 0, False)),
+        (header(0, {5: encoding(1, V1, 0)}, stored=0), (True, 0, False)),
+    ],
+)
+def test_page_headers(data: bytes, expected: tuple[bool, int, bool]) -> None:
+    data_page, values, needs_dictionary = expected
+    stored = Reader(data).struct()[3]
+    found = PageHeader(data_page, len(data) + stored, values, needs_dictionary)
+    assert page_header(data) == page_header(b"before" + data + b"behind", 6) == found
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\0",
+        header(0, {}),
+        header(0, {8: V2}),
+        header(3, {5: V1}),
+        header(0, {5: V1}, stored=-1),
+        header(2, {}, stored=-1),
+        header(0, {5: encoding(1, V1, -1)}),
+        encode_struct([(1, I32, 0), (5, STRUCT, encode_struct(V1))]),
+        encode_struct([(3, I32, 20), (5, STRUCT, encode_struct(V1))]),
+        *(overridden(header(0, {5: V1}), number, *other) for number in (1, 3) for other in OTHER_KINDS.values()),
+        *(
+            overridden(header(0, {5: V1}), 5, STRUCT, overridden(encode_struct(V1), 1, *other))
+            for other in OTHER_KINDS.values()
+        ),
+        *(overridden(header(0, {5: V1}), 5, *OTHER_KINDS[kind]) for kind in OTHER_KINDS if kind != "a struct"),
+        *(header(0, {5: V1})[:end] for end in range(len(header(0, {5: V1})))),
+    ],
+)
+def test_what_is_no_page_header(data: bytes) -> None:
+    with pytest.raises(BadPageIndex, match="no page starts there"):
+        page_header(data)
+
+
+# Walking
+
+
+def tiny(pages: bytes, rows: int) -> ColumnChunk:
+    """A chunk of such pages."""
+    return replace(part(PLAIN).chunk, range=ByteRange(4, 4 + len(pages)), data_page_offset=4, num_values=rows)
+
+
+def test_a_walk_by_hand() -> None:
+    first, second = header(0, {5: V1}, stored=2) + b"ab", header(3, {8: encoding(4, V2, 0)}, stored=0)
+    pages = first + second
+    assert walk(pages, tiny(pages, 14)) == OffsetIndex((4, 4 + len(first), 4 + len(pages)), (0, 7, 14))
+
+
+@pytest.mark.parametrize("rows", [0, 13, 15, 7])
+def test_a_walk_that_does_not_come_to_all_rows(rows: int) -> None:
+    pages = header(0, {5: V1}, stored=0) * 2
+    with pytest.raises(BadPageIndex, match="contradicts its column chunk"):
+        walk(pages, replace(tiny(pages, 14), num_values=rows)) if rows != 15 else walk(pages, tiny(pages, 13))
+
+
+def test_a_walk_stays_within_its_chunk() -> None:
+    each = part(KEY)
+    for data in (
+        each.pages[:-1],
+        each.pages + each.pages[-1:],
+        each.pages[: -len(each.pages) // 2],
+        b"",
+        each.pages[1:],
+    ):
+        with pytest.raises(BadPageIndex):
+            walk(data, each.chunk)
+    whole = each.pages + b"".join(header_bytes(each, 12))
+    with pytest.raises(BadPageIndex, match="contradicts its column chunk"):
+        walk(whole, replace(each.chunk, num_values=ROWS + 10))
+
+
+def test_a_dictionary_comes_first_or_not_at_all() -> None:
+    each = untold()
+    start = each.located.offsets[0] - each.chunk.range.start
+    dictionary, rest = each.pages[:start], each.pages[start:]
+    assert walk(dictionary + rest, each.chunk) == each.located
+    for data in (dictionary * 2 + rest, rest + dictionary):
+        chunk = replace(each.chunk, range=ByteRange(4, 4 + len(data)), data_page_offset=4)
+        with pytest.raises(BadPageIndex, match="a page that holds no values behind the first"):
+            walk(data, chunk)
+
+
+def test_pages_are_counted() -> None:
+    each = header(0, {5: encoding(1, V1, 1)}, stored=0)
+    index = walk(each * MAX_PAGES, tiny(each * MAX_PAGES, MAX_PAGES))
+    assert len(index) == MAX_PAGES
+    assert decode_offset_index(encode_offset_index(index), tiny(each * MAX_PAGES, MAX_PAGES), MAX_PAGES) == index
+    more = each * (MAX_PAGES + 1)
+    with pytest.raises(BadPageIndex, match="url has more than 20000 pages"):
+        walk(more, tiny(more, MAX_PAGES + 1))
+
+
+def test_pages_of_nothing_are_not_walked_for_ever() -> None:
+    pages = header(2, {}, stored=0) * 1_000_000
+    started = process_time()
+    with pytest.raises(BadPageIndex):
+        walk(pages, tiny(pages, 10))
+    assert process_time() - started < 0.5
+
+
+# Indexes as they are held
+
+
+NAMES = st.text(max_size=5)
+HELD = st.builds(
+    Indexes,
+    st.one_of(st.none(), st.binary(min_size=1, max_size=9)),
+    st.dictionaries(NAMES, st.binary(max_size=9), max_size=4),
+    own=st.booleans(),
+)
+
+
+@given(HELD)
+def test_what_is_packed_is_unpacked(held: Indexes) -> None:
+    assert Indexes.unpack(held.pack()) == held
+
+
+@given(HELD, HELD)
+def test_joined_has_both_and_prefers_what_was_read_from_the_pages(before: Indexes, other: Indexes) -> None:
+    joined = before.joined(other)
+    winner, loser = (before, other) if before.own and not other.own else (other, before)
+    assert joined.own == (before.own or other.own)
+    assert joined.column_index == (winner.column_index or loser.column_index)
+    assert {*joined.offset_indexes} == {*before.offset_indexes, *other.offset_indexes}
+    for name, data in joined.offset_indexes.items():
+        assert data == (winner if name in winner.offset_indexes else loser).offset_indexes[name]
+    assert before.joined(Indexes()) == Indexes().joined(before) == before
+
+
+@pytest.mark.parametrize(
+    "packed",
+    [
+        b"",
+        b"\n",
+        b"null\n",
+        b"[]\n",
+        b'"text"\n',
+        b"\xff\n",
+        b"{}\n",
+        b'{"own": false, "column_index": 0}\n',
+        b'{"own": false, "offset_indexes": []}\n',
+        b'{"column_index": 0, "offset_indexes": []}\n',
+        b'{"own": 0, "column_index": 0, "offset_indexes": []}\n',
+        b'{"own": false, "column_index": 1, "offset_indexes": []}\n',
+        b'{"own": false, "column_index": 1, "offset_indexes": []}\nab',
+        b'{"own": false, "column_index": 0, "offset_indexes": [["a", 1]]}\n',
+        b'{"own": false, "column_index": 0, "offset_indexes": [["a", 1]]}\nab',
+        b'{"own": false, "column_index": 2, "offset_indexes": [["a", -1]]}\na',
+        b'{"own": false, "column_index": -1, "offset_indexes": [["a", 2]]}\na',
+        b'{"own": false, "column_index": Infinity, "offset_indexes": []}\n',
+        b'{"own": false, "column_index": 1e999, "offset_indexes": []}\n',
+        b'{"own": false, "column_index": NaN, "offset_indexes": []}\n',
+        b'{"own": false, "column_index": 0.0, "offset_indexes": []}\n',
+        b'{"own": false, "column_index": "0", "offset_indexes": []}\n',
+        b'{"own": false, "column_index": true, "offset_indexes": []}\na',
+        b'{"own": false, "column_index": 0, "offset_indexes": [["a", Infinity]]}\n',
+        b'{"own": false, "column_index": 0, "offset_indexes": ["a1"]}\na',
+        b'{"own": false, "column_index": 0, "offset_indexes": [[null, 1]]}\na',
+        b'{"own": false, "column_index": 0, "offset_indexes": [["a", 1, 1]]}\na',
+        b'{"own": false, "column_index": 0, "offset_indexes": 0}\n',
+        b"[" * 100_000 + b"\n",
+        b"9" * 5000 + b"\n",
+    ],
+)
+def test_what_was_never_packed_is_not_unpacked(packed: bytes) -> None:
+    with pytest.raises(BadPageIndex, match="a page index of the store cannot be read"):
+        Indexes.unpack(packed)
+
+
+def test_indexes_are_cut_from_what_was_fetched(mirror: Path) -> None:
+    files = [path.read_bytes() for path in one_of_each_crawl(mirror)] + [written(row_group_size=50)]
+    rng, found_some = Random(1), 0
+    for data in files:
+        footer, every = read_footer(data), parts(data)
+        places = sorted({at.start for each in every for at in (each.chunk.offset_index, each.chunk.column_index) if at})
+        windows = [(0, len(data))]
+        windows += [
+            (max(0, rng.choice(places) + rng.choice([-1, 0, 0, 1])), rng.randrange(1, 9000)) for _ in places[:30]
+        ]
+        for start, size in windows:
+            body = data[start : start + size]
+            cut = cut_indexes(footer, KEY, body, start)
+            expected: dict[int, tuple[bytes | None, dict[str, bytes]]] = {}
+            for each in every:
+                for at, is_bounds in ((each.chunk.offset_index, False), (each.chunk.column_index, True)):
+                    name = each.chunk.column.name
+                    inside = at and start <= at.start and at.end <= start + len(body)
+                    if at and inside and (name == KEY or not is_bounds):
+                        bounds, located = expected.setdefault(each.row_group, (None, {}))
+                        if is_bounds:
+                            expected[each.row_group] = (data[at.start : at.end], located)
+                        else:
+                            located[name] = data[at.start : at.end]
+            assert {n: (held.column_index, held.offset_indexes) for n, held in cut.items()} == expected
+            assert not any(held.own for held in cut.values())
+            found_some += len(cut) > 0
+    assert found_some > 20
+
+
+def test_without_the_key_column_bounds_are_not_cut() -> None:
+    data = written()
+    cut = cut_indexes(read_footer(data), "no such column", data, 0)
+    assert [held.column_index for held in cut.values()] == [None]
+    assert [{*held.offset_indexes} for held in cut.values()] == [{KEY, PLAIN, FEW}]
+
+
+# Damage
+
+
+@dataclass
+class Outcomes:
+    """What became of damaged bytes."""
+
+    passed: int = 0
+    refused: int = 0
+    slowest: float = 0
+
+    def of(self, attempt: Callable[[], None]) -> None:
+        """Anything but ``BadPageIndex`` goes through and fails the test, as does what is not what it should be."""
+        started = process_time()
+        try:
+            attempt()
+        except BadPageIndex:
+            self.refused += 1
+        else:
+            self.passed += 1
+        self.slowest = max(self.slowest, process_time() - started)
+
+
+def check_offset_index(index: OffsetIndex, chunk: ColumnChunk, num_rows: int) -> None:
+    assert all(type(number) is int for number in chain(index.offsets, index.first_rows))
+    assert len(index.offsets) == len(index.first_rows) == len(index) + 1 > 1
+    assert chunk.data_page_offset <= index.offsets[0]
+    assert (index.offsets[-1], index.first_rows[0], index.first_rows[-1]) == (chunk.range.end, 0, num_rows)
+    assert all(start < end for numbers in (index.offsets, index.first_rows) for start, end in pairwise(numbers))
+
+
+def check_column_index(index: ColumnIndex, chunk: ColumnChunk, pages: int) -> None:
+    assert len(index.bounds) == pages
+    for bounds in index.bounds:
+        assert bounds is None or (type(bounds.min) is type(bounds.max) is bytes and bounds.min <= bounds.max)
+    if index.null_counts is not None:
+        assert all(type(count) is int and count >= 0 for count in index.null_counts)
+        assert len(index.null_counts) == pages
+        assert chunk.null_count in {None, sum(index.null_counts)}
+    overall = index.overall()
+    if chunk.bounds and chunk.bounds.order is Order.UNSIGNED:
+        assert overall
+        assert chunk.bounds.cut or overall.min <= chunk.bounds.min <= chunk.bounds.max <= overall.max
+
+
+def sources(mirror: Path) -> list[Part]:
+    """Chunks of texts with indexes, of all writers that there are."""
+    files = [written(), written(data_page_version="2.0"), *(path.read_bytes() for path in one_of_each_crawl(mirror))]
+    found = []
+    for data in files:
+        texts = (each for each in parts(data) if each.chunk.column.physical_type == "BYTE_ARRAY")
+        found += [each for each in texts if each.chunk.offset_index and len(each.located) > 2][:6]
+    assert len(found) >= 10
+    return found
+
+
+def damaged(data: bytes, rng: Random, count: int) -> Iterator[bytes]:
+    for _ in range(count):
+        yield scrambled(data, rng) if rng.randrange(3) else confused(data, rng)
+
+
+def test_damaged_offset_indexes(mirror: Path) -> None:
+    outcomes = Outcomes()
+    for seed, each in enumerate(sources(mirror)):
+        for data in damaged(each.offset_index, Random(seed), 150):
+
+            def attempt(data: bytes = data, each: Part = each) -> None:
+                check_offset_index(decode_offset_index(data, each.chunk, each.num_rows), each.chunk, each.num_rows)
+
+            outcomes.of(attempt)
+    assert outcomes.refused > 1000
+    assert outcomes.passed > 10
+    assert outcomes.slowest < 0.3
+
+
+def test_damaged_column_indexes(mirror: Path) -> None:
+    outcomes = Outcomes()
+    for seed, each in enumerate(sources(mirror)):
+        pages = len(each.located)
+        for data in damaged(each.column_index, Random(seed), 150):
+
+            def attempt(data: bytes = data, each: Part = each, pages: int = pages) -> None:
+                check_column_index(decode_column_index(data, each.chunk, pages), each.chunk, pages)
+
+            outcomes.of(attempt)
+    assert outcomes.refused > 800
+    assert outcomes.passed > 100
+    assert outcomes.slowest < 0.3
+
+
+def test_damaged_page_headers(mirror: Path) -> None:
+    outcomes = Outcomes()
+    for seed, each in enumerate(sources(mirror)):
+        rng, index = Random(seed), each.located
+        for page in range(min(3, len(index))):
+            before = each.data[index.offsets[0] : index.offsets[page]]
+            first = each.data[each.chunk.range.start : index.offsets[0]]
+            whole, body = header_bytes(each, page)
+            behind = each.data[index.offsets[page + 1] : index.offsets[-1]]
+            for changed in damaged(whole, rng, 60):
+                data = before + changed + body + behind
+
+                def check(data: bytes = data, index: OffsetIndex = index) -> None:
+                    check_pages(data, index, range(len(index)), dictionary=True)
+
+                def walked(data: bytes = first + data, each: Part = each) -> None:
+                    found = walk(data, each.chunk)
+                    check_offset_index(found, each.chunk, each.num_rows)
+
+                outcomes.of(check)
+                outcomes.of(walked)
+    assert outcomes.refused > 1500
+    assert outcomes.passed > 100
+    assert outcomes.slowest < 0.3
+
+
+def test_damaged_pages_anywhere(mirror: Path) -> None:
+    """A byte of a chunk changed: the walk comes to the same pages, or to none."""
+    outcomes, other = Outcomes(), 0
+    for seed, each in enumerate(sources(mirror)):
+        rng = Random(seed)
+        for _ in range(60):
+            changed = bytearray(each.pages)
+            changed[rng.randrange(len(changed))] ^= 1 << rng.randrange(8)
+            found: list[OffsetIndex] = []
+            outcomes.of(lambda changed=bytes(changed), each=each, found=found: found.append(walk(changed, each.chunk)))
+            for index in found:
+                check_offset_index(index, each.chunk, each.num_rows)
+                other += index.offsets != each.located.offsets
+    assert outcomes.passed > 300
+    assert outcomes.refused > 10
+    assert other < 3
+    assert outcomes.slowest < 0.3
+
+
+def test_damaged_indexes_of_the_store() -> None:
+    outcomes = Outcomes()
+    held = Indexes(part(KEY).column_index, {name: part(name).offset_index for name in (KEY, PLAIN, FEW)}, own=True)
+    packed = held.pack()
+    head = packed.index(b"\n") + 1
+    rng = Random(3)
+    for turn in range(3000):
+        # A change of the body alone is not noticed here: the store has a digest of it all.
+        data = scrambled(packed, rng) if turn % 3 == 0 else scrambled(packed[:head], rng) + packed[head:]
+
+        def attempt(data: bytes = data) -> None:
+            found = Indexes.unpack(data)
+            assert Indexes.unpack(found.pack()) == found
+            assert type(found.own) is bool
+            assert all(type(name) is str and type(held) is bytes for name, held in found.offset_indexes.items())
+            assert found.column_index is None or type(found.column_index) is bytes
+
+        outcomes.of(attempt)
+    assert outcomes.refused > 1500
+    assert outcomes.passed > 300
+    assert outcomes.slowest < 0.3

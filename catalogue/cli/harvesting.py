@@ -69,10 +69,13 @@ def _plain(row: dict[Any, Any]) -> dict[str, Any]:
     show_default=True,
     help="warc, crawldiagnostics, robotstxt or all.",
 )
+@click.option("--pages", is_flag=True, help="Take page indexes too, in the same requests; some 1 MB a file.")
 @click.option("--refresh", is_flag=True, help="Take again what is held, to notice files that changed.")
 @click.option("--json", "json_", is_flag=True, help="One JSON object a crawl.")
 @common
-def harvest(options: Common, *, crawls: tuple[str, ...], subsets: tuple[str, ...], refresh: bool, json_: bool) -> None:
+def harvest(
+    options: Common, *, crawls: tuple[str, ...], subsets: tuple[str, ...], pages: bool, refresh: bool, json_: bool
+) -> None:
     """Take the footers of a crawl's index files into the store.
 
     One small request a file. It can be stopped at any time and goes on from there; what is held is not asked for again.
@@ -81,11 +84,12 @@ def harvest(options: Common, *, crawls: tuple[str, ...], subsets: tuple[str, ...
     catalogue harvest --crawl CC-MAIN-2022-05
     catalogue harvest --crawl CC-MAIN-2021-04..CC-MAIN-2021-49 --subset all
     catalogue harvest --crawl latest --contact you@example.org
+    catalogue harvest --crawl CC-MAIN-2022-33 --pages
     """  # noqa: D301
     with options.opened() as catalogue, harvest_bar(options) as bar:
         if catalogue.settings.asks_strangers and not catalogue.settings.contact:
             options.say("tip: --contact you@example.org lets Common Crawl write to you before it has to block you")
-        outcomes = catalogue.harvest(crawls, subsets=subsets, refresh=refresh, report=bar)
+        outcomes = catalogue.harvest(crawls, subsets=subsets, refresh=refresh, pages=pages, report=bar)
     for outcome in outcomes:
         at = outcome.progress
         if json_:
