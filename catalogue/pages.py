@@ -35,8 +35,6 @@ LONGEST_BOUND = 256
 """Bytes up to which bounds of our own making are kept whole; parquet-mr cuts at 64."""
 
 _V1 = DATA_PAGES[0]
-_LAST_OF_THEIR_LENGTH = bytes(range(0x7F, 0xC0))
-"""DEL and the bytes that continue a character: writers that may not increment them increment one further ahead."""
 _T = TypeVar("_T", int, bytes, bool, str)
 
 
@@ -275,9 +273,11 @@ def _below(cut: bytes, least: bytes) -> bool:
 
 
 def _above(cut: bytes, greatest: bytes) -> bool:
-    """Whether no value up to ``greatest`` can have been cut, and the last byte that allows it incremented, to this."""
-    stem = cut.rstrip(_LAST_OF_THEIR_LENGTH)[:-1]
-    return cut > greatest and stem > greatest[: len(stem)]
+    """Whether no value up to ``greatest`` can have been cut, and its last character incremented, to this bound.
+
+    Beyond ASCII the character that follows may have more bytes than the one it takes the place of; keys have none such.
+    """
+    return cut.isascii() and cut > greatest and cut[:-1] > greatest[: len(cut) - 1]
 
 
 def _typed(value: object, kind: type[_T]) -> _T:

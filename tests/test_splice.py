@@ -19,7 +19,7 @@ from catalogue.pages import OffsetIndex, decode_offset_index, page_header, walk
 from catalogue.splice import splice
 from catalogue.thrift import Reader
 from tests.footers import write
-from tests.mirrors import one_of_each_crawl, read_footer
+from tests.mirrors import index_paths, one_of_each_crawl, read_footer
 
 ROWS = 700
 
@@ -328,9 +328,9 @@ def test_times_of_twelve_bytes(wide: pa.Table, codec: str, unit: str | None) -> 
     check_control(compared)
 
 
-def test_pages_of_a_file_of_each_crawl(mirror: Path) -> None:
+def test_pages_of_every_file_of_the_mirror(mirror: Path) -> None:
     compared = Compared()
-    for path in one_of_each_crawl(mirror):
+    for path in index_paths(mirror):
         found = check_pages_of(path.read_bytes())
         assert found["in all"] > 100
         compared.update(found)

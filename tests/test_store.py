@@ -26,6 +26,7 @@ from hypothesis import strategies as st
 from sqlitedict import SqliteDict
 
 from catalogue.errors import DiskFailed, NotHarvested, StoreDamaged, StoreError, StoreLocked
+from catalogue.pages import Indexes
 from catalogue.store import APPLICATION_ID, TABLES, VERSION, Held, Store, decode, encode
 
 CRAWL = "CC-MAIN-2022-05"
@@ -865,3 +866,38 @@ def test_values_are_frozen() -> None:
     assert replace(held(), note="x") != held()
     with pytest.raises(AttributeError):
         held().size = 5  # type: ignore[misc]
+
+
+def test_a_store_of_version_1_is_brought_up_to_date(path: Path) -> None:
+    """It had no page indexes; all that it had it still has."""
+    with Store(path, create=True) as store:
+        store.put("files", [("key", held(b"1"))])
+        state = store.state()
+    with raw(path) as connection:
+        connection.executescript(
+            "DROP TABLE indexes; CREATE TABLE older AS SELECT id, changes FROM identity; DROP TABLE identity;"
+            "CREATE TABLE identity (id TEXT, changes INTEGER); INSERT INTO identity SELECT * FROM older;"
+            "DROP TABLE older; PRAGMA user_version=1"
+        )
+    with Store(path) as store:
+        assert store.state() == state
+        assert store.get("files", "key") == held(b"1")
+        store.add_indexes("key", {3: Indexes(b"bounds", {"url": b"pages"})}, held(b"1"))
+        assert store.indexes("key", [2, 3], held(b"1")) == {3: Indexes(b"bounds", {"url": b"pages"})}
+        assert store.state() == state
+        assert store.index_state() == "1"
+
+
+def test_indexes_are_joined_and_belong_to_one_version(store: Store) -> None:
+    store.put("files", [("key", held(b"1"))])
+    store.add_indexes("key", {0: Indexes(b"bounds", {"url": b"1"})}, held(b"1"))
+    store.add_indexes("key", {0: Indexes(None, {"url_path": b"2"})}, held(b"1"))
+    both = Indexes(b"bounds", {"url": b"1", "url_path": b"2"})
+    assert store.indexes("key", [0], held(b"1")) == {0: both}
+    assert store.indexes("key", [0], held(b"1", size=99)) == {}
+    own = Indexes(b"own", {"url": b"3"}, own=True)
+    store.add_indexes("key", {0: own}, held(b"1"))
+    store.add_indexes("key", {0: both}, held(b"1"))
+    assert store.indexes("key", [0], held(b"1"))[0].column_index == b"own"
+    store.delete("files", ["key"])
+    assert store.keys("indexes") == []
