@@ -276,8 +276,10 @@ def _above(cut: bytes, greatest: bytes) -> bool:
     """Whether no value up to ``greatest`` can have been cut, and its last character incremented, to this bound.
 
     Beyond ASCII the character that follows may have more bytes than the one it takes the place of; keys have none such.
+    The last of ASCII is therefore left as it is, and the character before it incremented.
     """
-    return cut.isascii() and cut > greatest and cut[:-1] > greatest[: len(cut) - 1]
+    raised = cut.rstrip(b"\x7f")[:-1]
+    return cut.isascii() and cut > greatest and raised > greatest[: len(raised)]
 
 
 def _typed(value: object, kind: type[_T]) -> _T:
