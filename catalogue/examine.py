@@ -183,10 +183,10 @@ class Examiner:
         return ThreadPoolExecutor(self._count, thread_name_prefix="examine")
 
     def close(self) -> None:
-        """Let the children end."""
+        """End the children, which hold nothing."""
         for child in [self._idle.get() for _ in range(self._count)]:
             if child:
-                child.close()
+                child.kill()
             self._idle.put(None)
 
 

@@ -56,8 +56,10 @@ class HttpSource:
         self.connections = connections
         self._user_agent = user_agent
         self._timeouts = timeouts or Timeouts()
-        self._trusted = _trusted()
         self._proxy, authorization = _proxy(url)
+        # To read the authorities takes as long as many a question; http can do without.
+        encrypted = "https" in {urlsplit(url).scheme, self._proxy.scheme if self._proxy else None}
+        self._trusted = _trusted() if encrypted else True
         # To a proxy that opens a tunnel only the tunnel's request may say it, else the request itself must.
         self._headers, self._tunnel_headers = ({}, authorization) if url.startswith("https:") else (authorization, {})
         self._background = Background(url)

@@ -54,14 +54,15 @@ def refresh(
         DiskFailed: if it cannot be written; the old one stays.
     """
     wanted = set(column_chunks)
-    if not wanted and is_fresh(path, store):
+    if not (wanted or facts) and is_fresh(path, store):
         return
     with _disk_errors(path), FileLock(f"{path}.lock"):
-        if not wanted and is_fresh(path, store):  # somebody else has just done it
+        shown = _meta(path)
+        if not wanted and shown == _meta_of(store):  # somebody else has just done it
             return
         beside = path.with_name(path.name + ".new")
         _remove(beside)
-        if _meta(path).get("layout") == LAYOUT:
+        if shown.get("layout") == LAYOUT:
             shutil.copyfile(path, beside)
         build = _Build(beside, store)
         try:
