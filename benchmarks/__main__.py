@@ -2,7 +2,7 @@
 
 import argparse
 
-from benchmarks import catalogue_size, footer_speed, harvest_speed, lookup
+from benchmarks import catalogue_size, footer_speed, harvest_speed, lookup, many
 from benchmarks.report import machine
 
 _ALL = {
@@ -10,6 +10,7 @@ _ALL = {
     "footer_speed": footer_speed.main,
     "catalogue_size": catalogue_size.main,
     "lookup": lookup.main,
+    "many": many.main,
 }
 
 

@@ -9,24 +9,19 @@ import json
 import shutil
 import subprocess
 import sys
-import time
 import venv
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory, gettempdir
-from urllib.request import ProxyHandler, Request, build_opener
 
 from benchmarks.clients.lookup_asking import Step
-from benchmarks.processes import ROOT, Failed, Server, run, wait_for_quiet
+from benchmarks.paced import LATENCY, serving
+from benchmarks.processes import Failed, run, wait_for_quiet
 from benchmarks.real_size import FULL, INDEX_FILE, QUESTIONS, ROW_GROUPS, SMALL, real_size
 from benchmarks.report import say, table
 
-LATENCY = 0.03
-RATE = 40e6
-"""Bytes a second of a connection."""
 RUNS = 3
 
 _PEERS = {
@@ -45,7 +40,8 @@ _REQUIREMENTS = (
     "polars==2.1.0",
     "pyarrow==26.0.1",
 )
-_CACHE = Path(gettempdir()) / "catalogue-benchmarks"
+CACHE = Path(gettempdir()) / "catalogue-benchmarks"
+"""Of what takes long to make."""
 
 Command = Sequence[str]
 """A module and its first arguments; the question follows."""
@@ -54,14 +50,14 @@ Command = Sequence[str]
 def main(*, full: bool) -> None:
     """Measure and print."""
     rows = FULL if full else SMALL
-    peers = _environment(_CACHE)
+    peers = _environment(CACHE)
     say(f"{ROW_GROUPS} row groups of {rows:,} rows, unless they are there")
-    folder = real_size(_CACHE, rows=rows)
+    folder = real_size(CACHE, rows=rows)
     clients: dict[str, Command] = {"catalogue": ["benchmarks.clients.lookup_ours"]}
     for name, module in _PEERS.items():
         clients[name] = ["benchmarks.clients.lookup_within", str(peers), f"benchmarks.clients.{module}"]
     size = (folder / INDEX_FILE).stat().st_size
-    with _serving(folder) as (server, rate):
+    with serving(folder, INDEX_FILE) as (server, rate):
         where = f"{ROW_GROUPS} row groups of {rows:,} rows, {size / 1e6:,.0f} MB"
         pace = f"{1000 * LATENCY:.0f} ms, {rate / 1e6:.0f} MB/s a connection, median of {RUNS}"
         print(f"\n{where}; {', '.join(_REQUIREMENTS).replace('==', ' ')}")
@@ -125,40 +121,3 @@ def _environment(cache: Path) -> Path:
             raise Failed(message)
         complete.touch()
     return python
-
-
-# ---- the server ----
-
-
-@contextmanager
-def _serving(folder: Path) -> Iterator[tuple[Server, float]]:
-    """Serve a folder, late and slowly; with it the rate of one connection, as measured."""
-    with _started(folder, RATE) as server:
-        reached = _measured_rate(server, folder)
-    # It sleeps between two pieces, and somewhat too long; what that costs a byte is the same at any rate.
-    told = 1 / max(1 / RATE - (1 / reached - 1 / RATE), 0.1 / RATE)
-    with _started(folder, told) as server:
-        yield server, _measured_rate(server, folder)
-
-
-@contextmanager
-def _started(folder: Path, rate: float) -> Iterator[Server]:
-    pace = ["--latency", str(LATENCY), "--rate", str(rate)]
-    command = [sys.executable, "-m", "benchmarks.clients.lookup_server", str(folder), *pace, "--port", "0"]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            yield Server(process)
-        finally:
-            process.terminate()
-
-
-def _measured_rate(server: Server, folder: Path) -> float:
-    """Bytes a second of one connection."""
-    asked = min(40_000_000, (folder / INDEX_FILE).stat().st_size)
-    request = Request(server.url + INDEX_FILE, headers={"Range": f"bytes=0-{asked - 1}"})
-    wait_for_quiet(at_most=5.0)
-    started = time.monotonic()
-    with build_opener(ProxyHandler({})).open(request) as answer:
-        while answer.read(1 << 20):
-            pass
-    return asked / (time.monotonic() - started - LATENCY)

@@ -132,7 +132,16 @@ def _write(path: Path, rows: int) -> None:
     words = _Words(Random(33))
     groups = _hosts(words, rng, rows)
     schema = _schema()
-    with pq.ParquetWriter(
+    with writing(path, schema, page_rows=20_000) as writer:
+        for hosts, counts in groups:
+            table = _row_group(words, rng, hosts, counts)
+            _check(table, rng)
+            writer.write_table(table.select(schema.names), row_group_size=rows)
+
+
+def writing(path: Path, schema: pa.Schema, *, page_rows: int) -> pq.ParquetWriter:
+    """What writes such a file."""
+    return pq.ParquetWriter(
         path,
         schema,
         version="1.0",
@@ -140,15 +149,12 @@ def _write(path: Path, rows: int) -> None:
         compression="gzip",
         compression_level=6,
         data_page_size=1 << 20,
-        max_rows_per_page=20_000,
+        max_rows_per_page=page_rows,
+        write_batch_size=min(page_rows, 1024),
         use_dictionary=[name for name in schema.names if name not in _PLAIN],
         write_page_index=True,
         write_page_checksum=True,
-    ) as writer:
-        for hosts, counts in groups:
-            table = _row_group(words, rng, hosts, counts)
-            _check(table, rng)
-            writer.write_table(table.select(schema.names), row_group_size=rows)
+    )
 
 
 def _schema() -> pa.Schema:

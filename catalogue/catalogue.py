@@ -53,7 +53,7 @@ class Catalogue:
         self.settings = settings
         self._notify = notify
         self._opened: list[Store | PoliteSource] = []
-        self._planning: tuple[str, duckdb.DuckDBPyConnection] | None = None
+        self._planning: tuple[str, duckdb.DuckDBPyConnection, dict[object, views.Candidates]] | None = None
         self._listing = (0, 0)
 
     def __enter__(self) -> Self:
@@ -341,8 +341,8 @@ class Catalogue:
             raise QueryError(message)
         parsed = [parse_pattern(text, match) for text in typed]
         words = self._held_crawls(_several(crawls))
-        candidates = views.Candidates(self._shown(), words, select_subsets(_several(subsets)))
-        newer = candidates.column_names()
+        candidates = self._candidates(tuple(words), tuple(select_subsets(_several(subsets))))
+        newer = candidates.column_names
         first, last = time_bounds(from_, to)
         query = Query(
             intervals=merge(interval for pattern in parsed for interval in pattern.intervals),
@@ -355,18 +355,22 @@ class Catalogue:
             limit=limit,
             ordered=ordered,
         )
-        scope = Scope(tuple(candidates.paths(query.intervals)), candidates.row_groups(), candidates.missing())
+        scope = Scope(tuple(candidates.paths(query.intervals)), candidates.row_groups, candidates.missing)
         question = Question(query, scope, self._footers, lambda: self._reading, self._cost())
         return Captures(question, notify=self._notify)
 
-    def _shown(self) -> duckdb.DuckDBPyConnection:
-        """A connection kept for planning, to the catalogue as it is now."""
+    def _candidates(self, crawls: tuple[str, ...], subsets: tuple[str, ...]) -> views.Candidates:
+        """What the catalogue as it is now says of crawls and subsets; kept, as the next question is about the same."""
         state = self._store.state()
         if not self._planning or self._planning[0] != state:
             if self._planning:
                 self._planning[1].close()
-            self._planning = (state, views.connect_fresh(self.path, self._store, indexes=False))
-        return self._planning[1]
+            self._planning = (state, views.connect_fresh(self.path, self._store, indexes=False), {})
+        _, connection, known = self._planning
+        if (crawls, subsets) not in known:
+            known.clear()
+            known[crawls, subsets] = views.Candidates(connection, crawls, subsets)
+        return known[crawls, subsets]
 
     def _cost(self) -> Cost:
         limiter, settings = self._source.limiter, self.settings

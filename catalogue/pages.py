@@ -10,6 +10,7 @@ import json
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import pairwise
 from typing import TypeVar
 
@@ -34,6 +35,8 @@ MAX_PAGES = 20_000
 LONGEST_BOUND = 256
 """Bytes up to which bounds of our own making are kept whole; parquet-mr cuts at 64."""
 
+_DECODED = 1024
+"""Offset indexes, of some 6 kB each, that are remembered: questions about one site meet the same ones."""
 _V1 = DATA_PAGES[0]
 _T = TypeVar("_T", int, bytes, bool, str)
 
@@ -168,6 +171,7 @@ class PageHeader:
     needs_dictionary: bool
 
 
+@lru_cache(_DECODED)
 def decode_offset_index(data: bytes, chunk: ColumnChunk, num_rows: int) -> OffsetIndex:
     """Decode an ``OffsetIndex`` and check it against its column chunk.
 

@@ -317,5 +317,6 @@ def _warnings(plan: ReadPlan) -> Iterator[str]:
             f"of row groups whose files do not say which keys they hold, {groups:,} must be read ({size:,} bytes); "
             "a backfill of their bounds would save that"
         )
-    if plan.row_groups == plan.considered > 1:
+    reads = [group for file in plan.files for group in file.row_groups]
+    if len(reads) == plan.considered > 1 and all(sum(map(len, group.rows)) == group.num_rows for group in reads):
         yield "nothing can be pruned by this question: every row group is read"

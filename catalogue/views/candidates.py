@@ -1,6 +1,7 @@
 """What the catalogue says a query might have to read."""
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import duckdb
@@ -61,6 +62,7 @@ class Candidates:
             )
         ]
 
+    @cached_property
     def column_names(self) -> tuple[str, ...]:
         """The columns of the files, some of which may be newer than this package."""
         sql = (
@@ -68,10 +70,12 @@ class Candidates:
         )
         return tuple(name for (name,) in self._run(sql))
 
+    @cached_property
     def row_groups(self) -> int:
         """How many row groups there are in all."""
         return int(self._run("SELECT count(*) FROM row_groups SEMI JOIN pairs USING (crawl, subset)")[0][0])
 
+    @cached_property
     def missing(self) -> tuple[str, ...]:
         """What of it is not held, a sentence each."""
         rows = self._run(

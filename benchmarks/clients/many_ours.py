@@ -1,0 +1,41 @@
+"""Thousands of URLs in one question: ``python -m benchmarks.clients.many_ours URL FILE`` with a URL on each line."""
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from tempfile import mkdtemp
+
+from benchmarks.clients.lookup_asking import COLUMNS, measure
+from benchmarks.paced import LATENCY, RATE
+from benchmarks.real_size import CRAWL
+from catalogue.catalogue import Catalogue
+from catalogue.settings import Settings
+
+SINGLE = 50
+"""URLs that are asked for one by one."""
+
+
+def main() -> None:
+    """Harvest, then ask with nothing but footers held, once more, and for some of them one by one."""
+    source, file = sys.argv[1:]
+    urls = Path(file).read_text(encoding="utf-8").splitlines()
+    folder = Path(mkdtemp())
+    # No page is kept from one step to the next.
+    settings = Settings(source=source, cache=folder / "cache", cache_size=0, latency=LATENCY, bandwidth=RATE)
+    with Catalogue(folder / "data", settings) as cat:
+
+        def ask(asked: list[str]) -> int:
+            return sum(batch.num_rows for batch in cat.captures(asked, columns=COLUMNS, exact_url=True).batches())
+
+        cat.harvest(CRAWL)
+        steps = [
+            measure(source, "footers held", lambda: ask(urls)),
+            measure(source, "indexes held", lambda: ask(urls)),
+            measure(source, "some of them, one by one", lambda: sum(ask([url]) for url in urls[:SINGLE])),
+        ]
+    print(json.dumps([asdict(step) for step in steps]))
+
+
+if __name__ == "__main__":
+    main()
