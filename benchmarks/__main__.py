@@ -10,6 +10,7 @@ _ALL = {
     "footer_speed": footer_speed.main,
     "catalogue_size": catalogue_size.main,
     "lookup": lookup.main,
+    "lookup_spark": lookup.by_spark,
     "many": many.main,
 }
 

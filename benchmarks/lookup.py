@@ -5,20 +5,19 @@ environment of their own, which is made once and kept, as is the file, in a fold
 the medians count; all have to find as many rows.
 """
 
+import fnmatch
 import json
 import shutil
 import subprocess
-import sys
-import venv
 from collections.abc import Mapping, Sequence
-from hashlib import blake2b
 from pathlib import Path
 from statistics import median
-from tempfile import TemporaryDirectory, gettempdir
+from tempfile import TemporaryDirectory, gettempdir, mkdtemp
 
 from benchmarks.clients.lookup_asking import Step
 from benchmarks.paced import LATENCY, serving
-from benchmarks.processes import Failed, run, wait_for_quiet
+from benchmarks.peers import environment
+from benchmarks.processes import ROOT, Failed, run, wait_for_quiet
 from benchmarks.real_size import FULL, INDEX_FILE, QUESTIONS, ROW_GROUPS, SMALL, real_size
 from benchmarks.report import say, table
 
@@ -40,6 +39,7 @@ _REQUIREMENTS = (
     "polars==2.1.0",
     "pyarrow==26.0.1",
 )
+_SPARK = "pyspark==3.5.8"
 CACHE = Path(gettempdir()) / "catalogue-benchmarks"
 """Of what takes long to make."""
 
@@ -50,15 +50,37 @@ Command = Sequence[str]
 def main(*, full: bool) -> None:
     """Measure and print."""
     rows = FULL if full else SMALL
-    peers = _environment(CACHE)
     say(f"{ROW_GROUPS} row groups of {rows:,} rows, unless they are there")
-    folder = real_size(CACHE, rows=rows)
+    compare(real_size(CACHE, rows=rows), f"{ROW_GROUPS} row groups of {rows:,} rows")
+
+
+def by_spark(*, full: bool) -> None:
+    """Measure and print the same of a file with the same rows that Spark wrote, by Common Crawl's settings."""
+    if shutil.which("java") is None:
+        say("nothing is written by Spark, because there is no Java")
+        return
+    rows = FULL if full else SMALL
+    original = real_size(CACHE, rows=rows)
+    folder = CACHE / f"spark-{ROW_GROUPS}-times-{rows}"
+    if not folder.exists():
+        python = environment(CACHE, [_SPARK])
+        made = Path(mkdtemp(prefix="crawl-", dir=CACHE))
+        shutil.copytree(original, made, dirs_exist_ok=True, ignore=lambda _, names: fnmatch.filter(names, "*.parquet"))
+        command = [str(python), "-m", "benchmarks.clients.write_by_spark", str(original / INDEX_FILE)]
+        subprocess.run([*command, str(made / INDEX_FILE)], cwd=ROOT, check=True, capture_output=True)
+        made.rename(folder)
+    compare(folder, f"written by {_SPARK.replace('==', ' ')}, {ROW_GROUPS * rows:,} rows")
+
+
+def compare(folder: Path, what: str) -> None:
+    """Put all questions to all clients, about the index file in a folder."""
+    peers = environment(CACHE, _REQUIREMENTS)
     clients: dict[str, Command] = {"catalogue": ["benchmarks.clients.lookup_ours"]}
     for name, module in _PEERS.items():
         clients[name] = ["benchmarks.clients.lookup_within", str(peers), f"benchmarks.clients.{module}"]
     size = (folder / INDEX_FILE).stat().st_size
     with serving(folder, INDEX_FILE) as (server, rate):
-        where = f"{ROW_GROUPS} row groups of {rows:,} rows, {size / 1e6:,.0f} MB"
+        where = f"{what}, {size / 1e6:,.0f} MB"
         pace = f"{1000 * LATENCY:.0f} ms, {rate / 1e6:.0f} MB/s a connection, median of {RUNS}"
         print(f"\n{where}; {', '.join(_REQUIREMENTS).replace('==', ' ')}")
         for question, (low, high) in QUESTIONS.items():
@@ -100,24 +122,3 @@ def _ask(title: str, clients: Mapping[str, Command], question: Sequence[str]) ->
             for label, each in steps.items()
         ],
     )
-
-
-def _environment(cache: Path) -> Path:
-    """The Python of the environment that the others run in; made unless it is there.
-
-    Raises:
-        Failed: if it cannot be.
-    """
-    folder = cache / f"peers-{blake2b(repr((sys.version, _REQUIREMENTS)).encode(), digest_size=4).hexdigest()}"
-    python, complete = folder / "bin" / "python", folder / "complete"
-    if not complete.exists():
-        say(f"installing {', '.join(_REQUIREMENTS)}")
-        shutil.rmtree(folder, ignore_errors=True)
-        venv.create(folder, with_pip=True)
-        install = [str(python), "-m", "pip", "install", "--quiet", *_REQUIREMENTS]
-        done = subprocess.run(install, capture_output=True, text=True, check=False)
-        if done.returncode:
-            message = f"the others cannot be installed:\n{done.stderr}"
-            raise Failed(message)
-        complete.touch()
-    return python
