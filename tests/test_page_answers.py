@@ -6,14 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 
 import catalogue
 from catalogue import Catalogue
-from catalogue.demo import LoopbackServer
 from catalogue.pages import Indexes, encode_offset_index
-from catalogue.plan import Purpose, RowGroupRead
+from catalogue.plan import RowGroupRead
 from catalogue.settings import Settings
 from catalogue.store import Store
 from catalogue.surt import parse_pattern
@@ -120,45 +118,6 @@ def test_a_wrong_slice_would_be_noticed(cheap: Catalogue, everything: pa.Table) 
 def sorted_crawl(cat: Catalogue) -> str:
     """The newest crawl with page indexes."""
     return str(cat.files().query("has_page_index").crawl.max())
-
-
-def test_one_url_in_a_sorted_crawl_takes_one_wave(
-    data: Path, mirror: Path, settings: Settings, everything: pa.Table
-) -> None:
-    """Indexes held, five columns beside the key: at most a request a column and a dictionary, nothing else."""
-    with LoopbackServer(mirror) as server:
-        chosen = replace(priced(settings, 1e5, 0.02), source=server.url, cache_size=0)
-        with catalogue.open(data, settings=chosen) as cat:
-            crawl = sorted_crawl(cat)
-            mine = everything.filter((pc.field("crawl") == crawl) & (pc.field("subset") == "warc"))
-            for url in random.Random(1).sample(mine.column("url").to_pylist(), 10):
-                for _ in range(2):  # chunks may be cheaper than indexes here, and teach what those would
-                    cat.captures(url, crawls=crawl, columns=COLUMNS, subsets="warc").to_arrow()
-                found = cat.captures(url, crawls=crawl, columns=COLUMNS, subsets="warc")
-                plan = found.fetch_indexes()
-                assert len(plan.waves) <= 1 or plan.row_groups > 1
-                before = len(server.log)
-                rows = found.to_arrow()
-                made = server.log[before:]
-                assert {exchange.method for exchange in made} <= {"GET"}
-                assert len(made) <= 2 * len(COLUMNS) * max(1, plan.row_groups)
-                needed = sum(len(p.range) for wave in plan.waves for fetch in wave for p in fetch.parts)
-                assert sum(exchange.sent_bytes for exchange in made) <= 1.2 * needed
-                purposes = {p.purpose for wave in plan.waves for fetch in wave for p in fetch.parts}
-                assert purposes <= {Purpose.PAGES, Purpose.DICTIONARY}
-                assert rows.num_rows > 0 < len(made)
-
-
-def test_indexes_are_fetched_once(cheap: Catalogue) -> None:
-    crawl = sorted_crawl(cheap)
-    first = cheap.captures("*.example.com", crawls=crawl, columns=COLUMNS)
-    rows = first.to_arrow()
-    second = cheap.captures("*.example.com", crawls=crawl, columns=COLUMNS)
-    assert not second.plan.estimated
-    assert not second.plan.indexes
-    before = cheap.requests
-    assert second.to_arrow() == rows
-    assert cheap.requests - before <= second.plan.requests
 
 
 def test_a_chunk_that_was_read_whole_teaches_its_pages(cheap: Catalogue) -> None:
