@@ -26,7 +26,7 @@ lint: $(VENV)/tested  ## Style and types
 	$(BIN)/mypy
 
 test: lint  ## Everything that must hold
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile
 
 bench: $(VENV)/tested  ## Requests, bytes and seconds, against other ways to do it
 	$(BIN)/python -m benchmarks

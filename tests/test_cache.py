@@ -152,7 +152,9 @@ def test_a_version_without_a_strong_etag_is_never_kept(cache: RangeCache, folder
 
 
 @pytest.mark.parametrize(
-    "inner", [Memory('"other"'), Memory(f"W/{PIN.etag}"), Memory(None), Memory(data=DATA[:-1])], ids=str
+    "inner",
+    [Memory('"other"'), Memory(f"W/{PIN.etag}"), Memory(None), Memory(data=DATA[:-1])],
+    ids=["other", "weak", "none", "short"],
 )
 def test_an_answer_that_is_not_surely_of_the_pinned_version_is_not_kept(
     cache: RangeCache, folder: Path, inner: Memory

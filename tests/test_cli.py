@@ -51,6 +51,7 @@ def sentence(ran: Ran) -> str:
         (["query", "x.com", "--format", "table", "-o", "found.txt"], 2, "a table is for terminals"),
         (["query", "x.com", "-o", "found.txt"], 2, "add --format"),
         (["query", "nowhere.example", "--format", "cdxj", "--columns", "url"], 2, "needs the columns"),
+        (["query", "x.com", "--count", "-o", "found.csv"], 2, "prints a number"),
         (["forget", "--crawl", "all"], 2, "add --yes"),
         (["forget", "--crawl", "CC-MAIN-1999-01", "--yes"], 2, "is not harvested yet"),
         (["query", "*", "--max-requests", "1"], 2, "add --yes"),

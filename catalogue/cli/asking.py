@@ -115,6 +115,9 @@ def query(  # noqa: PLR0913 - an option each
     catalogue query '*.is' --count                        how many captures that are
     catalogue query --urls-file urls.txt -o found.parquet
     """  # noqa: D301
+    if count and (format_ or output):
+        message = "--count prints a number and no captures; leave out --format and -o"
+        raise QueryError(message)
     chosen = format_for(format_, output)
     with options.opened(**({"cache_size": 0} if no_cache else {})) as catalogue, warnings.catch_warnings():
         warnings.simplefilter("ignore", IncompleteAnswer)  # said below, and by the exit status
