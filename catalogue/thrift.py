@@ -75,9 +75,13 @@ class Reader:
             else:
                 fields[number] = self.field(kind, depth + 1)
 
-    def fields(self) -> Iterable[tuple[int, int]]:
-        """A struct's fields as (number, kind), for a caller that reads each ``field`` before asking for the next."""
-        number = 0
+    def fields(self, *, after: int = 0) -> Iterable[tuple[int, int]]:
+        """A struct's fields as (number, kind), for a caller that reads each ``field`` before asking for the next.
+
+        Args:
+            after: the number of the field that was read last, if this goes on in the middle of a struct.
+        """
+        number = after
         while (header := self._byte()) != _STOP:
             number = number + (header >> 4) if header >> 4 else self._zigzag()
             yield number, header & 0x0F

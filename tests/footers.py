@@ -40,8 +40,9 @@ def take_apart(footer: bytes) -> Struct:
     return _struct(Reader(footer))
 
 
-def put_together(fields: Struct) -> bytes:
-    return encode_struct([(number, kind, _encodable(kind, value)) for number, (kind, value) in sorted(fields.items())])
+def put_together(fields: Struct, *, backwards: bool = False) -> bytes:
+    inorder = sorted(fields.items(), reverse=backwards)
+    return encode_struct([(number, kind, _encodable(kind, value)) for number, (kind, value) in inorder])
 
 
 def _struct(reader: Reader) -> Struct:

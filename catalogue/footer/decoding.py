@@ -5,12 +5,21 @@ The footer is the thrift struct ``FileMetaData`` at a file's end (apache/parquet
 but a footer from outside is looked into for the first time in a child process, see ``catalogue.examine``.
 """
 
-import enum
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 
 from catalogue.errors import BadFooter, Encrypted, NotParquet
+from catalogue.footer.values import (
+    DATA_PAGES,
+    DICTIONARY_ENCODINGS,
+    PHYSICAL_TYPES,
+    Bounds,
+    Column,
+    ColumnChunk,
+    Footer,
+    Order,
+    RowGroup,
+)
 from catalogue.ranges import ByteRange
 from catalogue.thrift import LIST, STRUCT, Reader, Struct, ThriftError
 
@@ -21,128 +30,13 @@ TRAILER = 8
 MAX_FOOTER = 4 << 20
 """Bytes a footer may have; Common Crawl's have 10 to 100 kB, and 15 MB can claim gigabytes of memory."""
 
-CODECS = ("UNCOMPRESSED", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4", "ZSTD", "LZ4_RAW")
-DATA_PAGES = (0, 3)
-"""Of ``PageType``: DATA_PAGE and DATA_PAGE_V2."""
-DICTIONARY_ENCODINGS = (2, 8)
-"""Of ``Encoding``: PLAIN_DICTIONARY and RLE_DICTIONARY."""
-PHYSICAL_TYPES = ("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
-
 _DEEPEST_COLUMN = 16
 _LONGEST_NAME = 1000
 """Bytes; every column below a group repeats the group's name, so that a few megabytes could claim gigabytes."""
 
 _REPEATED = 2
-_SIGNED_INTEGERS = {None, 15, 16, 17, 18}
-"""Of ``ConvertedType``: none, INT_8, INT_16, INT_32, INT_64."""
 _TRUSTWORTHY_DEPRECATED = re.compile(rb"parquet-mr version 1\.(?:[89]|[1-9][0-9])\.")
 """Earlier parquet-mr wrote wrong bounds for binary columns (PARQUET-251)."""
-
-
-class Order(enum.Enum):
-    """By which comparison a bound is one."""
-
-    UNSIGNED = "unsigned"
-    """Bytes as 0 to 255: ``min_value`` and ``max_value``."""
-    SIGNED = "signed"
-    """Bytes as -128 to 127: the deprecated ``min`` and ``max`` of binary columns."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """No value of a column chunk is less than ``min`` or greater than ``max``; they need not occur themselves."""
-
-    min: bytes
-    """Plain-encoded: little-endian for numbers."""
-    max: bytes
-    order: Order = Order.UNSIGNED
-    cut: bool = False
-    """Whether the writer said that it shortened them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A leaf of the schema."""
-
-    name: str
-    """Path of names, joined by dots where nested; this table has no nested columns so far."""
-    physical_type: str
-    optional: bool
-    flat: bool
-    """Whether every row has at most one value of it."""
-    element: bytes
-    """Its ``SchemaElement`` as it stands in the footer."""
-    converted_type: int | None
-    """The older way to say what the bytes mean: 0 is UTF8, 9 TIMESTAMP_MILLIS."""
-    timestamp_unit: int | None
-    """Of a logical timestamp: 1 is MILLIS."""
-    utc: bool
-    """Whether it is declared to be an instant."""
-
-    @property
-    def plain_integer(self) -> bool:
-        """Whether its bytes are signed integers and mean nothing else, such as a decimal."""
-        logical = Reader(self.element).struct().get(10, {})
-        signed = not logical or bool(logical.get(10, {}).get(2, False))
-        return self.physical_type in {"INT32", "INT64"} and self.converted_type in _SIGNED_INTEGERS and signed
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnChunk:
-    """The values of one column in one row group."""
-
-    column: Column
-    range: ByteRange
-    """Where its pages lie in the file, the dictionary page among them."""
-    codec: int
-    encodings: tuple[int, ...]
-    num_values: int
-    total_uncompressed_size: int
-    data_page_offset: int
-    dictionary_page_offset: int | None
-    dictionary_coded: int | None
-    """How many of its data pages need the dictionary page: the first ones. None where the writer did not say."""
-    null_count: int | None
-    bounds: Bounds | None
-    column_index: ByteRange | None
-    offset_index: ByteRange | None
-
-    @property
-    def codec_name(self) -> str:
-        """The codec's name, ``UNKNOWN(n)`` for one that was invented later."""
-        return CODECS[self.codec] if 0 <= self.codec < len(CODECS) else f"UNKNOWN({self.codec})"
-
-
-@dataclass(frozen=True, slots=True)
-class RowGroup:
-    """A horizontal slice of a file."""
-
-    ordinal: int
-    num_rows: int
-    total_byte_size: int
-    """Bytes of all its pages, uncompressed."""
-    chunks: dict[str, ColumnChunk]
-    """By name of column, in the order of the schema."""
-
-    @property
-    def total_compressed_size(self) -> int:
-        """Bytes of all its pages as stored."""
-        return sum(len(chunk.range) for chunk in self.chunks.values())
-
-
-@dataclass(frozen=True, slots=True)
-class Footer:
-    """What a file says of itself."""
-
-    num_rows: int
-    created_by: str
-    columns: dict[str, Column]
-    row_groups: tuple[RowGroup, ...]
-
-    @property
-    def codecs(self) -> tuple[str, ...]:
-        """Names of the codecs in use, each once."""
-        return tuple(dict.fromkeys(chunk.codec_name for group in self.row_groups for chunk in group.chunks.values()))
 
 
 def footer_length(tail: bytes, *, limit: int = MAX_FOOTER) -> int:
@@ -178,8 +72,31 @@ def decode_footer(data: bytes, file_size: int) -> Footer:
         BadFooter: if it cannot be decoded or contradicts itself.
         Encrypted: if columns are encrypted.
     """
+    return _decoded(lambda: _Decoder(data, file_size).footer())
+
+
+def decode_row_groups(data: bytes, file_size: int, offsets: Mapping[int, int], rest: int) -> Footer:
+    """Decode a footer that was decoded before, but of its row groups only some, in a fraction of the time.
+
+    Args:
+        data: the footer's bytes, without length and magic.
+        file_size: bytes of the whole file.
+        offsets: of the row groups wanted, by ordinal; see ``RowGroup.offset``.
+        rest: see ``Footer.rest``.
+
+    Returns:
+        The footer with these row groups, ascending.
+
+    Raises:
+        BadFooter: if that cannot be decoded.
+        Encrypted: if columns are encrypted.
+    """
+    return _decoded(lambda: _Decoder(data, file_size).some_of_footer(offsets, rest))
+
+
+def _decoded(decode: Callable[[], Footer]) -> Footer:
     try:
-        return _Decoder(data, file_size).footer()
+        return decode()
     except (ThriftError, KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         if isinstance(error, BadFooter | Encrypted):
             raise
@@ -198,36 +115,72 @@ class _Decoder:
         self.ordered = False
 
     def footer(self) -> Footer:
-        if self.data_end < len(MAGIC):
-            message = f"a footer of {len(self.data):,} bytes does not fit into the file"
-            raise BadFooter(message)
-        reader = Reader(self.data)
+        reader = self._reader()
         top: Struct = {}
+        offsets: list[int] = []
+        rest: int | None = None
         for number, kind in reader.fields():
             if number == 2 and kind == LIST:  # noqa: PLR2004 - FileMetaData.schema: its elements are wanted as bytes too
                 self.columns = self._schema(reader)
+            elif number == 4 and kind == LIST:  # noqa: PLR2004 - FileMetaData.row_groups: and where these stand
+                of, count = reader.list_header()
+                if of != STRUCT:
+                    message = "the row groups are none"
+                    raise BadFooter(message)
+                top[number] = []
+                for _ in range(count):
+                    offsets.append(reader.position)
+                    top[number].append(reader.struct(2))
+                rest = reader.position if self.columns and 3 in top else None  # noqa: PLR2004 - FileMetaData.num_rows
             else:
                 top[number] = reader.field(kind, 1)
+        # pyarrow gives row groups without rows chunks that lie nowhere; nothing is lost with them.
+        filled = [(ordinal, group) for ordinal, group in enumerate(top[4]) if _integer(group[3])]
+        self._about_all(top)
+        groups = tuple(self._row_group(ordinal, group, offsets[ordinal]) for ordinal, group in filled)
+        num_rows = _integer(top[3])
+        if num_rows != sum(group.num_rows for group in groups):
+            message = "the row groups' rows do not add up"
+            raise BadFooter(message)
+        return self._footer(num_rows, groups, rest)
+
+    def some_of_footer(self, offsets: Mapping[int, int], rest: int) -> Footer:
+        reader = self._reader()
+        top: Struct = {}
+        for number, kind in reader.fields():
+            if number == 4:  # noqa: PLR2004 - FileMetaData.row_groups
+                break
+            if number == 2:  # noqa: PLR2004
+                self.columns = self._schema(reader)
+            else:
+                top[number] = reader.field(kind, 1)
+        behind = Reader(self.data, rest)
+        for number, kind in behind.fields(after=4):
+            top[number] = behind.field(kind, 1)
+        self._about_all(top)
+        groups = tuple(
+            self._row_group(ordinal, Reader(self.data, offset).struct(2), offset)
+            for ordinal, offset in sorted(offsets.items())
+        )
+        return self._footer(_integer(top[3]), groups, rest)
+
+    def _reader(self) -> Reader:
+        if self.data_end < len(MAGIC):
+            message = f"a footer of {len(self.data):,} bytes does not fit into the file"
+            raise BadFooter(message)
+        return Reader(self.data)
+
+    def _about_all(self, top: Struct) -> None:
         if 8 in top:  # noqa: PLR2004 - FileMetaData.encryption_algorithm
             message = "columns are encrypted"
             raise Encrypted(message)
         self.created_by = top.get(6, b"")
         # Without column_orders, parquet.thrift leaves undefined what min_value and max_value mean.
         self.ordered = 7 in top  # noqa: PLR2004 - FileMetaData.column_orders
-        # pyarrow gives row groups without rows chunks that lie nowhere; nothing is lost with them.
-        filled = ((ordinal, group) for ordinal, group in enumerate(top[4]) if _integer(group[3]))
-        groups = tuple(self._row_group(ordinal, group) for ordinal, group in filled)
-        num_rows = _integer(top[3])
-        if num_rows != sum(group.num_rows for group in groups):
-            message = "the row groups' rows do not add up"
-            raise BadFooter(message)
+
+    def _footer(self, num_rows: int, groups: tuple[RowGroup, ...], rest: int | None) -> Footer:
         self._check_extents(groups)
-        return Footer(
-            num_rows=num_rows,
-            created_by=self.created_by.decode("utf-8", "replace"),
-            columns=self.columns,
-            row_groups=groups,
-        )
+        return Footer(num_rows, self.created_by.decode("utf-8", "replace"), self.columns, groups, rest)
 
     def _schema(self, reader: Reader) -> dict[str, Column]:
         kind, count = reader.list_header()
@@ -252,7 +205,7 @@ class _Decoder:
             raise BadFooter(message)
         return columns
 
-    def _row_group(self, ordinal: int, group: Struct) -> RowGroup:
+    def _row_group(self, ordinal: int, group: Struct, offset: int) -> RowGroup:
         num_rows = _integer(group[3])
         if num_rows < 0 or len(group[1]) != len(self.columns):
             message = f"row group {ordinal} has {num_rows} rows and {len(group[1])} of {len(self.columns)} columns"
@@ -261,7 +214,7 @@ class _Decoder:
             column.name: self._chunk(column, chunk, num_rows)
             for column, chunk in zip(self.columns.values(), group[1], strict=True)
         }
-        return RowGroup(ordinal, num_rows, _integer(group[2]), chunks)
+        return RowGroup(ordinal, num_rows, _integer(group[2]), chunks, offset)
 
     def _chunk(self, column: Column, chunk: Struct, num_rows: int) -> ColumnChunk:
         if 8 in chunk or 9 in chunk:  # noqa: PLR2004 - ColumnChunk.crypto_metadata, .encrypted_column_metadata
