@@ -355,7 +355,7 @@ class Catalogue:
             limit=limit,
             ordered=ordered,
         )
-        scope = Scope(tuple(candidates.paths(query.intervals)), candidates.row_groups, candidates.missing)
+        scope = Scope(tuple(candidates.files(query)), candidates.row_groups, candidates.missing)
         question = Question(query, scope, self._footers, lambda: self._reading, self._cost())
         return Captures(question, notify=self._notify)
 

@@ -41,6 +41,11 @@ class RowGroupFacts:
     max_url_surtkey: str | None
     bounds_from: str
     """``footer``, ``footer (signed)`` or ``missing``."""
+    first_fetch: int | None
+    """Milliseconds since 1970 before which nothing was fetched; None where the footer does not say."""
+    last_fetch: int | None
+    footer_offset: int
+    """Where the row group stands in the footer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +78,8 @@ class FileFacts:
     utc_times: bool
     """Whether ``fetch_time`` is declared an instant; older writers left the zone, always UTC, to be known."""
     has_page_index: bool
+    footer_rest: int | None
+    """Where that stands in the footer which follows the row groups."""
     row_groups: tuple[RowGroupFacts, ...]
     column_chunks: tuple[ChunkFacts, ...]
     """Empty unless asked for: there are some 330 a file."""
@@ -88,6 +95,7 @@ def file_facts(footer: Footer, *, column_chunks: bool = False) -> FileFacts:
         column_names=tuple(footer.columns),
         utc_times="fetch_time" in footer.columns and footer.columns["fetch_time"].utc,
         has_page_index=bool(keys) and all(key and key.column_index and key.offset_index for key in keys),
+        footer_rest=footer.rest,
         row_groups=tuple(_row_group_facts(group) for group in footer.row_groups),
         column_chunks=tuple(_chunk_facts(footer)) if column_chunks else (),
     )
@@ -96,6 +104,7 @@ def file_facts(footer: Footer, *, column_chunks: bool = False) -> FileFacts:
 def _row_group_facts(group: RowGroup) -> RowGroupFacts:
     key = group.chunks.get(KEY_COLUMN)
     bounds = key.bounds if key else None
+    times = group.chunks["fetch_time"].milliseconds if "fetch_time" in group.chunks else None
     return RowGroupFacts(
         ordinal=group.ordinal,
         num_rows=group.num_rows,
@@ -104,6 +113,9 @@ def _row_group_facts(group: RowGroup) -> RowGroupFacts:
         min_url_surtkey=bounds.min.decode() if bounds else None,
         max_url_surtkey=bounds.max.decode() if bounds else None,
         bounds_from="missing" if not bounds else "footer (signed)" if bounds.order is Order.SIGNED else "footer",
+        first_fetch=times[0] if times else None,
+        last_fetch=times[1] if times else None,
+        footer_offset=group.offset,
     )
 
 

@@ -166,17 +166,10 @@ def judge(query: Query, group: RowGroup) -> Verdict:
 
 
 def _refuted_by_time(query: Query, chunk: ColumnChunk) -> bool:
-    if not chunk.bounds or not _is_milliseconds(chunk):
+    if not (known := chunk.milliseconds):
         return False
-    first, last = number("INT64", chunk.bounds.min), number("INT64", chunk.bounds.max)
-    if first is None or last is None:
-        return False
+    first, last = known
     return (query.to_ms is not None and first >= query.to_ms) or (query.from_ms is not None and last < query.from_ms)
-
-
-def _is_milliseconds(chunk: ColumnChunk) -> bool:
-    # Both ways to say so have been written: TIMESTAMP_MILLIS, and a logical type with unit MILLIS.
-    return chunk.column.converted_type == 9 or chunk.column.timestamp_unit == 1  # noqa: PLR2004
 
 
 def _refuted(condition: Condition, chunk: ColumnChunk) -> bool:

@@ -9,13 +9,14 @@ from typing import TypeAlias
 
 from catalogue.crawl import KEY_COLUMN, IndexFile, index_file
 from catalogue.errors import NotHarvested, StoreError
-from catalogue.footer import Footer, decode_footer
+from catalogue.footer import Footer, decode_footer, decode_row_groups
 from catalogue.pages import Indexes, cut_indexes
 from catalogue.plan import Cost, FileRead, HeldFile, ReadPlan, plan_reads
 from catalogue.query import Query
 from catalogue.ranges import Pin
 from catalogue.source import CachedSource, PoliteSource
 from catalogue.store import Held, Store
+from catalogue.views import Candidate
 
 _DECODED = 300
 """Footers kept decoded, of some 300 kB each."""
@@ -42,27 +43,35 @@ class Footers:
         self.store = store
 
         @lru_cache(_DECODED)
-        def known(path: str, _state: str) -> KnownFile:
-            held, file = store.get("files", path), index_file(path)
-            if held is None or file is None:
-                message = f"{path} was forgotten while the question was planned; ask again"
+        def known(candidate: Candidate, _state: str) -> KnownFile:
+            held, file = store.get("files", candidate.path), index_file(candidate.path)
+            if held is None or file is None or store.version(candidate.path) != candidate.version:
+                message = f"{candidate.path} was harvested anew or forgotten while the question was planned; ask again"
                 raise NotHarvested(message)
-            return KnownFile(file, replace(held, data=b""), decode_footer(held.data, held.size))
+            return KnownFile(file, replace(held, data=b""), _decoded(held, candidate))
 
         self._known = known
 
-    def get(self, paths: Iterable[str]) -> list[KnownFile]:
-        """The files with these paths as they are held now."""
+    def get(self, candidates: Iterable[Candidate]) -> list[KnownFile]:
+        """Files as they are held now, with those of their row groups that might match."""
         state = self.store.state()
-        return [self._known(path, state) for path in paths]
+        return [self._known(candidate, state) for candidate in candidates]
+
+
+def _decoded(held: Held, candidate: Candidate) -> Footer:
+    offsets = dict(candidate.row_groups)
+    if candidate.footer_rest is not None:
+        return decode_row_groups(held.data, held.size, offsets, candidate.footer_rest)
+    footer = decode_footer(held.data, held.size)
+    return replace(footer, row_groups=tuple(group for group in footer.row_groups if group.ordinal in offsets))
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
     """Where a question looks."""
 
-    paths: tuple[str, ...]
-    """Of files that might hold matching rows."""
+    candidates: tuple[Candidate, ...]
+    """Files that might hold matching rows."""
     considered: int
     """Row groups there are in all that was asked about."""
     missing: tuple[str, ...]
@@ -86,15 +95,18 @@ class Question:
         self._scope = scope
         self._footers = footers
         self._cost = cost
+        self._files: dict[str, KnownFile] = {}
+        """As they were when the query was planned."""
         self._fetched: dict[tuple[str, int], Indexes] = {}
         self._learned: tuple[KnownFile | None, dict[int, Indexes]] = (None, {})
 
     def plan(self, *, counts: bool = False) -> ReadPlan:
         """Plan the query, or one that counts what it finds, by what is held now."""
         source = self.source()
+        self._files = {known.file.path: known for known in self._footers.get(self._scope.candidates)}
         return plan_reads(
             replace(self.query, columns=(), ordered=False, counts=True) if counts else self.query,
-            [self._held(known, source) for known in self._footers.get(self._scope.paths)],
+            [self._held(known, source) for known in self._files.values()],
             cost=self._cost,
             considered=self._scope.considered,
             missing=self._scope.missing,
@@ -120,15 +132,14 @@ class Question:
             SourceError: if they cannot be had.
         """
         source = self.source()
-        known = {each.file.path: each for each in self._footers.get({fetch.path for fetch in plan.indexes})}
-        pins = {path: self._held(each, source).pin for path, each in known.items()}
+        pins = {path: self._held(self._files[path], source).pin for path in {fetch.path for fetch in plan.indexes}}
         executor = ThreadPoolExecutor(source.connections, thread_name_prefix="indexes")
         try:
             answers = executor.map(
                 lambda fetch: source.get(fetch.path, fetch.range, pin=pins[fetch.path]), plan.indexes
             )
             for fetch, answer in zip(plan.indexes, answers, strict=True):
-                each = known[fetch.path]
+                each = self._files[fetch.path]
                 found = cut_indexes(each.footer, KEY_COLUMN, answer.body, fetch.range.start)
                 for ordinal, indexes in found.items():
                     before = self._fetched.get((fetch.path, ordinal), Indexes())
@@ -142,7 +153,7 @@ class Question:
         known, learned = self._learned
         if known is None or known.file != file.file:
             self.finish()
-            known, learned = self._footers.get([file.file.path])[0], {}
+            known, learned = self._files[file.file.path], {}
         learned[row_group] = indexes
         self._learned = known, learned
 

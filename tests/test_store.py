@@ -155,7 +155,7 @@ def test_every_value_is_read_as_it_was_written(value: Held) -> None:
 def test_tables_are_apart(store: Store) -> None:
     for number, table in enumerate(TABLES):
         store.put(table, [("key", held(size=number))])
-    assert [store.get(table, "key") for table in TABLES] == [held(size=number) for number in range(4)]
+    assert [store.get(table, "key") for table in TABLES] == [held(size=number) for number in range(len(TABLES))]
     with pytest.raises(KeyError):
         store.get("identity", "key")
     with pytest.raises(KeyError):
@@ -868,24 +868,46 @@ def test_values_are_frozen() -> None:
         held().size = 5  # type: ignore[misc]
 
 
-def test_a_store_of_version_1_is_brought_up_to_date(path: Path) -> None:
-    """It had no page indexes; all that it had it still has."""
+OLDER = {
+    2: "DROP TABLE facts; PRAGMA user_version=2",
+    1: (
+        "DROP TABLE facts; DROP TABLE indexes; CREATE TABLE older AS SELECT id, changes FROM identity;"
+        "DROP TABLE identity; CREATE TABLE identity (id TEXT, changes INTEGER);"
+        "INSERT INTO identity SELECT * FROM older; DROP TABLE older; PRAGMA user_version=1"
+    ),
+}
+"""What makes a store of an earlier version: 2 had no facts, 1 no page indexes either."""
+
+
+@pytest.mark.parametrize("version", OLDER)
+def test_an_older_store_is_brought_up_to_date(path: Path, version: int) -> None:
+    """All that it had it still has."""
     with Store(path, create=True) as store:
         store.put("files", [("key", held(b"1"))])
         state = store.state()
     with raw(path) as connection:
-        connection.executescript(
-            "DROP TABLE indexes; CREATE TABLE older AS SELECT id, changes FROM identity; DROP TABLE identity;"
-            "CREATE TABLE identity (id TEXT, changes INTEGER); INSERT INTO identity SELECT * FROM older;"
-            "DROP TABLE older; PRAGMA user_version=1"
-        )
+        connection.executescript(OLDER[version])
     with Store(path) as store:
         assert store.state() == state
         assert store.get("files", "key") == held(b"1")
         store.add_indexes("key", {3: Indexes(b"bounds", {"url": b"pages"})}, held(b"1"))
         assert store.indexes("key", [2, 3], held(b"1")) == {3: Indexes(b"bounds", {"url": b"pages"})}
+        store.add_facts({"key": held(b"facts")})
         assert store.state() == state
         assert store.index_state() == "1"
+
+
+def test_facts_are_short_cuts_that_go_with_their_file(store: Store, path: Path) -> None:
+    store.put("files", [("a", held(b"1")), ("b", held(b"2"))])
+    state = store.state()
+    store.add_facts({"a": held(b"of a"), "b": held(b"of b")})
+    assert store.facts(["a", "b", "c"]) == {"a": held(b"of a"), "b": held(b"of b")}
+    assert store.state() == state
+    store.delete("files", ["a"])
+    assert store.facts(["a", "b"]) == {"b": held(b"of b")}
+    with raw(path) as connection:
+        connection.execute("UPDATE facts SET value = value || 'x'")
+    assert store.facts(["b"]) == {}
 
 
 def test_indexes_are_joined_and_belong_to_one_version(store: Store) -> None:

@@ -7,7 +7,6 @@ from catalogue.footer.decoding import (
     decode_footer,
     decode_row_groups,
     footer_length,
-    number,
 )
 from catalogue.footer.values import (
     CODECS,
@@ -20,6 +19,7 @@ from catalogue.footer.values import (
     Footer,
     Order,
     RowGroup,
+    number,
 )
 
 __all__ = [

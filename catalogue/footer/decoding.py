@@ -19,6 +19,7 @@ from catalogue.footer.values import (
     Footer,
     Order,
     RowGroup,
+    number,
 )
 from catalogue.ranges import ByteRange
 from catalogue.thrift import LIST, STRUCT, Reader, Struct, ThriftError
@@ -119,21 +120,21 @@ class _Decoder:
         top: Struct = {}
         offsets: list[int] = []
         rest: int | None = None
-        for number, kind in reader.fields():
-            if number == 2 and kind == LIST:  # noqa: PLR2004 - FileMetaData.schema: its elements are wanted as bytes too
+        for field, kind in reader.fields():
+            if field == 2 and kind == LIST:  # noqa: PLR2004 - FileMetaData.schema: its elements are wanted as bytes too
                 self.columns = self._schema(reader)
-            elif number == 4 and kind == LIST:  # noqa: PLR2004 - FileMetaData.row_groups: and where these stand
+            elif field == 4 and kind == LIST:  # noqa: PLR2004 - FileMetaData.row_groups: and where these stand
                 of, count = reader.list_header()
                 if of != STRUCT:
                     message = "the row groups are none"
                     raise BadFooter(message)
-                top[number] = []
+                top[field] = []
                 for _ in range(count):
                     offsets.append(reader.position)
-                    top[number].append(reader.struct(2))
+                    top[field].append(reader.struct(2))
                 rest = reader.position if self.columns and 3 in top else None  # noqa: PLR2004 - FileMetaData.num_rows
             else:
-                top[number] = reader.field(kind, 1)
+                top[field] = reader.field(kind, 1)
         # pyarrow gives row groups without rows chunks that lie nowhere; nothing is lost with them.
         filled = [(ordinal, group) for ordinal, group in enumerate(top[4]) if _integer(group[3])]
         self._about_all(top)
@@ -147,16 +148,16 @@ class _Decoder:
     def some_of_footer(self, offsets: Mapping[int, int], rest: int) -> Footer:
         reader = self._reader()
         top: Struct = {}
-        for number, kind in reader.fields():
-            if number == 4:  # noqa: PLR2004 - FileMetaData.row_groups
+        for field, kind in reader.fields():
+            if field == 4:  # noqa: PLR2004 - FileMetaData.row_groups
                 break
-            if number == 2:  # noqa: PLR2004
+            if field == 2:  # noqa: PLR2004
                 self.columns = self._schema(reader)
             else:
-                top[number] = reader.field(kind, 1)
+                top[field] = reader.field(kind, 1)
         behind = Reader(self.data, rest)
-        for number, kind in behind.fields(after=4):
-            top[number] = behind.field(kind, 1)
+        for field, kind in behind.fields(after=4):
+            top[field] = behind.field(kind, 1)
         self._about_all(top)
         groups = tuple(
             self._row_group(ordinal, Reader(self.data, offset).struct(2), offset)
@@ -352,9 +353,3 @@ def _plausible(physical_type: str, bounds: Bounds) -> bool:
         return bounds.min <= bounds.max
     low, high = number(physical_type, bounds.min), number(physical_type, bounds.max)
     return low is not None and high is not None and low <= high
-
-
-def number(physical_type: str, plain: bytes) -> int | None:
-    """A plain-encoded INT32 or INT64, or None for anything else."""
-    width = {"INT32": 4, "INT64": 8}.get(physical_type)
-    return int.from_bytes(plain, "little", signed=True) if width == len(plain) else None

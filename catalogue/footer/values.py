@@ -86,6 +86,16 @@ class ColumnChunk:
     offset_index: ByteRange | None
 
     @property
+    def milliseconds(self) -> tuple[int, int] | None:
+        """Of times in milliseconds since 1970, between which they lie, both inclusive; None where that is not known."""
+        # Both ways to say so have been written: TIMESTAMP_MILLIS, and a logical type with unit MILLIS.
+        declared = self.column.converted_type == 9 or self.column.timestamp_unit == 1  # noqa: PLR2004
+        if not (declared and self.bounds):
+            return None
+        first, last = number("INT64", self.bounds.min), number("INT64", self.bounds.max)
+        return None if first is None or last is None else (first, last)
+
+    @property
     def codec_name(self) -> str:
         """The codec's name, ``UNKNOWN(n)`` for one that was invented later."""
         return CODECS[self.codec] if 0 <= self.codec < len(CODECS) else f"UNKNOWN({self.codec})"
@@ -126,3 +136,9 @@ class Footer:
     def codecs(self) -> tuple[str, ...]:
         """Names of the codecs in use, each once."""
         return tuple(dict.fromkeys(chunk.codec_name for group in self.row_groups for chunk in group.chunks.values()))
+
+
+def number(physical_type: str, plain: bytes) -> int | None:
+    """A plain-encoded INT32 or INT64, or None for anything else."""
+    width = {"INT32": 4, "INT64": 8}.get(physical_type)
+    return int.from_bytes(plain, "little", signed=True) if width == len(plain) else None

@@ -25,10 +25,11 @@ from catalogue.store.held import DIGEST_SIZE, Held, decode, encode
 
 APPLICATION_ID = 0x43434154
 """``CCAT``, in the SQLite header, so that ``file`` and we know a store at sight."""
-VERSION = 2
-TABLES = ("files", "documents", "failures", "indexes")
+VERSION = 3
+TABLES = ("files", "documents", "failures", "indexes", "facts")
 """Footers by path; manifests and the list of crawls; reasons why a file could not be harvested; page indexes, as
-``catalogue.pages.Indexes`` packs them, by ``path#row_group``."""
+``catalogue.pages.Indexes`` packs them, by ``path#row_group``; and by path again what examining a footer found, which
+the catalogue is made of."""
 
 _LAYOUT = {
     **{table: f'CREATE TABLE "{table}" (key TEXT PRIMARY KEY, value BLOB)' for table in TABLES},
@@ -102,7 +103,7 @@ class Store:
             message = f"{self.path} is a SQLite file, but not a store of footers; choose another --data folder"
             raise StoreError(message)
         version = self._number("PRAGMA user_version")
-        if version == 1:
+        if 1 <= version < VERSION:
             version = self._migrate()
         if version != VERSION:
             message = f"{self.path} was written by a newer version of this tool (store version {version}); upgrade it"
@@ -138,15 +139,18 @@ class Store:
             raise StoreLocked(message) from None
 
     def _migrate(self) -> int:
-        """Bring a store of version 1, which had no page indexes, up to date; returns its version then."""
+        """Bring a store of an earlier version up to date; returns its version then."""
         run = self._connection.execute
         with self._transaction(counter=None):
-            if self._number("PRAGMA user_version") == 1:  # and nobody else was faster
+            version = self._number("PRAGMA user_version")
+            if version == 1:  # which had no page indexes
                 run(_LAYOUT["indexes"])
                 identity = run("SELECT id, changes, 0 FROM identity").fetchall()
                 run("DROP TABLE identity")
                 run(_LAYOUT["identity"])
                 self._connection.executemany("INSERT INTO identity VALUES (?, ?, ?)", identity)
+            if version < VERSION:  # and nobody else was faster
+                run(_LAYOUT["facts"])
                 run(f"PRAGMA user_version={VERSION}")
         return self._number("PRAGMA user_version")
 
@@ -202,6 +206,7 @@ class Store:
             connection.executemany(f'DELETE FROM "{_known(table)}" WHERE key = ?', [(key,) for key in gone])  # noqa: S608
             if table == "files":
                 self._forget_indexes(gone)
+                connection.executemany('DELETE FROM "facts" WHERE key = ?', [(key,) for key in gone])
 
     def indexes(self, path: str, row_groups: Iterable[int], version: Held) -> dict[int, Indexes]:
         """The page indexes held of row groups of a file.
@@ -243,6 +248,26 @@ class Store:
             values = [(f"{path}#{n}", encode(replace(version, data=data, taken=now))) for n, data in packed.items()]
             connection.executemany('INSERT OR REPLACE INTO "indexes" (key, value) VALUES (?, ?)', values)
 
+    def facts(self, paths: Iterable[str]) -> dict[str, Held]:
+        """What is known of files by examining their footers; what is damaged counts as not known."""
+        found = {}
+        with self._using() as connection:
+            rows = [
+                row
+                for path in paths
+                for row in connection.execute('SELECT key, value FROM "facts" WHERE key = ?', [path])
+            ]
+        for path, value in rows:
+            with suppress(StoreDamaged):
+                found[path] = decode(value)
+        return found
+
+    def add_facts(self, facts: Mapping[str, Held]) -> None:
+        """Keep what examining footers found, in one transaction; it can be found again, and so changes nothing."""
+        values = [(path, encode(held)) for path, held in facts.items()]
+        with self._using() as connection, self._transaction(counter=None):
+            connection.executemany('INSERT OR REPLACE INTO "facts" (key, value) VALUES (?, ?)', values)
+
     def _same_version(self, path: str, held: Held) -> bool:
         row = self._connection.execute('SELECT value FROM "files" WHERE key = ?', [path]).fetchone()
         with suppress(StoreDamaged):
@@ -272,6 +297,13 @@ class Store:
             message = f"{self.path} is damaged; move it away and harvest again"
             raise StoreDamaged(message)
         return versions
+
+    def version(self, path: str) -> bytes | None:
+        """The same for one file."""
+        with self._using() as connection:
+            query = f'SELECT substr(value, 2, {DIGEST_SIZE}) FROM "files" WHERE key = ?'  # noqa: S608
+            row = connection.execute(query, [path]).fetchone()
+        return bytes(row[0]) if row else None
 
     def state(self) -> str:
         """Names this store and its number of changes: what is derived from it is fresh while this stays the same.

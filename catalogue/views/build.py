@@ -22,14 +22,15 @@ from catalogue.errors import CatalogueError, DiskFailed, FormatError
 from catalogue.examine import Examiner, FileFacts
 from catalogue.footer import decode_footer
 from catalogue.store import Held, Store
+from catalogue.views.facts import NewFile, add_files, are_of, packed
 from catalogue.views.key_pages import key_pages
 from catalogue.views.opened import connect, queries_folder, quoted
 
 STORAGE_VERSION = "v1.1.0"
-LAYOUT = "2"
+LAYOUT = "3"
 """Changes with the tables; a catalogue of another layout is made again."""
 
-_BATCH = 300
+_BATCH = 1000
 """Files whose facts are in memory at once."""
 
 
@@ -126,19 +127,13 @@ class _Build:
         shown = {path: bytes(version) for path, version in self._rows("SELECT path, version FROM derived.files")}
         chunks_of = column_chunks | {c for (c,) in self._rows("SELECT crawl FROM derived.files WHERE column_chunks")}
         versions = self._store.versions()
-        stale = [path for path, version in shown.items() if versions.get(path) != version]
-        without = {
-            path
-            for (path, crawl) in self._rows("SELECT path, crawl FROM derived.files WHERE NOT column_chunks")
-            if crawl in column_chunks
-        }
-        self._drop({*stale, *without})
-        kept = shown.keys() - without - set(stale)
-        new = sorted(path for path in versions if path not in kept)
-        if new:
+        self._drop({path for path, version in shown.items() if versions.get(path) != version})
+        new = sorted(path for path, version in versions.items() if shown.get(path) != version)
+        if new or column_chunks:
             with nullcontext(examiner) if examiner else Examiner() as looking:
                 for start in range(0, len(new), _BATCH):
-                    self._add(new[start : start + _BATCH], versions, facts, chunks_of, looking)
+                    self._add(new[start : start + _BATCH], versions, facts, looking)
+                self._show_chunks(chunks_of, looking)
         self._show_indexes()
         self._small_tables()
         for view in sorted((queries_folder() / "views").glob("[a-z]*.sql")):
@@ -163,47 +158,61 @@ class _Build:
             )
 
     def _add(
+        self, paths: list[str], versions: Mapping[str, bytes], facts: Mapping[str, FileFacts], examiner: Examiner
+    ) -> None:
+        """Show files by what is known of their footers; those of which nothing is known are examined."""
+        known = {path: held for path, held in self._store.facts(paths).items() if are_of(held, versions[path])}
+        learned = self._examined([path for path in paths if path not in known], versions, facts, examiner)
+        self._store.add_facts(learned)
+        known |= learned
+        first = self._rows("SELECT coalesce(max(file), -1) + 1 FROM derived.files")[0][0]
+        files = [(file, known[path]) for path in paths if path in known and (file := index_file(path))]
+        new = (NewFile(n, file, versions[file.path], held) for n, (file, held) in enumerate(files, first))
+        add_files(self._db, new)
+
+    def _examined(
         self,
-        paths: list[str],
+        paths: Iterable[str],
         versions: Mapping[str, bytes],
         facts: Mapping[str, FileFacts],
-        chunks_of: set[str],
         examiner: Examiner,
-    ) -> None:
-        def look(path: str) -> tuple[str, Held, FileFacts] | None:
+    ) -> dict[str, Held]:
+        def look(path: str) -> tuple[str, Held] | None:
             held = self._store.get("files", path)
-            file = index_file(path)
-            if held is None or file is None:
+            if held is None:
                 return None
-            known = None if file.crawl in chunks_of else facts.get(path)
             try:
-                found = known or examiner.examine(held.data, held.size, column_chunks=file.crawl in chunks_of)
+                found = facts.get(path) or examiner.examine(held.data, held.size)
             except FormatError as error:
                 self._undecodable[path] = f"{path}: {error}"
                 return None
-            return path, held, found
+            return path, packed(found, held, versions[path])
 
         with examiner.executor() as executor:
-            looked = [found for found in executor.map(look, paths) if found]
-        first = self._rows("SELECT coalesce(max(file), -1) + 1 FROM derived.files")[0][0]
-        numbered = list(enumerate(looked, first))
-        self._insert("files", [_file_row(number, *found, versions, chunks_of) for number, found in numbered])
-        self._insert(
-            "row_groups",
-            [
-                {
-                    "file": number,
-                    "row_group": group.ordinal,
-                    **{k: v for k, v in asdict(group).items() if k != "ordinal"},
-                }
-                for number, (_, _, found) in numbered
-                for group in found.row_groups
-            ],
-        )
-        self._insert(
-            "column_chunks",
-            [{"file": n, **asdict(chunk)} for n, (_, _, found) in numbered for chunk in found.column_chunks],
-        )
+            return dict(filter(None, executor.map(look, paths)))
+
+    def _show_chunks(self, crawls: set[str], examiner: Examiner) -> None:
+        """Show the column chunks of files of these crawls that are not shown yet."""
+        lacking = [
+            (number, path)
+            for number, path, crawl in self._rows("SELECT file, path, crawl FROM derived.files WHERE NOT column_chunks")
+            if crawl in crawls
+        ]
+
+        def look(path: str) -> FileFacts | None:
+            held = self._store.get("files", path)
+            return examiner.examine(held.data, held.size, column_chunks=True) if held else None
+
+        with examiner.executor() as executor:
+            for start in range(0, len(lacking), _BATCH):
+                batch = lacking[start : start + _BATCH]
+                found = zip(batch, executor.map(look, [path for _, path in batch]), strict=True)
+                chunks = [
+                    {"file": n, **asdict(chunk)} for (n, _), facts in found if facts for chunk in facts.column_chunks
+                ]
+                self._insert("column_chunks", chunks)
+        numbers = [number for number, _ in lacking]
+        self._db.execute("UPDATE derived.files SET column_chunks = true WHERE list_contains($1, file)", [numbers])
 
     def _show_indexes(self) -> None:
         """Show the pages of row groups whose index is new, or another than before."""
@@ -291,33 +300,6 @@ class _Build:
             self._db.execute(f"INSERT INTO derived.{table} BY NAME SELECT * FROM incoming")  # noqa: S608 - a constant
         finally:
             self._db.unregister("incoming")
-
-
-def _file_row(
-    number: int, path: str, held: Held, facts: FileFacts, versions: Mapping[str, bytes], chunks_of: set[str]
-) -> dict[str, Any]:
-    file = index_file(path)
-    assert file  # noqa: S101 - checked when it was looked into
-    return {
-        "file": number,
-        "path": path,
-        "crawl": file.crawl,
-        "subset": file.subset,
-        "version": versions[path],
-        "file_size": held.size,
-        "footer_size": len(held.data),
-        "etag": held.etag,
-        "last_modified": held.last_modified,
-        "source": held.source,
-        "harvested_at": _naive(datetime.fromisoformat(held.taken)),
-        "num_rows": facts.num_rows,
-        "created_by": facts.created_by,
-        "codec": facts.codec,
-        "column_names": list(facts.column_names),
-        "utc_times": facts.utc_times,
-        "has_page_index": facts.has_page_index,
-        "column_chunks": file.crawl in chunks_of,
-    }
 
 
 def _naive(time: datetime | None) -> datetime | None:

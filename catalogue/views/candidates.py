@@ -1,6 +1,7 @@
 """What the catalogue says a query might have to read."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -8,8 +9,21 @@ import duckdb
 import pyarrow as pa
 
 from catalogue.errors import NotHarvested
-from catalogue.surt import KeyInterval
+from catalogue.query import Query
 from catalogue.values import binaries, texts
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A file, and the row groups of it that might match."""
+
+    path: str
+    version: bytes
+    """Of the file's value in the store, from which the rest is known."""
+    footer_rest: int | None
+    """See ``Footer.rest``."""
+    row_groups: tuple[tuple[int, int], ...]
+    """Their ordinals, ascending, and where they stand in the footer."""
 
 
 class Candidates:
@@ -41,26 +55,43 @@ class Candidates:
             message += f"; run: catalogue harvest --crawl {crawl}{options}"
             raise NotHarvested(message)
 
-    def paths(self, intervals: Sequence[KeyInterval]) -> list[str]:
-        """Files with a row group whose keys might lie in one of the intervals, or are not known."""
+    def files(self, query: Query) -> list[Candidate]:
+        """Files with row groups that might match: by their keys and times, or because these are not known."""
         # Bounds in signed order say something about ASCII only; see catalogue.query.near.
-        foreign = not all(interval.start.isascii() and interval.end.isascii() for interval in intervals)
-        ends = [interval.start for interval in intervals], [interval.end for interval in intervals]
+        foreign = not all(interval.start.isascii() and interval.end.isascii() for interval in query.intervals)
+        ends = [each.start for each in query.intervals], [each.end for each in query.intervals]
         asked = pa.Table.from_arrays([binaries(each) for each in ends], ["low", "high"])
-        return [
-            path
-            for (path,) in self._run(
-                """
-                SELECT DISTINCT path FROM row_groups SEMI JOIN pairs USING (crawl, subset)
-                WHERE min_url_surtkey IS NULL
-                  OR ($1 AND bounds_from = 'footer (signed)')
-                  OR EXISTS (FROM asked WHERE low <= encode(max_url_surtkey) AND high > encode(min_url_surtkey))
-                ORDER BY path
-                """,
-                foreign,
-                asked=asked,
+        rows = self._run(
+            """
+            WITH known AS (
+              SELECT
+                file, row_group, footer_offset, coalesce(b.bounds_from, g.bounds_from) AS bounds_from,
+                encode(coalesce(g.min_url_surtkey, b.min_url_surtkey)) AS least,
+                encode(coalesce(g.max_url_surtkey, b.max_url_surtkey)) AS greatest
+              FROM derived.row_groups AS g LEFT JOIN derived.found_bounds AS b USING (file, row_group)
+              WHERE ($2::BIGINT IS NULL OR last_fetch IS NULL OR last_fetch >= $2)
+                AND ($3::BIGINT IS NULL OR first_fetch IS NULL OR first_fetch < $3)
+            ),
+            -- Intervals are disjoint: the last that begins at or before the greatest key is the one to look at.
+            matching AS (
+              SELECT known.* FROM known ASOF JOIN asked ON greatest >= low WHERE high > least
+              UNION ALL BY NAME
+              SELECT * FROM known WHERE least IS NULL
+              UNION BY NAME
+              SELECT * FROM known WHERE $1 AND bounds_from = 'footer (signed)'
             )
-        ]
+            SELECT
+              path, any_value(version), any_value(footer_rest),
+              map_from_entries(list((row_group, footer_offset) ORDER BY row_group))
+            FROM matching JOIN derived.files USING (file) SEMI JOIN pairs USING (crawl, subset)
+            GROUP BY path ORDER BY path
+            """,
+            foreign,
+            query.from_ms,
+            query.to_ms,
+            asked=asked,
+        )
+        return [Candidate(path, version, rest, tuple(offsets.items())) for path, version, rest, offsets in rows]
 
     @cached_property
     def column_names(self) -> tuple[str, ...]:

@@ -10,11 +10,12 @@ CREATE TABLE IF NOT EXISTS derived.failures (path VARCHAR, crawl VARCHAR, subset
 CREATE TABLE IF NOT EXISTS derived.files (
   file INTEGER, path VARCHAR, crawl VARCHAR, subset VARCHAR, version BLOB, file_size BIGINT, footer_size INTEGER,
   etag VARCHAR, last_modified VARCHAR, source VARCHAR, harvested_at TIMESTAMP, num_rows BIGINT, created_by VARCHAR,
-  codec VARCHAR, column_names VARCHAR[], utc_times BOOLEAN, has_page_index BOOLEAN, column_chunks BOOLEAN
+  codec VARCHAR, column_names VARCHAR[], utc_times BOOLEAN, has_page_index BOOLEAN, footer_rest INTEGER, column_chunks BOOLEAN
 );
 CREATE TABLE IF NOT EXISTS derived.row_groups (
   file INTEGER, row_group INTEGER, num_rows BIGINT, total_byte_size BIGINT, total_compressed_size BIGINT,
-  min_url_surtkey VARCHAR, max_url_surtkey VARCHAR, bounds_from VARCHAR
+  min_url_surtkey VARCHAR, max_url_surtkey VARCHAR, bounds_from VARCHAR, first_fetch BIGINT, last_fetch BIGINT,
+  footer_offset INTEGER
 );
 CREATE TABLE IF NOT EXISTS derived.column_chunks (
   file INTEGER, row_group INTEGER, column_name VARCHAR, physical_type VARCHAR, codec VARCHAR, num_values BIGINT,

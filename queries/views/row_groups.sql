@@ -3,7 +3,8 @@ SELECT
   f.path, f.crawl, f.subset, g.row_group, g.num_rows, g.total_byte_size, g.total_compressed_size,
   coalesce(g.min_url_surtkey, b.min_url_surtkey) AS min_url_surtkey,
   coalesce(g.max_url_surtkey, b.max_url_surtkey) AS max_url_surtkey,
-  coalesce(b.bounds_from, g.bounds_from) AS bounds_from
+  coalesce(b.bounds_from, g.bounds_from) AS bounds_from,
+  make_timestamp(g.first_fetch * 1000) AS first_fetch, make_timestamp(g.last_fetch * 1000) AS last_fetch
 FROM derived.row_groups AS g
 JOIN derived.files AS f USING (file)
 LEFT JOIN derived.found_bounds AS b USING (file, row_group);
@@ -20,3 +21,5 @@ COMMENT ON COLUMN row_groups.min_url_surtkey IS 'No key is less; null if not kno
 COMMENT ON COLUMN row_groups.max_url_surtkey IS 'No key is greater; null if not known.';
 COMMENT ON COLUMN row_groups.bounds_from IS
   'footer; footer (signed), the deprecated statistics of old writers; page index; scan, of keys that were read; or missing.';
+COMMENT ON COLUMN row_groups.first_fetch IS 'No page was fetched earlier, UTC; null if the footer does not say.';
+COMMENT ON COLUMN row_groups.last_fetch IS 'No page was fetched later, UTC; null if the footer does not say.';
