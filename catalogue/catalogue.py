@@ -1,6 +1,6 @@
 """Class ``Catalogue``: everything behind one object, for notebooks and for the command line."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -53,7 +53,7 @@ class Catalogue:
         self.settings = settings
         self._notify = notify
         self._opened: list[Store | PoliteSource] = []
-        self._planning: tuple[str, duckdb.DuckDBPyConnection, dict[object, views.Candidates]] | None = None
+        self._planning: views.Shown | None = None
         self._listing = (0, 0)
 
     def __enter__(self) -> Self:
@@ -68,7 +68,7 @@ class Catalogue:
     def close(self) -> None:
         """Close what is open, breaking off requests that are under way; it opens again when it is used again."""
         if self._planning:
-            self._planning[1].close()
+            self._planning.close()
             self._planning = None
         while self._opened:
             self._opened.pop().close()
@@ -213,16 +213,7 @@ class Catalogue:
 
     def _held_crawls(self, words: Sequence[str]) -> list[str]:
         files = (index_file(path) for path in self._store.keys("files"))
-        held = {file.crawl for file in files if file}
-        if not held:
-            message = "nothing is harvested yet; run: catalogue harvest --crawl CC-MAIN-2022-05"
-            raise NotHarvested(message)
-        chosen = select_crawls(words, list(held))
-        for crawl in chosen:
-            if crawl not in held:
-                message = f"{crawl} is not harvested yet; run: catalogue harvest --crawl {crawl}"
-                raise NotHarvested(message)
-        return chosen
+        return _among({file.crawl for file in files if file}, words)
 
     # ---- what the footers say ----
 
@@ -340,8 +331,9 @@ class Catalogue:
             )
             raise QueryError(message)
         parsed = [parse_pattern(text, match) for text in typed]
-        words = self._held_crawls(_several(crawls))
-        candidates = self._candidates(tuple(words), tuple(select_subsets(_several(subsets))))
+        shown = self._shown()
+        words = _among(shown.crawls, _several(crawls))
+        candidates = shown.candidates(words, select_subsets(_several(subsets)))
         newer = candidates.column_names
         first, last = time_bounds(from_, to)
         query = Query(
@@ -359,18 +351,15 @@ class Catalogue:
         question = Question(query, scope, self._footers, lambda: self._reading, self._cost())
         return Captures(question, notify=self._notify)
 
-    def _candidates(self, crawls: tuple[str, ...], subsets: tuple[str, ...]) -> views.Candidates:
-        """What the catalogue as it is now says of crawls and subsets; kept, as the next question is about the same."""
+    def _shown(self) -> views.Shown:
+        """The catalogue as it is now, kept open for planning."""
         state = self._store.state()
-        if not self._planning or self._planning[0] != state:
-            if self._planning:
-                self._planning[1].close()
-            self._planning = (state, views.connect_fresh(self.path, self._store, indexes=False), {})
-        _, connection, known = self._planning
-        if (crawls, subsets) not in known:
-            known.clear()
-            known[crawls, subsets] = views.Candidates(connection, crawls, subsets)
-        return known[crawls, subsets]
+        if self._planning and self._planning.state != state:
+            self._planning.close()
+            self._planning = None
+        if not self._planning:
+            self._planning = views.Shown(views.connect_fresh(self.path, self._store, indexes=False), state)
+        return self._planning
 
     def _cost(self) -> Cost:
         limiter, settings = self._source.limiter, self.settings
@@ -381,6 +370,19 @@ class Catalogue:
             latency=settings.latency,
             connections=self._source.connections,
         )
+
+
+def _among(held: Collection[str], words: Sequence[str]) -> list[str]:
+    """The crawls that words mean, all of them held."""
+    if not held:
+        message = "nothing is harvested yet; run: catalogue harvest --crawl CC-MAIN-2022-05"
+        raise NotHarvested(message)
+    chosen = select_crawls(words, list(held))
+    for crawl in chosen:
+        if crawl not in held:
+            message = f"{crawl} is not harvested yet; run: catalogue harvest --crawl {crawl}"
+            raise NotHarvested(message)
+    return chosen
 
 
 def _whole_urls(patterns: Iterable[Pattern]) -> tuple[str, ...]:

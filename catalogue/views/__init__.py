@@ -1,13 +1,14 @@
 """The DuckDB catalogue, derived from the store."""
 
 from catalogue.views.build import STORAGE_VERSION, connect_fresh, is_fresh, refresh
-from catalogue.views.candidates import Candidate, Candidates
+from catalogue.views.candidates import Candidate, Candidates, Shown
 from catalogue.views.opened import answerable, connect, queries_folder
 
 __all__ = [
     "STORAGE_VERSION",
     "Candidate",
     "Candidates",
+    "Shown",
     "answerable",
     "connect",
     "connect_fresh",

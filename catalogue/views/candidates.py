@@ -133,3 +133,32 @@ class Candidates:
         finally:
             for name in tables:
                 self._connection.unregister(name)
+
+
+class Shown:
+    """The catalogue as it was when the store was in one state, kept for planning."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, state: str) -> None:
+        """Take a connection to it, to be closed with this."""
+        self.state = state
+        self._connection = connection
+        self._last: tuple[object, Candidates | None] = (None, None)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    @cached_property
+    def crawls(self) -> tuple[str, ...]:
+        """The crawls of which files are held."""
+        rows = self._connection.execute("SELECT DISTINCT crawl FROM derived.files ORDER BY ALL").fetchall()
+        return tuple(crawl for (crawl,) in rows)
+
+    def candidates(self, crawls: Sequence[str], subsets: Sequence[str]) -> Candidates:
+        """See ``Candidates``. The last ones are remembered, since the next question is about the same crawls."""
+        asked, known = (tuple(crawls), tuple(subsets)), self._last
+        candidates = known[1] if known[0] == asked else None
+        if candidates is None:
+            candidates = Candidates(self._connection, crawls, subsets)
+            self._last = (asked, candidates)
+        return candidates
