@@ -2,13 +2,13 @@
 
 import argparse
 
-from benchmarks import catalogue_size, footer_speed, harvest_speed, lookup, many
+from benchmarks import footer_speed, harvest_speed, lookup, many, scale
 from benchmarks.report import machine
 
 _ALL = {
     "harvest_speed": harvest_speed.main,
     "footer_speed": footer_speed.main,
-    "catalogue_size": catalogue_size.main,
+    "scale": scale.main,
     "lookup": lookup.main,
     "lookup_spark": lookup.by_spark,
     "many": many.main,

@@ -1,0 +1,130 @@
+"""How seconds, memory and disk grow with the number of files: 900, one crawl with all its subsets, to 90,000, all."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from benchmarks.crawls import crawl_list, domain_in, make_template, manifest, path_of, put_names
+from benchmarks.processes import Ran, run, wait_for_quiet
+from benchmarks.report import say, table
+from catalogue.catalogue import CATALOGUE_NAME, STORE_NAME
+from catalogue.crawl import COLLINFO, manifest_path
+from catalogue.examine import FileFacts, file_facts
+from catalogue.footer import decode_footer
+from catalogue.store import Held, Store
+from catalogue.views.facts import packed
+
+FILES = 900
+"""Of a crawl."""
+SIZES = (1, 10, 100)
+"""Crawls."""
+_NOWHERE = "http://127.0.0.1:9/"
+"""A source that is never asked."""
+
+
+def main(*, full: bool) -> None:
+    """Measure and print; ``full`` for as many files as there are, which takes a quarter of an hour and 3 GB."""
+    rows = []
+    with TemporaryDirectory(prefix="benchmarks-") as name:
+        folder = Path(name)
+        held = 0
+        for size in SIZES if full else SIZES[:-1]:
+            crawls = [f"CC-MAIN-{2014 + number // 10}-{5 + 5 * (number % 10):02}" for number in range(size)]
+            rows.append(_measure(folder, crawls, held))
+            held = size
+    table(
+        f"Crawls of {FILES} files, footers of {len(make_template().footer) / 1000:.0f} kB",
+        [
+            "files",
+            "store MB",
+            "catalogue MB",
+            "catalogue from the store s",
+            "its peak MB",
+            "one more crawl s",
+            "harvest, nothing to do s",
+            "status s",
+            "plan over all s",
+            "its peak MB",
+            "files read",
+        ],
+        rows,
+    )
+
+
+def _measure(folder: Path, crawls: list[str], held: int) -> list[str | int | float]:
+    """Commands as users run them, the start of Python included, with these crawls; of some the footers are held."""
+    with Store(folder / STORE_NAME, create=True) as store:
+        store.put("documents", [(COLLINFO, _value(crawl_list(crawls)))])
+        for crawl in crawls[held:-1]:
+            _put(store, crawl)
+    (folder / CATALOGUE_NAME).unlink(missing_ok=True)
+    count = "select count(*) as files from files"
+    build = _command(folder, "sql", count)
+    with Store(folder / STORE_NAME) as store:
+        _put(store, crawls[-1])
+    added = _command(folder, "sql", count)
+    again = _command(folder, "harvest", "--crawl", crawls[0], "--rate", "1000")
+    status = _command(folder, "status", "--json")
+    plan = _command(folder, "plan", f"*.{domain_in(7)}", "--json")
+    return [
+        len(crawls) * FILES,
+        (folder / STORE_NAME).stat().st_size / 1e6,
+        (folder / CATALOGUE_NAME).stat().st_size / 1e6,
+        build.cost.seconds,
+        round(build.cost.peak_bytes / 1e6),
+        added.cost.seconds,
+        again.cost.seconds,
+        status.cost.seconds,
+        plan.cost.seconds,
+        round(plan.cost.peak_bytes / 1e6),
+        int(plan.output.partition('"files":')[2].partition(",")[0]),
+    ]
+
+
+def _command(folder: Path, name: str, *words: str) -> Ran:
+    say(f"catalogue {name}")
+    wait_for_quiet(at_most=5.0)
+    with TemporaryDirectory(prefix="benchmarks-") as home:
+        return run(["catalogue", name, *words, "--data", str(folder), "--source", _NOWHERE], home=Path(home))
+
+
+def _put(store: Store, crawl: str) -> None:
+    """Store a whole crawl, as a harvest does."""
+    say(f"storing {crawl}")
+    template = make_template()
+    footers = {path_of(crawl, number): _value(template.footer_of(crawl, number)) for number in range(FILES)}
+    store.put("documents", [(manifest_path(crawl), _value(manifest(crawl, FILES)))])
+    store.put("files", footers.items())
+    store.add_facts({path: packed(facts, footers[path], store.version(path) or b"") for path, facts in _facts(crawl)})
+
+
+def _value(data: bytes) -> Held:
+    return Held(
+        data=data,
+        size=make_template().size,
+        etag='"29d92fa9b3a3d3f9e4bb9b5bbd1cbd1c-15"',
+        last_modified="Sun, 30 Jan 2022 03:04:05 GMT",
+        source=_NOWHERE,
+        taken="2026-11-21T12:00:00+00:00",
+    )
+
+
+def _facts(crawl: str) -> Iterator[tuple[str, FileFacts]]:
+    """What an examiner would find in the footers of a crawl."""
+    template = make_template()
+    facts = file_facts(decode_footer(template.footer, template.size))
+
+    def named(key: str | None, number: int) -> str | None:
+        return key and put_names(key.encode(), crawl, number).decode()
+
+    for number in range(FILES):
+        groups = tuple(
+            replace(
+                group,
+                min_url_surtkey=named(group.min_url_surtkey, number),
+                max_url_surtkey=named(group.max_url_surtkey, number),
+            )
+            for group in facts.row_groups
+        )
+        yield path_of(crawl, number), replace(facts, row_groups=groups)
