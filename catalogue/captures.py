@@ -11,7 +11,7 @@ import pyarrow as pa
 from catalogue.errors import IncompleteAnswer
 from catalogue.plan import ReadPlan
 from catalogue.question import Question
-from catalogue.reader import read
+from catalogue.reader import Told, read
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,6 +27,8 @@ class Captures:
         self._question = question
         self._counts = counts
         self._notify = notify
+        self._uncounted = 0
+        """Rows that the plan counted by an index that turned out to be wrong, so that they were looked at after all."""
         self.plan = question.plan(counts=counts)
         """What will be read, and what that costs; an estimate while page indexes are to be fetched first."""
 
@@ -48,7 +50,7 @@ class Captures:
         Raises:
             SourceError: if they cannot be had.
         """
-        if self.plan.indexes:
+        while self.plan.indexes:  # what some say can make those of others worth their price
             self._question.fetch_indexes(self.plan)
             self.plan = self._question.plan(counts=self._counts)
         return self.plan
@@ -62,12 +64,14 @@ class Captures:
         for lack in self.plan.missing:
             warnings.warn(lack, IncompleteAnswer, stacklevel=2)
         plan = self.fetch_indexes()
+        self._uncounted = 0
         if not plan.waves:
             return
         source = self._question.source()
         executor = ThreadPoolExecutor(source.connections, thread_name_prefix="read")
+        told = Told(self._question.learn, self._notify, self._uncount)
         try:
-            with closing(read(plan, source, executor, learn=self._question.learn, notify=self._notify)) as batches:
+            with closing(read(plan, source, executor, told)) as batches:
                 yield from batches
         finally:
             executor.shutdown(wait=False, cancel_futures=True)
@@ -84,9 +88,13 @@ class Captures:
             SourceError: if something planned could not be read.
         """
         asked = self.counting()
-        rows: int = sum(batch.num_rows for batch in asked.batches())
-        rows, limit = rows + asked.plan.counted, asked.plan.query.limit
+        looked_at = sum(batch.num_rows for batch in asked.batches())
+        rows: int = looked_at + asked.plan.counted - asked._uncounted  # noqa: SLF001 - of this class
+        limit = asked.plan.query.limit
         return rows if limit is None else min(rows, limit)
+
+    def _uncount(self, rows: int) -> None:
+        self._uncounted += rows
 
     def to_arrow(self) -> pa.Table:
         """All rows as an Arrow table."""

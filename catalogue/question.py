@@ -19,8 +19,7 @@ from catalogue.store import Held, Store
 from catalogue.views import Candidate
 
 _DECODED = 300
-"""Footers kept decoded, of some 300 kB each."""
-
+"""Footers kept decoded, of some 30 kB a row group."""
 
 _AnySource: TypeAlias = PoliteSource | CachedSource
 
@@ -86,7 +85,7 @@ class Question:
         query: Query,
         scope: Scope,
         footers: Footers,
-        source: Callable[[], PoliteSource | CachedSource],
+        source: Callable[[], _AnySource],
         cost: Cost,
     ) -> None:
         """Ask about the files in scope; ``source`` is called when something is to be fetched or looked up."""

@@ -67,6 +67,8 @@ class Choice:
     """Page indexes that the file has and that are not held."""
     doubt: str = ""
     """Why its page index is not believed."""
+    counted: int = 0
+    """Rows that match for certain and are not among the units."""
 
     @property
     def rows(self) -> tuple[range, ...]:
@@ -149,14 +151,14 @@ def _by_pages(choice: Choice, indexes: Indexes) -> Choice:
     if located is None or indexes.column_index is None:
         return choice
     offset_index = decode_offset_index(located, key, group.num_rows)
-    key_index = decode_column_index(indexes.column_index, key, len(offset_index))
+    key_index = decode_column_index(indexes.column_index, key, len(offset_index), indexes.clusters)
     units = []
-    for page, bounds in enumerate(key_index.bounds):
-        # A page without a single key, which has no bounds, cannot match.
-        if bounds and near(choice.intervals, bounds):
+    for page in range(len(offset_index)):
+        filled = key_index.filled(page)  # nothing, if it has not a single key
+        if any(near(choice.intervals, part) for part in filled):
             nulls = key_index.null_counts[page] if key_index.null_counts else None
             rows = offset_index.rows(range(page, page + 1))
-            units.append(Unit(rows, holds(choice.intervals, bounds), nulls))
+            units.append(Unit(rows, all(holds(choice.intervals, part) for part in filled), nulls))
     return replace(choice, bounded=True, units=tuple(units), key_index=key_index)
 
 

@@ -1,5 +1,6 @@
 """Choices → a plan: which rows are enough, what waits for what, and whether pages or chunks are cheaper."""
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -91,10 +92,10 @@ def _choices(query: Query, files: Iterable[HeldFile]) -> tuple[list[Choice], int
             if choice.doubt:
                 doubts.append(f"{file.file.path}, row group {group.ordinal}: {choice.doubt}; it is read without")
             if query.counts and query.keys_decide:
-                counted += sum(unit.sure_rows for unit in choice.units)
-                choice = replace(
-                    choice, units=tuple(u for u in choice.units if not (u.certain and u.nulls is not None))
-                )
+                sure = sum(unit.sure_rows for unit in choice.units)
+                doubtful = tuple(u for u in choice.units if not (u.certain and u.nulls is not None))
+                choice = replace(choice, units=doubtful, counted=sure)
+                counted += sure
             if choice.units:
                 found.append(choice)
         if found:
@@ -181,6 +182,7 @@ def _draft(choice: Choice, query: Query, odds: _Odds, cost: Cost) -> _Draft:
         columns=columns,
         key_index=choice.key_index if by_pages else None,
         bounded=choice.bounded,
+        counted=choice.counted,
     )
     return _Draft(choice, group)
 
@@ -231,9 +233,8 @@ def _await(choice: Choice, query: Query, odds: float, cost: Cost) -> tuple[Await
     if not choice.bounded:
         share *= odds
     ranges, pages = [], 0.0
-    for chunk in group.chunks.values():
-        if chunk.column.name not in {part.column for part in choice.lacking} | set(choice.offset_indexes):
-            continue
+    read = {part.column for part in choice.lacking} | choice.offset_indexes.keys()
+    for chunk in (chunk for name, chunk in group.chunks.items() if name in read):
         pages += share * expected_pages(chunk)
         size = max(1, int(len(chunk.range) * share))
         middle = chunk.range.start + (len(chunk.range) - size) // 2
@@ -258,22 +259,27 @@ def _file_reads(drafts: Iterable[_Draft]) -> Iterator[FileRead]:
 
 
 def _waves(files: Sequence[FileRead], cost: Cost) -> tuple[tuple[Fetch, ...], ...]:
-    first = tuple(fetch for file in files for fetch in _wave(file, cost, later=False))
-    second = tuple(fetch for file in files for fetch in _wave(file, cost, later=True))
+    first = tuple(fetch for file in files for fetch in _first_wave(file, cost))
+    second = tuple(fetch for file in files for fetch in _second_wave(file, cost))
     return tuple(wave for wave in (first, second) if wave)
 
 
-def _wave(file: FileRead, cost: Cost, *, later: bool) -> Iterator[Fetch]:
-    reads = [(group.ordinal, read) for group in file.row_groups for read in group.columns if read.later is later]
+def _first_wave(file: FileRead, cost: Cost) -> Iterator[Fetch]:
+    reads = ((group.ordinal, read) for group in file.row_groups for read in group.columns if not read.later)
     parts = (part for ordinal, read in reads for part in read.parts(ordinal))
-    asked = list(fetches(file.file.path, parts, max_gap=cost.max_gap, cached=file.cached))
-    if not later:
-        yield from asked
-        return
-    pages = sorted(chain.from_iterable(read.single_pages() for _, read in reads))
-    for fetch in asked:
-        inside = (page for page in pages if page in fetch.range)
-        yield fetch if fetch.cached else replace(fetch, most=most_requests(inside, cost.max_gap))
+    yield from fetches(file.file.path, parts, max_gap=cost.max_gap, cached=file.cached)
+
+
+def _second_wave(file: FileRead, cost: Cost) -> Iterator[Fetch]:
+    """What may be asked for, row group by row group, as soon as that is decided; see ``narrowed``."""
+    for group in file.row_groups:
+        reads = [read for read in group.columns if read.later]
+        pages = deque(sorted(chain.from_iterable(read.single_pages() for read in reads)))
+        for fetch in narrowed(file, group.ordinal, reads, cost):
+            inside = []
+            while pages and pages[0].start < fetch.range.end:
+                inside.append(pages.popleft())
+            yield fetch if fetch.cached else replace(fetch, most=most_requests(inside, cost.max_gap))
 
 
 def _index_fetches(drafts: Iterable[_Draft], cost: Cost) -> Iterator[Fetch]:

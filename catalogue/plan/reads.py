@@ -86,6 +86,8 @@ class RowGroupRead:
     """By which the rows were chosen, so that it can be checked against the keys."""
     bounded: bool
     """Whether the bounds of its keys were known; without them it is read on the off chance."""
+    counted: int = 0
+    """Rows of it among those that a plan counted without looking at them."""
 
     @property
     def later(self) -> bool:

@@ -60,7 +60,6 @@ class Arrivals:
     def groups(self) -> Iterator[Group]:
         """The row groups in the order of the plan, each with all bytes of the first wave."""
         groups = [Group(file, group) for file in self._plan.files for group in file.row_groups]
-        # Of a row group that waits for nothing, since all of it is in the second wave or nowhere, there is none.
         left = {(g.file.file.path, g.read.ordinal): g for g in groups}
         lacking = {
             key: sum(1 for read in group.read.columns if not read.later for _ in read.parts(0))
@@ -74,8 +73,9 @@ class Arrivals:
                     raise UnplannedRead(message)
                 left[key].take(fetch, body)
                 lacking[key] -= sum(part.row_group == ordinal for part in fetch.parts)
-                if not lacking[key]:
-                    yield left.pop(key)
+            # Others may be complete before it is their turn: what is cached is there first.
+            while left and not lacking[next(iter(left))]:
+                yield left.pop(next(iter(left)))
 
     def _bodies(self, wave: Iterable[Fetch]) -> Iterator[tuple[Fetch, bytes]]:
         waiting = deque(wave)

@@ -67,12 +67,9 @@ def decode(group: Group, read: ColumnRead, data: bytes, kind: pa.DataType) -> It
         raise BadFooter(message) from error
 
 
-def wanted(numbered: Iterable[Numbered], rows: np.ndarray | None) -> Iterator[pa.Array]:
-    """The values of the rows with these ascending numbers, or of all."""
+def wanted(numbered: Iterable[Numbered], rows: np.ndarray) -> Iterator[pa.Array]:
+    """The values of the rows with these ascending numbers."""
     for start, values in numbered:
-        if rows is None:
-            yield values
-            continue
         first, behind = np.searchsorted(rows, (start, start + len(values)))
         if behind - first == len(values):
             yield values

@@ -13,9 +13,12 @@ from catalogue.pages import (
     ColumnIndex,
     Indexes,
     OffsetIndex,
+    clusters,
+    covers,
     cut_bounds,
     encode_column_index,
     encode_offset_index,
+    merged,
     walk,
 )
 from catalogue.reader.decoding import Numbered
@@ -29,13 +32,13 @@ class Observed:
         self._index = index
         self._bounds: dict[int, Bounds] = {}
         self._nulls = [0] * len(index)
-        self._seen = 0
+        self._parts: dict[int, tuple[Bounds, ...]] = {}
+        self._rows = [0] * len(index)
 
     def see(self, numbered: Iterable[Numbered]) -> Iterator[Numbered]:
         """Hand keys on."""
         for start, values in numbered:
             self._note(start, values.cast(pa.binary()))
-            self._seen += len(values)
             yield start, values
 
     def _note(self, start: int, keys: pa.BinaryArray) -> None:
@@ -46,6 +49,7 @@ class Observed:
                 first, behind = max(start, rows.start), min(end, rows.stop)
                 part = keys.slice(first - start, behind - first)
                 self._nulls[page] += part.null_count
+                self._rows[page] += len(part)
                 least, greatest = pc.min_max(part).values()
                 if least.is_valid:
                     known = self._bounds.get(page)
@@ -53,21 +57,36 @@ class Observed:
                     self._bounds[page] = (
                         Bounds(min(low, known.min), max(high, known.max)) if known else Bounds(low, high)
                     )
+                    found = clusters(part)
+                    self._parts[page] = merged([*self._parts[page], *found]) if page in self._parts else found
 
     @property
     def complete(self) -> bool:
         """Whether every row of the row group was seen."""
-        return self._seen == self._index.first_rows[-1]
+        return sum(self._rows) == self._index.first_rows[-1]
+
+    def clusters(self) -> dict[int, tuple[Bounds, ...]]:
+        """Of pages all of whose keys were seen, the intervals that they fill, where there is more than one."""
+        return {page: self._parts[page] for page in self._whole_pages() if len(self._parts.get(page, ())) > 1}
+
+    def _whole_pages(self) -> list[int]:
+        """The pages all of whose rows were seen."""
+        rows = map(len, (self._index.rows(range(page, page + 1)) for page in range(len(self._index))))
+        return [page for page, (seen, there) in enumerate(zip(self._rows, rows, strict=True)) if seen == there]
 
     def check(self, claimed: ColumnIndex) -> None:
         """Compare what was seen with what an index says.
 
         Raises:
-            BadPageIndex: if a key lies outside the bounds of its page.
+            BadPageIndex: if a key lies outside the bounds of its page, or there are other nulls.
         """
+        for page in self._whole_pages():
+            if claimed.null_counts is not None and claimed.null_counts[page] != self._nulls[page]:
+                message = f"page {page} of {KEY_COLUMN} has {self._nulls[page]} nulls, which its index denies"
+                raise BadPageIndex(message)
         for page, seen in self._bounds.items():
-            bounds = claimed.bounds[page]
-            if bounds is None or seen.min < bounds.min or seen.max > bounds.max:
+            filled = claimed.filled(page)
+            if not covers(filled, [seen]) or (page in claimed.clusters and not covers(filled, self._parts[page])):
                 message = f"page {page} of {KEY_COLUMN} holds keys that its index denies"
                 raise BadPageIndex(message)
 
@@ -84,4 +103,6 @@ def own_indexes(seen: Observed | None, chunks: Iterable[tuple[ColumnChunk, bytes
         with suppress(BadPageIndex):  # a chunk whose pages cannot be told apart is read whole next time, too
             located[chunk.column.name] = encode_offset_index(walk(data, chunk))
     complete = seen is not None and seen.complete and KEY_COLUMN in located
-    return Indexes(encode_column_index(seen.column_index()) if seen and complete else None, located, own=True)
+    if seen is None or not complete:
+        return Indexes(None, located, own=True)
+    return Indexes(encode_column_index(seen.column_index()), located, own=True, clusters=seen.clusters())

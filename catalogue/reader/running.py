@@ -20,29 +20,32 @@ from catalogue.reader.residual import Residual
 from catalogue.source import Response, Source
 from catalogue.where import connect
 
-Learn = Callable[[FileRead, int, Indexes], None]
-"""Takes the index that reading a row group taught."""
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Who is told what a run finds out on its way."""
+
+    learn: Callable[[FileRead, int, Indexes], None] = lambda _file, _ordinal, _indexes: None
+    """The index that reading a row group, given by its ordinal, taught."""
+    notify: Callable[[str], None] = lambda _: None
+    """A sentence about an index that is wrong."""
+    uncount: Callable[[int], None] = lambda _: None
+    """How many rows the plan counted by such an index; those of them that match are among the rows."""
 
 
 def read(
-    plan: ReadPlan,
-    source: Source,
-    executor: Executor,
-    *,
-    learn: Learn = lambda _file, _ordinal, _indexes: None,
-    notify: Callable[[str], None] = lambda _: None,
+    plan: ReadPlan, source: Source, executor: Executor, told: Told | None = None
 ) -> Generator[pa.RecordBatch, None, None]:
     """The rows that a plan finds, in batches, with the schema of the plan.
 
     Rows come file by file and row group by row group as planned, so the same plan gives the same order each time. Where
-    pages turn out not to be what an index said of them, their row group is read whole, and ``notify`` is told.
+    pages turn out not to be what an index said of them, their row group is read whole.
 
     Args:
         plan: announces every request; its indexes have been fetched.
         source: answers them.
         executor: makes requests while rows are decoded; threads, as many as the source has connections.
-        learn: takes what was learned of the pages of row groups that were read whole.
-        notify: told in a sentence of an index that is wrong.
+        told: what happens.
 
     Raises:
         SourceError: if a range cannot be had; rows that were handed out before are right, but not all.
@@ -56,7 +59,8 @@ def read(
         return
     with ExitStack() as stack:
         connection = stack.enter_context(connect()) if plan.query.where else None
-        reading = _Reading(plan, Arrivals(plan, source, executor), Residual(plan.query, connection), learn, notify)
+        residual = Residual(plan.query, connection)
+        reading = _Reading(plan, Arrivals(plan, source, executor), residual, told or Told())
         tables = reading.tables()
         stack.callback(tables.close)
         for rows in _ordered(plan, tables):
@@ -95,20 +99,23 @@ class _Waiting:
     @property
     def size(self) -> int:
         """Bytes it holds or asked for."""
-        return self.group.size + sum(len(fetch.range) for fetch, _ in self.later)
+        held: int = self.group.size + self.decided.nbytes + self.rows.nbytes
+        return held + sum(len(fetch.range) for fetch, _ in self.later)
+
+    @property
+    def awaited(self) -> bool:
+        """Whether some bytes are still under way."""
+        return not all(future.done() for _, future in self.later)
 
 
 class _Reading:
     """One run of a plan."""
 
-    def __init__(
-        self, plan: ReadPlan, arrivals: Arrivals, residual: Residual, learn: Learn, notify: Callable[[str], None]
-    ) -> None:
+    def __init__(self, plan: ReadPlan, arrivals: Arrivals, residual: Residual, told: Told) -> None:
         self._plan = plan
         self._arrivals = arrivals
         self._residual = residual
-        self._learn = learn
-        self._notify = notify
+        self._told = told
 
     def tables(self) -> Generator[pa.Table, None, None]:
         """The rows of all row groups, in order."""
@@ -221,7 +228,7 @@ class _Reading:
             if read.chunk.column.name == KEY_COLUMN:
                 seen = _observer(read, data)
                 numbered = seen.see(numbered) if seen else numbered
-            columns[read.chunk.column.name] = wanted(numbered, None)
+            columns[read.chunk.column.name] = (values for _, values in numbered)
         for table in aligned(columns, group.read.num_rows, self._plan.row_schema, group):
             rows, _ = self._residual.keep(table, group.read.intervals)
             if rows.num_rows:
@@ -235,7 +242,8 @@ class _Reading:
 
     def _whole(self, group: Group, why: BadPageIndex) -> Group:
         """The same row group without regard to its page index."""
-        self._notify(f"{group.where}: {why}; it is read without its page index")
+        self._told.notify(f"{group.where}: {why}; it is read without its page index")
+        self._told.uncount(group.read.counted)
         columns = tuple(ColumnRead(read.chunk) for read in group.read.columns)
         read = replace(group.read, columns=columns, rows=(range(group.read.num_rows),), key_index=None)
         whole = Group(group.file, read)
@@ -249,11 +257,11 @@ class _Reading:
         whole = (each for each in group.read.columns if each.index is None and each.chunk.column.name in group.pieces)
         learned = own_indexes(seen, [(each.chunk, group.data(each)) for each in whole])
         if learned.offset_indexes:
-            self._learn(group.file, group.read.ordinal, learned)
+            self._told.learn(group.file, group.read.ordinal, learned)
 
 
 def _is_awaited(each: _Waiting | Group) -> bool:
-    return isinstance(each, _Waiting) and bool(each.later)
+    return isinstance(each, _Waiting) and each.awaited
 
 
 def _observer(read: ColumnRead, data: bytes) -> Observed | None:

@@ -35,6 +35,8 @@ _LAYOUT = {
     **{table: f'CREATE TABLE "{table}" (key TEXT PRIMARY KEY, value BLOB)' for table in TABLES},
     "identity": "CREATE TABLE identity (id TEXT, changes INTEGER, index_changes INTEGER)",
 }
+_SHORT_WAIT = 1000
+"""Milliseconds."""
 _CLOSED_FOLDER = ("SQLITE_READONLY", "SQLITE_CANTOPEN")
 _DISK_ERRORS = ("SQLITE_FULL", "SQLITE_IOERR", *_CLOSED_FOLDER)
 
@@ -242,11 +244,20 @@ class Store:
             version: the file's own value.
         """
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        with self._using() as connection, self._transaction("index_changes"):
+        with self._using() as connection, self._impatient(), self._transaction("index_changes"):
             held = self.indexes(path, indexes, version)
             packed = {n: (held.get(n, found).joined(found)).pack() for n, found in indexes.items()}
             values = [(f"{path}#{n}", encode(replace(version, data=data, taken=now))) for n, data in packed.items()]
             connection.executemany('INSERT OR REPLACE INTO "indexes" (key, value) VALUES (?, ?)', values)
+
+    @contextmanager
+    def _impatient(self) -> Iterator[None]:
+        """Wait for other processes no longer than a short cut is worth."""
+        self._connection.execute(f"PRAGMA busy_timeout={_SHORT_WAIT}")
+        try:
+            yield
+        finally:
+            self._connection.execute(f"PRAGMA busy_timeout={int(1000 * self._busy_seconds)}")
 
     def facts(self, paths: Iterable[str]) -> dict[str, Held]:
         """What is known of files by examining their footers; what is damaged counts as not known."""

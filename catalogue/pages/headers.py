@@ -1,0 +1,107 @@
+"""Page headers → what pages say of themselves, and where the pages of a chunk lie that was read whole."""
+
+from dataclasses import dataclass
+
+from catalogue.errors import BadPageIndex
+from catalogue.footer import DATA_PAGES, DICTIONARY_ENCODINGS, ColumnChunk
+from catalogue.pages.indexes import tiled
+from catalogue.pages.values import OffsetIndex, typed
+from catalogue.thrift import Reader, ThriftError
+
+MAX_PAGES = 20_000
+"""Of a column chunk; Common Crawl's have some 120."""
+
+_V1 = DATA_PAGES[0]
+
+
+@dataclass(frozen=True, slots=True)
+class PageHeader:
+    """What a page says of itself."""
+
+    data_page: bool
+    size: int
+    """Bytes, as stored, with this header."""
+    num_values: int
+    """Nulls included; rows, where the column is flat."""
+    needs_dictionary: bool
+
+
+def page_header(data: bytes, start: int = 0) -> PageHeader:
+    """The header of the page at an offset of ``data``.
+
+    Raises:
+        BadPageIndex: if there is none.
+    """
+    reader = Reader(data, start)
+    try:
+        header = reader.struct()
+        kind, stored = typed(header[1], int), typed(header[3], int)
+        data_page = kind in DATA_PAGES
+        details = header[5 if kind == _V1 else 8] if data_page else {}
+        # DataPageHeader.encoding is its field 2, that of DataPageHeaderV2 4.
+        encoding = details.get(2 if kind == _V1 else 4)
+        values = typed(details.get(1, 0), int)
+    except (ThriftError, KeyError, TypeError, ValueError, AttributeError) as error:
+        message = f"no page starts there: {error}"
+        raise BadPageIndex(message) from error
+    if stored < 0 or values < 0:
+        message = "no page starts there"
+        raise BadPageIndex(message)
+    size = reader.position - start + stored
+    return PageHeader(data_page, size, values, data_page and encoding in DICTIONARY_ENCODINGS)
+
+
+def check_pages(data: bytes, index: OffsetIndex, pages: range, *, dictionary: bool) -> None:
+    """Check consecutive pages against what the index says of them.
+
+    Args:
+        data: the pages' bytes.
+        index: of their column.
+        pages: which they are.
+        dictionary: whether the dictionary page is at hand.
+
+    Raises:
+        BadPageIndex: if a page is of another length, holds other rows or needs a dictionary that is not there.
+    """
+    base = index.offsets[pages.start]
+    for page in pages:
+        start = index.offsets[page] - base
+        header = page_header(data, start)
+        rows = index.first_rows[page + 1] - index.first_rows[page]
+        expected = index.offsets[page + 1] - index.offsets[page]
+        if not header.data_page or header.size != expected or header.num_values != rows:
+            message = f"page {page} is not what the index says of it"
+            raise BadPageIndex(message)
+        if header.needs_dictionary and not dictionary:
+            message = f"page {page} needs a dictionary against what the footer says"
+            raise BadPageIndex(message)
+
+
+def walk(data: bytes, chunk: ColumnChunk) -> OffsetIndex:
+    """The index of a flat column chunk that was read whole, from its pages' headers.
+
+    Raises:
+        BadPageIndex: if the headers do not lead to the chunk's end and to all of its rows.
+    """
+    offsets: list[int] = []
+    sizes: list[int] = []
+    first_rows: list[int] = []
+    position = row = 0
+    while position < len(data):
+        header = page_header(data, position)
+        if header.data_page:
+            if len(sizes) >= MAX_PAGES:
+                message = f"{chunk.column.name} has more than {MAX_PAGES} pages"
+                raise BadPageIndex(message)
+            offsets.append(chunk.range.start + position)
+            sizes.append(header.size)
+            first_rows.append(row)
+            row += header.num_values
+        elif position:
+            message = f"{chunk.column.name} has a page that holds no values behind the first"
+            raise BadPageIndex(message)
+        position += header.size
+    if row != chunk.num_values:
+        message = f"the pages of {chunk.column.name} hold {row} rows, not {chunk.num_values}"
+        raise BadPageIndex(message)
+    return tiled([*offsets, chunk.range.end], sizes, [*first_rows, row], chunk)
