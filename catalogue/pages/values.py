@@ -4,6 +4,7 @@ import json
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TypeVar
 
 from catalogue.errors import BadPageIndex
@@ -65,10 +66,11 @@ class ColumnIndex:
         bounds = self.bounds[page]
         return self.clusters.get(page, (bounds,)) if bounds else ()
 
-    def overall(self) -> Bounds | None:
-        """Bounds of the whole chunk; None if it holds nothing but nulls."""
+    @property
+    def overlapping(self) -> bool:
+        """Whether most pages hold keys that belong between those of the next: two sorted streams were zipped."""
         known = [bounds for bounds in self.bounds if bounds]
-        return Bounds(min(b.min for b in known), max(b.max for b in known)) if known else None
+        return sum(a.max > b.min for a, b in pairwise(known)) > (len(known) - 1) / 2
 
 
 @dataclass(frozen=True, slots=True)

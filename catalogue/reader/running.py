@@ -256,7 +256,11 @@ class _Reading:
     def _teach(self, group: Group, seen: Observed | None) -> None:
         whole = (each for each in group.read.columns if each.index is None and each.chunk.column.name in group.pieces)
         learned = own_indexes(seen, [(each.chunk, group.data(each)) for each in whole])
-        if learned.offset_indexes:
+        claimed = group.read.key_index
+        if seen and claimed and claimed.overlapping:
+            new = {page: filled for page, filled in seen.clusters().items() if page not in claimed.clusters}
+            learned = Indexes(offset_indexes=learned.offset_indexes, clusters=new, own=bool(learned.offset_indexes))
+        if learned.offset_indexes or learned.clusters:
             self._told.learn(group.file, group.read.ordinal, learned)
 
 

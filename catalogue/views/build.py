@@ -27,7 +27,7 @@ from catalogue.views.key_pages import key_pages
 from catalogue.views.opened import connect, queries_folder, quoted
 
 STORAGE_VERSION = "v1.1.0"
-LAYOUT = "3"
+LAYOUT = "4"
 """Changes with the tables; a catalogue of another layout is made again."""
 
 _BATCH = 1000
@@ -151,7 +151,7 @@ class _Build:
         numbers = self._db.execute(
             "SELECT file FROM derived.files WHERE list_contains($1, path)", [list(paths)]
         ).fetchall()
-        for table in ("column_chunks", "row_groups", "pages", "found_bounds", "indexes", "files"):
+        for table in ("column_chunks", "row_groups", "pages", "key_intervals", "indexes", "files"):
             self._db.execute(
                 f"DELETE FROM derived.{table} WHERE list_contains($1, file)",  # noqa: S608 - one of these constants
                 [[number for (number,) in numbers]],
@@ -226,7 +226,7 @@ class _Build:
             [numbers[path], int(key.rpartition("#")[2])] for path in changed if path in numbers for key in changed[path]
         ]
         if shown and stale:
-            for table in ("pages", "found_bounds", "indexes"):
+            for table in ("pages", "key_intervals", "indexes"):
                 self._db.execute(
                     f"DELETE FROM derived.{table} WHERE list_contains($1, [file, row_group])",  # noqa: S608 - see above
                     [stale],
@@ -240,14 +240,14 @@ class _Build:
             return
         footer = decode_footer(file.data, file.size)
         ordinals = {int(key.rpartition("#")[2]): key for key in keys if key in versions}
-        pages, bounds = [], []
+        pages, intervals = [], []
         for ordinal, indexes in self._store.indexes(path, ordinals, file).items():
             place = {"file": number, "row_group": ordinal}
-            rows, found = key_pages(footer, ordinal, indexes)
+            rows, filled = key_pages(footer, ordinal, indexes)
             pages += [place | row for row in rows]
-            bounds += [place | found] if found else []
+            intervals += [place | each for each in filled]
         self._insert("pages", pages)
-        self._insert("found_bounds", bounds)
+        self._insert("key_intervals", intervals)
         self._insert(
             "indexes",
             [{"key": k, "version": versions[k], "file": number, "row_group": n} for n, k in ordinals.items()],

@@ -65,10 +65,10 @@ class Candidates:
             """
             WITH known AS (
               SELECT
-                file, row_group, footer_offset, coalesce(b.bounds_from, g.bounds_from) AS bounds_from,
-                encode(coalesce(g.min_url_surtkey, b.min_url_surtkey)) AS least,
-                encode(coalesce(g.max_url_surtkey, b.max_url_surtkey)) AS greatest
-              FROM derived.row_groups AS g LEFT JOIN derived.found_bounds AS b USING (file, row_group)
+                file, row_group, footer_offset, coalesce(k.bounds_from, g.bounds_from) AS bounds_from,
+                encode(coalesce(k.min_url_surtkey, g.min_url_surtkey)) AS least,
+                encode(coalesce(k.max_url_surtkey, g.max_url_surtkey)) AS greatest
+              FROM derived.row_groups AS g LEFT JOIN derived.key_intervals AS k USING (file, row_group)
               WHERE ($2::BIGINT IS NULL OR last_fetch IS NULL OR last_fetch >= $2)
                 AND ($3::BIGINT IS NULL OR first_fetch IS NULL OR first_fetch < $3)
             ),
@@ -76,14 +76,13 @@ class Candidates:
             matching AS (
               SELECT known.* FROM known ASOF JOIN asked ON greatest >= low WHERE high > least
               UNION ALL BY NAME
-              SELECT * FROM known WHERE least IS NULL
-              UNION BY NAME
-              SELECT * FROM known WHERE $1 AND bounds_from = 'footer (signed)'
+              SELECT * FROM known WHERE least IS NULL OR ($1 AND bounds_from = 'footer (signed)')
             )
             SELECT
               path, any_value(version), any_value(footer_rest),
               map_from_entries(list((row_group, footer_offset) ORDER BY row_group))
-            FROM matching JOIN derived.files USING (file) SEMI JOIN pairs USING (crawl, subset)
+            FROM (SELECT DISTINCT file, row_group, footer_offset FROM matching)
+            JOIN derived.files USING (file) SEMI JOIN pairs USING (crawl, subset)
             GROUP BY path ORDER BY path
             """,
             foreign,

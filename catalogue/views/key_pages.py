@@ -1,15 +1,16 @@
 """Page indexes that are held → what the catalogue shows of the pages of the key column."""
 
 from contextlib import suppress
+from itertools import chain
 from typing import Any
 
 from catalogue.crawl import KEY_COLUMN
 from catalogue.errors import BadPageIndex
 from catalogue.footer import Footer
-from catalogue.pages import ColumnIndex, Indexes, decode_column_index, decode_offset_index
+from catalogue.pages import ColumnIndex, Indexes, decode_column_index, decode_offset_index, merged
 
 
-def key_pages(footer: Footer, row_group: int, indexes: Indexes) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
+def key_pages(footer: Footer, row_group: int, indexes: Indexes) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """What is known of the pages of the key column.
 
     Args:
@@ -18,38 +19,59 @@ def key_pages(footer: Footer, row_group: int, indexes: Indexes) -> tuple[list[di
         indexes: what is held of its page indexes.
 
     Returns:
-        A row for each page, and the bounds of the whole if the footer has none; nothing of an index that is wrong.
+        A row for each page; and the intervals that the keys of all of them fill, if the footer has no bounds or there
+        is more than one. Nothing of an index that is wrong.
     """
     group = next((group for group in footer.row_groups if group.ordinal == row_group), None)
     key = group.chunks.get(KEY_COLUMN) if group else None
     located = indexes.offset_indexes.get(KEY_COLUMN)
     if group is None or key is None or located is None:
-        return [], None
+        return [], []
     source = "scan" if indexes.own else "page index"
     with suppress(BadPageIndex):
         offsets = decode_offset_index(located, key, group.num_rows)
-        bounds = ColumnIndex((None,) * len(offsets), None)
+        known = ColumnIndex((None,) * len(offsets), None)
         if indexes.column_index:
-            bounds = decode_column_index(indexes.column_index, key, len(offsets))
+            known = decode_column_index(indexes.column_index, key, len(offsets), indexes.clusters)
         rows = [
             {
                 "page": page,
                 "first_row_index": offsets.first_rows[page],
                 "num_rows": offsets.first_rows[page + 1] - offsets.first_rows[page],
-                "null_count": bounds.null_counts[page] if bounds.null_counts else None,
-                "min_url_surtkey": _text(known.min) if known else None,
-                "max_url_surtkey": _text(known.max) if known else None,
+                "null_count": known.null_counts[page] if known.null_counts else None,
+                "min_url_surtkey": _least(bounds.min) if bounds else None,
+                "max_url_surtkey": _greatest(bounds.max) if bounds else None,
                 "file_offset": offsets.offsets[page],
                 "compressed_page_size": offsets.offsets[page + 1] - offsets.offsets[page],
                 "pages_from": source,
             }
-            for page, known in enumerate(bounds.bounds)
+            for page, bounds in enumerate(known.bounds)
         ]
-        whole = bounds.overall() if key.bounds is None else None
-        repaired = {"min_url_surtkey": _text(whole.min), "max_url_surtkey": _text(whole.max)} if whole else None
-        return rows, {**repaired, "bounds_from": source} if repaired else None
-    return [], None
+        filled = merged(chain.from_iterable(known.filled(page) for page in range(len(offsets))))
+        if key.bounds and len(filled) == 1:
+            return rows, []
+        return rows, [
+            {"min_url_surtkey": _least(each.min), "max_url_surtkey": _greatest(each.max), "bounds_from": source}
+            for each in filled
+        ]
+    return [], []
 
 
-def _text(key: bytes) -> str:
-    return key.decode("utf-8", "replace")
+def _least(key: bytes) -> str:
+    """A text that is not greater: bounds can have been cut within a character."""
+    return key[: _cut(key)].decode()
+
+
+def _greatest(key: bytes) -> str:
+    """A text that is not less than any that a key can be."""
+    cut = _cut(key)
+    return key.decode() if cut is None else key[:cut].decode() + "\U0010ffff"
+
+
+def _cut(key: bytes) -> int | None:
+    """Where a key stops to be text; None if it does not."""
+    try:
+        key.decode()
+    except UnicodeDecodeError as error:
+        return error.start
+    return None

@@ -27,7 +27,7 @@ CREATE TABLE IF NOT EXISTS derived.pages (
   file INTEGER, row_group INTEGER, page INTEGER, first_row_index BIGINT, num_rows BIGINT, null_count BIGINT,
   min_url_surtkey VARCHAR, max_url_surtkey VARCHAR, file_offset BIGINT, compressed_page_size BIGINT, pages_from VARCHAR
 );
--- Of row groups whose footer has no bounds.
-CREATE TABLE IF NOT EXISTS derived.found_bounds (
+-- The intervals that the keys of a row group fill, all of which lie in them, where that says more than its footer.
+CREATE TABLE IF NOT EXISTS derived.key_intervals (
   file INTEGER, row_group INTEGER, min_url_surtkey VARCHAR, max_url_surtkey VARCHAR, bounds_from VARCHAR
 );

@@ -1,13 +1,21 @@
 CREATE OR REPLACE VIEW row_groups AS
+WITH
+  filled AS (
+    SELECT
+      file, row_group, min(min_url_surtkey) AS least, max(max_url_surtkey) AS greatest, any_value(bounds_from) AS source,
+      list({'min': min_url_surtkey, 'max': max_url_surtkey} ORDER BY min_url_surtkey) AS intervals
+    FROM derived.key_intervals GROUP BY file, row_group
+  )
 SELECT
   f.path, f.crawl, f.subset, g.row_group, g.num_rows, g.total_byte_size, g.total_compressed_size,
-  coalesce(g.min_url_surtkey, b.min_url_surtkey) AS min_url_surtkey,
-  coalesce(g.max_url_surtkey, b.max_url_surtkey) AS max_url_surtkey,
-  coalesce(b.bounds_from, g.bounds_from) AS bounds_from,
+  coalesce(g.min_url_surtkey, k.least) AS min_url_surtkey,
+  coalesce(g.max_url_surtkey, k.greatest) AS max_url_surtkey,
+  CASE WHEN g.bounds_from = 'missing' THEN coalesce(k.source, 'missing') ELSE g.bounds_from END AS bounds_from,
+  k.intervals AS key_intervals,
   make_timestamp(g.first_fetch * 1000) AS first_fetch, make_timestamp(g.last_fetch * 1000) AS last_fetch
 FROM derived.row_groups AS g
 JOIN derived.files AS f USING (file)
-LEFT JOIN derived.found_bounds AS b USING (file, row_group);
+LEFT JOIN filled AS k USING (file, row_group);
 
 COMMENT ON VIEW row_groups IS 'Every row group of the files held, and the keys between which its rows lie.';
 COMMENT ON COLUMN row_groups.path IS 'File, relative to the source.';
@@ -21,5 +29,7 @@ COMMENT ON COLUMN row_groups.min_url_surtkey IS 'No key is less; null if not kno
 COMMENT ON COLUMN row_groups.max_url_surtkey IS 'No key is greater; null if not known.';
 COMMENT ON COLUMN row_groups.bounds_from IS
   'footer; footer (signed), the deprecated statistics of old writers; page index; scan, of keys that were read; or missing.';
+COMMENT ON COLUMN row_groups.key_intervals IS
+  'Intervals, both ends inclusive, in which all keys lie, where reading or page indexes told of more than one; else null.';
 COMMENT ON COLUMN row_groups.first_fetch IS 'No page was fetched earlier, UTC; null if the footer does not say.';
 COMMENT ON COLUMN row_groups.last_fetch IS 'No page was fetched later, UTC; null if the footer does not say.';
