@@ -223,3 +223,33 @@ def test_many_urls_read_each_page_once(cat: Catalogue, server: LoopbackServer, e
         ranges = sorted((exchange.path, exchange.range) for exchange in made)
         assert len(set(ranges)) == len(ranges)
         assert sum(exchange.sent_bytes for exchange in made) == plan.bytes
+
+
+def test_once_read_zipped_streams_are_told_apart(cat: Catalogue, everything: pa.Table) -> None:
+    """Least and greatest key of a row group, or of a page, of such files say little; the intervals between say more."""
+    crawl = str(cat.files().query("not has_page_index").crawl.min())
+    mine = of_crawl(everything, crawl)
+    urls = random.Random(3).sample(mine.column("url").to_pylist(), 20)
+
+    def ask() -> tuple[int, int, object]:
+        found = [cat.captures(url, crawls=crawl, subsets="warc", columns=COLUMNS) for url in urls]
+        before = cat.bytes
+        answers = [rows_of(each.to_arrow(), COLUMNS) for each in found]
+        return sum(each.plan.row_groups for each in found), cat.bytes - before, answers
+
+    # Plans are made before anything is read, so that none profits from what another teaches.
+    groups, size, answers = ask()
+    assert answers == [rows_of(scanned(mine, [parse_pattern(url)]), COLUMNS) for url in urls]
+    cat.captures("*", crawls=crawl, columns=COLUMNS).to_arrow()
+    for _ in range(2):
+        fewer, less, same = ask()
+        assert same == answers
+        assert fewer < groups / 2
+        assert less < size / 2
+        cat.update()  # after which the catalogue knows them, too
+    shown = cat.row_groups(crawl).query("subset == 'warc'")
+    assert shown.key_intervals.notna().mean() > 0.5
+    for _, row in shown[shown.key_intervals.notna()].iterrows():
+        ends = [end for each in row.key_intervals for end in (each["min"], each["max"])]
+        assert ends == sorted(ends)
+        assert row.min_url_surtkey <= ends[0] <= ends[-1] <= row.max_url_surtkey
