@@ -51,7 +51,7 @@ class Captures:
             SourceError: if they cannot be had.
         """
         while self.plan.indexes:  # what some say can make those of others worth their price
-            self._question.fetch_indexes(self.plan)
+            self._question.fetch_indexes(self.plan.indexes)
             self.plan = self._question.plan(counts=self._counts)
         return self.plan
 

@@ -1,6 +1,6 @@
 """Class ``Catalogue``: everything behind one object, for notebooks and for the command line."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Self
 import duckdb
 
 from catalogue import views
+from catalogue.backfill import Backfill
 from catalogue.captures import Captures
-from catalogue.crawl import SCHEMA, Crawl, index_file, manifest_path, select_crawls, select_subsets
-from catalogue.errors import FormatError, NotHarvested, QueryError, SourceError, UnknownCrawl
+from catalogue.crawl import SCHEMA, Crawl, index_file, manifest_path, select_crawls, select_held, select_subsets
+from catalogue.errors import FormatError, QueryError, SourceError, UnknownCrawl
 from catalogue.examine import Examiner
 from catalogue.harvest import Harvested, Progress, harvest, take_crawl_list
 from catalogue.plan import Cost
@@ -213,7 +214,7 @@ class Catalogue:
 
     def _held_crawls(self, words: Sequence[str]) -> list[str]:
         files = (index_file(path) for path in self._store.keys("files"))
-        return _among({file.crawl for file in files if file}, words)
+        return select_held({file.crawl for file in files if file}, words)
 
     # ---- what the footers say ----
 
@@ -289,6 +290,27 @@ class Catalogue:
         with self.connect() as connection:
             return connection.execute(sql, list(parameters)).df()
 
+    # ---- what the footers do not say ----
+
+    def backfill(
+        self, crawls: str | Iterable[str] = "all", *, only_gaps: bool = False, files: str | Iterable[str] = ()
+    ) -> Backfill:
+        """Find what the keys of row groups say whose footers say too little to prune by. Nothing is read yet.
+
+        Args:
+            crawls: harvested ones: names, ranges ``A..B``, ``latest`` or ``all``.
+            only_gaps: leave alone what has bounds, even if they say little because two sorted streams were zipped.
+            files: patterns such as ``*part-00007-*`` of paths to look at; all unless given.
+        """
+        with self.connect() as connection:
+            words = select_held(self._shown().crawls, _several(crawls))
+            found = views.gaps(connection, words, _several(files), overlapping=not only_gaps)
+        return Backfill(
+            found,
+            lambda query, scope: Question(query, scope, self._footers, lambda: self._source, self._cost()),
+            lambda: self._source,
+        )
+
     # ---- captures ----
 
     def captures(  # noqa: PLR0913 - a question has many sides, and each is named
@@ -332,7 +354,7 @@ class Catalogue:
             raise QueryError(message)
         parsed = [parse_pattern(text, match) for text in typed]
         shown = self._shown()
-        words = _among(shown.crawls, _several(crawls))
+        words = select_held(shown.crawls, _several(crawls))
         candidates = shown.candidates(words, select_subsets(_several(subsets)))
         newer = candidates.column_names
         first, last = time_bounds(from_, to)
@@ -370,19 +392,6 @@ class Catalogue:
             latency=settings.latency,
             connections=self._source.connections,
         )
-
-
-def _among(held: Collection[str], words: Sequence[str]) -> list[str]:
-    """The crawls that words mean, all of them held."""
-    if not held:
-        message = "nothing is harvested yet; run: catalogue harvest --crawl CC-MAIN-2022-05"
-        raise NotHarvested(message)
-    chosen = select_crawls(words, list(held))
-    for crawl in chosen:
-        if crawl not in held:
-            message = f"{crawl} is not harvested yet; run: catalogue harvest --crawl {crawl}"
-            raise NotHarvested(message)
-    return chosen
 
 
 def _whole_urls(patterns: Iterable[Pattern]) -> tuple[str, ...]:

@@ -7,13 +7,13 @@ name is matched against the one form that names of its kind have had (commoncraw
 import json
 import re
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import pyarrow as pa
 
-from catalogue.errors import BadManifest, QueryError, UnknownCrawl
+from catalogue.errors import BadManifest, NotHarvested, QueryError, UnknownCrawl
 
 COLLINFO = "collinfo.json"
 SUBSETS = ("warc", "crawldiagnostics", "robotstxt")
@@ -222,6 +222,23 @@ def select_crawls(asked: Iterable[str], known: Sequence[str]) -> list[str]:
             raise UnknownCrawl(message)
         chosen += found
     return sorted(dict.fromkeys(chosen), key=_age, reverse=True)
+
+
+def select_held(held: Collection[str], asked: Iterable[str]) -> list[str]:
+    """The same, where every crawl must be one that is held.
+
+    Raises:
+        NotHarvested: if one is not.
+    """
+    if not held:
+        message = "nothing is harvested yet; run: catalogue harvest --crawl CC-MAIN-2022-05"
+        raise NotHarvested(message)
+    chosen = select_crawls(asked, list(held))
+    for crawl in chosen:
+        if crawl not in held:
+            message = f"{crawl} is not harvested yet; run: catalogue harvest --crawl {crawl}"
+            raise NotHarvested(message)
+    return chosen
 
 
 def select_subsets(asked: Iterable[str]) -> tuple[str, ...]:

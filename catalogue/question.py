@@ -1,6 +1,6 @@
 """A question and what is held that may answer it → its plan; and what fetching teaches, kept for the next question."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ from catalogue.crawl import KEY_COLUMN, IndexFile, index_file
 from catalogue.errors import NotHarvested, StoreError
 from catalogue.footer import Footer, decode_footer, decode_row_groups
 from catalogue.pages import Indexes, cut_indexes
-from catalogue.plan import Cost, FileRead, HeldFile, ReadPlan, plan_reads
+from catalogue.plan import Cost, Fetch, FileRead, HeldFile, ReadPlan, key_indexes, plan_reads
 from catalogue.query import Query
 from catalogue.ranges import Pin
 from catalogue.source import CachedSource, PoliteSource
@@ -124,20 +124,24 @@ class Question:
         cached = tuple(source.held(path, pin)) if isinstance(source, CachedSource) else ()
         return HeldFile(known.file, pin, known.footer, indexes, cached)
 
-    def fetch_indexes(self, plan: ReadPlan) -> None:
-        """Fetch the page indexes that a plan lacks, and keep them.
+    def key_indexes(self) -> tuple[Fetch, ...]:
+        """The requests for what is not held of the page indexes of the keys, of all files in scope."""
+        source = self.source()
+        held = (self._held(known, source) for known in self._footers.get(self._scope.candidates))
+        return tuple(fetch for file in held for fetch in key_indexes(file, self._cost.max_gap))
+
+    def fetch_indexes(self, fetches: Sequence[Fetch]) -> None:
+        """Fetch page indexes, such as a plan lacks, and keep them.
 
         Raises:
             SourceError: if they cannot be had.
         """
         source = self.source()
-        pins = {path: self._held(self._files[path], source).pin for path in {fetch.path for fetch in plan.indexes}}
+        pins = {path: self._held(self._files[path], source).pin for path in {fetch.path for fetch in fetches}}
         executor = ThreadPoolExecutor(source.connections, thread_name_prefix="indexes")
         try:
-            answers = executor.map(
-                lambda fetch: source.get(fetch.path, fetch.range, pin=pins[fetch.path]), plan.indexes
-            )
-            for fetch, answer in zip(plan.indexes, answers, strict=True):
+            answers = executor.map(lambda fetch: source.get(fetch.path, fetch.range, pin=pins[fetch.path]), fetches)
+            for fetch, answer in zip(fetches, answers, strict=True):
                 each = self._files[fetch.path]
                 found = cut_indexes(each.footer, KEY_COLUMN, answer.body, fetch.range.start)
                 for ordinal, indexes in found.items():

@@ -1,7 +1,7 @@
 """Crawls of a few files with whatever is in them, to be served or read from their folder."""
 
 import gzip
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -14,7 +14,7 @@ from catalogue.crawl import KEY_COLUMN
 CRAWL = "CC-MAIN-2022-33"
 
 
-def table(keys: list[str | None], **more: pa.Array) -> pa.Table:
+def table(keys: Sequence[str | None], **more: pa.Array) -> pa.Table:
     """Rows with these keys, and a number and a status each."""
     numbers = range(len(keys))
     return pa.table(
@@ -43,7 +43,9 @@ def write_manifest(folder: Path) -> None:
     manifest.write_bytes(gzip.compress("\n".join(paths).encode()))
 
 
-def crawl_of(folder: Path, *tables: pa.Table, change: Callable[[Path], None] = lambda _: None, **options: Any) -> Path:
+def crawl_of(
+    folder: Path, *tables: pa.Table, change: Callable[[Path], object] = lambda _: None, **options: Any
+) -> Path:
     """A crawl with a file for each table; ``options`` are those of ``pyarrow.parquet.write_table``."""
     for number, rows in enumerate(tables):
         path = index_path(folder, number)

@@ -35,6 +35,7 @@ ORDER = [
     "harvest",
     "reader",
     "question",
+    "backfill",
     "captures",
     "catalogue",
     # faces

@@ -87,6 +87,7 @@ class _Commands(click.Group):
     homes = {  # noqa: RUF012 - a constant of click's own class
         "crawls": "harvesting",
         "harvest": "harvesting",
+        "backfill": "harvesting",
         "status": "harvesting",
         "forget": "harvesting",
         "plan": "asking",

@@ -1,13 +1,17 @@
 """Commands that take footers, and say which are held."""
 
 import sys
+from dataclasses import asdict
 from typing import Any
 
 import click
 
 from catalogue.cli.app import Common, common
-from catalogue.cli.showing import as_json, confirmed, harvest_bar, plural, size, table
-from catalogue.errors import QueryError
+from catalogue.cli.showing import as_json, confirmed, harvest_bar, parse_size, plural, size, table
+from catalogue.errors import QueryError, TooExpensive
+
+_MANY_REQUESTS, _MANY_BYTES = 500, 1_000_000_000
+"""What a backfill asks first to go beyond."""
 
 
 @click.command()
@@ -112,6 +116,74 @@ def harvest(
             options.say(f"  {path}: {reason}" if path not in reason else f"  {reason}")
     if any(outcome.failures for outcome in outcomes):
         options.say("some files failed; run the same command again to try them again")
+        sys.exit(1)
+
+
+@click.command()
+@click.option("--crawl", "crawls", multiple=True, help="Harvested: a name, A..B, latest or all.  [default: all]")
+@click.option("--only-gaps", is_flag=True, help="Only what has no bounds; leave zipped files as they are.")
+@click.option("--files", multiple=True, metavar="GLOB", help="Only index files such as '*part-00007-*'; repeatable.")
+@click.option("--budget", metavar="SIZE", help="End before more than this is received, such as 2GB.")
+@click.option("--dry-run", is_flag=True, help="Only say what it would take.")
+@click.option("--yes", is_flag=True, help="Do not ask, however much it is.")
+@click.option("--json", "json_", is_flag=True, help="One JSON object.")
+@common
+def backfill(
+    options: Common,
+    *,
+    crawls: tuple[str, ...],
+    only_gaps: bool,
+    files: tuple[str, ...],
+    budget: str | None,
+    dry_run: bool,
+    yes: bool,
+    json_: bool,
+) -> None:
+    """Learn which keys row groups hold whose footers do not say, or say too little.
+
+    Some have no bounds, and in most files of before mid 2022, which are two sorted streams zipped together, bounds
+    say next to nothing. Page indexes are taken where that is enough, else the keys are read, once. It can be stopped
+    at any time and goes on from there.
+
+    \b
+    catalogue backfill --dry-run
+    catalogue backfill --crawl CC-MAIN-2018-05 --budget 2GB
+    catalogue backfill --only-gaps
+    """  # noqa: D301
+    from catalogue.harvest import Progress  # noqa: PLC0415 - --help needs none of what this imports
+
+    most = parse_size(budget) if budget else None
+    with options.opened() as catalogue:
+        filling = catalogue.backfill(crawls or "all", only_gaps=only_gaps, files=files)
+        needed = filling.estimate
+        cost = f"{plural(needed.requests, 'request')}, {size(needed.bytes)}, about {needed.seconds:.0f} s"
+        options.say(f"{plural(needed.row_groups, 'row group')} of {plural(needed.files, 'file')}: {cost}")
+        if dry_run:
+            if json_:
+                as_json(asdict(needed))
+            return
+        large = needed.requests > _MANY_REQUESTS or min(needed.bytes, most or needed.bytes) > _MANY_BYTES
+        if large and not yes and not confirmed("Go on?"):
+            message = f"this takes {cost}; set a --budget, or add --yes if that is meant"
+            raise TooExpensive(message)
+        with harvest_bar(options) as bar:
+            done = filling.run(
+                budget=most,
+                report=lambda at: bar(
+                    Progress("backfill", needed.files, at.done, failed=len(at.failures), bytes=at.bytes)
+                ),
+            )
+        catalogue.update()
+    complete = done.done == needed.files
+    if json_:
+        as_json(asdict(done) | {"files": needed.files, "complete": complete})
+    else:
+        made = f"{plural(done.requests, 'request')}, {size(done.bytes)}, {done.seconds:.1f} s"
+        options.say(f"{done.done:,} of {plural(needed.files, 'file')} done; {made}")
+        for path, reason in done.failures.items():
+            options.say(f"  {path}: {reason}" if path not in reason else f"  {reason}")
+    if not complete:
+        options.say("run the same command again to go on")
         sys.exit(1)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,6 +14,7 @@ from typing import Any, Protocol
 import click
 
 from catalogue.cli.app import Common
+from catalogue.errors import QueryError
 
 
 def size(count: float) -> str:
@@ -22,6 +24,15 @@ def size(count: float) -> str:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
         count /= 1000
     return f"{count:.1f} TB"
+
+
+def parse_size(text: str) -> int:
+    """The reverse: ``2GB``, ``500 MB``, ``1000``."""
+    matched = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kMGT]?)B?", text.strip())
+    if not matched:
+        message = f"{text!r} is no size; write it as 500MB or 2GB"
+        raise QueryError(message)
+    return int(float(matched[1]) * 1000 ** ["", "k", "M", "G", "T"].index(matched[2]))
 
 
 def plural(count: int, noun: str) -> str:

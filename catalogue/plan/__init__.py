@@ -5,7 +5,7 @@ together: one where files are sorted, two where only the keys of some pages tell
 wanted.
 """
 
-from catalogue.plan.choice import HeldFile
+from catalogue.plan.choice import HeldFile, key_indexes
 from catalogue.plan.cost import Cost
 from catalogue.plan.fetches import MAX_FETCH, Fetch, Part, Purpose, fetches
 from catalogue.plan.planning import narrowed, plan_reads
@@ -24,6 +24,7 @@ __all__ = [
     "ReadPlan",
     "RowGroupRead",
     "fetches",
+    "key_indexes",
     "narrowed",
     "plan_reads",
 ]

@@ -7,7 +7,7 @@ from catalogue.crawl import KEY_COLUMN, IndexFile
 from catalogue.errors import BadFooter, BadPageIndex
 from catalogue.footer import ColumnChunk, Footer, RowGroup
 from catalogue.pages import ColumnIndex, Indexes, OffsetIndex, decode_column_index, decode_offset_index
-from catalogue.plan.fetches import Part, Purpose
+from catalogue.plan.fetches import Fetch, Part, Purpose, fetches
 from catalogue.query import Query, holds, near
 from catalogue.ranges import ByteRange, Pin
 from catalogue.surt import KeyInterval
@@ -142,6 +142,15 @@ def _lacking(indexes: Indexes, chunks: Sequence[ColumnChunk], ordinal: int) -> I
             yield Part(Purpose.COLUMN_INDEX, ordinal, name, chunk.column_index)
         if chunk.offset_index and name not in indexes.offset_indexes:
             yield Part(Purpose.OFFSET_INDEX, ordinal, name, chunk.offset_index)
+
+
+def key_indexes(held: HeldFile, max_gap: int) -> Iterator[Fetch]:
+    """The requests for the page indexes of the keys that a file has and that are not held."""
+    parts: list[Part] = []
+    for group in held.footer.row_groups:
+        known = held.indexes(group.ordinal) or Indexes()
+        parts += _lacking(known, [group.chunks[KEY_COLUMN]], group.ordinal) if KEY_COLUMN in group.chunks else []
+    return fetches(held.file.path, parts, max_gap=max_gap)
 
 
 def _by_pages(choice: Choice, indexes: Indexes) -> Choice:

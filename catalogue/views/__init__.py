@@ -2,16 +2,19 @@
 
 from catalogue.views.build import STORAGE_VERSION, connect_fresh, is_fresh, refresh
 from catalogue.views.candidates import Candidate, Candidates, Shown
+from catalogue.views.gaps import Gaps, gaps
 from catalogue.views.opened import answerable, connect, queries_folder
 
 __all__ = [
     "STORAGE_VERSION",
     "Candidate",
     "Candidates",
+    "Gaps",
     "Shown",
     "answerable",
     "connect",
     "connect_fresh",
+    "gaps",
     "is_fresh",
     "queries_folder",
     "refresh",

@@ -1,0 +1,251 @@
+"""What footers do not say is read once, kept, and right; and how it ends when it is stopped."""
+
+import random
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import catalogue
+from catalogue import Catalogue
+from catalogue.crawl import KEY_COLUMN
+from catalogue.demo import LoopbackServer
+from catalogue.pages import cut_bounds
+from catalogue.settings import Settings
+from catalogue.surt import parse_pattern
+from tests.commands import Command
+from tests.crawls import CRAWL, crawl_of, table
+from tests.faults import DETECTABLE, THROTTLING, Fault, FaultServer, Kind, Request, only, seeded
+from tests.footers import made
+from tests.test_answers import everything, rows_of, scanned
+from tests.test_harvest import Until
+
+__all__ = ["everything"]  # a fixture
+
+COLUMNS = [KEY_COLUMN, "url", "fetch_status"]
+OLD = "CC-MAIN-2018-05"
+
+
+def without_statistics(data: bytes) -> bytes:
+    """The same file with a footer that says nothing of the values in it."""
+    file = made(data)
+    for ordinal in range(len(file.fields[4][1].values)):
+        for column in range(len(file.group(ordinal)[1][1].values)):
+            file.meta(ordinal, column).pop(12, None)
+    length = int.from_bytes(data[-8:-4], "little")
+    footer = file.footer
+    return data[: -8 - length] + footer + len(footer).to_bytes(4, "little") + b"PAR1"
+
+
+@pytest.fixture(params=["as written", "without statistics"])
+def source(request: pytest.FixtureRequest, mirror: Path, tmp_path: Path) -> Path:
+    """The crawl whose bounds other readers ignore, and the same where there are none."""
+    folder = tmp_path / "source"
+    shutil.copytree(mirror / "crawl-data" / OLD, folder / "crawl-data" / OLD)
+    for path in mirror.rglob(f"crawl={OLD}/*/*.parquet"):
+        copy = folder / path.relative_to(mirror)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        data = path.read_bytes()
+        copy.write_bytes(data if request.param == "as written" else without_statistics(data))
+    return folder
+
+
+@pytest.fixture
+def server(source: Path) -> Iterator[LoopbackServer]:
+    with LoopbackServer(source) as running:
+        yield running
+
+
+@pytest.fixture
+def cat(server: LoopbackServer, settings: Settings, tmp_path: Path) -> Iterator[Catalogue]:
+    chosen = replace(settings, source=server.url, cache_size=0, bandwidth=1e6, latency=0.001)
+    with catalogue.open(tmp_path / "data", settings=chosen) as opened:
+        opened.harvest(OLD, subsets="all")
+        yield opened
+
+
+def keys_of(path: Path, row_group: int) -> list[str]:
+    keys: list[str] = pq.ParquetFile(path).read_row_group(row_group, [KEY_COLUMN])[KEY_COLUMN].to_pylist()
+    return keys
+
+
+def test_it_finds_what_a_scan_finds(cat: Catalogue, source: Path, server: LoopbackServer) -> None:
+    before = cat.row_groups()
+    filling = cat.backfill()
+    needed = filling.estimate
+    server.log.clear()
+    done = filling.run()
+    assert done.failures == {}
+    assert (done.done, done.row_groups) == (needed.files, needed.row_groups)
+    assert len(server.log) == done.requests == needed.requests
+    assert sum(exchange.sent_bytes for exchange in server.log) == done.bytes == needed.bytes
+    after = cat.row_groups()
+    assert len(after) == len(before)
+    assert "missing" not in set(after.bounds_from)
+    pages = cat.pages(OLD)
+    for _, row in after.iterrows():
+        keys = sorted(keys_of(source / row.path, row.row_group))
+        least, greatest = keys[0], keys[-1]
+        if row.bounds_from == "scan":  # long ones are cut
+            bounds = cut_bounds(least.encode(), greatest.encode())
+            least, greatest = bounds.min.decode(), bounds.max.decode()
+        assert (row.min_url_surtkey, row.max_url_surtkey) == (least, greatest)
+        if row.key_intervals is not None:
+            assert all(any(i["min"] <= key <= i["max"] for i in row.key_intervals) for key in keys)
+        mine = pages[(pages.path == row.path) & (pages.row_group == row.row_group)]
+        if row.bounds_from == "scan":
+            assert mine.num_rows.sum() == row.num_rows == len(keys)
+            assert (mine.min_url_surtkey.min(), mine.max_url_surtkey.max()) == (least, greatest)
+    assert after.key_intervals.notna().sum() > len(after) / 2
+    # And there is nothing left to do.
+    again = cat.backfill()
+    assert (again.estimate.files, again.estimate.requests) == (0, 0)
+    server.log.clear()
+    assert again.run().done == 0
+    assert not server.log
+
+
+def test_page_indexes_are_enough_where_bounds_are_lacking(settings: Settings, tmp_path: Path) -> None:
+    """No key is read for it."""
+    keys = sorted(f"com,host{number % 7})/{number:05}" for number in range(9000))
+    folder = crawl_of(
+        tmp_path / "source",
+        table(keys),
+        change=lambda path: path.write_bytes(without_statistics(path.read_bytes())),
+        row_group_size=3000,
+        data_page_size=1 << 12,
+    )
+    with LoopbackServer(folder) as server:
+        chosen = replace(settings, source=server.url, cache_size=0)
+        with catalogue.open(tmp_path / "data", settings=chosen) as cat:
+            cat.harvest(CRAWL)
+            assert set(cat.row_groups().bounds_from) == {"missing"}
+            needed = cat.backfill(only_gaps=True).estimate
+            server.log.clear()
+            done = cat.backfill(only_gaps=True).run()
+            assert (done.requests, done.bytes) == (needed.requests, needed.bytes)
+            assert done.bytes < sum(len(each) for each in keys) / 10
+            assert len(server.log) == 1
+            rows = cat.row_groups().sort_values("row_group")
+            assert set(rows.bounds_from) == {"page index"}
+            for start, (_, row) in enumerate(rows.iterrows()):
+                mine = keys[3000 * start : 3000 * (start + 1)]
+                assert row.min_url_surtkey <= mine[0] <= mine[-1] <= row.max_url_surtkey
+            assert cat.backfill().estimate.files == 0
+
+
+def test_answers_are_the_same_and_cheaper(cat: Catalogue, everything: pa.Table) -> None:
+    mine = everything.filter(pa.compute.equal(everything.column("crawl"), OLD))
+    urls = random.Random(5).sample(mine.column("url").to_pylist(), 15)
+
+    def ask() -> tuple[int, list[object]]:
+        found = [cat.captures(text, columns=COLUMNS) for text in [*urls, "*.example.com", "*.org"]]
+        size = sum(each.fetch_indexes().bytes for each in found)
+        return size, [rows_of(each.to_arrow(), COLUMNS) for each in found]
+
+    size, answers = ask()
+    expected = [scanned(mine, [parse_pattern(text)]) for text in [*urls, "*.example.com", "*.org"]]
+    assert answers == [rows_of(rows, COLUMNS) for rows in expected]
+    cat.backfill().run()
+    less, same = ask()
+    assert same == answers
+    assert less < size / 2
+
+
+def test_only_gaps_only_some_files_and_a_budget(cat: Catalogue) -> None:
+    missing = cat.row_groups().query("bounds_from == 'missing'")
+    assert cat.backfill(only_gaps=True).estimate.row_groups == len(missing)
+    needed = cat.backfill().estimate
+    some = cat.backfill(files="*part-00000-*").estimate
+    assert 0 < some.files < needed.files
+    assert cat.backfill(files=["*part-00000-*", "*"]).estimate == needed
+    assert cat.backfill(files="nothing").estimate.files == 0
+    budget = needed.bytes // 2
+    done = cat.backfill().run(budget=budget)
+    assert 0 < done.done < needed.files
+    assert 0 < done.bytes <= budget
+    left = cat.backfill().estimate
+    assert left.files == needed.files - done.done
+    assert left.bytes == needed.bytes - done.bytes
+    assert cat.backfill().run().done == left.files
+
+
+@pytest.mark.parametrize("after", [0, 1, 2])
+def test_killed_at_any_request_it_goes_on(source: Path, tmp_path: Path, after: int) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+    begun: list[int] = []
+
+    def kill(request: Request) -> Fault | None:
+        if started and request.number - begun[0] == after:
+            started[0].kill()
+        return None
+
+    script = Until(kill)
+    with FaultServer(source, script=script) as server:
+        command = Command(tmp_path / "data", server.url, tmp_path)
+        assert command("harvest", "--crawl", OLD, "--subset", "all").status == 0
+        begun.append(len(server.log))
+        started.append(command.start("backfill", "--yes"))
+        started[0].communicate(timeout=60)
+        assert started[0].returncode == -signal.SIGKILL
+        script.off()
+        needed = command("backfill", "--dry-run", "--json").json()
+        ran = command("backfill", "--yes", "--json")
+        assert (ran.status, ran.json()["complete"]) == (0, True)
+        assert ran.json()["requests"] == needed["requests"]
+        assert command("backfill", "--dry-run", "--json").json()["files"] == 0
+
+
+def test_a_server_that_fails_costs_requests_and_nothing_else(source: Path, settings: Settings, tmp_path: Path) -> None:
+    with FaultServer(source) as server:
+        chosen = replace(settings, source=server.url, cache_size=0, patience=0.01)
+        with catalogue.open(tmp_path / "data", settings=chosen) as cat:
+            cat.harvest(OLD, subsets="all")
+    kinds = [Fault(kind, hold=0.05, interval=0.01, excess=1 << 20) for kind in DETECTABLE | THROTTLING]
+    with FaultServer(source, script=seeded(7, kinds=kinds)) as server:
+        with catalogue.open(tmp_path / "data", settings=replace(chosen, source=server.url)) as cat:
+            done = cat.backfill().run()
+            assert done.failures == {}
+            assert cat.backfill().estimate.files == 0
+        assert any(exchange.fault for exchange in server.log)
+
+
+def test_a_file_that_is_gone_is_named_and_does_not_stop_the_rest(source: Path, tmp_path: Path) -> None:
+    with FaultServer(source) as server:
+        command = Command(tmp_path / "data", server.url, tmp_path)
+        assert command("harvest", "--crawl", OLD, "--subset", "all").status == 0
+        files = command("backfill", "--dry-run", "--json").json()["files"]
+    gone = min(str(path.relative_to(source)) for path in source.rglob("*subset=warc/*.parquet"))
+    with FaultServer(source, script=only(gone, Kind.NOT_FOUND)) as server:
+        ran = Command(tmp_path / "data", server.url, tmp_path)("backfill", "--yes", "--json")
+        assert ran.status == 1
+        assert list(ran.json()["failures"]) == [gone]
+        assert ran.json()["done"] == files - 1
+        assert "run the same command again" in ran.err
+
+
+def test_mistakes(source: Path, tmp_path: Path) -> None:
+    command = Command(tmp_path / "data", str(source), tmp_path)
+    for words, says in (
+        (["backfill"], "nothing is harvested"),
+        (["backfill", "--budget", "much"], "is no size; write it as 500MB or 2GB"),
+    ):
+        ran = command(*words)
+        assert (ran.status, ran.out) == (2, "")
+        assert says in ran.err
+    assert command("harvest", "--crawl", OLD).status == 0
+    ran = command("backfill", "--crawl", "CC-MAIN-2020-24")
+    assert ran.status == 2
+    assert "is not harvested yet" in ran.err
+    shown = command("backfill", "--dry-run")
+    assert shown.status == 0
+    assert "row groups of" in shown.err
+    with duckdb.connect() as connection:
+        connection.execute(f"ATTACH '{tmp_path / 'data' / 'catalogue.duckdb'}' AS it (READ_ONLY)")
