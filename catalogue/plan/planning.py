@@ -321,7 +321,7 @@ def _warnings(plan: ReadPlan) -> Iterator[str]:
     if groups:
         yield (
             f"of row groups whose files do not say which keys they hold, {groups:,} must be read ({size:,} bytes); "
-            "a backfill of their bounds would save that"
+            "catalogue backfill would save that"
         )
     reads = [group for file in plan.files for group in file.row_groups]
     if len(reads) == plan.considered > 1 and all(sum(map(len, group.rows)) == group.num_rows for group in reads):
