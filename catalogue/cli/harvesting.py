@@ -183,7 +183,8 @@ def backfill(
         for path, reason in done.failures.items():
             options.say(f"  {path}: {reason}" if path not in reason else f"  {reason}")
     if not complete:
-        options.say("run the same command again to go on")
+        spent = "the budget allows no further file; " if not done.failures else ""
+        options.say(f"{spent}run the same command again to go on")
         sys.exit(1)
 
 
