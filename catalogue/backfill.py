@@ -86,6 +86,7 @@ class Backfill:
 
         Raises:
             GivenUp: if the source failed as a whole.
+            StoreError: if what was found cannot be kept.
         """
         source, progress = self._source(), Progress()
         before, started = (source.requests, source.bytes), time.monotonic()

@@ -307,7 +307,9 @@ class Catalogue:
             found = views.gaps(connection, words, _several(files), overlapping=not only_gaps)
         return Backfill(
             found,
-            lambda query, scope: Question(query, scope, self._footers, lambda: self._source, self._cost()),
+            lambda query, scope: Question(
+                query, scope, self._footers, lambda: self._source, self._cost(), teaches=True
+            ),
             lambda: self._source,
         )
 

@@ -87,13 +87,26 @@ class Question:
         footers: Footers,
         source: Callable[[], _AnySource],
         cost: Cost,
+        *,
+        teaches: bool = False,
     ) -> None:
-        """Ask about the files in scope; ``source`` is called when something is to be fetched or looked up."""
+        """Ask about the files in scope.
+
+        Args:
+            query: what is asked.
+            scope: where.
+            footers: that are held.
+            source: called when something is to be fetched or looked up.
+            cost: of the source.
+            teaches: whether it is asked for the sake of what is learned, so that it fails if that cannot be kept;
+                otherwise that is a short cut, and a store that cannot be written to spoils no answer.
+        """
         self.query = query
         self.source = source
         self._scope = scope
         self._footers = footers
         self._cost = cost
+        self._suppressed: tuple[type[Exception], ...] = () if teaches else (StoreError,)
         self._files: dict[str, KnownFile] = {}
         """As they were when the query was planned."""
         self._fetched: dict[tuple[str, int], Indexes] = {}
@@ -168,5 +181,5 @@ class Question:
             self._keep(known, learned)
 
     def _keep(self, known: KnownFile, indexes: dict[int, Indexes]) -> None:
-        with suppress(StoreError):  # they are a short cut; a store that cannot be written to spoils no answer
+        with suppress(*self._suppressed):
             self._footers.store.add_indexes(known.file.path, indexes, known.version)

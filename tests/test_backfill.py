@@ -3,12 +3,13 @@
 import random
 import shutil
 import signal
+import sqlite3
 import subprocess
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -247,5 +248,15 @@ def test_mistakes(source: Path, tmp_path: Path) -> None:
     shown = command("backfill", "--dry-run")
     assert shown.status == 0
     assert "row groups of" in shown.err
-    with duckdb.connect() as connection:
-        connection.execute(f"ATTACH '{tmp_path / 'data' / 'catalogue.duckdb'}' AS it (READ_ONLY)")
+
+
+def test_what_cannot_be_kept_is_not_called_done(source: Path, tmp_path: Path) -> None:
+    """Another process is writing to the store and does not end."""
+    command = Command(tmp_path / "data", str(source), tmp_path)
+    assert command("harvest", "--crawl", OLD).status == 0
+    with closing(sqlite3.connect(tmp_path / "data" / "footers.sqlite", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        ran = command("backfill", "--yes", "--json")
+        assert (ran.status, ran.out) == (75, "")
+        other.execute("ROLLBACK")
+    assert command("backfill", "--yes", "--json").json()["complete"]

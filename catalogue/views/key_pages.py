@@ -19,8 +19,8 @@ def key_pages(footer: Footer, row_group: int, indexes: Indexes) -> tuple[list[di
         indexes: what is held of its page indexes.
 
     Returns:
-        A row for each page; and the intervals that the keys of all of them fill, if the footer has no bounds or there
-        is more than one. Nothing of an index that is wrong.
+        A row for each page; and the intervals that the keys of all of them fill, if the footer has no bounds, or if
+        they were read and there is more than one. Nothing of an index that is wrong.
     """
     group = next((group for group in footer.row_groups if group.ordinal == row_group), None)
     key = group.chunks.get(KEY_COLUMN) if group else None
@@ -48,7 +48,7 @@ def key_pages(footer: Footer, row_group: int, indexes: Indexes) -> tuple[list[di
             for page, bounds in enumerate(known.bounds)
         ]
         filled = merged(chain.from_iterable(known.filled(page) for page in range(len(offsets))))
-        if key.bounds and len(filled) == 1:
+        if key.bounds and (len(filled) == 1 or not indexes.own):
             return rows, []
         return rows, [
             {"min_url_surtkey": _least(each.min), "max_url_surtkey": _greatest(each.max), "bounds_from": source}
