@@ -122,8 +122,8 @@ def _facts(crawl: str) -> Iterator[tuple[str, FileFacts]]:
         groups = tuple(
             replace(
                 group,
-                min_url_surtkey=named(group.min_url_surtkey, number),
-                max_url_surtkey=named(group.max_url_surtkey, number),
+                min_key=named(group.min_key, number),
+                max_key=named(group.max_key, number),
             )
             for group in facts.row_groups
         )

@@ -13,20 +13,18 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from catalogue.crawl import KEY_COLUMN
 from catalogue.errors import FormatError, GivenUp, SourceError
 from catalogue.plan import Cost, Fetch
 from catalogue.query import Query
 from catalogue.question import Question, Scope
 from catalogue.reader import Told, read
 from catalogue.source import PoliteSource
-from catalogue.surt import parse_pattern
+from catalogue.surt import EVERYTHING
+from catalogue.table import Table
 from catalogue.views import Candidate, Gaps
 
 Ask = Callable[[Query, Scope], Question]
 """Makes a question about some candidates."""
-
-_EVERYTHING = Query(parse_pattern("*").intervals, ("*",), columns=(KEY_COLUMN,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +57,9 @@ class Progress:
 class Backfill:
     """Gaps to be filled; nothing is read until ``run``."""
 
-    def __init__(self, gaps: Sequence[Gaps], ask: Ask, source: Callable[[], PoliteSource]) -> None:
-        """Look at gaps; ``source`` is called when something is to be fetched, and counts it."""
+    def __init__(self, gaps: Sequence[Gaps], table: Table, ask: Ask, source: Callable[[], PoliteSource]) -> None:
+        """Look at gaps of a table; ``source`` is called when something is to be fetched, and counts it."""
+        self._everything = Query((EVERYTHING,), ("*",), columns=(table.key,), table=table)
         self._gaps = gaps
         self._ask = ask
         self._source = source
@@ -119,7 +118,7 @@ class Backfill:
         return _Takes(len(indexes) + plan.requests, sum(len(fetch.range) for fetch in indexes) + plan.bytes, plan.cost)
 
     def _question(self, candidate: Candidate) -> Question:
-        return self._ask(_EVERYTHING, Scope((candidate,), len(candidate.row_groups), ()))
+        return self._ask(self._everything, Scope((candidate,), len(candidate.row_groups), ()))
 
     def _fill(self, gaps: Gaps, source: PoliteSource, executor: ThreadPoolExecutor) -> int:
         unread = _offsets(gaps.overlapping)

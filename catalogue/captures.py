@@ -1,17 +1,21 @@
 """Captures that were asked for and not read yet."""
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from catalogue.errors import IncompleteAnswer
+from catalogue.errors import IncompleteAnswer, QueryError
 from catalogue.plan import ReadPlan
+from catalogue.query import CDX_COLUMNS, Query, check_columns, time_bounds
 from catalogue.question import Question
 from catalogue.reader import Told, read
+from catalogue.surt import Match, Pattern, merge, parse_key_pattern
+from catalogue.table import INDEX, Table
+from catalogue.where import parse_where
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -113,3 +117,78 @@ class Captures:
         }
         frame: pd.DataFrame = self.to_arrow().to_pandas(types_mapper=nullable.get)
         return frame
+
+
+def parse_query(  # noqa: PLR0913 - a question has many sides, and each is named
+    table: Table,
+    there: Sequence[str],
+    patterns: str | Iterable[str],
+    *,
+    columns: str | Iterable[str] | None,
+    where: str | None,
+    times: tuple[str | None, str | None],
+    limit: int | None,
+    match: Match | None,
+    exact_url: bool,
+    ordered: bool,
+) -> Query:
+    """What is asked, from what people write; see ``Catalogue.captures``.
+
+    Args:
+        table: that is asked.
+        there: columns of its files.
+        patterns: of keys.
+        columns: of the answer.
+        where: an expression.
+        times: the first and the last.
+        limit: of rows.
+        match: overrides what a pattern's wildcards say.
+        exact_url: whether URLs are meant as typed.
+        ordered: by key.
+
+    Raises:
+        QueryError: if it cannot be understood.
+    """
+    typed = several(patterns)
+    if not typed or (limit is not None and limit < 0):
+        message = f"{limit} is no limit" if typed else "nothing is asked for; give a pattern, such as '*.example.com'"
+        raise QueryError(message)
+    if any(times) and table.time not in there:
+        message = f"{table.name} has no column of times to choose by"
+        raise QueryError(message)
+    if exact_url and "url" not in there:
+        message = f"{table.name} has no column of URLs to compare with"
+        raise QueryError(message)
+    parsed = [parse_key_pattern(text, table.keys, match) for text in typed]
+    every = [*table.schema.names, *there] if table == INDEX else [*there, *table.path_columns]
+    if columns is None:
+        columns = CDX_COLUMNS if table == INDEX else "*"
+    first, last = time_bounds(*times)
+    return Query(
+        intervals=merge(interval for pattern in parsed for interval in pattern.intervals),
+        patterns=tuple(typed),
+        columns=check_columns(every if columns == "*" else several(columns), there, table),
+        where=parse_where(where, tuple(there), table) if where else None,
+        from_ms=first,
+        to_ms=last,
+        urls=_whole_urls(parsed) if exact_url else (),
+        limit=limit,
+        ordered=ordered,
+        table=table,
+    )
+
+
+def several(words: str | Iterable[str]) -> list[str]:
+    """One word or more as a list."""
+    return [words] if isinstance(words, str) else list(words)
+
+
+def _whole_urls(patterns: Iterable[Pattern]) -> tuple[str, ...]:
+    """The URLs as typed, if all of the patterns are URLs."""
+    urls = []
+    for pattern in patterns:
+        if pattern.url is None:
+            message = f"{pattern.text!r} is no whole URL; with --exact-url give one such as https://example.com/page"
+            raise QueryError(message)
+        urls.append(pattern.url)
+    return tuple(urls)

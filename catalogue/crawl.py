@@ -7,13 +7,13 @@ name is matched against the one form that names of its kind have had (commoncraw
 import json
 import re
 import zlib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import pyarrow as pa
 
-from catalogue.errors import BadManifest, NotHarvested, QueryError, UnknownCrawl
+from catalogue.errors import BadManifest, QueryError, UnknownCrawl
 
 COLLINFO = "collinfo.json"
 SUBSETS = ("warc", "crawldiagnostics", "robotstxt")
@@ -190,7 +190,7 @@ def parse_collinfo(data: bytes) -> list[Crawl]:
 
 def has_table(crawl: str) -> bool:
     """Whether a crawl can have a columnar index: those of 2012 and before, written as ARC files, have none."""
-    return _age(crawl)[0] > "2012"
+    return not _CRAWL_ID.fullmatch(crawl) or _age(crawl)[0] > "2012"
 
 
 def select_crawls(asked: Iterable[str], known: Sequence[str]) -> list[str]:
@@ -211,34 +211,17 @@ def select_crawls(asked: Iterable[str], known: Sequence[str]) -> list[str]:
     for word in asked:
         first, dots, last = word.partition("..")
         if dots:
-            low, high = (_age(crawl_id(end)) if end else None for end in (first, last))
+            low, high = (_age(end if end in known else crawl_id(end)) if end else None for end in (first, last))
             found = [c for c in newest_first if (low is None or low <= _age(c)) and (high is None or _age(c) <= high)]
         elif word in {"all", "latest"}:
             found = newest_first if word == "all" else newest_first[:1]
         else:
-            found = [crawl_id(word)]
+            found = [word if word in known else crawl_id(word)]
         if not found:
             message = f"there is no crawl in {word!r}; see: catalogue crawls"
             raise UnknownCrawl(message)
         chosen += found
     return sorted(dict.fromkeys(chosen), key=_age, reverse=True)
-
-
-def select_held(held: Collection[str], asked: Iterable[str]) -> list[str]:
-    """The same, where every crawl must be one that is held.
-
-    Raises:
-        NotHarvested: if one is not.
-    """
-    if not held:
-        message = "nothing is harvested yet; run: catalogue harvest --crawl CC-MAIN-2022-05"
-        raise NotHarvested(message)
-    chosen = select_crawls(asked, list(held))
-    for crawl in chosen:
-        if crawl not in held:
-            message = f"{crawl} is not harvested yet; run: catalogue harvest --crawl {crawl}"
-            raise NotHarvested(message)
-    return chosen
 
 
 def select_subsets(asked: Iterable[str]) -> tuple[str, ...]:
@@ -257,7 +240,9 @@ def select_subsets(asked: Iterable[str]) -> tuple[str, ...]:
 
 
 def _age(crawl: str) -> tuple[str, str]:
-    """Sorts crawls by time: year and week, whatever the prefix."""
+    """Sorts crawls by time: year and week, whatever the prefix; names of other tables' parts as they are."""
+    if not _CRAWL_ID.fullmatch(crawl):
+        return ("", crawl)
     year, _, rest = crawl.split("-", 2)[2].partition("-")
     return (year, rest)
 

@@ -20,9 +20,9 @@ from pathlib import Path
 from queue import LifoQueue
 from typing import BinaryIO, Self
 
-from catalogue.crawl import KEY_COLUMN
 from catalogue.errors import BadFooter, CatalogueError, Encrypted, FormatError
 from catalogue.footer import MAGIC, Footer, Order, RowGroup, decode_footer
+from catalogue.table import INDEX
 
 _ANSWER_LIMIT = 256 << 20
 _TRIES = 3
@@ -37,8 +37,8 @@ class RowGroupFacts:
     num_rows: int
     total_byte_size: int
     total_compressed_size: int
-    min_url_surtkey: str | None
-    max_url_surtkey: str | None
+    min_key: str | None
+    max_key: str | None
     bounds_from: str
     """``footer``, ``footer (signed)`` or ``missing``."""
     first_fetch: int | None
@@ -85,33 +85,40 @@ class FileFacts:
     """Empty unless asked for: there are some 330 a file."""
 
 
-def file_facts(footer: Footer, *, column_chunks: bool = False) -> FileFacts:
-    """Pick from a footer what the catalogue shows."""
-    keys = [group.chunks.get(KEY_COLUMN) for group in footer.row_groups]
+def file_facts(footer: Footer, key: str = INDEX.key, *, column_chunks: bool = False) -> FileFacts:
+    """Pick from a footer what the catalogue shows.
+
+    Raises:
+        BadFooter: if the column of keys is there and does not hold text.
+    """
+    if (column := footer.columns.get(key)) and column.physical_type != "BYTE_ARRAY":
+        message = f"the column {key} holds {column.physical_type} and not text, which keys must be"
+        raise BadFooter(message)
+    keys = [group.chunks.get(key) for group in footer.row_groups]
     return FileFacts(
         num_rows=footer.num_rows,
         created_by=footer.created_by,
         codec="+".join(footer.codecs),
         column_names=tuple(footer.columns),
         utc_times="fetch_time" in footer.columns and footer.columns["fetch_time"].utc,
-        has_page_index=bool(keys) and all(key and key.column_index and key.offset_index for key in keys),
+        has_page_index=bool(keys) and all(each and each.column_index and each.offset_index for each in keys),
         footer_rest=footer.rest,
-        row_groups=tuple(_row_group_facts(group) for group in footer.row_groups),
+        row_groups=tuple(_row_group_facts(group, key) for group in footer.row_groups),
         column_chunks=tuple(_chunk_facts(footer)) if column_chunks else (),
     )
 
 
-def _row_group_facts(group: RowGroup) -> RowGroupFacts:
-    key = group.chunks.get(KEY_COLUMN)
-    bounds = key.bounds if key else None
+def _row_group_facts(group: RowGroup, key: str) -> RowGroupFacts:
+    chunk = group.chunks.get(key)
+    bounds = chunk.bounds if chunk else None
     times = group.chunks["fetch_time"].milliseconds if "fetch_time" in group.chunks else None
     return RowGroupFacts(
         ordinal=group.ordinal,
         num_rows=group.num_rows,
         total_byte_size=group.total_byte_size,
         total_compressed_size=group.total_compressed_size,
-        min_url_surtkey=bounds.min.decode() if bounds else None,
-        max_url_surtkey=bounds.max.decode() if bounds else None,
+        min_key=bounds.min.decode() if bounds else None,
+        max_key=bounds.max.decode() if bounds else None,
         bounds_from="missing" if not bounds else "footer (signed)" if bounds.order is Order.SIGNED else "footer",
         first_fetch=times[0] if times else None,
         last_fetch=times[1] if times else None,
@@ -142,14 +149,16 @@ def _chunk_facts(footer: Footer) -> Iterator[ChunkFacts]:
 class Examiner:
     """A handful of children that examine footers; safe to use from many threads."""
 
-    def __init__(self, *, children: int | None = None, seconds: float = 5.0) -> None:
+    def __init__(self, key: str = INDEX.key, *, children: int | None = None, seconds: float = 5.0) -> None:
         """Make room for children; each is started when first needed.
 
         Args:
+            key: the column by which rows are found.
             children: how many at most, by default one a core.
             seconds: how long one footer may take before its child is killed.
         """
         count = children or os.cpu_count() or 1
+        self._key = key
         self._seconds = seconds
         self._idle: LifoQueue[_Child | None] = LifoQueue()
         for _ in range(count):
@@ -169,7 +178,7 @@ class Examiner:
             BadFooter: if it cannot be decoded, or its child died or took too long.
             Encrypted: if columns are encrypted.
         """
-        request = json.dumps([file_size, column_chunks]).encode() + b"\n" + footer
+        request = json.dumps([file_size, self._key, column_chunks]).encode() + b"\n" + footer
         fate = ""
         for _ in range(_TRIES):
             child = self._idle.get()
@@ -323,10 +332,11 @@ def _serve() -> None:
     answers.flush()
     while request := _receive(sys.stdin.buffer):
         header, _, footer = request.partition(b"\n")
-        file_size, column_chunks = json.loads(header)
+        file_size, key, column_chunks = json.loads(header)
         try:
             _check_with_pyarrow(footer)
-            answer = ("facts", asdict(file_facts(decode_footer(footer, file_size), column_chunks=column_chunks)))
+            facts = file_facts(decode_footer(footer, file_size), key, column_chunks=column_chunks)
+            answer = ("facts", asdict(facts))
         except Encrypted as error:
             answer = ("Encrypted", str(error))  # type: ignore[assignment]
         except (BadFooter, MemoryError) as error:

@@ -4,47 +4,29 @@ One request a file in the common case: its tail, by a suffix range whose length 
 """
 
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from itertools import islice
 from threading import Lock
 
-from catalogue.crawl import (
-    COLLINFO,
-    KEY_COLUMN,
-    Crawl,
-    IndexFile,
-    has_table,
-    manifest_path,
-    parse_collinfo,
-    parse_manifest,
-)
-from catalogue.errors import (
-    BadFooter,
-    Blocked,
-    CatalogueError,
-    FormatError,
-    GivenUp,
-    Missing,
-    SourceError,
-    UnknownCrawl,
-)
+from catalogue.crawl import IndexFile
+from catalogue.errors import BadFooter, Blocked, CatalogueError, FormatError, GivenUp, SourceError
 from catalogue.examine import Examiner, FileFacts
 from catalogue.footer import TRAILER, Footer, RowGroup, decode_footer, footer_length
+from catalogue.listing import held, held_paths, listed, take_manifest
 from catalogue.pages import Indexes, cut_indexes
 from catalogue.ranges import ByteRange, Pin
-from catalogue.source import PoliteSource, Response, get_tail
+from catalogue.source import PoliteSource, get_tail
 from catalogue.store import Held, Store
+from catalogue.table import INDEX, Table
 
 FIRST_TAIL = 128 << 10
 """Bytes of the first tails of a crawl: more than the footer of nearly every index file so far."""
 FIRST_TAIL_WITH_PAGES = 1 << 20
 """The same with page indexes, which lie before the footer: of 11 row groups with 30 columns they have about 0.9 MB."""
-CRAWL_LIST_AGE = timedelta(days=1)
-"""Common Crawl asks for its list of crawls to be kept, as it changes once a month."""
 
 _BATCH_FILES, _BATCH_BYTES, _BATCH_SECONDS = 200, 8 << 20, 5.0
 _HOPELESS = 25
@@ -78,44 +60,11 @@ class Harvested:
     """Reasons, by path."""
 
 
-def take_crawl_list(store: Store, source: PoliteSource, *, max_age: timedelta = CRAWL_LIST_AGE) -> list[Crawl]:
-    """The crawls there are, newest first, asked of the source only if the list held is older than ``max_age``."""
-    held = store.get("documents", COLLINFO)
-    if held and held.source == source.url and datetime.now(UTC) - datetime.fromisoformat(held.taken) < max_age:
-        return parse_collinfo(held.data)
-    answer = source.get(COLLINFO)
-    crawls = parse_collinfo(answer.body)
-    store.put("documents", [(COLLINFO, _held(answer, answer.body, source))])
-    return crawls
-
-
-def take_manifest(crawl: str, store: Store, source: PoliteSource, *, again: bool = False) -> list[IndexFile]:
-    """The index files of a crawl; asked of the source once, or ``again``.
-
-    Raises:
-        UnknownCrawl: if the source has no manifest for it.
-    """
-    path = manifest_path(crawl)
-    held = store.get("documents", path)
-    if held and not again:
-        return parse_manifest(crawl, held.data)
-    if not has_table(crawl):
-        message = f"{crawl} has no columnar index; the first crawl that has one is CC-MAIN-2013-20"
-        raise UnknownCrawl(message)
-    try:
-        answer = source.get(path)
-    except Missing as error:
-        message = f"{source.url} has no columnar index of {crawl}; see: catalogue crawls"
-        raise UnknownCrawl(message) from error
-    files = parse_manifest(crawl, answer.body)
-    store.put("documents", [(path, _held(answer, answer.body, source))])
-    return files
-
-
 def harvest(  # noqa: PLR0913 - each is named
     crawl: str,
     subsets: Iterable[str],
     *,
+    table: Table = INDEX,
     store: Store,
     source: PoliteSource,
     examiner: Examiner,
@@ -128,7 +77,8 @@ def harvest(  # noqa: PLR0913 - each is named
 
     Args:
         crawl: its name.
-        subsets: of the files to take.
+        subsets: of the files to take; a table whose paths name none has one, ``all``.
+        table: they belong to. Of another than Common Crawl's index the store holds the list of files.
         store: takes what is found, a transaction a batch; what failed is noted there with its reason.
         source: where the files are.
         examiner: looks into the footers.
@@ -142,18 +92,21 @@ def harvest(  # noqa: PLR0913 - each is named
         StoreLocked: if another process harvests this crawl.
     """
     with store.harvesting(crawl):
-        listed = take_manifest(crawl, store, source, again=refresh)
-        wanted = [file for file in listed if file.subset in set(subsets)]
-        held = set(store.keys("files", f"crawl={crawl}/"))
-        names = {file.path for file in listed}
-        for table in ("files", "failures"):
-            if gone := set(store.keys(table, f"crawl={crawl}/")) - names:
-                store.delete(table, gone)
-        lacking = _without_pages(store, crawl, held) if pages else {}
-        missing = [file for file in wanted if refresh or file.path not in held or file.path in lacking]
+        if table == INDEX:
+            files = take_manifest(crawl, store, source, again=refresh)
+        else:
+            files = listed(store, table).get(crawl, [])
+        wanted = [file for file in files if file.subset in {*subsets, "all"}]
+        there = set(held_paths(store, table, crawl))
+        names = {file.path for file in files}
+        for kind in ("files", "failures"):
+            if gone := set(held_paths(store, table, crawl, kind=kind)) - names:
+                store.delete(kind, gone)
+        lacking = _without_pages(store, table, crawl, there) if pages else {}
+        missing = [file for file in wanted if refresh or file.path not in there or file.path in lacking]
         outcome = Harvested(Progress(crawl, len(wanted), len(wanted) - len(missing)))
-        tails = _Tails(store, crawl, pages=pages)
-        taker = _Taker(source, examiner, tails, {} if refresh else lacking, pages=pages)
+        tails = _Tails(store, table, sorted(there), pages=pages)
+        taker = _Taker(source, examiner, tails, {} if refresh else lacking, table, pages=pages)
         if pages and missing:
             size = sum(tails.length(file.subset) for file in missing)
             notify(f"{crawl}: about {len(missing):,} requests and {size / 1e6:,.0f} MB, for the page indexes above all")
@@ -173,26 +126,26 @@ def harvest(  # noqa: PLR0913 - each is named
     return outcome
 
 
-def _without_pages(store: Store, crawl: str, held: Iterable[str]) -> dict[str, Held]:
+def _without_pages(store: Store, table: Table, crawl: str, paths: Iterable[str]) -> dict[str, Held]:
     """The files held whose page indexes are not, though they have some."""
-    known = {key.rpartition("#")[0] for key in store.keys("indexes", f"crawl={crawl}/")}
+    known = {key.rpartition("#")[0] for key in store.keys("indexes", "" if crawl == table.name else f"crawl={crawl}/")}
     found = {}
-    for path in held:
+    for path in paths:
         value = store.get("files", path)
         if value is None:
             continue
         footer = decode_footer(value.data, value.size)
-        wanted = {group.ordinal for group in footer.row_groups if _index_ranges([group])}
+        wanted = {group.ordinal for group in footer.row_groups if _index_ranges([group], table.key)}
         there = store.indexes(path, wanted, value) if path in known else {}
         if any(not there.get(n) or len(there[n].offset_indexes) < len(footer.columns) for n in wanted):
             found[path] = value
     return found
 
 
-def _index_ranges(groups: Iterable[RowGroup]) -> list[ByteRange]:
+def _index_ranges(groups: Iterable[RowGroup], key: str) -> list[ByteRange]:
     """Where the page indexes lie that are worth keeping."""
     groups = list(groups)
-    keys = (group.chunks[KEY_COLUMN].column_index for group in groups if KEY_COLUMN in group.chunks)
+    keys = (group.chunks[key].column_index for group in groups if key in group.chunks)
     located = (chunk.offset_index for group in groups for chunk in group.chunks.values())
     return sorted(at for at in (*keys, *located) if at)
 
@@ -209,12 +162,20 @@ class _Taker:
     """Takes one file's footer, and its page indexes if they are wanted."""
 
     def __init__(
-        self, source: PoliteSource, examiner: Examiner, tails: "_Tails", known: Mapping[str, Held], *, pages: bool
+        self,
+        source: PoliteSource,
+        examiner: Examiner,
+        tails: "_Tails",
+        known: Mapping[str, Held],
+        table: Table,
+        *,
+        pages: bool,
     ) -> None:
         self._source = source
         self._examiner = examiner
         self._tails = tails
         self._known = known
+        self._table = table
         self._pages = pages
 
     def take(self, file: IndexFile) -> _Taken:
@@ -234,21 +195,24 @@ class _Taker:
                 body = self._source.get(file.path, rest, pin=Pin(size, tail.etag)).body + body
             footer = body[-TRAILER - length : -TRAILER]
             facts = self._examiner.examine(footer, size)
+            if self._table != INDEX and self._table.key not in facts.column_names:
+                message = f"has no column {self._table.key} to find rows by, but {', '.join(facts.column_names)}"
+                raise BadFooter(message)
         except FormatError as error:
             message = f"{file.path}: {error}"
             raise type(error)(message) from error
-        held = _held(tail, footer, self._source)
+        taken = held(tail, footer, self._source)
         if not self._pages:
             self._tails.learn(file.subset, length)
-            return _Taken(held, facts)
+            return _Taken(taken, facts)
         decoded = decode_footer(footer, size)
-        ranges = _index_ranges(decoded.row_groups)
+        ranges = _index_ranges(decoded.row_groups, self._table.key)
         self._tails.learn(file.subset, size - TRAILER - ranges[0].start if ranges else length)
-        return _Taken(held, facts, self._indexes(file, decoded, Pin(size, tail.etag), body))
+        return _Taken(taken, facts, self._indexes(file, decoded, Pin(size, tail.etag), body))
 
     def _indexes(self, file: IndexFile, footer: Footer, pin: Pin, body: bytes) -> dict[int, Indexes]:
         """The page indexes of a file, of which the last bytes, ``body``, are here."""
-        ranges = _index_ranges(footer.row_groups)
+        ranges = _index_ranges(footer.row_groups, self._table.key)
         if not ranges:
             return {}
         start, end = ranges[0].start, max(each.end for each in ranges)
@@ -257,22 +221,22 @@ class _Taker:
             rest = ByteRange(start, min(first, end))
             before = self._source.get(file.path, rest, pin=pin).body
             first, body = start, before + body if rest.end == first else before
-        return cut_indexes(footer, KEY_COLUMN, body, first)
+        return cut_indexes(footer, self._table.key, body, first)
 
 
 class _Tails:
     """How long a tail to ask for: enough for the largest footer of the crawl and subset so far, and a little more."""
 
-    def __init__(self, store: Store, crawl: str, *, pages: bool) -> None:
+    def __init__(self, store: Store, table: Table, paths: Sequence[str], *, pages: bool) -> None:
         self._lock = Lock()
         self._first = FIRST_TAIL_WITH_PAGES if pages else FIRST_TAIL
         self._largest: dict[str, int] = {}
-        for path in islice(store.keys("files", f"crawl={crawl}/"), 0, None, 10):
-            held = store.get("files", path)
-            if held:
-                ranges = _index_ranges(decode_footer(held.data, held.size).row_groups) if pages else []
-                length = held.size - TRAILER - ranges[0].start if ranges else len(held.data)
-                self.learn(path.partition("/subset=")[2].partition("/")[0], length)
+        for path in paths[::10]:
+            known, file = store.get("files", path), table.file(path)
+            if known and file:
+                footer = decode_footer(known.data, known.size) if pages else None
+                ranges = _index_ranges(footer.row_groups, table.key) if footer else []
+                self.learn(file.subset, known.size - TRAILER - ranges[0].start if ranges else len(known.data))
 
     def length(self, subset: str) -> int:
         with self._lock:
@@ -358,14 +322,3 @@ def _in_parallel(
     finally:
         # Not waited for: whoever broke this off closes the source next, which ends what is under way.
         executor.shutdown(wait=False, cancel_futures=True)
-
-
-def _held(answer: Response, data: bytes, source: PoliteSource) -> Held:
-    return Held(
-        data=data,
-        size=answer.total_size,
-        etag=answer.etag,
-        last_modified=answer.last_modified,
-        source=source.url,
-        taken=datetime.now(UTC).isoformat(timespec="seconds"),
-    )

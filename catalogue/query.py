@@ -16,10 +16,10 @@ from operator import attrgetter
 
 import pyarrow as pa
 
-from catalogue.crawl import KEY_COLUMN, PATH_COLUMNS, SCHEMA
 from catalogue.errors import QueryError, UnknownColumn
 from catalogue.footer import Bounds, ColumnChunk, Order, RowGroup, number
 from catalogue.surt import KeyInterval
+from catalogue.table import INDEX, Table
 
 _DIGITS = len("YYYYMMDDhhmmss")
 _ISO = re.compile(
@@ -43,7 +43,7 @@ CDX_COLUMNS = (
     "fetch_redirect",
     "content_truncated",
 )
-"""The columns that make a line of the CDX index, and the default of a query."""
+"""The columns that make a line of the CDX index, and the default of a query of Common Crawl's."""
 
 
 class Verdict(enum.Enum):
@@ -95,31 +95,32 @@ class Query:
     """Whether rows come by key, time and crawl, or as they lie."""
     counts: bool = False
     """Whether only their number is wanted."""
+    table: Table = INDEX
 
     @property
     def deciding_columns(self) -> tuple[str, ...]:
         """The columns of the files that decide whether a row matches: the key first."""
-        deciding = [KEY_COLUMN]
+        deciding = [self.table.key]
         deciding += self.where.columns if self.where else ()
-        if self.from_ms is not None or self.to_ms is not None:
-            deciding.append("fetch_time")
+        if self.table.time and (self.from_ms is not None or self.to_ms is not None):
+            deciding.append(self.table.time)
         if self.urls:
             deciding.append("url")
-        return _of_files(deciding)
+        return self._of_files(deciding)
 
     @property
     def read_columns(self) -> tuple[str, ...]:
         """The columns to be read from the files, for the answer or to decide: the key first."""
-        return _of_files([*self.deciding_columns, *(["fetch_time"] if self.ordered else []), *self.columns])
+        times = [self.table.time] if self.table.time and self.ordered else []
+        return self._of_files([*self.deciding_columns, *times, *self.columns])
 
     @property
     def keys_decide(self) -> bool:
         """Whether a row matches as soon as its key does."""
         return not (self.where or self.urls) and self.from_ms is None and self.to_ms is None
 
-
-def _of_files(names: Iterable[str]) -> tuple[str, ...]:
-    return tuple(name for name in dict.fromkeys(names) if name not in PATH_COLUMNS)
+    def _of_files(self, names: Iterable[str]) -> tuple[str, ...]:
+        return tuple(name for name in dict.fromkeys(names) if name not in self.table.path_columns)
 
 
 def near(intervals: Sequence[KeyInterval], bounds: Bounds | None) -> tuple[KeyInterval, ...]:
@@ -152,10 +153,10 @@ def holds(intervals: Sequence[KeyInterval], bounds: Bounds | None) -> bool:
 
 def judge(query: Query, group: RowGroup) -> Verdict:
     """Whether rows of a row group can be asked for, by whatever statistics it has."""
-    key = group.chunks.get(KEY_COLUMN)
+    key = group.chunks.get(query.table.key)
     if key is None or not near(query.intervals, key.bounds):
         return Verdict.CANNOT_MATCH  # rows without keys match no question about keys
-    time = group.chunks.get("fetch_time")
+    time = group.chunks.get(query.table.time) if query.table.time else None
     if time and _refuted_by_time(query, time):
         return Verdict.CANNOT_MATCH
     for condition in query.where.conditions if query.where else ():
@@ -214,22 +215,24 @@ def _outside(operator: str, value: int | bytes, low: int | bytes, high: int | by
     return False
 
 
-def check_columns(names: Iterable[str], known: Collection[str] = ()) -> tuple[str, ...]:
+def check_columns(names: Iterable[str], known: Collection[str] = (), table: Table = INDEX) -> tuple[str, ...]:
     """The names, each once and as it is spelled, if there are such columns; case does not matter.
 
     Args:
         names: asked for.
         known: columns of harvested files, some of which may be newer than this package.
+        table: to which they belong.
 
     Raises:
         UnknownColumn: with the nearest name there is.
     """
-    there_are = {name.casefold(): name for name in (*known, *SCHEMA.names)}
+    every = (*known, *(table.schema.names if table == INDEX else table.path_columns))
+    there_are = {name.casefold(): name for name in every}
     found = []
     for name in names:
         if name.casefold() not in there_are:
             similar = difflib.get_close_matches(name.casefold(), there_are, 1)
-            hint = f"did you mean {there_are[similar[0]]}?" if similar else f"there are {', '.join(SCHEMA.names)}"
+            hint = f"did you mean {there_are[similar[0]]}?" if similar else f"there are {', '.join(there_are.values())}"
             message = f"there is no column {name!r}; {hint}"
             raise UnknownColumn(message)
         found.append(there_are[name.casefold()])
@@ -288,12 +291,13 @@ def _from_digits(digits: str) -> datetime:
     return datetime(year, month, day, hour, minute, second, tzinfo=UTC)
 
 
-def schema_of(names: Iterable[str], newer: Mapping[str, pa.DataType]) -> pa.Schema:
-    """The types of columns, crawl and subset always among them.
+def schema_of(table: Table, names: Iterable[str], newer: Mapping[str, pa.DataType]) -> pa.Schema:
+    """The types of columns, those of the files' paths always among them.
 
     Args:
+        table: they belong to.
         names: of the columns.
         newer: types of those that are newer than this package.
     """
-    every = dict.fromkeys([*names, *PATH_COLUMNS])
-    return pa.schema([SCHEMA.field(n) if n in SCHEMA.names else pa.field(n, newer.get(n, pa.null())) for n in every])
+    every, known = dict.fromkeys([*names, *table.path_columns]), table.schema
+    return pa.schema([known.field(n) if n in known.names else pa.field(n, newer.get(n, pa.null())) for n in every])

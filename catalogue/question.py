@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TypeAlias
 
-from catalogue.crawl import KEY_COLUMN, IndexFile, index_file
+from catalogue.crawl import IndexFile
 from catalogue.errors import NotHarvested, StoreError
 from catalogue.footer import Footer, decode_footer, decode_row_groups
 from catalogue.pages import Indexes, cut_indexes
@@ -16,6 +16,7 @@ from catalogue.query import Query
 from catalogue.ranges import Pin
 from catalogue.source import CachedSource, PoliteSource
 from catalogue.store import Held, Store
+from catalogue.table import INDEX, Table
 from catalogue.views import Candidate
 
 _DECODED = 300
@@ -37,13 +38,13 @@ class KnownFile:
 class Footers:
     """Stored footers, decoded. The last ones are remembered: questions about one site meet the same files."""
 
-    def __init__(self, store: Store) -> None:
-        """Look into a store."""
+    def __init__(self, store: Store, table: Table = INDEX) -> None:
+        """Look into the store of a table."""
         self.store = store
 
         @lru_cache(_DECODED)
         def known(candidate: Candidate, _state: str) -> KnownFile:
-            held, file = store.get("files", candidate.path), index_file(candidate.path)
+            held, file = store.get("files", candidate.path), table.file(candidate.path)
             if held is None or file is None or store.version(candidate.path) != candidate.version:
                 message = f"{candidate.path} was harvested anew or forgotten while the question was planned; ask again"
                 raise NotHarvested(message)
@@ -141,7 +142,7 @@ class Question:
         """The requests for what is not held of the page indexes of the keys, of all files in scope."""
         source = self.source()
         held = (self._held(known, source) for known in self._footers.get(self._scope.candidates))
-        return tuple(fetch for file in held for fetch in key_indexes(file, self._cost.max_gap))
+        return tuple(fetch for file in held for fetch in key_indexes(file, self.query.table.key, self._cost.max_gap))
 
     def fetch_indexes(self, fetches: Sequence[Fetch]) -> None:
         """Fetch page indexes, such as a plan lacks, and keep them.
@@ -156,7 +157,7 @@ class Question:
             answers = executor.map(lambda fetch: source.get(fetch.path, fetch.range, pin=pins[fetch.path]), fetches)
             for fetch, answer in zip(fetches, answers, strict=True):
                 each = self._files[fetch.path]
-                found = cut_indexes(each.footer, KEY_COLUMN, answer.body, fetch.range.start)
+                found = cut_indexes(each.footer, self.query.table.key, answer.body, fetch.range.start)
                 for ordinal, indexes in found.items():
                     before = self._fetched.get((fetch.path, ordinal), Indexes())
                     self._fetched[fetch.path, ordinal] = before.joined(indexes)

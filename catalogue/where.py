@@ -12,9 +12,9 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from catalogue.crawl import PATH_COLUMNS, SCHEMA
 from catalogue.errors import QueryError
 from catalogue.query import Condition, Where, check_columns
+from catalogue.table import INDEX, Table
 from catalogue.values import numbers, positions
 
 _COMPARISONS = {
@@ -54,12 +54,13 @@ def connect() -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def parse_where(sql: str, known: tuple[str, ...] = ()) -> Where:
+def parse_where(sql: str, known: tuple[str, ...] = (), table: Table = INDEX) -> Where:
     """Read a boolean expression.
 
     Args:
-        sql: over the columns of the index, ``crawl`` and ``subset``.
-        known: columns that are newer than this package.
+        sql: over the columns of the table, ``crawl`` and ``subset`` where they stand in paths.
+        known: columns of harvested files, some of which may be newer than this package.
+        table: that is asked.
 
     Raises:
         QueryError: if it is no expression, with DuckDB's reason.
@@ -68,12 +69,12 @@ def parse_where(sql: str, known: tuple[str, ...] = ()) -> Where:
     with connect() as connection:
         try:
             expression = _parse(sql, connection)
-            columns = check_columns(dict.fromkeys(_columns(expression)), known)
-            where = Where(sql, columns, tuple(_conditions(expression)))
+            columns = check_columns(dict.fromkeys(_columns(expression)), known, table)
+            where = Where(sql, columns, tuple(_conditions(expression, table)))
         except RecursionError as error:
             message = "--where is nested too deeply; write it as one IN, or as several questions"
             raise QueryError(message) from error
-        _check(where, connection)
+        _check(where, table.schema, connection)
     return where
 
 
@@ -140,10 +141,10 @@ def _statements(sql: str, connection: duckdb.DuckDBPyConnection) -> Any:  # noqa
     return tree["statements"]
 
 
-def _check(where: Where, connection: duckdb.DuckDBPyConnection) -> None:
+def _check(where: Where, known: pa.Schema, connection: duckdb.DuckDBPyConnection) -> None:
     """Let DuckDB bind the expression to the columns' types before anything is fetched."""
-    schema = pa.schema([SCHEMA.field(name) for name in where.columns if name in SCHEMA.names] or [SCHEMA.field("url")])
-    if all(name in SCHEMA.names for name in where.columns):
+    if all(name in known.names for name in where.columns):
+        schema = pa.schema([known.field(name) for name in where.columns] or [("none", pa.null())])
         where_positions(where, schema.empty_table(), connection)
 
 
@@ -165,35 +166,35 @@ def _columns(node: object) -> Iterator[str]:
             yield from _columns(value)
 
 
-def _conditions(node: dict[str, Any]) -> Iterator[Condition]:
+def _conditions(node: dict[str, Any], table: Table) -> Iterator[Condition]:
     """Those parts of a conjunction that compare a column with constants."""
     match node:
         case {"type": "CONJUNCTION_AND", "children": children}:
             for child in children:
-                yield from _conditions(child)
+                yield from _conditions(child, table)
         case {"type": "COMPARE_BETWEEN", "input": column, "lower": low, "upper": high}:
-            yield from _condition(column, ">=", [low])
-            yield from _condition(column, "<=", [high])
+            yield from _condition(column, ">=", [low], table)
+            yield from _condition(column, "<=", [high], table)
         case {"type": "COMPARE_IN", "children": [column, *values]}:
-            yield from _condition(column, "in", values)
+            yield from _condition(column, "in", values, table)
         case {"type": kind, "left": left, "right": right} if kind in _COMPARISONS:
             operator = _COMPARISONS[kind]
-            yield from _condition(left, operator, [right])
-            yield from _condition(right, _MIRRORED[operator], [left])
+            yield from _condition(left, operator, [right], table)
+            yield from _condition(right, _MIRRORED[operator], [left], table)
         case {
             "function_name": ("starts_with" | "^@" | "prefix"),
             "arguments": [{"expression": column}, {"expression": value}],
         }:
-            yield from _condition(column, "prefix", [value])
+            yield from _condition(column, "prefix", [value], table)
 
 
-def _condition(column: object, operator: str, values: list[object]) -> Iterator[Condition]:
+def _condition(column: object, operator: str, values: list[object], table: Table) -> Iterator[Condition]:
     match column:
         case {"class": "COLUMN_REF", "column_names": [*_, str(name)]} if (
-            name in SCHEMA.names and name not in PATH_COLUMNS
+            name in table.schema.names and name not in table.path_columns
         ):
             constants = [_constant(value) for value in values]
-            kind = SCHEMA.field(name).type
+            kind = table.schema.field(name).type
             own = int if pa.types.is_integer(kind) else bytes if pa.types.is_string(kind) else None
             if own and constants and all(isinstance(constant, own) for constant in constants):
                 yield Condition(name, operator, tuple(constants))  # type: ignore[arg-type]

@@ -100,7 +100,7 @@ def test_what_is_picked() -> None:
     assert facts.created_by == footer.created_by
     assert facts.column_names == ("url_surtkey", "fetch_time", "fetch_status")
     assert [(group.ordinal, group.num_rows) for group in facts.row_groups] == [(0, 2), (1, 2)]
-    bounds = [(group.min_url_surtkey, group.max_url_surtkey, group.bounds_from) for group in facts.row_groups]
+    bounds = [(group.min_key, group.max_key, group.bounds_from) for group in facts.row_groups]
     assert bounds == [("com,example)/", "com,example)/a", "footer"), ("org,example)/", "org,example)/b", "footer")]
     sizes = [(group.total_byte_size, group.total_compressed_size) for group in facts.row_groups]
     assert sizes == [(group.total_byte_size, group.total_compressed_size) for group in footer.row_groups]
@@ -127,7 +127,7 @@ def test_where_bounds_come_from() -> None:
     groups.append(replace(group, chunks={}))
     facts = file_facts(replace(footer, row_groups=tuple(groups)))
     assert [group.bounds_from for group in facts.row_groups] == ["footer", "footer (signed)", "missing", "missing"]
-    assert facts.row_groups[2].min_url_surtkey is None
+    assert facts.row_groups[2].min_key is None
 
 
 def test_a_page_index_counts_if_every_row_group_has_both_halves_of_it() -> None:

@@ -346,7 +346,7 @@ def test_refresh_notices_a_file_that_changed(
         cat.harvest(crawl, subsets="all")
         served[first] = served[second]
         found = cat.captures("*", columns=["url"])
-        with pytest.raises(catalogue.SourceError, match=f"harvest --refresh --crawl {crawl}"):
+        with pytest.raises(catalogue.SourceError, match=f"harvest --crawl {crawl} --refresh"):
             found.to_arrow()
         cat.harvest(crawl, subsets="all", refresh=True)
         assert held(Store(tmp_path / "footers.sqlite"))[first] == footers[second]
@@ -378,7 +378,7 @@ def test_refresh_forgets_files_that_are_listed_no_more(mirror: Path, crawl: str,
         cat.harvest(crawl, subsets="all")
         del served[files[0].path]
         served[manifest] = gzip.compress("\n".join(file.path for file in files[1:]).encode())
-        with pytest.raises(catalogue.SourceError, match=f"harvest --refresh --crawl {crawl}"):
+        with pytest.raises(catalogue.SourceError, match=f"harvest --crawl {crawl} --refresh"):
             cat.captures("*", columns=["url"]).to_arrow()
         cat.harvest(crawl, subsets="all", refresh=True)
         assert set(cat.files()["path"]) == {file.path for file in files[1:]}

@@ -18,6 +18,7 @@ ORDER = [
     "thrift",
     "surt",
     "crawl",
+    "table",
     "footer",
     "pages",
     "capture",
@@ -29,6 +30,7 @@ ORDER = [
     "source",
     "examine",
     "store",
+    "listing",
     "where",
     "views",
     # work: a decision joined to an edge

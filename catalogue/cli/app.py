@@ -26,6 +26,7 @@ class Common:
     """The options that stand before or after any command."""
 
     data: Path | None = None
+    table: str | None = None
     source: str | None = None
     rate: float | None = None
     contact: str | None = None
@@ -44,7 +45,7 @@ class Common:
 
         data = self.data or Path(os.environ.get("CATALOGUE_DATA") or "data")
         chosen = load_settings(source=self.source, rate=self.rate, contact=self.contact, **settings)
-        with Catalogue(data, chosen, notify=self.say) as catalogue:
+        with Catalogue(data, chosen, table=self.table, notify=self.say) as catalogue:
             yield catalogue
             if self.verbose:
                 click.echo(f"requests: {catalogue.requests}, bytes: {catalogue.bytes:,}", err=True)
@@ -56,6 +57,7 @@ _OPTIONS = [
         type=click.Path(file_okay=False, path_type=Path),
         help="Folder of the store and the catalogue.  [default: CATALOGUE_DATA, else data]",
     ),
+    click.option("--table", metavar="NAME", help="Another table than Common Crawl's index; see: catalogue harvest -h"),
     click.option("--source", metavar="URL", help="Where files are read from: https, http, s3 or a folder."),
     click.option("--rate", type=float, metavar="N", help="Requests a second at most.  [default: 5 for Common Crawl]"),
     click.option("--contact", metavar="ADDRESS", help="E-mail or page by which the source can reach you."),

@@ -133,7 +133,13 @@ def query(  # noqa: PLR0913 - an option each
         if count:
             click.echo(found.count())
         else:
-            rows = write(found.batches(), found.plan.schema, chosen, output, chosen_columns=bool(asked["columns"]))
+            rows = write(
+                found.batches(),
+                found.plan.schema,
+                chosen,
+                output,
+                chosen_columns=bool(asked["columns"]) or options.table is not None,
+            )
             options.say(f"{plural(rows, 'capture')}" + (f" in {output}" if output else ""))
     for warning in found.plan.warnings:
         options.say(f"note: {warning}")
@@ -152,7 +158,6 @@ def _harvest(catalogue: Any, options: Common, asked: dict[str, Any]) -> None:  #
 
 
 def _found(catalogue: Any, options: Common, asked: dict[str, Any]) -> Any:  # noqa: ANN401 - importing their types is slow
-    from catalogue.query import CDX_COLUMNS  # noqa: PLC0415
     from catalogue.surt import Match  # noqa: PLC0415
 
     patterns = [*asked["patterns"]]
@@ -167,7 +172,7 @@ def _found(catalogue: Any, options: Common, asked: dict[str, Any]) -> Any:  # no
         patterns,
         crawls=asked["crawls"] or "all",
         subsets=asked["subsets"],
-        columns=CDX_COLUMNS if not columns else "*" if columns == "*" else [c.strip() for c in columns.split(",")],
+        columns=None if not columns else "*" if columns == "*" else [c.strip() for c in columns.split(",")],
         where=_where(asked),
         from_=asked["from_"],
         to=asked["to"],
@@ -176,7 +181,7 @@ def _found(catalogue: Any, options: Common, asked: dict[str, Any]) -> Any:  # no
         exact_url=asked["exact_url"],
         ordered=asked["ordered"],
     )
-    if sys.stderr.isatty():
+    if sys.stderr.isatty() and options.table is None:
         for pattern in patterns[:1]:
             if "/" not in pattern and "*" not in pattern and not asked["match"]:
                 options.say(

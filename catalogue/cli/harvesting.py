@@ -2,7 +2,7 @@
 
 import sys
 from dataclasses import asdict
-from typing import Any
+from typing import Any, BinaryIO
 
 import click
 
@@ -62,9 +62,8 @@ def _plain(row: dict[Any, Any]) -> dict[str, Any]:
 
 
 @click.command()
-@click.option(
-    "--crawl", "crawls", multiple=True, required=True, help="A name, a range A..B, latest or all; repeatable."
-)
+@click.argument("paths", nargs=-1, metavar="[PATH...]")
+@click.option("--crawl", "crawls", multiple=True, help="A name, a range A..B, latest or all; repeatable.")
 @click.option(
     "--subset",
     "subsets",
@@ -75,10 +74,27 @@ def _plain(row: dict[Any, Any]) -> dict[str, Any]:
 )
 @click.option("--pages", is_flag=True, help="Take page indexes too, in the same requests; some 1 MB a file.")
 @click.option("--refresh", is_flag=True, help="Take again what is held, to notice files that changed.")
+@click.option("--key", metavar="COLUMN", help="With --table: the column of text that its files are sorted by.")
+@click.option(
+    "--keys", type=click.Choice(["url", "host", "text"]), help="With --table: what that holds.  [default: by its name]"
+)
+@click.option("--manifest", metavar="PATH", help="With --table: where the source lists its files, a path a line.")
+@click.option("--paths-file", type=click.File("rb"), help="With --table: such a list here; - for stdin.")
 @click.option("--json", "json_", is_flag=True, help="One JSON object a crawl.")
 @common
-def harvest(
-    options: Common, *, crawls: tuple[str, ...], subsets: tuple[str, ...], pages: bool, refresh: bool, json_: bool
+def harvest(  # noqa: PLR0913 - an option each
+    options: Common,
+    *,
+    paths: tuple[str, ...],
+    crawls: tuple[str, ...],
+    subsets: tuple[str, ...],
+    pages: bool,
+    refresh: bool,
+    key: str | None,
+    keys: str | None,
+    manifest: str | None,
+    paths_file: BinaryIO | None,
+    json_: bool,
 ) -> None:
     """Take the footers of a crawl's index files into the store.
 
@@ -89,11 +105,27 @@ def harvest(
     catalogue harvest --crawl CC-MAIN-2021-04..CC-MAIN-2021-49 --subset all
     catalogue harvest --crawl latest --contact you@example.org
     catalogue harvest --crawl CC-MAIN-2022-33 --pages
+
+    Other tables that are sorted by a column of text are harvested once under a name, and asked with --table as well:
+
+    \b
+    catalogue harvest --table hosts --key surt_host_name --manifest projects/host-index-testing/v2.paths.gz
+    catalogue query '*.example.com' --table hosts
+    catalogue harvest --table mine --source ~/files --key name a.parquet b.parquet
     """  # noqa: D301
+    defines = bool(paths or key or keys or manifest or paths_file)
+    if options.table is None and defines:
+        message = "--key, --manifest and paths are for other tables; name one with --table"
+        raise QueryError(message)
+    if options.table is None and not crawls:
+        message = "which crawl is to be harvested? name it, such as --crawl CC-MAIN-2022-05"
+        raise QueryError(message)
     with options.opened() as catalogue, harvest_bar(options) as bar:
+        if defines:
+            _define(catalogue, key, keys, manifest, [*paths, *_listed_in(paths_file, catalogue)])
         if catalogue.settings.asks_strangers and not catalogue.settings.contact:
             options.say("tip: --contact you@example.org lets Common Crawl write to you before it has to block you")
-        outcomes = catalogue.harvest(crawls, subsets=subsets, refresh=refresh, pages=pages, report=bar)
+        outcomes = catalogue.harvest(crawls or None, subsets=subsets, refresh=refresh, pages=pages, report=bar)
     for outcome in outcomes:
         at = outcome.progress
         if json_:
@@ -117,6 +149,19 @@ def harvest(
     if any(outcome.failures for outcome in outcomes):
         options.say("some files failed; run the same command again to try them again")
         sys.exit(1)
+
+
+def _listed_in(file: BinaryIO | None, catalogue: Any) -> tuple[str, ...]:  # noqa: ANN401 - importing its type is slow
+    from catalogue.table import parse_paths  # noqa: PLC0415 - --help needs none of what this imports
+
+    return parse_paths(file.read(), source=catalogue.settings.source.rstrip("/")) if file else ()
+
+
+def _define(catalogue: Any, key: str | None, keys: str | None, manifest: str | None, paths: list[str]) -> None:  # noqa: ANN401
+    if key is None:
+        message = "by which column are these files sorted? say it with --key"
+        raise QueryError(message)
+    catalogue.define(key, keys=keys, manifest=manifest, paths=paths)
 
 
 @click.command()

@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -13,6 +13,7 @@ from catalogue.cli.app import Common, common
 from catalogue.cli.showing import Table, as_json
 from catalogue.errors import QueryError
 from catalogue.views import answerable, queries_folder
+from catalogue.views import statement as queries_statement
 
 _AT_ONCE = 1000
 
@@ -46,7 +47,7 @@ def sql(options: Common, *, statement: str | None, json_: bool, chunks_of: tuple
             catalogue.update()
             _shell(catalogue.path)  # never comes back
         with catalogue.connect() as connection, answerable():
-            answer = connection.execute(_question(statement))
+            answer = connection.execute(_question(statement, catalogue.table))
             names = _distinct([column[0] for column in answer.description or ()])
             printer = None if json_ else Table(names)
             while rows := answer.fetchmany(_AT_ONCE):
@@ -64,10 +65,10 @@ def _distinct(names: list[str]) -> list[str]:
     return [name if name not in names[:at] else f"{name}_{names[:at].count(name)}" for at, name in enumerate(names)]
 
 
-def _question(text: str) -> str:
+def _question(text: str, table: Any) -> str:  # noqa: ANN401 - importing its type is slow
     """The SQL itself, or that of a file of ``queries/``."""
-    there_are = {file.stem: file for file in queries_folder().glob("*.sql")}
-    return there_are[text].read_text(encoding="utf-8") if text in there_are else text
+    there_are = {file.stem: file.name for file in queries_folder().glob("*.sql")}
+    return queries_statement(there_are[text], table) if text in there_are else text
 
 
 def _shell(path: Path) -> NoReturn:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from catalogue.crawl import KEY_COLUMN, IndexFile
+from catalogue.crawl import IndexFile
 from catalogue.errors import BadFooter, BadPageIndex
 from catalogue.footer import ColumnChunk, Footer, RowGroup
 from catalogue.pages import ColumnIndex, Indexes, OffsetIndex, decode_column_index, decode_offset_index
@@ -88,7 +88,7 @@ def choose(query: Query, held: HeldFile, group: RowGroup) -> Choice:
     Raises:
         BadFooter: if a column that is to be read has more than one value a row.
     """
-    key = group.chunks[KEY_COLUMN]
+    key = group.chunks[query.table.key]
     chunks = read_chunks(query, held, group)
     intervals = near(query.intervals, key.bounds)
     whole = Unit(range(group.num_rows), holds(intervals, key.bounds), key.null_count)
@@ -98,7 +98,7 @@ def choose(query: Query, held: HeldFile, group: RowGroup) -> Choice:
     indexes = held.indexes(group.ordinal) or Indexes()
     lacking = tuple(_lacking(indexes, chunks, group.ordinal))
     try:
-        closer = _by_pages(choice, indexes)
+        closer = _by_pages(choice, key, indexes)
     except BadPageIndex as error:
         return replace(choice, doubt=str(error))
     if not closer.units:
@@ -138,25 +138,24 @@ def _lacking(indexes: Indexes, chunks: Sequence[ColumnChunk], ordinal: int) -> I
         return  # without bounds of its pages it does not help to know where they are
     for chunk in chunks:
         name = chunk.column.name
-        if name == KEY_COLUMN and chunk.column_index and not indexes.column_index:
+        if chunk is key and chunk.column_index and not indexes.column_index:
             yield Part(Purpose.COLUMN_INDEX, ordinal, name, chunk.column_index)
         if chunk.offset_index and name not in indexes.offset_indexes:
             yield Part(Purpose.OFFSET_INDEX, ordinal, name, chunk.offset_index)
 
 
-def key_indexes(held: HeldFile, max_gap: int) -> Iterator[Fetch]:
-    """The requests for the page indexes of the keys that a file has and that are not held."""
+def key_indexes(held: HeldFile, key: str, max_gap: int) -> Iterator[Fetch]:
+    """The requests for the page indexes of a column of keys that a file has and that are not held."""
     parts: list[Part] = []
     for group in held.footer.row_groups:
         known = held.indexes(group.ordinal) or Indexes()
-        parts += _lacking(known, [group.chunks[KEY_COLUMN]], group.ordinal) if KEY_COLUMN in group.chunks else []
+        parts += _lacking(known, [group.chunks[key]], group.ordinal) if key in group.chunks else []
     return fetches(held.file.path, parts, max_gap=max_gap)
 
 
-def _by_pages(choice: Choice, indexes: Indexes) -> Choice:
+def _by_pages(choice: Choice, key: ColumnChunk, indexes: Indexes) -> Choice:
     """The same with the pages of the key column that might match, if their index is held."""
-    group, key = choice.group, choice.group.chunks[KEY_COLUMN]
-    located = indexes.offset_indexes.get(KEY_COLUMN)
+    group, located = choice.group, indexes.offset_indexes.get(key.column.name)
     if located is None or indexes.column_index is None:
         return choice
     offset_index = decode_offset_index(located, key, group.num_rows)
@@ -192,7 +191,7 @@ def expected_pages(chunk: ColumnChunk) -> int:
 
 def expected_units(choice: Choice, query: Query) -> float:
     """How many pages of the key column might match, about, where its index is not held."""
-    key = choice.group.chunks[KEY_COLUMN]
+    key = choice.group.chunks[query.table.key]
     pages = expected_pages(key)
     if key.bounds is None:
         return float(pages)

@@ -7,7 +7,6 @@ from itertools import chain
 
 import pyarrow as pa
 
-from catalogue.crawl import KEY_COLUMN, SCHEMA
 from catalogue.footer import Column
 from catalogue.plan.choice import Choice, HeldFile, choose, expected_pages, expected_units, read_chunks
 from catalogue.plan.cost import Cost
@@ -47,9 +46,9 @@ def plan_reads(
     """
     files = list(held)
     keyless = tuple(
-        f"{file.file.path} has no column {KEY_COLUMN} to find rows by"
+        f"{file.file.path} has no column {query.table.key} to find rows by"
         for file in files
-        if KEY_COLUMN not in file.footer.columns
+        if query.table.key not in file.footer.columns
     )
     choices, counted, doubts = _choices(query, files)
     if query.limit is not None and query.keys_decide and not (query.ordered or query.counts):
@@ -60,8 +59,8 @@ def plan_reads(
     reads = tuple(_file_reads(drafts))
     plan = ReadPlan(
         query=query,
-        schema=schema_of(query.columns, newer),
-        row_schema=schema_of(query.read_columns, newer),
+        schema=schema_of(query.table, query.columns, newer),
+        row_schema=schema_of(query.table, query.read_columns, newer),
         files=reads,
         waves=_waves(reads, cost),
         cost=cost,
@@ -100,7 +99,7 @@ def _choices(query: Query, files: Iterable[HeldFile]) -> tuple[list[Choice], int
                 found.append(choice)
         if found:
             # By footers alone, so that an answer has one order, whatever page indexes are held.
-            keys = (group.chunks[KEY_COLUMN].bounds for group in groups)
+            keys = (group.chunks[query.table.key].bounds for group in groups)
             by_file.append(((min(bounds.min if bounds else b"" for bounds in keys), file.file), found))
     return [choice for _, found in sorted(by_file, key=lambda each: each[0]) for choice in found], counted, doubts
 
@@ -193,7 +192,7 @@ def _cheapest(
     """What is read in the first wave and what later, and its price in seconds: all at once, or first what decides."""
     deciding = set(query.deciding_columns)
     best = (reads, _price(choice, reads, len(choice.units), cost))
-    for first, kept in ({KEY_COLUMN}, 1.0), (deciding, 1.0 if query.keys_decide else SELECTIVITY):
+    for first, kept in ({query.table.key}, 1.0), (deciding, 1.0 if query.keys_decide else SELECTIVITY):
         split = tuple(replace(read, later=read.chunk.column.name not in first) for read in reads)
         if any(read.later for read in split):
             seconds = _price(choice, split, likely * kept, cost)
@@ -229,7 +228,7 @@ def _await(choice: Choice, query: Query, odds: float, cost: Cost) -> tuple[Await
     """What a row group takes, about, once its index is there; and the price of that in seconds, index and all."""
     path, group = choice.held.file.path, choice.group
     units = len(choice.units) if choice.key_index else expected_units(choice, query)
-    share = min(1.0, units / expected_pages(group.chunks[KEY_COLUMN]))
+    share = min(1.0, units / expected_pages(group.chunks[query.table.key]))
     if not choice.bounded:
         share *= odds
     ranges, pages = [], 0.0
@@ -292,18 +291,25 @@ def _index_fetches(drafts: Iterable[_Draft], cost: Cost) -> Iterator[Fetch]:
 
 
 def _newer(query: Query, files: Iterable[HeldFile]) -> dict[str, pa.DataType]:
-    """Types of columns that are newer than this package; text where files disagree."""
+    """Types of columns that are not known beforehand."""
     newer: dict[str, pa.DataType] = {}
     for file in files:
         for name in query.read_columns:
-            if name not in SCHEMA.names and name in file.footer.columns:
+            if name not in query.table.schema.names and name in file.footer.columns:
                 kind = _arrow_type(file.footer.columns[name])
-                newer[name] = kind if newer.get(name, kind) == kind else pa.string()
+                newer[name] = _wider(newer.get(name, kind), kind)
     return newer
 
 
+def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+    """The type of a column that has both in different files: text, if nothing else takes both."""
+    if one == other:
+        return one
+    return pa.float64() if {one, other} == {pa.int64(), pa.float64()} else pa.string()
+
+
 def _arrow_type(column: Column) -> pa.DataType:
-    """The type under which a column is shown that is newer than this package."""
+    """The type under which a column is shown that is not known beforehand."""
     match column.physical_type:
         case "BYTE_ARRAY" | "FIXED_LEN_BYTE_ARRAY" if column.converted_type is None:
             return pa.binary()

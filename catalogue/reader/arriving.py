@@ -1,13 +1,12 @@
 """Requests of a plan, made while others are being decoded → the bytes of row groups, each as soon as they are there."""
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 
 from catalogue.errors import Changed, Missing, UnplannedRead
 from catalogue.plan import ColumnRead, Fetch, FileRead, ReadPlan, RowGroupRead
-from catalogue.ranges import Pin
 from catalogue.source import Response, Source
 
 IN_FLIGHT = 256 << 20
@@ -55,7 +54,7 @@ class Arrivals:
         self._plan = plan
         self._source = source
         self._executor = executor
-        self._pins: Mapping[str, Pin] = {file.file.path: file.pin for file in plan.files}
+        self._files = {file.file.path: file for file in plan.files}
 
     def groups(self) -> Iterator[Group]:
         """The row groups in the order of the plan, each with all bytes of the first wave."""
@@ -100,13 +99,12 @@ class Arrivals:
 
     def submit(self, fetch: Fetch) -> Future[Response]:
         """Make one request."""
-        return self._executor.submit(_get, self._source, fetch, self._pins[fetch.path])
+        return self._executor.submit(self._get, fetch)
 
-
-def _get(source: Source, fetch: Fetch, pin: Pin) -> Response:
-    try:
-        return source.get(fetch.path, fetch.range, pin=pin)
-    except (Changed, Missing) as error:
-        crawl = fetch.path.partition("crawl=")[2].partition("/")[0]
-        message = f"{error}; run: catalogue harvest --refresh --crawl {crawl}"
-        raise type(error)(message) from error
+    def _get(self, fetch: Fetch) -> Response:
+        try:
+            return self._source.get(fetch.path, fetch.range, pin=self._files[fetch.path].pin)
+        except (Changed, Missing) as error:
+            again = self._plan.query.table.harvest_command(self._files[fetch.path].file.crawl)
+            message = f"{error}; run: {again} --refresh"
+            raise type(error)(message) from error

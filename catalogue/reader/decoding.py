@@ -85,7 +85,8 @@ def aligned(
     Raises:
         BadFooter: if a column ends before the others.
     """
-    fixed = {"crawl": group.file.file.crawl, "subset": group.file.file.subset}
+    in_path = {"crawl": group.file.file.crawl, "subset": group.file.file.subset}
+    fixed = {name: value for name, value in in_path.items() if name not in columns}
     pending: dict[str, pa.Array] = {}
     left = num_rows
     while left:

@@ -6,7 +6,6 @@ from contextlib import suppress
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from catalogue.crawl import KEY_COLUMN
 from catalogue.errors import BadPageIndex
 from catalogue.footer import Bounds, ColumnChunk
 from catalogue.pages import (
@@ -82,12 +81,12 @@ class Observed:
         """
         for page in self._whole_pages():
             if claimed.null_counts is not None and claimed.null_counts[page] != self._nulls[page]:
-                message = f"page {page} of {KEY_COLUMN} has {self._nulls[page]} nulls, which its index denies"
+                message = f"page {page} of the keys has {self._nulls[page]} nulls, which its index denies"
                 raise BadPageIndex(message)
         for page, seen in self._bounds.items():
             filled = claimed.filled(page)
             if not covers(filled, [seen]) or (page in claimed.clusters and not covers(filled, self._parts[page])):
-                message = f"page {page} of {KEY_COLUMN} holds keys that its index denies"
+                message = f"page {page} of the keys holds keys that its index denies"
                 raise BadPageIndex(message)
 
     def column_index(self) -> ColumnIndex:
@@ -96,13 +95,13 @@ class Observed:
         return ColumnIndex(tuple(b and cut_bounds(b.min, b.max) for b in bounds), tuple(self._nulls))
 
 
-def own_indexes(seen: Observed | None, chunks: Iterable[tuple[ColumnChunk, bytes]]) -> Indexes:
+def own_indexes(seen: Observed | None, key: str, chunks: Iterable[tuple[ColumnChunk, bytes]]) -> Indexes:
     """An index of our own, of column chunks that were read whole, and of their keys if all of those were seen."""
     located = {}
     for chunk, data in chunks:
         with suppress(BadPageIndex):  # a chunk whose pages cannot be told apart is read whole next time, too
             located[chunk.column.name] = encode_offset_index(walk(data, chunk))
-    complete = seen is not None and seen.complete and KEY_COLUMN in located
+    complete = seen is not None and seen.complete and key in located
     if seen is None or not complete:
         return Indexes(None, located, own=True)
     return Indexes(encode_column_index(seen.column_index()), located, own=True, clusters=seen.clusters())

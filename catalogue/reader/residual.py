@@ -7,7 +7,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from catalogue.crawl import KEY_COLUMN, PATH_COLUMNS
 from catalogue.query import Query
 from catalogue.surt import KeyInterval, covers
 from catalogue.values import binaries, flags, moment, positions, texts, true_positions
@@ -38,25 +37,26 @@ class Residual:
         Returns:
             The rows, and their positions among those given.
         """
-        query, known = self._query, {*rows.column_names, *PATH_COLUMNS}
+        query, table = self._query, self._query.table
+        known = {*rows.column_names, *table.path_columns}
         kept = np.arange(rows.num_rows)
 
         def new(*columns: str) -> bool:
-            return known.issuperset(columns) and not {*decided, *PATH_COLUMNS}.issuperset(columns)
+            return known.issuperset(columns) and not {*decided, *table.path_columns}.issuperset(columns)
 
         def filtered(mask: pa.ChunkedArray) -> None:
             nonlocal rows, kept
             rows, kept = rows.filter(mask), kept[true_positions(mask)]
 
-        if new(KEY_COLUMN):
-            filtered(_key_mask(rows.column(KEY_COLUMN), intervals))
-        if query.from_ms is not None and new("fetch_time"):
-            filtered(pc.greater_equal(rows.column("fetch_time"), moment(query.from_ms)))
-        if query.to_ms is not None and new("fetch_time"):
-            filtered(pc.less(rows.column("fetch_time"), moment(query.to_ms)))
+        if new(table.key):
+            filtered(_key_mask(rows.column(table.key), intervals))
+        if table.time and query.from_ms is not None and new(table.time):
+            filtered(pc.greater_equal(rows.column(table.time), moment(query.from_ms)))
+        if table.time and query.to_ms is not None and new(table.time):
+            filtered(pc.less(rows.column(table.time), moment(query.to_ms)))
         if query.urls and new("url"):
             filtered(pc.is_in(rows.column("url"), value_set=texts(query.urls)))
-        if query.where and self._connection and rows.num_rows and new(KEY_COLUMN, *query.where.columns):
+        if query.where and self._connection and rows.num_rows and new(table.key, *query.where.columns):
             held = where_positions(query.where, rows, self._connection)
             rows, kept = rows.take(positions(held)), kept[held]
         return rows, kept

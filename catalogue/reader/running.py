@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from catalogue.crawl import KEY_COLUMN, PATH_COLUMNS
 from catalogue.errors import BadPageIndex, UnplannedRead
 from catalogue.pages import Indexes, check_pages, walk
 from catalogue.plan import ColumnRead, Fetch, FileRead, ReadPlan, fetches, narrowed
@@ -79,8 +78,9 @@ def _ordered(plan: ReadPlan, tables: Iterable[pa.Table]) -> Iterable[pa.Table]:
     # Texts of more than 2 GiB in one column are sorted by way of a type that has room for them.
     roomy = pa.schema([f.with_type(pa.large_string()) if f.type == pa.string() else f for f in plan.row_schema])
     everything = pa.concat_tables([roomy.empty_table(), *(table.cast(roomy) for table in tables)])
-    order = [(KEY_COLUMN, "ascending"), ("fetch_time", "ascending"), ("crawl", "ascending")]
-    inorder = everything.sort_by(order)
+    table = plan.query.table
+    order = [name for name in (table.key, table.time, "crawl") if name in roomy.names]
+    inorder = everything.sort_by([(name, "ascending") for name in order])
     return (inorder.slice(start, BATCH_ROWS).cast(plan.row_schema) for start in range(0, inorder.num_rows, BATCH_ROWS))
 
 
@@ -116,6 +116,7 @@ class _Reading:
         self._arrivals = arrivals
         self._residual = residual
         self._told = told
+        self._key, self._path_columns = plan.query.table.key, plan.query.table.path_columns
 
     def tables(self) -> Generator[pa.Table, None, None]:
         """The rows of all row groups, in order."""
@@ -160,11 +161,11 @@ class _Reading:
         seen: Observed | None = None
         for read in first:
             numbered = self._decoded(group, read, group.data(read))
-            if read.chunk.column.name == KEY_COLUMN:
+            if read.chunk.column.name == self._key:
                 seen = _observer(read, group.data(read))
                 numbered = seen.see(numbered) if seen else numbered
             columns[read.chunk.column.name] = wanted(numbered, candidates)
-        names = [name for name in self._plan.row_schema.names if name in columns or name in PATH_COLUMNS]
+        names = [name for name in self._plan.row_schema.names if name in columns or name in self._path_columns]
         schema = pa.schema([self._plan.row_schema.field(name) for name in names])
         numbers, tables, start = [], [pa.Table.from_batches([], schema)], 0
         for table in aligned(columns, len(candidates), schema, group):
@@ -205,7 +206,9 @@ class _Reading:
     def _chosen(self, each: _Waiting) -> Iterator[pa.Table]:
         """The chosen rows of a row group all of whose bytes are there."""
         group, decided = each.group, each.decided.combine_chunks()
-        columns = {name: iter(decided.column(name).chunks) for name in decided.column_names if name not in PATH_COLUMNS}
+        columns = {
+            name: iter(decided.column(name).chunks) for name in decided.column_names if name not in self._path_columns
+        }
         for read in group.read.columns if len(each.rows) else ():
             if read.chunk.column.name not in columns:
                 narrow = _narrow(read, each.rows)
@@ -225,7 +228,7 @@ class _Reading:
         for read in group.read.columns:
             data = group.data(read)
             numbered = self._decoded(group, read, data)
-            if read.chunk.column.name == KEY_COLUMN:
+            if read.chunk.column.name == self._key:
                 seen = _observer(read, data)
                 numbered = seen.see(numbered) if seen else numbered
             columns[read.chunk.column.name] = (values for _, values in numbered)
@@ -255,7 +258,7 @@ class _Reading:
 
     def _teach(self, group: Group, seen: Observed | None) -> None:
         whole = (each for each in group.read.columns if each.index is None and each.chunk.column.name in group.pieces)
-        learned = own_indexes(seen, [(each.chunk, group.data(each)) for each in whole])
+        learned = own_indexes(seen, self._key, [(each.chunk, group.data(each)) for each in whole])
         claimed = group.read.key_index
         if seen and claimed and claimed.overlapping:
             new = {page: filled for page, filled in seen.clusters().items() if page not in claimed.clusters}

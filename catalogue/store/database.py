@@ -6,6 +6,7 @@ transactions (piskvorky/sqlitedict#108).
 """
 
 import os
+import re
 import secrets
 import sqlite3
 import threading
@@ -18,7 +19,6 @@ from typing import Self
 
 from filelock import FileLock, Timeout
 
-from catalogue.crawl import crawl_id
 from catalogue.errors import BadPageIndex, DiskFailed, NotHarvested, StoreDamaged, StoreError, StoreLocked
 from catalogue.pages import Indexes
 from catalogue.store.held import DIGEST_SIZE, Held, decode, encode
@@ -342,7 +342,7 @@ class Store:
         Raises:
             StoreLocked: if another process has it.
         """
-        lock = FileLock(f"{self.path}.{crawl_id(crawl)}.lock")
+        lock = FileLock(f"{self.path}.{_lockable(crawl)}.lock")
         with _disk_errors(self.path):
             try:
                 lock.acquire(timeout=0)
@@ -368,6 +368,14 @@ class Store:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
             raise
+
+
+def _lockable(crawl: str) -> str:
+    """A crawl's name as part of that of a file."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", crawl):
+        message = f"{crawl!r} is not the name of a crawl"
+        raise ValueError(message)
+    return crawl
 
 
 def _version(held: Held) -> tuple[object, ...]:

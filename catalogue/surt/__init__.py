@@ -1,4 +1,4 @@
-"""URL to ``url_surtkey``; exact, prefix, host and domain patterns to intervals of keys."""
+"""URL to ``url_surtkey``; exact, prefix, host and domain patterns to intervals of keys; and keys of other kinds."""
 
 from catalogue.surt.interval import (
     END,
@@ -10,17 +10,20 @@ from catalogue.surt.interval import (
     prefix_interval,
 )
 from catalogue.surt.key import url_surtkey, url_surtkeys
+from catalogue.surt.keys import Keys, parse_key_pattern
 from catalogue.surt.pattern import Match, Pattern, parse_pattern
 
 __all__ = [
     "END",
     "EVERYTHING",
     "KeyInterval",
+    "Keys",
     "Match",
     "Pattern",
     "covers",
     "exact_interval",
     "merge",
+    "parse_key_pattern",
     "parse_pattern",
     "prefix_interval",
     "url_surtkey",

@@ -3,7 +3,7 @@
 from catalogue.views.build import STORAGE_VERSION, connect_fresh, is_fresh, refresh
 from catalogue.views.candidates import Candidate, Candidates, Shown
 from catalogue.views.gaps import Gaps, gaps
-from catalogue.views.opened import answerable, connect, queries_folder
+from catalogue.views.opened import answerable, connect, queries_folder, statement
 
 __all__ = [
     "STORAGE_VERSION",
@@ -18,4 +18,5 @@ __all__ = [
     "is_fresh",
     "queries_folder",
     "refresh",
+    "statement",
 ]

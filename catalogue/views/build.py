@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +18,19 @@ import duckdb
 import pyarrow as pa
 from filelock import FileLock
 
-from catalogue.crawl import COLLINFO, has_table, index_file, manifest_path, parse_collinfo, parse_manifest
+from catalogue.crawl import COLLINFO, has_table, parse_collinfo
 from catalogue.errors import CatalogueError, DiskFailed, FormatError
 from catalogue.examine import Examiner, FileFacts
 from catalogue.footer import decode_footer
+from catalogue.listing import listed
 from catalogue.store import Held, Store
+from catalogue.table import INDEX, Table
 from catalogue.views.facts import NewFile, add_files, are_of, packed
 from catalogue.views.key_pages import key_pages
-from catalogue.views.opened import connect, queries_folder, quoted
+from catalogue.views.opened import connect, queries_folder, quoted, statement
 
 STORAGE_VERSION = "v1.1.0"
-LAYOUT = "4"
+LAYOUT = "5"
 """Changes with the tables; a catalogue of another layout is made again."""
 
 _BATCH = 1000
@@ -37,6 +40,7 @@ _BATCH = 1000
 def refresh(
     path: Path,
     store: Store,
+    table: Table = INDEX,
     *,
     facts: Mapping[str, FileFacts] | None = None,
     column_chunks: Iterable[str] = (),
@@ -47,6 +51,7 @@ def refresh(
     Args:
         path: of the DuckDB file.
         store: what it is derived from.
+        table: of which that holds the footers.
         facts: of files that have just been examined, by path.
         column_chunks: crawls whose column chunks are to be shown too, from now on.
         examiner: looks into the other new footers; one is started if it is needed and not given.
@@ -65,7 +70,7 @@ def refresh(
         _remove(beside)
         if shown.get("layout") == LAYOUT:
             shutil.copyfile(path, beside)
-        build = _Build(beside, store)
+        build = _Build(beside, store, table)
         try:
             build.run(facts or {}, wanted, examiner)
         finally:
@@ -78,12 +83,13 @@ def is_fresh(path: Path, store: Store) -> bool:
     return _meta(path) == _meta_of(store)
 
 
-def connect_fresh(path: Path, store: Store, *, indexes: bool) -> duckdb.DuckDBPyConnection:
+def connect_fresh(path: Path, store: Store, table: Table, *, indexes: bool) -> duckdb.DuckDBPyConnection:
     """A connection to the catalogue, which is brought up to date first if need be.
 
     Args:
         path: of the DuckDB file.
         store: what it is derived from.
+        table: of which that holds the footers.
         indexes: whether it must show all page indexes, too, to which nearly every question adds.
 
     Raises:
@@ -102,22 +108,23 @@ def connect_fresh(path: Path, store: Store, *, indexes: bool) -> duckdb.DuckDBPy
                 connection.close()
                 raise
             connection.close()
-    refresh(path, store)
+    refresh(path, store, table)
     return connect(path)
 
 
 class _Build:
     """A catalogue in the making."""
 
-    def __init__(self, path: Path, store: Store) -> None:
+    def __init__(self, path: Path, store: Store, table: Table) -> None:
         self._store = store
+        self._table = table
         self._undecodable: dict[str, str] = {}
         """Reasons why footers that are held cannot be shown, by path."""
         self._db = duckdb.connect(config={"python_enable_replacements": "false"})
         version = "" if path.exists() else f" (STORAGE_VERSION '{STORAGE_VERSION}')"
         self._db.execute(f"ATTACH {quoted(path)} AS building{version}")
         self._db.execute("USE building")
-        self._db.execute((queries_folder() / "views" / "_tables.sql").read_text(encoding="utf-8"))
+        self._db.execute(statement("views/_tables.sql", table))
 
     def close(self) -> None:
         self._db.close()
@@ -130,14 +137,14 @@ class _Build:
         self._drop({path for path, version in shown.items() if versions.get(path) != version})
         new = sorted(path for path, version in versions.items() if shown.get(path) != version)
         if new or column_chunks:
-            with nullcontext(examiner) if examiner else Examiner() as looking:
+            with nullcontext(examiner) if examiner else Examiner(self._table.key) as looking:
                 for start in range(0, len(new), _BATCH):
                     self._add(new[start : start + _BATCH], versions, facts, looking)
                 self._show_chunks(chunks_of, looking)
         self._show_indexes()
         self._small_tables()
         for view in sorted((queries_folder() / "views").glob("[a-z]*.sql")):
-            self._db.execute(view.read_text(encoding="utf-8"))
+            self._db.execute(statement(f"views/{view.name}", self._table))
         self._db.execute("DELETE FROM derived.meta")
         self._db.executemany("INSERT INTO derived.meta VALUES (?, ?)", list(meta.items()))
         self._db.execute("CHECKPOINT building")
@@ -166,7 +173,7 @@ class _Build:
         self._store.add_facts(learned)
         known |= learned
         first = self._rows("SELECT coalesce(max(file), -1) + 1 FROM derived.files")[0][0]
-        files = [(file, known[path]) for path in paths if path in known and (file := index_file(path))]
+        files = [(file, known[path]) for path in paths if path in known and (file := self._table.file(path))]
         new = (NewFile(n, file, versions[file.path], held) for n, (file, held) in enumerate(files, first))
         add_files(self._db, new)
 
@@ -243,7 +250,7 @@ class _Build:
         pages, intervals = [], []
         for ordinal, indexes in self._store.indexes(path, ordinals, file).items():
             place = {"file": number, "row_group": ordinal}
-            rows, filled = key_pages(footer, ordinal, indexes)
+            rows, filled = key_pages(footer, self._table.key, ordinal, indexes)
             pages += [place | row for row in rows]
             intervals += [place | each for each in filled]
         self._insert("pages", pages)
@@ -270,11 +277,8 @@ class _Build:
             ],
         )
         counts: dict[tuple[str, str], int] = {}
-        for path in self._store.keys("documents", "cc-index-table.paths.gz"):
-            crawl = path.split("/")[1]
-            document = self._store.get("documents", manifest_path(crawl))
-            for file in parse_manifest(crawl, document.data) if document else []:
-                counts[file.crawl, file.subset] = counts.get((file.crawl, file.subset), 0) + 1
+        for file in chain.from_iterable(listed(self._store, self._table).values()):
+            counts[file.crawl, file.subset] = counts.get((file.crawl, file.subset), 0) + 1
         self._replace("listed", [{"crawl": c, "subset": s, "files": n} for (c, s), n in counts.items()])
         noted = {path: held for path in self._store.keys("failures") if (held := self._store.get("failures", path))}
         failed = {path: (held.note, datetime.fromisoformat(held.taken)) for path, held in noted.items()}
@@ -284,7 +288,7 @@ class _Build:
             [
                 {"path": path, "crawl": at.crawl, "subset": at.subset, "reason": reason, "failed_at": _naive(time)}
                 for path, (reason, time) in failed.items()
-                if (at := index_file(path))
+                if (at := self._table.file(path))
             ],
         )
 

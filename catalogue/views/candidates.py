@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from catalogue.errors import NotHarvested
 from catalogue.query import Query
+from catalogue.table import INDEX, Table
 from catalogue.values import binaries, texts
 
 
@@ -29,7 +30,9 @@ class Candidate:
 class Candidates:
     """The files, of some crawls and subsets, that a query might have to read."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, crawls: Sequence[str], subsets: Sequence[str]) -> None:
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, crawls: Sequence[str], subsets: Sequence[str], table: Table
+    ) -> None:
         """Look at crawls of which something is held, and at subsets; none of these means all that a crawl has.
 
         A subset that a crawl does not have is no matter, one that was not harvested is: see ``missing``.
@@ -38,6 +41,7 @@ class Candidates:
             NotHarvested: if nothing at all is held of the subsets asked for.
         """
         self._connection = connection
+        self._table = table
         held = set(connection.execute("SELECT DISTINCT crawl, subset FROM derived.files").fetchall())
         failed = set(connection.execute("SELECT DISTINCT crawl, subset FROM derived.failures").fetchall())
         listed = set(connection.execute("SELECT crawl, subset FROM derived.listed").fetchall())
@@ -52,7 +56,7 @@ class Candidates:
             if subsets and not self._pairs:
                 message = f"{crawl} has no {' and no '.join(subsets)}"
                 raise NotHarvested(message)
-            message += f"; run: catalogue harvest --crawl {crawl}{options}"
+            message += f"; run: {table.harvest_command(crawl)}{options}"
             raise NotHarvested(message)
 
     def files(self, query: Query) -> list[Candidate]:
@@ -66,8 +70,8 @@ class Candidates:
             WITH known AS (
               SELECT
                 file, row_group, footer_offset, coalesce(k.bounds_from, g.bounds_from) AS bounds_from,
-                encode(coalesce(k.min_url_surtkey, g.min_url_surtkey)) AS least,
-                encode(coalesce(k.max_url_surtkey, g.max_url_surtkey)) AS greatest
+                encode(coalesce(k.min_key, g.min_key)) AS least,
+                encode(coalesce(k.max_key, g.max_key)) AS greatest
               FROM derived.row_groups AS g LEFT JOIN derived.key_intervals AS k USING (file, row_group)
               WHERE ($2::BIGINT IS NULL OR last_fetch IS NULL OR last_fetch >= $2)
                 AND ($3::BIGINT IS NULL OR first_fetch IS NULL OR first_fetch < $3)
@@ -94,11 +98,17 @@ class Candidates:
 
     @cached_property
     def column_names(self) -> tuple[str, ...]:
-        """The columns of the files, some of which may be newer than this package."""
-        sql = (
-            "SELECT DISTINCT unnest(column_names) FROM derived.files SEMI JOIN pairs USING (crawl, subset) ORDER BY ALL"
+        """The columns of the files, as they stand there; some may be newer than this package."""
+        rows = self._run(
+            """
+            SELECT name FROM (
+              SELECT unnest(column_names) AS name, generate_subscripts(column_names, 1) AS place
+              FROM (SELECT DISTINCT column_names FROM derived.files SEMI JOIN pairs USING (crawl, subset))
+            )
+            GROUP BY name ORDER BY min(place), name
+            """
         )
-        return tuple(name for (name,) in self._run(sql))
+        return tuple(name for (name,) in rows)
 
     @cached_property
     def row_groups(self) -> int:
@@ -118,7 +128,7 @@ class Candidates:
         )
         return tuple(
             f"{listed - held} of the {listed} files of {crawl}, {subset}, are not harvested; "
-            f"run: catalogue harvest --crawl {crawl} --subset {subset}"
+            f"run: {self._table.harvest_command(crawl)}" + (f" --subset {subset}" if self._table == INDEX else "")
             for crawl, subset, listed, held in rows
         )
 
@@ -137,9 +147,10 @@ class Candidates:
 class Shown:
     """The catalogue as it was when the store was in one state, kept for planning."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, state: str) -> None:
+    def __init__(self, connection: duckdb.DuckDBPyConnection, state: str, table: Table) -> None:
         """Take a connection to it, to be closed with this."""
         self.state = state
+        self._table = table
         self._connection = connection
         self._last: tuple[object, Candidates | None] = (None, None)
 
@@ -158,6 +169,6 @@ class Shown:
         asked, known = (tuple(crawls), tuple(subsets)), self._last
         candidates = known[1] if known[0] == asked else None
         if candidates is None:
-            candidates = Candidates(self._connection, crawls, subsets)
+            candidates = Candidates(self._connection, crawls, subsets, self._table)
             self._last = (asked, candidates)
         return candidates

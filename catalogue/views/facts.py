@@ -16,7 +16,7 @@ from catalogue.crawl import IndexFile
 from catalogue.examine import FileFacts
 from catalogue.store import Held
 
-_FORM = 1
+_FORM = 2
 """Changes with what is found; facts of another form are found anew."""
 
 _FILE = {
@@ -39,8 +39,8 @@ _ROW_GROUP = {
     "num_rows": "BIGINT",
     "total_byte_size": "BIGINT",
     "total_compressed_size": "BIGINT",
-    "min_url_surtkey": "VARCHAR",
-    "max_url_surtkey": "VARCHAR",
+    "min_key": "VARCHAR",
+    "max_key": "VARCHAR",
     "bounds_from": "VARCHAR",
     "first_fetch": "BIGINT",
     "last_fetch": "BIGINT",

@@ -36,10 +36,10 @@ def gaps(
           -- Whose every page was read; there is nothing left to learn about them.
           learned AS (
             SELECT file, row_group FROM derived.pages
-            GROUP BY ALL HAVING bool_and(pages_from = 'scan') AND count(min_url_surtkey) > 0
+            GROUP BY ALL HAVING bool_and(pages_from = 'scan') AND count(min_key) > 0
           ),
           known AS (
-            SELECT g.file, g.row_group, g.footer_offset, g.min_url_surtkey AS least, g.max_url_surtkey AS greatest
+            SELECT g.file, g.row_group, g.footer_offset, g.min_key AS least, g.max_key AS greatest
             FROM derived.row_groups AS g
             JOIN derived.files AS f ON f.file = g.file AND list_contains($1, f.crawl)
           ),

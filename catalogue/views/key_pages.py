@@ -4,17 +4,19 @@ from contextlib import suppress
 from itertools import chain
 from typing import Any
 
-from catalogue.crawl import KEY_COLUMN
 from catalogue.errors import BadPageIndex
 from catalogue.footer import Footer
 from catalogue.pages import ColumnIndex, Indexes, decode_column_index, decode_offset_index, merged
 
 
-def key_pages(footer: Footer, row_group: int, indexes: Indexes) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def key_pages(
+    footer: Footer, name: str, row_group: int, indexes: Indexes
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """What is known of the pages of the key column.
 
     Args:
         footer: of the file.
+        name: of the key column.
         row_group: its ordinal.
         indexes: what is held of its page indexes.
 
@@ -23,8 +25,8 @@ def key_pages(footer: Footer, row_group: int, indexes: Indexes) -> tuple[list[di
         they were read and there is more than one. Nothing of an index that is wrong.
     """
     group = next((group for group in footer.row_groups if group.ordinal == row_group), None)
-    key = group.chunks.get(KEY_COLUMN) if group else None
-    located = indexes.offset_indexes.get(KEY_COLUMN)
+    key = group.chunks.get(name) if group else None
+    located = indexes.offset_indexes.get(name)
     if group is None or key is None or located is None:
         return [], []
     source = "scan" if indexes.own else "page index"
@@ -39,8 +41,8 @@ def key_pages(footer: Footer, row_group: int, indexes: Indexes) -> tuple[list[di
                 "first_row_index": offsets.first_rows[page],
                 "num_rows": offsets.first_rows[page + 1] - offsets.first_rows[page],
                 "null_count": known.null_counts[page] if known.null_counts else None,
-                "min_url_surtkey": _least(bounds.min) if bounds else None,
-                "max_url_surtkey": _greatest(bounds.max) if bounds else None,
+                "min_key": _least(bounds.min) if bounds else None,
+                "max_key": _greatest(bounds.max) if bounds else None,
                 "file_offset": offsets.offsets[page],
                 "compressed_page_size": offsets.offsets[page + 1] - offsets.offsets[page],
                 "pages_from": source,
@@ -51,8 +53,7 @@ def key_pages(footer: Footer, row_group: int, indexes: Indexes) -> tuple[list[di
         if key.bounds and (len(filled) == 1 or not indexes.own):
             return rows, []
         return rows, [
-            {"min_url_surtkey": _least(each.min), "max_url_surtkey": _greatest(each.max), "bounds_from": source}
-            for each in filled
+            {"min_key": _least(each.min), "max_key": _greatest(each.max), "bounds_from": source} for each in filled
         ]
     return [], []
 

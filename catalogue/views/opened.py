@@ -7,6 +7,7 @@ from pathlib import Path
 import duckdb
 
 from catalogue.errors import QueryError, StoreLocked
+from catalogue.table import INDEX, Table
 
 
 def queries_folder() -> Path:
@@ -37,6 +38,18 @@ def connect(path: Path) -> duckdb.DuckDBPyConnection:
         connection.close()
         raise
     return connection
+
+
+def statement(name: str, table: Table) -> str:
+    """One of the statements in ``queries/``, by its path there, in the words of a table."""
+    sql = (queries_folder() / name).read_text(encoding="utf-8")
+    for bound in ("min", "max"):
+        other = f"{bound}_{table.key}"
+        if table.key != INDEX.key:
+            sql = sql.replace(
+                f"{bound}_{INDEX.key}", other if other.isidentifier() else '"' + other.replace('"', '""') + '"'
+            )
+    return sql
 
 
 @contextmanager

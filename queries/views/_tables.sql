@@ -14,7 +14,7 @@ CREATE TABLE IF NOT EXISTS derived.files (
 );
 CREATE TABLE IF NOT EXISTS derived.row_groups (
   file INTEGER, row_group INTEGER, num_rows BIGINT, total_byte_size BIGINT, total_compressed_size BIGINT,
-  min_url_surtkey VARCHAR, max_url_surtkey VARCHAR, bounds_from VARCHAR, first_fetch BIGINT, last_fetch BIGINT,
+  min_key VARCHAR, max_key VARCHAR, bounds_from VARCHAR, first_fetch BIGINT, last_fetch BIGINT,
   footer_offset INTEGER
 );
 CREATE TABLE IF NOT EXISTS derived.column_chunks (
@@ -25,9 +25,9 @@ CREATE TABLE IF NOT EXISTS derived.column_chunks (
 CREATE TABLE IF NOT EXISTS derived.indexes (key VARCHAR, version BLOB, file INTEGER, row_group INTEGER);
 CREATE TABLE IF NOT EXISTS derived.pages (
   file INTEGER, row_group INTEGER, page INTEGER, first_row_index BIGINT, num_rows BIGINT, null_count BIGINT,
-  min_url_surtkey VARCHAR, max_url_surtkey VARCHAR, file_offset BIGINT, compressed_page_size BIGINT, pages_from VARCHAR
+  min_key VARCHAR, max_key VARCHAR, file_offset BIGINT, compressed_page_size BIGINT, pages_from VARCHAR
 );
 -- The intervals that the keys of a row group fill, all of which lie in them, where that says more than its footer.
 CREATE TABLE IF NOT EXISTS derived.key_intervals (
-  file INTEGER, row_group INTEGER, min_url_surtkey VARCHAR, max_url_surtkey VARCHAR, bounds_from VARCHAR
+  file INTEGER, row_group INTEGER, min_key VARCHAR, max_key VARCHAR, bounds_from VARCHAR
 );

@@ -1,7 +1,7 @@
 CREATE OR REPLACE VIEW pages AS
 SELECT
   f.path, f.crawl, f.subset, p.row_group, p.page, p.first_row_index, p.num_rows, p.null_count,
-  p.min_url_surtkey, p.max_url_surtkey, p.file_offset, p.compressed_page_size, p.pages_from
+  p.min_key AS min_url_surtkey, p.max_key AS max_url_surtkey, p.file_offset, p.compressed_page_size, p.pages_from
 FROM derived.pages AS p
 JOIN derived.files AS f USING (file);
 

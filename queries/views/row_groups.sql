@@ -2,14 +2,14 @@ CREATE OR REPLACE VIEW row_groups AS
 WITH
   filled AS (
     SELECT
-      file, row_group, min(min_url_surtkey) AS least, max(max_url_surtkey) AS greatest, any_value(bounds_from) AS source,
-      list({'min': min_url_surtkey, 'max': max_url_surtkey} ORDER BY min_url_surtkey) AS intervals
+      file, row_group, min(min_key) AS least, max(max_key) AS greatest, any_value(bounds_from) AS source,
+      list({'min': min_key, 'max': max_key} ORDER BY min_key) AS intervals
     FROM derived.key_intervals GROUP BY file, row_group
   )
 SELECT
   f.path, f.crawl, f.subset, g.row_group, g.num_rows, g.total_byte_size, g.total_compressed_size,
-  coalesce(g.min_url_surtkey, k.least) AS min_url_surtkey,
-  coalesce(g.max_url_surtkey, k.greatest) AS max_url_surtkey,
+  coalesce(g.min_key, k.least) AS min_url_surtkey,
+  coalesce(g.max_key, k.greatest) AS max_url_surtkey,
   CASE WHEN g.bounds_from = 'missing' THEN coalesce(k.source, 'missing') ELSE g.bounds_from END AS bounds_from,
   k.intervals AS key_intervals,
   make_timestamp(g.first_fetch * 1000) AS first_fetch, make_timestamp(g.last_fetch * 1000) AS last_fetch

@@ -1,0 +1,6 @@
+"""Class ``Catalogue``: everything behind one object, for notebooks and for the command line."""
+
+from catalogue.catalogue.opening import CATALOGUE_NAME, STORE_NAME
+from catalogue.catalogue.whole import Catalogue, open  # noqa: A004 - catalogue.open, as gzip.open
+
+__all__ = ["CATALOGUE_NAME", "STORE_NAME", "Catalogue", "open"]

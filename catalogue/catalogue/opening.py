@@ -1,0 +1,152 @@
+"""What a ``Catalogue`` has open: store, source, DuckDB file."""
+
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import Self
+
+from catalogue import views
+from catalogue.errors import NotHarvested
+from catalogue.listing import load_table
+from catalogue.plan import Cost
+from catalogue.question import Footers
+from catalogue.settings import Settings
+from catalogue.source import CachedSource, PoliteSource, RangeCache, open_source
+from catalogue.store import Store
+from catalogue.table import INDEX, Table, check_name
+
+STORE_NAME = "footers.sqlite"
+CATALOGUE_NAME = "catalogue.duckdb"
+
+
+class Opened:
+    """A folder and a source; what is needed of them is opened when it is needed."""
+
+    def __init__(
+        self,
+        data: Path,
+        settings: Settings,
+        *,
+        table: str | None = None,
+        notify: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """See ``open``; ``notify`` is told in a sentence what a person would want to know meanwhile."""
+        self.settings = settings
+        self._name = None if table == INDEX.name else table
+        self.data = data / check_name(self._name) if self._name else data
+        self._notify = notify
+        self._opened: list[Store | PoliteSource] = []
+        self._planning: views.Shown | None = None
+        self._listing = (0, 0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Catalogue in {self.data}, of {self.settings.source}>"
+
+    def close(self) -> None:
+        """Close what is open, breaking off requests that are under way; it opens again when it is used again."""
+        if self._planning:
+            self._planning.close()
+            self._planning = None
+        while self._opened:
+            self._opened.pop().close()
+        for name in ("_store", "table", "_source", "_reading", "_footers"):
+            self.__dict__.pop(name, None)
+
+    @property
+    def path(self) -> Path:
+        """The DuckDB file."""
+        return self.data / CATALOGUE_NAME
+
+    @cached_property
+    def _store(self) -> Store:
+        if self._name and not (self.data / STORE_NAME).exists():
+            raise self._undefined()
+        return self._open_store(create=False)
+
+    @cached_property
+    def table(self) -> Table:
+        """The table that it is of.
+
+        Raises:
+            NotHarvested: if there is none of its name yet.
+        """
+        if self._name is None:
+            return INDEX
+        table = load_table(self._store)
+        if table is None:
+            raise self._undefined()
+        return table
+
+    def _undefined(self) -> NotHarvested:
+        message = (
+            f"there is no table {self._name} in {self.data.parent} yet; "
+            f"run: catalogue harvest --table {self._name} --key COLUMN --manifest PATH"
+        )
+        return NotHarvested(message)
+
+    @cached_property
+    def _source(self) -> PoliteSource:
+        source = open_source(self.settings.source, self.settings, notify=self._notify)
+        self._opened.append(source)
+        return source
+
+    @cached_property
+    def _reading(self) -> PoliteSource | CachedSource:
+        """The source as captures are read from it: what was fetched before need not be fetched again."""
+        folder = "://" not in self.settings.source  # whose files are here already
+        if folder or not self.settings.cache_size:
+            return self._source
+        return CachedSource(self._source, RangeCache(self.settings.cache / "pages", self.settings.cache_size))
+
+    @cached_property
+    def _footers(self) -> Footers:
+        return Footers(self._store, self.table)
+
+    def _open_store(self, *, create: bool) -> Store:
+        store = Store(self.data / STORE_NAME, create=create)
+        self._opened.append(store)
+        return store
+
+    def _create(self) -> Store:
+        if "_store" not in self.__dict__:
+            if not (self.data / STORE_NAME).exists():
+                self._notify(f"making {self.data.resolve()}")
+            self.__dict__["_store"] = self._open_store(create=True)
+        return self._store
+
+    @property
+    def requests(self) -> int:
+        """Requests made of the source so far."""
+        return self._listing[0] + (self._source.requests if "_source" in self.__dict__ else 0)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes received from the source so far."""
+        return self._listing[1] + (self._source.bytes if "_source" in self.__dict__ else 0)
+
+    def _shown(self) -> views.Shown:
+        """The catalogue as it is now, kept open for planning."""
+        state = self._store.state()
+        if self._planning and self._planning.state != state:
+            self._planning.close()
+            self._planning = None
+        if not self._planning:
+            connection = views.connect_fresh(self.path, self._store, self.table, indexes=False)
+            self._planning = views.Shown(connection, state, self.table)
+        return self._planning
+
+    def _cost(self) -> Cost:
+        limiter, settings = self._source.limiter, self.settings
+        return Cost(
+            rate=limiter.rate,
+            burst=limiter.policy.burst,
+            bandwidth=settings.bandwidth,
+            latency=settings.latency,
+            connections=self._source.connections,
+        )

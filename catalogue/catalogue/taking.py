@@ -1,0 +1,173 @@
+"""The crawls and files there are, and taking their footers."""
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from catalogue import views
+from catalogue.captures import several
+from catalogue.catalogue.opening import Opened
+from catalogue.crawl import SUBSETS, Crawl, manifest_path, select_crawls, select_subsets
+from catalogue.errors import FormatError, QueryError, SourceError, UnknownCrawl
+from catalogue.examine import Examiner
+from catalogue.harvest import Harvested, Progress, harvest
+from catalogue.listing import held_paths, listed, load_table, save_table, take_crawl_list, take_list
+from catalogue.settings import COLLINFO_SOURCE, DEFAULT_SOURCE
+from catalogue.source import ATTEMPTS, open_source
+from catalogue.surt import Keys
+from catalogue.table import INDEX, define_table, parse_paths, path_columns
+
+
+class Taking(Opened):
+    """What fills the store."""
+
+    def define(
+        self, key: str, *, keys: Keys | str | None = None, manifest: str | None = None, paths: Iterable[str] = ()
+    ) -> None:
+        """Say what the table is under whose name this was opened: sorted Parquet files, and where they are.
+
+        Args:
+            key: the column of text that they are sorted by.
+            keys: what it holds, ``url``, ``host`` or ``text``; by default what its name suggests.
+            manifest: path of the list of its files: text, a path a line, gzipped or not.
+            paths: of its files, instead of that.
+
+        Raises:
+            QueryError: if these do not suit each other, or footers of it as it was before are held.
+        """
+        if self._name is None:
+            message = "this is Common Crawl's index; open another table by its name: catalogue.open(table='hosts')"
+            raise QueryError(message)
+        named = tuple(paths)
+        if (manifest is None) is (not named):
+            message = f"to find the files of {self._name} takes either a manifest or their paths"
+            raise QueryError(message)
+        source = self.settings.source.rstrip("/")
+        table = define_table(
+            self._name,
+            key,
+            keys=Keys(keys) if keys else None,
+            manifest=manifest and manifest.removeprefix(source).lstrip("/"),
+        )
+        named = parse_paths("\n".join(named).encode(), source=source) if named else ()
+        store = self._create()
+        before = load_table(store)
+        if before and (before.key, before.keys) != (table.key, table.keys) and store.keys("files"):
+            message = (
+                f"{self._name} holds footers of files sorted by {before.key}, as {before.keys.value}; "
+                "choose another name, or forget them first"
+            )
+            raise QueryError(message)
+        store.delete("failures", store.keys("failures"))
+        save_table(store, table, named)
+        self.__dict__.pop("table", None)
+
+    def crawl_list(self, *, attempts: int = ATTEMPTS) -> list[Crawl]:
+        """The crawls that the source lists, newest first; asked for once a day at most.
+
+        Raises:
+            SourceError: if the source does not say.
+        """
+        if self.table != INDEX:
+            message = f"only Common Crawl's index has a list of crawls; see: catalogue status --table {self.table.name}"
+            raise QueryError(message)
+        store = self._create()
+        url = COLLINFO_SOURCE if self.settings.source == DEFAULT_SOURCE else self.settings.source
+        source = open_source(url, self.settings, notify=self._notify, attempts=attempts)
+        try:
+            return take_crawl_list(store, source)
+        finally:
+            self._listing = (self._listing[0] + source.requests, self._listing[1] + source.bytes)
+            source.close()
+
+    def harvest(
+        self,
+        crawls: str | Iterable[str] | None = None,
+        *,
+        subsets: str | Iterable[str] = "warc",
+        refresh: bool = False,
+        pages: bool = False,
+        report: Callable[[Progress], None] = lambda _: None,
+    ) -> list[Harvested]:
+        """Take the footers of crawls that are not held yet, and show them in the catalogue.
+
+        Args:
+            crawls: names, ranges ``A..B``, ``latest`` or ``all``; of another table than the index all unless given.
+            subsets: ``warc``, ``crawldiagnostics``, ``robotstxt`` or ``all``, of the index.
+            refresh: take them again, held or not.
+            pages: take the page indexes too, which questions fetch when they need them otherwise.
+            report: told how far it is, often.
+
+        Raises:
+            SourceError: if the source failed as a whole; what was taken until then is kept, and so is shown later.
+        """
+        if self.table == INDEX:
+            words, chosen_subsets = several(crawls or ()), select_subsets(several(subsets))
+            chosen = self._choose(words)
+        else:
+            words, chosen_subsets = several(crawls or "all"), SUBSETS
+            chosen = self._choose_listed(words, refresh=refresh)
+        store, outcomes = self._create(), []
+        with Examiner(self.table.key) as examiner:
+            for crawl in chosen:
+                try:
+                    outcome = harvest(
+                        crawl,
+                        chosen_subsets,
+                        table=self.table,
+                        store=store,
+                        source=self._source,
+                        examiner=examiner,
+                        refresh=refresh,
+                        pages=pages,
+                        report=report,
+                        notify=self._notify,
+                    )
+                except UnknownCrawl as error:
+                    if crawl in words:
+                        raise
+                    self._notify(str(error))  # a list of crawls runs ahead of their index
+                    continue
+                outcomes.append(outcome)
+                views.refresh(self.path, store, self.table, facts=outcome.facts, examiner=examiner)
+        return outcomes
+
+    def _choose(self, words: Sequence[str]) -> list[str]:
+        """The crawls that words mean. Plain names do without the list of crawls, if it cannot be had."""
+        if not words:
+            message = "which crawl is to be harvested? name one, such as CC-MAIN-2022-05"
+            raise QueryError(message)
+        plain = [word for word in words if ".." not in word and word not in {"all", "latest"}]
+        select_crawls(plain, [])
+        if len(plain) < len(words):
+            return select_crawls(words, [crawl.id for crawl in self.crawl_list()])
+        with suppress(SourceError, FormatError):
+            self.crawl_list(attempts=1)
+        return select_crawls(words, [])
+
+    def _choose_listed(self, words: Sequence[str], *, refresh: bool) -> list[str]:
+        """The same of a table whose files are in one list."""
+        take_list(self.table, self._create(), self._source, again=refresh)
+        files = listed(self._store, self.table)
+        columns = path_columns(file.path for each in files.values() for file in each)
+        if columns != self.table.path_columns:
+            save_table(self._store, replace(self.table, path_columns=columns))
+            self.__dict__.pop("table")
+        return select_crawls(words, list(files))
+
+    def forget(self, crawls: str | Iterable[str]) -> int:
+        """Delete what is held of crawls; returns how many footers that were."""
+        gone = 0
+        for crawl in self._held_crawls(several(crawls)):
+            paths = held_paths(self._store, self.table, crawl)
+            self._store.delete("files", paths)
+            self._store.delete("failures", held_paths(self._store, self.table, crawl, kind="failures"))
+            if self.table == INDEX:
+                self._store.delete("documents", [manifest_path(crawl)])
+            gone += len(paths)
+        views.refresh(self.path, self._store, self.table)
+        return gone
+
+    def _held_crawls(self, words: Sequence[str]) -> list[str]:
+        files = (self.table.file(path) for path in self._store.keys("files"))
+        return self.table.select_held({file.crawl for file in files if file}, words)

@@ -1,0 +1,89 @@
+"""What the footers say."""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import duckdb
+
+from catalogue import views
+from catalogue.catalogue.taking import Taking
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Telling(Taking):
+    """SQL and DataFrames of what is held."""
+
+    def sql(self, query: str) -> duckdb.DuckDBPyRelation:
+        """Run SQL over the catalogue's views: ``crawls``, ``files``, ``row_groups``, ``pages``, ``column_chunks``.
+
+        Returns:
+            A DuckDB relation: ``.df()`` makes a DataFrame of it, ``.pl()`` polars, ``.arrow()`` Arrow.
+
+        Raises:
+            QueryError: if DuckDB cannot run it.
+        """
+        with views.answerable():
+            return self.connect().sql(query)
+
+    def update(self) -> None:
+        """Bring the DuckDB file up to date with the store; everything here that reads it does so first."""
+        views.refresh(self.path, self._store, self.table)
+
+    def connect(self) -> duckdb.DuckDBPyConnection:
+        """A read-only DuckDB connection to the catalogue as it is now."""
+        return views.connect_fresh(self.path, self._store, self.table, indexes=True)
+
+    def crawls(self) -> "pd.DataFrame":
+        """Every crawl known of and how much of it is harvested, a row each; see the view ``crawls``."""
+        return self._frame("SELECT * FROM crawls")
+
+    def files(self, crawl: str | None = None) -> "pd.DataFrame":
+        """The index files held; see the view ``files``."""
+        return self._of_crawl("files", crawl)
+
+    def row_groups(self, crawl: str | None = None) -> "pd.DataFrame":
+        """The row groups held and the keys between which they lie; see the view ``row_groups``."""
+        return self._of_crawl("row_groups", crawl)
+
+    def pages(self, crawl: str | None = None) -> "pd.DataFrame":
+        """Pages of the key column, where their index is held; see the view ``pages``."""
+        return self._of_crawl("pages", crawl)
+
+    def column_chunks(self, crawl: str) -> "pd.DataFrame":
+        """Every column of every row group of a crawl; see the view ``column_chunks``."""
+        self.show_column_chunks([crawl])
+        return self._of_crawl("column_chunks", crawl)
+
+    def show_column_chunks(self, crawls: Iterable[str]) -> None:
+        """Fill the view ``column_chunks`` for crawls; it is empty for others, to be small and quick to make."""
+        wanted = set(self._held_crawls(list(crawls)))
+        with self.connect() as connection:
+            rows = connection.execute("SELECT DISTINCT crawl FROM derived.files WHERE column_chunks").fetchall()
+        if wanted - {crawl for (crawl,) in rows}:
+            views.refresh(self.path, self._store, self.table, column_chunks=wanted)
+
+    def coverage(self) -> "pd.DataFrame":
+        """How much of each crawl and subset is held, a row each."""
+        return self._frame(views.statement("coverage.sql", self.table))
+
+    def failures(self) -> "pd.DataFrame":
+        """Index files whose footers could not be taken, and why."""
+        return self._frame("SELECT path, reason, failed_at FROM derived.failures ORDER BY path")
+
+    def sizes(self) -> tuple[int, int]:
+        """Bytes on disk of the store and of the catalogue."""
+        with suppress(FileNotFoundError):
+            return self._store.size(), self.path.stat().st_size
+        return self._store.size(), 0
+
+    def _of_crawl(self, view: str, crawl: str | None) -> "pd.DataFrame":
+        if crawl is not None:
+            self._held_crawls([crawl])
+        return self._frame(f"SELECT * FROM {view} WHERE $1 IS NULL OR crawl = $1 ORDER BY ALL", crawl)  # noqa: S608
+
+    def _frame(self, sql: str, *parameters: object) -> "pd.DataFrame":
+        with self.connect() as connection:
+            return connection.execute(sql, list(parameters)).df()

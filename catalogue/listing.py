@@ -1,0 +1,110 @@
+"""Which crawls there are, and which files a table has: taken from the source, or as the store holds it."""
+
+from datetime import UTC, datetime, timedelta
+
+from catalogue.crawl import COLLINFO, Crawl, IndexFile, has_table, manifest_path, parse_collinfo, parse_manifest
+from catalogue.errors import Missing, UnknownCrawl
+from catalogue.source import PoliteSource, Response
+from catalogue.store import Held, Store
+from catalogue.table import DEFINITION, INDEX, LISTED, Table, by_crawl, parse_paths, unpack_table
+
+CRAWL_LIST_AGE = timedelta(days=1)
+"""Common Crawl asks for its list of crawls to be kept, as it changes once a month."""
+
+_MANIFEST_NAME = "cc-index-table.paths.gz"
+
+
+def held(answer: Response, data: bytes, source: PoliteSource) -> Held:
+    """What was taken from a source, as the store keeps it."""
+    return Held(
+        data=data,
+        size=answer.total_size,
+        etag=answer.etag,
+        last_modified=answer.last_modified,
+        source=source.url,
+        taken=_now(),
+    )
+
+
+def take_crawl_list(store: Store, source: PoliteSource, *, max_age: timedelta = CRAWL_LIST_AGE) -> list[Crawl]:
+    """The crawls there are, newest first, asked of the source only if the list held is older than ``max_age``."""
+    known = store.get("documents", COLLINFO)
+    if known and known.source == source.url and datetime.now(UTC) - datetime.fromisoformat(known.taken) < max_age:
+        return parse_collinfo(known.data)
+    answer = source.get(COLLINFO)
+    crawls = parse_collinfo(answer.body)
+    store.put("documents", [(COLLINFO, held(answer, answer.body, source))])
+    return crawls
+
+
+def take_manifest(crawl: str, store: Store, source: PoliteSource, *, again: bool = False) -> list[IndexFile]:
+    """The files of a crawl of Common Crawl's index; asked of the source once, or ``again``.
+
+    Raises:
+        UnknownCrawl: if the source has no manifest for it.
+    """
+    path = manifest_path(crawl)
+    known = store.get("documents", path)
+    if known and not again:
+        return parse_manifest(crawl, known.data)
+    if not has_table(crawl):
+        message = f"{crawl} has no columnar index; the first crawl that has one is CC-MAIN-2013-20"
+        raise UnknownCrawl(message)
+    try:
+        answer = source.get(path)
+    except Missing as error:
+        message = f"{source.url} has no columnar index of {crawl}; see: catalogue crawls"
+        raise UnknownCrawl(message) from error
+    files = parse_manifest(crawl, answer.body)
+    store.put("documents", [(path, held(answer, answer.body, source))])
+    return files
+
+
+def take_list(table: Table, store: Store, source: PoliteSource, *, again: bool = False) -> None:
+    """See to it that the store holds the list of the files of a table that is not Common Crawl's index.
+
+    Raises:
+        SourceError: if it cannot be had.
+        BadManifest: if it is none.
+    """
+    if table.manifest is None or (store.get("documents", table.manifest) and not again):
+        return
+    answer = source.get(table.manifest)
+    parse_paths(answer.body, source=source.url)
+    store.put("documents", [(table.manifest, held(answer, answer.body, source))])
+
+
+def listed(store: Store, table: Table) -> dict[str, list[IndexFile]]:
+    """The files of the lists that are held, by crawl."""
+    if table == INDEX:
+        crawls = [path.split("/")[1] for path in store.keys("documents", _MANIFEST_NAME)]
+        known = {crawl: store.get("documents", manifest_path(crawl)) for crawl in crawls}
+        return {crawl: parse_manifest(crawl, document.data) for crawl, document in known.items() if document}
+    document = store.get("documents", table.manifest or LISTED)
+    paths = parse_paths(document.data, source=document.source) if document else ()
+    return dict(by_crawl(file for path in paths if (file := table.file(path))))
+
+
+def held_paths(store: Store, table: Table, crawl: str, *, kind: str = "files") -> list[str]:
+    """Paths of files of a crawl that are held, or of its failures."""
+    step = f"crawl={crawl}/"
+    paths = store.keys(kind, "" if crawl == table.name else step)
+    return [path for path in paths if crawl != table.name or ((file := table.file(path)) and file.crawl == crawl)]
+
+
+def load_table(store: Store) -> Table | None:
+    """The table of a store; None if it says nothing of one, as that of Common Crawl's index does not."""
+    known = store.get("documents", DEFINITION)
+    return unpack_table(known.data) if known else None
+
+
+def save_table(store: Store, table: Table, paths: tuple[str, ...] = ()) -> None:
+    """Note which table a store is of, and its files, if they were named one by one."""
+    documents = [(DEFINITION, table.packed())]
+    if paths:
+        documents.append((LISTED, "\n".join(paths).encode()))
+    store.put("documents", [(key, Held(data, len(data), None, None, "", _now())) for key, data in documents])
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

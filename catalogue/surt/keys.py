@@ -1,0 +1,73 @@
+"""What the keys of a table are, and patterns of those that are not URLs' keys.
+
+====================== ========================================================================================
+names of hosts         ``example.com`` that host, ``*.example.com`` it and what is below it, ``*.is`` a whole top-level
+                       domain; or as they stand in the table, ``com,example`` and ``com,example*``
+any text               ``text`` itself, ``text*`` what starts so
+both                   ``*`` everything
+====================== ========================================================================================
+"""
+
+import enum
+
+from catalogue.errors import QueryError
+from catalogue.surt.interval import EVERYTHING, KeyInterval, exact_interval, merge, prefix_interval
+from catalogue.surt.key import KNOWN_SCHEME, NEWEST, canonical_host, reversed_host, strip_www
+from catalogue.surt.pattern import Match, Pattern, parse_pattern
+
+
+class Keys(enum.Enum):
+    """What the key column of a table holds."""
+
+    URL = "url"
+    """Keys of URLs, ``com,example)/page``."""
+    HOST = "host"
+    """Names of hosts, turned round: ``com,example``."""
+    TEXT = "text"
+    """Any text."""
+
+
+def parse_key_pattern(text: str, keys: Keys, match: Match | None = None) -> Pattern:
+    """Read a pattern of such keys; see ``parse_pattern`` for those of URLs.
+
+    Raises:
+        QueryError: if it is none.
+    """
+    if keys is Keys.URL:
+        return parse_pattern(text, match)
+    typed = text.strip()
+    if not typed:
+        message = f"{typed!r} is no pattern; patterns look like {_LIKE[keys]}"
+        raise QueryError(message)
+    if typed == "*" and match is not Match.EXACT:
+        return Pattern(typed, Match.PREFIX, (EVERYTHING,))
+    if keys is Keys.HOST and "," not in typed and match is not Match.PREFIX:
+        return _host(typed, match)
+    if match in {Match.HOST, Match.DOMAIN}:
+        message = f"--match {match.value} is for names of hosts; {typed[:200]!r} is to be matched as exact or prefix"
+        raise QueryError(message)
+    if match is not Match.EXACT and (match is Match.PREFIX or typed.endswith("*")):
+        return Pattern(typed, Match.PREFIX, (prefix_interval(typed.removesuffix("*").encode()),))
+    return Pattern(typed, Match.EXACT, (exact_interval(typed.encode()),))
+
+
+_LIKE = {Keys.HOST: "example.com or *.example.com", Keys.TEXT: "text or text*"}
+
+
+def _host(typed: str, match: Match | None) -> Pattern:
+    scheme = KNOWN_SCHEME.match(typed)
+    rest = (typed[scheme.end() :] if scheme else typed).removesuffix("/")
+    name = rest.removeprefix("*.")
+    if match is None:
+        match = Match.HOST if name == rest else Match.DOMAIN
+    host = canonical_host(name, NEWEST)
+    if not host or not {*host}.isdisjoint("*/?#: "):
+        message = f"{typed[:200]!r} is no host; patterns look like {_LIKE[Keys.HOST]}"
+        raise QueryError(message)
+    # Some tables keep www. and some do not.
+    names = {reversed_host(each) for each in (host, strip_www(host))}
+    intervals: list[KeyInterval] = [exact_interval(each.encode()) for each in names]
+    if match is Match.DOMAIN:
+        bare = strip_www(host)
+        intervals.append(prefix_interval(f"{reversed_host(bare if '.' in bare else host)},".encode()))
+    return Pattern(typed, match, merge(intervals))

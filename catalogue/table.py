@@ -1,0 +1,185 @@
+"""Tables: Parquet files, sorted by one column of text, that are asked about by that column.
+
+Common Crawl's columnar index is the one that is meant unless another is named. Nothing below the faces knows which one
+it works for but by these values.
+"""
+
+import json
+import re
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from catalogue.crawl import SCHEMA, IndexFile, index_file, inflate, select_crawls
+from catalogue.errors import BadManifest, FormatError, NotHarvested, QueryError
+from catalogue.surt import Keys
+
+DEFINITION = "table.json"
+"""Under which the store keeps what a table is."""
+LISTED = "table.paths"
+"""The same for the paths of its files, a line each, if they were named one by one."""
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+_COLUMN = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
+_STEP = r"(?!\.{1,2}(?:/|$))[A-Za-z0-9._+=,@~-]+"
+_PATH = re.compile(rf"{_STEP}(?:/{_STEP}){{0,30}}")
+_PART = re.compile(r"(?:^|/)(crawl|subset)=([A-Za-z0-9][A-Za-z0-9._-]*)(?=/)")
+_SUCH_AS = "CC-MAIN-2022-05"
+_GZIP = b"\x1f\x8b"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """What must be known of a table to ask about it."""
+
+    name: str
+    key: str
+    """The column of text that files are sorted by."""
+    keys: Keys
+    """What its values are, so that patterns can be made to intervals of them."""
+    path_columns: tuple[str, ...] = ()
+    """Columns that stand in the files' paths, of ``crawl`` and ``subset``, and not in the files."""
+    manifest: str | None = None
+    """The list of its files, as a path of the source; None where they were named one by one."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The types of columns that are known beforehand; others are taken as the files have them."""
+        return SCHEMA if self.keys is Keys.URL else pa.schema([(name, pa.string()) for name in self.path_columns])
+
+    @property
+    def time(self) -> str | None:
+        """The column of times, if there is one."""
+        return "fetch_time" if self.keys is Keys.URL else None
+
+    def file(self, path: str) -> IndexFile | None:
+        """The file at a path; None if it is no path of a file of this table."""
+        if self == INDEX:
+            return index_file(path)
+        if not _PATH.fullmatch(path):
+            return None
+        parts = dict(_PART.findall(path))
+        return IndexFile(path, parts.get("crawl", self.name), parts.get("subset", "all"))
+
+    def harvest_command(self, crawl: str) -> str:
+        """The command that takes the footers of a crawl of it."""
+        options = "" if self == INDEX else f" --table {self.name}"
+        return f"catalogue harvest{options}" + ("" if crawl == self.name else f" --crawl {crawl}")
+
+    def select_held(self, held: Collection[str], asked: Iterable[str]) -> list[str]:
+        """What ``--crawl`` means where every crawl must be one that is held; see ``select_crawls``.
+
+        Raises:
+            NotHarvested: if one is not.
+        """
+        if not held:
+            message = f"nothing is harvested yet; run: {self.harvest_command(_SUCH_AS if self == INDEX else self.name)}"
+            raise NotHarvested(message)
+        chosen = select_crawls(asked, list(held))
+        for crawl in chosen:
+            if crawl not in held:
+                message = f"{crawl} is not harvested yet; run: {self.harvest_command(crawl)}"
+                raise NotHarvested(message)
+        return chosen
+
+    def packed(self) -> bytes:
+        """The table as the store keeps it."""
+        kept = {"name": self.name, "key": self.key, "keys": self.keys.value, "manifest": self.manifest}
+        return json.dumps({**kept, "path_columns": self.path_columns}).encode()
+
+
+INDEX = Table("index", "url_surtkey", Keys.URL, ("crawl", "subset"))
+"""Common Crawl's columnar index."""
+
+
+def check_name(name: str) -> str:
+    """``name``, if a table may have it: it is also that of a folder.
+
+    Raises:
+        QueryError: if it may not.
+    """
+    if not _NAME.fullmatch(name) or name == INDEX.name:
+        message = f"{name!r} is no name for a table; one is made of lower-case letters, digits, - and _, such as hosts"
+        raise QueryError(message)
+    return name
+
+
+def define_table(name: str, key: str, *, keys: Keys | None = None, manifest: str | None = None) -> Table:
+    """Define a table.
+
+    Args:
+        name: lower-case letters, digits, ``-`` and ``_``.
+        key: the column that its files are sorted by.
+        keys: what that holds; None to go by the column's name.
+        manifest: path of the list of its files.
+
+    Raises:
+        QueryError: if one of these cannot be.
+    """
+    check_name(name)
+    if not _COLUMN.fullmatch(key):
+        message = f"{key!r} is no name of a column"
+        raise QueryError(message)
+    if manifest is not None and not _PATH.fullmatch(manifest):
+        message = f"{manifest!r} is no path below the source; one looks like projects/hosts.paths.gz"
+        raise QueryError(message)
+    known = {"url_surtkey": Keys.URL, "surt_host_name": Keys.HOST}
+    return Table(name, key, keys or known.get(key, Keys.TEXT), (), manifest)
+
+
+def unpack_table(data: bytes) -> Table:
+    """The table of which ``packed`` was kept.
+
+    Raises:
+        FormatError: if that is none.
+    """
+    try:
+        kept = json.loads(data)
+        table = define_table(kept["name"], kept["key"], keys=Keys(kept["keys"]), manifest=kept["manifest"])
+        columns = tuple(name for name in INDEX.path_columns if name in kept["path_columns"])
+    except (ValueError, KeyError, TypeError, RecursionError, QueryError) as error:
+        message = f"what the store keeps as a table's definition is none ({error})"
+        raise FormatError(message) from error
+    return Table(table.name, table.key, table.keys, columns, table.manifest)
+
+
+def parse_paths(data: bytes, *, source: str = "") -> tuple[str, ...]:
+    """The paths that a list names, a line each, gzipped or not; each once, in its order.
+
+    Args:
+        data: of the list.
+        source: the address of the source, with which lines may begin.
+
+    Raises:
+        BadManifest: if it is no such list, names nothing, or names something that is not below the source.
+    """
+    try:
+        lines = (inflate(data) if data.startswith(_GZIP) else data).decode("ascii").splitlines()
+    except (BadManifest, UnicodeDecodeError) as error:
+        message = f"the list of files cannot be read ({error})"
+        raise BadManifest(message) from error
+    paths = [line.strip().removeprefix(source).lstrip("/") for line in lines]
+    paths = [path for path in paths if path and not path.startswith("#") and not path.endswith("/")]
+    for path in paths:
+        if not _PATH.fullmatch(path):
+            message = f"{path[:200]!r} is no path below the source; one looks like hosts/part-00000.parquet"
+            raise BadManifest(message)
+    if not paths:
+        message = "the list of files names none"
+        raise BadManifest(message)
+    return tuple(dict.fromkeys(paths))
+
+
+def path_columns(paths: Iterable[str]) -> tuple[str, ...]:
+    """Those of ``crawl`` and ``subset`` that stand in every one of the paths."""
+    each = [{name for name, _ in _PART.findall(path)} for path in paths]
+    return tuple(name for name in INDEX.path_columns if each and all(name in names for names in each))
+
+
+def by_crawl(files: Iterable[IndexFile]) -> Iterator[tuple[str, list[IndexFile]]]:
+    """Files in their order, crawl by crawl."""
+    found: dict[str, list[IndexFile]] = {}
+    for file in files:
+        found.setdefault(file.crawl, []).append(file)
+    yield from found.items()

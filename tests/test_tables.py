@@ -1,0 +1,374 @@
+"""Tables other than Common Crawl's index: the same promises, by another key."""
+
+import gzip
+import random
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from shutil import copytree
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+import catalogue
+from catalogue import Catalogue, Match, QueryError
+from catalogue.demo import LoopbackServer
+from catalogue.errors import BadManifest, FormatError, NotHarvested
+from catalogue.settings import Settings
+from catalogue.surt import Keys, covers, parse_key_pattern
+from catalogue.table import INDEX, Table, define_table, parse_paths, path_columns, unpack_table
+from tests.commands import Command
+
+CRAWLS = ["CC-MAIN-2024-10", "CC-MAIN-2024-18"]
+
+
+def host_keys(seed: int) -> list[str]:
+    """Names of hosts turned round, sorted, a smattering of them out of order, as in the real one."""
+    chance = random.Random(seed)
+    names = {f"{chance.choice(['com', 'is', 'org'])},{''.join(chance.choices('abc', k=4))}" for _ in range(400)}
+    names |= {f"{name},{chance.choice(['www', 'blog', 'a-b'])}" for name in sorted(names)[::3]}
+    ordered = sorted(names)
+    for _ in range(len(ordered) // 50):
+        ordered.insert(chance.randrange(len(ordered)), ordered.pop(chance.randrange(len(ordered))))
+    return ordered
+
+
+def write_hosts(folder: Path) -> pa.Table:
+    """A host index of two crawls, whose schemas differ; returns what is in it."""
+    folder.mkdir(parents=True)
+    every, paths = [], []
+    for crawl in CRAWLS:
+        for number in range(3):
+            keys = host_keys(number)
+            path = folder / "hosts" / f"crawl={crawl}" / f"part-{number}.parquet"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            rank = pa.int8() if crawl == CRAWLS[0] else pa.int64()
+            rows = pa.table(
+                {
+                    "hcrank10": pa.array([len(key) % 7 + number for key in keys], rank),
+                    "surt_host_name": keys,
+                    "average": pa.array([len(key) / 2 for key in keys], pa.float32() if number else pa.float64()),
+                }
+            )
+            if number == 2:
+                rows = rows.append_column("only_here", pa.array([key.encode() for key in keys]))
+            pq.write_table(rows, path, row_group_size=90, data_page_size=300, write_page_index=number != 1)
+            paths.append(path.relative_to(folder))
+            columns = {"only_here": pa.nulls(len(rows), pa.binary())} if number != 2 else {}
+            every.append(
+                pa.table(
+                    {
+                        "hcrank10": rows["hcrank10"].cast(pa.int64()),
+                        "surt_host_name": rows["surt_host_name"],
+                        "average": rows["average"].cast(pa.float64()),
+                        "only_here": rows["only_here"] if number == 2 else columns["only_here"],
+                        "crawl": pa.array([crawl] * len(rows)),
+                    }
+                )
+            )
+    (folder / "hosts.paths.gz").write_bytes(gzip.compress("\n".join(map(str, paths)).encode()))
+    return pa.concat_tables(every)
+
+
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, pa.Table]:
+    folder = tmp_path_factory.mktemp("hosts") / "source"
+    return folder, write_hosts(folder)
+
+
+def opened(data: Path, source: Path, table: str | None = "hosts") -> Catalogue:
+    return catalogue.open(data, table=table, settings=Settings(source=str(source), cache=data / "cache"))
+
+
+def rows_of(rows: pa.Table) -> Counter[tuple[object, ...]]:
+    names = sorted(rows.column_names)
+    return Counter(zip(*(rows.column(name).to_pylist() for name in names), strict=True))
+
+
+def patterns(chance: random.Random, keys: list[str]) -> list[str]:
+    def host() -> str:
+        return ".".join(reversed(chance.choice(keys).split(",")))
+
+    kinds: list[Callable[[], str]] = [
+        host,
+        lambda: f"*.{host()}",
+        lambda: f"*.{chance.choice(['com', 'is', 'net'])}",
+        lambda: chance.choice(keys),
+        lambda: chance.choice(keys)[: chance.randint(4, 8)] + "*",
+        lambda: f"https://www.{host()}/",
+    ]
+    return [chance.choice(kinds)() for _ in range(chance.randint(1, 3))]
+
+
+@pytest.mark.parametrize("backfilled", [False, True])
+def test_pruned_and_filtered_is_scanned_and_filtered(
+    tmp_path: Path, hosts: tuple[Path, pa.Table], *, backfilled: bool
+) -> None:
+    folder, every = hosts
+    keys = every.column("surt_host_name").to_pylist()
+    chance = random.Random(7)
+    with opened(tmp_path, folder) as cat:
+        cat.define("surt_host_name", manifest="hosts.paths.gz")
+        cat.harvest()
+        if backfilled:
+            cat.backfill().run()
+        found_something = 0
+        for _ in range(80):
+            typed = patterns(chance, keys)
+            intervals = [each for text in typed for each in parse_key_pattern(text, Keys.HOST).intervals]
+            mask = [any(covers([each], key.encode()) for each in intervals) for key in keys]
+            wanted = every.filter(pa.array(mask))
+            where = chance.choice([None, "hcrank10 > 3", "average < 4 AND crawl = 'CC-MAIN-2024-18'"])
+            if where:
+                wanted = wanted.filter(
+                    pc.field("hcrank10") > 3
+                    if "hcrank10" in where
+                    else (pc.field("average") < 4) & (pc.field("crawl") == CRAWLS[1])
+                )
+            asked = cat.captures(typed, where=where)
+            found = asked.to_arrow()
+            assert found.schema.names == ["hcrank10", "surt_host_name", "average", "only_here", "crawl"]
+            assert rows_of(found) == rows_of(wanted), typed
+            assert cat.captures(typed, where=where).count() == len(wanted)
+            found_something += bool(len(wanted))
+        assert found_something > 40
+
+
+def test_a_question_reads_little_of_it(tmp_path: Path, hosts: tuple[Path, pa.Table]) -> None:
+    folder, _ = hosts
+    with LoopbackServer(folder) as server:
+        settings = Settings(source=server.url, cache=tmp_path / "cache", cache_size=0)
+        with catalogue.open(tmp_path / "data", table="hosts", settings=settings) as cat:
+            cat.define("surt_host_name", manifest="hosts.paths.gz")
+            cat.harvest(CRAWLS[0])
+            assert cat.requests == 4  # the list, and a tail a file
+            plan = cat.captures("*.aaaa.com", columns=["average"]).fetch_indexes()
+            before = cat.requests
+            cat.captures("*.aaaa.com", columns=["average"]).to_arrow()
+            assert cat.requests - before == plan.requests
+            assert plan.row_groups < plan.considered / 2
+
+
+def test_order_is_by_key_and_crawl(tmp_path: Path, hosts: tuple[Path, pa.Table]) -> None:
+    folder, every = hosts
+    with opened(tmp_path, folder) as cat:
+        cat.define("surt_host_name", manifest="hosts.paths.gz")
+        cat.harvest()
+        found = cat.captures("*", columns=["surt_host_name"], ordered=True).to_arrow()
+        wanted = every.sort_by([("surt_host_name", "ascending"), ("crawl", "ascending")])
+        assert found.column("surt_host_name").to_pylist() == wanted.column("surt_host_name").to_pylist()
+        assert found.column("crawl").to_pylist() == wanted.column("crawl").to_pylist()
+        latest = cat.captures("*", crawls="latest").to_arrow()
+        assert set(latest.column("crawl").to_pylist()) == {CRAWLS[1]}
+
+
+def test_views_speak_of_the_tables_own_key(tmp_path: Path, hosts: tuple[Path, pa.Table]) -> None:
+    with opened(tmp_path, hosts[0]) as cat:
+        cat.define("surt_host_name", manifest="hosts.paths.gz")
+        cat.harvest(pages=True)
+        least = cat.sql("SELECT min(min_surt_host_name) FROM row_groups").fetchall()
+        assert least == [(min(hosts[1].column("surt_host_name").to_pylist()),)]
+        assert "max_surt_host_name" in cat.pages().columns
+        assert set(cat.pages(CRAWLS[0]).path.str[-9:]) == {"0.parquet", "2.parquet"}
+        assert cat.coverage()[["crawl", "files_harvested"]].to_dict("list") == {
+            "crawl": CRAWLS[::-1],
+            "files_harvested": [3, 3],
+        }
+
+
+def test_a_key_of_any_name(tmp_path: Path) -> None:
+    rows = pa.table({'odd "key"': [f"{n:03}" for n in range(100)], "crawl": range(100)})
+    (tmp_path / "source" / "deep").mkdir(parents=True)
+    pq.write_table(rows, tmp_path / "source" / "deep" / "a+b=c,d@e~f", row_group_size=10)
+    with opened(tmp_path / "data", tmp_path / "source", "mine") as cat:
+        cat.define('odd "key"', paths=["deep/a+b=c,d@e~f"])
+        cat.harvest()
+        assert cat.captures("05*").to_arrow().to_pydict() == {
+            'odd "key"': [f"{n:03}" for n in range(50, 60)],
+            "crawl": list(range(50, 60)),  # a column of the file and not of its path
+        }
+        assert cat.row_groups()['min_odd "key"'].tolist() == [f"{n:03}" for n in range(0, 100, 10)]
+        assert cat.captures("05*").plan.row_groups == 1
+
+
+def test_a_table_of_urls_without_subsets(tmp_path: Path, mirror: Path) -> None:
+    """As the index of the End of Term archive: the columns are Common Crawl's, the paths are not."""
+    path = next(mirror.rglob("crawl=CC-MAIN-2022-33/subset=warc/*.parquet"))
+    copy = tmp_path / "source" / "eot" / "crawl=EOT-2020" / "part-0.parquet"
+    copy.parent.mkdir(parents=True)
+    copy.write_bytes(path.read_bytes())
+    with opened(tmp_path / "data", tmp_path / "source", "eot") as cat:
+        cat.define("url_surtkey", paths=["eot/crawl=EOT-2020/part-0.parquet"])
+        cat.harvest("EOT-2020")
+        found = cat.captures("*", columns=["url", "fetch_time"], from_="2022-08-20", crawls="EOT-2020").to_arrow()
+        every = pq.ParquetFile(path).read(columns=["url", "fetch_time"])
+        wanted = every.filter(pc.field("fetch_time") >= pa.scalar(1660953600000, pa.timestamp("ms", "UTC")))
+        assert sorted(found.column("url").to_pylist()) == sorted(wanted.column("url").to_pylist())
+        assert found.schema == pa.schema(
+            [("url", pa.string()), ("fetch_time", pa.timestamp("ms", "UTC")), ("crawl", pa.string())]
+        )
+        one = every.column("url")[0].as_py()
+        assert cat.captures(one, columns=["url"], exact_url=True).to_arrow().column("url")[0].as_py() == one
+
+
+# ---- what a user may get wrong ----
+
+
+def test_mistakes_are_explained(tmp_path: Path, hosts: tuple[Path, pa.Table]) -> None:
+    folder, _ = hosts
+    with opened(tmp_path, folder) as cat:
+        with pytest.raises(NotHarvested, match="no table hosts in"):
+            cat.captures("*")
+        with pytest.raises(QueryError, match="either a manifest or their paths"):
+            cat.define("surt_host_name")
+        with pytest.raises(QueryError, match="either a manifest or their paths"):
+            cat.define("surt_host_name", manifest="x", paths=["y"])
+        with pytest.raises(BadManifest, match=r"'\.\./x' is no path"):
+            cat.define("surt_host_name", paths=["../x"])
+        cat.define("wrong", manifest="hosts.paths.gz")
+        failures = cat.harvest(CRAWLS[0])[0].failures
+        assert all("no column wrong" in reason and "surt_host_name" in reason for reason in failures.values())
+        cat.define("average", manifest="hosts.paths.gz")
+        failures = cat.harvest(CRAWLS[0])[0].failures
+        assert all("and not text" in reason for reason in failures.values())
+        cat.define("surt_host_name", manifest="hosts.paths.gz")
+        assert cat.harvest()[0].failures == {}
+        assert cat.failures().empty
+        with pytest.raises(QueryError, match="sorted by surt_host_name"):
+            cat.define("hcrank10", manifest="hosts.paths.gz")
+        with pytest.raises(QueryError, match="no column of times"):
+            cat.captures("*", from_="2022")
+        with pytest.raises(QueryError, match="no column of URLs"):
+            cat.captures("example.com", exact_url=True)
+        with pytest.raises(QueryError, match="only Common Crawl's index"):
+            cat.crawl_list()
+        with pytest.raises(NotHarvested, match="catalogue harvest --table hosts --crawl CC-MAIN-2025-10"):
+            cat.captures("*", crawls="CC-MAIN-2025-10")
+        assert cat.forget(CRAWLS[0]) == 3
+        missing = cat.captures("*", crawls="all").plan.missing
+        assert missing == ()  # what was asked about is what is held
+    with opened(tmp_path, folder, None) as index, pytest.raises(QueryError, match="another table"):
+        index.define("surt_host_name", manifest="hosts.paths.gz")
+    with pytest.raises(QueryError, match="no name for a table"):
+        opened(tmp_path, folder, "../hosts")
+
+
+def test_a_file_that_failed_makes_answers_incomplete(tmp_path: Path, hosts: tuple[Path, pa.Table]) -> None:
+    lost = f"hosts/crawl={CRAWLS[0]}/part-1.parquet"
+    copytree(hosts[0], tmp_path / "source")
+    (tmp_path / "source" / lost).unlink()
+    with opened(tmp_path / "data", tmp_path / "source") as cat:
+        cat.define("surt_host_name", manifest="hosts.paths.gz")
+        assert [list(outcome.failures) for outcome in cat.harvest()] == [[], [lost]]
+        (lack,) = cat.captures("*").plan.missing
+        assert lack == (
+            f"1 of the 3 files of {CRAWLS[0]}, all, are not harvested; "
+            f"run: catalogue harvest --table hosts --crawl {CRAWLS[0]}"
+        )
+
+
+def test_command_line(tmp_path: Path, hosts: tuple[Path, pa.Table]) -> None:
+    folder, every = hosts
+    command = Command(tmp_path / "data", str(folder), tmp_path)
+    made = command("harvest", "--table", "hosts", "--key", "surt_host_name", "--manifest", "hosts.paths.gz")
+    assert made.status == 0, made.err
+    again = command("harvest", "--table", "hosts", "--json")
+    assert [line["taken"] for line in again.json_lines()] == [0, 0]
+    host = every.column("surt_host_name")[0].as_py()
+    wanted = every.filter(pc.field("surt_host_name") == host)
+    found = command("--table", "hosts", "query", ".".join(reversed(host.split(","))), "--columns", "average")
+    assert sorted(line["average"] for line in found.json_lines()) == sorted(wanted.column("average").to_pylist())
+    rows = command("sql", "--table", "hosts", "--json", "SELECT count(*) AS n FROM row_groups")
+    assert rows.json() == {"n": sum(-(-len(host_keys(n)) // 90) for n in range(3)) * 2}
+    assert command("sql", "--table", "hosts", "find-key").status == 0
+    assert command("status", "--table", "hosts").status == 0
+    (tmp_path / "list").write_text(f"# two\n{folder}/hosts/crawl={CRAWLS[0]}/part-0.parquet\n")
+    named = command("harvest", "--table", "some", "--key", "surt_host_name", "--paths-file", str(tmp_path / "list"))
+    assert named.status == 0, named.err
+    one_file = every.slice(0, len(host_keys(0)))
+    assert command("query", "--table", "some", "*", "--count").out == f"{len(one_file)}\n"
+    for words, what in [
+        (["harvest", "--key", "x"], "name one with --table"),
+        (["harvest"], "which crawl"),
+        (["harvest", "--table", "new"], "no table new"),
+        (["harvest", "--table", "new", "x.parquet"], "say it with --key"),
+        (["query", "x", "--table", "none"], "no table none"),
+        (["query", "x:y", "--table", "hosts"], "is no host"),
+    ]:
+        ran = command(*words)
+        assert (ran.status, ran.err.count("\n")) == (2, 1)
+        assert what in ran.err
+
+
+# ---- the pure part ----
+
+
+def test_patterns_of_hosts() -> None:
+    def keys(text: str, match: Match | None = None) -> list[tuple[bytes, bytes]]:
+        return [(each.start, each.end) for each in parse_key_pattern(text, Keys.HOST, match).intervals]
+
+    exact = [(b"com,example", b"com,example\0")]
+    assert keys("example.com") == keys("http://EXAMPLE.com/") == keys(" example.com ") == exact
+    assert keys("com,example") == exact
+    assert keys("www.example.com") == [*exact, (b"com,example,www", b"com,example,www\0")]
+    below = [(b"com,example", b"com,example\0"), (b"com,example,", b"com,example-")]
+    assert keys("*.example.com") == keys("example.com", Match.DOMAIN) == below
+    assert keys("*.is") == [(b"is", b"is\0"), (b"is,", b"is-")]
+    assert keys("com,ex*") == keys("com,ex", Match.PREFIX) == [(b"com,ex", b"com,ey")]
+    assert keys("*") == [(b"", b"\xff")]
+    for text in ("", "  ", "example.com/page", "exa*mple.com", "example.com:80", "*.*", "*."):
+        with pytest.raises(QueryError, match="patterns look like"):
+            keys(text)
+    with pytest.raises(QueryError, match="to be matched as exact or prefix"):
+        keys("com,example", Match.DOMAIN)
+
+
+def test_patterns_of_text() -> None:
+    def keys(text: str, match: Match | None = None) -> list[tuple[bytes, bytes]]:
+        return [(each.start, each.end) for each in parse_key_pattern(text, Keys.TEXT, match).intervals]
+
+    assert keys("a b") == [(b"a b", b"a b\0")]
+    assert keys("a*b*") == [(b"a*b", b"a*c")]
+    assert keys("a*", Match.EXACT) == [(b"a*", b"a*\0")]
+    assert keys("é*") == [("é".encode(), b"\xc3\xaa")]
+    with pytest.raises(QueryError, match="names of hosts"):
+        keys("a", Match.HOST)
+
+
+def test_lists_of_paths() -> None:
+    assert parse_paths(b"a/b.parquet\r\n\n# more\nc/\na/b.parquet\n/d\n") == ("a/b.parquet", "d")
+    assert parse_paths(gzip.compress(b"s3://b/x/a\n"), source="s3://b/x") == ("a",)
+    for bad in (b"", b"# none", b"a/../b", b"a b", b"https://other/a", b"a\x00", b"\x1f\x8bno", b"a//b", b"-/./x"):
+        with pytest.raises(BadManifest):
+            parse_paths(bad)
+    assert path_columns(["x/crawl=A/subset=b/c", "crawl=B/d"]) == ("crawl",)
+    assert path_columns(["x/crawl=/c"]) == path_columns(["crawl=A"]) == path_columns([]) == ()
+
+
+def test_files_of_a_table() -> None:
+    table = define_table("mine", "name")
+    assert table.keys is Keys.TEXT
+    file = table.file("x/crawl=A/subset=b/c")
+    assert file
+    assert (file.crawl, file.subset) == ("A", "b")
+    file = table.file("x/c")
+    assert file
+    assert (file.crawl, file.subset) == ("mine", "all")
+    assert table.file("x/../c") is None
+    assert INDEX.file("x/c") is None
+
+
+def test_what_is_kept_of_a_table() -> None:
+    table = Table("mine", "name", Keys.HOST, ("crawl",), "list.gz")
+    assert unpack_table(table.packed()) == table
+    assert unpack_table(table.packed()) != INDEX
+    for bad in (
+        b"",
+        b"[]",
+        b"{}",
+        b'{"name": "../x", "key": "k", "keys": "url", "manifest": null, "path_columns": []}',
+    ):
+        with pytest.raises(FormatError):
+            unpack_table(bad)
