@@ -7,21 +7,19 @@ taken for bounds, since a zipped file need not begin with its least key.
 """
 
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from catalogue.errors import FormatError, GivenUp, SourceError
-from catalogue.plan import Cost, Fetch
+from catalogue.errors import Blocked, FormatError, GivenUp, SourceError
+from catalogue.plan import Cost, Fetch, ReadPlan
 from catalogue.query import Query
 from catalogue.question import Question, Scope
-from catalogue.reader import Told, read
-from catalogue.source import PoliteSource
 from catalogue.surt import EVERYTHING
 from catalogue.table import Table
 from catalogue.views import Candidate, Gaps
+from catalogue.workers import Here, Lesson, Workers
 
 Ask = Callable[[Query, Scope], Question]
 """Makes a question about some candidates."""
@@ -57,21 +55,32 @@ class Progress:
 class Backfill:
     """Gaps to be filled; nothing is read until ``run``."""
 
-    def __init__(self, gaps: Sequence[Gaps], table: Table, ask: Ask, source: Callable[[], PoliteSource]) -> None:
-        """Look at gaps of a table; ``source`` is called when something is to be fetched, and counts it."""
+    def __init__(
+        self, gaps: Sequence[Gaps], table: Table, ask: Ask, readers: Here | Workers, made: Callable[[], tuple[int, int]]
+    ) -> None:
+        """Look at gaps of a table.
+
+        Args:
+            gaps: by file.
+            table: of the files.
+            ask: makes questions about them.
+            readers: who read.
+            made: how many requests were made so far, and how many bytes received.
+        """
         self._everything = Query((EVERYTHING,), ("*",), columns=(table.key,), table=table)
-        self._gaps = gaps
+        self.gaps = gaps
         self._ask = ask
-        self._source = source
+        self._readers = readers
+        self.made = made
 
     @cached_property
     def estimate(self) -> Estimate:
         """What it takes."""
-        takes = [self._takes(each) for each in self._gaps]
+        takes = [self.takes(each) for each in self.gaps]
         requests, size = sum(each.requests for each in takes), sum(each.bytes for each in takes)
-        row_groups = sum(len(_offsets(gaps.missing)) + len(_offsets(gaps.overlapping)) for gaps in self._gaps)
+        row_groups = sum(len(_offsets(gaps.missing)) + len(_offsets(gaps.overlapping)) for gaps in self.gaps)
         seconds = takes[0].cost.seconds(requests, size, 1) if takes else 0.0
-        return Estimate(len(self._gaps), row_groups, requests, size, seconds)
+        return Estimate(len(self.gaps), row_groups, requests, size, seconds)
 
     def run(self, *, budget: int | None = None, report: Callable[[Progress], None] = lambda _: None) -> Progress:
         """Fill gaps file by file. Each is kept as soon as it is known: stopped at any time, it goes on from there.
@@ -85,28 +94,15 @@ class Backfill:
 
         Raises:
             GivenUp: if the source failed as a whole.
+            WorkersLost: if those who read were lost.
             StoreError: if what was found cannot be kept.
         """
-        source, progress = self._source(), Progress()
-        before, started = (source.requests, source.bytes), time.monotonic()
-        report(progress)
-        with ThreadPoolExecutor(source.connections, thread_name_prefix="backfill") as executor:
-            for each in self._gaps:
-                if budget is not None and progress.bytes + self._takes(each).bytes > budget:
-                    break
-                try:
-                    progress.row_groups += self._fill(each, source, executor)
-                    progress.done += 1
-                except GivenUp:
-                    raise
-                except (SourceError, FormatError) as error:
-                    progress.failures[each.path] = str(error)
-                progress.requests, progress.bytes = source.requests - before[0], source.bytes - before[1]
-                progress.seconds = time.monotonic() - started
-                report(progress)
-        return progress
+        filling = _Filling(self, budget, report)
+        for lesson in self._readers.learn(filling.plans()):
+            filling.take(lesson)
+        return filling.progress
 
-    def _takes(self, gaps: Gaps) -> "_Takes":
+    def takes(self, gaps: Gaps) -> "_Takes":
         """What one file takes, if its page indexes are right."""
         indexes: tuple[Fetch, ...] = ()
         unread = _offsets(gaps.overlapping)
@@ -120,7 +116,8 @@ class Backfill:
     def _question(self, candidate: Candidate) -> Question:
         return self._ask(self._everything, Scope((candidate,), len(candidate.row_groups), ()))
 
-    def _fill(self, gaps: Gaps, source: PoliteSource, executor: ThreadPoolExecutor) -> int:
+    def prepared(self, gaps: Gaps) -> tuple[Question, ReadPlan]:
+        """What is to be read of a file, after its page indexes have been fetched where they are enough."""
         unread = _offsets(gaps.overlapping)
         if gaps.missing:
             question = self._question(gaps.missing)
@@ -132,11 +129,59 @@ class Backfill:
             whole = {group.ordinal for file in plan.files for group in file.row_groups if group.key_index is None}
             unread |= {n: offset for n, offset in gaps.missing.row_groups if n in whole}
         question = self._question(_some(gaps, unread))
-        with closing(read(question.plan(), source, executor, Told(learn=question.learn))) as batches:
-            for _ in batches:
-                pass
+        return question, question.plan()
+
+
+class _Filling:
+    """A backfill under way."""
+
+    def __init__(self, backfill: Backfill, budget: int | None, report: Callable[[Progress], None]) -> None:
+        self.progress = Progress()
+        self._backfill = backfill
+        self._budget = budget
+        self._report = report
+        self._made = backfill.made
+        self._before, self._started = backfill.made(), time.monotonic()
+        self._asked: deque[tuple[Gaps, Question, int]] = deque()
+        """Files that are being read, and the bytes that they take."""
+
+    def plans(self) -> Iterator[ReadPlan]:
+        """What is to be read, as long as the budget lasts."""
+        self._report(self.progress)
+        for each in self._backfill.gaps:
+            size = self._backfill.takes(each).bytes if self._budget is not None else 0
+            promised = sum(size for _, _, size in self._asked)
+            if self._budget is not None and self.progress.bytes + promised + size > self._budget:
+                return
+            try:
+                question, plan = self._backfill.prepared(each)
+            except (Blocked, GivenUp):
+                raise
+            except (SourceError, FormatError) as error:
+                self._note(each, error)
+                continue
+            self._asked.append((each, question, size))
+            yield plan
+
+    def take(self, lesson: Lesson) -> None:
+        """Keep what reading the next file taught."""
+        gaps, question, _ = self._asked.popleft()
+        for each in lesson.learned:
+            question.learn(*each)
         question.finish()
-        return len(_offsets(gaps.missing)) + len(_offsets(gaps.overlapping))
+        self._note(gaps, lesson.failure)
+
+    def _note(self, gaps: Gaps, failure: Exception | None) -> None:
+        progress = self.progress
+        if failure:
+            progress.failures[gaps.path] = str(failure)
+        else:
+            progress.done += 1
+            progress.row_groups += len(_offsets(gaps.missing)) + len(_offsets(gaps.overlapping))
+        requests, size = self._made()
+        progress.requests, progress.bytes = requests - self._before[0], size - self._before[1]
+        progress.seconds = time.monotonic() - self._started
+        self._report(progress)
 
 
 @dataclass(frozen=True, slots=True)

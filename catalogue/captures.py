@@ -1,23 +1,31 @@
 """Captures that were asked for and not read yet."""
 
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from catalogue.errors import IncompleteAnswer, QueryError
+from catalogue.cluster import dask_frame, machines_of_client
+from catalogue.crawl import newest_first
+from catalogue.errors import FormatError, IncompleteAnswer, QueryError, SourceError
+from catalogue.frames import frame_of
 from catalogue.plan import ReadPlan
 from catalogue.query import CDX_COLUMNS, Query, check_columns, time_bounds
 from catalogue.question import Question
-from catalogue.reader import Told, read
+from catalogue.reader import Told, in_order, read
+from catalogue.settings import Settings
 from catalogue.surt import Match, Pattern, merge, parse_key_pattern
 from catalogue.table import INDEX, Table
 from catalogue.where import parse_where
+from catalogue.workers import Done, Workers, tasks
 
 if TYPE_CHECKING:
+    import dask.dataframe as dd
     import pandas as pd
 
 
@@ -25,13 +33,29 @@ class Captures:
     """The answer to a question, read when it is looked at; each look reads it anew."""
 
     def __init__(
-        self, question: Question, *, counts: bool = False, notify: Callable[[str], None] = lambda _: None
+        self,
+        question: Question,
+        share: Callable[[int], Settings],
+        *,
+        workers: Workers | None = None,
+        counts: bool = False,
+        notify: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Plan a question; ``notify`` is told in a sentence of a page index that turns out to be wrong."""
+        """Plan a question.
+
+        Args:
+            question: what is asked, and where.
+            share: settings of one of so many machines.
+            workers: who read; None for threads of this process.
+            counts: whether only the number of captures is wanted.
+            notify: told in a sentence of a page index that turns out to be wrong.
+        """
         self._question = question
+        self._share = share
+        self._workers = workers
         self._counts = counts
         self._notify = notify
-        self._uncounted = 0
+        self._uncounted: Counter[str] = Counter()
         """Rows that the plan counted by an index that turned out to be wrong, so that they were looked at after all."""
         self.plan = question.plan(counts=counts)
         """What will be read, and what that costs; an estimate while page indexes are to be fetched first."""
@@ -65,11 +89,13 @@ class Captures:
         Raises:
             SourceError: if something planned could not be read.
         """
-        for lack in self.plan.missing:
-            warnings.warn(lack, IncompleteAnswer, stacklevel=2)
+        self._warn()
         plan = self.fetch_indexes()
-        self._uncounted = 0
+        self._uncounted.clear()
         if not plan.waves:
+            return
+        if self._workers:
+            yield from self._gathered(plan, self._workers)
             return
         source = self._question.source()
         executor = ThreadPoolExecutor(source.connections, thread_name_prefix="read")
@@ -81,9 +107,45 @@ class Captures:
             executor.shutdown(wait=False, cancel_futures=True)
             self._question.finish()
 
+    def _warn(self) -> None:
+        for lack in self.plan.missing:
+            warnings.warn(lack, IncompleteAnswer, stacklevel=3)
+
+    def _gathered(self, plan: ReadPlan, workers: Workers) -> Iterator[pa.RecordBatch]:
+        """The same rows, read by workers."""
+        left = plan.query.limit
+        if plan.query.ordered:  # which is done here, by columns that need not be among those of the answer
+            plan = replace(plan, query=replace(plan.query, ordered=False, limit=None), schema=plan.row_schema)
+        with closing(workers.done(tasks(plan, workers.settings), self._notify)) as slices:
+            tables = self._taught(slices)
+            if self.plan.query.ordered:
+                tables = in_order(plan.query.table, plan.schema, tables)
+            for table in tables:
+                rows = table.select(self.plan.schema.names).slice(0, left)
+                yield from rows.combine_chunks().to_batches()
+                if left is not None:
+                    left -= rows.num_rows
+                    if left <= 0:
+                        break
+        self._question.finish()
+
+    def _taught(self, slices: Iterable[Done | SourceError | FormatError]) -> Iterator[pa.Table]:
+        for done in slices:
+            if not isinstance(done, Done):
+                raise done
+            for file, row_group, indexes in done.learned:
+                self._question.learn(file, row_group, indexes)
+            for crawl, rows in done.uncounted:
+                self._uncount(crawl, rows)
+            yield done.rows
+
     def counting(self) -> "Captures":
         """The same question, of which only the number of captures is wanted; its plan is what ``count`` reads."""
-        return self if self._counts else Captures(self._question, counts=True, notify=self._notify)
+        return (
+            self
+            if self._counts
+            else Captures(self._question, self._share, workers=self._workers, counts=True, notify=self._notify)
+        )
 
     def count(self) -> int:
         """How many captures there are: pages that match as a whole are counted by what is known of them, not read.
@@ -93,12 +155,30 @@ class Captures:
         """
         asked = self.counting()
         looked_at = sum(batch.num_rows for batch in asked.batches())
-        rows: int = looked_at + asked.plan.counted - asked._uncounted  # noqa: SLF001 - of this class
+        rows: int = looked_at + sum(dict(asked.plan.counted).values()) - asked._uncounted.total()  # noqa: SLF001 - of this class
         limit = asked.plan.query.limit
         return rows if limit is None else min(rows, limit)
 
-    def _uncount(self, rows: int) -> None:
-        self._uncounted += rows
+    def count_by_crawl(self) -> dict[str, int]:
+        """How many captures there are in each crawl that has some, newest first; see ``count``.
+
+        Raises:
+            SourceError: if something planned could not be read.
+            QueryError: if there is a limit, or the table is not one of crawls.
+        """
+        asked = self.counting()
+        if "crawl" not in asked.plan.schema.names or asked.plan.query.limit is not None:
+            message = "captures are counted by crawl without a limit, of a table whose files' paths name crawls"
+            raise QueryError(message)
+        found: Counter[str] = Counter()
+        for batch in asked.batches():
+            found.update(batch.column("crawl").to_pylist())
+        found.update(dict(asked.plan.counted))
+        found.subtract(asked._uncounted)  # noqa: SLF001 - of this class
+        return {crawl: found[crawl] for crawl in newest_first(found) if found[crawl]}
+
+    def _uncount(self, crawl: str, rows: int) -> None:
+        self._uncounted[crawl] += rows
 
     def to_arrow(self) -> pa.Table:
         """All rows as an Arrow table."""
@@ -106,17 +186,24 @@ class Captures:
 
     def to_pandas(self) -> "pd.DataFrame":
         """All rows as a DataFrame; integers stay integers where values are missing, and times are in UTC."""
-        import pandas as pd  # noqa: PLC0415 - takes longer to import than many a question to answer
+        return frame_of(self.to_arrow())
 
-        # What pandas must be told, or a column of integers with a null in it becomes one of floats.
-        nullable = {
-            pa.int16(): pd.Int16Dtype(),
-            pa.int32(): pd.Int32Dtype(),
-            pa.int64(): pd.Int64Dtype(),
-            pa.bool_(): pd.BooleanDtype(),
-        }
-        frame: pd.DataFrame = self.to_arrow().to_pandas(types_mapper=nullable.get)
-        return frame
+    def to_dask(self) -> "dd.DataFrame":
+        """A Dask DataFrame with a partition a slice of the plan, read by Dask's workers when it is computed.
+
+        The rate is divided among the machines that the workers of the present client are on. Reads of it teach the
+        store nothing.
+
+        Raises:
+            QueryError: if Dask is not installed, or rows are to be limited or ordered, which needs all of them at hand.
+        """
+        query = self.plan.query
+        if query.limit is not None or query.ordered:
+            message = "a Dask DataFrame has all rows, as they lie; leave out limit and ordered"
+            raise QueryError(message)
+        self._warn()
+        settings = self._share(machines_of_client())
+        return dask_frame(list(tasks(self.fetch_indexes(), settings)), self.plan.schema.empty_table())
 
 
 def parse_query(  # noqa: PLR0913 - a question has many sides, and each is named

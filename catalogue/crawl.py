@@ -206,22 +206,27 @@ def select_crawls(asked: Iterable[str], known: Sequence[str]) -> list[str]:
     Raises:
         UnknownCrawl: for a word that names no crawl, or a range that holds none.
     """
-    newest_first = sorted({crawl for crawl in known if has_table(crawl)}, key=_age, reverse=True)
+    there_are = newest_first(crawl for crawl in known if has_table(crawl))
     chosen: list[str] = []
     for word in asked:
         first, dots, last = word.partition("..")
         if dots:
             low, high = (_age(end if end in known else crawl_id(end)) if end else None for end in (first, last))
-            found = [c for c in newest_first if (low is None or low <= _age(c)) and (high is None or _age(c) <= high)]
+            found = [c for c in there_are if (low is None or low <= _age(c)) and (high is None or _age(c) <= high)]
         elif word in {"all", "latest"}:
-            found = newest_first if word == "all" else newest_first[:1]
+            found = there_are if word == "all" else there_are[:1]
         else:
             found = [word if word in known else crawl_id(word)]
         if not found:
             message = f"there is no crawl in {word!r}; see: catalogue crawls"
             raise UnknownCrawl(message)
         chosen += found
-    return sorted(dict.fromkeys(chosen), key=_age, reverse=True)
+    return newest_first(chosen)
+
+
+def newest_first(crawls: Iterable[str]) -> list[str]:
+    """Crawls by time, each once."""
+    return sorted(set(crawls), key=_age, reverse=True)
 
 
 def select_subsets(asked: Iterable[str]) -> tuple[str, ...]:

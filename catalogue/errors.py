@@ -30,6 +30,7 @@
     │   ├── UnknownColumn
     │   ├── NotHarvested
     │   └── TooExpensive
+    ├── WorkersLost            processes of an executor died
     └── UnplannedRead          a bug: a read that no plan announced
 
 Every message says what happened to which file and what to do about it. ``exit_status`` is what the command line
@@ -162,6 +163,12 @@ class NotHarvested(QueryError):
 
 class TooExpensive(QueryError):
     """The plan is larger than what was allowed."""
+
+
+class WorkersLost(CatalogueError):
+    """Workers that were handed part of the work died, and nobody took over."""
+
+    exit_status = 75
 
 
 class UnplannedRead(CatalogueError):

@@ -11,7 +11,7 @@ from catalogue.crawl import IndexFile
 from catalogue.errors import NotHarvested, StoreError
 from catalogue.footer import Footer, decode_footer, decode_row_groups
 from catalogue.pages import Indexes, cut_indexes
-from catalogue.plan import Cost, Fetch, FileRead, HeldFile, ReadPlan, key_indexes, plan_reads
+from catalogue.plan import Cost, Fetch, HeldFile, ReadPlan, key_indexes, plan_reads
 from catalogue.query import Query
 from catalogue.ranges import Pin
 from catalogue.source import CachedSource, PoliteSource
@@ -118,12 +118,18 @@ class Question:
         source = self.source()
         self._files = {known.file.path: known for known in self._footers.get(self._scope.candidates)}
         return plan_reads(
-            replace(self.query, columns=(), ordered=False, counts=True) if counts else self.query,
+            self._counting if counts else self.query,
             [self._held(known, source) for known in self._files.values()],
             cost=self._cost,
             considered=self._scope.considered,
             missing=self._scope.missing,
         )
+
+    @property
+    def _counting(self) -> Query:
+        """The query that counts; rows of no column at all would be none."""
+        table = self.query.table
+        return replace(self.query, columns=() if table.path_columns else (table.key,), ordered=False, counts=True)
 
     def _held(self, known: KnownFile, source: _AnySource) -> HeldFile:
         path, version = known.file.path, known.version
@@ -165,12 +171,12 @@ class Question:
         finally:
             executor.shutdown(wait=False, cancel_futures=True)
 
-    def learn(self, file: FileRead, row_group: int, indexes: Indexes) -> None:
+    def learn(self, file: IndexFile, row_group: int, indexes: Indexes) -> None:
         """Take what reading a row group taught; it is kept when the next file's turn comes, or by ``finish``."""
         known, learned = self._learned
-        if known is None or known.file != file.file:
+        if known is None or known.file != file:
             self.finish()
-            known, learned = self._files[file.file.path], {}
+            known, learned = self._files[file.path], {}
         learned[row_group] = indexes
         self._learned = known, learned
 

@@ -36,6 +36,9 @@ ORDER = [
     # work: a decision joined to an edge
     "harvest",
     "reader",
+    "frames",
+    "workers",
+    "cluster",
     "question",
     "backfill",
     "captures",
@@ -62,10 +65,12 @@ HOMES = {
     "aiohttp": {"source"},
     "botocore": {"source"},
     "click": {"cli"},
+    "dask": {"cluster", "captures"},  # the last names its types only
+    "distributed": {"cluster"},
     "duckdb": {"views", "where", "reader", "catalogue"},  # the last two name its types only
     "filelock": {"source", "store", "views"},
     "fsspec": {"source"},
-    "pandas": {"captures", "catalogue"},
+    "pandas": {"frames", "cluster", "captures", "catalogue"},  # all but the first name its types only
     "platformdirs": {"settings"},
     "rich": {"cli"},
     "s3fs": {"source"},

@@ -98,7 +98,9 @@ def test_rows_counted_by_a_wrong_index_are_not_counted_twice(opened: Opened, tmp
     cat = opened(folder, 1e5, 0.0001)
     cat.harvest(CRAWL, pages=True)
     asked = cat.captures("aaa.com/*").counting()
-    assert asked.plan.counted > 1000
+    ((crawl, counted),) = asked.plan.counted
+    assert crawl == CRAWL
+    assert counted > 1000
     assert asked.count() == asked.count() == 9000
     assert any("is read without its page index" in text for text in said)
 

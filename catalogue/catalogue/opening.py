@@ -1,11 +1,14 @@
 """What a ``Catalogue`` has open: store, source, DuckDB file."""
 
 from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Self
 
 from catalogue import views
+from catalogue.cluster import places
 from catalogue.errors import NotHarvested
 from catalogue.listing import load_table
 from catalogue.plan import Cost
@@ -14,6 +17,7 @@ from catalogue.settings import Settings
 from catalogue.source import CachedSource, PoliteSource, RangeCache, open_source
 from catalogue.store import Store
 from catalogue.table import INDEX, Table, check_name
+from catalogue.workers import Workers
 
 STORE_NAME = "footers.sqlite"
 CATALOGUE_NAME = "catalogue.duckdb"
@@ -28,12 +32,14 @@ class Opened:
         settings: Settings,
         *,
         table: str | None = None,
+        executor: Executor | None = None,
         notify: Callable[[str], None] = lambda _: None,
     ) -> None:
         """See ``open``; ``notify`` is told in a sentence what a person would want to know meanwhile."""
         self.settings = settings
         self._name = None if table == INDEX.name else table
         self.data = data / check_name(self._name) if self._name else data
+        self._executor = executor
         self._notify = notify
         self._opened: list[Store | PoliteSource] = []
         self._planning: views.Shown | None = None
@@ -55,7 +61,7 @@ class Opened:
             self._planning = None
         while self._opened:
             self._opened.pop().close()
-        for name in ("_store", "table", "_source", "_reading", "_footers"):
+        for name in ("_store", "table", "_source", "_reading", "_footers", "_workers"):
             self.__dict__.pop(name, None)
 
     @property
@@ -100,9 +106,27 @@ class Opened:
     def _reading(self) -> PoliteSource | CachedSource:
         """The source as captures are read from it: what was fetched before need not be fetched again."""
         folder = "://" not in self.settings.source  # whose files are here already
-        if folder or not self.settings.cache_size:
+        if folder or self._executor or not self.settings.cache_size:
             return self._source
         return CachedSource(self._source, RangeCache(self.settings.cache / "pages", self.settings.cache_size))
+
+    @cached_property
+    def _workers(self) -> Workers | None:
+        if self._executor is None:
+            return None
+        machines, at_once = places(self._executor)
+        return Workers(self._executor, self._share(machines, -(-at_once // machines)), at_once=2 * at_once)
+
+    def _share(self, machines: int, at_once: int = 1) -> Settings:
+        """Settings of one of so many machines, each of which reads so many slices at once."""
+        source, rate = self.settings.source, self._source.limiter.policy.rate
+        return replace(
+            self.settings,
+            source=source if "://" in source else str(Path(source).absolute()),
+            rate=rate and rate / machines,
+            connections=max(1, self._source.connections // at_once),
+            cache=self.settings.cache.absolute(),
+        )
 
     @cached_property
     def _footers(self) -> Footers:
@@ -123,12 +147,19 @@ class Opened:
     @property
     def requests(self) -> int:
         """Requests made of the source so far."""
-        return self._listing[0] + (self._source.requests if "_source" in self.__dict__ else 0)
+        return self._made[0]
 
     @property
     def bytes(self) -> int:
         """Bytes received from the source so far."""
-        return self._listing[1] + (self._source.bytes if "_source" in self.__dict__ else 0)
+        return self._made[1]
+
+    @property
+    def _made(self) -> tuple[int, int]:
+        """Requests made so far and bytes received, by us and by workers."""
+        asked = [self.__dict__.get(name) for name in ("_source", "_workers")]
+        requests, size = (sum(getattr(each, name) for each in asked if each) for name in ("requests", "bytes"))
+        return self._listing[0] + requests, self._listing[1] + size
 
     def _shown(self) -> views.Shown:
         """The catalogue as it is now, kept open for planning."""

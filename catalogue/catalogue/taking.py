@@ -158,7 +158,7 @@ class Taking(Opened):
     def forget(self, crawls: str | Iterable[str]) -> int:
         """Delete what is held of crawls; returns how many footers that were."""
         gone = 0
-        for crawl in self._held_crawls(several(crawls)):
+        for crawl in self.held(crawls):
             paths = held_paths(self._store, self.table, crawl)
             self._store.delete("files", paths)
             self._store.delete("failures", held_paths(self._store, self.table, crawl, kind="failures"))
@@ -168,6 +168,14 @@ class Taking(Opened):
         views.refresh(self.path, self._store, self.table)
         return gone
 
-    def _held_crawls(self, words: Sequence[str]) -> list[str]:
+    def held(self, crawls: str | Iterable[str] = "all") -> list[str]:
+        """The crawls of which something is held, newest first.
+
+        Args:
+            crawls: names, ranges ``A..B``, ``latest`` or ``all``.
+
+        Raises:
+            NotHarvested: if one is not.
+        """
         files = (self.table.file(path) for path in self._store.keys("files"))
-        return self.table.select_held({file.crawl for file in files if file}, words)
+        return self.table.select_held({file.crawl for file in files if file}, several(crawls))

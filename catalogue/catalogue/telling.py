@@ -59,7 +59,7 @@ class Telling(Taking):
 
     def show_column_chunks(self, crawls: Iterable[str]) -> None:
         """Fill the view ``column_chunks`` for crawls; it is empty for others, to be small and quick to make."""
-        wanted = set(self._held_crawls(list(crawls)))
+        wanted = set(self.held(crawls))
         with self.connect() as connection:
             rows = connection.execute("SELECT DISTINCT crawl FROM derived.files WHERE column_chunks").fetchall()
         if wanted - {crawl for (crawl,) in rows}:
@@ -81,7 +81,7 @@ class Telling(Taking):
 
     def _of_crawl(self, view: str, crawl: str | None) -> "pd.DataFrame":
         if crawl is not None:
-            self._held_crawls([crawl])
+            self.held(crawl)
         return self._frame(f"SELECT * FROM {view} WHERE $1 IS NULL OR crawl = $1 ORDER BY ALL", crawl)  # noqa: S608
 
     def _frame(self, sql: str, *parameters: object) -> "pd.DataFrame":

@@ -1,6 +1,7 @@
 """Class ``Catalogue``."""
 
 from collections.abc import Iterable
+from concurrent.futures import Executor
 from pathlib import Path
 
 from catalogue import views
@@ -11,10 +12,16 @@ from catalogue.crawl import select_subsets
 from catalogue.question import Question, Scope
 from catalogue.settings import Settings, load_settings
 from catalogue.surt import Match
+from catalogue.workers import Here
 
 
 def open(  # noqa: A001 - catalogue.open, as gzip.open
-    data: str | Path = "data", *, table: str | None = None, source: str | None = None, settings: Settings | None = None
+    data: str | Path = "data",
+    *,
+    table: str | None = None,
+    source: str | None = None,
+    settings: Settings | None = None,
+    executor: Executor | None = None,
 ) -> "Catalogue":
     """Open the catalogue in a folder, which is made when something is first harvested into it.
 
@@ -22,9 +29,11 @@ def open(  # noqa: A001 - catalogue.open, as gzip.open
         data: the folder.
         table: name of another table than Common Crawl's index, which has a folder of its own in there.
         source: where files are read from: an https, http or s3 address, or a folder; Common Crawl unless set.
+        executor: whose workers read, such as a ``ProcessPoolExecutor`` or that of a Dask client
+            (``client.get_executor()``); they must have this package. Among machines of Dask's the rate is divided.
         settings: instead of those from the environment and ``config.toml``.
     """
-    return Catalogue(Path(data), settings or load_settings(source=source), table=table)
+    return Catalogue(Path(data), settings or load_settings(source=source), table=table, executor=executor)
 
 
 class Catalogue(Telling):
@@ -52,7 +61,8 @@ class Catalogue(Telling):
             lambda query, scope: Question(
                 query, scope, self._footers, lambda: self._source, self._cost(), teaches=True
             ),
-            lambda: self._source,
+            self._workers or Here(lambda: self._source),
+            lambda: self._made,
         )
 
     def captures(  # noqa: PLR0913 - a question has many sides, and each is named
@@ -106,4 +116,4 @@ class Catalogue(Telling):
         )
         scope = Scope(tuple(candidates.files(query)), candidates.row_groups, candidates.missing)
         question = Question(query, scope, self._footers, lambda: self._reading, self._cost())
-        return Captures(question, notify=self._notify)
+        return Captures(question, self._share, workers=self._workers, notify=self._notify)

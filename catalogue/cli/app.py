@@ -5,7 +5,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
@@ -39,13 +39,17 @@ class Common:
             click.echo(text, err=True)
 
     @contextmanager
-    def opened(self, **settings: object) -> "Iterator[Catalogue]":
-        """The catalogue that the options mean, with some settings beside theirs."""
+    def opened(self, *, scheduler: str | None = None, **settings: object) -> "Iterator[Catalogue]":
+        """The catalogue that the options mean, with some settings beside theirs, and a cluster's workers."""
         from catalogue.catalogue import Catalogue  # noqa: PLC0415 - --help needs none of what this imports
+        from catalogue.cluster import connected  # noqa: PLC0415 - likewise
 
         data = self.data or Path(os.environ.get("CATALOGUE_DATA") or "data")
         chosen = load_settings(source=self.source, rate=self.rate, contact=self.contact, **settings)
-        with Catalogue(data, chosen, table=self.table, notify=self.say) as catalogue:
+        with (
+            connected(scheduler) if scheduler else nullcontext() as executor,
+            Catalogue(data, chosen, table=self.table, executor=executor, notify=self.say) as catalogue,
+        ):
             yield catalogue
             if self.verbose:
                 click.echo(f"requests: {catalogue.requests}, bytes: {catalogue.bytes:,}", err=True)
@@ -93,7 +97,7 @@ class _Commands(click.Group):
         "status": "harvesting",
         "forget": "harvesting",
         "plan": "asking",
-        "query": "asking",
+        "query": "answering",
         "sql": "shell",
         "demo": "demonstrating",
     }

@@ -1,17 +1,14 @@
 """Commands that plan and answer questions about captures."""
 
 import sys
-import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import click
 
 from catalogue.cli.app import Common, common
-from catalogue.cli.showing import as_json, confirmed, harvest_bar, plural, size, table
-from catalogue.cli.writing import FORMATS, format_for, write
-from catalogue.errors import IncompleteAnswer, QueryError, TooExpensive
+from catalogue.cli.showing import as_json, plural, size, table
+from catalogue.errors import QueryError
 
 _QUESTION = [
     click.argument("patterns", nargs=-1, metavar="PATTERN..."),
@@ -59,7 +56,7 @@ def plan(options: Common, *, indexes: bool, count: bool, json_: bool, **asked: A
     catalogue plan '*.example.com' --indexes
     """  # noqa: D301
     with options.opened() as catalogue:
-        found = _found(catalogue, options, asked)
+        found = found_by(catalogue, options, asked)
         if count:
             found = found.counting()
         if indexes:
@@ -72,92 +69,8 @@ def plan(options: Common, *, indexes: bool, count: bool, json_: bool, **asked: A
         sys.exit(1)
 
 
-@click.command()
-@question
-@click.option(
-    "--format",
-    "format_",
-    type=click.Choice(FORMATS),
-    help="[default: by -o; else table on a terminal, jsonl in a pipe]",
-)
-@click.option(
-    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file, when it is whole."
-)
-@click.option("--count", is_flag=True, help="Only how many; pages that match as a whole need not be read for that.")
-@click.option("--no-cache", is_flag=True, help="Neither use pages that were kept on disk nor keep any.")
-@click.option("--harvest", "harvest_first", is_flag=True, help="Harvest the crawls named first, if need be.")
-@click.option("--yes", is_flag=True, help="Do not ask, however much it is.")
-@click.option("--max-requests", type=int, default=500, show_default=True, help="Ask before making more.")
-@click.option("--max-bytes", type=int, default=1_000_000_000, show_default=True, help="Ask before reading more.")
-@common
-def query(  # noqa: PLR0913 - an option each
-    options: Common,
-    *,
-    format_: str | None,
-    output: Path | None,
-    count: bool,
-    no_cache: bool,
-    harvest_first: bool,
-    yes: bool,
-    max_requests: int,
-    max_bytes: int,
-    **asked: Any,  # noqa: ANN401
-) -> None:
-    """Captures of URLs, sites or whole domains.
-
-    A match is by key: http or https, www or not, letter case and a trailing slash make no difference.
-
-    \b
-    catalogue query example.com/page                      that page
-    catalogue query 'example.com/blog/*' --crawl latest   what is below a path
-    catalogue query '*.example.com' --status 200          a host and its subdomains
-    catalogue query '*.is' --lang isl --limit 100         a whole top-level domain
-    catalogue query '*.is' --count                        how many captures that are
-    catalogue query --urls-file urls.txt -o found.parquet
-    """  # noqa: D301
-    if count and (format_ or output):
-        message = "--count prints a number and no captures; leave out --format and -o"
-        raise QueryError(message)
-    chosen = format_for(format_, output)
-    with options.opened(**({"cache_size": 0} if no_cache else {})) as catalogue, warnings.catch_warnings():
-        warnings.simplefilter("ignore", IncompleteAnswer)  # said below, and by the exit status
-        if harvest_first:
-            _harvest(catalogue, options, asked)
-        found = _found(catalogue, options, asked)
-        if count:
-            found = found.counting()
-        _agree(found.plan, yes=yes, max_requests=max_requests, max_bytes=max_bytes)
-        if found.plan.indexes:
-            found.fetch_indexes()
-            _agree(found.plan, yes=yes, max_requests=max_requests, max_bytes=max_bytes)
-        if count:
-            click.echo(found.count())
-        else:
-            rows = write(
-                found.batches(),
-                found.plan.schema,
-                chosen,
-                output,
-                chosen_columns=bool(asked["columns"]) or options.table is not None,
-            )
-            options.say(f"{plural(rows, 'capture')}" + (f" in {output}" if output else ""))
-    for warning in found.plan.warnings:
-        options.say(f"note: {warning}")
-    if not found.complete:
-        for lack in found.plan.missing:
-            click.echo(f"catalogue: the answer may be incomplete: {lack}", err=True)
-        sys.exit(1)
-
-
-def _harvest(catalogue: Any, options: Common, asked: dict[str, Any]) -> None:  # noqa: ANN401
-    if not asked["crawls"]:
-        message = "--harvest needs to know which crawls; name them with --crawl"
-        raise QueryError(message)
-    with harvest_bar(options) as bar:
-        catalogue.harvest(asked["crawls"], subsets=asked["subsets"] or "warc", report=bar)
-
-
-def _found(catalogue: Any, options: Common, asked: dict[str, Any]) -> Any:  # noqa: ANN401 - importing their types is slow
+def found_by(catalogue: Any, options: Common, asked: dict[str, Any]) -> Any:  # noqa: ANN401 - importing their types is slow
+    """The captures that the options of a question mean, not read yet."""
     from catalogue.surt import Match  # noqa: PLC0415
 
     patterns = [*asked["patterns"]]
@@ -239,13 +152,3 @@ def _show_plan(plan: Any) -> None:  # noqa: ANN401
         click.echo(f"note: {warning}")
     for lack in plan.missing:
         click.echo(f"the answer may be incomplete: {lack}")
-
-
-def _agree(plan: Any, *, yes: bool, max_requests: int, max_bytes: int) -> None:  # noqa: ANN401
-    if yes or (plan.requests <= max_requests and plan.bytes <= max_bytes):
-        return
-    cost = f"{plural(plan.requests, 'request')}, {size(plan.bytes)}, about {plan.seconds:.0f} s"
-    if confirmed(f"This takes {cost}. Go on?"):
-        return
-    message = f"this takes {cost}; narrow it, or add --yes if that is meant"
-    raise TooExpensive(message)

@@ -169,17 +169,19 @@ def _define(catalogue: Any, key: str | None, keys: str | None, manifest: str | N
 @click.option("--only-gaps", is_flag=True, help="Only what has no bounds; leave zipped files as they are.")
 @click.option("--files", multiple=True, metavar="GLOB", help="Only index files such as '*part-00007-*'; repeatable.")
 @click.option("--budget", metavar="SIZE", help="End before more than this is received, such as 2GB.")
+@click.option("--scheduler", metavar="ADDRESS", help="Let the workers of a Dask cluster read, as tcp://host:8786.")
 @click.option("--dry-run", is_flag=True, help="Only say what it would take.")
 @click.option("--yes", is_flag=True, help="Do not ask, however much it is.")
 @click.option("--json", "json_", is_flag=True, help="One JSON object.")
 @common
-def backfill(
+def backfill(  # noqa: PLR0913 - an option each
     options: Common,
     *,
     crawls: tuple[str, ...],
     only_gaps: bool,
     files: tuple[str, ...],
     budget: str | None,
+    scheduler: str | None,
     dry_run: bool,
     yes: bool,
     json_: bool,
@@ -198,7 +200,7 @@ def backfill(
     from catalogue.harvest import Progress  # noqa: PLC0415 - --help needs none of what this imports
 
     most = parse_size(budget) if budget else None
-    with options.opened() as catalogue:
+    with options.opened(scheduler=scheduler) as catalogue:
         filling = catalogue.backfill(crawls or "all", only_gaps=only_gaps, files=files)
         needed = filling.estimate
         cost = f"{plural(needed.requests, 'request')}, {size(needed.bytes)}, about {needed.seconds:.0f} s"

@@ -20,6 +20,8 @@ from catalogue.errors import QueryError
 FORMATS = ["table", "jsonl", "csv", "tsv", "cdxj", "parquet", "arrow"]
 _BY_SUFFIX = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "csv", ".tsv": "tsv", ".cdxj": "cdxj"}
 _BY_SUFFIX |= {".parquet": "parquet", ".arrow": "arrow"}
+SUFFIXES = {format_: suffix.removeprefix(".") for suffix, format_ in reversed(_BY_SUFFIX.items())}
+"""The usual one of each format."""
 _AT_A_GLANCE = ["fetch_time", "fetch_status", "content_mime_detected", "url", "crawl"]
 _PAGE = 1000
 _ROW_GROUP = 1 << 17
@@ -82,6 +84,13 @@ def _target(output: Path | None) -> Iterator[BinaryIO]:
         with output.open("wb") as file:
             yield file
         return
+    with whole_file(output) as file:
+        yield file
+
+
+@contextmanager
+def whole_file(output: Path) -> Iterator[BinaryIO]:
+    """A file that gets its name when it is whole."""
     beside = output.with_name(f".{output.name}.{os.getpid()}.part")
     try:
         with beside.open("wb") as file:

@@ -10,6 +10,7 @@ from catalogue.plan.cost import Cost
 from catalogue.plan.fetches import MAX_FETCH, Fetch, Part, Purpose, fetches
 from catalogue.plan.planning import narrowed, plan_reads
 from catalogue.plan.reads import Awaited, ColumnRead, FileRead, ReadPlan, RowGroupRead
+from catalogue.plan.slicing import sliced
 
 __all__ = [
     "MAX_FETCH",
@@ -27,4 +28,5 @@ __all__ = [
     "key_indexes",
     "narrowed",
     "plan_reads",
+    "sliced",
 ]

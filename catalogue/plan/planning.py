@@ -65,7 +65,7 @@ def plan_reads(
         waves=_waves(reads, cost),
         cost=cost,
         considered=considered,
-        counted=counted,
+        counted=tuple(counted.items()),
         indexes=tuple(_index_fetches(drafts, cost)),
         awaited=tuple(draft.awaited for draft in drafts if draft.awaited),
         missing=(*missing, *keyless),
@@ -79,10 +79,11 @@ def narrowed(file: FileRead, row_group: int, reads: Iterable[ColumnRead], cost: 
     return tuple(fetches(file.file.path, parts, max_gap=cost.max_gap, cached=file.cached))
 
 
-def _choices(query: Query, files: Iterable[HeldFile]) -> tuple[list[Choice], int, list[str]]:
-    """What might match, in order; how many rows of a count need not be looked at; and which indexes are wrong."""
+def _choices(query: Query, files: Iterable[HeldFile]) -> tuple[list[Choice], dict[str, int], list[str]]:
+    """What might match, in order; how many rows of a count are known, by crawl; and which indexes are wrong."""
     by_file: list[tuple[tuple[bytes, object], list[Choice]]] = []
-    counted, doubts = 0, []
+    counted: dict[str, int] = {}
+    doubts = []
     for file in files:
         found: list[Choice] = []
         groups = [group for group in file.footer.row_groups if judge(query, group) is Verdict.MIGHT_MATCH]
@@ -94,7 +95,7 @@ def _choices(query: Query, files: Iterable[HeldFile]) -> tuple[list[Choice], int
                 sure = sum(unit.sure_rows for unit in choice.units)
                 doubtful = tuple(u for u in choice.units if not (u.certain and u.nulls is not None))
                 choice = replace(choice, units=doubtful, counted=sure)
-                counted += sure
+                counted[file.file.crawl] = counted.get(file.file.crawl, 0) + sure
             if choice.units:
                 found.append(choice)
         if found:

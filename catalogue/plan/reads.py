@@ -134,8 +134,8 @@ class ReadPlan:
     cost: Cost
     considered: int
     """Row groups of the crawls and subsets asked for, read or not."""
-    counted: int = 0
-    """Rows that are known to match without being read; of a query that counts."""
+    counted: tuple[tuple[str, int], ...] = ()
+    """Rows that are known to match without being read, by crawl; of a query that counts."""
     indexes: tuple[Fetch, ...] = ()
     """Page indexes to be fetched before anything else; then the query is planned anew."""
     awaited: tuple[Awaited, ...] = ()
@@ -194,7 +194,7 @@ class ReadPlan:
     def rows(self) -> int:
         """How many rows are looked at or counted: no answer is longer."""
         looked_at = sum(len(run) for file in self.files for group in file.row_groups for run in group.rows)
-        return self.counted + looked_at + sum(each.num_rows for each in self.awaited)
+        return sum(rows for _, rows in self.counted) + looked_at + sum(each.num_rows for each in self.awaited)
 
     @property
     def unbounded(self) -> tuple[int, int]:

@@ -9,14 +9,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from catalogue.crawl import IndexFile
 from catalogue.errors import BadPageIndex, UnplannedRead
 from catalogue.pages import Indexes, check_pages, walk
-from catalogue.plan import ColumnRead, Fetch, FileRead, ReadPlan, fetches, narrowed
+from catalogue.plan import ColumnRead, Fetch, ReadPlan, fetches, narrowed
 from catalogue.reader.arriving import IN_FLIGHT, Arrivals, Group
 from catalogue.reader.decoding import BATCH_ROWS, Numbered, aligned, decode, wanted
 from catalogue.reader.observed import Observed, own_indexes
 from catalogue.reader.residual import Residual
 from catalogue.source import Response, Source
+from catalogue.table import Table
 from catalogue.where import connect
 
 
@@ -24,12 +26,12 @@ from catalogue.where import connect
 class Told:
     """Who is told what a run finds out on its way."""
 
-    learn: Callable[[FileRead, int, Indexes], None] = lambda _file, _ordinal, _indexes: None
+    learn: Callable[[IndexFile, int, Indexes], None] = lambda _file, _ordinal, _indexes: None
     """The index that reading a row group, given by its ordinal, taught."""
     notify: Callable[[str], None] = lambda _: None
     """A sentence about an index that is wrong."""
-    uncount: Callable[[int], None] = lambda _: None
-    """How many rows the plan counted by such an index; those of them that match are among the rows."""
+    uncount: Callable[[str, int], None] = lambda _crawl, _rows: None
+    """How many rows of a crawl the plan counted by such an index; those of them that match are among the rows."""
 
 
 def read(
@@ -75,13 +77,18 @@ def read(
 def _ordered(plan: ReadPlan, tables: Iterable[pa.Table]) -> Iterable[pa.Table]:
     if not plan.query.ordered:
         return tables
+    return in_order(plan.query.table, plan.row_schema, tables)
+
+
+def in_order(table: Table, schema: pa.Schema, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Rows of a table by its key, time and crawl, in pieces; all of them are in memory meanwhile."""
     # Texts of more than 2 GiB in one column are sorted by way of a type that has room for them.
-    roomy = pa.schema([f.with_type(pa.large_string()) if f.type == pa.string() else f for f in plan.row_schema])
-    everything = pa.concat_tables([roomy.empty_table(), *(table.cast(roomy) for table in tables)])
-    table = plan.query.table
+    roomy = pa.schema([f.with_type(pa.large_string()) if f.type == pa.string() else f for f in schema])
+    everything = pa.concat_tables([roomy.empty_table(), *(each.cast(roomy) for each in tables)])
     order = [name for name in (table.key, table.time, "crawl") if name in roomy.names]
     inorder = everything.sort_by([(name, "ascending") for name in order])
-    return (inorder.slice(start, BATCH_ROWS).cast(plan.row_schema) for start in range(0, inorder.num_rows, BATCH_ROWS))
+    for start in range(0, inorder.num_rows, BATCH_ROWS):
+        yield inorder.slice(start, BATCH_ROWS).cast(schema)
 
 
 @dataclass(slots=True)
@@ -246,7 +253,7 @@ class _Reading:
     def _whole(self, group: Group, why: BadPageIndex) -> Group:
         """The same row group without regard to its page index."""
         self._told.notify(f"{group.where}: {why}; it is read without its page index")
-        self._told.uncount(group.read.counted)
+        self._told.uncount(group.file.file.crawl, group.read.counted)
         columns = tuple(ColumnRead(read.chunk) for read in group.read.columns)
         read = replace(group.read, columns=columns, rows=(range(group.read.num_rows),), key_index=None)
         whole = Group(group.file, read)
@@ -264,7 +271,7 @@ class _Reading:
             new = {page: filled for page, filled in seen.clusters().items() if page not in claimed.clusters}
             learned = Indexes(offset_indexes=learned.offset_indexes, clusters=new, own=bool(learned.offset_indexes))
         if learned.offset_indexes or learned.clusters:
-            self._told.learn(group.file, group.read.ordinal, learned)
+            self._told.learn(group.file.file, group.read.ordinal, learned)
 
 
 def _is_awaited(each: _Waiting | Group) -> bool:

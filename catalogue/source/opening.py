@@ -1,5 +1,6 @@
 """An address → a source that asks it politely."""
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -81,9 +82,11 @@ def _policy(parts: SplitResult, settings: Settings) -> Policy:
         policy = S3_COMMON_CRAWL if host == "commoncrawl" else Policy(connections=32)
     elif any(host == known or host.endswith("." + known) for known in _COMMON_CRAWL_HOSTS):
         policy = COMMON_CRAWL
+    rate = settings.rate or policy.rate
     return replace(
         policy,
-        rate=settings.rate or policy.rate,
+        rate=rate,
+        burst=min(policy.burst, math.ceil(2 * rate)) if rate else policy.burst,
         connections=settings.connections or policy.connections,
         slow_down=policy.slow_down if settings.patience is None else settings.patience,
     )

@@ -1,0 +1,180 @@
+"""Answers to questions about captures."""
+
+import sys
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from catalogue.cli.app import Common, common
+from catalogue.cli.asking import found_by, question
+from catalogue.cli.parts import Parts, question_of
+from catalogue.cli.showing import as_json, confirmed, harvest_bar, plural, size, table
+from catalogue.cli.writing import FORMATS, format_for, write
+from catalogue.errors import IncompleteAnswer, QueryError, TooExpensive
+
+
+@click.command()
+@question
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(FORMATS),
+    help="[default: by -o; else table on a terminal, jsonl in a pipe]",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(),
+    help="Write to this file, when it is whole; to a folder, or to one to be made if this ends with /, a file a crawl.",
+)
+@click.option("--count", is_flag=True, help="Only how many; pages that match as a whole need not be read for that.")
+@click.option("--by", type=click.Choice(["crawl"]), help="With --count: how many in each crawl that has some.")
+@click.option("--no-cache", is_flag=True, help="Neither use pages that were kept on disk nor keep any.")
+@click.option("--scheduler", metavar="ADDRESS", help="Let the workers of a Dask cluster read, as tcp://host:8786.")
+@click.option("--harvest", "harvest_first", is_flag=True, help="Harvest the crawls named first, if need be.")
+@click.option("--yes", is_flag=True, help="Do not ask, however much it is.")
+@click.option("--max-requests", type=int, default=500, show_default=True, help="Ask before making more.")
+@click.option("--max-bytes", type=int, default=1_000_000_000, show_default=True, help="Ask before reading more.")
+@common
+def query(  # noqa: PLR0913 - an option each
+    options: Common,
+    *,
+    format_: str | None,
+    output: str | None,
+    count: bool,
+    by: str | None,
+    no_cache: bool,
+    scheduler: str | None,
+    harvest_first: bool,
+    yes: bool,
+    max_requests: int,
+    max_bytes: int,
+    **asked: Any,  # noqa: ANN401
+) -> None:
+    """Captures of URLs, sites or whole domains.
+
+    A match is by key: http or https, www or not, letter case and a trailing slash make no difference.
+
+    \b
+    catalogue query example.com/page                      that page
+    catalogue query 'example.com/blog/*' --crawl latest   what is below a path
+    catalogue query '*.example.com' --status 200          a host and its subdomains
+    catalogue query '*.is' --lang isl --limit 100         a whole top-level domain
+    catalogue query '*.is' --count                        how many captures that are
+    catalogue query example.com --count --by crawl        in each crawl
+    catalogue query --urls-file urls.txt -o found.parquet
+    catalogue query '*.example.com' -o found/             a file a crawl; goes on where it was stopped
+    """  # noqa: D301
+    if count and (format_ or output):
+        message = "--count prints a number and no captures; leave out --format and -o"
+        raise QueryError(message)
+    if by and not count:
+        message = "--by goes with --count"
+        raise QueryError(message)
+    folder = Path(output) if output and (output.endswith("/") or Path(output).is_dir()) else None
+    path = Path(output) if output and not folder else None
+    chosen = "" if folder else format_for(format_, path)
+    leave = _Leave(yes, max_requests, max_bytes)
+    settings = {"cache_size": 0} if no_cache else {}
+    with options.opened(scheduler=scheduler, **settings) as catalogue, warnings.catch_warnings():
+        warnings.simplefilter("ignore", IncompleteAnswer)  # said below, and by the exit status
+        if harvest_first:
+            _harvest(catalogue, options, asked)
+        if folder:
+            plans = _into_folder(folder, format_, leave, catalogue, options, asked)
+        else:
+            found = found_by(catalogue, options, asked)
+            if by:
+                _show_counts(leave.given(found.counting()).count_by_crawl())
+            elif count:
+                click.echo(leave.given(found.counting()).count())
+            else:
+                wanted = bool(asked["columns"]) or options.table is not None
+                batches = leave.given(found).batches()
+                rows = write(batches, found.plan.schema, chosen, path, chosen_columns=wanted)
+                options.say(f"{plural(rows, 'capture')}" + (f" in {path}" if path else ""))
+            plans = [found.plan]
+    for warning in dict.fromkeys(warning for plan in plans for warning in plan.warnings):
+        options.say(f"note: {warning}")
+    missing = [lack for plan in plans for lack in plan.missing]
+    for lack in missing:
+        click.echo(f"catalogue: the answer may be incomplete: {lack}", err=True)
+    if missing:
+        sys.exit(1)
+
+
+@dataclass(frozen=True)
+class _Leave:
+    """How much may be read without being asked about."""
+
+    yes: bool
+    max_requests: int
+    max_bytes: int
+
+    def given(self, found: Any) -> Any:  # noqa: ANN401 - importing its type is slow
+        """The captures, if they may be read; their page indexes have been fetched then.
+
+        Raises:
+            TooExpensive: if they may not.
+        """
+        self.agree(found.plan)
+        if found.plan.indexes:
+            found.fetch_indexes()
+            self.agree(found.plan)
+        return found
+
+    def agree(self, plan: Any) -> None:  # noqa: ANN401 - likewise
+        if self.yes or (plan.requests <= self.max_requests and plan.bytes <= self.max_bytes):
+            return
+        cost = f"{plural(plan.requests, 'request')}, {size(plan.bytes)}, about {plan.seconds:.0f} s"
+        if confirmed(f"This takes {cost}. Go on?"):
+            return
+        message = f"this takes {cost}; narrow it, or add --yes if that is meant"
+        raise TooExpensive(message)
+
+
+def _into_folder(
+    folder: Path,
+    format_: str | None,
+    leave: _Leave,
+    catalogue: Any,  # noqa: ANN401 - importing their types is slow
+    options: Common,
+    asked: dict[str, Any],
+) -> list[Any]:
+    """Write a file a crawl of those that are not there yet; returns the plans."""
+    if asked["limit"] is not None:
+        message = "a folder gets all captures of each crawl; leave out --limit"
+        raise QueryError(message)
+    crawls = catalogue.held(asked["crawls"] or "all")
+    every = found_by(catalogue, options, asked | {"crawls": crawls[:1]})
+    parts = Parts(folder, format_, question_of(every.plan.query, asked["columns"], asked["subsets"]))
+    if not (lacking := parts.lacking(crawls)):
+        options.say(f"{folder} has the answer of {plural(len(crawls), 'crawl')} already")
+        return []
+    leave.agree(found_by(catalogue, options, asked | {"crawls": lacking}).plan)
+    plans = []
+    for crawl in lacking:
+        found = found_by(catalogue, options, asked | {"crawls": [crawl]})
+        rows = parts.write(crawl, found)
+        options.say(f"{crawl}: {plural(rows, 'capture')}")
+        plans.append(found.plan)
+    return plans
+
+
+def _show_counts(counts: dict[str, int]) -> None:
+    if sys.stdout.isatty():
+        table(["crawl", "captures"], counts.items())
+    else:
+        for crawl, captures in counts.items():
+            as_json({"crawl": crawl, "captures": captures})
+
+
+def _harvest(catalogue: Any, options: Common, asked: dict[str, Any]) -> None:  # noqa: ANN401
+    if not asked["crawls"]:
+        message = "--harvest needs to know which crawls; name them with --crawl"
+        raise QueryError(message)
+    with harvest_bar(options) as bar:
+        catalogue.harvest(asked["crawls"], subsets=asked["subsets"] or "warc", report=bar)

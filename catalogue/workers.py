@@ -1,0 +1,207 @@
+"""Plans read by workers: slices of them are handed to an executor, whose processes may be on other machines."""
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from catalogue.crawl import IndexFile
+from catalogue.errors import Blocked, FormatError, GivenUp, SourceError, WorkersLost
+from catalogue.pages import Indexes
+from catalogue.plan import ReadPlan, sliced
+from catalogue.reader import Told, read
+from catalogue.settings import Settings, load_settings
+from catalogue.source import PoliteSource, open_source
+
+SLICE = 64 << 20
+"""Bytes of a slice, about: some seconds of work, and a table that fits into anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A slice of a plan, and all it takes to read it anywhere."""
+
+    plan: ReadPlan
+    settings: Settings
+    rows: bool = True
+    """Whether its rows are wanted, or only what reading them teaches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What came of a task."""
+
+    rows: pa.Table
+    learned: tuple[tuple[IndexFile, int, Indexes], ...]
+    """By file and row group."""
+    said: tuple[str, ...]
+    """What a person would want to know."""
+    uncounted: tuple[tuple[str, int], ...]
+    """See ``Told.uncount``."""
+    requests: int
+    bytes: int
+
+
+@dataclass(slots=True)
+class Lesson:
+    """What reading a plan taught."""
+
+    left: int = 0
+    """Tasks of it that are not done."""
+    learned: list[tuple[IndexFile, int, Indexes]] = field(default_factory=list)
+    failure: SourceError | FormatError | None = None
+    """Why some of it could not be read."""
+
+    def take(self, result: Done | SourceError | FormatError) -> None:
+        """Take what came of a task."""
+        self.left -= 1
+        if isinstance(result, Done):
+            self.learned += result.learned
+        else:
+            self.failure = result
+
+
+def run(task: Task) -> Done:
+    """Read a slice, in any process of any machine where this package is.
+
+    Raises:
+        SourceError: if it cannot be read.
+        QueryError: if its ``where`` fails on a row.
+    """
+    settings = task.settings
+    if not settings.cache.exists():  # on another machine, whose processes share what they know in a folder of theirs
+        settings = replace(settings, cache=load_settings().cache)
+    learned: list[tuple[IndexFile, int, Indexes]] = []
+    said: list[str] = []
+    uncounted: list[tuple[str, int]] = []
+    told = Told(lambda *each: learned.append(each), said.append, lambda *each: uncounted.append(each))
+    with closing(open_source(settings.source, settings, notify=said.append)) as source:
+        executor = ThreadPoolExecutor(source.connections, thread_name_prefix="task")
+        try:
+            with closing(read(task.plan, source, executor, told)) as batches:
+                kept = [batch for batch in batches if task.rows]
+        finally:
+            executor.shutdown(wait=False, cancel_futures=True)
+        rows = pa.Table.from_batches(kept, task.plan.schema)
+        return Done(rows, tuple(learned), tuple(said), tuple(uncounted), source.requests, source.bytes)
+
+
+def tasks(plan: ReadPlan, settings: Settings, *, rows: bool = True, size: int = SLICE) -> Iterator[Task]:
+    """The tasks of a plan, in its order.
+
+    Args:
+        plan: whose indexes have been fetched.
+        settings: of each worker.
+        rows: whether they are wanted.
+        size: bytes of a task, about.
+    """
+    return (Task(each, settings, rows) for each in sliced(plan, size))
+
+
+class Workers:
+    """An executor, and how it is used."""
+
+    def __init__(self, executor: Executor, settings: Settings, *, at_once: int) -> None:
+        """Hand tasks to an executor, which stays the caller's to shut down.
+
+        Args:
+            executor: any; its workers must have this package.
+            settings: of each worker, with its machine's share of the rate.
+            at_once: tasks that are under way or waiting for a worker at most.
+        """
+        self.settings = settings
+        self._executor = executor
+        self._at_once = at_once
+        self.requests = 0
+        """Requests that they made so far."""
+        self.bytes = 0
+        """Bytes that they received."""
+
+    def done(
+        self, every: Iterable[Task], notify: Callable[[str], None] = lambda _: None
+    ) -> Generator[Done | SourceError | FormatError, None, None]:
+        """What comes of tasks, in their order, each once: also what kept one from being done.
+
+        Raises:
+            WorkersLost: if workers died and nobody took over.
+            GivenUp: if the source failed as a whole.
+            QueryError: if a ``where`` fails on a row.
+        """
+        waiting, under_way = iter(every), deque[Future[Done]]()
+        try:
+            while True:
+                while len(under_way) < self._at_once and (task := next(waiting, None)):
+                    under_way.append(self._executor.submit(run, task))
+                if not under_way:
+                    return
+                try:
+                    done = under_way.popleft().result()
+                except (Blocked, GivenUp):
+                    raise
+                except (SourceError, FormatError) as error:
+                    yield error
+                    continue
+                self.requests += done.requests
+                self.bytes += done.bytes
+                for sentence in done.said:
+                    notify(sentence)
+                yield done
+        except Exception as error:
+            # Dask has classes of its own for it, and is not to be imported to know them.
+            if isinstance(error, BrokenExecutor | CancelledError) or type(error).__module__.startswith("distributed"):
+                message = f"workers were lost and their work with them ({error or type(error).__name__}); run it again"
+                raise WorkersLost(message) from error
+            raise
+        finally:
+            for future in under_way:
+                future.cancel()
+
+    def learn(self, plans: Iterable[ReadPlan]) -> Iterator[Lesson]:
+        """What reading plans teaches, plan by plan in their order; a plan that reads nothing teaches nothing.
+
+        Raises:
+            WorkersLost: see ``done``.
+            GivenUp: likewise.
+        """
+        lessons: deque[Lesson] = deque()
+
+        def every() -> Iterator[Task]:
+            for plan in plans:
+                mine = list(tasks(plan, self.settings, rows=False))
+                lessons.append(Lesson(len(mine)))
+                yield from mine
+
+        with closing(self.done(every())) as results:
+            for result in results:
+                while not lessons[0].left:
+                    yield lessons.popleft()
+                lessons[0].take(result)
+        yield from lessons
+
+
+class Here:
+    """This process, as if it were a worker."""
+
+    def __init__(self, source: Callable[[], PoliteSource]) -> None:
+        """Read from a source."""
+        self._source = source
+
+    def learn(self, plans: Iterable[ReadPlan]) -> Iterator[Lesson]:
+        """See ``Workers.learn``."""
+        source = self._source()
+        with ThreadPoolExecutor(source.connections, thread_name_prefix="here") as executor:
+            for plan in plans:
+                lesson = Lesson()
+                told = Told(learn=lambda *each, lesson=lesson: lesson.learned.append(each))
+                try:
+                    with closing(read(plan, source, executor, told)) as batches:
+                        for _ in batches:
+                            pass
+                except (Blocked, GivenUp):
+                    raise
+                except (SourceError, FormatError) as error:
+                    lesson.failure = error
+                yield lesson

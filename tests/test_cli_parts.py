@@ -1,0 +1,145 @@
+"""An answer in a folder, a file a crawl, and counts by crawl."""
+
+import json
+import signal
+from collections import Counter
+from pathlib import Path
+from shutil import copytree
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from catalogue import Catalogue
+from catalogue.demo import LoopbackServer
+from tests.commands import Command
+
+
+def test_a_file_a_crawl(asking: Command, tmp_path: Path, harvested: Catalogue) -> None:
+    ran = asking("query", "*.com", "-o", "found/")
+    assert (ran.status, ran.out) == (0, "")
+    parts = {path.stem: pq.read_table(path) for path in (tmp_path / "found").glob("*.parquet")}
+    everything = harvested.captures("*.com").to_arrow()
+    assert pa.concat_tables(parts[crawl] for crawl in sorted(parts)).num_rows == everything.num_rows
+    for crawl, rows in parts.items():
+        assert rows.equals(harvested.captures("*.com", crawls=crawl).to_arrow())
+        assert f"{crawl}: {rows.num_rows:,} captures\n" in ran.err
+    assert len({str(rows.schema) for rows in parts.values()}) == 1  # whatever the files of their time have
+    noted = json.loads((tmp_path / "found" / "answer.json").read_text())["parts"]
+    assert {crawl: part["captures"] for crawl, part in noted.items()} == {c: len(rows) for c, rows in parts.items()}
+    again = asking("query", "*.com", "-o", "found")
+    assert (again.status, again.err) == (0, f"found has the answer of {len(parts)} crawls already\n")
+
+
+def test_killed_it_goes_on(asking: Command, tmp_path: Path, mirror: Path, harvested: Catalogue) -> None:
+    crawls = harvested.held()
+    with LoopbackServer(mirror) as server:
+        command = Command(asking.data, server.url, tmp_path)
+        words = ["query", "*.com", "-o", "found/", "--format", "jsonl", "--no-cache"]
+        with command.start(*words) as process:
+            assert process.stderr
+            assert process.stderr.readline().startswith(crawls[0].encode())
+            process.send_signal(signal.SIGKILL)
+        before = len(server.log)
+        ran = command(*words)
+        assert ran.status == 0
+        asked = {exchange.path.partition("crawl=")[2].partition("/")[0] for exchange in list(server.log)[before:]}
+        assert crawls[0] not in asked
+        for crawl in crawls:
+            lines = (tmp_path / "found" / f"{crawl}.jsonl").read_text().splitlines()
+            assert len(lines) == harvested.captures("*.com", crawls=crawl).count()
+
+
+def test_what_is_gone_or_was_incomplete_is_asked_again(command: Command, tmp_path: Path, mirror: Path) -> None:
+    source = tmp_path / "source"
+    copytree(mirror, source)
+    here = Command(command.data, str(source), tmp_path)
+    lost = min(source.rglob("crawl=CC-MAIN-2022-33/subset=warc/*.parquet"))
+    whole = lost.read_bytes()
+    lost.unlink()
+    assert here("harvest", "--crawl", "CC-MAIN-2022-33", "--crawl", "CC-MAIN-2025-33").status == 1
+    ran = here("query", "*", "-o", "found/", "--columns", "url")
+    assert ran.status == 1
+    assert "may be incomplete: 1 of the" in ran.err
+    lost.write_bytes(whole)
+    assert here("harvest", "--crawl", "CC-MAIN-2022-33").status == 0
+    ran = here("query", "*", "-o", "found/", "--columns", "url")
+    assert ran.status == 0
+    assert "CC-MAIN-2022-33" in ran.err
+    assert "CC-MAIN-2025-33" not in ran.err
+    files = source.rglob("crawl=CC-MAIN-2022-33/subset=warc/*.parquet")
+    assert pq.read_table(tmp_path / "found" / "CC-MAIN-2022-33.parquet").num_rows == sum(
+        pq.read_metadata(file).num_rows for file in files
+    )
+    (tmp_path / "found" / "CC-MAIN-2025-33.parquet").unlink()
+    assert "CC-MAIN-2025-33" in here("query", "*", "-o", "found/", "--columns", "url").err
+
+
+def test_no_captures_no_file(asking: Command, tmp_path: Path) -> None:
+    assert asking("query", "no.such.host", "-o", "none/").status == 0
+    assert [path.name for path in (tmp_path / "none").iterdir()] == ["answer.json"]
+    assert "already" in asking("query", "no.such.host", "-o", "none/").err
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (["*.org", "-o", "held/"], "the answer to another question"),
+        (["*.com", "-o", "held/", "--status", "200"], "the answer to another question"),
+        (["*.com", "-o", "held/", "--columns", "url"], "the answer to another question"),
+        (["*.com", "-o", "held/", "--format", "csv"], "the answer to another question"),
+        (["*.com", "-o", "other"], "holds something else"),
+        (["*.com", "-o", "no/such/"], "there is no folder"),
+        (["*.com", "-o", "new/", "--limit", "3"], "leave out --limit"),
+        (["*.com", "-o", "new/", "--format", "table"], "a table is for terminals"),
+        (["*.com", "-o", "new/", "--count"], "leave out --format and -o"),
+        (["*.com", "--by", "crawl"], "goes with --count"),
+        (["*.com", "--count", "--by", "crawl", "--limit", "1"], "without a limit"),
+        (["*.com", "-o", "spoilt/"], "cannot be read"),
+    ],
+)
+def test_folders_that_will_not_do(asking: Command, tmp_path: Path, words: list[str], what: str) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").touch()
+    (tmp_path / "spoilt").mkdir()
+    (tmp_path / "spoilt" / "answer.json").write_text("{")
+    if "held/" in words:
+        assert asking("query", "*.com", "-o", "held/", "--crawl", "latest").status == 0
+    ran = asking("query", *words)
+    assert (ran.status, ran.err.count("\n")) == (2, 1)
+    assert what in ran.err
+    assert not (tmp_path / "new").exists()
+
+
+# ---- counts ----
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        {"patterns": "*"},
+        {"patterns": ["*.com", "*.is"]},
+        {"patterns": "*.example.com", "where": "fetch_status = 200"},
+        {"patterns": "*.com", "from_": "2020"},
+        {"patterns": "no.such.host"},
+    ],
+    ids=str,
+)
+def test_counts_by_crawl_are_those_of_the_rows(harvested: Catalogue, question: dict[str, str]) -> None:
+    found = harvested.captures(**question)  # type: ignore[arg-type]
+    counts = found.count_by_crawl()
+    assert counts == dict(Counter(found.to_arrow().column("crawl").to_pylist()))
+    assert list(counts) == [crawl for crawl in harvested.held() if crawl in counts]
+    assert sum(counts.values()) == found.count()
+
+
+def test_counting_by_crawl_reads_no_more_than_counting(asking: Command, mirror: Path, tmp_path: Path) -> None:
+    with LoopbackServer(mirror) as server:
+        command = Command(asking.data, server.url, tmp_path)
+        command("plan", "*.com", "--count", "--indexes")
+        before = len(server.log)
+        total = command("query", "*.com", "--count", "--no-cache")
+        between = len(server.log)
+        by_crawl = command("query", "*.com", "--count", "--by", "crawl", "--no-cache")
+        assert sum(line["captures"] for line in by_crawl.json_lines()) == int(total.out)
+        assert len(server.log) - between <= between - before

@@ -1,0 +1,347 @@
+"""Plans read by workers: threads, processes, and a Dask cluster of which a worker is killed."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from shutil import copytree
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from distributed import Client, LocalCluster  # whose functions have types here and there
+
+import catalogue
+from catalogue import Catalogue, QueryError
+from catalogue.cluster import connected, machines_of_client, places
+from catalogue.demo import LoopbackServer
+from catalogue.errors import SourceError, Unreachable, WorkersLost
+from catalogue.plan import sliced
+from catalogue.settings import Settings
+from catalogue.workers import SLICE, Task, Workers, run, tasks
+from tests.commands import Command
+from tests.crawls import crawl_of, table
+from tests.faults import FaultServer
+
+QUESTIONS: list[dict[str, Any]] = [
+    {"patterns": "*"},
+    {"patterns": ["*.com", "*.is"], "columns": "*"},
+    {"patterns": "*.example.com", "where": "fetch_status = 200 AND length(url) % 2 = 0", "columns": ["url"]},
+    {"patterns": "*.com", "ordered": True, "columns": ["url"]},
+    {"patterns": "*.com", "ordered": True, "limit": 70},
+    {"patterns": "*.com", "limit": 70},
+    {"patterns": "*.com", "limit": 0},
+    {"patterns": "*", "from_": "2020", "to": "2022", "columns": ["fetch_time"]},
+    {"patterns": "no.such.host"},
+]
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[Executor]:
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as executor:
+        yield executor
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    folder = str(tmp_path_factory.mktemp("dask"))
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, local_directory=folder) as made:  # type: ignore[no-untyped-call]
+        yield made
+
+
+def address_of(cluster: LocalCluster) -> str:
+    return str(cluster.scheduler_address)
+
+
+class Recording(Executor):
+    """An executor of the simplest kind, which does at once what it is given; also one of several machines."""
+
+    def __init__(self, threads: dict[str, int] | None = None) -> None:
+        self.tasks: list[Task] = []
+        if threads is not None:
+            self._client = self
+            self._threads = threads
+
+    def nthreads(self) -> dict[str, int]:
+        return self._threads
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        self.tasks += args
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:  # noqa: BLE001 - as executors do
+            future.set_exception(error)
+        return future
+
+
+def opened(data: Path, settings: Settings, executor: Executor) -> Catalogue:
+    return catalogue.open(data, settings=settings, executor=executor)
+
+
+# ---- slices ----
+
+
+@pytest.mark.parametrize("size", [1, 20_000, 10**9])
+@pytest.mark.parametrize("question", QUESTIONS, ids=str)
+def test_slices_make_the_requests_of_the_plan(harvested: Catalogue, size: int, question: dict[str, Any]) -> None:
+    plan = harvested.captures(**question).fetch_indexes()
+    slices = list(sliced(plan, size))
+    reads = [(file.file.path, group.ordinal) for each in slices for file in each.files for group in file.row_groups]
+    assert reads == [(file.file.path, group.ordinal) for file in plan.files for group in file.row_groups]
+    asked = Counter(fetch for each in slices for wave in each.waves for fetch in wave)
+    assert asked == Counter(fetch for wave in plan.waves for fetch in wave)
+    for each in slices:
+        fetched = {(fetch.path, part.row_group) for wave in each.waves for fetch in wave for part in fetch.parts}
+        assert fetched <= {(file.file.path, group.ordinal) for file in each.files for group in file.row_groups}
+    if size == 10**9:
+        assert len(slices) == len(plan.files)
+
+
+def test_row_groups_that_share_a_request_stay_together(tmp_path: Path) -> None:
+    rows = table([f"com,example)/{number:05}" for number in range(1000)])
+    crawl_of(tmp_path / "source", rows, row_group_size=100)
+    # Where a request is dear all of the file is one; where it is cheap each chunk is.
+    for bandwidth, expected in ((1e12, 1), (1.0, 10)):
+        settings = Settings(source=str(tmp_path / "source"), cache=tmp_path / "cache", bandwidth=bandwidth)
+        with catalogue.open(tmp_path / f"data{expected}", settings=settings) as cat:
+            cat.harvest("CC-MAIN-2022-33")
+            plan = cat.captures("*", columns=["url_surtkey"]).fetch_indexes()
+            assert len(list(sliced(plan, 1))) == expected
+
+
+# ---- any executor ----
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=str)
+def test_workers_answer_as_we_do(
+    harvested_data: Path, settings: Settings, harvested: Catalogue, question: dict[str, Any]
+) -> None:
+    wanted = harvested.captures(**question)
+    with ThreadPoolExecutor(3) as executor, opened(harvested_data, settings, executor) as cat:
+        found = cat.captures(**question)
+        assert found.to_arrow().equals(wanted.to_arrow())
+        assert found.count() == wanted.count()
+
+
+def test_processes_answer_as_we_do(
+    harvested_data: Path, settings: Settings, harvested: Catalogue, processes: Executor
+) -> None:
+    with opened(harvested_data, settings, processes) as cat:
+        found = cat.captures("*", columns="*")
+        assert found.to_arrow().equals(harvested.captures("*", columns="*").to_arrow())
+        assert cat.requests == found.plan.requests
+        assert cat.bytes == found.plan.bytes
+
+
+def test_any_executor_will_do(harvested_data: Path, settings: Settings, harvested: Catalogue) -> None:
+    executor = Recording()
+    with opened(harvested_data, settings, executor) as cat:
+        found = cat.captures("*.com")
+        assert found.to_arrow().equals(harvested.captures("*.com").to_arrow())
+        assert len(executor.tasks) == len(found.plan.files) > 1
+
+
+def test_a_limit_is_not_read_past(harvested_data: Path, settings: Settings) -> None:
+    executor = Recording()
+    with opened(harvested_data, settings, executor) as cat:
+        files = len(cat.captures("*").plan.files)
+        assert cat.captures("*", where="true", limit=5).to_arrow().num_rows == 5
+    assert len(executor.tasks) < files
+
+
+def test_what_workers_learn_is_kept(tmp_path: Path) -> None:
+    rows = table([f"com,example)/{number:05}" for number in range(3000)])
+    crawl_of(tmp_path / "source", rows, write_page_index=False, data_page_size=2000, row_group_size=1000)
+    settings = Settings(source=str(tmp_path / "source"), cache=tmp_path / "cache")
+    with opened(tmp_path / "data", settings, Recording()) as cat:
+        cat.harvest("CC-MAIN-2022-33")
+        assert cat.captures("example.com/02500").count() == 1
+        assert set(cat.pages()["pages_from"]) == {"scan"}
+
+
+def test_a_wrong_where_and_a_lost_file_are_ours_to_explain(tmp_path: Path, processes: Executor) -> None:
+    folder = crawl_of(tmp_path / "source", *(table([f"com,example)/{n}/{m}" for m in range(9)]) for n in range(3)))
+    settings = Settings(source=str(folder), cache=tmp_path / "cache")
+    with opened(tmp_path / "data", settings, processes) as cat:
+        cat.harvest("CC-MAIN-2022-33")
+        with pytest.raises(QueryError, match="Conversion Error"):
+            cat.captures("*", where="CAST(url AS INTEGER) = 1").to_arrow()
+        next(folder.rglob("part-00001*")).unlink()
+        with pytest.raises(
+            SourceError, match=r"part-00001.*; run: catalogue harvest --crawl CC-MAIN-2022-33 --refresh"
+        ):
+            cat.captures("*").to_arrow()
+
+
+# ---- the rate ----
+
+
+def test_the_rate_is_divided_among_machines(harvested_data: Path, mirror: Path, tmp_path: Path) -> None:
+    three = {"tcp://10.0.0.1:40000": 4, "tcp://10.0.0.1:40001": 4, "tcp://10.0.0.2:1": 4, "tcp://[::1]:1": 2}
+    with LoopbackServer(mirror) as server:
+        settings = Settings(source=server.url, cache=tmp_path, rate=600.0, connections=6)
+        executor = Recording(three)
+        with opened(harvested_data, settings, executor) as cat:
+            cat.captures("*.is").to_arrow()
+        assert {task.settings.rate for task in executor.tasks} == {200.0}
+        assert {task.settings.connections for task in executor.tasks} == {1}
+    assert places(executor) == (3, 14)
+    assert places(ThreadPoolExecutor(5)) == (1, 5)
+
+
+# ---- workers that die ----
+
+
+def test_processes_that_die_are_said_to(harvested_data: Path, settings: Settings) -> None:
+    with (
+        ProcessPoolExecutor(1, mp_context=get_context("spawn")) as executor,
+        opened(harvested_data, settings, executor) as cat,
+    ):
+        batches = cat.captures("*").batches()
+        next(batches)
+        for process in executor._processes.values():  # noqa: SLF001 - whom to kill
+            os.kill(process.pid or 0, signal.SIGKILL)
+        with pytest.raises(WorkersLost, match="run it again"):
+            list(batches)
+
+
+def kill_one(client: Client) -> None:
+    os.kill(min(client.run(os.getpid).values()), signal.SIGKILL)
+
+
+def test_a_cluster_loses_a_worker_and_nothing_else(
+    harvested_data: Path, settings: Settings, harvested: Catalogue, cluster: LocalCluster
+) -> None:
+    wanted = harvested.captures("*", columns="*").to_arrow()
+    with Client(cluster) as client, opened(harvested_data, settings, client.get_executor(pure=False)) as cat:  # type: ignore[no-untyped-call]
+        batches = cat.captures("*", columns="*").batches()
+        first = next(batches)
+        kill_one(client)
+        found = pa.Table.from_batches([first, *batches])
+        assert found.equals(wanted)
+
+
+def test_a_backfill_loses_a_worker_and_nothing_else(tmp_path: Path, cluster: LocalCluster) -> None:
+    tables = [table([f"com,example)/{n}/{m:05}" for m in range(900)]) for n in range(12)]
+    folder = crawl_of(tmp_path / "source", *tables, write_page_index=False, write_statistics=False, row_group_size=300)
+    settings = Settings(source=str(folder), cache=tmp_path / "cache")
+    with catalogue.open(tmp_path / "data", settings=settings) as cat:
+        cat.harvest("CC-MAIN-2022-33")
+    copytree(tmp_path / "data", tmp_path / "alone")
+    with Client(cluster) as client, opened(tmp_path / "data", settings, client.get_executor(pure=False)) as cat:  # type: ignore[no-untyped-call]
+        filling = cat.backfill()
+        killed = False
+
+        def kill(at: Any) -> None:
+            nonlocal killed
+            if at.done == 2 and not killed:
+                killed = True
+                kill_one(client)
+
+        done = filling.run(report=kill)
+        assert killed
+        assert (done.done, done.row_groups, done.failures) == (12, 36, {})
+        assert (done.requests, done.bytes) == (filling.estimate.requests, filling.estimate.bytes)
+        with catalogue.open(tmp_path / "alone", settings=settings) as alone:
+            alone.backfill().run()
+            assert cat.row_groups().equals(alone.row_groups())
+            assert cat.pages().equals(alone.pages())
+        assert cat.backfill().estimate.files == 0
+
+
+def test_a_backfill_by_workers_keeps_to_its_budget_and_goes_on(tmp_path: Path) -> None:
+    tables = [table([f"com,example)/{n}/{m:05}" for m in range(900)]) for n in range(6)]
+    folder = crawl_of(tmp_path / "source", *tables, write_page_index=False, write_statistics=False)
+    with FaultServer(folder) as server, ThreadPoolExecutor(3) as executor:
+        settings = Settings(source=server.url, cache=tmp_path / "cache", patience=0.0)
+        with opened(tmp_path / "data", settings, executor) as cat:
+            cat.harvest("CC-MAIN-2022-33")
+            filling = cat.backfill()
+            budget = filling.estimate.bytes // 2
+            done = filling.run(budget=budget)
+            assert done.done == 3
+            assert done.bytes <= budget
+            paths = sorted(str(path.relative_to(folder)) for path in folder.rglob("*.parquet"))
+            (folder / paths[4]).unlink()
+            done = cat.backfill().run()
+            assert done.done == 2
+            assert list(done.failures) == [paths[4]]
+
+
+# ---- Dask ----
+
+
+def test_a_dask_frame_has_the_rows(harvested: Catalogue, cluster: LocalCluster) -> None:
+    with Client(cluster):  # type: ignore[no-untyped-call]
+        found = harvested.captures("*.com", columns=["url", "fetch_status", "fetch_time"])
+        frame = found.to_dask()
+        assert frame.npartitions == len(found.plan.files)
+        here = found.to_pandas()
+        there = frame.compute().reset_index(drop=True)  # type: ignore[no-untyped-call]
+        assert there["url"].tolist() == here["url"].tolist()
+        assert there["fetch_time"].equals(here["fetch_time"])
+        assert there["fetch_status"].equals(here["fetch_status"])
+        assert frame["fetch_status"].sum().compute() == here["fetch_status"].sum()
+        assert machines_of_client() == 1
+    nothing = harvested.captures("no.such.host").to_dask()
+    assert nothing.compute().empty  # type: ignore[no-untyped-call]
+    assert list(nothing.columns) == list(harvested.captures("no.such.host").to_pandas().columns)
+    for wrong in ({"limit": 3}, {"ordered": True}):
+        with pytest.raises(QueryError, match="leave out limit and ordered"):
+            harvested.captures("*.com", **wrong).to_dask()
+
+
+def test_the_command_line_uses_a_cluster(asking: Command, cluster: LocalCluster, harvested: Catalogue) -> None:
+    ran = asking("query", "*.is", "--columns", "url", "--scheduler", address_of(cluster), PYTHONWARNINGS="default")
+    assert ran.status == 0, ran.err
+    found = [line["url"] for line in ran.json_lines()]
+    assert found == harvested.captures("*.is", columns=["url"]).to_arrow().column("url").to_pylist()
+
+
+def test_schedulers_that_are_none() -> None:
+    for address in ("", "x", "tcp://", "tcp://a b:1", "http://x:1", "tcp://host:port"):
+        with pytest.raises(QueryError, match="looks like tcp://host:8786"), connected(address):
+            pass
+    with (
+        pytest.raises(Unreachable, match=r"no scheduler answers at tcp://127\.0\.0\.1:1:"),
+        connected("tcp://127.0.0.1:1", patience=0.2),
+    ):
+        pass
+
+
+def test_without_dask_it_says_what_to_install(asking: Command, tmp_path: Path) -> None:
+    (tmp_path / "hidden").mkdir()
+    for name in ("distributed", "dask"):
+        (tmp_path / "hidden" / f"{name}.py").write_text("raise ImportError('not here')")
+    ran = asking("query", "*.is", "--scheduler", "tcp://x:1", PYTHONPATH=str(tmp_path / "hidden"))
+    assert (ran.status, ran.err) == (
+        2,
+        "catalogue: a scheduler needs Dask; run: pip install 'commoncrawl-catalogue[dask]'\n",
+    )
+
+
+def test_a_worker_has_a_cache_folder_of_its_own_where_ours_is_not(
+    harvested: Catalogue, settings: Settings, tmp_path: Path
+) -> None:
+    plan = harvested.captures("*.is").fetch_indexes()
+    elsewhere = Settings(source=settings.source, cache=tmp_path / "not" / "here")
+    found = [run(task).rows for task in tasks(plan, elsewhere, size=SLICE)]
+    assert pa.concat_tables(found).num_rows == harvested.captures("*.is").count()
+    assert not (tmp_path / "not").exists()
+
+
+def test_workers_are_imported_without_dask() -> None:
+    code = "import sys, catalogue.workers, catalogue.cluster; sys.exit('distributed' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_nothing_to_read_takes_no_worker(settings: Settings) -> None:
+    workers = Workers(Recording(), settings, at_once=1)
+    assert list(workers.learn([])) == []
+    assert list(workers.done([])) == []
