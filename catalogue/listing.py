@@ -1,5 +1,6 @@
 """Which crawls there are, and which files a table has: taken from the source, or as the store holds it."""
 
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
 from catalogue.crawl import COLLINFO, Crawl, IndexFile, has_table, manifest_path, parse_collinfo, parse_manifest
@@ -74,11 +75,22 @@ def take_list(table: Table, store: Store, source: PoliteSource, *, again: bool =
     store.put("documents", [(table.manifest, held(answer, answer.body, source))])
 
 
-def listed(store: Store, table: Table) -> dict[str, list[IndexFile]]:
-    """The files of the lists that are held, by crawl."""
+def manifests(documents: Iterable[str]) -> dict[str, str]:
+    """Those documents that are lists of a crawl's files, by crawl."""
+    return {path.split("/")[1]: path for path in documents if path.endswith(f"/{_MANIFEST_NAME}")}
+
+
+def listed(store: Store, table: Table, documents: Iterable[str] | None = None) -> dict[str, list[IndexFile]]:
+    """The files of the lists that are held, by crawl.
+
+    Args:
+        store: which holds them.
+        table: of the files.
+        documents: to look for lists in, where each crawl has its own; all unless given.
+    """
     if table == INDEX:
-        crawls = [path.split("/")[1] for path in store.keys("documents", _MANIFEST_NAME)]
-        known = {crawl: store.get("documents", manifest_path(crawl)) for crawl in crawls}
+        there = manifests(store.keys("documents", _MANIFEST_NAME) if documents is None else documents)
+        known = {crawl: store.get("documents", path) for crawl, path in there.items()}
         return {crawl: parse_manifest(crawl, document.data) for crawl, document in known.items() if document}
     document = store.get("documents", table.manifest or LISTED)
     paths = parse_paths(document.data, source=document.source) if document else ()

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from shutil import copytree
 
 import duckdb
 import pyarrow as pa
@@ -12,8 +13,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+import catalogue
 from catalogue import Catalogue, Match
 from catalogue.crawl import SCHEMA, index_file
+from catalogue.settings import Settings
 from catalogue.surt import Pattern, covers, parse_pattern
 
 PATTERNS = 200
@@ -93,6 +96,32 @@ def test_pruned_and_filtered_is_scanned_and_filtered(harvested: Catalogue, every
         assert rows_of(found.to_arrow()) == expected, text
         found_something += bool(expected)
     assert found_something > PATTERNS / 2
+
+
+@pytest.fixture(scope="module")
+def twins(settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Catalogue, Catalogue]]:
+    """One that knows what the footers say and no more, and one that was backfilled."""
+    folder = tmp_path_factory.mktemp("twins")
+    with catalogue.open(folder / "plain", settings=settings) as plain:
+        plain.harvest("all", subsets="all")
+        copytree(folder / "plain", folder / "backfilled")
+        with catalogue.open(folder / "backfilled", settings=settings) as backfilled:
+            assert not backfilled.backfill().run().failures
+            yield plain, backfilled
+
+
+def test_with_backfill_the_same_rows_and_fewer_bytes(twins: tuple[Catalogue, Catalogue], everything: pa.Table) -> None:
+    """Of all crawls as one table."""
+    plain, backfilled = twins
+    before, after = Counter[str](), Counter[str]()
+    for text in random_patterns(everything, PATTERNS, seed=4):
+        for cat, cost in ((plain, before), (backfilled, after)):  # the first only plans, and so learns nothing
+            plan = cat.captures(text, columns=IDENTITY).fetch_indexes()
+            cost.update(row_groups=plan.row_groups, requests=plan.requests, bytes=plan.bytes)
+        found = backfilled.captures(text, columns=IDENTITY).to_arrow()
+        assert rows_of(found) == rows_of(scanned_fast(everything, [parse_pattern(text)])), text
+    assert after["row_groups"] < before["row_groups"] / 2
+    assert after["bytes"] < before["bytes"]
 
 
 @pytest.mark.parametrize("match", list(Match))

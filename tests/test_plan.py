@@ -2,9 +2,10 @@
 
 import dataclasses
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
+from shutil import copytree
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,6 +22,7 @@ from catalogue.plan import Cost, HeldFile, Purpose, ReadPlan, plan_reads
 from catalogue.query import Query, Verdict, judge, near, time_bounds
 from catalogue.ranges import ByteRange, Pin, coalesce
 from catalogue.settings import Settings
+from catalogue.store import Store
 from catalogue.surt import KeyInterval, exact_interval, merge, parse_pattern, prefix_interval
 from tests.test_answers import random_patterns
 
@@ -203,6 +205,38 @@ def test_planning_needs_no_network(harvested_data: Path, tmp_path: Path) -> None
     with catalogue.open(harvested_data, settings=settings) as cat:
         assert cat.captures("*.example.com").plan.requests > 0
         assert cat.requests == 0
+
+
+def test_crawls_whose_footers_have_no_times_are_chosen_by_their_dates(harvested: catalogue.Catalogue) -> None:
+    rows = harvested.sql("SELECT DISTINCT crawl FROM row_groups WHERE last_fetch IS NULL").fetchall()
+    timeless = {crawl for (crawl,) in rows}
+    assert "CC-MAIN-2018-05" in timeless
+
+    def planned(**times: str) -> set[str]:
+        paths = harvested.captures("*", **times).plan.paths  # type: ignore[arg-type]
+        return {file.crawl for path in paths if (file := index_file(path))}
+
+    for crawl in timeless:
+        dates = "SELECT first_fetch, last_fetch FROM crawls WHERE crawl = ?"
+        with harvested.connect() as connection:
+            ((first, last),) = connection.execute(dates, [crawl]).fetchall()
+        # A list of crawls is not to be trusted to the day: a month on either side is looked at all the same.
+        near, far = timedelta(days=30), timedelta(days=33)
+        assert crawl in planned(from_=f"{last + near:%Y%m%d}")
+        assert crawl not in planned(from_=f"{last + far:%Y%m%d}")
+        assert crawl in planned(to=f"{first - near:%Y%m%d}")
+        assert crawl not in planned(to=f"{first - far:%Y%m%d}")
+        assert harvested.captures("*", from_=f"{last + near:%Y%m%d}", crawls=crawl).count() == 0
+
+
+def test_where_no_dates_are_known_every_crawl_is_looked_at(
+    harvested_data: Path, settings: Settings, tmp_path: Path
+) -> None:
+    copytree(harvested_data, tmp_path / "data")
+    with Store(tmp_path / "data" / "footers.sqlite") as store:
+        store.delete("documents", ["collinfo.json"])
+    with catalogue.open(tmp_path / "data", settings=settings) as cat:
+        assert any("CC-MAIN-2018-05" in path for path in cat.captures("*", from_="2026").plan.paths)
 
 
 def test_a_limit_makes_a_plan_an_upper_bound(mirror: Path, harvested_data: Path, tmp_path: Path) -> None:

@@ -200,15 +200,15 @@ def test_state_and_versions_tell_of_every_change(store: Store, path: Path) -> No
         states.append(store.state())
 
     changed(lambda: store.put("files", [("a", held(b"1")), ("b", held(b"2"))]))
-    before = store.versions()
+    before = store.versions("files", store.keys("files"))
     assert set(before) == {"a", "b"}
     assert store.state() == states[-1]
     changed(lambda: store.put("files", [("a", held(b"1", etag='"another"'))]))
-    after = store.versions()
+    after = store.versions("files", store.keys("files"))
     assert (before["a"] == after["a"], before["b"] == after["b"]) == (False, True)
     changed(lambda: store.put("documents", [("manifest", held())]))
     changed(lambda: store.delete("files", ["a"]))
-    assert set(store.versions()) == {"b"}
+    assert set(store.versions("files", store.keys("files"))) == {"b"}
     assert len(set(states)) == len(states)
     with Store(path) as again:
         assert again.state() == states[-1]
@@ -598,7 +598,7 @@ if child == 0:
         lambda: store.put("files", batch(1, 1)),
         lambda: store.delete("files", [path_of(0)]),
         lambda: store.keys("files"),
-        store.versions,
+        lambda: store.versions("files", [path_of(0)]),
         store.state,
     ):
         try:
@@ -869,14 +869,16 @@ def test_values_are_frozen() -> None:
 
 
 OLDER = {
-    2: "DROP TABLE facts; PRAGMA user_version=2",
+    3: "DROP TABLE touched; PRAGMA user_version=3",
+    2: "DROP TABLE touched; DROP TABLE facts; PRAGMA user_version=2",
     1: (
-        "DROP TABLE facts; DROP TABLE indexes; CREATE TABLE older AS SELECT id, changes FROM identity;"
+        "DROP TABLE touched; DROP TABLE facts; DROP TABLE indexes;"
+        "CREATE TABLE older AS SELECT id, changes FROM identity;"
         "DROP TABLE identity; CREATE TABLE identity (id TEXT, changes INTEGER);"
         "INSERT INTO identity SELECT * FROM older; DROP TABLE older; PRAGMA user_version=1"
     ),
 }
-"""What makes a store of an earlier version: 2 had no facts, 1 no page indexes either."""
+"""What makes a store of an earlier version: 3 did not note what changed, 2 had no facts, 1 no page indexes either."""
 
 
 @pytest.mark.parametrize("version", OLDER)
@@ -895,6 +897,29 @@ def test_an_older_store_is_brought_up_to_date(path: Path, version: int) -> None:
         store.add_facts({"key": held(b"facts")})
         assert store.state() == state
         assert store.index_state() == "1"
+        assert store.touched("files", 0) == ["key"]
+        assert store.touched("files", 1) == []
+        assert store.touched("indexes", 0) == ["key#3"]
+
+
+def test_what_changed_since_is_known(store: Store) -> None:
+    def since(number: int, table: str = "files") -> list[str]:
+        return store.touched(table, number)
+
+    store.put("files", [("a", held(b"1")), ("b", held(b"2"))])
+    store.put("failures", [("c", held(note="lost"))])
+    assert store.state().endswith(":2")
+    assert (since(0), since(1), since(1, "failures")) == (["a", "b"], [], ["c"])
+    store.put("files", [("c", held(b"3"))])  # which is no failure any more
+    store.delete("files", ["a"])
+    assert (since(2), since(3), since(2, "failures")) == (["a", "c"], ["a"], ["c"])
+    store.add_indexes("b", {0: Indexes(b"bounds", {})}, held(b"2"))
+    store.add_facts({"b": held(b"facts")})
+    assert (since(4), since(0, "indexes"), since(1, "indexes")) == ([], ["b#0"], [])
+    assert store.index_keys("b") == ["b#0"]
+    with pytest.raises(TypeError):
+        store.put("files", [("b", held(b"4")), (5, held(b"5"))])  # type: ignore[list-item]
+    assert since(4) == []  # what is not written was not touched
 
 
 def test_facts_are_short_cuts_that_go_with_their_file(store: Store, path: Path) -> None:

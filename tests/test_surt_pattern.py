@@ -18,9 +18,20 @@ from catalogue.surt import (
     merge,
     parse_pattern,
     prefix_interval,
+    text_after,
+    text_from,
     url_surtkey,
 )
 
+BYTES_NEAR_TEXT = st.one_of(
+    st.binary(max_size=6),
+    st.builds(
+        lambda text, more: text.encode() + more,
+        st.text(max_size=4),
+        st.sampled_from([b"", b"\xff", b"\xed\xa0", b"\xc3"]),
+    ),
+    st.sampled_from(["\ud7ff".encode() + b"\xff", "a\U0010ffff".encode() + b"\xff", "\U0010ffff".encode() + b"\xff"]),
+)
 SESSION = "9682993c8daa2c5497996114facdc805"
 LABELS = st.text(string.ascii_lowercase + string.digits, min_size=1, max_size=8).filter(
     lambda label: not label.startswith("www")
@@ -35,6 +46,23 @@ PORTS = st.sampled_from(["", ":80", ":8080"])
 def keys(pattern: Pattern, *urls: str) -> list[bool]:
     """Which of the URLs a pattern takes."""
     return [covers(pattern.intervals, url_surtkey(url).encode()) for url in urls]
+
+
+@given(BYTES_NEAR_TEXT, st.one_of(st.text(max_size=5), BYTES_NEAR_TEXT.map(lambda key: key.decode(errors="ignore"))))
+def test_ends_as_texts_leave_no_key_out(end: bytes, key: str) -> None:
+    assert text_from(end).encode() <= end
+    after = text_after(end)
+    if after is not None:
+        assert end <= after.encode()
+        assert key.encode() >= end or key.encode() < after.encode()
+
+
+def test_ends_as_texts() -> None:
+    assert (text_from(b"com,a-"), text_after(b"com,a-")) == ("com,a-", "com,a-")
+    assert (text_from(b"com\xff"), text_after(b"com\xff")) == ("com", "con")
+    assert text_after("\ud7ff".encode() + b"\xff") == "\ue000"
+    assert text_after("a\U0010ffff".encode() + b"\xff") == "b"
+    assert text_after(b"\xff") is None
 
 
 def test_keys_are_in_the_order_of_bytes() -> None:

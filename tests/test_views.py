@@ -1,10 +1,11 @@
 """The DuckDB catalogue: derived, swapped in whole, readable by DuckDB's own shell."""
 
 import json
+import random
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import duckdb
@@ -16,7 +17,7 @@ from catalogue import views
 from catalogue.errors import DiskFailed, QueryError
 from catalogue.examine import Examiner, FileFacts
 from catalogue.settings import Settings
-from catalogue.store import Store
+from catalogue.store import Held, Store
 
 VIEWS = {"crawls", "files", "row_groups", "pages", "column_chunks"}
 QUESTIONS = sorted(views.queries_folder().glob("*.sql"))
@@ -242,3 +243,57 @@ def test_times_are_utc_wherever_the_user_is(harvested: catalogue.Catalogue, monk
     here = first()
     monkeypatch.setenv("TZ", "America/New_York")
     assert first() == here
+
+
+SHOWN = ["FROM files", "FROM row_groups", "FROM pages", "FROM crawls", "FROM derived.listed"]
+SHOWN += ["SELECT path, crawl, subset, reason FROM derived.failures"]  # when is not said twice alike
+
+
+def all_of_it(path: Path) -> list[list[tuple[object, ...]]]:
+    with views.connect(path) as connection:
+        return [connection.execute(f"{sql} ORDER BY ALL").fetchall() for sql in SHOWN]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_brought_up_to_date_it_is_as_if_made_anew(
+    data: Path, store: Store, settings: Settings, tmp_path: Path, seed: int
+) -> None:
+    chance = random.Random(seed)
+    with catalogue.open(data, settings=settings) as cat:
+        cat.harvest("CC-MAIN-2022-33", pages=True)
+    path = data / "catalogue.duckdb"
+    everything = {key: value for key in store.keys("files") if (value := store.get("files", key))}
+    lists = {key: value for key in store.keys("documents") if (value := store.get("documents", key))}
+    rotten = Held(b"no footer", 99, None, None, "", "2026-11-21T12:00:00+00:00")
+    failed = Held(b"", 0, None, None, "", "2026-11-21T12:00:00+00:00", note="Missing: it was not there")
+    own = {
+        key: (file, store.indexes(key, range(20), file)) for key, file in everything.items() if store.index_keys(key)
+    }
+
+    def some(of: Iterable[str]) -> list[str]:
+        there = sorted(of)
+        return chance.sample(there, min(len(there), chance.randint(1, 4)))
+
+    def add_indexes() -> None:
+        for key in some(own):
+            store.add_indexes(key, own[key][1], own[key][0])
+
+    steps: list[Callable[[], None]] = [
+        lambda: store.delete("files", some(store.keys("files"))),
+        lambda: store.put("files", [(key, everything[key]) for key in some(everything)]),
+        lambda: store.put("files", [(key, rotten) for key in some(everything)[:1]]),
+        lambda: store.put("failures", [(key, failed) for key in some(everything)]),
+        lambda: store.delete("failures", some(store.keys("failures"))),
+        lambda: store.delete("documents", some(key for key in lists if "paths" in key)[:1]),
+        lambda: store.put("documents", [(key, lists[key]) for key in some(lists)]),
+        add_indexes,
+    ]
+    with Examiner() as examiner:
+        for _ in range(12):
+            for step in chance.choices(steps, k=chance.randint(1, 3)):
+                step()
+            views.refresh(path, store, examiner=examiner)
+            anew = tmp_path / "anew.duckdb"
+            anew.unlink(missing_ok=True)
+            views.refresh(anew, store, examiner=examiner)
+            assert all_of_it(path) == all_of_it(anew)

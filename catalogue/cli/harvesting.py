@@ -270,6 +270,8 @@ def status(options: Common, *, json_: bool) -> None:
         ],
     )
     click.echo(f"\nstore {size(store_size)}, catalogue {size(catalogue_size)}")
+    if unbounded := sum(r["without_bounds"] for r in coverage):
+        click.echo(f"{plural(unbounded, 'row group')} without bounds: catalogue backfill --only-gaps learns them, once")
     for failure in failures:
         click.echo(f"failed: {failure['reason']}")
 

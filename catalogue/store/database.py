@@ -7,11 +7,10 @@ transactions (piskvorky/sqlitedict#108).
 
 import os
 import re
-import secrets
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,26 +18,13 @@ from typing import Self
 
 from filelock import FileLock, Timeout
 
-from catalogue.errors import BadPageIndex, DiskFailed, NotHarvested, StoreDamaged, StoreError, StoreLocked
+from catalogue.errors import BadPageIndex, NotHarvested, StoreDamaged, StoreError, StoreLocked
 from catalogue.pages import Indexes
 from catalogue.store.held import DIGEST_SIZE, Held, decode, encode
+from catalogue.store.layout import COUNTERS, TABLES, disk_errors, prepare, transaction
 
-APPLICATION_ID = 0x43434154
-"""``CCAT``, in the SQLite header, so that ``file`` and we know a store at sight."""
-VERSION = 3
-TABLES = ("files", "documents", "failures", "indexes", "facts")
-"""Footers by path; manifests and the list of crawls; reasons why a file could not be harvested; page indexes, as
-``catalogue.pages.Indexes`` packs them, by ``path#row_group``; and by path again what examining a footer found, which
-the catalogue is made of."""
-
-_LAYOUT = {
-    **{table: f'CREATE TABLE "{table}" (key TEXT PRIMARY KEY, value BLOB)' for table in TABLES},
-    "identity": "CREATE TABLE identity (id TEXT, changes INTEGER, index_changes INTEGER)",
-}
 _SHORT_WAIT = 1000
 """Milliseconds."""
-_CLOSED_FOLDER = ("SQLITE_READONLY", "SQLITE_CANTOPEN")
-_DISK_ERRORS = ("SQLITE_FULL", "SQLITE_IOERR", *_CLOSED_FOLDER)
 
 
 class Store:
@@ -63,14 +49,14 @@ class Store:
         if not create and not path.exists():
             message = f"nothing is harvested in {path.parent} yet; run: catalogue harvest --crawl CC-MAIN-2022-05"
             raise NotHarvested(message)
-        with _disk_errors(path):
+        with disk_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             self._connection = sqlite3.connect(
                 path, isolation_level=None, timeout=busy_seconds, check_same_thread=False
             )
         try:
-            with _disk_errors(path):
-                self._prepare()
+            with disk_errors(path):
+                prepare(self._connection, path, busy_seconds)
         except BaseException:
             self._connection.close()
             raise
@@ -92,80 +78,8 @@ class Store:
         if self._process != os.getpid():  # a connection carried across a fork can damage the file
             message = f"{self.path} was opened by another process; open it again in this one"
             raise StoreError(message)
-        with self._mutex, _disk_errors(self.path):
+        with self._mutex, disk_errors(self.path):
             yield self._connection
-
-    def _prepare(self) -> None:
-        run = self._connection.execute
-        run("PRAGMA trusted_schema=OFF")
-        run("PRAGMA cell_size_check=ON")
-        if self._is_empty():
-            self._create()
-        if self._number("PRAGMA application_id") != APPLICATION_ID:
-            message = f"{self.path} is a SQLite file, but not a store of footers; choose another --data folder"
-            raise StoreError(message)
-        version = self._number("PRAGMA user_version")
-        if 1 <= version < VERSION:
-            version = self._migrate()
-        if version != VERSION:
-            message = f"{self.path} was written by a newer version of this tool (store version {version}); upgrade it"
-            raise StoreError(message)
-        self._check_layout()
-        run("PRAGMA synchronous=FULL")
-        with suppress(sqlite3.OperationalError):  # sqlitedict may have left another; what cannot be written can be read
-            run("PRAGMA journal_mode=WAL")
-
-    def _number(self, query: str) -> int:
-        return int(self._connection.execute(query).fetchone()[0])
-
-    def _is_empty(self) -> bool:
-        return self._number("PRAGMA application_id") == self._number("SELECT count(*) FROM sqlite_schema") == 0
-
-    def _create(self) -> None:
-        run = self._connection.execute
-        try:
-            # Two processes may find that there is none.
-            with FileLock(f"{self.path}.lock", timeout=self._busy_seconds):
-                if not self._is_empty():
-                    return
-                run("PRAGMA journal_mode=WAL")
-                run("PRAGMA synchronous=FULL")
-                with self._transaction():
-                    for layout in _LAYOUT.values():
-                        run(layout)
-                    run("INSERT INTO identity VALUES (?, 0, 0)", [secrets.token_hex(8)])
-                    run(f"PRAGMA application_id={APPLICATION_ID}")
-                    run(f"PRAGMA user_version={VERSION}")
-        except Timeout:
-            message = f"another process is making {self.path}; try again when that is done"
-            raise StoreLocked(message) from None
-
-    def _migrate(self) -> int:
-        """Bring a store of an earlier version up to date; returns its version then."""
-        run = self._connection.execute
-        with self._transaction(counter=None):
-            version = self._number("PRAGMA user_version")
-            if version == 1:  # which had no page indexes
-                run(_LAYOUT["indexes"])
-                identity = run("SELECT id, changes, 0 FROM identity").fetchall()
-                run("DROP TABLE identity")
-                run(_LAYOUT["identity"])
-                self._connection.executemany("INSERT INTO identity VALUES (?, ?, ?)", identity)
-            if version < VERSION:  # and nobody else was faster
-                run(_LAYOUT["facts"])
-                run(f"PRAGMA user_version={VERSION}")
-        return self._number("PRAGMA user_version")
-
-    def _check_layout(self) -> None:
-        """Refuse what a stranger may have added: a trigger, a view, or a table that is not quite ours."""
-        run = self._connection.execute
-        for kind, table, layout in run("SELECT type, tbl_name, sql FROM sqlite_schema WHERE sql IS NOT NULL"):
-            if kind in {"trigger", "view"} or _LAYOUT.get(table, layout) != layout:
-                message = f"{self.path} holds a {kind} {table!r} that no store has; it is not opened"
-                raise StoreDamaged(message)
-        if self._number("SELECT count(*) FROM identity") != 1:
-            message = f"{self.path} lacks its identity; it is not opened"
-            raise StoreDamaged(message)
 
     def get(self, table: str, key: str) -> Held | None:
         """The value of a key.
@@ -199,13 +113,16 @@ class Store:
             if table == "files":
                 run('DELETE FROM "failures" WHERE key = ?', [(key,) for key, _ in encoded])
                 self._forget_indexes(key for key, held in values if not self._same_version(key, held))
+                self._touch("failures", [key for key, _ in encoded])
             run(f'INSERT OR REPLACE INTO "{_known(table)}" (key, value) VALUES (?, ?)', encoded)  # noqa: S608
+            self._touch(table, [key for key, _ in encoded])
 
     def delete(self, table: str, keys: Iterable[str]) -> None:
         """Forget keys, in one transaction; with a file what is held of its pages."""
         gone = list(keys)
         with self._using() as connection, self._transaction():
             connection.executemany(f'DELETE FROM "{_known(table)}" WHERE key = ?', [(key,) for key in gone])  # noqa: S608
+            self._touch(table, gone)
             if table == "files":
                 self._forget_indexes(gone)
                 connection.executemany('DELETE FROM "facts" WHERE key = ?', [(key,) for key in gone])
@@ -249,6 +166,7 @@ class Store:
             packed = {n: (held.get(n, found).joined(found)).pack() for n, found in indexes.items()}
             values = [(f"{path}#{n}", encode(replace(version, data=data, taken=now))) for n, data in packed.items()]
             connection.executemany('INSERT OR REPLACE INTO "indexes" (key, value) VALUES (?, ?)', values)
+            self._touch("indexes", [key for key, _ in values])
 
     @contextmanager
     def _impatient(self) -> Iterator[None]:
@@ -287,7 +205,7 @@ class Store:
         return False
 
     def _forget_indexes(self, paths: Iterable[str]) -> None:
-        between = [(f"{path}#", f"{path}$") for path in paths]  # "$" follows "#"
+        between = [(f"{path}#", f"{path}$") for path in paths]
         self._connection.executemany('DELETE FROM "indexes" WHERE key > ? AND key < ?', between)
 
     def keys(self, table: str, containing: str = "") -> list[str]:
@@ -299,22 +217,48 @@ class Store:
             ).fetchall()
         return [key for (key,) in rows]
 
-    def versions(self, table: str = "files") -> dict[str, bytes]:
-        """For every key its value's digest, which changes whenever anything about it does."""
+    def index_keys(self, path: str) -> list[str]:
+        """The keys, ``path#row_group``, of what is held of a file's page indexes."""
         with self._using() as connection:
-            query = f'SELECT key, substr(value, 2, {DIGEST_SIZE}) FROM "{_known(table)}"'  # noqa: S608
-            versions = dict(connection.execute(query).fetchall())
-        if not all(isinstance(key, str) and isinstance(value, bytes) for key, value in versions.items()):
+            query = 'SELECT key FROM "indexes" WHERE key > ? AND key < ?'
+            rows = connection.execute(query, [f"{path}#", f"{path}$"]).fetchall()  # "$" follows "#"
+        return [key for (key,) in rows]
+
+    def touched(self, table: str, since: int) -> list[str]:
+        """The keys that were written or deleted after a number of changes, ascending.
+
+        Args:
+            table: of ``index_changes`` for page indexes, of ``changes`` for the others; facts are none.
+            since: as ``changes`` gave it.
+        """
+        with self._using() as connection:
+            query = "SELECT key FROM touched WHERE kind = ? AND change > ? ORDER BY key"
+            return [key for (key,) in connection.execute(query, [_known(table), since]).fetchall()]
+
+    def _touch(self, table: str, keys: Iterable[str]) -> None:
+        """Note that keys are written or deleted in this transaction."""
+        if table not in COUNTERS:
+            return
+        number = f"SELECT {COUNTERS[table]} + 1 FROM identity"  # noqa: S608 - one of two
+        self._connection.executemany(
+            f"INSERT OR REPLACE INTO touched VALUES (?, ?, ({number}))",  # noqa: S608 - likewise
+            [(table, key) for key in keys],
+        )
+
+    def versions(self, table: str, keys: Iterable[str]) -> dict[str, bytes]:
+        """For those of the keys that are held their value's digest, which changes whenever anything about it does."""
+        query = f'SELECT substr(value, 2, {DIGEST_SIZE}) FROM "{_known(table)}" WHERE key = ?'  # noqa: S608
+        with self._using() as connection:
+            found = {key: connection.execute(query, [key]).fetchone() for key in keys}
+        versions = {key: row[0] for key, row in found.items() if row}
+        if not all(isinstance(version, bytes) for version in versions.values()):
             message = f"{self.path} is damaged; move it away and harvest again"
             raise StoreDamaged(message)
         return versions
 
     def version(self, path: str) -> bytes | None:
         """The same for one file."""
-        with self._using() as connection:
-            query = f'SELECT substr(value, 2, {DIGEST_SIZE}) FROM "files" WHERE key = ?'  # noqa: S608
-            row = connection.execute(query, [path]).fetchone()
-        return bytes(row[0]) if row else None
+        return self.versions("files", [path]).get(path)
 
     def state(self) -> str:
         """Names this store and its number of changes: what is derived from it is fresh while this stays the same.
@@ -343,7 +287,7 @@ class Store:
             StoreLocked: if another process has it.
         """
         lock = FileLock(f"{self.path}.{_lockable(crawl)}.lock")
-        with _disk_errors(self.path):
+        with disk_errors(self.path):
             try:
                 lock.acquire(timeout=0)
             except Timeout:
@@ -356,18 +300,8 @@ class Store:
         finally:
             lock.release()
 
-    @contextmanager
-    def _transaction(self, counter: str | None = "changes") -> Iterator[None]:
-        self._connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            if counter:
-                self._connection.execute(f"UPDATE identity SET {counter} = {counter} + 1")  # noqa: S608 - one of two
-            self._connection.execute("COMMIT")
-        except BaseException:
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
-            raise
+    def _transaction(self, counter: str | None = "changes") -> AbstractContextManager[None]:
+        return transaction(self._connection, counter)
 
 
 def _lockable(crawl: str) -> str:
@@ -387,20 +321,3 @@ def _known(table: str) -> str:
     if table not in TABLES:
         raise KeyError(table)
     return table
-
-
-@contextmanager
-def _disk_errors(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except (sqlite3.Error, OSError) as error:
-        name = getattr(error, "sqlite_errorname", "")
-        if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-            message = f"{path} is locked by another process; try again when that is done"
-            raise StoreLocked(message) from error
-        if isinstance(error, OSError) or name.startswith(_DISK_ERRORS):
-            hint = "its folder must be one that can be written to; " if name.startswith(_CLOSED_FOLDER) else ""
-            message = f"{path} cannot be written or read: {error}; {hint}what was committed before is kept"
-            raise DiskFailed(message) from error
-        message = f"{path} is not a usable store: {error}; move it away and harvest again"
-        raise StoreDamaged(message) from error

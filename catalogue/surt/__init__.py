@@ -8,6 +8,8 @@ from catalogue.surt.interval import (
     exact_interval,
     merge,
     prefix_interval,
+    text_after,
+    text_from,
 )
 from catalogue.surt.key import url_surtkey, url_surtkeys
 from catalogue.surt.keys import Keys, parse_key_pattern
@@ -26,6 +28,8 @@ __all__ = [
     "parse_key_pattern",
     "parse_pattern",
     "prefix_interval",
+    "text_after",
+    "text_from",
     "url_surtkey",
     "url_surtkeys",
 ]

@@ -1,5 +1,6 @@
 """Half-open intervals of keys, compared byte by byte as the index is sorted."""
 
+import sys
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -8,6 +9,7 @@ from operator import attrgetter
 END = b"\xff"
 """Above every key: keys are UTF-8, where the byte 0xff never occurs (RFC 3629, section 1)."""
 
+_SURROGATES, _BEHIND_SURROGATES = 0xD800, 0xE000
 _start = attrgetter("start")
 
 
@@ -52,6 +54,34 @@ def prefix_interval(prefix: bytes) -> KeyInterval:
         message = f"no key starts with {prefix!r}"
         raise ValueError(message)
     return KeyInterval(prefix, rest[:-1] + bytes([rest[-1] + 1]))
+
+
+def text_from(key: bytes) -> str:
+    """A text that is not greater than ``key``, which need not be one: the end of a prefix's interval is not always."""
+    return key[: _not_text(key)].decode()
+
+
+def text_after(key: bytes) -> str | None:
+    """A text that is not less than ``key``, so that every key below that is below this, too; None if there is none."""
+    cut = _not_text(key)
+    if cut is None:
+        return key.decode()
+    prefix = key[:cut].decode()
+    while prefix:
+        following = ord(prefix[-1]) + 1
+        prefix = prefix[:-1]
+        if following <= sys.maxunicode:
+            return prefix + chr(_BEHIND_SURROGATES if following == _SURROGATES else following)
+    return None
+
+
+def _not_text(key: bytes) -> int | None:
+    """Where a key stops to be text; None if it does not."""
+    try:
+        key.decode()
+    except UnicodeDecodeError as error:
+        return error.start
+    return None
 
 
 def merge(intervals: Iterable[KeyInterval]) -> tuple[KeyInterval, ...]:

@@ -22,7 +22,7 @@ from catalogue.crawl import COLLINFO, has_table, parse_collinfo
 from catalogue.errors import CatalogueError, DiskFailed, FormatError
 from catalogue.examine import Examiner, FileFacts
 from catalogue.footer import decode_footer
-from catalogue.listing import listed
+from catalogue.listing import listed, manifests
 from catalogue.store import Held, Store
 from catalogue.table import INDEX, Table
 from catalogue.views.facts import NewFile, add_files, are_of, packed
@@ -30,7 +30,7 @@ from catalogue.views.key_pages import key_pages
 from catalogue.views.opened import connect, queries_folder, quoted, statement
 
 STORAGE_VERSION = "v1.1.0"
-LAYOUT = "5"
+LAYOUT = "6"
 """Changes with the tables; a catalogue of another layout is made again."""
 
 _BATCH = 1000
@@ -131,18 +131,21 @@ class _Build:
 
     def run(self, facts: Mapping[str, FileFacts], column_chunks: set[str], examiner: Examiner | None) -> None:
         meta = _meta_of(self._store)  # before anything is read: what is written meanwhile is seen next time
-        shown = {path: bytes(version) for path, version in self._rows("SELECT path, version FROM derived.files")}
+        shown = dict(self._rows("SELECT key, value FROM derived.meta"))
+        since, since_index = (_changes(shown, meta, name) for name in ("store", "indexes"))
+        touched = self._store.touched("files", since)
+        self._drop(touched)
         chunks_of = column_chunks | {c for (c,) in self._rows("SELECT crawl FROM derived.files WHERE column_chunks")}
-        versions = self._store.versions()
-        self._drop({path for path, version in shown.items() if versions.get(path) != version})
-        new = sorted(path for path, version in versions.items() if shown.get(path) != version)
+        versions = self._store.versions("files", touched)
+        new = sorted(versions)
         if new or column_chunks:
             with nullcontext(examiner) if examiner else Examiner(self._table.key) as looking:
                 for start in range(0, len(new), _BATCH):
                     self._add(new[start : start + _BATCH], versions, facts, looking)
                 self._show_chunks(chunks_of, looking)
-        self._show_indexes()
-        self._small_tables()
+        of_new = (key for path in new for key in self._store.index_keys(path)) if since >= 0 else ()
+        self._show_indexes({*self._store.touched("indexes", since_index), *of_new})
+        self._small_tables(touched, {*self._store.touched("documents", since)})
         for view in sorted((queries_folder() / "views").glob("[a-z]*.sql")):
             self._db.execute(statement(f"views/{view.name}", self._table))
         self._db.execute("DELETE FROM derived.meta")
@@ -152,17 +155,23 @@ class _Build:
     def _rows(self, sql: str) -> list[tuple[Any, ...]]:
         return self._db.execute(sql).fetchall()
 
-    def _drop(self, paths: set[str]) -> None:
-        if not paths:
+    def _drop(self, paths: list[str]) -> None:
+        numbers = self._numbers(paths)
+        if not numbers:
             return
-        numbers = self._db.execute(
-            "SELECT file FROM derived.files WHERE list_contains($1, path)", [list(paths)]
-        ).fetchall()
-        for table in ("column_chunks", "row_groups", "pages", "key_intervals", "indexes", "files"):
+        for table in ("column_chunks", "row_groups", "pages", "key_intervals", "files"):
             self._db.execute(
                 f"DELETE FROM derived.{table} WHERE list_contains($1, file)",  # noqa: S608 - one of these constants
-                [[number for (number,) in numbers]],
+                [list(numbers.values())],
             )
+
+    def _numbers(self, paths: Iterable[str]) -> dict[str, int]:
+        """The numbers of those files that are shown."""
+        self._db.register("asked", pa.table({"path": pa.array(list(paths), pa.string())}))
+        try:
+            return dict(self._rows("SELECT path, file FROM derived.files SEMI JOIN asked USING (path)"))
+        finally:
+            self._db.unregister("asked")
 
     def _add(
         self, paths: list[str], versions: Mapping[str, bytes], facts: Mapping[str, FileFacts], examiner: Examiner
@@ -221,32 +230,28 @@ class _Build:
         numbers = [number for number, _ in lacking]
         self._db.execute("UPDATE derived.files SET column_chunks = true WHERE list_contains($1, file)", [numbers])
 
-    def _show_indexes(self) -> None:
+    def _show_indexes(self, keys: set[str]) -> None:
         """Show the pages of row groups whose index is new, or another than before."""
-        shown = {key: bytes(version) for key, version in self._rows("SELECT key, version FROM derived.indexes")}
-        held = self._store.versions("indexes")
-        numbers = dict(self._rows("SELECT path, file FROM derived.files"))
-        changed: dict[str, list[str]] = {}
-        for key in sorted(key for key in shown.keys() | held.keys() if shown.get(key) != held.get(key)):
-            changed.setdefault(key.rpartition("#")[0], []).append(key)
-        stale = [
-            [numbers[path], int(key.rpartition("#")[2])] for path in changed if path in numbers for key in changed[path]
-        ]
-        if shown and stale:
-            for table in ("pages", "key_intervals", "indexes"):
+        changed: dict[str, list[int]] = {}
+        for key in sorted(keys):
+            path, _, ordinal = key.rpartition("#")
+            changed.setdefault(path, []).append(int(ordinal))
+        numbers = self._numbers(changed)
+        stale = [[numbers[path], ordinal] for path in numbers for ordinal in changed[path]]
+        if stale:
+            for table in ("pages", "key_intervals"):
                 self._db.execute(
                     f"DELETE FROM derived.{table} WHERE list_contains($1, [file, row_group])",  # noqa: S608 - see above
                     [stale],
                 )
-        for path, keys in changed.items():
-            self._add_indexes(path, numbers[path], keys, held)
+        for path, number in numbers.items():
+            self._add_indexes(path, number, changed[path])
 
-    def _add_indexes(self, path: str, number: int, keys: list[str], versions: Mapping[str, bytes]) -> None:
+    def _add_indexes(self, path: str, number: int, ordinals: list[int]) -> None:
         file = self._store.get("files", path)
         if file is None:
             return
         footer = decode_footer(file.data, file.size)
-        ordinals = {int(key.rpartition("#")[2]): key for key in keys if key in versions}
         pages, intervals = [], []
         for ordinal, indexes in self._store.indexes(path, ordinals, file).items():
             place = {"file": number, "row_group": ordinal}
@@ -255,12 +260,9 @@ class _Build:
             intervals += [place | each for each in filled]
         self._insert("pages", pages)
         self._insert("key_intervals", intervals)
-        self._insert(
-            "indexes",
-            [{"key": k, "version": versions[k], "file": number, "row_group": n} for n, k in ordinals.items()],
-        )
 
-    def _small_tables(self) -> None:
+    def _small_tables(self, files: list[str], documents: set[str]) -> None:
+        """Show the lists of crawls and files, and failures; of these what was touched."""
         held = self._store.get("documents", COLLINFO)
         crawls = parse_collinfo(held.data) if held else []
         self._replace(
@@ -276,21 +278,40 @@ class _Build:
                 for crawl in crawls
             ],
         )
-        counts: dict[tuple[str, str], int] = {}
-        for file in chain.from_iterable(listed(self._store, self._table).values()):
-            counts[file.crawl, file.subset] = counts.get((file.crawl, file.subset), 0) + 1
-        self._replace("listed", [{"crawl": c, "subset": s, "files": n} for (c, s), n in counts.items()])
+        self._show_listed(documents)
         noted = {path: held for path in self._store.keys("failures") if (held := self._store.get("failures", path))}
-        failed = {path: (held.note, datetime.fromisoformat(held.taken)) for path, held in noted.items()}
-        failed |= {path: (reason, datetime.now(UTC)) for path, reason in self._undecodable.items()}
-        self._replace(
+        failed = {path: (held.note, datetime.fromisoformat(held.taken), False) for path, held in noted.items()}
+        self._db.execute("DELETE FROM derived.failures WHERE NOT undecodable OR list_contains($1, path)", [files])
+        failed |= {path: (reason, datetime.now(UTC), True) for path, reason in self._undecodable.items()}
+        kept = {path for (path,) in self._rows("SELECT path FROM derived.failures")}
+        self._insert(
             "failures",
             [
-                {"path": path, "crawl": at.crawl, "subset": at.subset, "reason": reason, "failed_at": _naive(time)}
-                for path, (reason, time) in failed.items()
-                if (at := self._table.file(path))
+                {
+                    "path": path,
+                    "crawl": at.crawl,
+                    "subset": at.subset,
+                    "reason": reason,
+                    "failed_at": _naive(time),
+                    "undecodable": undecodable,
+                }
+                for path, (reason, time, undecodable) in failed.items()
+                if path not in kept and (at := self._table.file(path))
             ],
         )
+
+    def _show_listed(self, documents: set[str]) -> None:
+        """Count the files of lists that are new, or gone."""
+        if self._table == INDEX:
+            self._db.execute("DELETE FROM derived.listed WHERE list_contains($1, crawl)", [list(manifests(documents))])
+        elif documents:
+            self._db.execute("DELETE FROM derived.listed")
+        else:
+            return
+        counts: dict[tuple[str, str], int] = {}
+        for file in chain.from_iterable(listed(self._store, self._table, documents).values()):
+            counts[file.crawl, file.subset] = counts.get((file.crawl, file.subset), 0) + 1
+        self._insert("listed", [{"crawl": c, "subset": s, "files": n} for (c, s), n in counts.items()])
 
     def _replace(self, table: str, rows: list[dict[str, Any]]) -> None:
         self._db.execute(f"DELETE FROM derived.{table}")  # noqa: S608 - a constant
@@ -304,6 +325,12 @@ class _Build:
             self._db.execute(f"INSERT INTO derived.{table} BY NAME SELECT * FROM incoming")  # noqa: S608 - a constant
         finally:
             self._db.unregister("incoming")
+
+
+def _changes(shown: Mapping[str, str], meta: Mapping[str, str], name: str) -> int:
+    """How many changes of the store are shown, by that number of them; -1 if none, or those of another store."""
+    ours = shown.get("store", "").partition(":")[0] == meta["store"].partition(":")[0]
+    return int(shown[name].rpartition(":")[2]) if ours else -1
 
 
 def _naive(time: datetime | None) -> datetime | None:

@@ -10,8 +10,14 @@ import pyarrow as pa
 
 from catalogue.errors import NotHarvested
 from catalogue.query import Query
+from catalogue.surt import text_after, text_from
 from catalogue.table import INDEX, Table
-from catalogue.values import binaries, texts
+from catalogue.values import texts
+
+_FEW = 32
+"""Intervals of keys."""
+_MARGIN = 31 * 24 * 60 * 60 * 1000
+"""Milliseconds by which a crawl may have been fetched earlier or later than the list of crawls says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,24 +69,40 @@ class Candidates:
         """Files with row groups that might match: by their keys and times, or because these are not known."""
         # Bounds in signed order say something about ASCII only; see catalogue.query.near.
         foreign = not all(interval.start.isascii() and interval.end.isascii() for interval in query.intervals)
-        ends = [each.start for each in query.intervals], [each.end for each in query.intervals]
-        asked = pa.Table.from_arrays([binaries(each) for each in ends], ["low", "high"])
+        ends = [(text_from(interval.start), text_after(interval.end)) for interval in query.intervals]
+        closed = [(low, high) for low, high in ends if high is not None]
+        open_from = next((low for low, high in ends if high is None), None)  # only the last can go on for ever
+        asked = pa.Table.from_arrays([texts([end[at] for end in closed]) for at in (0, 1)], ["low", "high"])
+        # Intervals are disjoint: the last that begins at or before the greatest key is the one to look at. That is
+        # cheap for any number of them, but for few it is cheaper to look at each.
+        few = len(closed) <= _FEW
+        joined = "JOIN asked ON greatest >= low AND least < high"
+        if not few:
+            joined = "ASOF JOIN asked ON greatest >= low WHERE least < high"
         rows = self._run(
-            """
-            WITH known AS (
+            f"""
+            WITH elsewhen AS (
+              SELECT file FROM derived.files JOIN derived.crawls AS c USING (crawl)
+              WHERE c.first_fetch <= c.last_fetch AND (
+                epoch_ms(c.last_fetch) + {_MARGIN} < $2::BIGINT OR epoch_ms(c.first_fetch) - {_MARGIN} >= $3::BIGINT
+              )
+            ),
+            known AS (
               SELECT
                 file, row_group, footer_offset, coalesce(k.bounds_from, g.bounds_from) AS bounds_from,
-                encode(coalesce(k.min_key, g.min_key)) AS least,
-                encode(coalesce(k.max_key, g.max_key)) AS greatest
+                coalesce(k.min_key, g.min_key) AS least, coalesce(k.max_key, g.max_key) AS greatest
               FROM derived.row_groups AS g LEFT JOIN derived.key_intervals AS k USING (file, row_group)
-              WHERE ($2::BIGINT IS NULL OR last_fetch IS NULL OR last_fetch >= $2)
-                AND ($3::BIGINT IS NULL OR first_fetch IS NULL OR first_fetch < $3)
+              WHERE CASE
+                WHEN $2::BIGINT IS NULL AND $3::BIGINT IS NULL THEN true
+                WHEN last_fetch IS NULL THEN file NOT IN (FROM elsewhen)
+                ELSE ($2 IS NULL OR last_fetch >= $2) AND ($3 IS NULL OR first_fetch < $3)
+              END
             ),
-            -- Intervals are disjoint: the last that begins at or before the greatest key is the one to look at.
             matching AS (
-              SELECT known.* FROM known ASOF JOIN asked ON greatest >= low WHERE high > least
-              UNION ALL BY NAME
-              SELECT * FROM known WHERE least IS NULL OR ($1 AND bounds_from = 'footer (signed)')
+              SELECT file, row_group, footer_offset FROM known {joined}
+              UNION ALL
+              SELECT file, row_group, footer_offset FROM known
+              WHERE least IS NULL OR greatest >= $4 OR ($1 AND bounds_from = 'footer (signed)')
             )
             SELECT
               path, any_value(version), any_value(footer_rest),
@@ -88,10 +110,11 @@ class Candidates:
             FROM (SELECT DISTINCT file, row_group, footer_offset FROM matching)
             JOIN derived.files USING (file) SEMI JOIN pairs USING (crawl, subset)
             GROUP BY path ORDER BY path
-            """,
+            """,  # noqa: S608 - constants
             foreign,
             query.from_ms,
             query.to_ms,
+            open_from,
             asked=asked,
         )
         return [Candidate(path, version, rest, tuple(offsets.items())) for path, version, rest, offsets in rows]

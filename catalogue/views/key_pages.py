@@ -1,5 +1,6 @@
 """Page indexes that are held → what the catalogue shows of the pages of the key column."""
 
+import sys
 from contextlib import suppress
 from itertools import chain
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 from catalogue.errors import BadPageIndex
 from catalogue.footer import Footer
 from catalogue.pages import ColumnIndex, Indexes, decode_column_index, decode_offset_index, merged
+from catalogue.surt import text_after, text_from
 
 
 def key_pages(
@@ -41,7 +43,7 @@ def key_pages(
                 "first_row_index": offsets.first_rows[page],
                 "num_rows": offsets.first_rows[page + 1] - offsets.first_rows[page],
                 "null_count": known.null_counts[page] if known.null_counts else None,
-                "min_key": _least(bounds.min) if bounds else None,
+                "min_key": text_from(bounds.min) if bounds else None,
                 "max_key": _greatest(bounds.max) if bounds else None,
                 "file_offset": offsets.offsets[page],
                 "compressed_page_size": offsets.offsets[page + 1] - offsets.offsets[page],
@@ -53,26 +55,11 @@ def key_pages(
         if key.bounds and (len(filled) == 1 or not indexes.own):
             return rows, []
         return rows, [
-            {"min_key": _least(each.min), "max_key": _greatest(each.max), "bounds_from": source} for each in filled
+            {"min_key": text_from(each.min), "max_key": _greatest(each.max), "bounds_from": source} for each in filled
         ]
     return [], []
 
 
-def _least(key: bytes) -> str:
-    """A text that is not greater: bounds can have been cut within a character."""
-    return key[: _cut(key)].decode()
-
-
 def _greatest(key: bytes) -> str:
-    """A text that is not less than any that a key can be."""
-    cut = _cut(key)
-    return key.decode() if cut is None else key[:cut].decode() + "\U0010ffff"
-
-
-def _cut(key: bytes) -> int | None:
-    """Where a key stops to be text; None if it does not."""
-    try:
-        key.decode()
-    except UnicodeDecodeError as error:
-        return error.start
-    return None
+    """A text that is not less than any that a key can be: bounds can have been cut within a character."""
+    return text_after(key) or chr(sys.maxunicode)

@@ -6,7 +6,7 @@ CREATE TABLE IF NOT EXISTS derived.crawls (
   crawl VARCHAR, name VARCHAR, first_fetch TIMESTAMP, last_fetch TIMESTAMP, has_table BOOLEAN
 );
 CREATE TABLE IF NOT EXISTS derived.listed (crawl VARCHAR, subset VARCHAR, files INTEGER);
-CREATE TABLE IF NOT EXISTS derived.failures (path VARCHAR, crawl VARCHAR, subset VARCHAR, reason VARCHAR, failed_at TIMESTAMP);
+CREATE TABLE IF NOT EXISTS derived.failures (path VARCHAR, crawl VARCHAR, subset VARCHAR, reason VARCHAR, failed_at TIMESTAMP, undecodable BOOLEAN);
 CREATE TABLE IF NOT EXISTS derived.files (
   file INTEGER, path VARCHAR, crawl VARCHAR, subset VARCHAR, version BLOB, file_size BIGINT, footer_size INTEGER,
   etag VARCHAR, last_modified VARCHAR, source VARCHAR, harvested_at TIMESTAMP, num_rows BIGINT, created_by VARCHAR,
@@ -22,7 +22,6 @@ CREATE TABLE IF NOT EXISTS derived.column_chunks (
   null_count BIGINT, file_offset BIGINT, total_compressed_size BIGINT, total_uncompressed_size BIGINT,
   "min" VARCHAR, "max" VARCHAR, has_page_index BOOLEAN
 );
-CREATE TABLE IF NOT EXISTS derived.indexes (key VARCHAR, version BLOB, file INTEGER, row_group INTEGER);
 CREATE TABLE IF NOT EXISTS derived.pages (
   file INTEGER, row_group INTEGER, page INTEGER, first_row_index BIGINT, num_rows BIGINT, null_count BIGINT,
   min_key VARCHAR, max_key VARCHAR, file_offset BIGINT, compressed_page_size BIGINT, pages_from VARCHAR

@@ -1,0 +1,151 @@
+"""The layout of a store's file: how it is made, brought up to date, and known for what it is."""
+
+import secrets
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from catalogue.errors import DiskFailed, StoreDamaged, StoreError, StoreLocked
+
+APPLICATION_ID = 0x43434154
+"""``CCAT``, in the SQLite header, so that ``file`` and we know a store at sight."""
+VERSION = 4
+TABLES = ("files", "documents", "failures", "indexes", "facts")
+"""Footers by path; manifests and the list of crawls; reasons why a file could not be harvested; page indexes, as
+``catalogue.pages.Indexes`` packs them, by ``path#row_group``; and by path again what examining a footer found, which
+the catalogue is made of."""
+
+_LAYOUT = {
+    **{table: f'CREATE TABLE "{table}" (key TEXT PRIMARY KEY, value BLOB)' for table in TABLES},
+    "touched": "CREATE TABLE touched (kind TEXT, key TEXT, change INTEGER, PRIMARY KEY (kind, key)) WITHOUT ROWID",
+    "identity": "CREATE TABLE identity (id TEXT, changes INTEGER, index_changes INTEGER)",
+}
+COUNTERS = {"files": "changes", "documents": "changes", "failures": "changes", "indexes": "index_changes"}
+"""Which number of changes tells of a table. Facts change nothing."""
+_CLOSED_FOLDER = ("SQLITE_READONLY", "SQLITE_CANTOPEN")
+_DISK_ERRORS = ("SQLITE_FULL", "SQLITE_IOERR", *_CLOSED_FOLDER)
+
+
+def prepare(connection: sqlite3.Connection, path: Path, busy_seconds: float) -> None:
+    """Make the tables of an empty file, or see that those that are there are a store's of today.
+
+    Raises:
+        StoreError: if they are not, or cannot be made so.
+    """
+    run = connection.execute
+    run("PRAGMA trusted_schema=OFF")
+    run("PRAGMA cell_size_check=ON")
+    if _is_empty(connection):
+        _create(connection, path, busy_seconds)
+    if _number(connection, "PRAGMA application_id") != APPLICATION_ID:
+        message = f"{path} is a SQLite file, but not a store of footers; choose another --data folder"
+        raise StoreError(message)
+    version = _number(connection, "PRAGMA user_version")
+    if 1 <= version < VERSION:
+        version = _migrate(connection)
+    if version != VERSION:
+        message = f"{path} was written by a newer version of this tool (store version {version}); upgrade it"
+        raise StoreError(message)
+    _check_layout(connection, path)
+    run("PRAGMA synchronous=FULL")
+    with suppress(sqlite3.OperationalError):  # sqlitedict may have left another; what cannot be written can be read
+        run("PRAGMA journal_mode=WAL")
+
+
+def _number(connection: sqlite3.Connection, query: str) -> int:
+    return int(connection.execute(query).fetchone()[0])
+
+
+def _is_empty(connection: sqlite3.Connection) -> bool:
+    return (
+        _number(connection, "PRAGMA application_id") == _number(connection, "SELECT count(*) FROM sqlite_schema") == 0
+    )
+
+
+def _create(connection: sqlite3.Connection, path: Path, busy_seconds: float) -> None:
+    run = connection.execute
+    try:
+        # Two processes may find that there is none.
+        with FileLock(f"{path}.lock", timeout=busy_seconds):
+            if not _is_empty(connection):
+                return
+            run("PRAGMA journal_mode=WAL")
+            run("PRAGMA synchronous=FULL")
+            with transaction(connection):
+                for layout in _LAYOUT.values():
+                    run(layout)
+                run("INSERT INTO identity VALUES (?, 0, 0)", [secrets.token_hex(8)])
+                run(f"PRAGMA application_id={APPLICATION_ID}")
+                run(f"PRAGMA user_version={VERSION}")
+    except Timeout:
+        message = f"another process is making {path}; try again when that is done"
+        raise StoreLocked(message) from None
+
+
+def _migrate(connection: sqlite3.Connection) -> int:
+    """Bring a store of an earlier version up to date; returns its version then."""
+    run = connection.execute
+    with transaction(connection):
+        version = _number(connection, "PRAGMA user_version")
+        if version == 1:  # which had no page indexes
+            run(_LAYOUT["indexes"])
+            identity = run("SELECT id, changes, 0 FROM identity").fetchall()
+            run("DROP TABLE identity")
+            run(_LAYOUT["identity"])
+            connection.executemany("INSERT INTO identity VALUES (?, ?, ?)", identity)
+        if version < 3:  # noqa: PLR2004 - which had no facts
+            run(_LAYOUT["facts"])
+        if version < VERSION:  # and nobody else was faster
+            run(_LAYOUT["touched"])
+            for table, counter in COUNTERS.items():
+                run(f"INSERT INTO touched SELECT '{table}', key, {counter} FROM \"{table}\", identity")  # noqa: S608
+            run(f"PRAGMA user_version={VERSION}")
+    return _number(connection, "PRAGMA user_version")
+
+
+def _check_layout(connection: sqlite3.Connection, path: Path) -> None:
+    """Refuse what a stranger may have added: a trigger, a view, or a table that is not quite ours."""
+    run = connection.execute
+    for kind, table, layout in run("SELECT type, tbl_name, sql FROM sqlite_schema WHERE sql IS NOT NULL"):
+        if kind in {"trigger", "view"} or _LAYOUT.get(table, layout) != layout:
+            message = f"{path} holds a {kind} {table!r} that no store has; it is not opened"
+            raise StoreDamaged(message)
+    if _number(connection, "SELECT count(*) FROM identity") != 1:
+        message = f"{path} lacks its identity; it is not opened"
+        raise StoreDamaged(message)
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection, counter: str | None = None) -> Iterator[None]:
+    """All of what is written, counted as one change, or nothing."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        if counter:
+            connection.execute(f"UPDATE identity SET {counter} = {counter} + 1")  # noqa: S608 - one of two
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+@contextmanager
+def disk_errors(path: Path) -> Iterator[None]:
+    """Turn what SQLite and the disk say into errors of ours."""
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        name = getattr(error, "sqlite_errorname", "")
+        if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+            message = f"{path} is locked by another process; try again when that is done"
+            raise StoreLocked(message) from error
+        if isinstance(error, OSError) or name.startswith(_DISK_ERRORS):
+            hint = "its folder must be one that can be written to; " if name.startswith(_CLOSED_FOLDER) else ""
+            message = f"{path} cannot be written or read: {error}; {hint}what was committed before is kept"
+            raise DiskFailed(message) from error
+        message = f"{path} is not a usable store: {error}; move it away and harvest again"
+        raise StoreDamaged(message) from error
