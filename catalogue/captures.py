@@ -116,18 +116,20 @@ class Captures:
         left = plan.query.limit
         if plan.query.ordered:  # which is done here, by columns that need not be among those of the answer
             plan = replace(plan, query=replace(plan.query, ordered=False, limit=None), schema=plan.row_schema)
-        with closing(workers.done(tasks(plan, workers.settings), self._notify)) as slices:
-            tables = self._taught(slices)
-            if self.plan.query.ordered:
-                tables = in_order(plan.query.table, plan.schema, tables)
-            for table in tables:
-                rows = table.select(self.plan.schema.names).slice(0, left)
-                yield from rows.combine_chunks().to_batches()
-                if left is not None:
-                    left -= rows.num_rows
-                    if left <= 0:
-                        break
-        self._question.finish()
+        try:
+            with closing(workers.done(tasks(plan, workers.settings), self._notify)) as slices:
+                tables = self._taught(slices)
+                if self.plan.query.ordered:
+                    tables = in_order(plan.query.table, plan.schema, tables)
+                for table in tables:
+                    rows = table.select(self.plan.schema.names).slice(0, left)
+                    yield from rows.combine_chunks().to_batches()
+                    if left is not None:
+                        left -= rows.num_rows
+                        if left <= 0:
+                            break
+        finally:
+            self._question.finish()
 
     def _taught(self, slices: Iterable[Done | SourceError | FormatError]) -> Iterator[pa.Table]:
         for done in slices:

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from catalogue.errors import QueryError, Unreachable
 from catalogue.frames import frame_of
+from catalogue.settings import package_version
 from catalogue.workers import Task, run
 
 if TYPE_CHECKING:
@@ -50,9 +51,26 @@ def connected(address: str, *, patience: float = _PATIENCE) -> "Iterator[Executo
         message = f"no scheduler answers at {address}: {error}"
         raise Unreachable(message) from error
     try:
+        _check_versions(client)
         yield client.get_executor(pure=False)  # the same question may be asked again
     finally:
         client.close()
+
+
+def _check_versions(client: Any) -> None:  # noqa: ANN401 - a class without types
+    """Make sure that workers understand our tasks; those that come later are not asked."""
+    try:
+        versions = set(client.run(package_version).values()) - {package_version()}
+    except Exception as error:  # Dask has no class of its own for it
+        message = (
+            f"workers of this cluster lack this package ({error}); install commoncrawl-catalogue where they run, too"
+        )
+        raise QueryError(message) from error
+    if versions:
+        message = (
+            f"workers of this cluster have version {', '.join(versions)} of this package; here is {package_version()}"
+        )
+        raise QueryError(message)
 
 
 def places(executor: Executor) -> tuple[int, int]:

@@ -50,7 +50,7 @@ def processes() -> Iterator[Executor]:
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     folder = str(tmp_path_factory.mktemp("dask"))
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, local_directory=folder) as made:  # type: ignore[no-untyped-call]
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", local_directory=folder) as made:  # type: ignore[no-untyped-call]
         yield made
 
 
@@ -313,6 +313,31 @@ def test_schedulers_that_are_none() -> None:
         connected("tcp://127.0.0.1:1", patience=0.2),
     ):
         pass
+
+
+@pytest.mark.parametrize(
+    ("package", "what"),
+    [
+        ("raise ModuleNotFoundError('not here')", "lack this package"),
+        ("def package_version(): return '0.0.1'", "have version 0.0.1"),
+    ],
+)
+def test_workers_that_do_not_have_this_package(tmp_path: Path, package: str, what: str) -> None:
+    (tmp_path / "catalogue").mkdir()
+    (tmp_path / "catalogue" / "__init__.py").touch()
+    (tmp_path / "catalogue" / "settings.py").write_text(package)
+    with LocalCluster(n_workers=0, dashboard_address=":0") as empty:  # type: ignore[no-untyped-call]
+        words = [sys.executable, "-m", "distributed.cli.dask_worker", empty.scheduler_address, "--no-nanny"]
+        environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+        with subprocess.Popen(
+            [*words, "--no-nanny"], env=environment, cwd=tmp_path, stderr=subprocess.DEVNULL
+        ) as worker:
+            try:
+                empty.wait_for_workers(1, timeout=30)
+                with pytest.raises(QueryError, match=what), connected(address_of(empty)):
+                    pass
+            finally:
+                worker.terminate()
 
 
 def test_without_dask_it_says_what_to_install(asking: Command, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from catalogue.crawl import select_subsets
 from catalogue.question import Question, Scope
 from catalogue.settings import Settings, load_settings
 from catalogue.surt import Match
+from catalogue.table import INDEX
 from catalogue.workers import Here
 
 
@@ -101,7 +102,8 @@ class Catalogue(Telling):
         """
         shown = self._shown()
         words = self.table.select_held(shown.crawls, several(crawls))
-        candidates = shown.candidates(words, select_subsets(several(subsets)))
+        chosen = select_subsets(several(subsets)) if self.table == INDEX else several(subsets)
+        candidates = shown.candidates(words, chosen)
         query = parse_query(
             self.table,
             candidates.column_names,
