@@ -20,6 +20,7 @@
     │   ├── NotParquet
     │   ├── BadFooter
     │   ├── BadPageIndex
+    │   ├── BadRecord          a WARC record that is not what the index says
     │   └── Encrypted
     ├── StoreError             the file of footers on this machine
     │   ├── StoreLocked        somebody else is writing
@@ -117,6 +118,10 @@ class BadFooter(FormatError):
 
 class BadPageIndex(FormatError):
     """A page index that cannot be decoded, or contradicts its column chunk."""
+
+
+class BadRecord(FormatError):
+    """A record that is damaged, or not the one that its capture speaks of; or a capture that names none."""
 
 
 class Encrypted(FormatError):

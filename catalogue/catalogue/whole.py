@@ -7,7 +7,7 @@ from pathlib import Path
 from catalogue import views
 from catalogue.backfill import Backfill
 from catalogue.captures import Captures, parse_query, several
-from catalogue.catalogue.telling import Telling
+from catalogue.catalogue.fetches import Fetches
 from catalogue.crawl import select_subsets
 from catalogue.question import Question, Scope
 from catalogue.settings import Settings, load_settings
@@ -37,7 +37,7 @@ def open(  # noqa: A001 - catalogue.open, as gzip.open
     return Catalogue(Path(data), settings or load_settings(source=source), table=table, executor=executor)
 
 
-class Catalogue(Telling):
+class Catalogue(Fetches):
     """Footers of index files, what they say, and captures found by them.
 
     Not for use from several threads at once; open one for each.

@@ -77,7 +77,7 @@ def query(  # noqa: PLR0913 - an option each
     folder = Path(output) if output and (output.endswith("/") or Path(output).is_dir()) else None
     path = Path(output) if output and not folder else None
     chosen = "" if folder else format_for(format_, path)
-    leave = _Leave(yes, max_requests, max_bytes)
+    leave = Leave(yes, max_requests, max_bytes)
     settings = {"cache_size": 0} if no_cache else {}
     with options.opened(scheduler=scheduler, **settings) as catalogue, warnings.catch_warnings():
         warnings.simplefilter("ignore", IncompleteAnswer)  # said below, and by the exit status
@@ -107,7 +107,7 @@ def query(  # noqa: PLR0913 - an option each
 
 
 @dataclass(frozen=True)
-class _Leave:
+class Leave:
     """How much may be read without being asked about."""
 
     yes: bool
@@ -127,19 +127,26 @@ class _Leave:
         return found
 
     def agree(self, plan: Any) -> None:  # noqa: ANN401 - likewise
+        """Ask, if a plan is larger than that."""
         if self.yes or (plan.requests <= self.max_requests and plan.bytes <= self.max_bytes):
             return
-        cost = f"{plural(plan.requests, 'request')}, {size(plan.bytes)}, about {plan.seconds:.0f} s"
-        if confirmed(f"This takes {cost}. Go on?"):
-            return
-        message = f"this takes {cost}; narrow it, or add --yes if that is meant"
-        raise TooExpensive(message)
+        self.confirm(f"{plural(plan.requests, 'request')}, {size(plan.bytes)}, about {plan.seconds:.0f} s")
+
+    def confirm(self, cost: str) -> None:
+        """Ask whether to go on.
+
+        Raises:
+            TooExpensive: if not, or if there is nobody to ask.
+        """
+        if not confirmed(f"This takes {cost}. Go on?"):
+            message = f"this takes {cost}; narrow it, or add --yes if that is meant"
+            raise TooExpensive(message)
 
 
 def _into_folder(
     folder: Path,
     format_: str | None,
-    leave: _Leave,
+    leave: Leave,
     catalogue: Any,  # noqa: ANN401 - importing their types is slow
     options: Common,
     asked: dict[str, Any],

@@ -98,6 +98,7 @@ class _Commands(click.Group):
         "forget": "harvesting",
         "plan": "asking",
         "query": "answering",
+        "fetch": "fetching",
         "sql": "shell",
         "demo": "demonstrating",
     }

@@ -182,7 +182,7 @@ class Bar(Protocol):
 
 
 @contextmanager
-def harvest_bar(options: Common) -> Iterator[Bar]:
+def harvest_bar(options: Common, what: str = "files") -> Iterator[Bar]:
     """A progress bar a crawl, on a terminal; elsewhere nothing."""
     if options.quiet or not sys.stderr.isatty():
         yield lambda _: None
@@ -194,7 +194,7 @@ def harvest_bar(options: Common) -> Iterator[Bar]:
         TextColumn("{task.description}"),
         BarColumn(bar_width=None),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]:.1f} files/s  {task.fields[received]}  {task.fields[failed]}"),
+        TextColumn("{task.fields[rate]:.1f} " + what + "/s  {task.fields[received]}  {task.fields[failed]}"),
         TimeRemainingColumn(),
         console=Console(stderr=True),
     )

@@ -5,6 +5,7 @@ together: one where files are sorted, two where only the keys of some pages tell
 wanted.
 """
 
+from catalogue.plan.archives import RecordFetch, record_fetches
 from catalogue.plan.choice import HeldFile, key_indexes
 from catalogue.plan.cost import Cost
 from catalogue.plan.fetches import MAX_FETCH, Fetch, Part, Purpose, fetches
@@ -23,10 +24,12 @@ __all__ = [
     "Part",
     "Purpose",
     "ReadPlan",
+    "RecordFetch",
     "RowGroupRead",
     "fetches",
     "key_indexes",
     "narrowed",
     "plan_reads",
+    "record_fetches",
     "sliced",
 ]

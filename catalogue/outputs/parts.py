@@ -1,0 +1,152 @@
+"""A file, or several of about a size, that grow record by record and get their names when they are finished."""
+
+import os
+from collections.abc import Iterable
+from itertools import count
+from pathlib import Path
+from typing import BinaryIO
+
+from catalogue.capture import Capture
+from catalogue.outputs.forms import Form
+from catalogue.outputs.ledger import Ledger
+from catalogue.record import Record
+
+_BATCH_RECORDS, _BATCH_BYTES = 500, 8 << 20
+"""After so many records or bytes what was written is made safe."""
+
+
+class Parts:
+    """The files of an output.
+
+    What was noted in the ledger is safely in them; what comes behind that, after a kill, is cut off and fetched again.
+    """
+
+    def __init__(self, target: Path, form: Form, ledger: Ledger, *, most: int | None = None) -> None:
+        """Go on with an output, or begin one.
+
+        Args:
+            target: the file; with ``most`` its name gets a number, ``out-00000.warc.gz``.
+            form: of the records in it.
+            ledger: of this output.
+            most: bytes of a file, about, after which another is begun; None for one file.
+        """
+        self._target = target
+        self._form = form
+        self._ledger = ledger
+        self._most = most
+        self._file: BinaryIO | None = None
+        self._name = ""
+        self._size = 0
+        self._waiting: list[Capture] = []
+        self._unsafe = 0
+        self._look()
+
+    def _look(self) -> None:
+        """See what is there of what the ledger says."""
+        for name, size in sorted(self._ledger.finished.items()):
+            if not (self._target.parent / name).exists():
+                beside = self._beside(name)
+                if beside.exists() and beside.stat().st_size >= size:  # it was stopped when it was to go on
+                    self._ledger.reopen(name)
+                else:
+                    self._ledger.lose(name)
+        for name, size in sorted(self._ledger.sizes.items()):
+            beside, finished = self._beside(name), self._target.parent / name
+            if finished.exists() and not beside.exists() and finished.stat().st_size == size:
+                self._ledger.finish(name)  # it was stopped between the last two steps
+            elif not beside.exists() or beside.stat().st_size < size:
+                self._ledger.lose(name)
+
+    def add(self, record: Record) -> None:
+        """Write a record."""
+        data = self._form.add(record)
+        if self._file and self._most and self._size + len(data) > self._most and self._waiting_or_held:
+            self._finish()
+        file = self._file or self._open()
+        file.write(data)
+        self._size += len(data)
+        self._unsafe += len(data)
+        self._waiting.append(record.capture)
+        if len(self._waiting) >= _BATCH_RECORDS or self._unsafe >= _BATCH_BYTES:
+            self.make_safe()
+
+    @property
+    def _waiting_or_held(self) -> bool:
+        return bool(self._waiting) or self._name in self._ledger.sizes
+
+    def fail(self, failed: Iterable[tuple[Capture, str, bool]]) -> None:
+        """Note what could not be had; see ``Ledger.note_failed``."""
+        self._ledger.note_failed(failed)
+
+    def make_safe(self) -> None:
+        """Have what was written survive whatever happens."""
+        if self._file and self._waiting:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._ledger.note(self._name, self._size, self._waiting)
+            self._waiting, self._unsafe = [], 0
+
+    def finish(self) -> list[str]:
+        """Finish the last file, too; returns the names of all."""
+        if self._file is None and self._ledger.sizes:
+            self._open()
+        self._finish()
+        return sorted(self._ledger.finished)
+
+    def close(self) -> None:
+        """Leave off; what is not finished keeps its name that begins with a dot."""
+        if self._file:
+            self.make_safe()
+            self._file.close()
+            self._file = None
+
+    def _open(self) -> BinaryIO:
+        """The file to go on with, or the next."""
+        self._name = next(iter(sorted(self._ledger.sizes)), None) or self._next_name()
+        size = self._ledger.sizes.get(self._name, 0)
+        file = self._beside(self._name).open("r+b" if size else "wb")
+        file.seek(size)
+        file.truncate()
+        self._file, self._size = file, size
+        if not size:
+            head = self._form.head(self._name)
+            file.write(head)
+            self._size = len(head)
+        return file
+
+    def _next_name(self) -> str:
+        """A name that no file has; but where there is to be one file, that is what goes on."""
+        if self._most is None:
+            name = self._target.name
+            if name in self._ledger.finished:
+                (self._target.parent / name).replace(self._beside(name))
+                self._ledger.reopen(name)
+            return name
+        stem = self._target.name.removesuffix(self._form.suffix)
+        names = (f"{stem}-{number:05}{self._form.suffix}" for number in count())
+        return next(name for name in names if name not in self._ledger.finished)
+
+    def _beside(self, name: str) -> Path:
+        return self._target.with_name(f".{name}.part")
+
+    def _finish(self) -> None:
+        if self._file is None:
+            return
+        self.make_safe()
+        self._file.close()
+        self._file = None
+        self._beside(self._name).replace(self._target.with_name(self._name))
+        _sync_folder(self._target.parent)
+        self._ledger.finish(self._name)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Have names survive, too, where folders can be opened."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,248 @@
+"""Records: the one that is meant, whole, or an error."""
+
+import gzip
+import hashlib
+import zlib
+from base64 import b32encode
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from catalogue import Catalogue
+from catalogue.capture import MAX_RECORD, Capture, capture_of
+from catalogue.errors import BadRecord
+from catalogue.record import MAX_INFLATED, read_record
+
+URL = "https://example.com/"
+TIME = datetime(2022, 8, 15, 1, 2, 3, tzinfo=UTC)
+BODY = b"<p>hello</p>"
+HEAD = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n"
+
+
+def digest(body: bytes) -> str:
+    return b32encode(hashlib.sha1(body, usedforsecurity=False).digest()).decode()
+
+
+def warc(body: bytes = BODY, *, head: str = HEAD, end: str = "\r\n\r\n", **fields: str) -> bytes:
+    """A WARC record, not gzipped; ``fields`` are headers instead of the usual ones."""
+    block = head.encode() + body
+    headers = {
+        "WARC-Type": "response",
+        "WARC-Date": "2022-08-15T01:02:03Z",
+        "WARC-Record-ID": "<urn:uuid:d449b810-8fbb-4387-8dd7-33718f700139>",
+        "WARC-Target-URI": URL,
+        "WARC-Payload-Digest": f"sha1:{digest(body)}",
+        "Content-Type": "application/http; msgtype=response",
+        "Content-Length": str(len(block)),
+    } | {name.replace("_", "-"): value for name, value in fields.items()}
+    lines = [f"{name}: {value}" for name, value in headers.items() if value]
+    return "\r\n".join(["WARC/1.0", *lines, "", ""]).encode() + block + end.encode()
+
+
+def arc(body: bytes = BODY, *, head: str = HEAD) -> bytes:
+    block = head.encode() + body
+    return f"{URL} 192.0.2.1 20220815010203 text/html {len(block)}\n".encode() + block + b"\n"
+
+
+def capture(member: bytes, **more: Any) -> Capture:
+    known: dict[str, Any] = {"url": URL, "time": TIME, "digest": digest(BODY), "status": 200, **more}
+    return Capture("crawl-data/x.warc.gz", 0, len(member), **known)
+
+
+def test_every_record_of_the_mirror_is_the_one_that_the_index_says(harvested: Catalogue, mirror: Path) -> None:
+    read = 0
+    for row in harvested.captures("*", columns="*").to_arrow().to_pylist():
+        meant = capture_of(row)
+        archive = mirror / meant.filename
+        if archive.exists():
+            with archive.open("rb") as file:
+                file.seek(meant.offset)
+                record = read_record(meant, file.read(meant.length))
+            assert (record.url, record.status) == (row["url"], row["fetch_status"])
+            assert record.kind in {"response", "revisit"}
+            read += 1
+    assert read > 1000
+
+
+@pytest.mark.parametrize("make", [warc, arc])
+def test_what_is_in_a_record(make: Any) -> None:
+    member = gzip.compress(make())
+    record = read_record(capture(member), member)
+    assert (record.url, record.time, record.status, record.body, record.payload) == (URL, TIME, 200, BODY, BODY)
+    assert record.http_header("content-TYPE") == "text/html"
+    assert record.archive == make.__name__
+    assert record.member == member
+
+
+def test_what_the_index_does_not_say_is_not_compared() -> None:
+    member = gzip.compress(warc())
+    nothing = Capture("crawl-data/x.warc.gz", 0, len(member))
+    assert read_record(nothing, member).body == BODY
+
+
+@pytest.mark.parametrize("end", ["\r\n\r\n", "\r\n\r\n\r\n", "\r\n", "\n", ""])
+def test_ends_that_were_written(end: str) -> None:
+    member = gzip.compress(warc(end=end))
+    assert read_record(capture(member), member).body == BODY
+
+
+@pytest.mark.parametrize("coding", ["gzip", "x-gzip", "deflate"])
+def test_a_body_with_a_coding(coding: str) -> None:
+    body = zlib.compress(BODY) if coding == "deflate" else gzip.compress(BODY)
+    head = f"HTTP/1.1 200 OK\r\nContent-Encoding: {coding}\r\n\r\n"
+    member = gzip.compress(warc(body, head=head))
+    record = read_record(capture(member, digest=digest(body)), member)
+    assert (record.body, record.payload) == (body, BODY)
+    plain = gzip.compress(warc(BODY, head=head))  # as Common Crawl's older files have it
+    assert read_record(capture(plain), plain).payload == BODY
+
+
+def test_a_bomb_in_a_body_stays_small() -> None:
+    body = gzip.compress(bytes(MAX_INFLATED + 1))
+    member = gzip.compress(warc(body, head="HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n"))
+    record = read_record(capture(member, digest=digest(body)), member)
+    with pytest.raises(BadRecord, match="payload inflates to more than"):
+        _ = record.payload
+
+
+HOSTILE = {
+    "not gzip": (warc(), "not gzip"),
+    "nothing": (b"", "cut short"),
+    "a bomb": (gzip.compress(bytes(MAX_INFLATED + 1)), "inflates to more than"),
+    "cut": (gzip.compress(warc())[:-20], "cut short"),
+    "without its trailer": (gzip.compress(warc())[:-8], "cut short"),
+    "a bit flipped": (bytes([*gzip.compress(warc())[:-5], 0, 0, 0, 0, 0]), "not gzip"),
+    "two members": (gzip.compress(warc()) * 2, "ends .* bytes before"),
+    "two records": (gzip.compress(warc() * 2), "bytes follow its content"),
+    "gzip in gzip": (gzip.compress(gzip.compress(warc())), "no record"),
+    "no record": (gzip.compress(b"hello"), "no record"),
+    "half a head": (gzip.compress(warc()[:60]), "no record|type None"),
+    "content shorter than it says": (gzip.compress(warc(Content_Length="500")), "lacks"),
+    "content longer than it says": (gzip.compress(warc(Content_Length="50")), "digest|follow"),
+    "a length that is none": (gzip.compress(warc(Content_Length="many")), "follow"),
+    "a request": (gzip.compress(warc(WARC_Type="request")), "no record|type request"),
+    "a warcinfo": (gzip.compress(warc(WARC_Type="warcinfo")), "of type warcinfo"),
+    "no type": (gzip.compress(warc(WARC_Type="")), "of type None"),
+    "another URL": (gzip.compress(warc(WARC_Target_URI="https://example.org/")), "is of 'https://example.org/'"),
+    "no URL": (gzip.compress(warc(WARC_Target_URI="")), "no record|is of ''"),
+    "another time": (gzip.compress(warc(WARC_Date="2022-08-15T01:02:05Z")), "and not of 2022-08-15 01:02:03"),
+    "no time": (gzip.compress(warc(WARC_Date="yesterday")), "is of None"),
+    "another status": (gzip.compress(warc(head="HTTP/1.1 404 Not Found\r\n\r\n")), "status is 404"),
+    "another digest": (gzip.compress(warc(b"<p>other</p>")), "has not the digest"),
+    "a digest of its own that is wrong": (gzip.compress(warc(WARC_Payload_Digest=f"sha1:{digest(b'')}")), "has not"),
+    "no HTTP": (gzip.compress(warc(head="", WARC_Payload_Digest="")), "no record|digest"),
+}
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_hostile_records_are_named_errors(what: str) -> None:
+    member, why = HOSTILE[what]
+    with pytest.raises(BadRecord, match=why):
+        read_record(capture(member), member)
+
+
+def test_mutated_records_are_errors_or_as_they_were() -> None:
+    whole = gzip.compress(warc())
+    meant = capture(whole)
+    for at in range(10, len(whole)):  # of gzip's own header some bytes say nothing of the content
+        for bit in (0, 3, 7):
+            member = bytearray(whole)
+            member[at] ^= 1 << bit
+            try:
+                record = read_record(meant, bytes(member))
+            except BadRecord:
+                continue
+            assert (record.url, record.time, record.body) == (URL, TIME, BODY)
+
+
+# ---- captures ----
+
+ROW = {
+    "url": URL,
+    "fetch_time": TIME,
+    "fetch_status": 200,
+    "content_digest": digest(BODY),
+    "warc_filename": "crawl-data/CC-MAIN-2022-33/segments/1.2/warc/x.warc.gz",
+    "warc_record_offset": 5,
+    "warc_record_length": 7,
+}
+
+
+def test_captures_of_rows_of_every_origin() -> None:
+    meant = Capture(str(ROW["warc_filename"]), 5, 7, URL, TIME, digest(BODY), 200)
+    assert capture_of(ROW) == meant
+    assert (meant.range.start, meant.range.end) == (5, 12)
+    cdx = {
+        "urlkey": "com,example)/",
+        "timestamp": "20220815010203",
+        "url": URL,
+        "status": "200",
+        "digest": digest(BODY),
+        "filename": ROW["warc_filename"],
+        "offset": "5",
+        "length": "7",
+    }
+    assert capture_of(cdx) == meant
+    athena = {name: str(value) for name, value in ROW.items()} | {"fetch_time": "2022-08-15 01:02:03.000"}
+    assert capture_of(athena) == meant
+    assert capture_of(ROW | {"warc_filename": f"common-crawl/{ROW['warc_filename']}"}) == meant
+    for absent in (None, "", "-", float("nan")):
+        assert capture_of(ROW | {"fetch_time": absent}) == replace(meant, time=None)
+    assert capture_of({**ROW, "fetch_status": "-"}) == replace(meant, status=None)
+
+
+TRAVERSALS = [
+    "",
+    "/etc/passwd",
+    "../secret",
+    "crawl-data/../../secret",
+    "crawl-data/./x",
+    "crawl-data//x",
+    "crawl-data/x/",
+    "crawl-data",
+    "//evil.example/crawl-data/x",
+    "https://evil.example/crawl-data/x",
+    "http://169.254.169.254/latest/meta-data",
+    "s3://other/crawl-data/x",
+    "@evil.example/crawl-data/x",
+    ".evil.example/crawl-data/x",
+    ":80@evil.example/crawl-data/x",
+    "\tcrawl-data/x",
+    "crawl-data/x\n",
+    "crawl-data/x?y",
+    "crawl-data/x#y",
+    "crawl-data/%2e%2e/x",
+    "crawl-data\\x",
+    "file:///crawl-data/x",
+    "crawl-data/" + "a/" * 20 + "x",
+]
+
+
+@pytest.mark.parametrize("name", TRAVERSALS)
+def test_names_that_lead_elsewhere_are_refused(name: str) -> None:
+    with pytest.raises(BadRecord, match="no name of an archive"):
+        capture_of(ROW | {"warc_filename": name})
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"warc_record_offset": -1}, "no record of"),
+        ({"warc_record_offset": 1 << 63}, "no record of"),
+        ({"warc_record_length": 0}, "no record of"),
+        ({"warc_record_length": -5}, "no record of"),
+        ({"warc_record_length": MAX_RECORD + 1}, "at most"),
+        ({"warc_record_length": "many"}, "numbers"),
+        ({"warc_record_offset": None}, "numbers"),
+        ({"fetch_time": "yesterday"}, "numbers"),
+        ({"fetch_status": "OK"}, "numbers"),
+    ],
+)
+def test_numbers_that_are_none_are_refused(more: dict[str, Any], why: str) -> None:
+    with pytest.raises(BadRecord, match=why):
+        capture_of(ROW | more)
+    if more.get("warc_record_length") == MAX_RECORD + 1:
+        assert capture_of(ROW | more, most=1 << 30).length == MAX_RECORD + 1
