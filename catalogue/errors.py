@@ -20,6 +20,7 @@
     │   ├── NotParquet
     │   ├── BadFooter
     │   ├── BadPageIndex
+    │   ├── BadDocument        an archived page that cannot be parsed
     │   ├── BadRecord          a WARC record that is not what the index says
     │   └── Encrypted
     ├── StoreError             the file of footers on this machine
@@ -122,6 +123,10 @@ class BadPageIndex(FormatError):
 
 class BadRecord(FormatError):
     """A record that is damaged, or not the one that its capture speaks of; or a capture that names none."""
+
+
+class BadDocument(FormatError):
+    """What was archived of a page cannot be parsed."""
 
 
 class Encrypted(FormatError):

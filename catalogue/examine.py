@@ -7,26 +7,18 @@ core.
 """
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import threading
 from collections.abc import Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from concurrent.futures import Executor
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from queue import LifoQueue
-from typing import BinaryIO, Self
+from typing import Self
 
-from catalogue.errors import BadFooter, CatalogueError, Encrypted, FormatError
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from catalogue.errors import BadFooter, Encrypted, FormatError
 from catalogue.footer import MAGIC, Footer, Order, RowGroup, decode_footer
+from catalogue.supervised import ChildDied, Children
 from catalogue.table import INDEX
-
-_ANSWER_LIMIT = 256 << 20
-_TRIES = 3
-"""A child that died may have been killed by somebody else; a footer that three children die of is to blame."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,13 +149,8 @@ class Examiner:
             children: how many at most, by default one a core.
             seconds: how long one footer may take before its child is killed.
         """
-        count = children or os.cpu_count() or 1
         self._key = key
-        self._seconds = seconds
-        self._idle: LifoQueue[_Child | None] = LifoQueue()
-        for _ in range(count):
-            self._idle.put(None)
-        self._count = count
+        self._children = Children("catalogue.examine:answer", count=children, seconds=seconds)
 
     def __enter__(self) -> Self:
         return self
@@ -178,113 +165,20 @@ class Examiner:
             BadFooter: if it cannot be decoded, or its child died or took too long.
             Encrypted: if columns are encrypted.
         """
-        request = json.dumps([file_size, self._key, column_chunks]).encode() + b"\n" + footer
-        fate = ""
-        for _ in range(_TRIES):
-            child = self._idle.get()
-            try:
-                child = child or _Child()
-                answer = child.ask(request, self._seconds)
-            except _ChildDied as death:
-                fate, child = str(death), None
-            except BaseException:
-                if child:  # its answer may still come, and would be taken for that to the next question
-                    child.kill()
-                child = None
-                raise
-            else:
-                return _facts(answer)
-            finally:
-                self._idle.put(child)
-        message = f"the footer cannot be decoded: its parser {fate}"
-        raise BadFooter(message)
+        header = json.dumps([file_size, self._key, column_chunks]).encode()
+        try:
+            return _facts(self._children.ask(header + b"\n" + footer))
+        except ChildDied as death:
+            message = f"the footer cannot be decoded: its parser {death}"
+            raise BadFooter(message) from death
 
     def executor(self) -> Executor:
         """Threads enough to keep every child busy."""
-        return ThreadPoolExecutor(self._count, thread_name_prefix="examine")
+        return self._children.executor()
 
     def close(self) -> None:
         """End the children, which hold nothing."""
-        for child in [self._idle.get() for _ in range(self._count)]:
-            if child:
-                child.kill()
-            self._idle.put(None)
-
-
-class _ChildDied(Exception):
-    pass
-
-
-class _Child:
-    def __init__(self) -> None:
-        package_root = str(Path(__file__).resolve().parent.parent)
-        command = f"import sys; sys.path.insert(0, {package_root!r}); from catalogue.examine import _serve; _serve()"
-        # An environment without credentials: the child sees hostile bytes. The system's allocator, because the default
-        # one reserves address space that the memory limit would count.
-        environment = {"ARROW_DEFAULT_MEMORY_POOL": "system", "PATH": os.environ.get("PATH", os.defpath)}
-        environment |= {name: os.environ[name] for name in ("SYSTEMROOT",) if name in os.environ}
-        self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and code
-            [sys.executable, "-I", "-c", command],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=environment,
-        )
-        try:
-            with self._pipes() as (_, answers):
-                started = answers.read(1) == b"\n"
-        except BaseException:
-            self.kill()
-            raise
-        if not started:
-            self.kill()
-            message = "a process to examine footers in could not be started"
-            raise CatalogueError(message)
-
-    @contextmanager
-    def _pipes(self) -> Iterator[tuple[BinaryIO, BinaryIO]]:
-        assert self._process.stdin  # noqa: S101 - both were asked for
-        assert self._process.stdout  # noqa: S101
-        yield self._process.stdin, self._process.stdout  # type: ignore[misc]  # typeshed says IO[bytes]
-
-    def ask(self, request: bytes, seconds: float) -> bytes:
-        slow = threading.Event()
-
-        def give_up() -> None:
-            slow.set()
-            self._process.kill()
-
-        timer = threading.Timer(seconds, give_up)
-        timer.start()
-        try:
-            with self._pipes() as (requests, answers):
-                _send(requests, request)
-                answer = _receive(answers)
-        except OSError:
-            answer = None
-        finally:
-            timer.cancel()
-        if answer is None:
-            self.close()
-            status = self._process.wait()
-            fate = signal.Signals(-status).name if status < 0 else f"exit status {status}"
-            raise _ChildDied(f"took over {seconds:g} s" if slow.is_set() else f"died ({fate})")
-        return answer
-
-    def kill(self) -> None:
-        self._process.kill()
-        self.close()
-
-    def close(self) -> None:
-        with self._pipes() as (requests, answers):
-            with suppress(OSError):  # a child that died has closed its end
-                requests.close()
-            try:
-                self._process.wait(1.0)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-            answers.close()
+        self._children.close()
 
 
 def _facts(answer: bytes) -> FileFacts:
@@ -302,53 +196,26 @@ def _facts(answer: bytes) -> FileFacts:
     )
 
 
-def _send(pipe: BinaryIO, message: bytes) -> None:
-    pipe.write(len(message).to_bytes(4, "little") + message)
-    pipe.flush()
-
-
-def _receive(pipe: BinaryIO) -> bytes | None:
-    header = pipe.read(4)
-    length = int.from_bytes(header, "little")
-    if len(header) < 4 or length > _ANSWER_LIMIT:  # noqa: PLR2004
-        return None
-    message = pipe.read(length)
-    return message if len(message) == length else None
-
-
 # ---- in the child ----
 
 
-def _serve() -> None:
-    """Answer requests until there are no more."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
-    answers = os.fdopen(os.dup(1), "wb")
-    with open(os.devnull, "wb") as nowhere:  # noqa: PTH123 - whatever a library prints must not reach the parent
-        os.dup2(nowhere.fileno(), 1)
-    import pyarrow.parquet  # noqa: F401, PLC0415 - before memory is limited
-
-    _limit_resources()
-    answers.write(b"\n")
-    answers.flush()
-    while request := _receive(sys.stdin.buffer):
-        header, _, footer = request.partition(b"\n")
-        file_size, key, column_chunks = json.loads(header)
-        try:
-            _check_with_pyarrow(footer)
-            facts = file_facts(decode_footer(footer, file_size), key, column_chunks=column_chunks)
-            answer = ("facts", asdict(facts))
-        except Encrypted as error:
-            answer = ("Encrypted", str(error))  # type: ignore[assignment]
-        except (BadFooter, MemoryError) as error:
-            answer = ("BadFooter", str(error) or "the footer claims more memory than a footer may")  # type: ignore[assignment]
-        _send(answers, json.dumps(answer).encode())
+def answer(question: bytes) -> bytes:
+    """What a child says of a footer."""
+    header, _, footer = question.partition(b"\n")
+    file_size, key, column_chunks = json.loads(header)
+    try:
+        _check_with_pyarrow(footer)
+        facts = file_facts(decode_footer(footer, file_size), key, column_chunks=column_chunks)
+        found = ("facts", asdict(facts))
+    except Encrypted as error:
+        found = ("Encrypted", str(error))  # type: ignore[assignment]
+    except (BadFooter, MemoryError) as error:
+        found = ("BadFooter", str(error) or "the footer claims more memory than a footer may")  # type: ignore[assignment]
+    return json.dumps(found).encode()
 
 
 def _check_with_pyarrow(footer: bytes) -> None:
     """Have the reader that will decode the pages agree that this is a footer."""
-    import pyarrow as pa  # noqa: PLC0415
-    import pyarrow.parquet as pq  # noqa: PLC0415
-
     file = MAGIC + footer + len(footer).to_bytes(4, "little") + MAGIC
     try:
         parsed = pq.ParquetFile(
@@ -361,16 +228,3 @@ def _check_with_pyarrow(footer: bytes) -> None:
     if parsed.num_rows < 0:
         message = f"the footer claims {parsed.num_rows} rows"
         raise BadFooter(message)
-
-
-def _limit_resources() -> None:
-    try:
-        import resource  # noqa: PLC0415 - not everywhere
-    except ImportError:
-        return
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (16, 16))
-    with suppress(OSError, ValueError):  # only Linux says how much is in use already
-        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-        limit = pages * resource.getpagesize() + (1 << 30)
-        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))

@@ -1,5 +1,6 @@
 """Captures → their records, fetched, checked, and kept."""
 
+import os
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -9,7 +10,7 @@ from itertools import islice
 from urllib.parse import urlsplit
 
 from catalogue.capture import Capture
-from catalogue.errors import BadRecord, Blocked, Denied, GivenUp, Missing, SourceError
+from catalogue.errors import BadRecord, Blocked, Denied, FormatError, GivenUp, Missing, SourceError
 from catalogue.outputs import Ledger, Parts
 from catalogue.plan import Cost, RecordFetch, record_fetches
 from catalogue.record import Record, read_record
@@ -117,6 +118,8 @@ def estimate(captures: Sequence[Capture], cost: Cost) -> FetchEstimate:
     )
 
 
+_FORMING = 64
+"""Records that are being brought into their form at once."""
 _WINDOW = 50_000
 """Captures among which those near each other are looked for."""
 
@@ -162,15 +165,17 @@ def fetch_into(
     """
     progress = Fetched(ledger.done)
     executor = ThreadPoolExecutor(source.connections, thread_name_prefix="fetch")
+    forming = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="form")
     waiting = iter(captures)
     try:
         while window := list(islice(waiting, _WINDOW)):
             lacking = dict.fromkeys(each for each in window if not _settled(each, ledger, progress))
             fetches = record_fetches(lacking, max_gap=max_gap)
             with closing(fetch_records(fetches, source, executor)) as results:
-                _keep(results, parts, progress, report)
+                _keep(_formed(results, parts, forming), parts, progress, report)
     finally:
         executor.shutdown(wait=False, cancel_futures=True)
+        forming.shutdown(wait=False, cancel_futures=True)
     return progress
 
 
@@ -182,16 +187,43 @@ def _settled(capture: Capture, ledger: Ledger, progress: Fetched) -> bool:
     return lasting or ledger.is_done(capture)
 
 
+def _formed(
+    results: Iterable[Record | Failed], parts: Parts, executor: Executor
+) -> Iterator[tuple[Record, bytes] | Failed]:
+    """Records as they are to be written, in their order; some are in the making ahead of what is taken."""
+    under_way: deque[Future[tuple[Record, bytes] | Failed]] = deque()
+
+    def form(result: Record | Failed) -> tuple[Record, bytes] | Failed:
+        if isinstance(result, Failed):
+            return result
+        try:
+            return result, parts.form.add(result)
+        except FormatError as error:
+            place = f"{result.capture.filename} at {result.capture.offset:,}"
+            return Failed(result.capture, f"{place}: {error}", lasting=True)
+
+    for result in results:
+        under_way.append(executor.submit(form, result))
+        if len(under_way) > _FORMING:
+            yield under_way.popleft().result()
+    while under_way:
+        yield under_way.popleft().result()
+
+
 def _keep(
-    results: Iterator[Record | Failed], parts: Parts, progress: Fetched, report: Callable[[Fetched], None]
+    results: Iterable[tuple[Record, bytes] | Failed],
+    parts: Parts,
+    progress: Fetched,
+    report: Callable[[Fetched], None],
 ) -> None:
     failed: list[tuple[Capture, str, bool]] = []
     try:
         for result in results:
-            if isinstance(result, Record):
-                parts.add(result)
+            if not isinstance(result, Failed):
+                record, data = result
+                parts.add(record, data)
                 progress.records += 1
-                progress.bytes += len(result.member)
+                progress.bytes += len(record.member)
             else:
                 failed.append((result.capture, result.reason, result.lasting))
                 progress.failed[result.capture.filename, result.capture.offset] = result.reason

@@ -216,7 +216,7 @@ def test_cut_anywhere_it_goes_on(harvested: Catalogue, tmp_path: Path, rows: lis
     ledger = Ledger(tmp_path / "out.warc.gz.ledger", {"form": "warc", "most": most})
     parts = Parts(target, Warc({}), ledger, most=most)
     for record in harvested.records(some):
-        parts.add(record)
+        parts.add(record, record.member)
         if chance.random() < 0.01:
             parts.make_safe()
     if chance.random() < 0.5:
@@ -397,6 +397,7 @@ def test_what_is_lost_is_said_by_the_command(asking: Command, tmp_path: Path, ro
         (["*.com", "--captures", "rows.jsonl"], "either patterns or --captures"),
         (["*.com"], "say it with -o"),
         (["*.com", "-o", "a.zip"], "end in .warc.gz"),
+        (["*.com", "-o", "a.warc.gz", "--format", "text"], "end in .jsonl"),
         (["*.com", "-o", "no/a.warc.gz"], "there is no folder no"),
         (["--captures", "rows.jsonl", "-o", "a.warc.gz"], "holds no captures"),
         (["*", "-o", "a.warc.gz", "--max-requests", "0"], "add --yes"),

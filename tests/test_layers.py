@@ -29,12 +29,15 @@ ORDER = [
     # edges: one door each
     "settings",
     "source",
+    "supervised",
     "examine",
     "store",
     "listing",
     "where",
     "views",
     "outputs",
+    "document",
+    "metadata",
     # work: a decision joined to an edge
     "harvest",
     "reader",
@@ -71,10 +74,12 @@ HOMES = {
     "dask": {"cluster", "captures"},  # the last names its types only
     "distributed": {"cluster"},
     "duckdb": {"views", "where", "reader", "catalogue"},  # the last two name its types only
+    "feedparser": {"document"},
     "filelock": {"source", "store", "views"},
     "fsspec": {"source"},
     "pandas": {"frames", "cluster", "captures", "catalogue"},  # all but the first name its types only
     "platformdirs": {"settings"},
+    "resiliparse": {"document"},
     "rich": {"cli"},
     "s3fs": {"source"},
     "sqlite3": {"store"},

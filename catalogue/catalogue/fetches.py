@@ -3,22 +3,26 @@
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from catalogue.capture import RECORD_COLUMNS, Capture, capture_of
 from catalogue.captures import Captures
 from catalogue.catalogue.telling import Telling
-from catalogue.errors import BadRecord, IncompleteAnswer
+from catalogue.document import Documents
+from catalogue.errors import BadRecord, IncompleteAnswer, QueryError
 from catalogue.fetching import Fetched, FetchEstimate, estimate, fetch_into, fetch_records
-from catalogue.outputs import Ledger, Parts, Warc
+from catalogue.metadata import metadata_of, text_of
+from catalogue.outputs import Form, Ledger, Lines, Parts, Warc
 from catalogue.plan import record_fetches
 from catalogue.record import Record
 from catalogue.settings import package_version
 
 if TYPE_CHECKING:
     import pandas as pd
+
+FORMS = ("warc", "text", "metadata")
 
 SomeCaptures: TypeAlias = "Captures | pd.DataFrame | Iterable[Capture | Mapping[str, Any]]"
 """An answer, a DataFrame with the columns of the index or of a CDX server, or such rows."""
@@ -56,15 +60,20 @@ class Fetches(Telling):
         captures: SomeCaptures,
         output: str | Path,
         *,
+        form: str = "warc",
+        main_content: bool = False,
         most: int | None = None,
         about: str = "",
         report: Callable[[Fetched], None] = lambda _: None,
     ) -> Fetched:
-        """Fetch records into a WARC file. The same again fetches what is missing, and goes on after a kill.
+        """Fetch records into a file. The same again fetches what is missing, and goes on after a kill.
 
         Args:
             captures: whose records are wanted.
-            output: the file, ``found.warc.gz``; beside it lies its ledger.
+            output: the file, such as ``found.warc.gz``; beside it lies its ledger.
+            form: ``warc``, the records as they were archived; or JSON lines, ``text`` of the pages or ``metadata`` as
+                described in ``catalogue.metadata``.
+            main_content: whether texts are without navigation, footers and the like.
             most: bytes of a file, about, after which another is begun: ``found-00000.warc.gz`` and so on.
             about: what was asked, for the file's first record.
             report: told how far it is, often.
@@ -77,16 +86,13 @@ class Fetches(Telling):
             SourceError: if the source failed as a whole.
         """
         target = Path(output)
-        form = Warc(
-            {
-                "software": f"commoncrawl-catalogue/{package_version()}",
-                "format": "WARC File Format 1.0",
-                "description": about or "records of captures in Common Crawl",
-            }
-        )
         unusable: list[str] = []
-        with closing(Ledger(target.with_name(f"{target.name}.ledger"), {"form": "warc", "most": most})) as ledger:
-            parts = Parts(target, form, ledger, most=most)
+        kept = {"form": form, "most": most} | ({"main_content": True} if main_content else {})
+        with (
+            _form(form, about, main_content=main_content) as chosen,
+            closing(Ledger(target.with_name(f"{target.name}.ledger"), kept)) as ledger,
+        ):
+            parts = Parts(target, chosen, ledger, most=most)
             try:
                 wanted = self._captures(captures, unusable.append)
                 cost = self._cost()
@@ -107,6 +113,26 @@ class Fetches(Telling):
                 yield capture_of(each)
             except BadRecord as error:
                 refuse(str(error))
+
+
+@contextmanager
+def _form(name: str, about: str, *, main_content: bool) -> Iterator[Form]:
+    if name == "warc":
+        yield Warc(
+            {
+                "software": f"commoncrawl-catalogue/{package_version()}",
+                "format": "WARC File Format 1.0",
+                "description": about or "records of captures in Common Crawl",
+            }
+        )
+        return
+    if name not in FORMS:
+        message = f"{name!r} is no form of records; there are {', '.join(FORMS)}"
+        raise QueryError(message)
+    with Documents(main_content=main_content) as documents:
+        yield Lines(
+            lambda record: text_of(record, documents.look) if name == "text" else metadata_of(record, documents.look)
+        )
 
 
 def _rows(captures: SomeCaptures) -> Iterable[Capture | Mapping[str, Any]]:

@@ -27,6 +27,15 @@ _PARQUET = b"PAR1"
     "--captures", "file", type=click.File("rb"), help="Instead of a pattern: JSON lines, CSV or Parquet; - for stdin."
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The file to write, such as found.warc.gz.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["warc", "text", "metadata"]),
+    default="warc",
+    show_default=True,
+    help="Records as archived; or JSON lines of text or metadata.",
+)
+@click.option("--main-content", is_flag=True, help="Of texts, leave out navigation, footers and the like.")
 @click.option("--max-size", metavar="SIZE", help="Begin another file after so much, such as 1GB.")
 @click.option("--dry-run", is_flag=True, help="Only say what it would take.")
 @click.option("--yes", is_flag=True, help="Do not ask, however much it is.")
@@ -39,6 +48,8 @@ def fetch(  # noqa: PLR0913 - an option each
     *,
     file: BinaryIO | None,
     output: Path | None,
+    form: str,
+    main_content: bool,
     max_size: str | None,
     dry_run: bool,
     yes: bool,
@@ -47,7 +58,7 @@ def fetch(  # noqa: PLR0913 - an option each
     json_: bool,
     **asked: Any,  # noqa: ANN401
 ) -> None:
-    """The archived records of captures, as WARC.
+    """The archived records of captures, as WARC, or their text or metadata.
 
     Every record is checked against the index. It can be stopped at any time; the same again goes on from there, and
     fetches only what is missing.
@@ -55,11 +66,12 @@ def fetch(  # noqa: PLR0913 - an option each
     \b
     catalogue fetch '*.example.com' --crawl latest --dry-run
     catalogue fetch '*.example.com' --crawl latest --status 200 -o example.warc.gz
+    catalogue fetch 'example.com/blog/*' --crawl latest --format text --main-content -o blog.jsonl
     catalogue query '*.is' --where "content_languages = 'isl'" | catalogue fetch --captures - -o isl.warc.gz
     """  # noqa: D301
     from catalogue.harvest import Progress  # noqa: PLC0415 - --help needs none of what this imports
 
-    _check(asked, file, output, dry_run=dry_run)
+    _check(asked, file, output, form, dry_run=dry_run)
     leave = Leave(yes, max_requests, max_bytes)
     most = parse_size(max_size) if max_size else None
     with options.opened() as catalogue, warnings.catch_warnings():
@@ -84,7 +96,15 @@ def fetch(  # noqa: PLR0913 - an option each
             def report(at: Any) -> None:  # noqa: ANN401 - importing its type is slow
                 bar(Progress("fetch", needed.captures, at.records, failed=len(at.failed), bytes=at.bytes))
 
-            done = catalogue.fetch(rows, output, most=most, about=f"captures of {about}", report=report)
+            done = catalogue.fetch(
+                rows,
+                output,
+                form=form,
+                main_content=main_content,
+                most=most,
+                about=f"captures of {about}",
+                report=report,
+            )
     _show_done(options, done, json_=json_)
     for lack in missing:
         click.echo(f"catalogue: the captures may be incomplete: {lack}", err=True)
@@ -92,7 +112,7 @@ def fetch(  # noqa: PLR0913 - an option each
         sys.exit(1)
 
 
-def _check(asked: dict[str, Any], file: BinaryIO | None, output: Path | None, *, dry_run: bool) -> None:
+def _check(asked: dict[str, Any], file: BinaryIO | None, output: Path | None, form: str, *, dry_run: bool) -> None:
     """Refuse what does not go together."""
     if bool(asked["patterns"] or asked["urls_file"]) is bool(file):
         message = "what is to be fetched? give either patterns or --captures"
@@ -102,8 +122,9 @@ def _check(asked: dict[str, Any], file: BinaryIO | None, output: Path | None, *,
         raise QueryError(message)
     if output is None:
         return
-    if not output.name.endswith(".warc.gz"):
-        message = f"{output} would be a WARC file; let its name end in .warc.gz"
+    suffix = ".warc.gz" if form == "warc" else ".jsonl"
+    if not output.name.endswith(suffix):
+        message = f"{output} would hold {form}; let its name end in {suffix}, or choose another --format"
         raise QueryError(message)
     if not output.parent.is_dir():
         message = f"there is no folder {output.parent} to write to"

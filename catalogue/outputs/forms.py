@@ -21,7 +21,11 @@ class Form(Protocol):
         """What a file of this name begins with."""
 
     def add(self, record: Record) -> bytes:
-        """What a record adds to it."""
+        """What a record adds to it; called from several threads.
+
+        Raises:
+            FormatError: if it cannot be had in this form.
+        """
 
 
 class Warc:

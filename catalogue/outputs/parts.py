@@ -57,9 +57,13 @@ class Parts:
             elif not beside.exists() or beside.stat().st_size < size:
                 self._ledger.lose(name)
 
-    def add(self, record: Record) -> None:
-        """Write a record."""
-        data = self._form.add(record)
+    @property
+    def form(self) -> Form:
+        """Of the records in it."""
+        return self._form
+
+    def add(self, record: Record, data: bytes) -> None:
+        """Write a record, as its form has it."""
         if self._file and self._most and self._size + len(data) > self._most and self._waiting_or_held:
             self._finish()
         file = self._file or self._open()

@@ -1,0 +1,69 @@
+"""A record and what is in its document → one object, in the terms of Common Crawl's metadata files of 2012.
+
+``attempt_time`` (milliseconds since 1970, UTC), ``disposition`` (``SUCCESS`` or ``FAILURE`` with ``failure_reason`` and
+``failure_detail``), ``server_ip``, ``http_result``, ``http_headers``, ``redirect_from``, ``content_len`` (bytes of the
+payload), ``mime_type``, ``download_size`` (bytes as they were archived), ``md5`` of the payload, ``text_simhash``
+(see ``catalogue.document``), ``charset_detected``, ``charset_detector``, ``parsed_as``, and ``content``: ``type`` is
+``html-doc`` with ``title``, ``meta_tags`` and ``links``, or ``rss-feed`` or ``atom-feed`` with ``items``. What is not
+known is left out.
+"""
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+from catalogue.errors import BadDocument, BadRecord
+from catalogue.record import Record
+
+
+def metadata_of(record: Record, look: Callable[[Record], dict[str, Any]]) -> dict[str, Any]:
+    """The object of a record.
+
+    Args:
+        record: as it was archived.
+        look: what is in its document; see ``Documents.look``.
+    """
+    time, body = record.time, record.body
+    found: dict[str, Any] = {
+        "url": record.url,
+        "attempt_time": int(time.timestamp() * 1000) if time else None,
+        "disposition": "SUCCESS",
+        "server_ip": record.header("WARC-IP-Address") or record.header("ip-address"),
+        "http_result": record.status,
+        "http_headers": {name.lower(): value for name, value in record.http_headers},
+        "redirect_from": record.header("WARC-Redirected-From"),
+        "content_len": len(body),
+        "mime_type": (record.http_header("content-type") or "").partition(";")[0].strip().lower() or None,
+        "download_size": len(record.member),
+        "md5": hashlib.md5(body, usedforsecurity=False).hexdigest(),
+    }
+    try:
+        inside = look(record)
+    except (BadDocument, BadRecord) as error:
+        found |= {"disposition": "FAILURE", "failure_reason": "PARSE", "failure_detail": str(error)}
+    else:
+        found |= {
+            "text_simhash": inside.get("simhash"),
+            "charset_detected": inside["charset"],
+            "charset_detector": inside["charset_detector"],
+            "parsed_as": inside["parsed_as"],
+            "content": inside["content"],
+        }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def text_of(record: Record, look: Callable[[Record], dict[str, Any]]) -> dict[str, Any]:
+    """A record's text, with what tells it from others; ``text`` is None where there is none, as of a picture.
+
+    Raises:
+        BadDocument: if the document cannot be parsed.
+    """
+    inside = look(record)
+    return {
+        "url": record.url,
+        "time": record.time.isoformat() if record.time else None,
+        "status": record.status,
+        "charset": inside["charset"],
+        "title": (inside["content"] or {}).get("title"),
+        "text": inside["text"],
+    }

@@ -1,0 +1,211 @@
+"""Child processes for what is hostile: they hold nothing of value, are bounded in memory and time, and are replaced.
+
+A library that was written for bytes of friends can abort its process, hang, or take all memory there is. Done in a
+child, that is a verdict on the bytes. It also uses every core.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from pathlib import Path
+from queue import LifoQueue
+from typing import BinaryIO, Self
+
+from catalogue.errors import CatalogueError
+
+_ANSWER_LIMIT = 256 << 20
+_TRIES = 3
+"""A child that died may have been killed by somebody else; bytes that three children die of are to blame."""
+
+
+class ChildDied(Exception):
+    """Why there is no answer, as the rest of a sentence."""
+
+
+class Children:
+    """A handful of children that answer questions; safe to use from many threads."""
+
+    def __init__(self, task: str, *, count: int | None = None, seconds: float = 5.0) -> None:
+        """Make room for children; each is started when first needed.
+
+        Args:
+            task: what they do, as ``module:function`` of this package: from bytes to bytes. What the module imports is
+                imported before memory is limited.
+            count: how many at most, by default one a core.
+            seconds: how long one question may take before its child is killed.
+        """
+        self._task = task
+        self._count = count or os.cpu_count() or 1
+        self._seconds = seconds
+        self._idle: LifoQueue[_Child | None] = LifoQueue()
+        for _ in range(self._count):
+            self._idle.put(None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def ask(self, question: bytes) -> bytes:
+        """What the task makes of a question.
+
+        Raises:
+            ChildDied: if three children died of it, or took too long.
+        """
+        fate = ""
+        for _ in range(_TRIES):
+            child = self._idle.get()
+            try:
+                child = child or _Child(self._task)
+                return child.ask(question, self._seconds)
+            except ChildDied as death:
+                fate, child = str(death), None
+            except BaseException:
+                if child:  # its answer may still come, and would be taken for that to the next question
+                    child.kill()
+                child = None
+                raise
+            finally:
+                self._idle.put(child)
+        raise ChildDied(fate)
+
+    def executor(self) -> Executor:
+        """Threads enough to keep every child busy."""
+        return ThreadPoolExecutor(self._count, thread_name_prefix="children")
+
+    def close(self) -> None:
+        """End the children, which hold nothing."""
+        for child in [self._idle.get() for _ in range(self._count)]:
+            if child:
+                child.kill()
+            self._idle.put(None)
+
+
+class _Child:
+    def __init__(self, task: str) -> None:
+        package_root = str(Path(__file__).resolve().parent.parent)
+        command = (
+            f"import sys; sys.path.insert(0, {package_root!r}); from catalogue.supervised import serve; serve({task!r})"
+        )
+        # An environment without credentials: the child sees hostile bytes. The system's allocator, because the default
+        # one reserves address space that the memory limit would count.
+        environment = {"ARROW_DEFAULT_MEMORY_POOL": "system", "PATH": os.environ.get("PATH", os.defpath)}
+        environment |= {name: os.environ[name] for name in ("SYSTEMROOT",) if name in os.environ}
+        self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and code
+            [sys.executable, "-I", "-c", command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+        )
+        try:
+            with self._pipes() as (_, answers):
+                started = answers.read(1) == b"\n"
+        except BaseException:
+            self.kill()
+            raise
+        if not started:
+            self.kill()
+            message = "a process for what is hostile could not be started"
+            raise CatalogueError(message)
+
+    @contextmanager
+    def _pipes(self) -> Iterator[tuple[BinaryIO, BinaryIO]]:
+        assert self._process.stdin  # noqa: S101 - both were asked for
+        assert self._process.stdout  # noqa: S101
+        yield self._process.stdin, self._process.stdout  # type: ignore[misc]  # typeshed says IO[bytes]
+
+    def ask(self, request: bytes, seconds: float) -> bytes:
+        slow = threading.Event()
+
+        def give_up() -> None:
+            slow.set()
+            self._process.kill()
+
+        timer = threading.Timer(seconds, give_up)
+        timer.start()
+        try:
+            with self._pipes() as (requests, answers):
+                _send(requests, request)
+                answer = _receive(answers)
+        except OSError:
+            answer = None
+        finally:
+            timer.cancel()
+        if answer is None:
+            self.close()
+            status = self._process.wait()
+            fate = signal.Signals(-status).name if status < 0 else f"exit status {status}"
+            raise ChildDied(f"took over {seconds:g} s" if slow.is_set() else f"died ({fate})")
+        return answer
+
+    def kill(self) -> None:
+        self._process.kill()
+        self.close()
+
+    def close(self) -> None:
+        with self._pipes() as (requests, answers):
+            with suppress(OSError):  # a child that died has closed its end
+                requests.close()
+            try:
+                self._process.wait(1.0)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+            answers.close()
+
+
+def _send(pipe: BinaryIO, message: bytes) -> None:
+    pipe.write(len(message).to_bytes(4, "little") + message)
+    pipe.flush()
+
+
+def _receive(pipe: BinaryIO) -> bytes | None:
+    header = pipe.read(4)
+    length = int.from_bytes(header, "little")
+    if len(header) < 4 or length > _ANSWER_LIMIT:  # noqa: PLR2004
+        return None
+    message = pipe.read(length)
+    return message if len(message) == length else None
+
+
+# ---- in the child ----
+
+
+def serve(task: str) -> None:
+    """Answer questions until there are no more; what a child does.
+
+    Args:
+        task: see ``Children``.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
+    answers = os.fdopen(os.dup(1), "wb")
+    with open(os.devnull, "wb") as nowhere:  # noqa: PTH123 - whatever a library prints must not reach the parent
+        os.dup2(nowhere.fileno(), 1)
+    module, _, name = task.partition(":")
+    answer: Callable[[bytes], bytes] = getattr(import_module(module), name)
+    _limit_resources()
+    answers.write(b"\n")
+    answers.flush()
+    while question := _receive(sys.stdin.buffer):
+        _send(answers, answer(question))
+
+
+def _limit_resources() -> None:
+    try:
+        import resource  # noqa: PLC0415 - not everywhere
+    except ImportError:
+        return
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (16, 16))
+    with suppress(OSError, ValueError):  # only Linux says how much is in use already
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+        limit = pages * resource.getpagesize() + (1 << 30)
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
