@@ -2,7 +2,7 @@
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
@@ -13,6 +13,7 @@ import pyarrow as pa
 from catalogue.cluster import dask_frame, machines_of_client
 from catalogue.crawl import newest_first
 from catalogue.errors import FormatError, IncompleteAnswer, QueryError, SourceError
+from catalogue.footer import NESTED, arrow_type
 from catalogue.frames import frame_of
 from catalogue.plan import ReadPlan
 from catalogue.query import CDX_COLUMNS, Query, check_columns, time_bounds
@@ -210,7 +211,7 @@ class Captures:
 
 def parse_query(  # noqa: PLR0913 - a question has many sides, and each is named
     table: Table,
-    there: Sequence[str],
+    there: Mapping[str, str],
     patterns: str | Iterable[str],
     *,
     columns: str | Iterable[str] | None,
@@ -225,7 +226,7 @@ def parse_query(  # noqa: PLR0913 - a question has many sides, and each is named
 
     Args:
         table: that is asked.
-        there: columns of its files.
+        there: columns of its files, and what they hold.
         patterns: of keys.
         columns: of the answer.
         where: an expression.
@@ -249,7 +250,9 @@ def parse_query(  # noqa: PLR0913 - a question has many sides, and each is named
         message = f"{table.name} has no column of URLs to compare with"
         raise QueryError(message)
     parsed = [parse_key_pattern(text, table.keys, match) for text in typed]
-    every = [*table.schema.names, *there] if table == INDEX else [*there, *table.path_columns]
+    flat = [name for name, kind in there.items() if kind != NESTED]
+    every = [*table.schema.names, *flat] if table == INDEX else [*flat, *table.path_columns]
+    newer = pa.schema([(name, arrow_type(there[name])) for name in there if name not in table.schema.names])
     if columns is None:
         columns = CDX_COLUMNS if table == INDEX else "*"
     first, last = time_bounds(*times)
@@ -257,13 +260,14 @@ def parse_query(  # noqa: PLR0913 - a question has many sides, and each is named
         intervals=merge(interval for pattern in parsed for interval in pattern.intervals),
         patterns=tuple(typed),
         columns=check_columns(every if columns == "*" else several(columns), there, table),
-        where=parse_where(where, tuple(there), table) if where else None,
+        where=parse_where(where, newer, table) if where else None,
         from_ms=first,
         to_ms=last,
         urls=_whole_urls(parsed) if exact_url else (),
         limit=limit,
         ordered=ordered,
         table=table,
+        newer=newer,
     )
 
 

@@ -190,15 +190,16 @@ def parse_collinfo(data: bytes) -> list[Crawl]:
 
 def has_table(crawl: str) -> bool:
     """Whether a crawl can have a columnar index: those of 2012 and before, written as ARC files, have none."""
-    return not _CRAWL_ID.fullmatch(crawl) or _age(crawl)[0] > "2012"
+    return _age(crawl)[0] > "2012"
 
 
-def select_crawls(asked: Iterable[str], known: Sequence[str]) -> list[str]:
+def select_crawls(asked: Iterable[str], known: Sequence[str], *, every: bool = False) -> list[str]:
     """What ``--crawl`` means: names, ``A..B`` (both ends included), ``latest`` and ``all``.
 
     Args:
         asked: the words, in any number; None of them means nothing.
         known: the crawls to choose from for everything but plain names.
+        every: whether those of which Common Crawl's index knows nothing are among them.
 
     Returns:
         Names without repetition, newest first.
@@ -206,7 +207,7 @@ def select_crawls(asked: Iterable[str], known: Sequence[str]) -> list[str]:
     Raises:
         UnknownCrawl: for a word that names no crawl, or a range that holds none.
     """
-    there_are = newest_first(crawl for crawl in known if has_table(crawl))
+    there_are = newest_first(crawl for crawl in known if every or has_table(crawl))
     chosen: list[str] = []
     for word in asked:
         first, dots, last = word.partition("..")

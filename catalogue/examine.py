@@ -9,14 +9,15 @@ core.
 import json
 from collections.abc import Iterator
 from concurrent.futures import Executor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
+from hashlib import blake2b
 from typing import Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from catalogue.errors import BadFooter, Encrypted, FormatError
-from catalogue.footer import MAGIC, Footer, Order, RowGroup, decode_footer
+from catalogue.footer import MAGIC, Footer, Order, RowGroup, decode_footer, kind_of
 from catalogue.supervised import ChildDied, Children
 from catalogue.table import INDEX
 
@@ -67,6 +68,8 @@ class FileFacts:
     created_by: str
     codec: str
     column_names: tuple[str, ...]
+    column_kinds: tuple[str, ...]
+    """What they hold, in the words of ``catalogue.footer.kinds``."""
     utc_times: bool
     """Whether ``fetch_time`` is declared an instant; older writers left the zone, always UTC, to be known."""
     has_page_index: bool
@@ -75,6 +78,8 @@ class FileFacts:
     row_groups: tuple[RowGroupFacts, ...]
     column_chunks: tuple[ChunkFacts, ...]
     """Empty unless asked for: there are some 330 a file."""
+    digest: str = field(default="", compare=False)
+    """Of the footer that this was found in; empty unless it was examined."""
 
 
 def file_facts(footer: Footer, key: str = INDEX.key, *, column_chunks: bool = False) -> FileFacts:
@@ -83,8 +88,8 @@ def file_facts(footer: Footer, key: str = INDEX.key, *, column_chunks: bool = Fa
     Raises:
         BadFooter: if the column of keys is there and does not hold text.
     """
-    if (column := footer.columns.get(key)) and column.physical_type != "BYTE_ARRAY":
-        message = f"the column {key} holds {column.physical_type} and not text, which keys must be"
+    if (column := footer.columns.get(key)) and kind_of(column) != "string" and key != INDEX.key:
+        message = f"the column {key} holds {kind_of(column)} and not text, which keys must be"
         raise BadFooter(message)
     keys = [group.chunks.get(key) for group in footer.row_groups]
     return FileFacts(
@@ -92,6 +97,7 @@ def file_facts(footer: Footer, key: str = INDEX.key, *, column_chunks: bool = Fa
         created_by=footer.created_by,
         codec="+".join(footer.codecs),
         column_names=tuple(footer.columns),
+        column_kinds=tuple(map(kind_of, footer.columns.values())),
         utc_times="fetch_time" in footer.columns and footer.columns["fetch_time"].utc,
         has_page_index=bool(keys) and all(each and each.column_index and each.offset_index for each in keys),
         footer_rest=footer.rest,
@@ -167,7 +173,7 @@ class Examiner:
         """
         header = json.dumps([file_size, self._key, column_chunks]).encode()
         try:
-            return _facts(self._children.ask(header + b"\n" + footer))
+            return replace(_facts(self._children.ask(header + b"\n" + footer)), digest=digest_of(footer))
         except ChildDied as death:
             message = f"the footer cannot be decoded: its parser {death}"
             raise BadFooter(message) from death
@@ -181,6 +187,11 @@ class Examiner:
         self._children.close()
 
 
+def digest_of(footer: bytes) -> str:
+    """What tells a footer from every other."""
+    return blake2b(footer, digest_size=16).hexdigest()
+
+
 def _facts(answer: bytes) -> FileFacts:
     kind, value = json.loads(answer)
     if kind != "facts":
@@ -190,6 +201,7 @@ def _facts(answer: bytes) -> FileFacts:
         **value
         | {
             "column_names": tuple(value["column_names"]),
+            "column_kinds": tuple(value["column_kinds"]),
             "row_groups": tuple(RowGroupFacts(**group) for group in value["row_groups"]),
             "column_chunks": tuple(ChunkFacts(**chunk) for chunk in value["column_chunks"]),
         }

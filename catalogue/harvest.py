@@ -77,7 +77,7 @@ def harvest(  # noqa: PLR0913 - each is named
 
     Args:
         crawl: its name.
-        subsets: of the files to take; a table whose paths name none has one, ``all``.
+        subsets: of the files to take, of the index; of another table all are.
         table: they belong to. Of another than Common Crawl's index the store holds the list of files.
         store: takes what is found, a transaction a batch; what failed is noted there with its reason.
         source: where the files are.
@@ -96,7 +96,7 @@ def harvest(  # noqa: PLR0913 - each is named
             files = take_manifest(crawl, store, source, again=refresh)
         else:
             files = listed(store, table).get(crawl, [])
-        wanted = [file for file in files if file.subset in {*subsets, "all"}]
+        wanted = [file for file in files if table != INDEX or file.subset in set(subsets)]
         there = set(held_paths(store, table, crawl))
         names = {file.path for file in files}
         for kind in ("files", "failures"):

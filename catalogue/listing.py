@@ -99,9 +99,8 @@ def listed(store: Store, table: Table, documents: Iterable[str] | None = None) -
 
 def held_paths(store: Store, table: Table, crawl: str, *, kind: str = "files") -> list[str]:
     """Paths of files of a crawl that are held, or of its failures."""
-    step = f"crawl={crawl}/"
-    paths = store.keys(kind, "" if crawl == table.name else step)
-    return [path for path in paths if crawl != table.name or ((file := table.file(path)) and file.crawl == crawl)]
+    paths = store.keys(kind, "" if crawl == table.name else f"crawl={crawl}/")
+    return [path for path in paths if (file := table.file(path)) and file.crawl == crawl]
 
 
 def load_table(store: Store) -> Table | None:

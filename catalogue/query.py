@@ -9,7 +9,7 @@ import difflib
 import enum
 import re
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
@@ -26,6 +26,8 @@ _ISO = re.compile(
     r"(\d{4})-(\d\d)(?:-(\d\d)(?:[T ](\d\d)(?::?(\d\d)(?::?(\d\d)(?:\.\d+)?)?)?)?)?(?P<zone>Z|[+-]\d\d:?\d\d)?",
     re.ASCII,
 )
+
+_NO_SCHEMA = pa.schema([])
 
 CDX_COLUMNS = (
     "url_surtkey",
@@ -96,6 +98,8 @@ class Query:
     counts: bool = False
     """Whether only their number is wanted."""
     table: Table = INDEX
+    newer: pa.Schema = _NO_SCHEMA
+    """The types of columns that are not known beforehand."""
 
     @property
     def deciding_columns(self) -> tuple[str, ...]:
@@ -230,6 +234,9 @@ def check_columns(names: Iterable[str], known: Collection[str] = (), table: Tabl
     there_are = {name.casefold(): name for name in every}
     found = []
     for name in names:
+        if name in every:
+            found.append(name)
+            continue
         if name.casefold() not in there_are:
             similar = difflib.get_close_matches(name.casefold(), there_are, 1)
             hint = f"did you mean {there_are[similar[0]]}?" if similar else f"there are {', '.join(there_are.values())}"
@@ -291,13 +298,7 @@ def _from_digits(digits: str) -> datetime:
     return datetime(year, month, day, hour, minute, second, tzinfo=UTC)
 
 
-def schema_of(table: Table, names: Iterable[str], newer: Mapping[str, pa.DataType]) -> pa.Schema:
-    """The types of columns, those of the files' paths always among them.
-
-    Args:
-        table: they belong to.
-        names: of the columns.
-        newer: types of those that are newer than this package.
-    """
-    every, known = dict.fromkeys([*names, *table.path_columns]), table.schema
-    return pa.schema([known.field(n) if n in known.names else pa.field(n, newer.get(n, pa.null())) for n in every])
+def schema_of(query: Query, names: Iterable[str]) -> pa.Schema:
+    """The types of columns, those of the files' paths always among them."""
+    every, known, newer = dict.fromkeys([*names, *query.table.path_columns]), query.table.schema, query.newer
+    return pa.schema([known.field(name) if name in known.names else newer.field(name) for name in every])

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from catalogue.crawl import IndexFile
-from catalogue.errors import NotHarvested, StoreError
+from catalogue.errors import StoreError, StoreLocked
 from catalogue.footer import Footer, decode_footer, decode_row_groups
 from catalogue.pages import Indexes, cut_indexes
 from catalogue.plan import Cost, Fetch, HeldFile, ReadPlan, key_indexes, plan_reads
@@ -46,8 +46,8 @@ class Footers:
         def known(candidate: Candidate, _state: str) -> KnownFile:
             held, file = store.get("files", candidate.path), table.file(candidate.path)
             if held is None or file is None or store.version(candidate.path) != candidate.version:
-                message = f"{candidate.path} was harvested anew or forgotten while the question was planned; ask again"
-                raise NotHarvested(message)
+                message = f"{candidate.path} was harvested anew or forgotten meanwhile by another process; ask again"
+                raise StoreLocked(message)
             return KnownFile(file, replace(held, data=b""), _decoded(held, candidate))
 
         self._known = known

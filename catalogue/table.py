@@ -6,13 +6,13 @@ it works for but by these values.
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from catalogue.crawl import SCHEMA, IndexFile, index_file, inflate, select_crawls
-from catalogue.errors import BadManifest, FormatError, NotHarvested, QueryError
+from catalogue.errors import BadManifest, FormatError, NotHarvested, QueryError, UnknownCrawl
 from catalogue.surt import Keys
 
 DEFINITION = "table.json"
@@ -21,7 +21,7 @@ LISTED = "table.paths"
 """The same for the paths of its files, a line each, if they were named one by one."""
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
-_COLUMN = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
+_COLUMN = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,200}")
 _STEP = r"(?!\.{1,2}(?:/|$))[A-Za-z0-9._+=,@~-]+"
 _PATH = re.compile(rf"{_STEP}(?:/{_STEP}){{0,30}}")
 _PART = re.compile(r"(?:^|/)(crawl|subset)=([A-Za-z0-9][A-Za-z0-9._-]*)(?=/)")
@@ -46,7 +46,9 @@ class Table:
     @property
     def schema(self) -> pa.Schema:
         """The types of columns that are known beforehand; others are taken as the files have them."""
-        return SCHEMA if self.keys is Keys.URL else pa.schema([(name, pa.string()) for name in self.path_columns])
+        if self.keys is Keys.URL:
+            return SCHEMA
+        return pa.schema([(name, pa.string()) for name in dict.fromkeys([self.key, *self.path_columns])])
 
     @property
     def time(self) -> str | None:
@@ -67,6 +69,23 @@ class Table:
         options = "" if self == INDEX else f" --table {self.name}"
         return f"catalogue harvest{options}" + ("" if crawl == self.name else f" --crawl {crawl}")
 
+    def select(self, asked: Iterable[str], known: Sequence[str]) -> list[str]:
+        """What ``--crawl`` means; see ``select_crawls``.
+
+        Raises:
+            UnknownCrawl: for a word that names none.
+        """
+        asked = list(asked)
+        if unknown := self._unknown(asked, known):
+            message = f"{self.name} has no {unknown!r}; there are {', '.join(known[:10])}"
+            raise UnknownCrawl(message)
+        return select_crawls(asked, known, every=self != INDEX)
+
+    def _unknown(self, asked: Iterable[str], known: Collection[str]) -> str | None:
+        """A word that names nothing that there is; of Common Crawl's index their form alone tells."""
+        plain = (word for word in asked if ".." not in word and word not in {"all", "latest"})
+        return None if self == INDEX else next((word for word in plain if word not in known), None)
+
     def select_held(self, held: Collection[str], asked: Iterable[str]) -> list[str]:
         """What ``--crawl`` means where every crawl must be one that is held; see ``select_crawls``.
 
@@ -76,7 +95,9 @@ class Table:
         if not held:
             message = f"nothing is harvested yet; run: {self.harvest_command(_SUCH_AS if self == INDEX else self.name)}"
             raise NotHarvested(message)
-        chosen = select_crawls(asked, list(held))
+        asked = list(asked)
+        unknown = self._unknown(asked, held)
+        chosen = [unknown] if unknown else select_crawls(asked, sorted(held), every=self != INDEX)
         for crawl in chosen:
             if crawl not in held:
                 message = f"{crawl} is not harvested yet; run: {self.harvest_command(crawl)}"

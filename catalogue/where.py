@@ -54,27 +54,28 @@ def connect() -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def parse_where(sql: str, known: tuple[str, ...] = (), table: Table = INDEX) -> Where:
+def parse_where(sql: str, newer: pa.Schema | None = None, table: Table = INDEX) -> Where:
     """Read a boolean expression.
 
     Args:
         sql: over the columns of the table, ``crawl`` and ``subset`` where they stand in paths.
-        known: columns of harvested files, some of which may be newer than this package.
+        newer: columns of harvested files that are not known beforehand.
         table: that is asked.
 
     Raises:
         QueryError: if it is no expression, with DuckDB's reason.
         UnknownColumn: if it names a column that there is not.
     """
+    known = pa.schema([*table.schema, *(newer or ())])
     with connect() as connection:
         try:
             expression = _parse(sql, connection)
-            columns = check_columns(dict.fromkeys(_columns(expression)), known, table)
+            columns = check_columns(dict.fromkeys(_columns(expression)), known.names, table)
             where = Where(sql, columns, tuple(_conditions(expression, table)))
         except RecursionError as error:
             message = "--where is nested too deeply; write it as one IN, or as several questions"
             raise QueryError(message) from error
-        _check(where, table.schema, connection)
+        _check(where, known, connection)
     return where
 
 
@@ -94,9 +95,15 @@ def where_positions(where: Where, rows: pa.Table, connection: duckdb.DuckDBPyCon
     Raises:
         QueryError: if it fails on a row's values.
     """
-    connection.register("rows", rows.append_column(_POSITION, positions(np.arange(rows.num_rows))))
+    position = _POSITION
+    while position in where.columns:
+        position += "'"
+    asked = pa.table({position: positions(np.arange(rows.num_rows))})
+    for name in where.columns:
+        asked = asked.append_column(rows.schema.field(name), rows.column(name))
+    connection.register("rows", asked)
     try:
-        kept = f'SELECT "{_POSITION}" FROM rows WHERE ({where.sql}\n)'  # noqa: S608 - the user's own SQL, which reaches nothing else
+        kept = f'SELECT "{position}" FROM rows WHERE ({where.sql}\n)'  # noqa: S608 - the user's own SQL, which reaches nothing else
         return np.sort(numbers(connection.sql(kept).to_arrow_table().column(0)))
     except duckdb.Error as error:
         message = f"--where {where.sql}: {error}"
@@ -143,9 +150,12 @@ def _statements(sql: str, connection: duckdb.DuckDBPyConnection) -> Any:  # noqa
 
 def _check(where: Where, known: pa.Schema, connection: duckdb.DuckDBPyConnection) -> None:
     """Let DuckDB bind the expression to the columns' types before anything is fetched."""
-    if all(name in known.names for name in where.columns):
-        schema = pa.schema([known.field(name) for name in where.columns] or [("none", pa.null())])
-        where_positions(where, schema.empty_table(), connection)
+    for name in where.columns:
+        alike = [other for other in known.names if other.casefold() == name.casefold()]
+        if len(alike) > 1:
+            message = f"--where cannot tell {' and '.join(alike)} apart, which differ in capital letters alone"
+            raise QueryError(message)
+    where_positions(where, pa.schema([known.field(name) for name in where.columns]).empty_table(), connection)
 
 
 def _columns(node: object) -> Iterator[str]:

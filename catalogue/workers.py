@@ -134,7 +134,7 @@ class Workers:
         try:
             while True:
                 while len(under_way) < self._at_once and (task := next(waiting, None)):
-                    under_way.append(self._executor.submit(run, task))
+                    under_way.append(self._submit(task))
                 if not under_way:
                     return
                 try:
@@ -158,6 +158,13 @@ class Workers:
         finally:
             for future in under_way:
                 future.cancel()
+
+    def _submit(self, task: Task) -> Future[Done]:
+        try:
+            return self._executor.submit(run, task)
+        except RuntimeError as error:  # as of one that was shut down
+            message = f"the executor takes no work ({error})"
+            raise WorkersLost(message) from error
 
     def learn(self, plans: Iterable[ReadPlan]) -> Iterator[Lesson]:
         """What reading plans teaches, plan by plan in their order; a plan that reads nothing teaches nothing.

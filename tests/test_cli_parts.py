@@ -12,6 +12,7 @@ import pytest
 
 from catalogue import Catalogue
 from catalogue.demo import LoopbackServer
+from catalogue.store import locked
 from tests.commands import Command
 
 
@@ -77,8 +78,52 @@ def test_what_is_gone_or_was_incomplete_is_asked_again(command: Command, tmp_pat
 
 def test_no_captures_no_file(asking: Command, tmp_path: Path) -> None:
     assert asking("query", "no.such.host", "-o", "none/").status == 0
-    assert [path.name for path in (tmp_path / "none").iterdir()] == ["answer.json"]
+    assert {path.name for path in (tmp_path / "none").iterdir()} == {"answer.json", ".answer.lock"}
     assert "already" in asking("query", "no.such.host", "-o", "none/").err
+
+
+def test_patterns_of_a_file_are_asked_of_every_crawl(asking: Command, tmp_path: Path) -> None:
+    (tmp_path / "patterns").write_text("*.com\n*.org\n")
+    total = asking("query", "*.is", "--urls-file", "patterns", "--count").out
+    assert asking("query", "*.is", "--urls-file", "patterns", "-o", "found/").status == 0
+    parts = (tmp_path / "found").glob("*.parquet")
+    assert sum(pq.read_metadata(path).num_rows for path in parts) == int(total)
+
+
+def test_what_is_held_since_is_asked_too(command: Command, tmp_path: Path) -> None:
+    assert command("harvest", "--crawl", "CC-MAIN-2022-33").status == 0
+    command("query", "*.com", "-o", "found/")
+    assert command("harvest", "--crawl", "CC-MAIN-2022-33", "--subset", "all").status == 0
+    assert "CC-MAIN-2022-33" in command("query", "*.com", "-o", "found/").err
+    rows = pq.read_metadata(tmp_path / "found" / "CC-MAIN-2022-33.parquet").num_rows
+    assert rows == int(command("query", "*.com", "--count").out)
+    assert "already" in command("query", "*.com", "-o", "found/").err
+    cut = tmp_path / "found" / "CC-MAIN-2022-33.parquet"
+    cut.write_bytes(cut.read_bytes()[:-1])
+    assert "CC-MAIN-2022-33" in command("query", "*.com", "-o", "found/").err
+
+
+def test_crawls_without_a_subset_are_left_out(asking: Command, tmp_path: Path) -> None:
+    total = asking("query", "*.com", "--subset", "crawldiagnostics", "--count").out
+    assert asking("query", "*.com", "--subset", "crawldiagnostics", "-o", "found/").status == 0
+    parts = (tmp_path / "found").glob("*.parquet")
+    assert sum(pq.read_metadata(path).num_rows for path in parts) == int(total)
+
+
+def test_two_do_not_write_into_one_folder(asking: Command, tmp_path: Path) -> None:
+    (tmp_path / "found").mkdir()
+    with locked(tmp_path / "found" / ".answer.lock"):
+        ran = asking("query", "*.com", "-o", "found/")
+    assert (ran.status, ran.err.count("\n")) == (75, 1)
+    assert "another process writes into found" in ran.err
+
+
+def test_killed_before_a_part_is_noted_it_goes_on(asking: Command, tmp_path: Path, harvested: Catalogue) -> None:
+    assert asking("query", "*.com", "-o", "found/", "--crawl", "latest").status == 0
+    noted = json.loads((tmp_path / "found" / "answer.json").read_text())
+    (tmp_path / "found" / "answer.json").write_text(json.dumps(noted | {"parts": {}}))
+    ran = asking("query", "*.com", "-o", "found/", "--crawl", "latest")
+    assert (ran.status, harvested.held("latest")[0] in ran.err) == (0, True)
 
 
 @pytest.mark.parametrize(

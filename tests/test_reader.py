@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -122,7 +123,7 @@ def test_columns_newer_than_this_package(tmp_path: Path) -> None:
         found = cat.captures("*", columns=[*new], where="a_number >= 0 OR a_number IS NULL").to_arrow().to_pylist()
         first = {
             "warc_ip_address": "192.0.2.1",
-            "a_date": "2022-01-08",
+            "a_date": date(2022, 1, 8),
             "a_number": 0,
             "a_share": 0.5,
             "an_id": b"\0\xff",

@@ -66,7 +66,7 @@ def store(path: Path) -> Iterator[Store]:
 
 def changes(store: Store) -> int:
     """How often it was written to."""
-    return int(store.state().rpartition(":")[2])
+    return int(store.state().split(":")[1])
 
 
 @contextmanager
@@ -869,10 +869,10 @@ def test_values_are_frozen() -> None:
 
 
 OLDER = {
-    3: "DROP TABLE touched; PRAGMA user_version=3",
-    2: "DROP TABLE touched; DROP TABLE facts; PRAGMA user_version=2",
+    3: "DROP TABLE touched; DROP TABLE history; PRAGMA user_version=3",
+    2: "DROP TABLE touched; DROP TABLE history; DROP TABLE facts; PRAGMA user_version=2",
     1: (
-        "DROP TABLE touched; DROP TABLE facts; DROP TABLE indexes;"
+        "DROP TABLE touched; DROP TABLE history; DROP TABLE facts; DROP TABLE indexes;"
         "CREATE TABLE older AS SELECT id, changes FROM identity;"
         "DROP TABLE identity; CREATE TABLE identity (id TEXT, changes INTEGER);"
         "INSERT INTO identity SELECT * FROM older; DROP TABLE older; PRAGMA user_version=1"
@@ -886,17 +886,17 @@ def test_an_older_store_is_brought_up_to_date(path: Path, version: int) -> None:
     """All that it had it still has."""
     with Store(path, create=True) as store:
         store.put("files", [("key", held(b"1"))])
-        state = store.state()
+        state = store.state().rpartition(":")[0]
     with raw(path) as connection:
         connection.executescript(OLDER[version])
     with Store(path) as store:
-        assert store.state() == state
+        assert store.state().rpartition(":")[0] == state
         assert store.get("files", "key") == held(b"1")
         store.add_indexes("key", {3: Indexes(b"bounds", {"url": b"pages"})}, held(b"1"))
         assert store.indexes("key", [2, 3], held(b"1")) == {3: Indexes(b"bounds", {"url": b"pages"})}
         store.add_facts({"key": held(b"facts")})
-        assert store.state() == state
-        assert store.index_state() == "1"
+        assert store.state().rpartition(":")[0] == state
+        assert store.index_state().startswith("1:")
         assert store.touched("files", 0) == ["key"]
         assert store.touched("files", 1) == []
         assert store.touched("indexes", 0) == ["key#3"]
@@ -908,7 +908,7 @@ def test_what_changed_since_is_known(store: Store) -> None:
 
     store.put("files", [("a", held(b"1")), ("b", held(b"2"))])
     store.put("failures", [("c", held(note="lost"))])
-    assert store.state().endswith(":2")
+    assert ":2:" in store.state()
     assert (since(0), since(1), since(1, "failures")) == (["a", "b"], [], ["c"])
     store.put("files", [("c", held(b"3"))])  # which is no failure any more
     store.delete("files", ["a"])

@@ -18,6 +18,7 @@ from catalogue.errors import DiskFailed, QueryError
 from catalogue.examine import Examiner, FileFacts
 from catalogue.settings import Settings
 from catalogue.store import Held, Store
+from tests.commands import Command
 
 VIEWS = {"crawls", "files", "row_groups", "pages", "column_chunks"}
 QUESTIONS = sorted(views.queries_folder().glob("*.sql"))
@@ -297,3 +298,66 @@ def test_brought_up_to_date_it_is_as_if_made_anew(
             anew.unlink(missing_ok=True)
             views.refresh(anew, store, examiner=examiner)
             assert all_of_it(path) == all_of_it(anew)
+
+
+def test_another_store_in_its_place_is_shown_and_nothing_else(data: Path, store: Store, tmp_path: Path) -> None:
+    """Another's, or a backup of the same that went on from there, with the same number of changes or more."""
+    path = data / "catalogue.duckdb"
+    backup = tmp_path / "backup"
+    store.close()
+    shutil.copytree(data, backup)
+    with Store(data / "footers.sqlite") as opened:
+        opened.delete("files", opened.keys("files")[:2])
+        opened.delete("files", opened.keys("files")[:1])
+        views.refresh(path, opened)
+    for changes in range(1, 4):
+        for file in data.glob("footers.sqlite*"):
+            file.unlink()
+        shutil.copy(backup / "footers.sqlite", data / "footers.sqlite")
+        with Store(data / "footers.sqlite") as other:
+            for _ in range(changes):
+                other.delete("files", other.keys("files")[-1:])
+            views.refresh(path, other)
+            with views.connect(path) as connection:
+                shown = connection.execute("SELECT path FROM files ORDER BY path").fetchall()
+            assert [name for (name,) in shown] == other.keys("files")
+    with Store(tmp_path / "else.sqlite", create=True) as stranger:
+        views.refresh(path, stranger)
+        with views.connect(path) as connection:
+            assert connection.execute("SELECT count(*) FROM files").fetchall() == [(0,)]
+
+
+def test_facts_of_a_file_as_it_was_are_not_shown(store: Store, tmp_path: Path) -> None:
+    one, other = store.keys("files")[:2]
+    with Examiner() as examiner:
+        old = store.get("files", one)
+        new = store.get("files", other)
+        assert old
+        assert new
+        stale = {one: examiner.examine(old.data, old.size)}
+        store.put("files", [(one, new)])  # as another process may, between the harvest and this
+        views.refresh(tmp_path / "catalogue.duckdb", store, facts=stale, examiner=examiner)
+    with views.connect(tmp_path / "catalogue.duckdb") as connection:
+        rows = (
+            "SELECT row_group, num_rows, min_url_surtkey, max_url_surtkey FROM row_groups WHERE path = ? ORDER BY ALL"
+        )
+        assert connection.execute(rows, [one]).fetchall() == connection.execute(rows, [other]).fetchall()
+
+
+def test_a_damaged_catalogue_is_a_sentence(asking: Command, harvested_data: Path, tmp_path: Path) -> None:
+    shutil.copytree(harvested_data, tmp_path / "copy")
+    path = tmp_path / "copy" / "catalogue.duckdb"
+    whole = path.read_bytes()
+    here = Command(tmp_path / "copy", asking.source, tmp_path)
+    expected, said = here("query", "*.com", "--count").out, 0
+    for place in range(8):
+        start = len(whole) // 10 * (place + 1)
+        path.write_bytes(whole[:start] + random.Random(place).randbytes(20_000) + whole[start + 20_000 :])
+        ran = here("query", "*.com", "--count")
+        assert ran.status in {0, 74}, ran.err
+        if ran.status == 0:
+            assert ran.out == expected
+        else:
+            assert "delete catalogue.duckdb" in ran.err
+            said += 1
+    assert said

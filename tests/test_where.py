@@ -170,11 +170,13 @@ def test_columns() -> None:
         "crawl",
     )
     assert parse_where("1 = 1").columns == ()
-    assert parse_where("new_column = 5", ("new_column",)) == Where("new_column = 5", ("new_column",), ())
+    assert parse_where("new_column = 5", pa.schema([("new_column", pa.int64())])) == Where(
+        "new_column = 5", ("new_column",), ()
+    )
     with pytest.raises(UnknownColumn, match="no column 'fetch_statu'; did you mean fetch_status"):
         parse_where("fetch_statu = 200")
     with pytest.raises(UnknownColumn):
-        parse_where("new_column = 5", ("newer_column",))
+        parse_where("new_column = 5", pa.schema([("newer_column", pa.int64())]))
 
 
 # What it keeps

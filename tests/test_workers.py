@@ -179,6 +179,13 @@ def test_a_wrong_where_and_a_lost_file_are_ours_to_explain(tmp_path: Path, proce
             cat.captures("*").to_arrow()
 
 
+def test_an_executor_that_was_shut_down(harvested_data: Path, settings: Settings) -> None:
+    executor = ThreadPoolExecutor(1)
+    executor.shutdown()
+    with opened(harvested_data, settings, executor) as cat, pytest.raises(WorkersLost, match="takes no work"):
+        cat.captures("*.com").to_arrow()
+
+
 # ---- the rate ----
 
 

@@ -49,7 +49,7 @@ class Taking(Opened):
             keys=Keys(keys) if keys else None,
             manifest=manifest and manifest.removeprefix(source).lstrip("/"),
         )
-        named = parse_paths("\n".join(named).encode(), source=source) if named else ()
+        named = parse_paths("\n".join(named).encode(errors="replace"), source=source) if named else ()
         store = self._create()
         before = load_table(store)
         if before and (before.key, before.keys) != (table.key, table.keys) and store.keys("files"):
@@ -58,6 +58,8 @@ class Taking(Opened):
                 "choose another name, or forget them first"
             )
             raise QueryError(message)
+        if before and before.key == table.key:  # what stands in paths is looked for when there are some
+            table = replace(table, path_columns=before.path_columns)
         store.delete("failures", store.keys("failures"))
         save_table(store, table, named)
         self.__dict__.pop("table", None)
@@ -149,11 +151,15 @@ class Taking(Opened):
         """The same of a table whose files are in one list."""
         take_list(self.table, self._create(), self._source, again=refresh)
         files = listed(self._store, self.table)
-        columns = path_columns(file.path for each in files.values() for file in each)
+        there = {file.path for each in files.values() for file in each}
+        for kind in ("files", "failures"):
+            if gone := set(self._store.keys(kind)) - there:
+                self._store.delete(kind, gone)
+        columns = tuple(name for name in path_columns(there) if name != self.table.key)
         if columns != self.table.path_columns:
             save_table(self._store, replace(self.table, path_columns=columns))
             self.__dict__.pop("table")
-        return select_crawls(words, list(files))
+        return self.table.select(words, list(files))
 
     def forget(self, crawls: str | Iterable[str]) -> int:
         """Delete what is held of crawls; returns how many footers that were."""

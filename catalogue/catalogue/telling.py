@@ -73,6 +73,34 @@ class Telling(Taking):
         """Index files whose footers could not be taken, and why."""
         return self._frame("SELECT path, reason, failed_at FROM derived.failures ORDER BY path")
 
+    def states(self, crawls: str | Iterable[str] = "all", subsets: Iterable[str] = ()) -> dict[str, str]:
+        """For each crawl, newest first, what changes with the files that are held of it and those that it lists.
+
+        Args:
+            crawls: harvested ones: names, ranges ``A..B``, ``latest`` or ``all``.
+            subsets: to look at; all that are held unless named. Crawls that have none of these are left out.
+        """
+        chosen, wanted = self.held(crawls), list(subsets)
+        with self.connect() as connection:
+            rows = connection.execute(
+                """
+                WITH
+                  files AS (
+                    SELECT crawl, string_agg(path || hex(version), ',' ORDER BY path) AS held
+                    FROM derived.files WHERE len($2) = 0 OR list_contains($2, subset) GROUP BY crawl
+                  ),
+                  lists AS (
+                    SELECT crawl, string_agg(subset || files, ',' ORDER BY subset) AS listed
+                    FROM derived.listed GROUP BY crawl
+                  )
+                SELECT crawl, md5(held || coalesce(listed, ''))
+                FROM files LEFT JOIN lists USING (crawl) WHERE list_contains($1, crawl)
+                """,
+                [chosen, [] if "all" in wanted else wanted],
+            ).fetchall()
+        states = dict(rows)
+        return {crawl: states[crawl] for crawl in chosen if crawl in states}
+
     def sizes(self) -> tuple[int, int]:
         """Bytes on disk of the store and of the catalogue."""
         with suppress(FileNotFoundError):

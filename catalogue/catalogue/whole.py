@@ -106,7 +106,7 @@ class Catalogue(Fetches):
         candidates = shown.candidates(words, chosen)
         query = parse_query(
             self.table,
-            candidates.column_names,
+            shown.columns,
             patterns,
             columns=columns,
             where=where,

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from catalogue.cli.app import Common, common
-from catalogue.cli.asking import found_by, question
+from catalogue.cli.asking import found_by, question, with_patterns
 from catalogue.cli.parts import Parts, question_of
 from catalogue.cli.showing import as_json, confirmed, harvest_bar, plural, size, table
 from catalogue.cli.writing import FORMATS, format_for, write
@@ -77,7 +77,7 @@ def query(  # noqa: PLR0913 - an option each
     folder = Path(output) if output and (output.endswith("/") or Path(output).is_dir()) else None
     path = Path(output) if output and not folder else None
     chosen = "" if folder else format_for(format_, path)
-    leave = Leave(yes, max_requests, max_bytes)
+    leave, asked = Leave(yes, max_requests, max_bytes), with_patterns(asked)
     settings = {"cache_size": 0} if no_cache else {}
     with options.opened(scheduler=scheduler, **settings) as catalogue, warnings.catch_warnings():
         warnings.simplefilter("ignore", IncompleteAnswer)  # said below, and by the exit status
@@ -155,19 +155,21 @@ def _into_folder(
     if asked["limit"] is not None:
         message = "a folder gets all captures of each crawl; leave out --limit"
         raise QueryError(message)
-    crawls = catalogue.held(asked["crawls"] or "all")
-    every = found_by(catalogue, options, asked | {"crawls": crawls[:1]})
-    parts = Parts(folder, format_, question_of(every.plan.query, asked["columns"], asked["subsets"]))
-    if not (lacking := parts.lacking(crawls)):
-        options.say(f"{folder} has the answer of {plural(len(crawls), 'crawl')} already")
-        return []
-    leave.agree(found_by(catalogue, options, asked | {"crawls": lacking}).plan)
+    states = catalogue.states(asked["crawls"] or "all", asked["subsets"])
+    every = found_by(catalogue, options, asked | {"crawls": list(states)})
+    columns = asked["columns"]
+    question = question_of(every.plan.query, every_column=columns == "*", subsets=asked["subsets"])
     plans = []
-    for crawl in lacking:
-        found = found_by(catalogue, options, asked | {"crawls": [crawl]})
-        rows = parts.write(crawl, found)
-        options.say(f"{crawl}: {plural(rows, 'capture')}")
-        plans.append(found.plan)
+    with Parts(folder, format_, question) as parts:
+        if not (lacking := parts.lacking(states)):
+            options.say(f"{folder} has the answer of {plural(len(states), 'crawl')} already")
+            return []
+        leave.agree(found_by(catalogue, options, asked | {"crawls": lacking}).plan)
+        for crawl in lacking:
+            found = found_by(catalogue, options, asked | {"crawls": [crawl]})
+            rows = parts.write(crawl, states[crawl], found)
+            options.say(f"{crawl}: {plural(rows, 'capture')}")
+            plans.append(found.plan)
     return plans
 
 

@@ -154,6 +154,13 @@ def main() -> NoReturn:
     except OSError as error:
         status = _explain(DiskFailed(f"{error.filename or 'the disk'}: {error.strerror or error}"))
     except Exception as error:  # noqa: BLE001 - the last resort: nobody should have to read a traceback
+        if type(error).__module__.partition(".")[0] in {"duckdb", "_duckdb"} and not _signals:
+            first = str(error).splitlines()[0] if str(error) else type(error).__name__
+            sys.exit(
+                _explain(
+                    DiskFailed(f"the catalogue cannot be read ({first}); delete catalogue.duckdb, it is made anew")
+                )
+            )
         status = _stopped() if _signals else _explain_bug(error)
     sys.exit(status if isinstance(status, int) else 0)
 

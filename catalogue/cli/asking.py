@@ -56,7 +56,7 @@ def plan(options: Common, *, indexes: bool, count: bool, json_: bool, **asked: A
     catalogue plan '*.example.com' --indexes
     """  # noqa: D301
     with options.opened() as catalogue:
-        found = found_by(catalogue, options, asked)
+        found = found_by(catalogue, options, with_patterns(asked))
         if count:
             found = found.counting()
         if indexes:
@@ -69,10 +69,8 @@ def plan(options: Common, *, indexes: bool, count: bool, json_: bool, **asked: A
         sys.exit(1)
 
 
-def found_by(catalogue: Any, options: Common, asked: dict[str, Any]) -> Any:  # noqa: ANN401 - importing their types is slow
-    """The captures that the options of a question mean, not read yet."""
-    from catalogue.surt import Match  # noqa: PLC0415
-
+def with_patterns(asked: dict[str, Any]) -> dict[str, Any]:
+    """The options of a question with the patterns of its file among the others; a file can be read but once."""
     patterns = [*asked["patterns"]]
     if asked["urls_file"]:
         try:
@@ -80,6 +78,14 @@ def found_by(catalogue: Any, options: Common, asked: dict[str, Any]) -> Any:  # 
         except UnicodeDecodeError as error:
             message = f"{asked['urls_file'].name} is not UTF-8 text: {error.reason} at byte {error.start}"
             raise QueryError(message) from error
+    return asked | {"patterns": patterns}
+
+
+def found_by(catalogue: Any, options: Common, asked: dict[str, Any]) -> Any:  # noqa: ANN401 - importing their types is slow
+    """The captures that the options of a question mean, not read yet."""
+    from catalogue.surt import Match  # noqa: PLC0415
+
+    patterns = asked["patterns"]
     columns = asked["columns"]
     found = catalogue.captures(
         patterns,

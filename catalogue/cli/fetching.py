@@ -13,7 +13,7 @@ import click
 
 from catalogue.cli.answering import Leave
 from catalogue.cli.app import Common, common
-from catalogue.cli.asking import found_by, question
+from catalogue.cli.asking import found_by, question, with_patterns
 from catalogue.cli.showing import as_json, harvest_bar, parse_size, plural, size, table
 from catalogue.errors import IncompleteAnswer, QueryError
 
@@ -72,7 +72,7 @@ def fetch(  # noqa: PLR0913 - an option each
     from catalogue.harvest import Progress  # noqa: PLC0415 - --help needs none of what this imports
 
     _check(asked, file, output, form, dry_run=dry_run)
-    leave = Leave(yes, max_requests, max_bytes)
+    leave, asked = Leave(yes, max_requests, max_bytes), with_patterns(asked)
     most = parse_size(max_size) if max_size else None
     with options.opened() as catalogue, warnings.catch_warnings():
         warnings.simplefilter("ignore", IncompleteAnswer)  # said below, and by the exit status

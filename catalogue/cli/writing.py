@@ -23,6 +23,7 @@ _BY_SUFFIX |= {".parquet": "parquet", ".arrow": "arrow"}
 SUFFIXES = {format_: suffix.removeprefix(".") for suffix, format_ in reversed(_BY_SUFFIX.items())}
 """The usual one of each format."""
 _AT_A_GLANCE = ["fetch_time", "fetch_status", "content_mime_detected", "url", "crawl"]
+_INDEX_TIME = "fetch_time"
 _PAGE = 1000
 _ROW_GROUP = 1 << 17
 """Rows of a row group of the Parquet files that are written."""
@@ -166,14 +167,20 @@ def _write_whole(batches: Iterable[pa.RecordBatch], writer: Any) -> int:  # noqa
 
 
 def _texts(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Times in ISO 8601 and bytes in hexadecimal digits, for formats that have neither."""
+    """Times in ISO 8601, bytes in hexadecimal digits, and what else has no form of its own in these formats as text."""
     arrays = []
-    for array in batch.columns:
-        if pa.types.is_timestamp(array.type):
-            seconds = array.cast(pa.timestamp("s", "UTC"), safe=False)  # the index has no finer times
-            arrays.append(pc.strftime(seconds, format="%Y-%m-%dT%H:%M:%SZ"))
-        elif pa.types.is_binary(array.type):
+    for name, array in zip(batch.schema.names, batch.columns, strict=True):
+        kind = array.type
+        if pa.types.is_timestamp(kind):
+            if name == _INDEX_TIME:  # which has no finer times
+                array = array.cast(pa.timestamp("s", "UTC"), safe=False)  # noqa: PLW2901
+            arrays.append(pc.strftime(array, format="%Y-%m-%dT%H:%M:%S" + ("Z" if array.type.tz else "")))
+        elif pa.types.is_binary(kind):
             arrays.append(pa.array([None if v is None else v.hex() for v in array.to_pylist()], pa.string()))
+        elif pa.types.is_decimal(kind) or pa.types.is_date(kind):
+            arrays.append(array.cast(pa.string()))
+        elif pa.types.is_floating(kind):
+            arrays.append(pc.if_else(pc.is_finite(array), array, pa.scalar(None, kind)))  # JSON has no other numbers
         else:
             arrays.append(array)
     return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)

@@ -8,6 +8,7 @@ from catalogue.footer.decoding import (
     decode_row_groups,
     footer_length,
 )
+from catalogue.footer.kinds import NESTED, arrow_type, kind_of, wider
 from catalogue.footer.values import (
     CODECS,
     DATA_PAGES,
@@ -28,6 +29,7 @@ __all__ = [
     "DICTIONARY_ENCODINGS",
     "MAGIC",
     "MAX_FOOTER",
+    "NESTED",
     "PHYSICAL_TYPES",
     "TRAILER",
     "Bounds",
@@ -36,8 +38,11 @@ __all__ = [
     "Footer",
     "Order",
     "RowGroup",
+    "arrow_type",
     "decode_footer",
     "decode_row_groups",
     "footer_length",
+    "kind_of",
     "number",
+    "wider",
 ]

@@ -60,8 +60,9 @@ class Column:
     @property
     def plain_integer(self) -> bool:
         """Whether its bytes are signed integers and mean nothing else, such as a decimal."""
-        logical = Reader(self.element).struct().get(10, {})
-        signed = not logical or bool(logical.get(10, {}).get(2, False))
+        logical = Reader(self.element).struct().get(10)
+        told = logical.get(10) if isinstance(logical, dict) else None
+        signed = not logical or (isinstance(told, dict) and bool(told.get(2, False)))
         return self.physical_type in {"INT32", "INT64"} and self.converted_type in _SIGNED_INTEGERS and signed
 
 

@@ -123,7 +123,11 @@ def read_chunks(query: Query, held: HeldFile, group: RowGroup) -> tuple[ColumnCh
     found = []
     for name in query.read_columns:
         chunk = group.chunks.get(name)
-        nested = not chunk.column.flat if chunk else any(other.startswith(f"{name}.") for other in group.chunks)
+        nested = (
+            not chunk.column.flat
+            if chunk
+            else any(other.startswith(f"{name}.") and not one.column.flat for other, one in group.chunks.items())
+        )
         if nested:
             message = f"{held.file.path}: column {name} has more than one value a row, which cannot be read"
             raise BadFooter(message)

@@ -5,9 +5,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
-import pyarrow as pa
-
-from catalogue.footer import Column
 from catalogue.plan.choice import Choice, HeldFile, choose, expected_pages, expected_units, read_chunks
 from catalogue.plan.cost import Cost
 from catalogue.plan.fetches import Fetch, Part, fetches, most_requests
@@ -55,12 +52,11 @@ def plan_reads(
         choices = list(_enough(choices, query.limit))
     odds = _Odds(choices, query, considered)
     drafts = [_draft(choice, query, odds, cost) for choice in choices]
-    newer = _newer(query, files)
     reads = tuple(_file_reads(drafts))
     plan = ReadPlan(
         query=query,
-        schema=schema_of(query.table, query.columns, newer),
-        row_schema=schema_of(query.table, query.read_columns, newer),
+        schema=schema_of(query, query.columns),
+        row_schema=schema_of(query, query.read_columns),
         files=reads,
         waves=_waves(reads, cost),
         cost=cost,
@@ -289,38 +285,6 @@ def _index_fetches(drafts: Iterable[_Draft], cost: Cost) -> Iterator[Fetch]:
             by_file.setdefault(draft.choice.held.file.path, []).extend(draft.choice.lacking)
     for path, parts in by_file.items():
         yield from fetches(path, parts, max_gap=cost.max_gap)
-
-
-def _newer(query: Query, files: Iterable[HeldFile]) -> dict[str, pa.DataType]:
-    """Types of columns that are not known beforehand."""
-    newer: dict[str, pa.DataType] = {}
-    for file in files:
-        for name in query.read_columns:
-            if name not in query.table.schema.names and name in file.footer.columns:
-                kind = _arrow_type(file.footer.columns[name])
-                newer[name] = _wider(newer.get(name, kind), kind)
-    return newer
-
-
-def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
-    """The type of a column that has both in different files: text, if nothing else takes both."""
-    if one == other:
-        return one
-    return pa.float64() if {one, other} == {pa.int64(), pa.float64()} else pa.string()
-
-
-def _arrow_type(column: Column) -> pa.DataType:
-    """The type under which a column is shown that is not known beforehand."""
-    match column.physical_type:
-        case "BYTE_ARRAY" | "FIXED_LEN_BYTE_ARRAY" if column.converted_type is None:
-            return pa.binary()
-        case "INT32" | "INT64" if column.plain_integer:
-            return pa.int64()
-        case "FLOAT" | "DOUBLE":
-            return pa.float64()
-        case "BOOLEAN":
-            return pa.bool_()
-    return pa.string()
 
 
 def _warnings(plan: ReadPlan) -> Iterator[str]:

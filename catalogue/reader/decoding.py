@@ -1,6 +1,6 @@
 """Bytes of columns → Arrow arrays of the rows that are wanted, some thousands at a time."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -78,15 +78,25 @@ def wanted(numbered: Iterable[Numbered], rows: np.ndarray) -> Iterator[pa.Array]
 
 
 def aligned(
-    columns: Mapping[str, Iterator[pa.Array]], num_rows: int, schema: pa.Schema, group: Group
+    columns: Mapping[str, Iterator[pa.Array]],
+    num_rows: int,
+    schema: pa.Schema,
+    group: Group,
+    path_columns: Sequence[str],
 ) -> Iterator[pa.Table]:
     """Tables from columns whose pieces are of different lengths; columns the file lacks are null.
+
+    Args:
+        columns: by name, of those that are read.
+        num_rows: of all tables together.
+        schema: of each.
+        group: in which they lie.
+        path_columns: names of columns whose value is the file's.
 
     Raises:
         BadFooter: if a column ends before the others.
     """
-    in_path = {"crawl": group.file.file.crawl, "subset": group.file.file.subset}
-    fixed = {name: value for name, value in in_path.items() if name not in columns}
+    fixed = {name: getattr(group.file.file, name) for name in path_columns}
     pending: dict[str, pa.Array] = {}
     left = num_rows
     while left:

@@ -175,7 +175,7 @@ class _Reading:
         names = [name for name in self._plan.row_schema.names if name in columns or name in self._path_columns]
         schema = pa.schema([self._plan.row_schema.field(name) for name in names])
         numbers, tables, start = [], [pa.Table.from_batches([], schema)], 0
-        for table in aligned(columns, len(candidates), schema, group):
+        for table in aligned(columns, len(candidates), schema, group, self._path_columns):
             kept, where = self._residual.keep(table, group.read.intervals)
             numbers.append(candidates[start + where])
             tables.append(kept)
@@ -222,7 +222,7 @@ class _Reading:
                 columns[read.chunk.column.name] = wanted(
                     self._decoded(group, narrow, _pages_of(narrow, group)), each.rows
                 )
-        for table in aligned(columns, len(each.rows), self._plan.row_schema, group):
+        for table in aligned(columns, len(each.rows), self._plan.row_schema, group, self._path_columns):
             rows, _ = self._residual.keep(table, group.read.intervals, decided=decided.column_names)
             if rows.num_rows:
                 yield rows
@@ -239,7 +239,7 @@ class _Reading:
                 seen = _observer(read, data)
                 numbered = seen.see(numbered) if seen else numbered
             columns[read.chunk.column.name] = (values for _, values in numbered)
-        for table in aligned(columns, group.read.num_rows, self._plan.row_schema, group):
+        for table in aligned(columns, group.read.num_rows, self._plan.row_schema, group, self._path_columns):
             rows, _ = self._residual.keep(table, group.read.intervals)
             if rows.num_rows:
                 yield rows

@@ -261,18 +261,43 @@ class Store:
         return self.versions("files", [path]).get(path)
 
     def state(self) -> str:
-        """Names this store and its number of changes: what is derived from it is fresh while this stays the same.
+        """Names this store and its last change: what is derived from it is fresh while this stays the same.
 
         What page indexes are added meanwhile is no matter; see ``index_state``.
         """
         with self._using() as connection:
-            identity, changes = connection.execute("SELECT id, changes FROM identity").fetchone()
-        return f"{identity}:{changes}"
+            identity = connection.execute("SELECT id FROM identity").fetchone()[0]
+        return f"{identity}:{self._last('changes')}"
 
     def index_state(self) -> str:
         """The same for the page indexes: queries add to them, and must not make all that is derived stale."""
+        return self._last("index_changes")
+
+    def _last(self, counter: str) -> str:
         with self._using() as connection:
-            return str(connection.execute("SELECT index_changes FROM identity").fetchone()[0])
+            query = f"SELECT change, token FROM identity JOIN history ON counter = ? AND change = {counter}"  # noqa: S608 - one of two
+            change, token = connection.execute(query, [counter]).fetchone()
+        return f"{change}:{token}"
+
+    def changes_at(self, state: str, index_state: str) -> tuple[int, int] | None:
+        """The numbers of changes that this store had in a state; None if it never was in it, as another's.
+
+        Args:
+            state: as ``state`` gave it.
+            index_state: as ``index_state`` gave it.
+        """
+        identity, _, last = state.partition(":")
+        found = []
+        with self._using() as connection:
+            if connection.execute("SELECT id FROM identity").fetchone()[0] != identity:
+                return None
+            for counter, each in (("changes", last), ("index_changes", index_state)):
+                change, _, token = each.partition(":")
+                query = "SELECT change FROM history WHERE counter = ? AND change = ? AND token = ?"
+                found += connection.execute(
+                    query, [counter, int(change) if change.isdecimal() else -1, token]
+                ).fetchall()
+        return (found[0][0], found[1][0]) if len(found) == 2 else None  # noqa: PLR2004 - both
 
     def size(self) -> int:
         """Bytes on disk, the write-ahead log among them."""
@@ -302,6 +327,21 @@ class Store:
 
     def _transaction(self, counter: str | None = "changes") -> AbstractContextManager[None]:
         return transaction(self._connection, counter)
+
+
+def locked(path: Path) -> FileLock:
+    """A lock that only one process at a time has, to be released.
+
+    Raises:
+        StoreLocked: if another has it.
+    """
+    lock = FileLock(path)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        message = f"another process writes into {path.parent}; wait for it, or choose another folder"
+        raise StoreLocked(message) from None
+    return lock
 
 
 def _lockable(crawl: str) -> str:

@@ -21,6 +21,9 @@ the catalogue is made of."""
 _LAYOUT = {
     **{table: f'CREATE TABLE "{table}" (key TEXT PRIMARY KEY, value BLOB)' for table in TABLES},
     "touched": "CREATE TABLE touched (kind TEXT, key TEXT, change INTEGER, PRIMARY KEY (kind, key)) WITHOUT ROWID",
+    "history": (
+        "CREATE TABLE history (counter TEXT, change INTEGER, token TEXT, PRIMARY KEY (counter, change)) WITHOUT ROWID"
+    ),
     "identity": "CREATE TABLE identity (id TEXT, changes INTEGER, index_changes INTEGER)",
 }
 COUNTERS = {"files": "changes", "documents": "changes", "failures": "changes", "indexes": "index_changes"}
@@ -78,6 +81,8 @@ def _create(connection: sqlite3.Connection, path: Path, busy_seconds: float) -> 
                 for layout in _LAYOUT.values():
                     run(layout)
                 run("INSERT INTO identity VALUES (?, 0, 0)", [secrets.token_hex(8)])
+                for counter in set(COUNTERS.values()):
+                    run("INSERT INTO history VALUES (?, 0, ?)", [counter, secrets.token_hex(8)])
                 run(f"PRAGMA application_id={APPLICATION_ID}")
                 run(f"PRAGMA user_version={VERSION}")
     except Timeout:
@@ -100,6 +105,10 @@ def _migrate(connection: sqlite3.Connection) -> int:
             run(_LAYOUT["facts"])
         if version < VERSION:  # and nobody else was faster
             run(_LAYOUT["touched"])
+            run(_LAYOUT["history"])
+            for counter in set(COUNTERS.values()):
+                note = f"INSERT INTO history SELECT '{counter}', {counter}, ? FROM identity"  # noqa: S608 - one of two
+                run(note, [secrets.token_hex(8)])
             for table, counter in COUNTERS.items():
                 run(f"INSERT INTO touched SELECT '{table}', key, {counter} FROM \"{table}\", identity")  # noqa: S608
             run(f"PRAGMA user_version={VERSION}")
@@ -126,6 +135,9 @@ def transaction(connection: sqlite3.Connection, counter: str | None = None) -> I
         yield
         if counter:
             connection.execute(f"UPDATE identity SET {counter} = {counter} + 1")  # noqa: S608 - one of two
+            # A number alone may be that of another change, where a backup was put in the store's place and went on.
+            note = f"INSERT INTO history SELECT '{counter}', {counter}, ? FROM identity"  # noqa: S608 - likewise
+            connection.execute(note, [secrets.token_hex(8)])
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:

@@ -36,6 +36,9 @@ def parse_key_pattern(text: str, keys: Keys, match: Match | None = None) -> Patt
     if keys is Keys.URL:
         return parse_pattern(text, match)
     typed = text.strip()
+    if any("\ud800" <= character <= "\udfff" for character in typed):
+        message = f"{typed[:200]!r} is no text"
+        raise QueryError(message)
     if not typed:
         message = f"{typed!r} is no pattern; patterns look like {_LIKE[keys]}"
         raise QueryError(message)

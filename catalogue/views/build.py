@@ -20,7 +20,7 @@ from filelock import FileLock
 
 from catalogue.crawl import COLLINFO, has_table, parse_collinfo
 from catalogue.errors import CatalogueError, DiskFailed, FormatError
-from catalogue.examine import Examiner, FileFacts
+from catalogue.examine import Examiner, FileFacts, digest_of
 from catalogue.footer import decode_footer
 from catalogue.listing import listed, manifests
 from catalogue.store import Held, Store
@@ -30,7 +30,7 @@ from catalogue.views.key_pages import key_pages
 from catalogue.views.opened import connect, queries_folder, quoted, statement
 
 STORAGE_VERSION = "v1.1.0"
-LAYOUT = "6"
+LAYOUT = "7"
 """Changes with the tables; a catalogue of another layout is made again."""
 
 _BATCH = 1000
@@ -68,9 +68,10 @@ def refresh(
             return
         beside = path.with_name(path.name + ".new")
         _remove(beside)
-        if shown.get("layout") == LAYOUT:
+        since = store.changes_at(shown["store"], shown["indexes"]) if shown.get("layout") == LAYOUT else None
+        if since:
             shutil.copyfile(path, beside)
-        build = _Build(beside, store, table)
+        build = _Build(beside, store, table, since or (-1, -1))
         try:
             build.run(facts or {}, wanted, examiner)
         finally:
@@ -115,8 +116,10 @@ def connect_fresh(path: Path, store: Store, table: Table, *, indexes: bool) -> d
 class _Build:
     """A catalogue in the making."""
 
-    def __init__(self, path: Path, store: Store, table: Table) -> None:
+    def __init__(self, path: Path, store: Store, table: Table, since: tuple[int, int]) -> None:
         self._store = store
+        self._since = since
+        """Numbers of changes of the store that are shown already; see ``Store.changes_at``."""
         self._table = table
         self._undecodable: dict[str, str] = {}
         """Reasons why footers that are held cannot be shown, by path."""
@@ -131,8 +134,7 @@ class _Build:
 
     def run(self, facts: Mapping[str, FileFacts], column_chunks: set[str], examiner: Examiner | None) -> None:
         meta = _meta_of(self._store)  # before anything is read: what is written meanwhile is seen next time
-        shown = dict(self._rows("SELECT key, value FROM derived.meta"))
-        since, since_index = (_changes(shown, meta, name) for name in ("store", "indexes"))
+        since, since_index = self._since
         touched = self._store.touched("files", since)
         self._drop(touched)
         chunks_of = column_chunks | {c for (c,) in self._rows("SELECT crawl FROM derived.files WHERE column_chunks")}
@@ -198,7 +200,9 @@ class _Build:
             if held is None:
                 return None
             try:
-                found = facts.get(path) or examiner.examine(held.data, held.size)
+                found = facts.get(path)  # which may be of the file as it was before another process took it anew
+                if found is None or found.digest != digest_of(held.data):
+                    found = examiner.examine(held.data, held.size)
             except FormatError as error:
                 self._undecodable[path] = f"{path}: {error}"
                 return None
@@ -325,12 +329,6 @@ class _Build:
             self._db.execute(f"INSERT INTO derived.{table} BY NAME SELECT * FROM incoming")  # noqa: S608 - a constant
         finally:
             self._db.unregister("incoming")
-
-
-def _changes(shown: Mapping[str, str], meta: Mapping[str, str], name: str) -> int:
-    """How many changes of the store are shown, by that number of them; -1 if none, or those of another store."""
-    ours = shown.get("store", "").partition(":")[0] == meta["store"].partition(":")[0]
-    return int(shown[name].rpartition(":")[2]) if ours else -1
 
 
 def _naive(time: datetime | None) -> datetime | None:

@@ -9,6 +9,7 @@ import duckdb
 import pyarrow as pa
 
 from catalogue.errors import NotHarvested
+from catalogue.footer import wider
 from catalogue.query import Query
 from catalogue.surt import text_after, text_from
 from catalogue.table import INDEX, Table
@@ -120,20 +121,6 @@ class Candidates:
         return [Candidate(path, version, rest, tuple(offsets.items())) for path, version, rest, offsets in rows]
 
     @cached_property
-    def column_names(self) -> tuple[str, ...]:
-        """The columns of the files, as they stand there; some may be newer than this package."""
-        rows = self._run(
-            """
-            SELECT name FROM (
-              SELECT unnest(column_names) AS name, generate_subscripts(column_names, 1) AS place
-              FROM (SELECT DISTINCT column_names FROM derived.files SEMI JOIN pairs USING (crawl, subset))
-            )
-            GROUP BY name ORDER BY min(place), name
-            """
-        )
-        return tuple(name for (name,) in rows)
-
-    @cached_property
     def row_groups(self) -> int:
         """How many row groups there are in all."""
         return int(self._run("SELECT count(*) FROM row_groups SEMI JOIN pairs USING (crawl, subset)")[0][0])
@@ -186,6 +173,21 @@ class Shown:
         """The crawls of which files are held."""
         rows = self._connection.execute("SELECT DISTINCT crawl FROM derived.files ORDER BY ALL").fetchall()
         return tuple(crawl for (crawl,) in rows)
+
+    @cached_property
+    def columns(self) -> dict[str, str]:
+        """The columns of all files, as they stand there, and what they hold; some may be newer than this package.
+
+        Of all, and not of those that a question is about, so that it has the same types whatever it is about.
+        """
+        rows = self._connection.execute(
+            "SELECT column_names, column_kinds FROM derived.files GROUP BY ALL ORDER BY min(file)"
+        ).fetchall()
+        found: dict[str, str] = {}
+        for names, kinds in rows:
+            for name, kind in zip(names, kinds, strict=True):
+                found[name] = wider(found.get(name, kind), kind)
+        return found
 
     def candidates(self, crawls: Sequence[str], subsets: Sequence[str]) -> Candidates:
         """See ``Candidates``. The last ones are remembered, since the next question is about the same crawls."""

@@ -16,7 +16,7 @@ from catalogue.crawl import IndexFile
 from catalogue.examine import FileFacts
 from catalogue.store import Held
 
-_FORM = 2
+_FORM = 3
 """Changes with what is found; facts of another form are found anew."""
 
 _FILE = {
@@ -30,6 +30,7 @@ _FILE = {
     "created_by": "VARCHAR",
     "codec": "VARCHAR",
     "column_names": ["VARCHAR"],
+    "column_kinds": ["VARCHAR"],
     "utc_times": "BOOLEAN",
     "has_page_index": "BOOLEAN",
     "footer_rest": "INTEGER",
@@ -76,7 +77,11 @@ def packed(facts: FileFacts, held: Held, version: bytes) -> Held:
         "source": held.source,
         "harvested_at": datetime.fromisoformat(held.taken).astimezone(UTC).replace(tzinfo=None).isoformat(),
     }
-    found = {name: value for name, value in asdict(replace(facts, column_chunks=())).items() if name != "column_chunks"}
+    found = {
+        name: value
+        for name, value in asdict(replace(facts, column_chunks=(), digest="")).items()
+        if name != "column_chunks"
+    }
     return replace(held, data=json.dumps(known | found).encode(), note=_note(version))
 
 
