@@ -299,7 +299,7 @@ def test_a_source_that_fails_loses_nothing(
 ) -> None:
     kinds = [kind for kind in DETECTABLE if kind not in SLOW]
     with FaultServer(mirror, script=seeded(3, share=0.3, kinds=kinds)) as server:
-        settings = Settings(source=server.url, cache=tmp_path / "cache", patience=0.0, bandwidth=1e4)
+        settings = Settings(source=server.url, cache=tmp_path / "cache", patience=0.0, bandwidth=1e5)
         with catalogue.open(harvested_data, settings=settings) as cat:
             for _ in range(5):
                 done = cat.fetch(rows, tmp_path / "out.warc.gz")
