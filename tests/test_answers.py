@@ -55,6 +55,11 @@ def rows_of(table: pa.Table, names: list[str] = IDENTITY) -> Counter[Row]:
     return Counter(zip(*(each.to_pylist() for each in plain), strict=True))
 
 
+def in_order(table: pa.Table, names: list[str] = IDENTITY) -> pa.Table:
+    """Some columns of all rows, so that two tables with the same rows are equal; faster than ``rows_of`` for many."""
+    return table.select(names).sort_by([(name, "ascending") for name in names]).combine_chunks()
+
+
 def scanned(everything: pa.Table, patterns: list[Pattern]) -> pa.Table:
     """The rows whose keys the patterns take, found by looking at every one."""
     keys = everything.column("url_surtkey").to_pylist()
@@ -139,11 +144,12 @@ def test_pruned_and_filtered_is_scanned_and_filtered(
     plain, backfilled = twins
     before, after = Counter[str](), Counter[str]()
     found_something = 0
-    for text in random_patterns(everything, PATTERNS, seed=7):
-        expected = rows_of(scan([parse_pattern(text)]))
-        found_something += bool(expected)
-        for cat in (harvested, backfilled):
-            assert rows_of(cat.captures(text, columns=IDENTITY).to_arrow()) == expected, text
+    for number, text in enumerate(random_patterns(everything, PATTERNS, seed=7)):
+        expected = in_order(scan([parse_pattern(text)]))
+        found_something += bool(expected.num_rows)
+        # What a question reads it teaches; so one that is taught by every other question is asked, too.
+        for cat in (harvested, backfilled) if number % 2 else (backfilled,):
+            assert in_order(cat.captures(text, columns=IDENTITY).to_arrow()).equals(expected), text
         for cat, cost in ((plain, before), (backfilled, after)):  # the first only plans, and so learns nothing
             plan = cat.captures(text, columns=IDENTITY).fetch_indexes()
             cost.update(row_groups=plan.row_groups, requests=plan.requests, bytes=plan.bytes)
@@ -174,7 +180,7 @@ def test_single_crawls_and_subsets(harvested: Catalogue, everything: pa.Table, s
 def test_every_column_of_every_era(harvested: Catalogue, everything: pa.Table) -> None:
     found = harvested.captures("*", columns=SCHEMA.names).to_arrow()
     assert found.schema == SCHEMA
-    assert rows_of(found, SCHEMA.names) == rows_of(everything, SCHEMA.names)
+    assert in_order(found, SCHEMA.names).equals(in_order(everything, SCHEMA.names))
 
 
 def test_thousands_of_patterns_at_once(harvested: Catalogue, everything: pa.Table, scan: Scan) -> None:
@@ -229,7 +235,7 @@ def test_times(harvested: Catalogue, everything: pa.Table) -> None:
                 pc.less(everything.column("fetch_time"), pa.scalar(last.replace(microsecond=0) + timedelta(seconds=1))),
             )
         )
-        assert rows_of(found.to_arrow()) == rows_of(inside)
+        assert in_order(found.to_arrow()).equals(in_order(inside))
     day = times[len(times) // 2].astimezone(UTC).date()
     whole_day = harvested.captures("*", from_=f"{day}", to=f"{day}", columns=["fetch_time"]).to_arrow()
     start = datetime(day.year, day.month, day.day, tzinfo=UTC)
