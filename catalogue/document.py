@@ -22,6 +22,9 @@ _MOST = 16 << 20
 _LINKS = "a[href],area[href],link[href],img[src],script[src],iframe[src],frame[src],embed[src],source[src],form[action]"
 _TARGETS = ("href", "src", "action")
 _FEED = re.compile(rb"<(rss|feed|rdf:RDF)[\s>]", re.IGNORECASE)
+_META = re.compile(rb"<meta[^>]+charset", re.IGNORECASE)
+_HEAD = 1024
+"""Bytes of a page in which it may name its charset."""
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([A-Za-z0-9._:-]+)", re.IGNORECASE)
 _WORD = re.compile(r"\w+")
 _ITEMS = 10_000
@@ -118,7 +121,7 @@ def _look(kind: str, data: bytes, *, main_content: bool) -> dict[str, Any]:
     else:
         return {"charset": None, "charset_detector": None, "parsed_as": None, "text": None, "content": None}
     return {
-        "charset": charset,
+        "charset": _usual(charset),
         "charset_detector": detector,
         "parsed_as": parsed_as,
         "text": text,
@@ -135,17 +138,19 @@ def _feed_kind(mime: str, data: bytes) -> str | None:
 
 
 def _charset(kind: str, data: bytes, *, html: bool) -> tuple[str, str]:
-    """The charset of a document, and who says so."""
+    """The charset of a document, as Python calls it, and who says so."""
     from resiliparse.parse.encoding import detect_encoding, map_encoding_to_html5  # noqa: PLC0415
 
-    if declared := _CHARSET.search(kind):
-        known = map_encoding_to_html5(declared[1])
-        if known:
-            return known, "http header"
-    if html:
-        told = detect_encoding(data, from_html_meta=True)
-        return told or "utf-8", "html meta" if told and told != detect_encoding(data) else "uchardet"
-    return detect_encoding(data) or "utf-8", "uchardet"
+    declared = _CHARSET.search(kind)
+    if declared and (known := map_encoding_to_html5(declared[1], False)):  # noqa: FBT003 - not UTF-8 for what is none
+        return known, "http header"
+    told = detect_encoding(data, from_html_meta=html) or "utf-8"
+    return told, "html meta" if html and _META.search(data[:_HEAD]) else "uchardet"
+
+
+def _usual(charset: str) -> str:
+    """A charset as the web calls it."""
+    return charset.replace("cp125", "windows-125") if charset.startswith("cp125") else charset
 
 
 def _page(tree: Any) -> dict[str, Any]:  # noqa: ANN401 - of an extra
@@ -203,7 +208,7 @@ def _item(entry: Any) -> dict[str, Any]:  # noqa: ANN401 - of an extra
         "link": entry.get("link"),
         "author": entry.get("author"),
         "published": entry.get("published"),
-        "updated": entry.get("updated"),
+        "updated": dict.get(entry, "updated"),  # its own get would give what was published
         "guid": entry.get("id"),
         "comments": entry.get("comments"),
         "categories": [tag.get("term") for tag in entry.get("tags", ()) if tag.get("term")],
