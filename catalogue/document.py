@@ -17,6 +17,7 @@ from catalogue.errors import BadDocument, QueryError
 from catalogue.record import Record
 from catalogue.supervised import ChildDied, Children
 
+_NEEDED = ("feedparser", "resiliparse.extract.html2text", "resiliparse.parse.encoding", "resiliparse.parse.html")
 _MOST = 16 << 20
 """Bytes of a document that are looked at; Common Crawl keeps 5 MiB of each."""
 _LINKS = "a[href],area[href],link[href],img[src],script[src],iframe[src],frame[src],embed[src],source[src],form[action]"
@@ -53,7 +54,7 @@ class Documents:
             message = "to look into pages takes more libraries; run: pip install 'commoncrawl-catalogue[text]'"
             raise QueryError(message) from error
         self._main_content = main_content
-        self._children = Children("catalogue.document:answer", count=children, seconds=seconds)
+        self._children = Children("catalogue.document:answer", *_NEEDED, count=children, seconds=seconds)
 
     def __enter__(self) -> Self:
         return self

@@ -13,9 +13,6 @@ from dataclasses import asdict, dataclass, field, replace
 from hashlib import blake2b
 from typing import Self
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from catalogue.errors import BadFooter, Encrypted, FormatError
 from catalogue.footer import MAGIC, Footer, Order, RowGroup, decode_footer, kind_of
 from catalogue.supervised import ChildDied, Children
@@ -156,7 +153,7 @@ class Examiner:
             seconds: how long one footer may take before its child is killed.
         """
         self._key = key
-        self._children = Children("catalogue.examine:answer", count=children, seconds=seconds)
+        self._children = Children("catalogue.examine:answer", "pyarrow.parquet", count=children, seconds=seconds)
 
     def __enter__(self) -> Self:
         return self
@@ -228,6 +225,9 @@ def answer(question: bytes) -> bytes:
 
 def _check_with_pyarrow(footer: bytes) -> None:
     """Have the reader that will decode the pages agree that this is a footer."""
+    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow.parquet as pq  # noqa: PLC0415 - slow to import, and for children alone
+
     file = MAGIC + footer + len(footer).to_bytes(4, "little") + MAGIC
     try:
         parsed = pq.ParquetFile(

@@ -31,12 +31,12 @@ class ChildDied(Exception):
 class Children:
     """A handful of children that answer questions; safe to use from many threads."""
 
-    def __init__(self, task: str, *, count: int | None = None, seconds: float = 5.0) -> None:
+    def __init__(self, *task: str, count: int | None = None, seconds: float = 5.0) -> None:
         """Make room for children; each is started when first needed.
 
         Args:
-            task: what they do, as ``module:function`` of this package: from bytes to bytes. What the module imports is
-                imported before memory is limited.
+            task: what they do, as ``module:function`` of this package, from bytes to bytes; and modules that it will
+                need, which are imported before memory is limited.
             count: how many at most, by default one a core.
             seconds: how long one question may take before its child is killed.
         """
@@ -89,11 +89,9 @@ class Children:
 
 
 class _Child:
-    def __init__(self, task: str) -> None:
-        package_root = str(Path(__file__).resolve().parent.parent)
-        command = (
-            f"import sys; sys.path.insert(0, {package_root!r}); from catalogue.supervised import serve; serve({task!r})"
-        )
+    def __init__(self, task: tuple[str, ...]) -> None:
+        root = str(Path(__file__).resolve().parent.parent)
+        command = f"import sys; sys.path.insert(0, {root!r}); from catalogue.supervised import serve; serve(*{task!r})"
         # An environment without credentials: the child sees hostile bytes. The system's allocator, because the default
         # one reserves address space that the memory limit would count.
         environment = {"ARROW_DEFAULT_MEMORY_POOL": "system", "PATH": os.environ.get("PATH", os.defpath)}
@@ -179,16 +177,19 @@ def _receive(pipe: BinaryIO) -> bytes | None:
 # ---- in the child ----
 
 
-def serve(task: str) -> None:
+def serve(task: str, *modules: str) -> None:
     """Answer questions until there are no more; what a child does.
 
     Args:
         task: see ``Children``.
+        modules: likewise.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
     answers = os.fdopen(os.dup(1), "wb")
     with open(os.devnull, "wb") as nowhere:  # noqa: PTH123 - whatever a library prints must not reach the parent
         os.dup2(nowhere.fileno(), 1)
+    for needed in modules:
+        import_module(needed)
     module, _, name = task.partition(":")
     answer: Callable[[bytes], bytes] = getattr(import_module(module), name)
     _limit_resources()

@@ -9,7 +9,6 @@ from urllib.parse import SplitResult, urlsplit
 from catalogue.errors import QueryError
 from catalogue.settings import DEFAULT_SOURCE, Settings
 from catalogue.source.folder import FolderSource
-from catalogue.source.http import HttpSource
 from catalogue.source.limiter import COMMON_CRAWL, S3_COMMON_CRAWL, Clock, Limiter, Policy, SystemClock
 from catalogue.source.polite import ATTEMPTS, PoliteSource
 from catalogue.source.response import Source
@@ -35,6 +34,8 @@ def open_source(
     address = f"{parts.scheme}://{parts.netloc}{parts.path.removesuffix('/')}/"
     inner: Source
     if parts.scheme in {"http", "https"}:
+        from catalogue.source.http import HttpSource  # noqa: PLC0415 - slow to import, and a plan needs no network
+
         inner = HttpSource(address, user_agent=settings.user_agent, connections=policy.connections)
     elif parts.scheme == "s3":
         try:
