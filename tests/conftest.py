@@ -36,6 +36,13 @@ def harvested_data(settings: Settings, tmp_path_factory: pytest.TempPathFactory)
     return data
 
 
+@pytest.fixture(scope="session")
+def whole_crawls(mirror: Path) -> list[str]:
+    """The crawls that have all subsets, oldest first; there are two at least."""
+    paths = mirror.rglob("crawl=*/subset=crawldiagnostics")
+    return sorted({path.parent.name.removeprefix("crawl=") for path in paths})
+
+
 @pytest.fixture
 def harvested(harvested_data: Path, settings: Settings) -> Iterator[catalogue.Catalogue]:
     with catalogue.open(harvested_data, settings=settings) as cat:

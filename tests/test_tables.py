@@ -8,6 +8,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
 from shutil import copytree
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -196,18 +197,25 @@ def test_a_key_of_any_name(tmp_path: Path) -> None:
         assert cat.captures("05*").plan.row_groups == 1
 
 
-def test_a_table_of_urls_without_subsets(tmp_path: Path, mirror: Path) -> None:
+def test_a_table_of_urls_without_subsets(tmp_path: Path, mirror: Path, whole_crawls: list[str]) -> None:
     """As the index of the End of Term archive: the columns are Common Crawl's, the paths are not."""
-    path = next(mirror.rglob("crawl=CC-MAIN-2022-33/subset=warc/*.parquet"))
+    path = min(mirror.rglob(f"crawl={whole_crawls[0]}/subset=warc/*.parquet"))
     copy = tmp_path / "source" / "eot" / "crawl=EOT-2020" / "part-0.parquet"
     copy.parent.mkdir(parents=True)
     copy.write_bytes(path.read_bytes())
     with opened(tmp_path / "data", tmp_path / "source", "eot") as cat:
         cat.define("url_surtkey", paths=["eot/crawl=EOT-2020/part-0.parquet"])
         cat.harvest("EOT-2020")
-        found = cat.captures("*", columns=["url", "fetch_time"], from_="2022-08-20", crawls="EOT-2020").to_arrow()
         every = pq.ParquetFile(path).read(columns=["url", "fetch_time"])
-        wanted = every.filter(pc.field("fetch_time") >= pa.scalar(1660953600000, pa.timestamp("ms", "UTC")))
+        middle = sorted(every.column("fetch_time").to_pylist())[len(every) // 2]
+        asked: dict[str, Any] = {
+            "columns": ["url", "fetch_time"],
+            "from_": f"{middle:%Y%m%d%H%M%S}",
+            "crawls": "EOT-2020",
+        }
+        found = cat.captures("*", **asked).to_arrow()
+        wanted = every.filter(pc.field("fetch_time") >= pa.scalar(middle.replace(microsecond=0)))
+        assert 0 < len(wanted) < len(every)
         assert sorted(found.column("url").to_pylist()) == sorted(wanted.column("url").to_pylist())
         assert found.schema == pa.schema(
             [("url", pa.string()), ("fetch_time", pa.timestamp("ms", "UTC")), ("crawl", pa.string())]

@@ -257,11 +257,11 @@ def all_of_it(path: Path) -> list[list[tuple[object, ...]]]:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_brought_up_to_date_it_is_as_if_made_anew(
-    data: Path, store: Store, settings: Settings, tmp_path: Path, seed: int
+    data: Path, store: Store, settings: Settings, tmp_path: Path, whole_crawls: list[str], seed: int
 ) -> None:
     chance = random.Random(seed)
     with catalogue.open(data, settings=settings) as cat:
-        cat.harvest("CC-MAIN-2022-33", pages=True)
+        cat.harvest(whole_crawls[0], pages=True)
     path = data / "catalogue.duckdb"
     everything = {key: value for key in store.keys("files") if (value := store.get("files", key))}
     lists = {key: value for key in store.keys("documents") if (value := store.get("documents", key))}
