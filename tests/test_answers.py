@@ -226,7 +226,7 @@ def test_where(harvested: Catalogue, everything: pa.Table, condition: str) -> No
 def test_times(harvested: Catalogue, everything: pa.Table) -> None:
     times = sorted(set(everything.column("fetch_time").to_pylist()))
     chance = random.Random(5)
-    for _ in range(20):
+    for _ in range(10):
         first, last = sorted(chance.sample(times, 2))
         found = harvested.captures("*", from_=f"{first:%Y%m%d%H%M%S}", to=f"{last:%Y%m%d%H%M%S}", columns=IDENTITY)
         inside = everything.filter(
