@@ -17,7 +17,8 @@ from warcio.recordloader import ArcWarcRecord, ArcWarcRecordLoader
 from warcio.statusandheaders import StatusAndHeadersParserException
 
 from catalogue.capture import Capture
-from catalogue.errors import BadRecord
+from catalogue.crawl import inflate
+from catalogue.errors import BadManifest, BadRecord
 
 MAX_INFLATED = 256 << 20
 """Bytes that a record, or the payload in it, may have once it is inflated."""
@@ -123,22 +124,11 @@ def read_record(capture: Capture, member: bytes) -> Record:
 
 
 def _inflated(member: bytes) -> bytes:
-    inflater = zlib.decompressobj(31)
     try:
-        data = inflater.decompress(member, MAX_INFLATED + 1)
-    except zlib.error as error:
-        message = f"it is not gzip: {error}"
+        return inflate(member, limit=MAX_INFLATED)
+    except BadManifest as error:
+        message = f"it cannot be inflated: {error}"
         raise BadRecord(message) from error
-    if len(data) > MAX_INFLATED:
-        message = f"it inflates to more than {MAX_INFLATED:,} bytes"
-        raise BadRecord(message)
-    if not inflater.eof:
-        message = "it is cut short"
-        raise BadRecord(message)
-    if inflater.unused_data:
-        message = f"it ends {len(inflater.unused_data):,} bytes before the index says"
-        raise BadRecord(message)
-    return data
 
 
 def _record(capture: Capture, member: bytes, archive: str, loaded: ArcWarcRecord, stream: BytesIO) -> Record:
