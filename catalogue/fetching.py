@@ -132,6 +132,8 @@ class Fetched:
     """In the output, those of earlier runs among them."""
     failed: dict[tuple[str, int], str] = field(default_factory=dict)
     """Reasons, by archive and offset."""
+    unusable: list[str] = field(default_factory=list)
+    """Why rows that were given name no record."""
     bytes: int = 0
     """Of the records, as archived, that were fetched now."""
     files: list[str] = field(default_factory=list)

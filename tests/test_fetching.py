@@ -282,7 +282,8 @@ def test_what_is_wrong_is_said_and_never_written(
         settings = Settings(source=server.url, cache=tmp_path / "cache", patience=0.0)
         with catalogue.open(harvested_data, settings=settings) as cat:
             done = cat.fetch([*rows, beyond, gone, rows[0] | {"warc_filename": "../x"}], tmp_path / "out.warc.gz")
-            assert len(done.failed) == 9
+            assert len(done.failed) == 8
+            assert len(done.unusable) == 1
             assert bad.keys() < done.failed.keys()
             assert "gone.warc.gz" in done.failed[gone["warc_filename"], gone["warc_record_offset"]]
             check(tmp_path / "out.warc.gz")

@@ -100,7 +100,7 @@ class Fetches(Telling):
                 done.files = parts.finish()
             finally:
                 parts.close()
-        done.failed |= {("", number): reason for number, reason in enumerate(unusable)}
+        done.unusable = unusable
         return done
 
     def _captures(self, captures: SomeCaptures, refuse: Callable[[str], None]) -> Iterator[Capture]:

@@ -108,7 +108,7 @@ def fetch(  # noqa: PLR0913 - an option each
     _show_done(options, done, json_=json_)
     for lack in missing:
         click.echo(f"catalogue: the captures may be incomplete: {lack}", err=True)
-    if done.failed or missing:
+    if done.failed or done.unusable or missing:
         sys.exit(1)
 
 
@@ -164,10 +164,18 @@ def _show_estimate(needed: Any, *, json_: bool) -> None:  # noqa: ANN401 - impor
 def _show_done(options: Common, done: Any, *, json_: bool) -> None:  # noqa: ANN401 - likewise
     if json_:
         failures = [{"filename": f, "offset": o, "reason": r} for (f, o), r in done.failed.items()]
-        as_json({"records": done.records, "bytes": done.bytes, "files": done.files, "failed": failures})
+        as_json(
+            {
+                "records": done.records,
+                "bytes": done.bytes,
+                "files": done.files,
+                "failed": failures,
+                "unusable": done.unusable,
+            }
+        )
         return
     options.say(f"{plural(done.records, 'record')} in {', '.join(done.files) or 'no file'}")
-    for reason in done.failed.values():
+    for reason in [*done.failed.values(), *done.unusable]:
         click.echo(f"catalogue: not fetched: {reason}", err=True)
 
 
