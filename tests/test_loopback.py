@@ -5,7 +5,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from email.utils import parsedate_to_datetime
 from os import utime
 from pathlib import Path
@@ -319,7 +319,8 @@ def test_stops_at_once_with_connections_open(folder: Path, recwarn: pytest.Warni
         url = server.url
     with closing(idle), closing(waiting):
         assert idle.sock.recv(1) == b""
-        waiting.recv(1000)
+        with suppress(ConnectionResetError):  # a reset, where the server had not read the unfinished line when it closed
+            waiting.recv(1000)
         with pytest.raises(OSError, match="refused"):
             socket.create_connection(("127.0.0.1", int(url[:-1].rpartition(":")[2])), CLIENT_TIMEOUT)
     for thread in threading.enumerate():
