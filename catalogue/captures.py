@@ -2,7 +2,7 @@
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from catalogue.cluster import dask_frame, machines_of_client
 from catalogue.crawl import newest_first
+from catalogue.distinct import Distinct
 from catalogue.errors import FormatError, IncompleteAnswer, QueryError, SourceError
 from catalogue.footer import NESTED, arrow_type
 from catalogue.frames import frame_of
@@ -40,26 +41,29 @@ class Captures:
         *,
         workers: Workers | None = None,
         counts: bool = False,
+        distinct: Distinct | None = None,
         notify: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Plan a question.
+        """Take a question.
 
         Args:
             question: what is asked, and where.
             share: settings of one of so many machines.
             workers: who read; None for threads of this process.
             counts: whether only the number of captures is wanted.
+            distinct: which of what is found are wanted; None for all.
             notify: told in a sentence of a page index that turns out to be wrong.
         """
-        self._question = question
+        self.question = question
+        """That was asked."""
         self._share = share
         self._workers = workers
         self._counts = counts
+        self._distinct = distinct
         self._notify = notify
         self._uncounted: Counter[str] = Counter()
         """Rows that the plan counted by an index that turned out to be wrong, so that they were looked at after all."""
-        self.plan = question.plan(counts=counts)
-        """What will be read, and what that costs; an estimate while page indexes are to be fetched first."""
+        self._plan: ReadPlan | None = None
 
     def __repr__(self) -> str:
         about = "about " if self.plan.estimated else "" if self.plan.exact else "at most "
@@ -67,6 +71,13 @@ class Captures:
             f"<Captures of {', '.join(self.plan.query.patterns[:3])}: {self.plan.row_groups} row groups, "
             f"{about}{self.plan.requests} requests, {about}{self.plan.bytes:,} bytes>"
         )
+
+    @property
+    def plan(self) -> ReadPlan:
+        """What will be read, and what that costs; an estimate while page indexes are to be fetched first."""
+        if self._plan is None:
+            self._plan = self.question.plan(counts=self._counts)
+        return self._plan
 
     @property
     def complete(self) -> bool:
@@ -80,16 +91,32 @@ class Captures:
             SourceError: if they cannot be had.
         """
         while self.plan.indexes:  # what some say can make those of others worth their price
-            self._question.fetch_indexes(self.plan.indexes)
-            self.plan = self._question.plan(counts=self._counts)
+            self.question.fetch_indexes(self.plan.indexes)
+            self._plan = self.question.plan(counts=self._counts)
         return self.plan
 
+    @property
+    def distinct(self) -> bool:
+        """Whether of captures that are the same in some way a single one is wanted."""
+        return self._distinct is not None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of the answer."""
+        schema = self.plan.schema
+        return pa.schema([schema.field(name) for name in self._distinct.columns]) if self._distinct else schema
+
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows, some thousands at a time, in bounded memory (unless they are to be ordered).
+        """The rows, some thousands at a time, in bounded memory (unless they are ordered, or the latest of something).
 
         Raises:
             SourceError: if something planned could not be read.
         """
+        with closing(self._found()) as found:
+            yield from self._distinct.of(found, self.plan.schema) if self._distinct else found
+
+    def _found(self) -> Generator[pa.RecordBatch, None, None]:
+        """The rows that the question finds."""
         self._warn()
         plan = self.fetch_indexes()
         self._uncounted.clear()
@@ -98,15 +125,15 @@ class Captures:
         if self._workers:
             yield from self._gathered(plan, self._workers)
             return
-        source = self._question.source()
+        source = self.question.source()
         executor = ThreadPoolExecutor(source.connections, thread_name_prefix="read")
-        told = Told(self._question.learn, self._notify, self._uncount)
+        told = Told(self.question.learn, self._notify, self._uncount)
         try:
             with closing(read(plan, source, executor, told)) as batches:
                 yield from batches
         finally:
             executor.shutdown(wait=False, cancel_futures=True)
-            self._question.finish()
+            self.question.finish()
 
     def _warn(self) -> None:
         for lack in self.plan.missing:
@@ -130,14 +157,14 @@ class Captures:
                         if left <= 0:
                             break
         finally:
-            self._question.finish()
+            self.question.finish()
 
     def _taught(self, slices: Iterable[Done | SourceError | FormatError]) -> Iterator[pa.Table]:
         for done in slices:
             if not isinstance(done, Done):
                 raise done
             for file, row_group, indexes in done.learned:
-                self._question.learn(file, row_group, indexes)
+                self.question.learn(file, row_group, indexes)
             for crawl, rows in done.uncounted:
                 self._uncount(crawl, rows)
             yield done.rows
@@ -146,8 +173,8 @@ class Captures:
         """The same question, of which only the number of captures is wanted; its plan is what ``count`` reads."""
         return (
             self
-            if self._counts
-            else Captures(self._question, self._share, workers=self._workers, counts=True, notify=self._notify)
+            if self._counts or self._distinct
+            else Captures(self.question, self._share, workers=self._workers, counts=True, notify=self._notify)
         )
 
     def count(self) -> int:
@@ -159,7 +186,7 @@ class Captures:
         asked = self.counting()
         looked_at = sum(batch.num_rows for batch in asked.batches())
         rows: int = looked_at + sum(dict(asked.plan.counted).values()) - asked._uncounted.total()  # noqa: SLF001 - of this class
-        limit = asked.plan.query.limit
+        limit = asked.plan.query.limit  # which those that are distinct have kept to already
         return rows if limit is None else min(rows, limit)
 
     def count_by_crawl(self) -> dict[str, int]:
@@ -170,7 +197,8 @@ class Captures:
             QueryError: if there is a limit, or the table is not one of crawls.
         """
         asked = self.counting()
-        if "crawl" not in asked.plan.schema.names or asked.plan.query.limit is not None:
+        limit = asked._distinct.limit if asked._distinct else asked.plan.query.limit  # noqa: SLF001 - likewise
+        if "crawl" not in asked.schema.names or limit is not None:
             message = "captures are counted by crawl without a limit, of a table whose files' paths name crawls"
             raise QueryError(message)
         found: Counter[str] = Counter()
@@ -185,7 +213,7 @@ class Captures:
 
     def to_arrow(self) -> pa.Table:
         """All rows as an Arrow table."""
-        return pa.Table.from_batches(self.batches(), schema=self.plan.schema)
+        return pa.Table.from_batches(self.batches(), schema=self.schema)
 
     def to_pandas(self) -> "pd.DataFrame":
         """All rows as a DataFrame; integers stay integers where values are missing, and times are in UTC."""
@@ -201,8 +229,8 @@ class Captures:
             QueryError: if Dask is not installed, or rows are to be limited or ordered, which needs all of them at hand.
         """
         query = self.plan.query
-        if query.limit is not None or query.ordered:
-            message = "a Dask DataFrame has all rows, as they lie; leave out limit and ordered"
+        if query.limit is not None or query.ordered or self._distinct:
+            message = "a Dask DataFrame has all rows, as they lie; leave out limit, ordered, unique and latest"
             raise QueryError(message)
         self._warn()
         settings = self._share(machines_of_client())

@@ -29,6 +29,9 @@ _ISO = re.compile(
 
 _NO_SCHEMA = pa.schema([])
 
+DRAWN = "__drawn"
+"""The column that tells of rows that were drawn when; see ``Drawn.times``."""
+
 CDX_COLUMNS = (
     "url_surtkey",
     "fetch_time",
@@ -97,6 +100,8 @@ class Query:
     """Whether rows come by key, time and crawl, or as they lie."""
     counts: bool = False
     """Whether only their number is wanted."""
+    draws: bool = False
+    """Whether only some rows are looked at, which were drawn, and the answer tells when each was."""
     table: Table = INDEX
     newer: pa.Schema = _NO_SCHEMA
     """The types of columns that are not known beforehand."""
@@ -299,6 +304,7 @@ def _from_digits(digits: str) -> datetime:
 
 
 def schema_of(query: Query, names: Iterable[str]) -> pa.Schema:
-    """The types of columns, those of the files' paths always among them."""
+    """The types of columns, those of the files' paths always among them, and ``DRAWN`` if rows are drawn."""
     every, known, newer = dict.fromkeys([*names, *query.table.path_columns]), query.table.schema, query.newer
-    return pa.schema([known.field(name) if name in known.names else newer.field(name) for name in every])
+    fields = [known.field(name) if name in known.names else newer.field(name) for name in every]
+    return pa.schema([*fields, pa.field(DRAWN, pa.float64())] if query.draws else fields)

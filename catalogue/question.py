@@ -1,6 +1,6 @@
 """A question and what is held that may answer it → its plan; and what fetching teaches, kept for the next question."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from catalogue.crawl import IndexFile
+from catalogue.draws import Drawn
 from catalogue.errors import StoreError, StoreLocked
 from catalogue.footer import Footer, decode_footer, decode_row_groups
 from catalogue.pages import Indexes, cut_indexes
@@ -76,6 +77,8 @@ class Scope:
     """Row groups there are in all that was asked about."""
     missing: tuple[str, ...]
     """What of that is not held, a sentence each."""
+    drawn: Mapping[str, Mapping[int, Drawn]] | None = None
+    """By path and row group, the rows that may be in the answer; None for all."""
 
 
 class Question:
@@ -104,7 +107,7 @@ class Question:
         """
         self.query = query
         self.source = source
-        self._scope = scope
+        self.scope = scope
         self._footers = footers
         self._cost = cost
         self._suppressed: tuple[type[Exception], ...] = () if teaches else (StoreError,)
@@ -116,13 +119,13 @@ class Question:
     def plan(self, *, counts: bool = False) -> ReadPlan:
         """Plan the query, or one that counts what it finds, by what is held now."""
         source = self.source()
-        self._files = {known.file.path: known for known in self._footers.get(self._scope.candidates)}
+        self._files = {known.file.path: known for known in self._footers.get(self.scope.candidates)}
         return plan_reads(
             self._counting if counts else self.query,
             [self._held(known, source) for known in self._files.values()],
             cost=self._cost,
-            considered=self._scope.considered,
-            missing=self._scope.missing,
+            considered=self.scope.considered,
+            missing=self.scope.missing,
         )
 
     @property
@@ -142,12 +145,13 @@ class Question:
             return held.joined(fetched) if held and fetched else held or fetched
 
         cached = tuple(source.held(path, pin)) if isinstance(source, CachedSource) else ()
-        return HeldFile(known.file, pin, known.footer, indexes, cached)
+        drawn = self.scope.drawn[path] if self.scope.drawn else None
+        return HeldFile(known.file, pin, known.footer, indexes, cached, drawn)
 
     def key_indexes(self) -> tuple[Fetch, ...]:
         """The requests for what is not held of the page indexes of the keys, of all files in scope."""
         source = self.source()
-        held = (self._held(known, source) for known in self._footers.get(self._scope.candidates))
+        held = (self._held(known, source) for known in self._footers.get(self.scope.candidates))
         return tuple(fetch for file in held for fetch in key_indexes(file, self.query.table.key, self._cost.max_gap))
 
     def fetch_indexes(self, fetches: Sequence[Fetch]) -> None:

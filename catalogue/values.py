@@ -36,6 +36,13 @@ def positions(numbers: np.ndarray) -> pa.Int64Array:
     )
 
 
+def fractions(values: np.ndarray) -> pa.DoubleArray:
+    """Numbers that need not be whole as an array."""
+    return pa.Array.from_buffers(
+        pa.float64(), len(values), [None, pa.py_buffer(np.ascontiguousarray(values, np.float64))]
+    )
+
+
 def flags(values: np.ndarray) -> pa.BooleanArray:
     """Truth values as an array."""
     packed = np.packbits(values, bitorder="little")

@@ -24,6 +24,8 @@ ORDER = [
     "capture",
     "record",
     "query",
+    "draws",
+    "distinct",
     "plan",
     "splice",
     # edges: one door each
@@ -48,6 +50,7 @@ ORDER = [
     "backfill",
     "fetching",
     "captures",
+    "sampling",
     "catalogue",
     # faces
     "demo",
@@ -77,7 +80,7 @@ HOMES = {
     "feedparser": {"document"},
     "filelock": {"source", "store", "views"},
     "fsspec": {"source"},
-    "pandas": {"frames", "cluster", "captures", "catalogue"},  # all but the first name its types only
+    "pandas": {"frames", "cluster", "captures", "sampling", "catalogue"},  # all but the first name its types only
     "platformdirs": {"settings"},
     "resiliparse": {"document"},
     "rich": {"cli"},

@@ -300,7 +300,7 @@ def test_a_dask_frame_has_the_rows(harvested: Catalogue, cluster: LocalCluster) 
     assert nothing.compute().empty  # type: ignore[no-untyped-call]
     assert list(nothing.columns) == list(harvested.captures("no.such.host").to_pandas().columns)
     for wrong in ({"limit": 3}, {"ordered": True}):
-        with pytest.raises(QueryError, match="leave out limit and ordered"):
+        with pytest.raises(QueryError, match="leave out limit, ordered"):
             harvested.captures("*.com", **wrong).to_dask()
 
 

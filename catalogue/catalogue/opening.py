@@ -5,6 +5,7 @@ from concurrent.futures import Executor
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Self
 
 from catalogue import views
@@ -21,6 +22,8 @@ from catalogue.workers import Workers
 
 STORE_NAME = "footers.sqlite"
 CATALOGUE_NAME = "catalogue.duckdb"
+_TEMPORARY = 8 << 30
+"""Bytes of a cache that lasts as long as a ``Catalogue`` is open."""
 
 
 class Opened:
@@ -44,6 +47,7 @@ class Opened:
         self._opened: list[Store | PoliteSource] = []
         self._planning: views.Shown | None = None
         self._listing = (0, 0)
+        self._temporary: TemporaryDirectory[str] | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -61,8 +65,11 @@ class Opened:
             self._planning = None
         while self._opened:
             self._opened.pop().close()
-        for name in ("_store", "table", "_source", "_reading", "_footers", "_workers"):
+        for name in ("_store", "table", "_source", "_reading", "_rereading", "_footers", "_workers"):
             self.__dict__.pop(name, None)
+        if self._temporary:
+            self._temporary.cleanup()
+            self._temporary = None
 
     @property
     def path(self) -> Path:
@@ -109,6 +116,14 @@ class Opened:
         if folder or self._executor or not self.settings.cache_size:
             return self._source
         return CachedSource(self._source, RangeCache(self.settings.cache / "pages", self.settings.cache_size))
+
+    @cached_property
+    def _rereading(self) -> PoliteSource | CachedSource:
+        """The source for who reads the same pages again: these are kept for as long as this is open at least."""
+        if "://" not in self.settings.source or isinstance(self._reading, CachedSource):
+            return self._reading
+        self._temporary = TemporaryDirectory(prefix="catalogue-")
+        return CachedSource(self._source, RangeCache(Path(self._temporary.name), _TEMPORARY))
 
     @cached_property
     def _workers(self) -> Workers | None:

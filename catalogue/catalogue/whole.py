@@ -1,7 +1,8 @@
 """Class ``Catalogue``."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor
+from dataclasses import replace
 from pathlib import Path
 
 from catalogue import views
@@ -9,11 +10,19 @@ from catalogue.backfill import Backfill
 from catalogue.captures import Captures, parse_query, several
 from catalogue.catalogue.fetches import Fetches
 from catalogue.crawl import select_subsets
+from catalogue.distinct import Distinct
+from catalogue.draws import Drawn, Place
+from catalogue.errors import QueryError
+from catalogue.query import Query, check_columns
 from catalogue.question import Question, Scope
+from catalogue.sampling import Sample
 from catalogue.settings import Settings, load_settings
 from catalogue.surt import Match
 from catalogue.table import INDEX
 from catalogue.workers import Here
+
+_STRATA = {"host": "url_host_name", "domain": "url_host_registered_domain"}
+"""Short names of columns of Common Crawl's index."""
 
 
 def open(  # noqa: A001 - catalogue.open, as gzip.open
@@ -80,6 +89,8 @@ class Catalogue(Fetches):
         match: Match | None = None,
         exact_url: bool = False,
         ordered: bool = False,
+        unique: str | None = None,
+        latest: bool = False,
     ) -> Captures:
         """Find captures. Nothing is read yet: look at ``.plan``, then at ``.to_pandas()``.
 
@@ -96,6 +107,10 @@ class Catalogue(Fetches):
             match: overrides what a pattern's wildcards say.
             exact_url: match the URL as typed instead of its key, which ignores scheme, ``www``, case and the like.
             ordered: by key, time and crawl, which takes the whole answer into memory.
+            unique: ``url``, ``digest`` or a column: of captures that are the same in it only the first that comes.
+                URLs are the same if their keys are: scheme, ``www`` and case make no difference.
+            latest: the last of them by time, instead of the first; by ``url`` unless ``unique`` says otherwise. Takes
+                the whole answer into memory.
 
         Raises:
             QueryError: if the question cannot be understood, or is about what is not harvested.
@@ -116,6 +131,73 @@ class Catalogue(Fetches):
             exact_url=exact_url,
             ordered=ordered,
         )
+        distinct = self._distinct(query, unique, latest=latest) if unique or latest else None
+        if distinct:  # a limit is of those that are left
+            columns = (*query.columns, distinct.by, *filter(None, [distinct.time]))
+            query = replace(query, columns=tuple(dict.fromkeys(columns)), limit=None)
         scope = Scope(tuple(candidates.files(query)), candidates.row_groups, candidates.missing)
         question = Question(query, scope, self._footers, lambda: self._reading, self._cost())
-        return Captures(question, self._share, workers=self._workers, notify=self._notify)
+        return Captures(question, self._share, workers=self._workers, distinct=distinct, notify=self._notify)
+
+    def _distinct(self, query: Query, unique: str | None, *, latest: bool) -> Distinct:
+        """Which captures are the same, and which of them is wanted.
+
+        Raises:
+            QueryError: if there is no telling.
+        """
+        short = {"url": self.table.key, "digest": "content_digest"} if self.table == INDEX else {}
+        by = unique or self.table.key
+        if latest and self.table.time is None:
+            message = f"{self.table.name} has no column of times by which one would be the latest"
+            raise QueryError(message)
+        (by,) = check_columns([short.get(by, by)], self._shown().columns, self.table)
+        shown = tuple(dict.fromkeys([*query.columns, *self.table.path_columns]))
+        return Distinct(by, self.table.time if latest else None, query.limit, shown)
+
+    def sample(self, captures: Captures, size: int, *, seed: int = 0, per: str | None = None, most: int = 1) -> Sample:
+        """Draw a random sample of captures, each as likely as any other. Nothing is read yet: look at ``.plan``.
+
+        What is read for it is kept in the cache on disk, or in a temporary one, so that no page is fetched twice.
+
+        Args:
+            captures: of which; neither limited nor ordered.
+            size: how many are wanted.
+            seed: the same gives the same sample, of the same captures.
+            per: ``host``, ``domain`` or a column: of each of its values there are at most ``most`` captures, so that
+                the large do not make up most of the sample. Those of one value are as likely as each other.
+            most: see ``per``.
+
+        Raises:
+            QueryError: if that is no sample.
+        """
+        query, scope = captures.question.query, captures.question.scope
+        if query.limit is not None or query.ordered or captures.distinct:
+            message = "a sample is of all captures, in no order; leave out limit, ordered, unique and latest"
+            raise QueryError(message)
+        there = self._shown().columns
+        stratum = check_columns([_STRATA.get(per, per)], there, self.table) if per else ()
+        drawing = replace(query, columns=(*query.columns, *stratum), draws=True)
+        files = {file.path: file for file in scope.candidates}
+
+        def ask(drawn: Mapping[Place, Drawn]) -> Captures:
+            by_path: dict[str, dict[int, Drawn]] = {}
+            for (path, ordinal), rows in drawn.items():
+                by_path.setdefault(path, {})[ordinal] = rows
+            chosen = tuple(
+                replace(files[path], row_groups=tuple(each for each in files[path].row_groups if each[0] in rows))
+                for path, rows in sorted(by_path.items())
+            )
+            some = Scope(chosen, scope.considered, (), by_path)
+            question = Question(drawing, some, self._footers, lambda: self._rereading, self._cost())
+            return Captures(question, self._share, notify=self._notify)
+
+        return Sample(
+            size,
+            self._shown().sizes(scope.candidates),
+            ask,
+            columns=tuple(dict.fromkeys([*query.columns, *self.table.path_columns])),
+            seed=seed,
+            per=next(iter(stratum), None),
+            most=most,
+            missing=scope.missing,
+        )

@@ -94,7 +94,7 @@ def query(  # noqa: PLR0913 - an option each
             else:
                 wanted = bool(asked["columns"]) or options.table is not None
                 batches = leave.given(found).batches()
-                rows = write(batches, found.plan.schema, chosen, path, chosen_columns=wanted)
+                rows = write(batches, found.schema, chosen, path, chosen_columns=wanted)
                 options.say(f"{plural(rows, 'capture')}" + (f" in {path}" if path else ""))
             plans = [found.plan]
     for warning in dict.fromkeys(warning for plan in plans for warning in plan.warnings):
@@ -152,8 +152,8 @@ def _into_folder(
     asked: dict[str, Any],
 ) -> list[Any]:
     """Write a file a crawl of those that are not there yet; returns the plans."""
-    if asked["limit"] is not None:
-        message = "a folder gets all captures of each crawl; leave out --limit"
+    if asked["limit"] is not None or asked["unique"] or asked["latest"]:
+        message = "a folder gets all captures of each crawl; leave out --limit, --unique and --latest"
         raise QueryError(message)
     states = catalogue.states(asked["crawls"] or "all", asked["subsets"])
     every = found_by(catalogue, options, asked | {"crawls": list(states)})

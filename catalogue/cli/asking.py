@@ -27,6 +27,10 @@ _QUESTION = [
     click.option("--from", "from_", metavar="TIME", help="First time: 2022, 20220131, 2022-01-31T12:00:00; UTC."),
     click.option("--to", metavar="TIME", help="Last time, inclusive."),
     click.option("--limit", type=click.IntRange(min=0), help="Stop after this many captures."),
+    click.option(
+        "--unique", metavar="url|digest|COLUMN", help="Of captures that are the same in this only the first that comes."
+    ),
+    click.option("--latest", is_flag=True, help="Of each URL the last capture; or of what --unique says."),
     click.option("--ordered", is_flag=True, help="By key, time and crawl; takes the whole answer into memory."),
 ]
 
@@ -99,6 +103,8 @@ def found_by(catalogue: Any, options: Common, asked: dict[str, Any]) -> Any:  # 
         match=Match(asked["match"]) if asked["match"] else None,
         exact_url=asked["exact_url"],
         ordered=asked["ordered"],
+        unique=asked["unique"],
+        latest=asked["latest"],
     )
     if sys.stderr.isatty() and options.table is None:
         for pattern in patterns[:1]:

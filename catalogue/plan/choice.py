@@ -1,9 +1,12 @@
 """What the metadata of a row group tell: which of its rows might match a query, and which do for certain."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from catalogue.crawl import IndexFile
+from catalogue.draws import Drawn
 from catalogue.errors import BadFooter, BadPageIndex
 from catalogue.footer import ColumnChunk, Footer, RowGroup
 from catalogue.pages import ColumnIndex, Indexes, OffsetIndex, decode_column_index, decode_offset_index
@@ -31,6 +34,8 @@ class HeldFile:
     """What is held of the page indexes of a row group, by its ordinal; called for those that need them alone."""
     cached: tuple[ByteRange, ...] = ()
     """What is in the cache of it, disjoint and ascending."""
+    drawn: Mapping[int, Drawn] | None = field(default=None, compare=False)
+    """The rows that may be in the answer, by row group; all of them if None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +74,16 @@ class Choice:
     """Why its page index is not believed."""
     counted: int = 0
     """Rows that match for certain and are not among the units."""
+    drawn: Drawn | None = field(default=None, compare=False)
+    """The rows, of those in the units, that may be in the answer; all of them if None."""
 
     @property
     def rows(self) -> tuple[range, ...]:
         """The rows that might match, as ascending runs."""
+        if self.drawn:
+            rows = self.drawn.rows
+            parted = np.split(rows, np.flatnonzero(np.diff(rows) > 1) + 1)
+            return tuple(range(int(run[0]), int(run[-1]) + 1) for run in parted if len(run))
         runs: list[range] = []
         for unit in self.units:
             if runs and runs[-1].stop == unit.rows.start:
@@ -92,8 +103,9 @@ def choose(query: Query, held: HeldFile, group: RowGroup) -> Choice:
     chunks = read_chunks(query, held, group)
     intervals = near(query.intervals, key.bounds)
     whole = Unit(range(group.num_rows), holds(intervals, key.bounds), key.null_count)
-    choice = Choice(held, group, intervals, key.bounds is not None, (whole,))
-    if whole.certain and not _enough(query, whole):
+    drawn = held.drawn[group.ordinal] if held.drawn else None
+    choice = Choice(held, group, intervals, key.bounds is not None, (whole,), drawn=drawn)
+    if whole.certain and not drawn and not _enough(query, whole):
         return choice  # no page of it can be left out
     indexes = held.indexes(group.ordinal) or Indexes()
     lacking = tuple(_lacking(indexes, chunks, group.ordinal))
@@ -171,7 +183,21 @@ def _by_pages(choice: Choice, key: ColumnChunk, indexes: Indexes) -> Choice:
             nulls = key_index.null_counts[page] if key_index.null_counts else None
             rows = offset_index.rows(range(page, page + 1))
             units.append(Unit(rows, all(holds(choice.intervals, part) for part in filled), nulls))
-    return replace(choice, bounded=True, units=tuple(units), key_index=key_index)
+    return _drawn(replace(choice, bounded=True, units=tuple(units), key_index=key_index))
+
+
+def _drawn(choice: Choice) -> Choice:
+    """The same with those units that hold rows that were drawn, and those rows that are in such."""
+    if not choice.drawn:
+        return choice
+    rows = choice.drawn.rows
+    ends = [np.searchsorted(rows, (unit.rows.start, unit.rows.stop)).tolist() for unit in choice.units]
+    held = np.concatenate([np.arange(0), *(np.arange(first, behind) for first, behind in ends)])
+    return replace(
+        choice,
+        units=tuple(unit for unit, (first, behind) in zip(choice.units, ends, strict=True) if first < behind),
+        drawn=Drawn(rows[held], choice.drawn.times[held]),
+    )
 
 
 def _offset_indexes(
@@ -197,6 +223,8 @@ def expected_units(choice: Choice, query: Query) -> float:
     """How many pages of the key column might match, about, where its index is not held."""
     key = choice.group.chunks[query.table.key]
     pages = expected_pages(key)
+    if choice.drawn:
+        return pages * (1 - (1 - 1 / pages) ** len(choice.drawn.rows))
     if key.bounds is None:
         return float(pages)
     if query.limit is not None and _enough(query, choice.units[0]):

@@ -174,11 +174,12 @@ def _draft(choice: Choice, query: Query, odds: _Odds, cost: Cost) -> _Draft:
         ordinal=choice.group.ordinal,
         num_rows=choice.group.num_rows,
         intervals=choice.intervals,
-        rows=choice.rows if by_pages else (range(choice.group.num_rows),),
+        rows=choice.rows if by_pages or choice.drawn else (range(choice.group.num_rows),),
         columns=columns,
         key_index=choice.key_index if by_pages else None,
         bounded=choice.bounded,
         counted=choice.counted,
+        drawn=choice.drawn,
     )
     return _Draft(choice, group)
 

@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
 from catalogue.crawl import IndexFile
+from catalogue.draws import Drawn
 from catalogue.footer import ColumnChunk
 from catalogue.pages import ColumnIndex, OffsetIndex
 from catalogue.plan.cost import Cost
@@ -88,6 +89,8 @@ class RowGroupRead:
     """Whether the bounds of its keys were known; without them it is read on the off chance."""
     counted: int = 0
     """Rows of it among those that a plan counted without looking at them."""
+    drawn: Drawn | None = field(default=None, compare=False)
+    """If not None, ``rows`` are these, and the answer tells of each when it was drawn."""
 
     @property
     def later(self) -> bool:

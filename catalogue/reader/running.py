@@ -10,15 +10,18 @@ import numpy as np
 import pyarrow as pa
 
 from catalogue.crawl import IndexFile
+from catalogue.draws import Drawn
 from catalogue.errors import BadPageIndex, UnplannedRead
 from catalogue.pages import Indexes, check_pages, walk
 from catalogue.plan import ColumnRead, Fetch, ReadPlan, fetches, narrowed
+from catalogue.query import DRAWN
 from catalogue.reader.arriving import IN_FLIGHT, Arrivals, Group
 from catalogue.reader.decoding import BATCH_ROWS, Numbered, aligned, decode, wanted
 from catalogue.reader.observed import Observed, own_indexes
 from catalogue.reader.residual import Residual
 from catalogue.source import Response, Source
 from catalogue.table import Table
+from catalogue.values import fractions, positions
 from catalogue.where import connect
 
 
@@ -181,6 +184,9 @@ class _Reading:
             tables.append(kept)
             start += table.num_rows
         rows = np.concatenate([np.arange(0), *numbers])
+        decided = pa.concat_tables(tables)
+        if group.read.drawn:
+            decided = decided.append_column(*_times(group.read.drawn, rows))
         if seen and group.read.key_index:
             seen.check(group.read.key_index)
         later = [_narrow(read, rows) for read in group.read.columns if read.later] if len(rows) else []
@@ -191,7 +197,7 @@ class _Reading:
         return _Waiting(
             Group(group.file, replace(group.read, columns=known), group.pieces),
             rows,
-            pa.concat_tables(tables),
+            decided,
             under_way,
             seen,
         )
@@ -239,10 +245,16 @@ class _Reading:
                 seen = _observer(read, data)
                 numbered = seen.see(numbered) if seen else numbered
             columns[read.chunk.column.name] = (values for _, values in numbered)
+        start, drawn = 0, group.read.drawn
         for table in aligned(columns, group.read.num_rows, self._plan.row_schema, group, self._path_columns):
-            rows, _ = self._residual.keep(table, group.read.intervals)
-            if rows.num_rows:
-                yield rows
+            rows, start = table, start + table.num_rows
+            if drawn:
+                among = drawn.rows[slice(*np.searchsorted(drawn.rows, (start - table.num_rows, start)))]
+                rows = table.drop_columns([DRAWN]).take(positions(among - (start - table.num_rows)))
+                rows = rows.append_column(*_times(drawn, among))
+            kept, _ = self._residual.keep(rows, group.read.intervals)
+            if kept.num_rows:
+                yield kept
         self._teach(group, seen)
 
     def _decoded(self, group: Group, read: ColumnRead, data: bytes) -> Iterator[Numbered]:
@@ -284,6 +296,11 @@ def _observer(read: ColumnRead, data: bytes) -> Observed | None:
         return Observed(read.index or walk(data, read.chunk))
     except BadPageIndex:
         return None
+
+
+def _times(drawn: Drawn, rows: np.ndarray) -> tuple[pa.Field, pa.Array]:
+    """When rows were drawn, as a column and its field."""
+    return pa.field(DRAWN, pa.float64()), fractions(drawn.times[np.searchsorted(drawn.rows, rows)])
 
 
 def _check(read: ColumnRead, data: bytes) -> None:

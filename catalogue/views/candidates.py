@@ -1,11 +1,12 @@
 """What the catalogue says a query might have to read."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 
 from catalogue.errors import NotHarvested
@@ -13,7 +14,7 @@ from catalogue.footer import wider
 from catalogue.query import Query
 from catalogue.surt import text_after, text_from
 from catalogue.table import INDEX, Table
-from catalogue.values import texts
+from catalogue.values import positions, texts
 
 _FEW = 32
 """Intervals of keys."""
@@ -188,6 +189,23 @@ class Shown:
             for name, kind in zip(names, kinds, strict=True):
                 found[name] = wider(found.get(name, kind), kind)
         return found
+
+    def sizes(self, candidates: Iterable[Candidate]) -> dict[tuple[str, int], int]:
+        """How many rows there are in each row group that might match, by its file's path and its ordinal, ascending."""
+        places = [(each.path, ordinal) for each in candidates for ordinal, _ in each.row_groups]
+        asked = pa.Table.from_arrays(
+            [texts([path for path, _ in places]), positions(np.array([ordinal for _, ordinal in places], np.int64))],
+            ["path", "row_group"],
+        )
+        self._connection.register("asked", asked)
+        try:
+            rows = self._connection.execute(
+                "SELECT path, row_group, g.num_rows FROM derived.row_groups AS g JOIN derived.files USING (file) "
+                "SEMI JOIN asked USING (path, row_group) ORDER BY ALL"
+            ).fetchall()
+        finally:
+            self._connection.unregister("asked")
+        return {(path, row_group): num_rows for path, row_group, num_rows in rows}
 
     def candidates(self, crawls: Sequence[str], subsets: Sequence[str]) -> Candidates:
         """See ``Candidates``. The last ones are remembered, since the next question is about the same crawls."""

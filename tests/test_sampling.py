@@ -1,0 +1,180 @@
+"""A sample is the rows that match, by the times that were drawn for them: whatever is pruned, held or asked first."""
+
+import random
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import catalogue
+from catalogue import Catalogue, IncompleteAnswer, QueryError
+from catalogue.demo import LoopbackServer
+from catalogue.draws import Draws
+from catalogue.plan import ReadPlan
+from catalogue.settings import Settings
+from catalogue.surt import covers, parse_pattern
+from tests.crawls import crawl_of, table
+from tests.test_answers import everything, random_patterns
+
+__all__ = ["everything"]  # a fixture
+
+COLUMNS = ["url_surtkey", "url", "fetch_status", "warc_filename", "warc_record_offset"]
+CONDITIONS = [
+    None,
+    "fetch_status = 200",
+    "fetch_status <> 200",
+    "content_languages = 'eng'",
+    "length(url) % 7 = 3",
+    "url_host_tld IN ('is', 'de') OR warc_record_length < 3000",
+]
+
+
+def drawn(mirror: Path, everything: pa.Table, seed: int) -> pa.Table:
+    """Every row in the order in which it is drawn, found by drawing them all."""
+    groups = {}
+    for path in sorted(mirror.rglob("*.parquet")):
+        metadata = pq.ParquetFile(path).metadata
+        for ordinal in range(metadata.num_row_groups):
+            groups[str(path.relative_to(mirror)), ordinal] = metadata.row_group(ordinal).num_rows
+    found = Draws(groups, seed).next(everything.num_rows)
+    times = [time for place in groups for time in found[place].times.tolist()]
+    return everything.append_column("drawn", pa.array(times)).sort_by("drawn")
+
+
+def fast(server: LoopbackServer, folder: Path, *, cache_size: int) -> Settings:
+    return Settings(
+        source=server.url, cache=folder / "cache", cache_size=cache_size, rate=1e6, contact="me@example.com"
+    )
+
+
+@pytest.mark.parametrize("seed", [0, 7])
+def test_a_sample_of_what_a_filter_keeps(harvested: Catalogue, mirror: Path, everything: pa.Table, seed: int) -> None:
+    """Random patterns, conditions and crawls: the first rows of all that match, on every era, sorted or zipped."""
+    chance = random.Random(seed)
+    inorder = drawn(mirror, everything, seed)
+    keys = [key.encode() for key in inorder.column("url_surtkey").to_pylist()]
+    crawls = ["all", *sorted(set(everything.column("crawl").to_pylist()))]
+    for text in ["*", "*.com", "*.is", "*.de", *random_patterns(everything, 8, seed)]:
+        where, crawl, size = chance.choice(CONDITIONS), chance.choice(crawls), chance.choice([1, 5, 40])
+        intervals = parse_pattern(text).intervals
+        expected = inorder.filter(pa.array([covers(intervals, key) for key in keys]))
+        with duckdb.connect() as connection:
+            rows = connection.sql(f"FROM expected WHERE ({where or 'true'}) AND '{crawl}' IN ('all', crawl)")
+            expected = rows.to_arrow_table().sort_by("drawn").slice(0, size).select(COLUMNS)
+        sample = harvested.sample(harvested.captures(text, crawls=crawl, columns=COLUMNS, where=where), size, seed=seed)
+        if expected.num_rows == size:
+            found = sample.to_arrow()
+        else:
+            with pytest.warns(IncompleteAnswer, match=f"only {expected.num_rows} of {size} captures were found"):
+                found = sample.to_arrow()
+        assert found.select(COLUMNS).to_pylist() == expected.to_pylist(), (text, where, crawl)
+        assert (sample.found, sample.complete) == (len(found), len(found) == size)
+
+
+def test_a_smaller_one_is_its_beginning(harvested: Catalogue) -> None:
+    captures = harvested.captures("*", columns=COLUMNS)
+    large, small = (harvested.sample(captures, size, seed=3).to_pandas() for size in (30, 12))
+    assert large[:12].equals(small)
+    assert not large.equals(harvested.sample(captures, 30, seed=4).to_pandas())
+    assert list(large.columns) == [*COLUMNS, "crawl", "subset"]
+
+
+def test_what_is_known_of_pages_makes_no_difference(harvested_data: Path, settings: Settings, tmp_path: Path) -> None:
+    with catalogue.open(tmp_path, settings=settings) as fresh, catalogue.open(harvested_data, settings=settings) as cat:
+        crawls = ["CC-MAIN-2018-05", "CC-MAIN-2022-05"]
+        fresh.harvest(crawls, subsets="all")
+        fresh.captures("*.com").count()
+        fresh.backfill().run()
+        for pattern in ("*", "*.com"):
+            asked = (
+                each.captures(pattern, crawls=crawls, columns=COLUMNS, where="fetch_status = 200")
+                for each in (fresh, cat)
+            )
+            one, other = (each.sample(found, 25).to_arrow() for each, found in zip((fresh, cat), asked, strict=True))
+            assert one == other
+
+
+@pytest.mark.parametrize("cache_size", [0, 1 << 30])
+def test_each_page_is_fetched_once(mirror: Path, tmp_path: Path, cache_size: int) -> None:
+    """Many rounds, which come upon the same pages, with and without a cache that is there to stay."""
+    with LoopbackServer(mirror) as server:
+        with catalogue.open(tmp_path / "data", settings=fast(server, tmp_path, cache_size=cache_size)) as cat:
+            cat.harvest("CC-MAIN-2022-05", subsets="all")
+            captures = cat.captures("*", columns=COLUMNS, where="fetch_status = 404 AND length(url) % 5 = 0")
+            before = len(server.log)
+            sample = cat.sample(captures, 10)
+            rounds: list[int] = []
+            rows = sum(batch.num_rows for batch in sample.batches(lambda plan: rounds.append(plan.rows)))
+        assert rows == 10
+        assert len(set(rounds)) > 2
+        fetched: dict[str, list[tuple[int, int]]] = {}
+        for exchange in server.log[before:]:
+            assert exchange.range
+            first, last = map(int, re.findall(r"\d+", exchange.range))
+            fetched.setdefault(exchange.path, []).append((first, last))
+        for ranges in fetched.values():
+            inorder = sorted(ranges)
+            assert all(a[1] < b[0] for a, b in pairwise(inorder))
+
+
+def test_reads_the_pages_of_drawn_rows_alone(tmp_path: Path) -> None:
+    """One page a column for each row, and the requests that the plan says."""
+    rows = table([f"com,example)/{number:07}" for number in range(200_000)])
+    source = crawl_of(tmp_path / "source", rows, data_page_size=200_000, row_group_size=100_000, compression="none")
+    with LoopbackServer(source) as server:
+        settings = fast(server, tmp_path, cache_size=0)
+        with catalogue.open(tmp_path / "data", settings=replace(settings, bandwidth=1e5, latency=0.001)) as cat:
+            cat.harvest("CC-MAIN-2022-33")
+            sample = cat.sample(cat.captures("*", columns=["url"]), 6)
+            plans: list[ReadPlan] = []
+            before = cat.requests
+            found = [row["url"] for batch in sample.batches(plans.append) for row in batch.to_pylist()]
+            made = cat.requests - before
+    estimate, plan = plans
+    assert estimate.estimated
+    assert not plan.estimated
+    assert plan.exact
+    assert made == len(estimate.indexes) + plan.requests
+    assert plan.rows == len(set(found)) == 6
+    assert 6 <= plan.pages <= 12
+    assert plan.bytes < 12 * 220_000
+
+
+def test_no_more_of_each_than_was_asked_for(harvested: Catalogue, everything: pa.Table) -> None:
+    captures = harvested.captures("*", columns=["url", "url_host_name"])
+    hosts = harvested.sample(captures, 60, per="host", most=2).to_pandas()["url_host_name"]
+    assert len(hosts) == 60
+    assert hosts.value_counts().max() == 2
+    statuses = set(everything.column("fetch_status").to_pylist())
+    with pytest.warns(IncompleteAnswer, match=f"only {len(statuses)} of 1,000 captures"):
+        each = harvested.sample(harvested.captures("*", columns=["url"]), 1000, per="fetch_status").to_pandas()
+    assert list(each.columns) == ["url", "crawl", "subset"]
+    assert len(each) == len(statuses)
+
+
+@pytest.mark.parametrize(
+    ("ask", "words"),
+    [
+        (lambda cat: cat.sample(cat.captures("*", limit=3), 5), "leave out limit"),
+        (lambda cat: cat.sample(cat.captures("*", ordered=True), 5), "leave out limit"),
+        (lambda cat: cat.sample(cat.captures("*", latest=True), 5), "leave out limit"),
+        (lambda cat: cat.sample(cat.captures("*"), 0), "ask for one at least"),
+        (lambda cat: cat.sample(cat.captures("*"), 5, per="hosts"), "there is no column 'hosts'"),
+    ],
+)
+def test_what_is_no_sample(harvested: Catalogue, ask: Callable[[Catalogue], object], words: str) -> None:
+    with pytest.raises(QueryError, match=words):
+        ask(harvested)
+
+
+def test_of_nothing(harvested: Catalogue) -> None:
+    sample = harvested.sample(harvested.captures("*.zzz", crawls="CC-MAIN-2022-05", subsets="warc"), 5)
+    with pytest.warns(IncompleteAnswer, match="only 0 of 5 captures were found, among all 0 rows"):
+        assert sample.to_arrow().num_rows == 0
+    assert sample.plan.requests == 0
