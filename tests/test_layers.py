@@ -22,6 +22,7 @@ ORDER = [
     "footer",
     "pages",
     "capture",
+    "prefix_index",
     "record",
     "query",
     "plan",
@@ -47,6 +48,7 @@ ORDER = [
     "question",
     "backfill",
     "fetching",
+    "old_index",
     "captures",
     "catalogue",
     # faces
