@@ -101,7 +101,7 @@ class Entry:
         """
         segment, date, partition, offset, size = _LOCATION.unpack(self.location)
         if not (offset < _MAX_OFFSET and 0 < size <= MAX_RECORD):
-            message = f"the index says of {self.key[:200]!r} that {size:,} bytes at {offset:,} are its record"
+            message = f"the index says of {url_of(self.key)[:200]!r} that {size:,} bytes at {offset:,} are its record"
             raise BadPrefixIndex(message)
         name = f"parse-output/segment/{segment}/{date}_{partition}.arc.gz"
         return Capture(name, offset, size, url_of(self.key))
