@@ -1,10 +1,10 @@
 """The URL index of the crawl of 2012, read through a source.
 
 A pattern takes one request for the header and one for the top of the tree, both once for all patterns, then one for
-each level below that, then one for every 16 MiB of the answer. The real file has 217 GB in blocks of 64 KiB, 2,644 of
-which are index blocks on three levels, the upper two at its very beginning: so a site takes two requests after those
-for the header and the top. An answer that is so large that its first and its last URL lie far apart in the lowest level
-takes two requests there.
+each level below that, then one for every 16 MiB of the answer. The real file has 217 GB in blocks of 64 KiB, of which
+2,644 are index blocks with some 1,250 entries each, so there are three levels, and the upper two are a few blocks at
+its very beginning: a site takes two requests after those for the header and the top. An answer that is so large that
+its first and its last URL lie far apart in the lowest level takes two requests there.
 """
 
 from collections.abc import Iterator

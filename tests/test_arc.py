@@ -1,8 +1,8 @@
 """ARC files of 2008 to 2012: records by filename, offset and length, from a list or from the URL index of 2012.
 
 The files are as the Internet Archive describes them (https://archive.org/web/researcher/ArcFileFormat.php), each record
-a gzip member, with what was found in Common Crawl's (https://github.com/commoncrawl/arc2warc-conversion): blanks in URLs,
-and heads that keep the codings that bodies were rid of.
+a gzip member, with what was found in Common Crawl's (https://github.com/commoncrawl/arc2warc-conversion): blanks in
+URLs, and heads that keep the codings that bodies were rid of.
 """
 
 import csv

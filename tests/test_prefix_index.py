@@ -78,7 +78,7 @@ def scanned(items: list[Item], pattern: str) -> list[Capture]:
     return [each for each in captures if takes(pattern, each.url or "")]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.lists(urls, min_size=1, max_size=120),
     patterns,
@@ -136,26 +136,28 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[list[Item],
         yield items, server
 
 
-@pytest.mark.parametrize("pattern", ["h7.example3.com/*", "*.h7.example3.com", "none.is/*"])
-def test_three_requests_after_the_root(many: tuple[list[Item], LoopbackServer], tmp_path: Path, pattern: str) -> None:
+@pytest.mark.parametrize(("pattern", "count"), [("h7.example0.com/*", 1), ("*.h7.example6.com", 2), ("none.is/*", 2)])
+def test_three_requests_after_the_root(
+    many: tuple[list[Item], LoopbackServer], tmp_path: Path, pattern: str, count: int
+) -> None:
     items, server = many
     settings = Settings(source=server.url, cache=tmp_path)
     server.log.clear()
     with catalogue.open(tmp_path, settings=settings) as cat:
         index = cat.old_index()
         extent = index.find(pattern)
-        assert list(index.captures(extent)) == scanned(items, pattern)
+        between = [item for item in items if item[0] in extent.pattern.interval]
+        assert list(index.captures(extent)) == scanned(between, pattern)
         asked = [exchange.range or "" for exchange in server.log]
         assert asked[0] == "bytes=0-7"
         assert asked[1] == f"bytes=8-{HEADER_SIZE + (512 << 10) - 1}"  # the root, and what lies with it
-        assert 1 <= len(asked[2:]) <= 3
+        assert len(asked[2:]) == count  # a block of the lowest level, unless it lies there too, and the answer
         assert asked[-1] == f"bytes={extent.range.start}-{extent.range.end - 1}"
-        between = sum(key in extent.pattern.interval for key, _ in items)
-        assert len(extent.range) <= 256 * (between + 3)  # each of these entries fills more than half a block
-        assert sum(exchange.sent_bytes for exchange in server.log[2:-1]) <= 2 * (256 + (1 << 20))
+        assert len(extent.range) <= 256 * (len(between) + 3)  # each of these entries fills more than half a block
+        assert sum(exchange.sent_bytes for exchange in server.log[2:-1]) <= 1 << 14
         server.log.clear()
-        found_in(index, "h9.example2.com/*")
-        assert 1 <= len(server.log) <= 3  # the top of the tree is read once
+        found_in(index, "h9.example5.com/*")
+        assert 1 <= len(server.log) <= 2  # the top of the tree is read once
     with catalogue.open(tmp_path, settings=settings) as cat:
         server.log.clear()
         found_in(cat.old_index(), pattern)

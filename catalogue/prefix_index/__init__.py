@@ -1,14 +1,13 @@
 """The URL index of the crawl of 2012: one file, a prefix B-tree, from URLs to their records in ARC files.
 
 Written anew from the published description, https://github.com/trivio/common_crawl_index (Scott Robertson), its test of
-the index writer, and the URLs quoted in https://github.com/wiseman/common_crawl_index. What that leaves open: how ports
-are written (taken for ``com.example:8080/``), and that URLs captured more than once may stand in it several times.
+the index writer, and the URLs quoted in https://github.com/wiseman/common_crawl_index; how large the one file is says
+https://github.com/centic9/CommonCrawlDocumentDownload. URLs captured more than once stand in it as often. How ports are
+written is nowhere said; they are taken to follow the host, ``com.example:8080/``.
 """
 
 from catalogue.prefix_index.blocks import (
     HEADER_SIZE,
-    MAX_BLOCK,
-    Entry,
     Header,
     IndexBlock,
     parse_data_block,
@@ -19,8 +18,6 @@ from catalogue.prefix_index.keys import KeyPattern, parse_key_prefix, url_of
 
 __all__ = [
     "HEADER_SIZE",
-    "MAX_BLOCK",
-    "Entry",
     "Header",
     "IndexBlock",
     "KeyPattern",

@@ -70,11 +70,6 @@ class IndexBlock:
     prefixes: tuple[bytes, ...]
     """One less than there are blocks; in ascending order, and equal where a URL's captures fill more than a block."""
 
-    @property
-    def last(self) -> int:
-        """Number of the last block below."""
-        return self.first + len(self.prefixes)
-
     def down(self, key: bytes) -> tuple[int, bytes | None, bytes | None]:
         """The first block below that may hold ``key`` or what follows it, and the prefixes before and behind it."""
         at = bisect_left(self.prefixes, key)  # where a prefix equals the key, the block before it may hold it too
