@@ -20,6 +20,7 @@
     │   ├── NotParquet
     │   ├── BadFooter
     │   ├── BadPageIndex
+    │   ├── BadPrefixIndex     the URL index of 2012
     │   ├── BadDocument        an archived page that cannot be parsed
     │   ├── BadRecord          a WARC record that is not what the index says
     │   └── Encrypted
@@ -119,6 +120,10 @@ class BadFooter(FormatError):
 
 class BadPageIndex(FormatError):
     """A page index that cannot be decoded, or contradicts its column chunk."""
+
+
+class BadPrefixIndex(FormatError):
+    """The URL index of 2012, or what was given for it, contradicts itself."""
 
 
 class BadRecord(FormatError):

@@ -6,6 +6,7 @@ whole. A record that is not what its capture says is an error, never a result.
 
 import base64
 import hashlib
+import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from io import BytesIO
 
 from warcio.exceptions import ArchiveLoadFailed
 from warcio.recordloader import ArcWarcRecord, ArcWarcRecordLoader
-from warcio.statusandheaders import StatusAndHeadersParserException
+from warcio.statusandheaders import StatusAndHeadersParser, StatusAndHeadersParserException
 
 from catalogue.capture import Capture
 from catalogue.crawl import inflate
@@ -29,6 +30,9 @@ _ENDS = {b"\r\n\r\n", b"\r\n\r\n\r\n", b"\r\n", b"\n", b"", b"\n\n"}
 """What may follow a record's content: two ends of line in WARC files, three in CC-MAIN-2018-34, one or none in ARC."""
 _INFLATING = {"gzip": 31, "x-gzip": 31, "deflate": 15}
 """By content coding, the window bits that zlib calls it by."""
+_PROTOCOL = re.compile(r"HTTP/[0-9]+(?:\.[0-9])?|(?:HTTP|ICY)(?=\s+[0-9]{3})", re.IGNORECASE)
+"""What an answer starts with; warcio knows two versions of HTTP alone, and ARC files have others."""
+_STATUS = re.compile(r"[0-9]{1,9}")
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -63,7 +67,7 @@ class Record:
     @property
     def url(self) -> str:
         """That was asked for."""
-        return (self.header("WARC-Target-URI" if self.archive == "warc" else "uri") or "").strip("<>")
+        return self.header("WARC-Target-URI" if self.archive == "warc" else "uri") or ""
 
     @property
     def time(self) -> datetime | None:
@@ -73,8 +77,8 @@ class Record:
     @property
     def status(self) -> int | None:
         """Of the HTTP answer."""
-        code = self.status_line.partition(" ")[0]
-        return int(code) if code.isdecimal() else None
+        code = _STATUS.match(self.status_line)  # what follows is not always parted from it
+        return int(code[0]) if code else None
 
     @property
     def payload(self) -> bytes:
@@ -112,8 +116,10 @@ def read_record(capture: Capture, member: bytes) -> Record:
     data = _inflated(member)
     archive = "warc" if data.startswith(_WARC) else "arc"
     stream = BytesIO(data)
+    loader = ArcWarcRecordLoader(arc2warc=False)
+    loader.http_parser = _AnswerParser(loader.HTTP_TYPES)
     try:
-        loaded = ArcWarcRecordLoader(arc2warc=False).parse_record_stream(stream, known_format=archive)
+        loaded = loader.parse_record_stream(stream, known_format=archive)
         record = _record(capture, member, archive, loaded, stream)
     except (ArchiveLoadFailed, StatusAndHeadersParserException, EOFError, AttributeError, UnicodeError) as error:
         message = f"it is no record: {error}"
@@ -121,6 +127,16 @@ def read_record(capture: Capture, member: bytes) -> Record:
     for difference in _differences(capture, record):
         raise BadRecord(difference)
     return record
+
+
+class _AnswerParser(StatusAndHeadersParser):  # type: ignore[misc]  # warcio has no types
+    """Heads of HTTP answers as servers sent them."""
+
+    @staticmethod
+    def split_prefix(key: str, prefixs: list[str]) -> tuple[str, str] | None:  # noqa: ARG004 - warcio's
+        """The protocol of a status line and the rest of it; None if it is none."""
+        found = _PROTOCOL.match(key)
+        return (found[0].upper(), key[found.end() :]) if found else None
 
 
 def _inflated(member: bytes) -> bytes:

@@ -100,6 +100,37 @@ def test_a_body_with_a_coding(coding: str) -> None:
     assert read_record(capture(plain), plain).payload == BODY
 
 
+@pytest.mark.parametrize("make", [warc, arc])
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [
+        ("HTTP/1.0 200 Document follows", 200),
+        ("http/1.1  404  Not Found", 404),
+        ("HTTP/1.1 301", 301),
+        ("HTTP/1.1 200OK", 200),
+        ("HTTP/1.2 200 OK", 200),
+        ("HTTP/2 200", 200),
+        ("HTTP/0.9 200 OK", 200),
+        ("HTTP 200 OK", 200),
+        ("ICY 200 OK", 200),
+        ("HTTP/1.1", None),
+        ("HTTP/1.1 OK", None),
+    ],
+)
+def test_odd_status_lines(make: Any, line: str, status: int | None) -> None:
+    for end in ("\r\n", "\n"):
+        member = gzip.compress(make(head=f"{line}{end}Content-Type: text/html{end}{end}"))
+        record = read_record(capture(member, status=None), member)
+        assert (record.status, record.http_header("content-type"), record.body) == (status, "text/html", BODY)
+
+
+@pytest.mark.parametrize("head", ["", "HTTP is a protocol\n\n", "<html>\n\n"])
+def test_what_is_no_answer_is_refused(head: str) -> None:
+    member = gzip.compress(arc(head=head))
+    with pytest.raises(BadRecord, match="no record: Expected Status Line"):
+        read_record(capture(member, digest=None, status=None), member)
+
+
 def test_a_bomb_in_a_body_stays_small() -> None:
     body = gzip.compress(bytes(MAX_INFLATED + 1))
     member = gzip.compress(warc(body, head="HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n"))

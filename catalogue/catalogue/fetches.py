@@ -14,6 +14,7 @@ from catalogue.document import Documents
 from catalogue.errors import BadRecord, IncompleteAnswer, QueryError
 from catalogue.fetching import Fetched, FetchEstimate, estimate, fetch_into, fetch_records
 from catalogue.metadata import metadata_of, text_of
+from catalogue.old_index import PATH, OldIndex
 from catalogue.outputs import Form, Ledger, Lines, Parts, Warc
 from catalogue.plan import record_fetches
 from catalogue.record import Record
@@ -102,6 +103,14 @@ class Fetches(Telling):
                 parts.close()
         done.unusable = unusable
         return done
+
+    def old_index(self, path: str = PATH) -> OldIndex:
+        """The URL index of the crawl of 2012, which has no columnar one: ``find`` a pattern, then its ``captures``.
+
+        Args:
+            path: of the index file, relative to the source.
+        """
+        return OldIndex(self._reading, path)
 
     def _captures(self, captures: SomeCaptures, refuse: Callable[[str], None]) -> Iterator[Capture]:
         """What may be fetched of them; ``refuse`` is told why the others may not."""

@@ -99,6 +99,7 @@ class _Commands(click.Group):
         "plan": "asking",
         "query": "answering",
         "fetch": "fetching",
+        "old-index": "locating",
         "sql": "shell",
         "demo": "demonstrating",
     }
@@ -111,7 +112,8 @@ class _Commands(click.Group):
             return None
         from importlib import import_module  # noqa: PLC0415
 
-        command: click.Command = getattr(import_module(f"catalogue.cli.{self.homes[cmd_name]}"), cmd_name)
+        home = import_module(f"catalogue.cli.{self.homes[cmd_name]}")
+        command: click.Command = getattr(home, cmd_name.replace("-", "_"))
         return command
 
 

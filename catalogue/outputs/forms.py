@@ -57,11 +57,11 @@ def _as_warc(record: Record) -> bytes:
     if address := record.header("ip-address"):
         headers["WARC-IP-Address"] = address
     http = None
-    if record.status_line:
+    if record.status_line or record.http_headers:
         http = StatusAndHeaders(record.status_line, list(record.http_headers), protocol="HTTP/1.1")
     writer.write_record(
         writer.create_warc_record(
-            record.url,
+            record.url.replace(" ", "%20"),  # ARC files have such, and WARC files must not
             "response" if http else "resource",
             payload=BytesIO(record.body),
             length=len(record.body),

@@ -11,17 +11,19 @@ from catalogue.surt.interval import (
     text_after,
     text_from,
 )
-from catalogue.surt.key import url_surtkey, url_surtkeys
+from catalogue.surt.key import NEWEST, canonical_host, url_surtkey, url_surtkeys
 from catalogue.surt.keys import Keys, parse_key_pattern
 from catalogue.surt.pattern import Match, Pattern, parse_pattern
 
 __all__ = [
     "END",
     "EVERYTHING",
+    "NEWEST",
     "KeyInterval",
     "Keys",
     "Match",
     "Pattern",
+    "canonical_host",
     "covers",
     "exact_interval",
     "merge",
