@@ -2,7 +2,7 @@
 
 import argparse
 
-from benchmarks import footer_speed, harvest_speed, lookup, many, scale
+from benchmarks import fetch, footer_speed, harvest_speed, lookup, many, scale
 from benchmarks.report import machine
 
 _ALL = {
@@ -12,6 +12,7 @@ _ALL = {
     "lookup": lookup.main,
     "lookup_spark": lookup.by_spark,
     "many": many.main,
+    "fetch": fetch.main,
 }
 
 

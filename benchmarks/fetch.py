@@ -1,0 +1,134 @@
+"""Records of pages: 486 in 20 archives, and 3,000 in 2,900, by a request each and by as many as they take.
+
+The archives have holes: each is said to have a gigabyte, and only the records that are asked for are really there. How
+many share a request depends on where they lie: records of a site may be anywhere in an archive, or in runs, as where a
+crawler took page after page; so both are measured.
+"""
+
+import json
+import random
+from datetime import UTC, datetime, timedelta
+from io import BytesIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from warcio.statusandheaders import StatusAndHeaders
+from warcio.warcwriter import WARCWriter
+
+from benchmarks.clients.fetch_records import RATE, THREADS
+from benchmarks.clients.lookup_asking import Step
+from benchmarks.paced import LATENCY, serving
+from benchmarks.processes import run, wait_for_quiet
+from benchmarks.report import say, table
+from catalogue.capture import timestamp
+
+SIZE = 1_000_000_000
+"""Bytes of an archive."""
+_PAGE = 30_000
+"""Bytes of a page, which do not compress."""
+_RUN = 8
+"""Records of a run, on average."""
+_BETWEEN = 200_000
+"""Bytes between two records of a run, on average."""
+_BURST = 10
+"""Requests that may come at once."""
+
+
+def main(*, full: bool) -> None:  # noqa: ARG001 - as the others
+    """Measure and print."""
+    for records, archives, runs in ((486, 20, False), (486, 20, True), (3000, 2900, False)):
+        where = "in runs" if runs else "anywhere"
+        say(f"{records:,} records in {archives:,} archives, {where}")
+        with TemporaryDirectory(prefix="benchmarks-") as folder:
+            rows = _write(Path(folder), records, archives, runs=runs)
+            _measure(Path(folder), rows, f"{records:,} records in {archives:,} archives, {where}")
+
+
+def _measure(folder: Path, rows: list[dict[str, object]], title: str) -> None:
+    measured: list[tuple[str, Step, int]] = []
+    with serving(folder, str(rows[0]["warc_filename"])) as (server, _), TemporaryDirectory() as home:
+        file = Path(home) / "captures.jsonl"
+        file.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+        for client in (*THREADS, "catalogue"):
+            wait_for_quiet(at_most=5.0)
+            command = ["benchmarks.clients.fetch_records", server.url, str(file), client]
+            ran = run(command, home=Path(home))
+            measured.append((client, Step(**json.loads(ran.output)), ran.cost.peak_bytes))
+    single = measured[0][1].gets
+    table(
+        f"{title}, {1000 * LATENCY:.0f} ms",
+        ["", "records", "requests", "of those of one each", "MB", "seconds", "CPU s", "peak MB", f"at {RATE}/s"],
+        [
+            [
+                client,
+                step.rows,
+                step.gets,
+                step.gets / single,
+                step.bytes / 1e6,
+                step.seconds,
+                step.cpu_seconds,
+                peak / 1e6,
+                max(0, step.gets - _BURST) / RATE,
+            ]
+            for client, step, peak in measured
+        ],
+    )
+
+
+def _write(folder: Path, records: int, archives: int, *, runs: bool) -> list[dict[str, object]]:
+    """Archives with records in them; returns these as rows of the index."""
+    chance = random.Random(records)
+    held = [0] * archives
+    for number in range(records):  # none is without
+        held[number if number < archives else chance.randrange(archives)] += 1
+    rows: list[dict[str, object]] = []
+    for archive, count in enumerate(held):
+        name = f"crawl-data/CC-MAIN-2022-33/segments/1659882570651.49/warc/CC-MAIN-{archive:05}.warc.gz"
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("wb") as file:
+            end = 0
+            for offset in _offsets(chance, count, runs=runs):
+                row, member = _record(chance, len(rows))
+                file.seek(max(end, offset))
+                rows.append(row | {"warc_filename": name, "warc_record_offset": file.tell()})
+                end = file.tell() + file.write(member)
+            file.truncate(max(end, SIZE))
+    return rows
+
+
+def _offsets(chance: random.Random, count: int, *, runs: bool) -> list[int]:
+    if not runs:
+        return sorted(chance.randrange(SIZE - _PAGE * 2) for _ in range(count))
+    offsets: list[int] = []
+    while len(offsets) < count:
+        at = chance.randrange(SIZE - 20 * _BETWEEN)
+        for _ in range(min(chance.randint(1, 2 * _RUN - 1), count - len(offsets))):
+            offsets.append(at)
+            at += _PAGE + int(chance.expovariate(1 / _BETWEEN))
+    return sorted(offsets)
+
+
+def _record(chance: random.Random, number: int) -> tuple[dict[str, object], bytes]:
+    url = f"https://example.com/{number:05}"
+    time = datetime(2022, 8, 8, tzinfo=UTC) + timedelta(seconds=number)
+    file = BytesIO()
+    headers = StatusAndHeaders("200 OK", [("Content-Type", "text/html")], protocol="HTTP/1.1")
+    writer = WARCWriter(file, gzip=True)
+    record = writer.create_warc_record(
+        url,
+        "response",
+        payload=BytesIO(chance.randbytes(_PAGE)),
+        http_headers=headers,
+        warc_headers_dict={"WARC-Date": f"{time:%Y-%m-%dT%H:%M:%SZ}"},
+    )
+    writer.write_record(record)
+    digest = record.rec_headers.get_header("WARC-Payload-Digest").removeprefix("sha1:")
+    member = file.getvalue()
+    return {
+        "url": url,
+        "fetch_time": timestamp(time),
+        "fetch_status": 200,
+        "content_digest": digest,
+        "warc_record_length": len(member),
+    }, member
