@@ -319,7 +319,9 @@ def test_stops_at_once_with_connections_open(folder: Path, recwarn: pytest.Warni
         url = server.url
     with closing(idle), closing(waiting):
         assert idle.sock.recv(1) == b""
-        with suppress(ConnectionResetError):  # a reset, where the server had not read the unfinished line when it closed
+        with suppress(
+            ConnectionResetError
+        ):  # a reset, where the server had not read the unfinished line when it closed
             waiting.recv(1000)
         with pytest.raises(OSError, match="refused"):
             socket.create_connection(("127.0.0.1", int(url[:-1].rpartition(":")[2])), CLIENT_TIMEOUT)
