@@ -336,6 +336,7 @@ def test_rows_of_any_record() -> None:
         ("other-00000.warc.gz", "warc", 5, None),
         ("full", "payload", None, "holds something else"),
         ("empty", "payload", None, None),
+        ("..", "payload", None, "is no name"),
         ("full", "payload", 5, "payloads are a file each"),
         ("s3://key:secret@bucket/out.warc.gz", "warc", None, "without credentials"),
         ("s3://bucket", "warc", None, "an output's address"),

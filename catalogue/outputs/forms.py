@@ -75,6 +75,11 @@ class Form(Protocol):
         """Make of a file that was kept one that goes on; at no time may neither be there."""
 
 
+def whole(grown: Path) -> Path:
+    """What a file that is made of one that grew, or the other way, is called while it is made."""
+    return grown.with_name(f"{grown.name}.whole")
+
+
 class _Plain:
     """Of files that are kept as they grew."""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from catalogue.capture import Capture
-from catalogue.outputs.forms import Form
+from catalogue.outputs.forms import Form, whole
 from catalogue.outputs.ledger import Ledger
 from catalogue.outputs.places import Place
 from catalogue.record import Record
@@ -50,7 +50,8 @@ class Parts:
         for name, size in sorted(self._ledger.finished.items()):
             beside = self._beside(name)
             if self._place.size(name) is not None:
-                beside.unlink(missing_ok=True)  # it was stopped before the last step, or when it was to go on
+                for left in (beside, whole(beside)):  # it was stopped before the last step, or when it was to go on
+                    left.unlink(missing_ok=True)
             elif beside.exists() and beside.stat().st_size >= size:  # likewise
                 self._ledger.reopen(name, size)
             else:
@@ -150,8 +151,9 @@ class Parts:
         grown = self._beside(self._name)
         kept = self._form.seal(grown)
         self._place.put(kept, self._name)
+        if kept != grown:
+            kept.unlink(missing_ok=True)
         self._ledger.finish(self._name)
-        kept.unlink(missing_ok=True)
         grown.unlink(missing_ok=True)
 
 

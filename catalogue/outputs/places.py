@@ -72,7 +72,9 @@ class Here:
     def put(self, path: Path, name: str) -> None:
         """See ``Place``."""
         target = self.growing / name
-        target.parent.mkdir(exist_ok=True)
+        if not target.parent.exists():
+            target.parent.mkdir(exist_ok=True)
+            _sync_folder(self.growing)
         path.replace(target)
         _sync_folder(target.parent)
 
@@ -206,6 +208,9 @@ def split_output(output: str | Path) -> tuple[str | Path, str]:
             return folder, name
         output = _files(text)[1]
     target = Path(output)
+    if target.name in {"", ".."}:
+        message = f"{output} is no name for an output; choose one, such as found"
+        raise QueryError(message)
     if not target.parent.is_dir():
         message = f"there is no folder {target.parent} to write to"
         raise QueryError(message)

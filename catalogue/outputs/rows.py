@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from catalogue.errors import QueryError
-from catalogue.outputs.forms import SUFFIXES, Lines
+from catalogue.outputs.forms import SUFFIXES, Lines, whole
 from catalogue.record import Record
 
-_GROUP_BYTES, _GROUP_ROWS = 32 << 20, 1 << 16
+_GROUP_BYTES, _GROUP_ROWS = 16 << 20, 1 << 16
 """After so many bytes of JSON or rows another row group is begun."""
 _LEVEL = 3
 """Of gzip: what it makes is read once."""
@@ -37,7 +37,7 @@ class Rows(Lines):
 
     def seal(self, grown: Path) -> Path:
         """See ``Form``."""
-        kept = grown.with_name(f"{grown.name}.whole")
+        kept = whole(grown)
         with kept.open("wb") as file:
             with pq.ParquetWriter(file, self._schema, compression="zstd") as writer:
                 for rows in _groups(grown):
@@ -48,7 +48,7 @@ class Rows(Lines):
 
     def regrow(self, kept: Path, grown: Path) -> None:
         """See ``Form``; what was kept stays until what comes of it takes its place."""
-        beside = grown.with_name(f"{grown.name}.whole")
+        beside = whole(grown)
         try:
             with pq.ParquetFile(kept) as rows, beside.open("wb") as file:
                 for batch in rows.iter_batches(batch_size=_ROWS_AT_ONCE):
