@@ -33,6 +33,7 @@
     │   ├── UnknownColumn
     │   ├── NotHarvested
     │   └── TooExpensive
+    ├── OutputFailed           the place that output goes to, unless it is this machine's disk
     ├── WorkersLost            processes of an executor died
     └── UnplannedRead          a bug: a read that no plan announced
 
@@ -178,6 +179,12 @@ class NotHarvested(QueryError):
 
 class TooExpensive(QueryError):
     """The plan is larger than what was allowed."""
+
+
+class OutputFailed(CatalogueError):
+    """Output cannot be put where it is to go; what was fetched is kept."""
+
+    exit_status = 75
 
 
 class WorkersLost(CatalogueError):

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from catalogue.capture import Capture
 from catalogue.errors import BadRecord, Blocked, Denied, FormatError, GivenUp, Missing, SourceError
-from catalogue.outputs import Ledger, Parts
+from catalogue.outputs import Ledger, Output
 from catalogue.plan import Cost, RecordFetch, record_fetches
 from catalogue.record import Record, read_record
 from catalogue.source import Source
@@ -141,7 +141,7 @@ class Fetched:
 
 
 def fetch_into(
-    parts: Parts,
+    parts: Output,
     ledger: Ledger,
     captures: Iterable[Capture],
     source: Source,
@@ -190,7 +190,7 @@ def _settled(capture: Capture, ledger: Ledger, progress: Fetched) -> bool:
 
 
 def _formed(
-    results: Iterable[Record | Failed], parts: Parts, executor: Executor
+    results: Iterable[Record | Failed], parts: Output, executor: Executor
 ) -> Iterator[tuple[Record, bytes] | Failed]:
     """Records as they are to be written, in their order; some are in the making ahead of what is taken."""
     under_way: deque[Future[tuple[Record, bytes] | Failed]] = deque()
@@ -214,7 +214,7 @@ def _formed(
 
 def _keep(
     results: Iterable[tuple[Record, bytes] | Failed],
-    parts: Parts,
+    parts: Output,
     progress: Fetched,
     report: Callable[[Fetched], None],
 ) -> None:

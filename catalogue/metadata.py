@@ -12,8 +12,27 @@ import hashlib
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow as pa
+
 from catalogue.errors import BadDocument, BadRecord
 from catalogue.record import Record
+
+ROW = pa.schema(
+    [
+        ("url", pa.string()),
+        ("time", pa.timestamp("ms", "UTC")),
+        ("status", pa.int16()),
+        ("mime", pa.string()),
+        ("headers", pa.list_(pa.struct([("name", pa.string()), ("value", pa.string())]))),
+        ("text", pa.string()),
+        ("failure", pa.string()),
+        ("warc_filename", pa.string()),
+        ("warc_record_offset", pa.int64()),
+        ("warc_record_length", pa.int64()),
+    ]
+)
+"""Columns of pages in tables. ``headers`` are those of the HTTP answer, ``mime`` is as it was detected; ``text`` is
+null where there is none, or where ``failure`` says why it could not be had."""
 
 
 def metadata_of(record: Record, look: Callable[[Record], dict[str, Any]]) -> dict[str, Any]:
@@ -66,4 +85,26 @@ def text_of(record: Record, look: Callable[[Record], dict[str, Any]]) -> dict[st
         "charset": inside["charset"],
         "title": (inside["content"] or {}).get("title"),
         "text": inside["text"],
+    }
+
+
+def row_of(record: Record, look: Callable[[Record], dict[str, Any]]) -> dict[str, Any]:
+    """A record as a row with the columns of ``ROW``; its time in milliseconds since 1970, UTC."""
+    text, failure = None, None
+    try:
+        text = look(record)["text"]
+    except (BadDocument, BadRecord) as error:
+        failure = str(error)
+    time, status = record.time, record.status
+    return {
+        "url": record.url,
+        "time": int(time.timestamp() * 1000) if time else None,
+        "status": status if status is not None and status < 1 << 15 else None,
+        "mime": record.mime,
+        "headers": [{"name": name, "value": value} for name, value in record.http_headers],
+        "text": text,
+        "failure": failure,
+        "warc_filename": record.capture.filename,
+        "warc_record_offset": record.capture.offset,
+        "warc_record_length": record.capture.length,
     }

@@ -81,6 +81,12 @@ class Record:
         return int(code[0]) if code else None
 
     @property
+    def mime(self) -> str | None:
+        """As the crawler detected it, else as the server says, without parameters and in small letters."""
+        told = self.header("WARC-Identified-Payload-Type") or self.http_header("content-type") or ""
+        return told.partition(";")[0].strip().lower() or None
+
+    @property
     def payload(self) -> bytes:
         """The body without its content coding, if it was archived with one and can be rid of it.
 

@@ -43,6 +43,13 @@ def whole_crawls(mirror: Path) -> list[str]:
     return sorted({path.parent.name.removeprefix("crawl=") for path in paths})
 
 
+@pytest.fixture(scope="session")
+def crawl(mirror: Path) -> str:
+    """One whose records are there."""
+    there = {path.parts[-5] for path in mirror.rglob("crawl-data/*/segments/*/warc/*.warc.gz")}
+    return "CC-MAIN-2022-33" if "CC-MAIN-2022-33" in there else max(there)
+
+
 @pytest.fixture
 def harvested(harvested_data: Path, settings: Settings) -> Iterator[catalogue.Catalogue]:
     with catalogue.open(harvested_data, settings=settings) as cat:

@@ -29,7 +29,7 @@ from catalogue.capture import Capture, capture_of
 from catalogue.demo import LoopbackServer
 from catalogue.errors import GivenUp, IncompleteAnswer, QueryError
 from catalogue.fetching import Failed, fetch_records
-from catalogue.outputs import Ledger, Parts, Warc
+from catalogue.outputs import Here, Ledger, Parts, Warc
 from catalogue.plan import record_fetches
 from catalogue.record import Record, read_record
 from catalogue.settings import Settings
@@ -37,15 +37,6 @@ from catalogue.source import open_source
 from tests.commands import Command
 from tests.faults import DETECTABLE, SLOW, FaultServer, seeded
 from tests.test_record import arc, capture, warc
-
-CRAWL = "CC-MAIN-2022-33"
-
-
-@pytest.fixture(scope="module")
-def crawl(mirror: Path) -> str:
-    """One whose records are there."""
-    there = {path.parts[-5] for path in mirror.rglob("crawl-data/*/segments/*/warc/*.warc.gz")}
-    return CRAWL if CRAWL in there else max(there)
 
 
 @pytest.fixture
@@ -124,9 +115,9 @@ def test_requests_and_bytes_are_those_of_the_estimate(
 
 
 def test_what_is_fetched_is_what_is_there(
-    harvested: Catalogue, mirror: Path, tmp_path: Path, rows: list[dict[str, Any]]
+    harvested: Catalogue, mirror: Path, tmp_path: Path, crawl: str, rows: list[dict[str, Any]]
 ) -> None:
-    done = harvested.fetch(rows, tmp_path / "out.warc.gz", about="captures of *.com")
+    done = harvested.fetch(rows, tmp_path / "out.warc.gz", about="captures of\r\n*.com")
     assert (done.files, done.failed) == (["out.warc.gz"], {})
     check(tmp_path / "out.warc.gz")
     archived = (tmp_path / "out.warc.gz").read_bytes()
@@ -137,7 +128,8 @@ def test_what_is_fetched_is_what_is_there(
     assert Counter(url for _, url, _ in records_in(tmp_path / "out.warc.gz")) == Counter(row["url"] for row in rows)
     first = gzip.GzipFile(fileobj=BytesIO(archived)).read(2000).decode(errors="replace")
     assert "software: commoncrawl-catalogue/" in first
-    assert "captures of *.com" in first
+    assert "description: captures of *.com\r\n" in first
+    assert f"isPartOf: {crawl}\r\n" in first
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.warc.gz", "out.warc.gz.ledger"]
 
 
@@ -214,7 +206,7 @@ def test_cut_anywhere_it_goes_on(harvested: Catalogue, tmp_path: Path, rows: lis
     most = chance.choice([None, 100_000])
     some = chance.sample(rows, len(rows) // 2)
     ledger = Ledger(tmp_path / "out.warc.gz.ledger", {"form": "warc", "most": most})
-    parts = Parts(target, Warc({}), ledger, most=most)
+    parts = Parts(Here(tmp_path), target.name, Warc({}), ledger, most=most)
     for record in harvested.records(some):
         parts.add(record, record.member)
         if chance.random() < 0.01:
@@ -230,7 +222,7 @@ def test_cut_anywhere_it_goes_on(harvested: Catalogue, tmp_path: Path, rows: lis
         with file.open("ab") as opened:
             opened.write(chance.randbytes(chance.choice([0, 1, 5000])))
     if chance.random() < 0.3:
-        chance.choice(list(tmp_path.glob("*out*.warc.gz*"))).unlink()
+        chance.choice([file for file in tmp_path.glob("*out*.warc.gz*") if file != ledger.path]).unlink()
     done = harvested.fetch(rows, target, most=most)
     assert not done.failed
     files = [tmp_path / name for name in done.files]

@@ -81,7 +81,7 @@ HOMES = {
     "duckdb": {"views", "where", "reader", "catalogue"},  # the last two name its types only
     "feedparser": {"document"},
     "filelock": {"source", "store", "views"},
-    "fsspec": {"source"},
+    "fsspec": {"outputs"},
     "pandas": {"frames", "cluster", "captures", "sampling", "catalogue"},  # all but the first name its types only
     "platformdirs": {"settings"},
     "resiliparse": {"document"},

@@ -1,11 +1,15 @@
 """Records of captures, and outputs made of them."""
 
+import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pyarrow.parquet as pq
 
 from catalogue.capture import RECORD_COLUMNS, Capture, capture_of
 from catalogue.captures import Captures
@@ -13,9 +17,10 @@ from catalogue.catalogue.telling import Telling
 from catalogue.document import Documents
 from catalogue.errors import BadRecord, IncompleteAnswer, QueryError
 from catalogue.fetching import Fetched, FetchEstimate, estimate, fetch_into, fetch_records
-from catalogue.metadata import metadata_of, text_of
+from catalogue.frames import frame_of
+from catalogue.metadata import ROW, metadata_of, row_of, text_of
 from catalogue.old_index import PATH, OldIndex
-from catalogue.outputs import Form, Ledger, Lines, Parts, Warc
+from catalogue.outputs import SUFFIXES, Form, Lines, Payloads, Rows, Warc, open_output
 from catalogue.plan import record_fetches
 from catalogue.record import Record
 from catalogue.settings import package_version
@@ -23,7 +28,7 @@ from catalogue.settings import package_version
 if TYPE_CHECKING:
     import pandas as pd
 
-FORMS = ("warc", "text", "metadata")
+_CRAWL = re.compile(r"\b(CC-[A-Za-z0-9-]+|crawl-00[12])/")
 
 SomeCaptures: TypeAlias = "Captures | pd.DataFrame | Iterable[Capture | Mapping[str, Any]]"
 """An answer, a DataFrame with the columns of the index or of a CDX server, or such rows."""
@@ -71,11 +76,15 @@ class Fetches(Telling):
 
         Args:
             captures: whose records are wanted.
-            output: the file, such as ``found.warc.gz``; beside it lies its ledger.
-            form: ``warc``, the records as they were archived; or JSON lines, ``text`` of the pages or ``metadata`` as
-                described in ``catalogue.metadata``.
+            output: the file, such as ``found.warc.gz``; beside it lies its ledger. Or such a URL, of S3 or whatever
+                fsspec can write to, with the user's own credentials. What goes there grows in the cache's folder, and
+                only one machine at a time may go on with it.
+            form: ``warc``, the records as they were archived; JSON lines, ``text`` of the pages or ``metadata`` as
+                described in ``catalogue.metadata``; ``parquet`` with the columns of ``catalogue.metadata.ROW``; or
+                ``payload``, for which the output is a folder of files and their ``index.jsonl``.
             main_content: whether texts are without navigation, footers and the like.
-            most: bytes of a file, about, after which another is begun: ``found-00000.warc.gz`` and so on.
+            most: bytes of a file, about, after which another is begun: ``found-00000.warc.gz`` and so on. By default
+                there is one file, but at a URL they have 1 GB.
             about: what was asked, for the file's first record.
             report: told how far it is, often.
 
@@ -85,24 +94,41 @@ class Fetches(Telling):
         Raises:
             QueryError: if the output is another's.
             SourceError: if the source failed as a whole.
+            OutputFailed: if a URL cannot be written to; what was fetched is kept.
         """
-        target = Path(output)
+        if hasattr(captures, "to_dict"):
+            captures = list(_rows(captures))
         unusable: list[str] = []
-        kept = {"form": form, "most": most} | ({"main_content": True} if main_content else {})
+        kept = {"form": form} | ({"main_content": True} if main_content else {})
         with (
-            _form(form, about, main_content=main_content) as chosen,
-            closing(Ledger(target.with_name(f"{target.name}.ledger"), kept)) as ledger,
+            _form(form, about, _crawls(captures), main_content=main_content) as chosen,
+            open_output(output, chosen, kept, most=most, cache=self.settings.cache) as (parts, ledger),
         ):
-            parts = Parts(target, chosen, ledger, most=most)
-            try:
-                wanted = self._captures(captures, unusable.append)
-                cost = self._cost()
-                done = fetch_into(parts, ledger, wanted, self._source, max_gap=cost.max_gap, report=report)
-                done.files = parts.finish()
-            finally:
-                parts.close()
+            wanted = self._captures(captures, unusable.append)
+            cost = self._cost()
+            done = fetch_into(parts, ledger, wanted, self._source, max_gap=cost.max_gap, report=report)
+            done.files = parts.finish()
         done.unusable = unusable
         return done
+
+    def fetch_to_pandas(self, captures: SomeCaptures, *, main_content: bool = False) -> "pd.DataFrame":
+        """The pages of captures as a DataFrame: URL, time, status, HTTP headers, text and where the record lies.
+
+        The columns are those of ``catalogue.metadata.ROW``. Of each that cannot be had there is a warning.
+
+        Args:
+            captures: whose records are wanted.
+            main_content: whether texts are without navigation, footers and the like.
+
+        Raises:
+            SourceError: if the source failed as a whole.
+        """
+        with TemporaryDirectory() as folder:
+            file = Path(folder) / "pages.parquet"
+            done = self.fetch(captures, file, form="parquet", main_content=main_content)
+            for reason in [*done.failed.values(), *done.unusable]:
+                warnings.warn(reason, IncompleteAnswer, stacklevel=2)
+            return frame_of(pq.read_table(file) if done.files else ROW.empty_table())
 
     def old_index(self, path: str = PATH) -> OldIndex:
         """The URL index of the crawl of 2012, which has no columnar one: ``find`` a pattern, then its ``captures``.
@@ -125,23 +151,45 @@ class Fetches(Telling):
 
 
 @contextmanager
-def _form(name: str, about: str, *, main_content: bool) -> Iterator[Form]:
+def _form(name: str, about: str, crawls: Iterable[str], *, main_content: bool) -> Iterator[Form]:
+    if name not in SUFFIXES:
+        message = f"{name!r} is no form of records; there are {', '.join(SUFFIXES)}"
+        raise QueryError(message)
     if name == "warc":
         yield Warc(
             {
                 "software": f"commoncrawl-catalogue/{package_version()}",
                 "format": "WARC File Format 1.0",
+                "conformsTo": "https://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.0/",
                 "description": about or "records of captures in Common Crawl",
             }
+            | ({"isPartOf": ", ".join(crawls)} if crawls else {})
         )
-        return
-    if name not in FORMS:
-        message = f"{name!r} is no form of records; there are {', '.join(FORMS)}"
-        raise QueryError(message)
-    with Documents(main_content=main_content) as documents:
-        yield Lines(
-            lambda record: text_of(record, documents.look) if name == "text" else metadata_of(record, documents.look)
+    elif name == "payload":
+        yield Payloads()
+    else:
+        make = {"text": text_of, "metadata": metadata_of, "parquet": row_of}[name]
+        with Documents(main_content=main_content) as documents:
+            look = documents.look
+            yield (
+                Rows(lambda record: make(record, look), ROW)
+                if name == "parquet"
+                else Lines(lambda record: make(record, look))
+            )
+
+
+def _crawls(captures: Captures | Iterable[Capture | Mapping[str, Any]]) -> list[str]:
+    """Those that captures are of, as far as that is known before they are read."""
+    if isinstance(captures, Captures):
+        names: Iterable[Any] = captures.plan.paths
+    elif isinstance(captures, list):
+        names = (
+            row.filename if isinstance(row, Capture) else row.get("warc_filename") or row.get("filename")
+            for row in captures
         )
+    else:
+        names = ()
+    return sorted({found[1] for name in names if (found := _CRAWL.search(str(name)))})
 
 
 def _rows(captures: SomeCaptures) -> Iterable[Capture | Mapping[str, Any]]:

@@ -6,7 +6,6 @@ import json
 import sys
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, BinaryIO
 
 import click
@@ -26,17 +25,19 @@ _PARQUET = b"PAR1"
 @click.option(
     "--captures", "file", type=click.File("rb"), help="Instead of a pattern: JSON lines, CSV or Parquet; - for stdin."
 )
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="The file to write, such as found.warc.gz.")
+@click.option("-o", "--output", help="The file to write, such as found.warc.gz or s3://bucket/prefix/found.warc.gz.")
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["warc", "text", "metadata"]),
+    type=click.Choice(["warc", "text", "metadata", "parquet", "payload"]),
     default="warc",
     show_default=True,
-    help="Records as archived; or JSON lines of text or metadata.",
+    help="Records as archived; JSON lines of text or metadata; a table with texts; or a folder of payloads.",
 )
 @click.option("--main-content", is_flag=True, help="Of texts, leave out navigation, footers and the like.")
-@click.option("--max-size", metavar="SIZE", help="Begin another file after so much, such as 1GB.")
+@click.option(
+    "--max-size", metavar="SIZE", help="Begin another file after so much, such as 1GB, which is usual for URLs."
+)
 @click.option("--dry-run", is_flag=True, help="Only say what it would take.")
 @click.option("--yes", is_flag=True, help="Do not ask, however much it is.")
 @click.option("--max-requests", type=int, default=500, show_default=True, help="Ask before making more.")
@@ -47,7 +48,7 @@ def fetch(  # noqa: PLR0913 - an option each
     options: Common,
     *,
     file: BinaryIO | None,
-    output: Path | None,
+    output: str | None,
     form: str,
     main_content: bool,
     max_size: str | None,
@@ -58,7 +59,7 @@ def fetch(  # noqa: PLR0913 - an option each
     json_: bool,
     **asked: Any,  # noqa: ANN401
 ) -> None:
-    """The archived records of captures, as WARC, or their text or metadata.
+    """The archived records of captures, as WARC, or their text, metadata or payloads.
 
     Every record is checked against the index. It can be stopped at any time; the same again goes on from there, and
     fetches only what is missing.
@@ -67,11 +68,12 @@ def fetch(  # noqa: PLR0913 - an option each
     catalogue fetch '*.example.com' --crawl latest --dry-run
     catalogue fetch '*.example.com' --crawl latest --status 200 -o example.warc.gz
     catalogue fetch 'example.com/blog/*' --crawl latest --format text --main-content -o blog.jsonl
+    catalogue fetch 'example.com/*.pdf' --crawl latest --format payload -o documents
     catalogue query '*.is' --where "content_languages = 'isl'" | catalogue fetch --captures - -o isl.warc.gz
     """  # noqa: D301
     from catalogue.harvest import Progress  # noqa: PLC0415 - --help needs none of what this imports
 
-    _check(asked, file, output, form, dry_run=dry_run)
+    _check(asked, file, output, form, max_size, dry_run=dry_run)
     leave, asked = Leave(yes, max_requests, max_bytes), with_patterns(asked)
     most = parse_size(max_size) if max_size else None
     with options.opened() as catalogue, warnings.catch_warnings():
@@ -112,7 +114,9 @@ def fetch(  # noqa: PLR0913 - an option each
         sys.exit(1)
 
 
-def _check(asked: dict[str, Any], file: BinaryIO | None, output: Path | None, form: str, *, dry_run: bool) -> None:
+def _check(
+    asked: dict[str, Any], file: BinaryIO | None, output: str | None, form: str, max_size: str | None, *, dry_run: bool
+) -> None:
     """Refuse what does not go together."""
     if bool(asked["patterns"] or asked["urls_file"]) is bool(file):
         message = "what is to be fetched? give either patterns or --captures"
@@ -122,12 +126,18 @@ def _check(asked: dict[str, Any], file: BinaryIO | None, output: Path | None, fo
         raise QueryError(message)
     if output is None:
         return
-    suffix = ".warc.gz" if form == "warc" else ".jsonl"
-    if not output.name.endswith(suffix):
-        message = f"{output} would hold {form}; let its name end in {suffix}, or choose another --format"
+    if form == "payload" and max_size:
+        message = "payloads are a file each; leave out --max-size"
         raise QueryError(message)
-    if not output.parent.is_dir():
-        message = f"there is no folder {output.parent} to write to"
+    from catalogue.outputs import SUFFIXES, split_output  # noqa: PLC0415 - --help needs none of what this imports
+
+    split_output(output)
+    taken = [suffix for suffix in SUFFIXES.values() if suffix and output.endswith(suffix)]
+    if form == "payload" and taken:
+        message = f"payloads go to a folder, and {output} looks like a file; choose another name, or another --format"
+        raise QueryError(message)
+    if not output.endswith(SUFFIXES[form]):
+        message = f"{output} would hold {form}; let its name end in {SUFFIXES[form]}, or choose another --format"
         raise QueryError(message)
 
 

@@ -1,7 +1,26 @@
 """What is made of records, and kept: files that are never half there under their own names."""
 
-from catalogue.outputs.forms import Form, Lines, Warc
+from catalogue.outputs.folder import Folder
+from catalogue.outputs.forms import SUFFIXES, Form, Lines, Payloads, Warc
 from catalogue.outputs.ledger import Ledger
+from catalogue.outputs.opening import Output, open_output
 from catalogue.outputs.parts import Parts
+from catalogue.outputs.places import Away, Here, split_output
+from catalogue.outputs.rows import Rows
 
-__all__ = ["Form", "Ledger", "Lines", "Parts", "Warc"]
+__all__ = [
+    "SUFFIXES",
+    "Away",
+    "Folder",
+    "Form",
+    "Here",
+    "Ledger",
+    "Lines",
+    "Output",
+    "Parts",
+    "Payloads",
+    "Rows",
+    "Warc",
+    "open_output",
+    "split_output",
+]

@@ -6,7 +6,7 @@ how long their file was when they were safely in it.
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -20,17 +20,28 @@ Place = tuple[str, int]
 class Ledger:
     """The ledger of one output, open."""
 
-    def __init__(self, path: Path, about: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        about: Mapping[str, Any],
+        *,
+        shown: str = "",
+        publish: Callable[[], None] = lambda: None,
+    ) -> None:
         """Open a ledger, or begin one.
 
         Args:
             path: of its file.
             about: what makes the output this one and no other, as JSON has it.
+            shown: what users call it, if not by its path.
+            publish: called when a file of the output was finished, to have that known elsewhere.
 
         Raises:
             QueryError: if it is of another output, or no ledger.
         """
         self.path = path
+        self.publish = publish
+        self._shown = shown or str(path)
         self.sizes: dict[str, int] = {}
         """Bytes of files that are not finished, up to which they are accounted for."""
         self.finished: dict[str, int] = {}
@@ -59,14 +70,14 @@ class Ledger:
             try:
                 entry = json.loads(line)
                 if number == 0 and entry["about"] != about:
-                    message = f"{self.path} is of another output; choose another name, or delete it"
+                    message = f"{self._shown} is of another output; choose another name, or delete it"
                     raise QueryError(message)
                 if number:
                     self._take(entry)
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 if isinstance(error, QueryError):
                     raise
-                message = f"{self.path} cannot be read as a ledger; choose another name, or delete it"
+                message = f"{self._shown} cannot be read as a ledger; choose another name, or delete it"
                 raise QueryError(message) from error
             whole += len(line)
         return whole
@@ -76,7 +87,8 @@ class Ledger:
             self.finished[entry["finished"]] = self.sizes.pop(entry["finished"])
             return
         if "reopened" in entry:
-            self.sizes[entry["reopened"]] = self.finished.pop(entry["reopened"])
+            del self.finished[entry["reopened"]]
+            self.sizes[entry["reopened"]] = int(entry["size"])
             return
         if "lost" in entry:
             self._lose(entry["lost"])
@@ -115,10 +127,11 @@ class Ledger:
     def finish(self, file: str) -> None:
         """Note that a file of the output has its own name and will not grow."""
         self._enter({"finished": file})
+        self.publish()
 
-    def reopen(self, file: str) -> None:
-        """Note that a file that was finished goes on."""
-        self._enter({"reopened": file})
+    def reopen(self, file: str, size: int) -> None:
+        """Note that a file that was finished goes on, and how long what grows on is."""
+        self._enter({"reopened": file, "size": size})
 
     def lose(self, file: str) -> None:
         """Note that a file is not there any more, and with it what was in it."""

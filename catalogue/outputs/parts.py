@@ -1,14 +1,16 @@
 """A file, or several of about a size, that grow record by record and get their names when they are finished."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import BinaryIO
 
 from catalogue.capture import Capture
-from catalogue.outputs.forms import Form
+from catalogue.outputs.forms import Form, whole
 from catalogue.outputs.ledger import Ledger
+from catalogue.outputs.places import Place
 from catalogue.record import Record
 
 _BATCH_RECORDS, _BATCH_BYTES = 500, 8 << 20
@@ -21,16 +23,18 @@ class Parts:
     What was noted in the ledger is safely in them; what comes behind that, after a kill, is cut off and fetched again.
     """
 
-    def __init__(self, target: Path, form: Form, ledger: Ledger, *, most: int | None = None) -> None:
+    def __init__(self, place: Place, name: str, form: Form, ledger: Ledger, *, most: int | None = None) -> None:
         """Go on with an output, or begin one.
 
         Args:
-            target: the file; with ``most`` its name gets a number, ``out-00000.warc.gz``.
+            place: where the files go.
+            name: of the file; with ``most`` it gets a number, ``out-00000.warc.gz``.
             form: of the records in it.
             ledger: of this output.
             most: bytes of a file, about, after which another is begun; None for one file.
         """
-        self._target = target
+        self._place = place
+        self._target = name
         self._form = form
         self._ledger = ledger
         self._most = most
@@ -44,15 +48,17 @@ class Parts:
     def _look(self) -> None:
         """See what is there of what the ledger says."""
         for name, size in sorted(self._ledger.finished.items()):
-            if not (self._target.parent / name).exists():
-                beside = self._beside(name)
-                if beside.exists() and beside.stat().st_size >= size:  # it was stopped when it was to go on
-                    self._ledger.reopen(name)
-                else:
-                    self._ledger.lose(name)
+            beside = self._beside(name)
+            if self._place.size(name) is not None:
+                for left in (beside, whole(beside)):  # it was stopped before the last step, or when it was to go on
+                    left.unlink(missing_ok=True)
+            elif beside.exists() and beside.stat().st_size >= size:  # likewise
+                self._ledger.reopen(name, size)
+            else:
+                self._ledger.lose(name)
         for name, size in sorted(self._ledger.sizes.items()):
-            beside, finished = self._beside(name), self._target.parent / name
-            if finished.exists() and not beside.exists() and finished.stat().st_size == size:
+            beside = self._beside(name)
+            if not beside.exists() and self._place.size(name) == size:
                 self._ledger.finish(name)  # it was stopped between the last two steps
             elif not beside.exists() or beside.stat().st_size < size:
                 self._ledger.lose(name)
@@ -99,10 +105,13 @@ class Parts:
 
     def close(self) -> None:
         """Leave off; what is not finished keeps its name that begins with a dot."""
-        if self._file:
+        try:
             self.make_safe()
-            self._file.close()
-            self._file = None
+        finally:
+            if self._file:
+                with suppress(OSError):  # of what was not safe, and said before
+                    self._file.close()
+                self._file = None
 
     def _open(self) -> BinaryIO:
         """The file to go on with, or the next."""
@@ -121,17 +130,17 @@ class Parts:
     def _next_name(self) -> str:
         """A name that no file has; but where there is to be one file, that is what goes on."""
         if self._most is None:
-            name = self._target.name
+            name = self._target
             if name in self._ledger.finished:
-                (self._target.parent / name).replace(self._beside(name))
-                self._ledger.reopen(name)
+                beside = self._beside(name)
+                self._form.regrow(self._place.bring(name), beside)
+                self._ledger.reopen(name, beside.stat().st_size)
             return name
-        stem = self._target.name.removesuffix(self._form.suffix)
-        names = (f"{stem}-{number:05}{self._form.suffix}" for number in count())
+        names = _numbered(self._target, self._form)
         return next(name for name in names if name not in self._ledger.finished)
 
     def _beside(self, name: str) -> Path:
-        return self._target.with_name(f".{name}.part")
+        return self._place.growing / f".{name}.part"
 
     def _finish(self) -> None:
         if self._file is None:
@@ -139,18 +148,20 @@ class Parts:
         self.make_safe()
         self._file.close()
         self._file = None
-        self._beside(self._name).replace(self._target.with_name(self._name))
-        _sync_folder(self._target.parent)
+        grown = self._beside(self._name)
+        kept = self._form.seal(grown)
+        self._place.put(kept, self._name)
+        if kept != grown:
+            kept.unlink(missing_ok=True)
         self._ledger.finish(self._name)
+        grown.unlink(missing_ok=True)
 
 
-def _sync_folder(folder: Path) -> None:
-    """Have names survive, too, where folders can be opened."""
-    try:
-        descriptor = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def first_name(name: str, form: Form, most: int | None) -> str:
+    """Of the first file of an output."""
+    return name if most is None else next(_numbered(name, form))
+
+
+def _numbered(name: str, form: Form) -> Iterator[str]:
+    stem = name.removesuffix(form.suffix)
+    return (f"{stem}-{number:05}{form.suffix}" for number in count())

@@ -1,0 +1,83 @@
+"""An output, opened: gone on with where it was left, or begun where nothing else is."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from catalogue.errors import QueryError, StoreLocked
+from catalogue.outputs.folder import Folder
+from catalogue.outputs.forms import Form, Payloads
+from catalogue.outputs.ledger import Ledger
+from catalogue.outputs.parts import Parts, first_name
+from catalogue.outputs.places import Away, digest_of, open_place, split_output
+from catalogue.store import locked
+
+_MOST_AWAY = 1_000_000_000
+"""Bytes of a file that is sent elsewhere, unless it is said: so much is lost here at most if this machine is."""
+
+Output: TypeAlias = Parts | Folder
+"""Whatever takes records."""
+
+
+@contextmanager
+def open_output(
+    output: str | Path, form: Form, about: Mapping[str, Any], *, most: int | None, cache: Path
+) -> Iterator[tuple[Output, Ledger]]:
+    """Open an output, and keep others from it.
+
+    Args:
+        output: a path, or a URL that fsspec can write to.
+        form: of the records in it.
+        about: what makes it this output and no other, as JSON has it.
+        most: bytes of a file, about; None for one file, or 1 GB where it goes elsewhere.
+        cache: below which files grow that go elsewhere.
+
+    Raises:
+        QueryError: if it cannot be one, or something else is there.
+        StoreLocked: if another process writes to it.
+        OutputFailed: if it cannot be reached.
+    """
+    folder, name = split_output(output)
+    if isinstance(form, Payloads):
+        if most is not None:
+            message = "payloads are a file each; leave out the size of files"
+            raise QueryError(message)
+    elif isinstance(folder, str):
+        most = most or _MOST_AWAY
+    (cache / "outputs").mkdir(mode=0o700, parents=True, exist_ok=True)
+    lock = _locked(cache, f"{folder.resolve() if isinstance(folder, Path) else folder}/{name}", output)
+    try:
+        place = open_place(folder, name, cache)
+        noted = f"{name}.ledger"
+        if isinstance(place, Away):
+            place.agree(noted)
+        path = place.growing / noted
+        first = first_name(name, form, most)
+        if not path.exists() and place.holds(first):
+            message = f"{place.shown(first)} holds something else; choose another name, or delete it"
+            raise QueryError(message)
+
+        def publish() -> None:
+            if isinstance(place, Away):
+                place.put(path, noted)
+
+        with closing(Ledger(path, {**about, "most": most}, shown=place.shown(noted), publish=publish)) as ledger:
+            parts = (
+                Folder(place, name, form, ledger)
+                if isinstance(form, Payloads)
+                else Parts(place, name, form, ledger, most=most)
+            )
+            with closing(parts):
+                yield parts, ledger
+            publish()
+    finally:
+        lock.release()
+
+
+def _locked(cache: Path, place: str, output: str | Path) -> Any:  # noqa: ANN401 - of a library at home elsewhere
+    try:
+        return locked(cache / "outputs" / f"{digest_of(place)}.lock")
+    except StoreLocked:
+        message = f"another process writes to {output}; wait for it, or choose another name"
+        raise StoreLocked(message) from None
