@@ -24,7 +24,7 @@ from catalogue.settings import Settings
 from catalogue.surt import Match, Pattern, merge, parse_key_pattern
 from catalogue.table import INDEX, Table
 from catalogue.where import parse_where
-from catalogue.workers import Done, Workers, tasks
+from catalogue.workers import Done, Workers, run, tasks
 
 if TYPE_CHECKING:
     import dask.dataframe as dd
@@ -145,7 +145,7 @@ class Captures:
         if plan.query.ordered:  # which is done here, by columns that need not be among those of the answer
             plan = replace(plan, query=replace(plan.query, ordered=False, limit=None), schema=plan.row_schema)
         try:
-            with closing(workers.done(tasks(plan, workers.settings), self._notify)) as slices:
+            with closing(workers.done(tasks(plan, workers.settings), self._notify, do=run)) as slices:
                 tables = self._taught(slices)
                 if self.plan.query.ordered:
                     tables = in_order(plan.query.table, plan.schema, tables)

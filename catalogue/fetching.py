@@ -5,19 +5,29 @@ from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
+from typing import Protocol
 from urllib.parse import urlsplit
 
 from catalogue.capture import Capture
 from catalogue.errors import BadRecord, Blocked, Denied, FormatError, GivenUp, Missing, SourceError
-from catalogue.outputs import Ledger, Output
+from catalogue.forming import FormOf, open_form
+from catalogue.outputs import Form, Ledger, Output
 from catalogue.plan import Cost, RecordFetch, record_fetches
 from catalogue.record import Record, read_record
-from catalogue.source import Source
+from catalogue.settings import Settings, load_settings
+from catalogue.source import Source, open_source
+from catalogue.workers import Workers
 
 _IN_FLIGHT = 128 << 20
 """Bytes that are asked for or waiting to be taken at most; a larger single fetch goes alone."""
+_AHEAD = 2
+"""Records a core that are brought into their form ahead of what is taken: each may take a quarter of a gigabyte."""
+_TASK_BYTES, _TASK_REQUESTS = 16 << 20, 64
+"""Of what one worker is asked for at once, about."""
+_TASK_MOST = 256 << 20
+"""Bytes that a worker makes of that at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +40,14 @@ class Failed:
     """Whether another try would fail as well."""
 
 
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A record in its form."""
+
+    capture: Capture
+    data: bytes
+
+
 def fetch_records(
     fetches: Iterable[RecordFetch], source: Source, executor: Executor
 ) -> Generator[Record | Failed, None, None]:
@@ -38,19 +56,31 @@ def fetch_records(
     Args:
         fetches: what to ask for.
         source: where the archives are.
-        executor: makes requests, and checks records, ahead of what is taken.
+        executor: makes requests ahead of what is taken.
 
     Raises:
         GivenUp: if the source failed as a whole; what was not handed out yet was not fetched.
     """
+    with closing(_members(fetches, source, executor)) as members:
+        for each in members:
+            yield each if isinstance(each, Failed) else _checked(*each)
+
+
+_Member = tuple[Capture, bytes]
+"""A capture and the bytes at its place."""
+
+
+def _members(
+    fetches: Iterable[RecordFetch], source: Source, executor: Executor
+) -> Generator[_Member | Failed, None, None]:
     waiting = iter(fetches)
-    under_way: deque[tuple[Future[list[Record | Failed]], int]] = deque()
+    under_way: deque[tuple[Future[list[_Member | Failed]], int]] = deque()
     in_flight = 0
     following = next(waiting, None)
     try:
         while following or under_way:
             while following and (not under_way or in_flight + len(following.range) <= _IN_FLIGHT):
-                under_way.append((executor.submit(fetch_one, following, source), len(following.range)))
+                under_way.append((executor.submit(_fetch_one, following, source), len(following.range)))
                 in_flight += len(following.range)
                 following = next(waiting, None)
             future, size = under_way.popleft()
@@ -61,8 +91,8 @@ def fetch_records(
             future.cancel()
 
 
-def fetch_one(fetch: RecordFetch, source: Source) -> list[Record | Failed]:
-    """The records of one request, or why there are none.
+def _fetch_one(fetch: RecordFetch, source: Source) -> list[_Member | Failed]:
+    """What one request brings, or why there is nothing.
 
     Raises:
         GivenUp: if the source failed as a whole.
@@ -76,18 +106,159 @@ def fetch_one(fetch: RecordFetch, source: Source) -> list[Record | Failed]:
     except SourceError as error:
         if len(fetch.captures) > 1:  # one that is wrong must not spoil its neighbours
             alone = (RecordFetch(fetch.path, capture.range, (capture,)) for capture in fetch.captures)
-            return [result for each in alone for result in fetch_one(each, source)]
+            return [result for each in alone for result in _fetch_one(each, source)]
         return [Failed(fetch.captures[0], str(error), lasting=False)]
     start = fetch.range.start
-    return [_checked(capture, body[capture.offset - start :][: capture.length]) for capture in fetch.captures]
+    return [(capture, body[capture.offset - start :][: capture.length]) for capture in fetch.captures]
 
 
 def _checked(capture: Capture, member: bytes) -> Record | Failed:
     try:
         return read_record(capture, member)
     except BadRecord as error:
-        place = f"{capture.filename} at {capture.offset:,}"
-        return Failed(capture, f"{place}: {error}", lasting=True)
+        return _unfit(capture, error)
+
+
+def _made(capture: Capture, member: bytes, form: Form) -> Made | Failed:
+    """A record in its form; what it inflates to is gone by then."""
+    try:
+        return Made(capture, form.add(read_record(capture, member)))
+    except FormatError as error:
+        return _unfit(capture, error)
+
+
+def _unfit(capture: Capture, error: FormatError) -> Failed:
+    return Failed(capture, f"{capture.filename} at {capture.offset:,}: {error}", lasting=True)
+
+
+class Making(Protocol):
+    """Who fetches records, checks them, and brings them into their form."""
+
+    def made(self, fetches: Iterable[RecordFetch]) -> Generator[Made | Failed, None, None]:
+        """What comes of requests, record by record in some order.
+
+        Raises:
+            GivenUp: if the source failed as a whole.
+        """
+
+
+class MadeHere:
+    """Threads of this process."""
+
+    def __init__(self, source: Source, form: Form, *, connections: int | None = None) -> None:
+        """Fetch from a source.
+
+        Args:
+            source: where the archives are.
+            form: of what is made.
+            connections: requests that are made at once.
+        """
+        self._source = source
+        self._form = form
+        self._fetching = ThreadPoolExecutor(connections or source.connections, thread_name_prefix="fetch")
+        self._forming = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="form")
+
+    def close(self) -> None:
+        """Break off."""
+        self._fetching.shutdown(wait=False, cancel_futures=True)
+        self._forming.shutdown(wait=False, cancel_futures=True)
+
+    def made(self, fetches: Iterable[RecordFetch]) -> Generator[Made | Failed, None, None]:
+        """See ``Making``; in the order of the requests."""
+        under_way: deque[Future[Made | Failed] | Failed] = deque()
+        most = _AHEAD * (os.cpu_count() or 1)
+
+        def first() -> Made | Failed:
+            each = under_way.popleft()
+            return each if isinstance(each, Failed) else each.result()
+
+        with closing(_members(fetches, self._source, self._fetching)) as members:
+            for each in members:
+                under_way.append(each if isinstance(each, Failed) else self._forming.submit(_made, *each, self._form))
+                if len(under_way) > most:
+                    yield first()
+        while under_way:
+            yield first()
+
+
+@dataclass(frozen=True, slots=True)
+class RecordTask:
+    """Requests for records, and all it takes to make them anywhere."""
+
+    fetches: tuple[RecordFetch, ...]
+    form: FormOf
+    settings: Settings
+
+
+@dataclass(frozen=True, slots=True)
+class RecordsDone:
+    """What came of a task."""
+
+    made: tuple[Made | Failed, ...]
+    said: tuple[str, ...]
+    """What a person would want to know."""
+    requests: int
+    bytes: int
+
+
+def run(task: RecordTask) -> RecordsDone:
+    """Fetch records, in any process of any machine where this package is.
+
+    Raises:
+        GivenUp: if the source failed as a whole.
+    """
+    settings = task.settings
+    if not settings.cache.exists():  # on another machine, whose processes share what they know in a folder of theirs
+        settings = replace(settings, cache=load_settings().cache)
+    said: list[str] = []
+    made: list[Made | Failed] = []
+    room = _TASK_MOST
+    with (
+        closing(open_source(settings.source, settings, notify=said.append)) as source,
+        open_form(task.form) as form,
+        closing(MadeHere(source, form)) as here,
+        closing(here.made(task.fetches)) as results,
+    ):
+        for each in results:
+            if isinstance(each, Made):
+                room -= len(each.data)
+            if room < 0 and made:
+                reason = "its neighbours were so large that it was left for another time; run the same again"
+                made.append(Failed(each.capture, reason, lasting=False))
+            else:
+                made.append(each)
+        return RecordsDone(tuple(made), tuple(said), source.requests, source.bytes)
+
+
+class MadeByWorkers:
+    """Workers, each with its share of the rate."""
+
+    def __init__(self, workers: Workers, form: FormOf, notify: Callable[[str], None]) -> None:
+        """Hand tasks to workers; ``notify`` is told what they say."""
+        self._workers = workers
+        self._form = form
+        self._notify = notify
+
+    def close(self) -> None:
+        """Nothing is left to do: the workers are somebody else's."""
+
+    def made(self, fetches: Iterable[RecordFetch]) -> Generator[Made | Failed, None, None]:
+        """See ``Making``."""
+        with closing(self._workers.done(self._tasks(fetches), self._notify, do=run)) as results:
+            for done in results:
+                if not isinstance(done, RecordsDone):
+                    raise done
+                yield from done.made
+
+    def _tasks(self, fetches: Iterable[RecordFetch]) -> Iterator[RecordTask]:
+        some: list[RecordFetch] = []
+        for fetch in fetches:
+            some.append(fetch)
+            if len(some) >= _TASK_REQUESTS or sum(len(each.range) for each in some) >= _TASK_BYTES:
+                yield RecordTask(tuple(some), self._form, self._workers.settings)
+                some = []
+        if some:
+            yield RecordTask(tuple(some), self._form, self._workers.settings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +289,6 @@ def estimate(captures: Sequence[Capture], cost: Cost) -> FetchEstimate:
     )
 
 
-_FORMING = 64
-"""Records that are being brought into their form at once."""
 _WINDOW = 50_000
 """Captures among which those near each other are looked for."""
 
@@ -144,7 +313,7 @@ def fetch_into(
     parts: Output,
     ledger: Ledger,
     captures: Iterable[Capture],
-    source: Source,
+    making: Making,
     *,
     max_gap: int,
     report: Callable[[Fetched], None] = lambda _: None,
@@ -155,7 +324,7 @@ def fetch_into(
         parts: takes the records.
         ledger: of the same output.
         captures: all that the output is to have, each once or oftener.
-        source: where the archives are.
+        making: fetches them and brings them into the form of the output.
         max_gap: see ``record_fetches``.
         report: told how far it is, often.
 
@@ -166,18 +335,11 @@ def fetch_into(
         GivenUp: if the source failed as a whole.
     """
     progress = Fetched(ledger.done)
-    executor = ThreadPoolExecutor(source.connections, thread_name_prefix="fetch")
-    forming = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="form")
     waiting = iter(captures)
-    try:
-        while window := list(islice(waiting, _WINDOW)):
-            lacking = dict.fromkeys(each for each in window if not _settled(each, ledger, progress))
-            fetches = record_fetches(lacking, max_gap=max_gap)
-            with closing(fetch_records(fetches, source, executor)) as results:
-                _keep(_formed(results, parts, forming), parts, progress, report)
-    finally:
-        executor.shutdown(wait=False, cancel_futures=True)
-        forming.shutdown(wait=False, cancel_futures=True)
+    while window := list(islice(waiting, _WINDOW)):
+        lacking = dict.fromkeys(each for each in window if not _settled(each, ledger, progress))
+        with closing(making.made(record_fetches(lacking, max_gap=max_gap))) as results:
+            _keep(results, parts, progress, report)
     return progress
 
 
@@ -189,43 +351,16 @@ def _settled(capture: Capture, ledger: Ledger, progress: Fetched) -> bool:
     return lasting or ledger.is_done(capture)
 
 
-def _formed(
-    results: Iterable[Record | Failed], parts: Output, executor: Executor
-) -> Iterator[tuple[Record, bytes] | Failed]:
-    """Records as they are to be written, in their order; some are in the making ahead of what is taken."""
-    under_way: deque[Future[tuple[Record, bytes] | Failed]] = deque()
-
-    def form(result: Record | Failed) -> tuple[Record, bytes] | Failed:
-        if isinstance(result, Failed):
-            return result
-        try:
-            return result, parts.form.add(result)
-        except FormatError as error:
-            place = f"{result.capture.filename} at {result.capture.offset:,}"
-            return Failed(result.capture, f"{place}: {error}", lasting=True)
-
-    for result in results:
-        under_way.append(executor.submit(form, result))
-        if len(under_way) > _FORMING:
-            yield under_way.popleft().result()
-    while under_way:
-        yield under_way.popleft().result()
-
-
 def _keep(
-    results: Iterable[tuple[Record, bytes] | Failed],
-    parts: Output,
-    progress: Fetched,
-    report: Callable[[Fetched], None],
+    results: Iterable[Made | Failed], parts: Output, progress: Fetched, report: Callable[[Fetched], None]
 ) -> None:
     failed: list[tuple[Capture, str, bool]] = []
     try:
         for result in results:
-            if not isinstance(result, Failed):
-                record, data = result
-                parts.add(record, data)
+            if isinstance(result, Made):
+                parts.add(result.capture, result.data)
                 progress.records += 1
-                progress.bytes += len(record.member)
+                progress.bytes += result.capture.length
             else:
                 failed.append((result.capture, result.reason, result.lasting))
                 progress.failed[result.capture.filename, result.capture.offset] = result.reason

@@ -21,7 +21,7 @@ from catalogue.capture import Capture
 from catalogue.crawl import inflate
 from catalogue.errors import BadManifest, BadRecord
 
-MAX_INFLATED = 256 << 20
+MAX_INFLATED = 64 << 20
 """Bytes that a record, or the payload in it, may have once it is inflated."""
 
 _WARC = b"WARC/"

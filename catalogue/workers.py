@@ -5,6 +5,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -18,6 +19,26 @@ from catalogue.source import PoliteSource, open_source
 
 SLICE = 64 << 20
 """Bytes of a slice, about: some seconds of work, and a table that fits into anything."""
+
+
+class _Result(Protocol):
+    """What comes of any task."""
+
+    @property
+    def said(self) -> tuple[str, ...]:
+        """What a person would want to know."""
+
+    @property
+    def requests(self) -> int:
+        """Made for it."""
+
+    @property
+    def bytes(self) -> int:
+        """Received for it."""
+
+
+_Asked = TypeVar("_Asked")
+_Came = TypeVar("_Came", bound=_Result)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,20 +142,25 @@ class Workers:
         """Bytes that they received."""
 
     def done(
-        self, every: Iterable[Task], notify: Callable[[str], None] = lambda _: None
-    ) -> Generator[Done | SourceError | FormatError, None, None]:
+        self, every: Iterable[_Asked], notify: Callable[[str], None] = lambda _: None, *, do: Callable[[_Asked], _Came]
+    ) -> Generator[_Came | SourceError | FormatError, None, None]:
         """What comes of tasks, in their order, each once: also what kept one from being done.
+
+        Args:
+            every: the tasks.
+            notify: told what workers say.
+            do: what they do with each.
 
         Raises:
             WorkersLost: if workers died and nobody took over.
             GivenUp: if the source failed as a whole.
             QueryError: if a ``where`` fails on a row.
         """
-        waiting, under_way = iter(every), deque[Future[Done]]()
+        waiting, under_way = iter(every), deque[Future[_Came]]()
         try:
             while True:
                 while len(under_way) < self._at_once and (task := next(waiting, None)):
-                    under_way.append(self._submit(task))
+                    under_way.append(self._submit(do, task))
                 if not under_way:
                     return
                 try:
@@ -159,9 +185,9 @@ class Workers:
             for future in under_way:
                 future.cancel()
 
-    def _submit(self, task: Task) -> Future[Done]:
+    def _submit(self, do: Callable[[_Asked], _Came], task: _Asked) -> Future[_Came]:
         try:
-            return self._executor.submit(run, task)
+            return self._executor.submit(do, task)
         except RuntimeError as error:  # as of one that was shut down
             message = f"the executor takes no work ({error})"
             raise WorkersLost(message) from error
@@ -181,7 +207,7 @@ class Workers:
                 lessons.append(Lesson(len(mine)))
                 yield from mine
 
-        with closing(self.done(every())) as results:
+        with closing(self.done(every(), do=run)) as results:
             for result in results:
                 while not lessons[0].left:
                     yield lessons.popleft()

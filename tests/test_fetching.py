@@ -208,7 +208,7 @@ def test_cut_anywhere_it_goes_on(harvested: Catalogue, tmp_path: Path, rows: lis
     ledger = Ledger(tmp_path / "out.warc.gz.ledger", {"form": "warc", "most": most})
     parts = Parts(Here(tmp_path), target.name, Warc({}), ledger, most=most)
     for record in harvested.records(some):
-        parts.add(record, record.member)
+        parts.add(record.capture, record.member)
         if chance.random() < 0.01:
             parts.make_safe()
     if chance.random() < 0.5:

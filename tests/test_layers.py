@@ -41,6 +41,7 @@ ORDER = [
     "outputs",
     "document",
     "metadata",
+    "forming",
     # work: a decision joined to an edge
     "harvest",
     "reader",

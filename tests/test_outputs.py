@@ -76,7 +76,7 @@ def fill(output: str | Path, form: str, records: Iterable[Record], cache: Path, 
     with open_output(output, chosen, {"form": form}, most=most, cache=cache) as (parts, ledger):
         for record in records:
             if not ledger.is_done(record.capture):
-                parts.add(record, chosen.add(record))
+                parts.add(record.capture, chosen.add(record))
         return parts.finish()
 
 
@@ -146,7 +146,7 @@ def test_stopped_at_any_step_it_goes_on(records: list[Record], tmp_path: Path, f
                 else Parts(place, name, chosen, ledger, most=most)
             ) as parts:
                 for record in (each for each in records[:upto] if not ledger.is_done(each.capture)):
-                    parts.add(record, chosen.add(record))
+                    parts.add(record.capture, chosen.add(record))
                     for step in (parts.make_safe, stop):
                         if chance.random() < 0.1:
                             step()

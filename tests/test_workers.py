@@ -376,4 +376,4 @@ def test_workers_are_imported_without_dask() -> None:
 def test_nothing_to_read_takes_no_worker(settings: Settings) -> None:
     workers = Workers(Recording(), settings, at_once=1)
     assert list(workers.learn([])) == []
-    assert list(workers.done([])) == []
+    assert list(workers.done([], do=run)) == []

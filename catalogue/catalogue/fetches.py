@@ -4,7 +4,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -14,16 +14,15 @@ import pyarrow.parquet as pq
 from catalogue.capture import RECORD_COLUMNS, Capture, capture_of
 from catalogue.captures import Captures
 from catalogue.catalogue.telling import Telling
-from catalogue.document import Documents
-from catalogue.errors import BadRecord, IncompleteAnswer, QueryError
-from catalogue.fetching import Fetched, FetchEstimate, estimate, fetch_into, fetch_records
+from catalogue.errors import BadRecord, IncompleteAnswer
+from catalogue.fetching import Fetched, FetchEstimate, MadeByWorkers, MadeHere, estimate, fetch_into, fetch_records
+from catalogue.forming import FormOf, open_form
 from catalogue.frames import frame_of
-from catalogue.metadata import ROW, metadata_of, row_of, text_of
+from catalogue.metadata import ROW
 from catalogue.old_index import PATH, OldIndex
-from catalogue.outputs import SUFFIXES, Form, Lines, Payloads, Rows, Warc, open_output
+from catalogue.outputs import open_output
 from catalogue.plan import record_fetches
 from catalogue.record import Record
-from catalogue.settings import package_version
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -99,14 +98,16 @@ class Fetches(Telling):
         if hasattr(captures, "to_dict"):
             captures = list(_rows(captures))
         unusable: list[str] = []
-        kept = {"form": form} | ({"main_content": True} if main_content else {})
+        of = FormOf(form, main_content, about, tuple(_crawls(captures)))
         with (
-            _form(form, about, _crawls(captures), main_content=main_content) as chosen,
-            open_output(output, chosen, kept, most=most, cache=self.settings.cache) as (parts, ledger),
+            open_form(of) as chosen,
+            open_output(output, chosen, of.kept, most=most, cache=self.settings.cache) as (parts, ledger),
         ):
+            workers = self._workers
+            make = MadeByWorkers(workers, of, self._notify) if workers else MadeHere(self._source, chosen)
             wanted = self._captures(captures, unusable.append)
-            cost = self._cost()
-            done = fetch_into(parts, ledger, wanted, self._source, max_gap=cost.max_gap, report=report)
+            with closing(make):
+                done = fetch_into(parts, ledger, wanted, make, max_gap=self._cost().max_gap, report=report)
             done.files = parts.finish()
         done.unusable = unusable
         return done
@@ -148,34 +149,6 @@ class Fetches(Telling):
                 yield capture_of(each)
             except BadRecord as error:
                 refuse(str(error))
-
-
-@contextmanager
-def _form(name: str, about: str, crawls: Iterable[str], *, main_content: bool) -> Iterator[Form]:
-    if name not in SUFFIXES:
-        message = f"{name!r} is no form of records; there are {', '.join(SUFFIXES)}"
-        raise QueryError(message)
-    if name == "warc":
-        yield Warc(
-            {
-                "software": f"commoncrawl-catalogue/{package_version()}",
-                "format": "WARC File Format 1.0",
-                "conformsTo": "https://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.0/",
-                "description": about or "records of captures in Common Crawl",
-            }
-            | ({"isPartOf": ", ".join(crawls)} if crawls else {})
-        )
-    elif name == "payload":
-        yield Payloads()
-    else:
-        make = {"text": text_of, "metadata": metadata_of, "parquet": row_of}[name]
-        with Documents(main_content=main_content) as documents:
-            look = documents.look
-            yield (
-                Rows(lambda record: make(record, look), ROW)
-                if name == "parquet"
-                else Lines(lambda record: make(record, look))
-            )
 
 
 def _crawls(captures: Captures | Iterable[Capture | Mapping[str, Any]]) -> list[str]:

@@ -12,7 +12,6 @@ from catalogue.outputs.forms import Payloads
 from catalogue.outputs.ledger import Ledger
 from catalogue.outputs.parts import Parts
 from catalogue.outputs.places import Place
-from catalogue.record import Record
 
 INDEX = "index.jsonl"
 
@@ -30,7 +29,7 @@ class Folder:
         self._name = name
         self._form = form
         self._index = Parts(self._place, INDEX, form, ledger)
-        self._waiting: list[tuple[Record, bytes, str, bytes]] = []
+        self._waiting: list[tuple[Capture, bytes, str, bytes]] = []
         self._size = 0
         self._growing = self._place.growing / ".payloads"
         rmtree(self._growing, ignore_errors=True)
@@ -41,10 +40,10 @@ class Folder:
         """See ``Parts``."""
         return self._form
 
-    def add(self, record: Record, data: bytes) -> None:
+    def add(self, capture: Capture, data: bytes) -> None:
         """See ``Parts``."""
         line, _, payload = data.partition(b"\n")
-        self._waiting.append((record, line + b"\n", json.loads(line)["file"], payload))
+        self._waiting.append((capture, line + b"\n", json.loads(line)["file"], payload))
         self._size += len(payload)
         if len(self._waiting) >= _BATCH_FILES or self._size >= _BATCH_BYTES:
             self.make_safe()
@@ -60,8 +59,8 @@ class Folder:
             self._growing.mkdir(exist_ok=True)
             for _ in self._executor.map(self._keep, *zip(*((name, data) for *_, name, data in waiting), strict=True)):
                 pass
-            for record, line, *_ in waiting:
-                self._index.add(record, line)
+            for capture, line, *_ in waiting:
+                self._index.add(capture, line)
         self._index.make_safe()
 
     def _keep(self, name: str, payload: bytes) -> None:

@@ -11,7 +11,6 @@ from catalogue.capture import Capture
 from catalogue.outputs.forms import Form, whole
 from catalogue.outputs.ledger import Ledger
 from catalogue.outputs.places import Place
-from catalogue.record import Record
 
 _BATCH_RECORDS, _BATCH_BYTES = 500, 8 << 20
 """After so many records or bytes what was written is made safe."""
@@ -68,15 +67,15 @@ class Parts:
         """Of the records in it."""
         return self._form
 
-    def add(self, record: Record, data: bytes) -> None:
-        """Write a record, as its form has it."""
+    def add(self, capture: Capture, data: bytes) -> None:
+        """Write the record of a capture, as its form has it."""
         if self._file and self._most and self._size + len(data) > self._most and self._waiting_or_held:
             self._finish()
         file = self._file or self._open()
         file.write(data)
         self._size += len(data)
         self._unsafe += len(data)
-        self._waiting.append(record.capture)
+        self._waiting.append(capture)
         if len(self._waiting) >= _BATCH_RECORDS or self._unsafe >= _BATCH_BYTES:
             self.make_safe()
 
