@@ -6,12 +6,12 @@ Field names, their order and what is left out are those of Common Crawl's index 
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from catalogue.errors import BadRecord
+from catalogue.errors import BadRecord, QueryError
 from catalogue.ranges import ByteRange
 
 _CDX_FIELDS = (
@@ -107,6 +107,20 @@ def capture_of(row: Mapping[str, Any], *, most: int = MAX_RECORD) -> Capture:
 
 RECORD_COLUMNS = tuple(names[0] for names in _NAMES.values())
 """The columns of the index that a capture is made of."""
+
+
+def record_columns(names: Iterable[str]) -> dict[str, str]:
+    """Those of some columns that a capture is made of, by what they tell of it.
+
+    Raises:
+        QueryError: if they do not tell where its record lies.
+    """
+    there = set(names)
+    found = {what: name for what, known in _NAMES.items() if (name := next((n for n in known if n in there), None))}
+    if lacking := [_NAMES[what][0] for what in ("filename", "offset", "length") if what not in found]:
+        message = f"these captures do not say where their records lie; let them have {', '.join(lacking)} too"
+        raise QueryError(message)
+    return found
 
 
 def _moment(value: object) -> datetime | None:

@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -275,22 +275,41 @@ class FetchEstimate:
     """How many captures there are of each host, most first."""
 
 
-def estimate(captures: Sequence[Capture], cost: Cost) -> FetchEstimate:
-    """What fetching captures takes."""
-    fetches = list(record_fetches(dict.fromkeys(captures), max_gap=cost.max_gap))
-    size = sum(len(fetch.range) for fetch in fetches)
-    hosts = Counter(urlsplit(each.url).hostname or "" for each in captures if each.url)
+def estimate(captures: Iterable[Capture], cost: Cost) -> FetchEstimate:
+    """What fetching captures takes; some of them at a time are looked at, as when they are fetched."""
+    hosts: Counter[str] = Counter()
+    count = requests = size = 0
+    for window in _windows(captures):
+        hosts.update(_host(each.url) for each in window if each.url)
+        for fetch in record_fetches(window, max_gap=cost.max_gap):
+            count += len(fetch.captures)
+            requests += 1
+            size += len(fetch.range)
     return FetchEstimate(
-        captures=sum(len(fetch.captures) for fetch in fetches),
-        requests=len(fetches),
+        captures=count,
+        requests=requests,
         bytes=size,
-        seconds=cost.seconds(len(fetches), size, 1),
+        seconds=cost.seconds(requests, size, 1),
         hosts=dict(hosts.most_common()),
     )
 
 
+def _host(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:  # such as one with half a bracket
+        return ""
+
+
 _WINDOW = 50_000
 """Captures among which those near each other are looked for."""
+
+
+def _windows(captures: Iterable[Capture]) -> Iterator[list[Capture]]:
+    """Some captures at a time, each once in that time."""
+    waiting = iter(captures)
+    while window := list(dict.fromkeys(islice(waiting, _WINDOW))):
+        yield window
 
 
 @dataclass(slots=True)
@@ -335,9 +354,8 @@ def fetch_into(
         GivenUp: if the source failed as a whole.
     """
     progress = Fetched(ledger.done)
-    waiting = iter(captures)
-    while window := list(islice(waiting, _WINDOW)):
-        lacking = dict.fromkeys(each for each in window if not _settled(each, ledger, progress))
+    for window in _windows(captures):
+        lacking = [each for each in window if not _settled(each, ledger, progress)]
         with closing(making.made(record_fetches(lacking, max_gap=max_gap))) as results:
             _keep(results, parts, progress, report)
     return progress

@@ -15,12 +15,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from distributed import Client, LocalCluster  # whose functions have types here and there
+from warcio.archiveiterator import ArchiveIterator
 
 import catalogue
 from catalogue import Catalogue, QueryError
 from catalogue.cluster import connected, machines_of_client, places
 from catalogue.demo import LoopbackServer
 from catalogue.errors import SourceError, Unreachable, WorkersLost
+from catalogue.fetching import Fetched
 from catalogue.plan import sliced
 from catalogue.settings import Settings
 from catalogue.workers import SLICE, Task, Workers, run, tasks
@@ -232,6 +234,41 @@ def test_a_cluster_loses_a_worker_and_nothing_else(
         kill_one(client)
         found = pa.Table.from_batches([first, *batches])
         assert found.equals(wanted)
+
+
+def test_fetching_loses_a_worker_and_nothing_else(
+    harvested_data: Path, settings: Settings, harvested: Catalogue, cluster: LocalCluster, tmp_path: Path, crawl: str
+) -> None:
+    """The same file as of one process, in the same requests, though a worker is killed once something has come."""
+    found = harvested.captures("*.com", crawls=crawl, where="fetch_status = 200")
+    alone = harvested.fetch(found, tmp_path / "alone.warc.gz", most=100_000)
+    needed = harvested.fetch_estimate(found)
+    with Client(cluster) as client, opened(harvested_data, settings, client.get_executor(pure=False)) as cat:  # type: ignore[no-untyped-call]
+        captures = cat.captures("*.com", crawls=crawl, where="fetch_status = 200").to_arrow()
+        before = cat.requests
+        told: list[int] = []
+
+        def kill(at: Fetched) -> None:
+            if not told:
+                kill_one(client)
+            told.append(at.records)
+
+        done = cat.fetch(captures, tmp_path / "found.warc.gz", most=100_000, report=kill)
+        assert cat.requests - before == needed.requests
+        text = cat.fetch(captures.slice(0, 20), tmp_path / "text.jsonl", form="text")
+    assert (done.records, done.failed, done.unusable) == (alone.records, {}, [])
+    assert told == list(range(1, alone.records + 1))
+    assert text.records == 20
+    assert members(tmp_path, "found") == members(tmp_path, "alone")
+
+
+def members(folder: Path, name: str) -> list[bytes]:
+    """The records of an output's files, but for their first ones."""
+    found = []
+    for path in sorted(folder.glob(f"{name}-*.warc.gz")):
+        with path.open("rb") as file:
+            found += [record.raw_stream.read() for record in ArchiveIterator(file) if record.rec_type != "warcinfo"]
+    return found
 
 
 def test_a_backfill_loses_a_worker_and_nothing_else(tmp_path: Path, cluster: LocalCluster) -> None:

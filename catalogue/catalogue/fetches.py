@@ -9,9 +9,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from catalogue.capture import RECORD_COLUMNS, Capture, capture_of
+from catalogue.capture import Capture, capture_of, record_columns
 from catalogue.captures import Captures
 from catalogue.catalogue.telling import Telling
 from catalogue.errors import BadRecord, IncompleteAnswer
@@ -23,14 +25,18 @@ from catalogue.old_index import PATH, OldIndex
 from catalogue.outputs import open_output
 from catalogue.plan import record_fetches
 from catalogue.record import Record
+from catalogue.sampling import Sample
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _CRAWL = re.compile(r"\b(CC-[A-Za-z0-9-]+|crawl-00[12])/")
 
-SomeCaptures: TypeAlias = "Captures | pd.DataFrame | Iterable[Capture | Mapping[str, Any]]"
-"""An answer, a DataFrame with the columns of the index or of a CDX server, or such rows."""
+_ROWS = 1 << 14
+"""Of a table that are looked at together."""
+
+SomeCaptures: TypeAlias = "Captures | Sample | pa.Table | pd.DataFrame | Iterable[Capture | Mapping[str, Any]]"
+"""An answer, a sample, a table or DataFrame with the columns of the index or of a CDX server, or such rows."""
 
 
 class Fetches(Telling):
@@ -58,7 +64,7 @@ class Fetches(Telling):
 
     def fetch_estimate(self, captures: SomeCaptures) -> FetchEstimate:
         """What fetching the records of captures takes; an answer is read for it, but no record."""
-        return estimate(list(self._captures(captures, _warn)), self._cost())
+        return estimate(self._captures(captures, _warn), self._cost())
 
     def fetch(
         self,
@@ -95,10 +101,8 @@ class Fetches(Telling):
             SourceError: if the source failed as a whole.
             OutputFailed: if a URL cannot be written to; what was fetched is kept.
         """
-        if hasattr(captures, "to_dict"):
-            captures = list(_rows(captures))
         unusable: list[str] = []
-        of = FormOf(form, main_content, about, tuple(_crawls(captures)))
+        of = FormOf(form, main_content, about, _crawls(captures))
         with (
             open_form(of) as chosen,
             open_output(output, chosen, of.kept, most=most, cache=self.settings.cache) as (parts, ledger),
@@ -151,27 +155,46 @@ class Fetches(Telling):
                 refuse(str(error))
 
 
-def _crawls(captures: Captures | Iterable[Capture | Mapping[str, Any]]) -> list[str]:
+def _crawls(captures: SomeCaptures) -> tuple[str, ...]:
     """Those that captures are of, as far as that is known before they are read."""
-    if isinstance(captures, Captures):
-        names: Iterable[Any] = captures.plan.paths
-    elif isinstance(captures, list):
-        names = (
-            row.filename if isinstance(row, Capture) else row.get("warc_filename") or row.get("filename")
-            for row in captures
-        )
-    else:
-        names = ()
-    return sorted({found[1] for name in names if (found := _CRAWL.search(str(name)))})
-
-
-def _rows(captures: SomeCaptures) -> Iterable[Capture | Mapping[str, Any]]:
-    if isinstance(captures, Captures):
-        for batch in captures.batches():
-            yield from batch.select([name for name in RECORD_COLUMNS if name in batch.schema.names]).to_pylist()
-        return
+    names: Iterable[object] = ()
     frame: Any = captures
-    yield from frame.to_dict("records") if hasattr(frame, "to_dict") else frame
+    if isinstance(captures, Captures):
+        names = captures.plan.paths
+    elif isinstance(captures, list):
+        names = {each.filename if isinstance(each, Capture) else _archive(each) for each in captures}
+    elif isinstance(captures, pa.Table):
+        names = pc.unique(captures.column(record_columns(captures.schema.names)["filename"])).to_pylist()
+    elif hasattr(captures, "iloc"):
+        names = frame[record_columns(frame.columns)["filename"]].unique()
+    return tuple(sorted({found[1] for name in names if (found := _CRAWL.search(str(name)))}))
+
+
+def _archive(row: Mapping[str, Any]) -> object:
+    return row.get("warc_filename") or row.get("filename")
+
+
+def _rows(captures: SomeCaptures) -> Iterator[Capture | Mapping[str, Any]]:
+    """Captures one by one; of tables no more than some are made into what Python can look at."""
+    frame: Any = captures
+    if isinstance(captures, Captures | Sample):
+        names = list(record_columns(captures.schema.names).values())
+        for batch in captures.batches():
+            yield from batch.select(names).to_pylist()
+    elif isinstance(captures, pa.Table):
+        found = record_columns(captures.schema.names)
+        # In the order of the archives, so that all those near each other come together.
+        inorder = captures.select(list(found.values())).sort_by(
+            [(found["filename"], "ascending"), (found["offset"], "ascending")]
+        )
+        for batch in inorder.to_batches(_ROWS):
+            yield from batch.to_pylist()
+    elif hasattr(captures, "iloc"):
+        names = list(record_columns(frame.columns).values())
+        for start in range(0, len(frame), _ROWS):
+            yield from frame.iloc[start : start + _ROWS][names].to_dict("records")
+    else:
+        yield from captures
 
 
 def _warn(reason: str) -> None:

@@ -2,7 +2,6 @@
 
 import sys
 import warnings
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +9,11 @@ import click
 
 from catalogue.cli.app import Common, common
 from catalogue.cli.asking import found_by, question, with_patterns
+from catalogue.cli.consent import Leave, with_leave
 from catalogue.cli.parts import Parts, question_of
-from catalogue.cli.showing import as_json, confirmed, harvest_bar, plural, size, table
+from catalogue.cli.showing import as_json, harvest_bar, plural, table
 from catalogue.cli.writing import FORMATS, format_for, write
-from catalogue.errors import IncompleteAnswer, QueryError, TooExpensive
+from catalogue.errors import IncompleteAnswer, QueryError
 
 
 @click.command()
@@ -35,9 +35,7 @@ from catalogue.errors import IncompleteAnswer, QueryError, TooExpensive
 @click.option("--no-cache", is_flag=True, help="Neither use pages that were kept on disk nor keep any.")
 @click.option("--scheduler", metavar="ADDRESS", help="Let the workers of a Dask cluster read, as tcp://host:8786.")
 @click.option("--harvest", "harvest_first", is_flag=True, help="Harvest the crawls named first, if need be.")
-@click.option("--yes", is_flag=True, help="Do not ask, however much it is.")
-@click.option("--max-requests", type=int, default=500, show_default=True, help="Ask before making more.")
-@click.option("--max-bytes", type=int, default=1_000_000_000, show_default=True, help="Ask before reading more.")
+@with_leave
 @common
 def query(  # noqa: PLR0913 - an option each
     options: Common,
@@ -49,9 +47,7 @@ def query(  # noqa: PLR0913 - an option each
     no_cache: bool,
     scheduler: str | None,
     harvest_first: bool,
-    yes: bool,
-    max_requests: int,
-    max_bytes: int,
+    leave: Leave,
     **asked: Any,  # noqa: ANN401
 ) -> None:
     """Captures of URLs, sites or whole domains.
@@ -77,7 +73,7 @@ def query(  # noqa: PLR0913 - an option each
     folder = Path(output) if output and (output.endswith("/") or Path(output).is_dir()) else None
     path = Path(output) if output and not folder else None
     chosen = "" if folder else format_for(format_, path)
-    leave, asked = Leave(yes, max_requests, max_bytes), with_patterns(asked)
+    asked = with_patterns(asked)
     settings = {"cache_size": 0} if no_cache else {}
     with options.opened(scheduler=scheduler, **settings) as catalogue, warnings.catch_warnings():
         warnings.simplefilter("ignore", IncompleteAnswer)  # said below, and by the exit status
@@ -104,43 +100,6 @@ def query(  # noqa: PLR0913 - an option each
         click.echo(f"catalogue: the answer may be incomplete: {lack}", err=True)
     if missing:
         sys.exit(1)
-
-
-@dataclass(frozen=True)
-class Leave:
-    """How much may be read without being asked about."""
-
-    yes: bool
-    max_requests: int
-    max_bytes: int
-
-    def given(self, found: Any) -> Any:  # noqa: ANN401 - importing its type is slow
-        """The captures, if they may be read; their page indexes have been fetched then.
-
-        Raises:
-            TooExpensive: if they may not.
-        """
-        self.agree(found.plan)
-        if found.plan.indexes:
-            found.fetch_indexes()
-            self.agree(found.plan)
-        return found
-
-    def agree(self, plan: Any) -> None:  # noqa: ANN401 - likewise
-        """Ask, if a plan is larger than that."""
-        if self.yes or (plan.requests <= self.max_requests and plan.bytes <= self.max_bytes):
-            return
-        self.confirm(f"{plural(plan.requests, 'request')}, {size(plan.bytes)}, about {plan.seconds:.0f} s")
-
-    def confirm(self, cost: str) -> None:
-        """Ask whether to go on.
-
-        Raises:
-            TooExpensive: if not, or if there is nobody to ask.
-        """
-        if not confirmed(f"This takes {cost}. Go on?"):
-            message = f"this takes {cost}; narrow it, or add --yes if that is meant"
-            raise TooExpensive(message)
 
 
 def _into_folder(

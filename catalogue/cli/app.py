@@ -99,6 +99,7 @@ class _Commands(click.Group):
         "plan": "asking",
         "query": "answering",
         "fetch": "fetching",
+        "sample": "drawing",
         "old-index": "locating",
         "sql": "shell",
         "demo": "demonstrating",

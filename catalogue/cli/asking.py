@@ -26,6 +26,8 @@ _QUESTION = [
     click.option("--lang", help="Short for a --where on content_languages, such as isl."),
     click.option("--from", "from_", metavar="TIME", help="First time: 2022, 20220131, 2022-01-31T12:00:00; UTC."),
     click.option("--to", metavar="TIME", help="Last time, inclusive."),
+]
+_CHOICE = [
     click.option("--limit", type=click.IntRange(min=0), help="Stop after this many captures."),
     click.option(
         "--unique", metavar="url|digest|COLUMN", help="Of captures that are the same in this only the first that comes."
@@ -37,6 +39,13 @@ _QUESTION = [
 
 def question(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options that make up a question."""
+    for option in reversed([*_QUESTION, *_CHOICE]):
+        command = option(command)
+    return command
+
+
+def population(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command those of them that say what there is, but not what is chosen of that."""
     for option in reversed(_QUESTION):
         command = option(command)
     return command
@@ -68,7 +77,7 @@ def plan(options: Common, *, indexes: bool, count: bool, json_: bool, **asked: A
         if json_:
             as_json(found.plan.summary())
         else:
-            _show_plan(found.plan)
+            show_plan(found.plan)
     if not found.complete:
         sys.exit(1)
 
@@ -99,12 +108,12 @@ def found_by(catalogue: Any, options: Common, asked: dict[str, Any]) -> Any:  # 
         where=_where(asked),
         from_=asked["from_"],
         to=asked["to"],
-        limit=asked["limit"],
+        limit=asked.get("limit"),
         match=Match(asked["match"]) if asked["match"] else None,
         exact_url=asked["exact_url"],
-        ordered=asked["ordered"],
-        unique=asked["unique"],
-        latest=asked["latest"],
+        ordered=asked.get("ordered", False),
+        unique=asked.get("unique"),
+        latest=asked.get("latest", False),
     )
     if sys.stderr.isatty() and options.table is None:
         for pattern in patterns[:1]:
@@ -136,7 +145,8 @@ def _where(asked: dict[str, Any]) -> str | None:
     return " AND ".join(parts) or None
 
 
-def _show_plan(plan: Any) -> None:  # noqa: ANN401
+def show_plan(plan: Any) -> None:  # noqa: ANN401
+    """Print a plan as a table."""
     about = "about " if plan.estimated else "" if plan.exact else "at most "
     table(
         ["files", "row groups", "of", "pages", "captures in them", "requests", "bytes", "seconds"],

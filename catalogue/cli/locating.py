@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from catalogue.cli.answering import Leave
 from catalogue.cli.app import Common, common
+from catalogue.cli.consent import Leave, with_leave
 from catalogue.cli.showing import plural, size
 
 
@@ -20,9 +20,7 @@ from catalogue.cli.showing import plural, size
     help="The index file, relative to the source.  [default: projects/url-index/url-index.1356128792]",
 )
 @click.option("--limit", type=click.IntRange(min=0), help="Stop after this many captures.")
-@click.option("--yes", is_flag=True, help="Do not ask, however much it is.")
-@click.option("--max-requests", type=int, default=500, show_default=True, help="Ask before making more.")
-@click.option("--max-bytes", type=int, default=1_000_000_000, show_default=True, help="Ask before reading more.")
+@with_leave
 @common
 def old_index(
     options: Common,
@@ -30,9 +28,7 @@ def old_index(
     patterns: tuple[str, ...],
     path: str | None,
     limit: int | None,
-    yes: bool,
-    max_requests: int,
-    max_bytes: int,
+    leave: Leave,
 ) -> None:
     """Captures of the crawl of 2012, by its URL index, as JSON lines for catalogue fetch.
 
@@ -49,8 +45,8 @@ def old_index(
         index = catalogue.old_index(path) if path else catalogue.old_index()
         extents = [index.find(pattern) for pattern in patterns]
         requests, needed = (sum(each) for each in zip(*((e.requests, len(e.range)) for e in extents), strict=True))
-        if limit is None and not yes and (requests > max_requests or needed > max_bytes):
-            Leave(yes, max_requests, max_bytes).confirm(f"{plural(requests, 'request')}, {size(needed)}")
+        if limit is None and not leave.covers(requests, needed):
+            leave.confirm(f"{plural(requests, 'request')}, {size(needed)}")
         count = 0
         for extent in extents:
             for capture in index.captures(extent, limit=None if limit is None else limit - count):

@@ -1,0 +1,74 @@
+"""How much may be asked of a source without asking the user."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any
+
+import click
+
+from catalogue.cli.showing import confirmed, plural, size
+from catalogue.errors import TooExpensive
+
+
+@dataclass(frozen=True)
+class Leave:
+    """How much may be read without being asked about."""
+
+    yes: bool
+    max_requests: int
+    max_bytes: int
+
+    def given(self, found: Any) -> Any:  # noqa: ANN401 - importing its type is slow
+        """The captures, if they may be read; their page indexes have been fetched then.
+
+        Raises:
+            TooExpensive: if they may not.
+        """
+        self.agree(found.plan)
+        if found.plan.indexes:
+            found.fetch_indexes()
+            self.agree(found.plan)
+        return found
+
+    def agree(self, cost: Any) -> None:  # noqa: ANN401 - likewise
+        """Ask, if what has requests, bytes and seconds has more of them than that.
+
+        Raises:
+            TooExpensive: if it may not be read.
+        """
+        if not self.covers(cost.requests, cost.bytes):
+            self.confirm(f"{plural(cost.requests, 'request')}, {size(cost.bytes)}, about {cost.seconds:.0f} s")
+
+    def covers(self, requests: int, received: int) -> bool:
+        """Whether so many requests and bytes need not be asked about."""
+        return self.yes or (requests <= self.max_requests and received <= self.max_bytes)
+
+    def confirm(self, cost: str) -> None:
+        """Ask whether to go on.
+
+        Raises:
+            TooExpensive: if not, or if there is nobody to ask.
+        """
+        if not confirmed(f"This takes {cost}. Go on?"):
+            message = f"this takes {cost}; narrow it, or add --yes if that is meant"
+            raise TooExpensive(message)
+
+
+_OPTIONS = [
+    click.option("--yes", is_flag=True, help="Do not ask, however much it is."),
+    click.option("--max-requests", type=int, default=500, show_default=True, help="Ask before making more."),
+    click.option("--max-bytes", type=int, default=1_000_000_000, show_default=True, help="Ask before reading more."),
+]
+
+
+def with_leave(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options that say how much it may read; it gets them as one ``leave``."""
+
+    @wraps(command)
+    def wrapped(*args: Any, yes: bool, max_requests: int, max_bytes: int, **options: Any) -> Any:  # noqa: ANN401 - click's
+        return command(*args, leave=Leave(yes, max_requests, max_bytes), **options)
+
+    for option in reversed(_OPTIONS):
+        wrapped = option(wrapped)
+    return wrapped

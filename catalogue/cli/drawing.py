@@ -1,0 +1,143 @@
+"""Random samples of captures."""
+
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import click
+
+from catalogue.cli.app import Common, common
+from catalogue.cli.asking import found_by, population, show_plan, with_patterns
+from catalogue.cli.consent import Leave, with_leave
+from catalogue.cli.keeping import FORMS, Keep, columns_of_records, with_keeping
+from catalogue.cli.showing import as_json, harvest_bar, plural
+from catalogue.cli.writing import FORMATS, format_for, write
+from catalogue.errors import IncompleteAnswer, QueryError
+
+
+@click.command()
+@population
+@click.option("-n", "--size", type=click.IntRange(min=1), required=True, help="How many captures.")
+@click.option("--seed", type=int, default=0, show_default=True, help="The same gives the same sample.")
+@click.option("--per", metavar="host|domain|COLUMN", help="No more of each of these than --max.")
+@click.option("--max", "most", type=click.IntRange(min=1), default=1, show_default=True, help="See --per.")
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(FORMATS),
+    help="Of captures.  [default: by -o; else table on a terminal, jsonl in a pipe]",
+)
+@click.option("--fetch", "form", type=click.Choice(FORMS), help="Instead of captures their records, as by fetch.")
+@click.option("-o", "--output", help="The file to write.")
+@with_keeping
+@click.option("--dry-run", is_flag=True, help="Only say what its first round would read.")
+@with_leave
+@click.option("--json", "json_", is_flag=True, help="With --fetch or --dry-run one JSON object.")
+@common
+def sample(  # noqa: PLR0913 - an option each
+    options: Common,
+    *,
+    size: int,
+    seed: int,
+    per: str | None,
+    most: int,
+    format_: str | None,
+    form: str | None,
+    output: str | None,
+    main_content: bool,
+    max_size: str | None,
+    scheduler: str | None,
+    dry_run: bool,
+    leave: Leave,
+    json_: bool,
+    **asked: Any,  # noqa: ANN401
+) -> None:
+    """A random sample of captures, each as likely as any other, or of their records.
+
+    Rows are drawn from all that there are, and those that do not match make room for others. The smaller of two samples
+    is the beginning of the larger one. Without a pattern it is of everything.
+
+    \b
+    catalogue sample -n 1000 --crawl CC-MAIN-2022-05 -o sample.parquet
+    catalogue sample -n 100 '*.is' --status 200 --seed 7
+    catalogue sample -n 500 --crawl latest --per host --max 5     no host more than five times
+    catalogue sample -n 100 --crawl latest --status 200 --fetch warc -o sample.warc.gz
+    """  # noqa: D301
+    keep = Keep(output, form, main_content, max_size) if form else None
+    chosen = _check(keep, format_, output, dry_run=dry_run)
+    asked = with_patterns(asked)
+    if keep:
+        asked["columns"] = columns_of_records()
+    with options.opened(scheduler=scheduler) as catalogue, warnings.catch_warnings():
+        warnings.simplefilter("ignore", IncompleteAnswer)  # said below, and by the exit status
+        found = found_by(catalogue, options, asked | {"patterns": asked["patterns"] or ["*"]})
+        drawn = catalogue.sample(found, size, seed=seed, per=per, most=most)
+        if dry_run:
+            _show_cost(drawn.plan, json_=json_)
+            return
+        with harvest_bar(options, "captures") as bar:
+            batches = _batches(drawn, catalogue, leave, bar)
+            if keep:
+                import pyarrow as pa  # noqa: PLC0415 - --help needs none of what this imports
+
+                captures = pa.Table.from_batches(batches, drawn.schema)
+            else:
+                path = Path(output) if output else None
+                columns = bool(asked["columns"]) or options.table is not None
+                write(batches, drawn.schema, chosen, path, chosen_columns=columns)
+        if keep:
+            about = f"a sample of {' '.join([*asked['patterns'], *asked['crawls']]) or 'everything'}, seed {seed}"
+            whole = keep.records(options, catalogue, captures, leave, about=about, json_=json_)
+        else:
+            options.say(f"{plural(drawn.found, 'capture')}" + (f" in {output}" if output else ""))
+            whole = True
+    if drawn.found < drawn.size:
+        told = (
+            f"only {drawn.found:,} of {plural(drawn.size, 'capture')} were found, among all {plural(drawn.rows, 'row')}"
+        )
+        click.echo(f"catalogue: {told}", err=True)
+    for lack in drawn.missing:
+        click.echo(f"catalogue: it is no sample of all that was asked for: {lack}", err=True)
+    if not (whole and drawn.complete):
+        sys.exit(1)
+
+
+def _check(keep: Keep | None, format_: str | None, output: str | None, *, dry_run: bool) -> str:
+    """Refuse what does not go together; returns the format of captures."""
+    if keep is None:
+        return "" if dry_run else format_for(format_, Path(output) if output else None)
+    if format_:
+        message = "--format is of captures, and --fetch keeps their records; leave out one of the two"
+        raise QueryError(message)
+    if output is None and not dry_run:
+        message = "where are the records to go? say it with -o, such as -o sample.warc.gz"
+        raise QueryError(message)
+    keep.check()
+    return ""
+
+
+def _batches(drawn: Any, catalogue: Any, leave: Leave, bar: Any) -> Any:  # noqa: ANN401 - importing their types is slow
+    """The captures of a sample as they are drawn; the user is asked when it takes more than was agreed to."""
+    from catalogue.harvest import Progress  # noqa: PLC0415 - --help needs none of what this imports
+
+    agreed = 1
+
+    def agree(plan: Any) -> None:  # noqa: ANN401 - likewise
+        nonlocal agreed
+        requests, received = catalogue.requests + plan.requests, catalogue.bytes + plan.bytes
+        if not leave.covers(-(-requests // agreed), received // agreed):
+            more = f" more; so far {drawn.found:,} of {plural(drawn.size, 'capture')} are found" if drawn.found else ""
+            leave.confirm(f"{plural(requests, 'request')}, {received / 1e6:,.1f} MB, about {plan.seconds:.0f} s{more}")
+            while not leave.covers(-(-requests // agreed), received // agreed):
+                agreed *= 2
+        bar(Progress("sample", drawn.size, drawn.found, bytes=catalogue.bytes))
+
+    return drawn.batches(agree)
+
+
+def _show_cost(plan: Any, *, json_: bool) -> None:  # noqa: ANN401 - likewise
+    if json_:
+        as_json(plan.summary())
+    else:
+        show_plan(plan)

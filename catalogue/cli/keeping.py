@@ -1,0 +1,151 @@
+"""Records that a command found, kept as a file."""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from catalogue.cli.app import Common
+from catalogue.cli.consent import Leave
+from catalogue.cli.showing import as_json, harvest_bar, parse_size, plural, size, table
+from catalogue.errors import IncompleteAnswer, QueryError
+
+FORMS = ["warc", "text", "metadata", "parquet", "payload"]
+_HOSTS = 10
+
+_OPTIONS = [
+    click.option("--main-content", is_flag=True, help="Of texts, leave out navigation, footers and the like."),
+    click.option(
+        "--max-size", metavar="SIZE", help="Begin another file after so much, such as 1GB, which is usual for URLs."
+    ),
+    click.option("--scheduler", metavar="ADDRESS", help="Let the workers of a Dask cluster fetch, as tcp://host:8786."),
+]
+
+
+def with_keeping(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options about records, but for their form and where they go."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+@dataclass(frozen=True)
+class Keep:
+    """How records are to be kept, and where."""
+
+    output: str | None
+    """None to say what it would take, and fetch nothing."""
+    form: str
+    main_content: bool
+    max_size: str | None
+
+    def check(self) -> None:
+        """Refuse what does not go together.
+
+        Raises:
+            QueryError: if something does not.
+        """
+        if self.output is None:
+            return
+        if self.form == "payload" and self.max_size:
+            message = "payloads are a file each; leave out --max-size"
+            raise QueryError(message)
+        from catalogue.outputs import SUFFIXES, split_output  # noqa: PLC0415 - --help needs none of what this imports
+
+        split_output(self.output)
+        taken = [suffix for suffix in SUFFIXES.values() if suffix and self.output.endswith(suffix)]
+        if self.form == "payload" and taken:
+            message = f"payloads go to a folder, and {self.output} looks like a file; choose another name or form"
+            raise QueryError(message)
+        suffix = SUFFIXES[self.form]
+        if not self.output.endswith(suffix):
+            message = f"{self.output} would hold {self.form}; let its name end in {suffix}, or choose another form"
+            raise QueryError(message)
+
+    def records(
+        self,
+        options: Common,
+        catalogue: Any,  # noqa: ANN401 - importing its type is slow
+        captures: Any,  # noqa: ANN401 - likewise
+        leave: Leave,
+        *,
+        about: str,
+        json_: bool,
+    ) -> bool:
+        """Fetch the records of captures; returns whether all could be had. Without an output, say what it takes."""
+        from catalogue.harvest import Progress  # noqa: PLC0415 - --help needs none of what this imports
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", IncompleteAnswer)  # said below, and by the exit status
+            needed = catalogue.fetch_estimate(captures)
+            if self.output is None:
+                _show_estimate(needed, json_=json_)
+                return True
+            leave.agree(needed)
+            with harvest_bar(options, "records") as bar:
+
+                def report(at: Any) -> None:  # noqa: ANN401 - importing its type is slow
+                    bar(Progress("fetch", needed.captures, at.records, failed=len(at.failed), bytes=at.bytes))
+
+                done = catalogue.fetch(
+                    captures,
+                    self.output,
+                    form=self.form,
+                    main_content=self.main_content,
+                    most=parse_size(self.max_size) if self.max_size else None,
+                    about=about,
+                    report=report,
+                )
+        _show_done(options, done, json_=json_)
+        return not (done.failed or done.unusable)
+
+
+def columns_of_records() -> str:
+    """The columns that a record is found by."""
+    from catalogue.capture import RECORD_COLUMNS  # noqa: PLC0415 - --help needs none of what this imports
+
+    return ",".join(RECORD_COLUMNS)
+
+
+def _show_estimate(needed: Any, *, json_: bool) -> None:  # noqa: ANN401 - importing its type is slow
+    if json_:
+        as_json(
+            {
+                "captures": needed.captures,
+                "requests": needed.requests,
+                "bytes": needed.bytes,
+                "seconds": round(needed.seconds, 1),
+                "hosts": needed.hosts,
+            }
+        )
+        return
+    table(
+        ["captures", "requests", "bytes", "seconds"],
+        [[needed.captures, needed.requests, size(needed.bytes), f"{needed.seconds:.1f}"]],
+    )
+    if needed.hosts:
+        click.echo()
+        hosts = list(needed.hosts.items())
+        table(["host", "captures"], hosts[:_HOSTS])
+        if len(hosts) > _HOSTS:
+            click.echo(f"and {len(hosts) - _HOSTS:,} more")
+
+
+def _show_done(options: Common, done: Any, *, json_: bool) -> None:  # noqa: ANN401 - likewise
+    if json_:
+        failures = [{"filename": f, "offset": o, "reason": r} for (f, o), r in done.failed.items()]
+        as_json(
+            {
+                "records": done.records,
+                "bytes": done.bytes,
+                "files": done.files,
+                "failed": failures,
+                "unusable": done.unusable,
+            }
+        )
+        return
+    options.say(f"{plural(done.records, 'record')} in {', '.join(done.files) or 'no file'}")
+    for reason in [*done.failed.values(), *done.unusable]:
+        click.echo(f"catalogue: not fetched: {reason}", err=True)
