@@ -107,6 +107,8 @@ def capture_of(row: Mapping[str, Any], *, most: int = MAX_RECORD) -> Capture:
 
 RECORD_COLUMNS = tuple(names[0] for names in _NAMES.values())
 """The columns of the index that a capture is made of."""
+CAPTURE_COLUMNS = tuple(name for names in _NAMES.values() for name in names)
+"""These and those of CDX."""
 
 
 def record_columns(names: Iterable[str]) -> dict[str, str]:

@@ -25,7 +25,8 @@ from warcio.archiveiterator import ArchiveIterator
 
 import catalogue
 from catalogue import Catalogue
-from catalogue.capture import Capture, capture_of
+from catalogue.capture import CAPTURE_COLUMNS, Capture, capture_of
+from catalogue.cli.listed import captures_in
 from catalogue.demo import LoopbackServer
 from catalogue.errors import GivenUp, IncompleteAnswer, QueryError
 from catalogue.fetching import Failed, fetch_records
@@ -366,7 +367,8 @@ def test_the_command_fetches_patterns_and_captures(
     cdxj = asking("query", "*.example.com", "--crawl", crawl, "--format", "cdxj").out.splitlines()
     cdx = [{"timestamp": line.split(" ")[1], **json.loads(line.split(" ", 2)[2])} for line in cdxj]
     (tmp_path / "cdx.jsonl").write_text("".join(json.dumps(row) + "\n" for row in cdx))
-    for name in ("rows.parquet", "rows.csv", "rows.jsonl", "cdx.jsonl"):
+    (tmp_path / "rows.cdxj").write_text("\n".join(cdxj))
+    for name in ("rows.parquet", "rows.csv", "rows.jsonl", "cdx.jsonl", "rows.cdxj"):
         ran = asking("fetch", "--captures", name, "-o", f"{name}.warc.gz", "--yes", "--json")
         assert (ran.status, ran.json()["records"]) == (0, rows.num_rows), ran.err
         assert records_in(tmp_path / f"{name}.warc.gz") == records_in(tmp_path / "a.warc.gz")
@@ -381,6 +383,30 @@ def test_what_is_lost_is_said_by_the_command(asking: Command, tmp_path: Path, ro
     assert "1 record in a.warc.gz\n" in ran.err
     assert "catalogue: not fetched: " in ran.err
     assert len(records_in(tmp_path / "a.warc.gz")) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "columns"),
+    [
+        (b"", []),
+        (b'\xef\xbb\xbf"url","warc_filename"\r\n"a\nb","c"\r\n', [("url", ["a\nb"]), ("warc_filename", ["c"])]),
+        (
+            b'\n{"offset": 5.0, "other": 1}\n\n[1]\n{"url": "\\ud800x"}',
+            [("url", [None, None, "?x"]), ("offset", ["5", None, None])],
+        ),
+        (b'com,example)/ 20220101000000 {"offset": "7"}\n', [("timestamp", ["20220101000000"]), ("offset", ["7"])]),
+    ],
+    ids=["nothing", "CSV of Athena", "JSON lines", "CDXJ"],
+)
+def test_lists_of_captures(tmp_path: Path, text: bytes, columns: list[tuple[str, list[str | None]]]) -> None:
+    (tmp_path / "list").write_bytes(text)
+    with (tmp_path / "list").open("rb") as file:
+        found = captures_in(file)
+    if columns:
+        assert {name: found.column(name).to_pylist() for name in found.schema.names} == dict(columns)
+    else:
+        assert found.num_rows == 0
+        assert set(found.schema.names) == set(CAPTURE_COLUMNS)
 
 
 @pytest.mark.parametrize(

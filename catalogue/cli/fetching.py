@@ -1,11 +1,7 @@
 """Commands that fetch the pages themselves."""
 
-import csv
-import io
-import json
 import sys
 import warnings
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, BinaryIO
 
@@ -17,13 +13,14 @@ from catalogue.cli.consent import Leave, with_leave
 from catalogue.cli.keeping import FORMS, Keep, columns_of_records, with_keeping
 from catalogue.errors import IncompleteAnswer, QueryError
 
-_PARQUET = b"PAR1"
-
 
 @click.command()
 @question
 @click.option(
-    "--captures", "file", type=click.File("rb"), help="Instead of a pattern: JSON lines, CSV or Parquet; - for stdin."
+    "--captures",
+    "file",
+    type=click.File("rb"),
+    help="Instead of a pattern: JSON lines, CDXJ, CSV, Parquet; - for stdin.",
 )
 @click.option("-o", "--output", help="The file to write, such as found.warc.gz or s3://bucket/prefix/found.warc.gz.")
 @click.option(
@@ -79,7 +76,9 @@ def fetch(  # noqa: PLR0913 - an option each
     with options.opened(scheduler=scheduler) as catalogue:
         missing: tuple[str, ...] = ()
         if file:
-            rows: Any = list(_rows_in(file))
+            from catalogue.cli.listed import captures_in  # noqa: PLC0415 - --help needs none of what this imports
+
+            rows = captures_in(file)
         else:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", IncompleteAnswer)  # said below, and by the exit status
@@ -91,25 +90,3 @@ def fetch(  # noqa: PLR0913 - an option each
         click.echo(f"catalogue: the captures may be incomplete: {lack}", err=True)
     if missing or not whole:
         sys.exit(1)
-
-
-def _rows_in(file: BinaryIO) -> Iterator[dict[str, Any]]:
-    """The rows of a file of captures, whatever of the three it is."""
-    data = file.read()
-    try:
-        if data.startswith(_PARQUET):
-            import pyarrow.parquet as pq  # noqa: PLC0415 - --help needs none of what this imports
-
-            yield from pq.read_table(io.BytesIO(data)).to_pylist()
-            return
-        text = data.decode("utf-8-sig")
-        if text.lstrip().startswith("{"):
-            for line in text.splitlines():
-                if line.strip():
-                    row = json.loads(line)
-                    yield row if isinstance(row, dict) else {}
-            return
-        yield from csv.DictReader(io.StringIO(text))
-    except (ValueError, csv.Error) as error:
-        message = f"{file.name} holds no captures as JSON lines, CSV or Parquet: {error}"
-        raise QueryError(message) from error
