@@ -242,7 +242,7 @@ def test_forget(command: Command, mirror: Path) -> None:
     newest = max(path.name for path in (mirror / "crawl-data").iterdir())
     assert command("harvest", "--crawl", newest).status == 0
     assert command("sql", "from files", "--json").json_lines()
-    assert command("forget", "--crawl", newest, "--yes").status == 0
+    assert command.anew("forget", "--crawl", newest, "--yes").status == 0
     assert command("sql", "from files", "--json").out == ""
 
 
@@ -358,7 +358,7 @@ def test_help_has_an_example_that_parses(asking: Command, name: str) -> None:
 
 
 def test_version_and_module(asking: Command) -> None:
-    assert re.fullmatch(r"catalogue, version \S+\n", asking("--version").out)
+    assert re.fullmatch(r"catalogue, version \S+\n", asking.anew("--version").out)
     unknown = asking("frobnicate")
     assert unknown.status == 2
     assert "No such command" in unknown.err
