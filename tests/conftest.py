@@ -50,8 +50,9 @@ def crawl(mirror: Path) -> str:
     return "CC-MAIN-2022-33" if "CC-MAIN-2022-33" in there else max(there)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def harvested(harvested_data: Path, settings: Settings) -> Iterator[catalogue.Catalogue]:
+    """It, open: footers that one test decoded others need not decode again."""
     with catalogue.open(harvested_data, settings=settings) as cat:
         yield cat
 
