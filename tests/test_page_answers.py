@@ -30,23 +30,10 @@ PRICES = {
 """Bytes a second, and seconds of latency."""
 
 
-@pytest.fixture(scope="module")
-def bare(harvested_data: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Footers of all crawls, and nothing of their pages; not to be written to."""
-    folder = tmp_path_factory.mktemp("bare")
-    with Store(harvested_data / "footers.sqlite") as held, Store(folder / "footers.sqlite", create=True) as store:
-        for table in ("files", "documents"):
-            values = ((key, held.get(table, key)) for key in held.keys(table))
-            store.put(table, [(key, value) for key, value in values if value])
-    with catalogue.open(folder, settings=settings) as cat:
-        cat.update()
-    return folder
-
-
 @pytest.fixture
-def data(bare: Path, tmp_path: Path) -> Path:
-    """A copy of that, to be changed."""
-    return Path(copytree(bare, tmp_path / "data"))
+def data(untaught_data: Path, tmp_path: Path) -> Path:
+    """Footers of all crawls, and nothing of their pages."""
+    return Path(copytree(untaught_data, tmp_path / "data"))
 
 
 def priced(settings: Settings, bandwidth: float, latency: float) -> Settings:

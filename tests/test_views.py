@@ -25,10 +25,10 @@ QUESTIONS = sorted(views.queries_folder().glob("*.sql"))
 
 
 @pytest.fixture
-def data(harvested_data: Path, tmp_path: Path) -> Path:
+def data(untaught_data: Path, tmp_path: Path) -> Path:
     """A copy of the harvested folder, to be changed."""
     folder = tmp_path / "data"
-    shutil.copytree(harvested_data, folder)
+    shutil.copytree(untaught_data, folder)
     return folder
 
 
@@ -223,9 +223,9 @@ def test_a_folder_that_cannot_be_written(data: Path, store: Store) -> None:
         views.refresh(nowhere, store)
 
 
-def test_odd_names_of_folders(harvested_data: Path, tmp_path: Path, settings: Settings) -> None:
+def test_odd_names_of_folders(untaught_data: Path, tmp_path: Path, settings: Settings) -> None:
     odd = tmp_path / 'it\'s a "folder" [x]*'
-    shutil.copytree(harvested_data, odd)
+    shutil.copytree(untaught_data, odd)
     (odd / "catalogue.duckdb").unlink()
     with catalogue.open(odd, settings=settings) as cat:
         assert len(cat.row_groups()) > 0
@@ -344,8 +344,8 @@ def test_facts_of_a_file_as_it_was_are_not_shown(store: Store, tmp_path: Path) -
         assert connection.execute(rows, [one]).fetchall() == connection.execute(rows, [other]).fetchall()
 
 
-def test_a_damaged_catalogue_is_a_sentence(asking: Command, harvested_data: Path, tmp_path: Path) -> None:
-    shutil.copytree(harvested_data, tmp_path / "copy")
+def test_a_damaged_catalogue_is_a_sentence(asking: Command, untaught_data: Path, tmp_path: Path) -> None:
+    shutil.copytree(untaught_data, tmp_path / "copy")
     path = tmp_path / "copy" / "catalogue.duckdb"
     whole = path.read_bytes()
     here = Command(tmp_path / "copy", asking.source, tmp_path)
