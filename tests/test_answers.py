@@ -224,7 +224,7 @@ def test_where(harvested: Catalogue, scan: Scan, condition: str) -> None:
 def test_times(harvested: Catalogue, everything: pa.Table) -> None:
     times = sorted(set(everything.column("fetch_time").to_pylist()))
     chance = random.Random(5)
-    for _ in range(10):
+    for _ in range(6):
         first, last = sorted(chance.sample(times, 2))
         found = harvested.captures("*", from_=f"{first:%Y%m%d%H%M%S}", to=f"{last:%Y%m%d%H%M%S}", columns=IDENTITY)
         inside = everything.filter(
