@@ -20,6 +20,8 @@ from typing import BinaryIO, Self
 from catalogue.errors import CatalogueError
 
 _ANSWER_LIMIT = 256 << 20
+_WORTH_A_CHILD = 16
+"""Questions. Most are answered in milliseconds, and to start a child takes a third of a second of a core."""
 _TRIES = 3
 """A child that died may have been killed by somebody else; bytes that three children die of are to blame."""
 
@@ -32,7 +34,7 @@ class Children:
     """A handful of children that answer questions; safe to use from many threads."""
 
     def __init__(self, *task: str, count: int | None = None, seconds: float = 5.0) -> None:
-        """Make room for children; each is started when first needed.
+        """Make room for children; each is started when there is enough to ask.
 
         Args:
             task: what they do, as ``module:function`` of this package, from bytes to bytes; and modules that it will
@@ -44,8 +46,9 @@ class Children:
         self._count = count or os.cpu_count() or 1
         self._seconds = seconds
         self._idle: LifoQueue[_Child | None] = LifoQueue()
-        for _ in range(self._count):
-            self._idle.put(None)
+        self._room = 0
+        self._asked = 0
+        self._counting = threading.Lock()
 
     def __enter__(self) -> Self:
         return self
@@ -60,6 +63,7 @@ class Children:
             ChildDied: if three children died of it, or took too long.
         """
         fate = ""
+        self._make_room()
         for _ in range(_TRIES):
             child = self._idle.get()
             try:
@@ -76,13 +80,22 @@ class Children:
                 self._idle.put(child)
         raise ChildDied(fate)
 
+    def _make_room(self) -> None:
+        """Room for another child, if all are busy and so much was asked by now that it is worth its start."""
+        with self._counting:
+            worth = self._asked >= _WORTH_A_CHILD * self._room
+            if worth and self._room < self._count and self._idle.empty():
+                self._room += 1
+                self._idle.put(None)
+            self._asked += 1
+
     def executor(self) -> Executor:
         """Threads enough to keep every child busy."""
         return ThreadPoolExecutor(self._count, thread_name_prefix="children")
 
     def close(self) -> None:
         """End the children, which hold nothing."""
-        for child in [self._idle.get() for _ in range(self._count)]:
+        for child in [self._idle.get() for _ in range(self._room)]:
             if child:
                 child.kill()
             self._idle.put(None)

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 
@@ -28,12 +29,18 @@ def settings(mirror: Path, tmp_path_factory: pytest.TempPathFactory) -> Settings
 
 
 @pytest.fixture(scope="session")
-def harvested_data(settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data folder that holds every crawl and subset of the mirror; not to be written to."""
-    data = tmp_path_factory.mktemp("harvested")
+def untaught_data(settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder that holds every crawl and subset of the mirror; to be copied, since what is asked learns."""
+    data = tmp_path_factory.mktemp("untaught")
     with catalogue.open(data, settings=settings) as cat:
         cat.harvest("all", subsets="all")
     return data
+
+
+@pytest.fixture(scope="session")
+def harvested_data(untaught_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same to be asked, but not to be written to."""
+    return Path(copytree(untaught_data, tmp_path_factory.mktemp("harvested") / "data"))
 
 
 @pytest.fixture(scope="session")
@@ -50,8 +57,9 @@ def crawl(mirror: Path) -> str:
     return "CC-MAIN-2022-33" if "CC-MAIN-2022-33" in there else max(there)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def harvested(harvested_data: Path, settings: Settings) -> Iterator[catalogue.Catalogue]:
+    """It, open: footers that one test decoded others need not decode again."""
     with catalogue.open(harvested_data, settings=settings) as cat:
         yield cat
 

@@ -10,6 +10,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ import pytest
 import catalogue
 from catalogue.cli.app import _Commands
 from tests.commands import Command, Ran
-from tests.faults import FaultServer, Kind, always
+from tests.faults import Fault, FaultServer, Kind, Request, always
 
 COMMANDS = list(_Commands.homes)
 
@@ -242,7 +243,7 @@ def test_forget(command: Command, mirror: Path) -> None:
     newest = max(path.name for path in (mirror / "crawl-data").iterdir())
     assert command("harvest", "--crawl", newest).status == 0
     assert command("sql", "from files", "--json").json_lines()
-    assert command("forget", "--crawl", newest, "--yes").status == 0
+    assert command.anew("forget", "--crawl", newest, "--yes").status == 0
     assert command("sql", "from files", "--json").out == ""
 
 
@@ -271,13 +272,19 @@ def test_standard_output_by_its_other_names(asking: Command, tmp_path: Path) -> 
     assert aside.read_text(encoding="utf-8").splitlines() == lines[1:-1]
 
 
-def test_terminated_is_143(asking: Command) -> None:
-    with asking.start("demo", "--serve") as process:
-        assert process.stdout
-        while not process.stdout.readline().startswith(b"  export"):
-            pass
-        process.terminate()
-        assert process.wait(30) == 143
+def test_terminated_is_143(command: Command, mirror: Path) -> None:
+    asked = threading.Event()
+
+    def silent(_: Request) -> Fault:
+        asked.set()
+        return Fault(Kind.SILENT, hold=60)
+
+    with FaultServer(mirror, script=silent) as server:
+        here = Command(command.data, server.url, command.home)
+        with here.start("crawls") as process:
+            assert asked.wait(30)
+            process.terminate()
+            assert process.wait(30) == 143
 
 
 def test_a_reader_that_has_enough_is_no_error(asking: Command) -> None:
@@ -358,7 +365,7 @@ def test_help_has_an_example_that_parses(asking: Command, name: str) -> None:
 
 
 def test_version_and_module(asking: Command) -> None:
-    assert re.fullmatch(r"catalogue, version \S+\n", asking("--version").out)
+    assert re.fullmatch(r"catalogue, version \S+\n", asking.anew("--version").out)
     unknown = asking("frobnicate")
     assert unknown.status == 2
     assert "No such command" in unknown.err

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -381,9 +381,23 @@ def test_children_are_started_when_needed() -> None:
     before = children()
     with Examiner(children=3, seconds=30) as examiner:
         assert children() == before
-        for _ in range(3):
+        for _ in range(20):
             examine(examiner, SMALL)
         assert len(children() - before) == 1
+
+
+def test_another_child_is_started_when_it_is_worth_its_start() -> None:
+    before = children()
+    with Examiner(children=2, seconds=30) as examiner, ThreadPoolExecutor(8) as executor:
+        assert list(executor.map(lambda _: examine(examiner, SMALL), range(16))) == [FACTS] * 16
+        (first,) = children() - before
+        os.kill(first, signal.SIGSTOP)
+        asked = [executor.submit(examine, examiner, SMALL) for _ in range(8)]
+        done, _ = wait(asked, timeout=20, return_when=FIRST_COMPLETED)
+        assert done
+        assert len(children() - before) == 2
+        os.kill(first, signal.SIGCONT)
+        assert [each.result() for each in asked] == [FACTS] * 8
 
 
 def test_closing_waits_for_what_is_under_way_and_can_be_done_twice() -> None:
