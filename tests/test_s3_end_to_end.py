@@ -20,7 +20,7 @@ BUCKET = "commoncrawl-test"
 
 
 @pytest.fixture(scope="module")
-def endpoint(mirror: Path) -> Iterator[str]:
+def endpoint(mirror: Path, crawl: str) -> Iterator[str]:
     """A real server of S3's protocol, with the mirror in a bucket."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
@@ -36,7 +36,8 @@ def endpoint(mirror: Path) -> Iterator[str]:
     client.create_bucket(Bucket=BUCKET)
     newest = max(path.name for path in (mirror / "crawl-data").iterdir())
     files = [path for path in mirror.rglob("*.parquet") if f"crawl={newest}/" in str(path)]
-    for path in [*files, mirror / "collinfo.json", mirror / f"crawl-data/{newest}/cc-index-table.paths.gz"]:
+    files += [mirror / "collinfo.json", mirror / f"crawl-data/{newest}/cc-index-table.paths.gz"]
+    for path in [*files, *mirror.rglob(f"crawl-data/{crawl}/segments/*/*/*.warc.gz")]:
         client.put_object(Bucket=BUCKET, Key=f"a-prefix/{path.relative_to(mirror)}", Body=path.read_bytes())
     client.close()
     yield url
@@ -71,6 +72,17 @@ def test_a_bucket_answers_as_the_folder_does(
         assert found.to_arrow() == harvested.captures("*.example.com", crawls=newest).to_arrow()
         assert cat.requests - before == found.plan.requests
         assert "canary" not in f"{cat!r} {found!r} {found.plan!r}"
+
+
+def test_records_come_from_a_bucket_as_from_a_folder(
+    aws: dict[str, str], harvested: catalogue.Catalogue, tmp_path: Path, crawl: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in aws.items():
+        monkeypatch.setenv(name, value)
+    rows = harvested.captures("*.com", crawls=crawl, limit=40).to_arrow()
+    with catalogue.open(tmp_path / "data", settings=Settings(source=f"s3://{BUCKET}/a-prefix", cache=tmp_path)) as cat:
+        assert [record.member for record in cat.records(rows)] == [record.member for record in harvested.records(rows)]
+        assert cat.requests == cat.fetch_estimate(rows).requests < rows.num_rows
 
 
 def test_without_credentials_it_says_what_to_do(aws: dict[str, str], endpoint: str, tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ class Leave:
             TooExpensive: if it may not be read.
         """
         if not self.covers(cost.requests, cost.bytes):
-            self.confirm(f"{plural(cost.requests, 'request')}, {size(cost.bytes)}, about {cost.seconds:.0f} s")
+            self.confirm(told(cost))
 
     def covers(self, requests: int, received: int) -> bool:
         """Whether so many requests and bytes need not be asked about."""
@@ -53,6 +53,11 @@ class Leave:
         if not confirmed(f"This takes {cost}. Go on?"):
             message = f"this takes {cost}; narrow it, or add --yes if that is meant"
             raise TooExpensive(message)
+
+
+def told(cost: Any) -> str:  # noqa: ANN401 - likewise
+    """A cost in words."""
+    return f"{plural(cost.requests, 'request')}, {size(cost.bytes)}, about {cost.seconds:.0f} s"
 
 
 _OPTIONS = [

@@ -9,7 +9,7 @@ import click
 
 from catalogue.cli.app import Common, common
 from catalogue.cli.asking import found_by, population, show_plan, with_patterns
-from catalogue.cli.consent import Leave, with_leave
+from catalogue.cli.consent import Leave, told, with_leave
 from catalogue.cli.keeping import FORMS, Keep, columns_of_records, with_keeping
 from catalogue.cli.showing import as_json, harvest_bar, plural
 from catalogue.cli.writing import FORMATS, format_for, write
@@ -77,7 +77,7 @@ def sample(  # noqa: PLR0913 - an option each
             _show_cost(drawn.plan, json_=json_)
             return
         with harvest_bar(options, "captures") as bar:
-            batches = _batches(drawn, catalogue, leave, bar)
+            batches = _batches(options, drawn, catalogue, leave, bar)
             if keep:
                 import pyarrow as pa  # noqa: PLC0415 - --help needs none of what this imports
 
@@ -117,7 +117,7 @@ def _check(keep: Keep | None, format_: str | None, output: str | None, *, dry_ru
     return ""
 
 
-def _batches(drawn: Any, catalogue: Any, leave: Leave, bar: Any) -> Any:  # noqa: ANN401 - importing their types is slow
+def _batches(options: Common, drawn: Any, catalogue: Any, leave: Leave, bar: Any) -> Any:  # noqa: ANN401 - importing their types is slow
     """The captures of a sample as they are drawn; the user is asked when it takes more than was agreed to."""
     from catalogue.harvest import Progress  # noqa: PLC0415 - --help needs none of what this imports
 
@@ -131,9 +131,12 @@ def _batches(drawn: Any, catalogue: Any, leave: Leave, bar: Any) -> Any:  # noqa
             leave.confirm(f"{plural(requests, 'request')}, {received / 1e6:,.1f} MB, about {plan.seconds:.0f} s{more}")
             while not leave.covers(-(-requests // agreed), received // agreed):
                 agreed *= 2
+        if not (drawn.found or plan.indexes) and sys.stderr.isatty():
+            options.say(f"the first {plural(plan.rows, 'row')}: {told(plan)}")
         bar(Progress("sample", drawn.size, drawn.found, bytes=catalogue.bytes))
 
-    return drawn.batches(agree)
+    yield from drawn.batches(agree)
+    bar(Progress("sample", drawn.size, drawn.found, bytes=catalogue.bytes))
 
 
 def _show_cost(plan: Any, *, json_: bool) -> None:  # noqa: ANN401 - likewise

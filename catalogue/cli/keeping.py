@@ -1,5 +1,6 @@
 """Records that a command found, kept as a file."""
 
+import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,7 +9,7 @@ from typing import Any
 import click
 
 from catalogue.cli.app import Common
-from catalogue.cli.consent import Leave
+from catalogue.cli.consent import Leave, told
 from catalogue.cli.showing import as_json, harvest_bar, parse_size, plural, size, table
 from catalogue.errors import IncompleteAnswer, QueryError
 
@@ -84,6 +85,8 @@ class Keep:
                 _show_estimate(needed, json_=json_)
                 return True
             leave.agree(needed)
+            if sys.stderr.isatty():
+                options.say(f"{plural(needed.captures, 'record')}: {told(needed)}")
             with harvest_bar(options, "records") as bar:
 
                 def report(at: Any) -> None:  # noqa: ANN401 - importing its type is slow
