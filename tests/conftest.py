@@ -58,9 +58,16 @@ def crawl(mirror: Path) -> str:
 
 
 @pytest.fixture(scope="session")
-def harvested(harvested_data: Path, settings: Settings) -> Iterator[catalogue.Catalogue]:
-    """It, open: footers that one test decoded others need not decode again."""
-    with catalogue.open(harvested_data, settings=settings) as cat:
+def harvested(
+    untaught_data: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[catalogue.Catalogue]:
+    """The same, open: footers that one test decoded others need not decode again.
+
+    It is a folder of its own, of which nobody may copy a file while it is open: when a process closes a file, it loses
+    all locks that it has on it, SQLite's among them (https://www.sqlite.org/howtocorrupt.html, 2.2).
+    """
+    data = Path(copytree(untaught_data, tmp_path_factory.mktemp("open") / "data"))
+    with catalogue.open(data, settings=settings) as cat:
         yield cat
 
 
