@@ -217,7 +217,8 @@ def test_fewer_than_asked_for_is_told(asking: Command, crawl: str) -> None:
         (["-n", "5", "--fetch", "warc", "--format", "csv", "-o", "x.warc.gz"], "leave out one of the two"),
         (["-n", "5", "--fetch", "text", "-o", "x.warc.gz"], "let its name end in .jsonl"),
         (["-n", "5", "-o", "x.unknown"], "add --format"),
-        (["-n", "500", "--max-requests", "1"], "narrow it, or add --yes"),
+        (["-n", "5", "--json"], "say --format jsonl"),
+        (["-n", "500", "--max-requests", "0"], "narrow it, or add --yes"),
     ],
 )
 def test_mistakes_of_the_command(asking: Command, words: list[str], what: str) -> None:

@@ -2,6 +2,7 @@
 
 import sys
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,9 @@ def sample(  # noqa: PLR0913 - an option each
     catalogue sample -n 100 --crawl latest --status 200 --fetch warc -o sample.warc.gz
     """  # noqa: D301
     keep = Keep(output, form, main_content, max_size) if form else None
+    if json_ and not (keep or dry_run):
+        message = "--json goes with --fetch or --dry-run; for the captures as JSON lines say --format jsonl"
+        raise QueryError(message)
     chosen = _check(keep, format_, output, dry_run=dry_run)
     asked = with_patterns(asked)
     if keep:
@@ -93,10 +97,8 @@ def sample(  # noqa: PLR0913 - an option each
             options.say(f"{plural(drawn.found, 'capture')}" + (f" in {output}" if output else ""))
             whole = True
     if drawn.found < drawn.size:
-        told = (
-            f"only {drawn.found:,} of {plural(drawn.size, 'capture')} were found, among all {plural(drawn.rows, 'row')}"
-        )
-        click.echo(f"catalogue: {told}", err=True)
+        among = f"among all {plural(drawn.rows, 'row')}"
+        click.echo(f"catalogue: only {drawn.found:,} of {plural(drawn.size, 'capture')} were found, {among}", err=True)
     for lack in drawn.missing:
         click.echo(f"catalogue: it is no sample of all that was asked for: {lack}", err=True)
     if not (whole and drawn.complete):
@@ -121,16 +123,15 @@ def _batches(options: Common, drawn: Any, catalogue: Any, leave: Leave, bar: Any
     """The captures of a sample as they are drawn; the user is asked when it takes more than was agreed to."""
     from catalogue.harvest import Progress  # noqa: PLC0415 - --help needs none of what this imports
 
-    agreed = 1
+    allowed = leave
 
     def agree(plan: Any) -> None:  # noqa: ANN401 - likewise
-        nonlocal agreed
+        nonlocal allowed
         requests, received = catalogue.requests + plan.requests, catalogue.bytes + plan.bytes
-        if not leave.covers(-(-requests // agreed), received // agreed):
+        if not allowed.covers(requests, received):
             more = f" more; so far {drawn.found:,} of {plural(drawn.size, 'capture')} are found" if drawn.found else ""
             leave.confirm(f"{plural(requests, 'request')}, {received / 1e6:,.1f} MB, about {plan.seconds:.0f} s{more}")
-            while not leave.covers(-(-requests // agreed), received // agreed):
-                agreed *= 2
+            allowed = replace(leave, max_requests=2 * requests, max_bytes=2 * received)
         if not (drawn.found or plan.indexes) and sys.stderr.isatty():
             options.say(f"the first {plural(plan.rows, 'row')}: {told(plan)}")
         bar(Progress("sample", drawn.size, drawn.found, bytes=catalogue.bytes))
