@@ -23,7 +23,10 @@ Place = tuple[str, int]
 """A file's path and the ordinal of a row group in it."""
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)
-_ROUNDS = 6
+_ROUNDS = 12
+"""With half as many, permutations of a dozen rows are not all as likely."""
+_TOGETHER = 8
+"""Rows of each row group that are drawn for all row groups at once; those of which more are due come one by one."""
 _WALKED = np.uint64(1) << np.uint64(63)
 """Where the numbers begin that shuffle, apart from those that tell times."""
 
@@ -62,50 +65,73 @@ class Draws:
         """How many there are."""
         self.done = 0
         """How many of them were handed out."""
+        self.time = 0.0
+        """Of the last of these."""
 
     def next(self, count: int) -> dict[Place, Drawn]:
         """The next rows, by row group; fewer than ``count`` if these are the last."""
         count = min(count, self.rows - self.done)
         more = 8 + 4 * math.sqrt(count)
         while len(self._ahead[0]) < count:
-            share = (self.done + count + more) / self.rows
-            self._advance(-math.log1p(-share) if share < 1 else math.inf)
+            self._advance(time_of((self.done + count + more) / max(1, self.rows)))
             more *= 2
         groups, rows, times = (each[:count] for each in self._ahead)
         self._ahead = tuple(each[count:] for each in self._ahead)  # type: ignore[assignment]  # three as before
         self.done += count
+        self.time = float(times[-1]) if count else self.time
+        return self._by_place(groups, rows, times)
+
+    def between(self, after: float, until: float) -> dict[Place, Drawn]:
+        """All rows whose times lie behind ``after`` and not behind ``until``; before any was handed out."""
+        self._advance(until)
+        groups, rows, times = self._ahead
+        wanted = (times > after) & (times <= until)
+        return self._by_place(groups[wanted], rows[wanted], times[wanted])
+
+    def _by_place(self, groups: np.ndarray, rows: np.ndarray, times: np.ndarray) -> dict[Place, Drawn]:
         order = np.lexsort((rows, groups))
         groups, rows, times = groups[order], rows[order], times[order]
         begins = np.flatnonzero(np.diff(groups, prepend=-1))
-        ends = [*begins[1:].tolist(), count]
+        ends = [*begins[1:].tolist(), len(groups)]
         return {
             self._places[groups[begin]]: Drawn(rows[begin:end], times[begin:end])
             for begin, end in zip(begins.tolist(), ends, strict=False)  # with no row there is an end of none
         }
 
     def _advance(self, until: float) -> None:
-        """Draw every row whose time comes before a time."""
-        found = [self._ahead]
-        for group in np.flatnonzero(self._when < until).tolist():
-            numbers, times = self._of_group(group, until)
-            found.append((np.full(len(numbers), group), numbers, times))
-        groups, rows, times = (np.concatenate(each) for each in zip(*found, strict=True))
+        """Draw every row whose time comes before a time, or with it."""
+        found: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+        for _ in range(_TOGETHER):  # of most row groups a few rows are due at most
+            due = self._due(until)
+            found.append((due, self._drawn[due], self._when[due]))
+            self._drawn[due] += 1
+            drawn, left = self._drawn[due].astype(np.uint64), self._sizes[due] - self._drawn[due]
+            waits = _waits(self._keys[due], drawn) / np.maximum(left, 1)
+            self._when[due] = np.where(left > 0, self._when[due] + waits, np.inf)
+        found += [self._of_group(group, until) for group in self._due(until).tolist()]
+        groups, numbers, times = (np.concatenate(each) for each in zip(*found, strict=True))
+        rows = _shuffled(numbers, self._sizes[groups], self._keys[groups])
+        groups, rows, times = map(np.concatenate, zip(self._ahead, (groups, rows, times), strict=True))
         order = np.argsort(times, kind="stable")
         self._ahead = (groups[order], rows[order], times[order])
 
-    def _of_group(self, group: int, until: float) -> tuple[np.ndarray, np.ndarray]:
-        """The same of one row group: numbers of rows, and their times, which ascend."""
+    def _due(self, until: float) -> np.ndarray:
+        """The row groups of which a row comes before a time, or with it."""
+        return np.flatnonzero((self._when <= until) & (self._drawn < self._sizes))
+
+    def _of_group(self, group: int, until: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The same of one row group: itself, the ranks of rows, and their times, which ascend."""
         size, first, when = int(self._sizes[group]), int(self._drawn[group]), float(self._when[group])
         key, times = self._keys[group], []
         at = first
-        while when < until and at < size:
+        while when <= until and at < size:
             # About as many as will come until then, and some more; a time is the one before it and a wait.
             expected = (size - at) * -math.expm1(when - until)
             behind = min(size, at + 8 + int(expected + 4 * math.sqrt(expected)))
             following = np.arange(at + 1, behind)
             waits = _waits(key, following.astype(np.uint64)) / (size - following)
             block = np.cumsum(np.concatenate([[when], waits]))
-            taken = int(np.searchsorted(block, until))
+            taken = int(np.searchsorted(block, until, side="right"))
             times.append(block[:taken])
             at += taken
             if taken < len(block):
@@ -113,7 +139,12 @@ class Draws:
             elif at < size:
                 when = float(block[-1] + (_waits(key, np.uint64(at)) / (size - at)))
         self._drawn[group], self._when[group] = at, when if at < size else np.inf
-        return _shuffled(np.arange(first, at), size, key), np.concatenate(times)
+        return np.full(at - first, group), np.arange(first, at), np.concatenate(times)
+
+
+def time_of(share: float) -> float:
+    """The time by which about this share of all rows has come."""
+    return -math.log1p(-share) if share < 1 else math.inf
 
 
 def _keys(places: Sequence[Place], seed: int) -> np.ndarray:
@@ -143,18 +174,19 @@ def _waits(key: np.ndarray, number: np.ndarray | np.uint64) -> np.ndarray:
     return waits
 
 
-def _shuffled(numbers: np.ndarray, size: int, key: np.ndarray) -> np.ndarray:
-    """Where a permutation of 0 … size-1 takes numbers."""
-    half = np.uint64(max(1, (size - 1).bit_length() + 1 >> 1))
+def _shuffled(numbers: np.ndarray, sizes: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    """Where permutations of 0 … size-1, one for each key, take numbers."""
+    half = np.maximum(1, (np.frexp((sizes - 1).astype(np.float64))[1] + 1) >> 1).astype(np.uint64)
     mask = (np.uint64(1) << half) - np.uint64(1)
-    found = numbers.astype(np.uint64)
+    found, most = numbers.astype(np.uint64), sizes.astype(np.uint64)
     outside = np.arange(len(found))
     while len(outside):
-        left, right = found[outside] >> half, found[outside] & mask
+        shift, low, key = half[outside], mask[outside], keys[outside]
+        left, right = found[outside] >> shift, found[outside] & low
         for turn in range(_ROUNDS):
             with np.errstate(over="ignore"):
-                round_key = key + _WALKED + np.uint64(turn) * _STEP
-            left, right = right, left ^ (_mixed(round_key ^ right) & mask)
-        found[outside] = left << half | right
-        outside = outside[found[outside] >= size]
+                round_key = key + (_WALKED + np.uint64(turn) * _STEP)
+            left, right = right, left ^ (_mixed(round_key ^ right) & low)
+        found[outside] = left << shift | right
+        outside = outside[found[outside] >= most[outside]]
     return found.astype(np.int64)

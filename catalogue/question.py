@@ -34,6 +34,8 @@ class KnownFile:
     version: Held
     """As it is held, without the footer's bytes."""
     footer: Footer
+    least: str
+    """See ``Candidate``."""
 
 
 class Footers:
@@ -49,7 +51,7 @@ class Footers:
             if held is None or file is None or store.version(candidate.path) != candidate.version:
                 message = f"{candidate.path} was harvested anew or forgotten meanwhile by another process; ask again"
                 raise StoreLocked(message)
-            return KnownFile(file, replace(held, data=b""), _decoded(held, candidate))
+            return KnownFile(file, replace(held, data=b""), _decoded(held, candidate), candidate.least)
 
         self._known = known
 
@@ -146,7 +148,7 @@ class Question:
 
         cached = tuple(source.held(path, pin)) if isinstance(source, CachedSource) else ()
         drawn = self.scope.drawn[path] if self.scope.drawn else None
-        return HeldFile(known.file, pin, known.footer, indexes, cached, drawn)
+        return HeldFile(known.file, pin, known.footer, indexes, cached, drawn, known.least)
 
     def key_indexes(self) -> tuple[Fetch, ...]:
         """The requests for what is not held of the page indexes of the keys, of all files in scope."""

@@ -1,16 +1,16 @@
 """A random sample of captures: rows are drawn from all there are, read, and kept if they match."""
 
+import math
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from math import ceil
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from catalogue.captures import Captures
-from catalogue.draws import Drawn, Draws, Place
+from catalogue.draws import Drawn, Draws, Place, time_of
 from catalogue.errors import IncompleteAnswer, QueryError
 from catalogue.frames import frame_of
 from catalogue.plan import ReadPlan
@@ -25,6 +25,38 @@ _GROWTH = 8
 """How many times as many rows as before are drawn at most, where few of those matched."""
 _MOST = 1 << 20
 """Rows that are drawn at once at most."""
+_MANY, _A_PAGE = 50_000, 5_000
+"""Rows from which on it matters how often a page is read; one drawn of so many rows leaves out hardly a page."""
+
+
+class _Strata:
+    """Of each value of a column so many rows at most; of no column, all."""
+
+    def __init__(self, column: str | None, most: int) -> None:
+        self._column = column
+        self._most = most
+        self._taken: Counter[object] = Counter()
+
+    def first(self, rows: pa.Table, most: int) -> pa.Table:
+        """The first rows for which there is room, and ``most`` at most; none is taken yet."""
+        if self._column:
+            taken = self._taken.copy()
+            places = []
+            for place, value in enumerate(self._values(rows)):
+                if taken[value] < self._most:
+                    taken[value] += 1
+                    places.append(place)
+            rows = rows.take(positions(np.array(places, np.int64)))
+        return rows.slice(0, most)
+
+    def take(self, rows: pa.Table) -> None:
+        """Count rows that are in the sample now."""
+        if self._column:
+            self._taken.update(self._values(rows))
+
+    def _values(self, rows: pa.Table) -> Iterator[object]:
+        # All that are no numbers are one value, though none of them equals another.
+        return ("NaN" if value != value else value for value in rows.column(self._column).to_pylist())  # noqa: PLR0124
 
 
 class Sample:
@@ -54,7 +86,8 @@ class Sample:
             ask: a question about drawn rows, its answer to have the column ``DRAWN``.
             columns: of the sample; the answers may have more.
             seed: of what is random.
-            per: a column of the answers, of each of whose values there are at most ``most`` captures.
+            per: a column of the answers, of each of whose values there are at most ``most`` captures; having none is
+                one such value.
             most: see ``per``.
             missing: what of all that is not held, a sentence each.
 
@@ -99,7 +132,7 @@ class Sample:
         return self.found == self.size and not self.missing
 
     def batches(self, agree: Callable[[ReadPlan], None] = lambda _: None) -> Iterator[pa.RecordBatch]:
-        """The captures, in the order in which they were drawn, round by round.
+        """The captures, in the order in which they were drawn, round by round; each look draws them anew.
 
         Args:
             agree: called with the plan of each round before it is read, and again when its indexes have been fetched;
@@ -110,40 +143,75 @@ class Sample:
         """
         for lack in self.missing:
             warnings.warn(lack, IncompleteAnswer, stacklevel=2)
-        draws = Draws(self._groups, self._seed)
-        self.found, self.drawn = 0, 0
-        strata: Counter[object] = Counter()
-        while self.found < self.size and (drawn := draws.next(self._round())):
-            self.drawn = draws.done
-            asked = self._ask(drawn)
+        draws, strata = Draws(self._groups, self._seed), _Strata(self._per, self._most)
+        found = drawn = 0
+        after = 0.0
+        scanning = False
+        while found < self.size and after < math.inf:
+            wanted = self._round(found, drawn)
+            scanning = scanning or self._is_scan(wanted, drawn)
+            if scanning:
+                share = (drawn + wanted + 4 * math.sqrt(wanted)) / max(1, self.rows)
+                until = time_of(share) if found else math.inf
+                rows = self._scanned(after, until, strata, self.size - found, agree)
+                after, drawn = until, min(self.rows, drawn + wanted)
+            else:
+                rows = self._asked(draws.next(wanted), agree)
+                after, drawn = (draws.time if draws.done < self.rows else math.inf), draws.done
+            kept = strata.first(rows, self.size - found)
+            strata.take(kept)
+            found += kept.num_rows
+            self.found, self.drawn = found, drawn
+            yield from kept.select(self._columns).combine_chunks().to_batches(BATCH_ROWS)
+        self.found, self.drawn = found, drawn if found == self.size else self.rows
+        if found < self.size:
+            message = f"only {found:,} of {self.size:,} captures were found, among all {self.rows:,} rows"
+            warnings.warn(message, IncompleteAnswer, stacklevel=2)
+
+    def _round(self, found: int, drawn: int) -> int:
+        """How many rows are to be drawn next, about."""
+        lacking = self.size - found
+        if not drawn:
+            return lacking
+        expected = math.ceil(1.1 * lacking * drawn / found) if found else _GROWTH * drawn
+        return max(1, min(expected, _GROWTH * drawn))
+
+    def _is_scan(self, wanted: int, drawn: int) -> bool:
+        """Whether so many rows are drawn that nearly every page is read, so that it is better done in one go."""
+        return wanted > _MOST or (drawn > 0 and wanted > _MANY and wanted * _A_PAGE > self.rows)
+
+    def _asked(self, drawn: Mapping[Place, Drawn], agree: Callable[[ReadPlan], None]) -> pa.Table:
+        """Those of drawn rows that match, by their times."""
+        asked = self._ask(drawn)
+        if drawn:
             agree(asked.plan)
             if asked.plan.indexes:
                 agree(asked.fetch_indexes())
-            kept = self._kept(asked.to_arrow().sort_by(DRAWN), strata)
-            self.found += kept.num_rows
-            yield from kept.combine_chunks().to_batches(BATCH_ROWS)
-        if self.found < self.size:
-            message = f"only {self.found:,} of {self.size:,} captures were found, among all {self.rows:,} rows"
-            warnings.warn(message, IncompleteAnswer, stacklevel=2)
+        return asked.to_arrow().sort_by(DRAWN)
 
-    def _round(self) -> int:
-        """How many rows are to be drawn next."""
-        lacking = self.size - self.found
-        if not self.drawn:
-            return lacking
-        expected = ceil(1.1 * lacking * self.drawn / self.found) if self.found else _MOST
-        return max(1, min(expected, _GROWTH * self.drawn, _MOST))
+    def _scanned(
+        self, after: float, until: float, strata: "_Strata", most: int, agree: Callable[[ReadPlan], None]
+    ) -> pa.Table:
+        """The first rows that match of all drawn between two times, some row groups at a time."""
+        best = self._asked({}, agree)
+        for groups in self._some(until):
+            rows = self._asked(Draws(groups, self._seed).between(after, until), agree)
+            best = strata.first(pa.concat_tables([best, rows]).sort_by(DRAWN), most).combine_chunks()
+        return best
 
-    def _kept(self, rows: pa.Table, strata: Counter[object]) -> pa.Table:
-        """Those of rows, in the order in which they were drawn, that the sample has room for."""
-        if self._per:
-            places = []
-            for place, value in enumerate(rows.column(self._per).to_pylist()):
-                if strata[value] < self._most:
-                    strata[value] += 1
-                    places.append(place)
-            rows = rows.take(positions(np.array(places, np.int64)))
-        return rows.select(self._columns).slice(0, self.size - self.found)
+    def _some(self, until: float) -> Iterator[dict[Place, int]]:
+        """Row groups of which together so many rows are drawn as fit into memory."""
+        share = -math.expm1(-until)
+        some: dict[Place, int] = {}
+        rows = 0.0
+        for place, size in self._groups.items():
+            some[place] = size
+            rows += size * share
+            if rows > _MOST:
+                yield some
+                some, rows = {}, 0.0
+        if some:
+            yield some
 
     def to_arrow(self) -> pa.Table:
         """The sample as an Arrow table."""

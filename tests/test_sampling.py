@@ -15,13 +15,16 @@ from warcio.archiveiterator import ArchiveIterator
 
 import catalogue
 from catalogue import Catalogue, IncompleteAnswer, QueryError
+from catalogue.crawl import KEY_COLUMN
 from catalogue.demo import LoopbackServer
 from catalogue.draws import Draws
 from catalogue.plan import ReadPlan
 from catalogue.settings import Settings
 from catalogue.surt import covers, parse_pattern
+from catalogue.thrift import Reader
 from tests.commands import Command
 from tests.crawls import crawl_of, table
+from tests.mirrors import read_footer
 from tests.test_answers import everything, random_patterns
 
 __all__ = ["everything"]  # a fixture
@@ -177,6 +180,84 @@ def test_what_is_no_sample(harvested: Catalogue, ask: Callable[[Catalogue], obje
         ask(harvested)
 
 
+@pytest.mark.parametrize(("size", "each"), [(3, 40_000), (40, 1500), (200, 900)])
+def test_rare_rows_are_found_in_a_few_rounds(tmp_path: Path, size: int, each: int) -> None:
+    """One in so many matches: what is drawn grows until all the rest is gone through at once."""
+    tables = [table([f"com,example)/{n}/{number:07}" for number in range(100_000)]) for n in range(2)]
+    source = crawl_of(tmp_path / "source", *tables, row_group_size=30_000)
+    with catalogue.open(tmp_path / "data", settings=Settings(source=str(source), cache=tmp_path / "cache")) as cat:
+        cat.harvest("CC-MAIN-2022-33")
+        where = f"url[-7:]::int % {each} = 7"
+        sample = cat.sample(cat.captures("*", columns=["url_surtkey"], where=where), size)
+        rounds: list[ReadPlan] = []
+        found = pa.Table.from_batches(sample.batches(rounds.append), sample.schema)
+        held = cat.sql("select path, row_group, num_rows from row_groups").fetchall()
+    groups = {(path, ordinal): rows for path, ordinal, rows in held}
+    every = Draws(groups, 0).next(200_000)
+    inorder = sorted(
+        (time, f"com,example)/{int('part-00001' in path)}/{30_000 * group + row:07}")
+        for (path, group), drawn in every.items()
+        for row, time in zip(drawn.rows.tolist(), drawn.times.tolist(), strict=True)
+    )
+    expected = [key for _, key in inorder if int(key[-7:]) % each == 7][:size]
+    assert found.column("url_surtkey").to_pylist() == expected
+    assert len(rounds) < 12
+    assert sum(plan.rows for plan in rounds) < 2.2 * 200_000
+
+
+def test_a_wrong_page_index_changes_no_sample(tmp_path: Path, settings: Settings) -> None:
+    """It leaves rows out, and is found out by another of its pages."""
+
+    def lie(path: Path) -> None:
+        data = bytearray(path.read_bytes())
+        at = read_footer(bytes(data)).row_groups[0].chunks[KEY_COLUMN].column_index
+        assert at
+        bounds = Reader(bytes(data[at.start : at.end])).struct()
+        pages = [page for page, low in enumerate(bounds[2]) if low.startswith(b"com,aaa")]
+        for value in (value for page in pages[-5:] for value in (bounds[2][page], bounds[3][page])):
+            if not value.startswith(b"com,aaa"):  # of the page in which both hosts are
+                continue
+            found = data.index(value, at.start)
+            data[found : found + 7] = b"com,aab"
+        least = bounds[2][2]
+        data[data.index(least, at.start) + len(least) - 1] += 1
+        path.write_bytes(data)
+
+    rows = table([f"com,{host})/{number:05}" for host in ("aaa", "bbb") for number in range(9000)])
+    folder = crawl_of(tmp_path / "lies", rows, data_page_size=1 << 13, write_batch_size=100)
+    (file,) = folder.rglob("*.parquet")
+    said: list[str] = []
+    samples = []
+    for name, change in (("data", lambda _: None), ("other", lie)):
+        change(file)
+        chosen = replace(settings, source=str(folder), cache=tmp_path / name, bandwidth=1e5, latency=0.0001)
+        with Catalogue(tmp_path / name, chosen, notify=said.append) as cat:
+            cat.harvest("CC-MAIN-2022-33", pages=True)
+            found = cat.captures("aaa.com/*", columns=["url"])
+            samples.append([cat.sample(found, size).to_arrow() for size in (400, 3000, 9000)])
+    assert samples[0] == samples[1]
+    assert any("is read without its page index" in text for text in said)
+
+
+def test_a_file_without_keys_is_told(tmp_path: Path, settings: Settings) -> None:
+    rows = table([f"com,example)/{number}" for number in range(50)])
+    source = crawl_of(tmp_path / "source", rows, rows.drop_columns([KEY_COLUMN]))
+    with catalogue.open(tmp_path / "data", settings=replace(settings, source=str(source))) as cat:
+        cat.harvest("CC-MAIN-2022-33")
+        sample = cat.sample(cat.captures("*", columns=["url"]), 5)
+        with pytest.warns(catalogue.IncompleteAnswer, match="has no column url_surtkey"):
+            assert sample.to_arrow().num_rows == 5
+        assert not sample.complete
+
+
+def test_two_looks_at_once(harvested: Catalogue) -> None:
+    sample = harvested.sample(harvested.captures("*.com", columns=["url"], where="fetch_status = 404"), 30)
+    one, whole = sample.batches(), sample.to_arrow()
+    first = next(one)
+    assert sample.to_arrow() == whole
+    assert pa.Table.from_batches([first, *one]) == whole
+
+
 def test_of_nothing(harvested: Catalogue, crawl: str) -> None:
     sample = harvested.sample(harvested.captures("*.zzz", crawls=crawl, subsets="warc"), 5)
     with pytest.warns(IncompleteAnswer, match="only 0 of 5 captures were found, among all 0 rows"):
@@ -218,6 +299,8 @@ def test_fewer_than_asked_for_is_told(asking: Command, crawl: str) -> None:
         (["-n", "5", "--fetch", "text", "-o", "x.warc.gz"], "let its name end in .jsonl"),
         (["-n", "5", "-o", "x.unknown"], "add --format"),
         (["-n", "5", "--json"], "say --format jsonl"),
+        (["-n", "5", "--max-size", "1MB"], "go with --fetch"),
+        (["-n", "5", "--urls-file", "/dev/null"], "nothing is asked for"),
         (["-n", "500", "--max-requests", "0"], "narrow it, or add --yes"),
     ],
 )

@@ -131,7 +131,7 @@ class Catalogue(Fetches):
             exact_url=exact_url,
             ordered=ordered,
         )
-        distinct = self._distinct(query, unique, latest=latest) if unique or latest else None
+        distinct = self._distinct(query, unique, latest=latest) if unique is not None or latest else None
         if distinct:  # a limit is of those that are left
             columns = (*query.columns, distinct.by, *filter(None, [distinct.time]))
             query = replace(query, columns=tuple(dict.fromkeys(columns)), limit=None)
@@ -146,7 +146,7 @@ class Catalogue(Fetches):
             QueryError: if there is no telling.
         """
         short = {"url": self.table.key, "digest": "content_digest"} if self.table == INDEX else {}
-        by = unique or self.table.key
+        by = self.table.key if unique is None else unique
         if latest and self.table.time is None:
             message = f"{self.table.name} has no column of times by which one would be the latest"
             raise QueryError(message)
@@ -157,7 +157,8 @@ class Catalogue(Fetches):
     def sample(self, captures: Captures, size: int, *, seed: int = 0, per: str | None = None, most: int = 1) -> Sample:
         """Draw a random sample of captures, each as likely as any other. Nothing is read yet: look at ``.plan``.
 
-        What is read for it is kept in the cache on disk, or in a temporary one, so that no page is fetched twice.
+        What is read for it is kept in the cache on disk, or in a temporary one, so that no page is fetched twice while
+        there is room for it, and the files say by an ETag that they are the same.
 
         Args:
             captures: of which; neither limited nor ordered.
@@ -174,8 +175,9 @@ class Catalogue(Fetches):
         if query.limit is not None or query.ordered or captures.distinct:
             message = "a sample is of all captures, in no order; leave out limit, ordered, unique and latest"
             raise QueryError(message)
+        short = _STRATA if self.table == INDEX else {}
         there = self._shown().columns
-        stratum = check_columns([_STRATA.get(per, per)], there, self.table) if per else ()
+        stratum = check_columns([short.get(per, per)], there, self.table) if per is not None else ()
         drawing = replace(query, columns=(*query.columns, *stratum), draws=True)
         files = {file.path: file for file in scope.candidates}
 
@@ -199,5 +201,9 @@ class Catalogue(Fetches):
             seed=seed,
             per=next(iter(stratum), None),
             most=most,
-            missing=scope.missing,
+            missing=scope.missing
+            + tuple(
+                f"{path} has no column {self.table.key} to find rows by"
+                for path in self._shown().without(self.table.key, scope.candidates)
+            ),
         )

@@ -11,7 +11,7 @@ from catalogue.cli.showing import as_json, plural, size, table
 from catalogue.errors import QueryError
 
 _QUESTION = [
-    click.argument("patterns", nargs=-1, metavar="PATTERN..."),
+    click.argument("patterns", nargs=-1, metavar="[PATTERN]..."),
     click.option(
         "--crawl", "crawls", multiple=True, help="Harvested: a name, A..B, latest or all; repeatable.  [default: all]"
     ),

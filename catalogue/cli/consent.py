@@ -1,7 +1,7 @@
 """How much may be asked of a source without asking the user."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any
 
@@ -43,6 +43,12 @@ class Leave:
     def covers(self, requests: int, received: int) -> bool:
         """Whether so many requests and bytes need not be asked about."""
         return self.yes or (requests <= self.max_requests and received <= self.max_bytes)
+
+    def after(self, requests: int, received: int) -> "Leave":
+        """What is left of it when so many requests and bytes have been spent."""
+        return replace(
+            self, max_requests=max(0, self.max_requests - requests), max_bytes=max(0, self.max_bytes - received)
+        )
 
     def confirm(self, cost: str) -> None:
         """Ask whether to go on.

@@ -12,7 +12,7 @@ from catalogue.cli.app import Common, common
 from catalogue.cli.asking import found_by, population, show_plan, with_patterns
 from catalogue.cli.consent import Leave, told, with_leave
 from catalogue.cli.keeping import FORMS, Keep, columns_of_records, with_keeping
-from catalogue.cli.showing import as_json, harvest_bar, plural
+from catalogue.cli.showing import as_json, plural
 from catalogue.cli.writing import FORMATS, format_for, write
 from catalogue.errors import IncompleteAnswer, QueryError
 
@@ -66,34 +66,30 @@ def sample(  # noqa: PLR0913 - an option each
     catalogue sample -n 100 --crawl latest --status 200 --fetch warc -o sample.warc.gz
     """  # noqa: D301
     keep = Keep(output, form, main_content, max_size) if form else None
-    if json_ and not (keep or dry_run):
-        message = "--json goes with --fetch or --dry-run; for the captures as JSON lines say --format jsonl"
-        raise QueryError(message)
-    chosen = _check(keep, format_, output, dry_run=dry_run)
+    fetching = bool(main_content or max_size or scheduler)
+    _check(keep, asked, fetching=fetching, listed=bool(format_), dry_run=dry_run, json_=json_)
+    chosen = "" if keep or dry_run else format_for(format_, Path(output) if output else None)
+    everything = not (asked["patterns"] or asked["urls_file"])
     asked = with_patterns(asked)
-    if keep:
-        asked["columns"] = columns_of_records()
+    asked |= {"columns": columns_of_records()} if keep else {}
+    asked |= {"patterns": ["*"]} if everything else {}
     with options.opened(scheduler=scheduler) as catalogue, warnings.catch_warnings():
         warnings.simplefilter("ignore", IncompleteAnswer)  # said below, and by the exit status
-        found = found_by(catalogue, options, asked | {"patterns": asked["patterns"] or ["*"]})
-        drawn = catalogue.sample(found, size, seed=seed, per=per, most=most)
+        drawn = catalogue.sample(found_by(catalogue, options, asked), size, seed=seed, per=per, most=most)
         if dry_run:
-            _show_cost(drawn.plan, json_=json_)
+            _show_cost(drawn, json_=json_)
             return
-        with harvest_bar(options, "captures") as bar:
-            batches = _batches(options, drawn, catalogue, leave, bar)
-            if keep:
-                import pyarrow as pa  # noqa: PLC0415 - --help needs none of what this imports
-
-                captures = pa.Table.from_batches(batches, drawn.schema)
-            else:
-                path = Path(output) if output else None
-                columns = bool(asked["columns"]) or options.table is not None
-                write(batches, drawn.schema, chosen, path, chosen_columns=columns)
+        batches = drawn.batches(_agreement(options, drawn, catalogue, leave))
         if keep:
-            about = f"a sample of {' '.join([*asked['patterns'], *asked['crawls']]) or 'everything'}, seed {seed}"
-            whole = keep.records(options, catalogue, captures, leave, about=about, json_=json_)
+            import pyarrow as pa  # noqa: PLC0415 - --help needs none of what this imports
+
+            captures = pa.Table.from_batches(batches, drawn.schema)
+            about = f"a sample of {' '.join([*asked['patterns'], *asked['crawls']])}, seed {seed}"
+            left = leave.after(catalogue.requests, catalogue.bytes)
+            whole = keep.records(options, catalogue, captures, left, about=about, json_=json_)
         else:
+            columns = bool(asked["columns"]) or options.table is not None
+            write(batches, drawn.schema, chosen, Path(output) if output else None, chosen_columns=columns)
             options.say(f"{plural(drawn.found, 'capture')}" + (f" in {output}" if output else ""))
             whole = True
     if drawn.found < drawn.size:
@@ -105,43 +101,52 @@ def sample(  # noqa: PLR0913 - an option each
         sys.exit(1)
 
 
-def _check(keep: Keep | None, format_: str | None, output: str | None, *, dry_run: bool) -> str:
-    """Refuse what does not go together; returns the format of captures."""
-    if keep is None:
-        return "" if dry_run else format_for(format_, Path(output) if output else None)
-    if format_:
-        message = "--format is of captures, and --fetch keeps their records; leave out one of the two"
-        raise QueryError(message)
-    if output is None and not dry_run:
-        message = "where are the records to go? say it with -o, such as -o sample.warc.gz"
-        raise QueryError(message)
-    keep.check()
-    return ""
+def _check(
+    keep: Keep | None, asked: dict[str, Any], *, fetching: bool, listed: bool, dry_run: bool, json_: bool
+) -> None:
+    """Refuse what does not go together."""
+    refused = {
+        "--main-content, --max-size and --scheduler go with --fetch": fetching and not keep,
+        "--format is of captures, and --fetch keeps their records; leave out one of the two": keep and listed,
+        "--columns are of captures, and --fetch keeps whole records; leave out one of the two": keep
+        and asked["columns"],
+        "where are the records to go? say it with -o, such as -o sample.warc.gz": keep
+        and keep.output is None
+        and not dry_run,
+        "--json goes with --fetch or --dry-run; for the captures as JSON lines say --format jsonl": json_
+        and not (keep or dry_run),
+    }
+    for message, is_so in refused.items():
+        if is_so:
+            raise QueryError(message)
+    if keep:
+        keep.check()
 
 
-def _batches(options: Common, drawn: Any, catalogue: Any, leave: Leave, bar: Any) -> Any:  # noqa: ANN401 - importing their types is slow
-    """The captures of a sample as they are drawn; the user is asked when it takes more than was agreed to."""
-    from catalogue.harvest import Progress  # noqa: PLC0415 - --help needs none of what this imports
-
-    allowed = leave
-
-    def agree(plan: Any) -> None:  # noqa: ANN401 - likewise
-        nonlocal allowed
-        requests, received = catalogue.requests + plan.requests, catalogue.bytes + plan.bytes
-        if not allowed.covers(requests, received):
-            more = f" more; so far {drawn.found:,} of {plural(drawn.size, 'capture')} are found" if drawn.found else ""
-            leave.confirm(f"{plural(requests, 'request')}, {received / 1e6:,.1f} MB, about {plan.seconds:.0f} s{more}")
-            allowed = replace(leave, max_requests=2 * requests, max_bytes=2 * received)
-        if not (drawn.found or plan.indexes) and sys.stderr.isatty():
-            options.say(f"the first {plural(plan.rows, 'row')}: {told(plan)}")
-        bar(Progress("sample", drawn.size, drawn.found, bytes=catalogue.bytes))
-
-    yield from drawn.batches(agree)
-    bar(Progress("sample", drawn.size, drawn.found, bytes=catalogue.bytes))
-
-
-def _show_cost(plan: Any, *, json_: bool) -> None:  # noqa: ANN401 - likewise
+def _show_cost(drawn: Any, *, json_: bool) -> None:  # noqa: ANN401 - importing its type is slow
+    plan = replace(drawn.plan, missing=drawn.missing)
     if json_:
         as_json(plan.summary())
     else:
         show_plan(plan)
+    if drawn.rows < drawn.size:
+        click.echo(f"catalogue: there are only {plural(drawn.rows, 'row')} to draw from", err=True)
+    if drawn.missing or drawn.rows < drawn.size:
+        sys.exit(1)
+
+
+def _agreement(options: Common, drawn: Any, catalogue: Any, leave: Leave) -> Any:  # noqa: ANN401 - importing their types is slow
+    """Asks the user when it takes more than was agreed to, and on a terminal tells how far it is."""
+    allowed = leave
+
+    def agree(plan: Any) -> None:  # noqa: ANN401 - likewise
+        nonlocal allowed
+        made, received = catalogue.requests, catalogue.bytes
+        so_far = f"{drawn.found:,} of {plural(drawn.size, 'capture')} are found"
+        if not allowed.covers(made + plan.requests, received + plan.bytes):
+            leave.confirm(told(plan) + (f" more, beside {plural(made, 'request')} made; {so_far}" if made else ""))
+            allowed = replace(leave, max_requests=2 * (made + plan.requests), max_bytes=2 * (received + plan.bytes))
+        if sys.stderr.isatty() and not plan.indexes:
+            options.say(f"{so_far}; looking at {plural(plan.rows, 'row')}: {told(plan)}")
+
+    return agree

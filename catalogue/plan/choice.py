@@ -36,6 +36,8 @@ class HeldFile:
     """What is in the cache of it, disjoint and ascending."""
     drawn: Mapping[int, Drawn] | None = field(default=None, compare=False)
     """The rows that may be in the answer, by row group; all of them if None."""
+    least: str = ""
+    """By which files come in order: no key in it is less, whatever is known of its pages."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,11 @@
 """Byte ranges that are wanted → requests."""
 
 import enum
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from catalogue.ranges import ByteRange, coalesce
 
@@ -57,7 +59,8 @@ def fetches(path: str, parts: Iterable[Part], *, max_gap: int, cached: Sequence[
     here: list[Part] = []
     wanted: list[Part] = []
     for part in sorted(parts, key=lambda part: part.range):
-        (here if any(part.range in held for held in cached) else wanted).append(part)
+        for piece, is_held in _cut(part.range, cached):
+            (here if is_held else wanted).append(part if piece == part.range else replace(part, range=piece))
     merged = [(run, False) for run in coalesce((part.range for part in wanted), max_gap=max_gap, max_length=MAX_FETCH)]
     merged += [(part.range, True) for part in here]
     waiting, waiting_here = deque(wanted), iter(here)
@@ -69,6 +72,21 @@ def fetches(path: str, parts: Iterable[Part], *, max_gap: int, cached: Sequence[
         while waiting and waiting[0].range in run:
             inside.append(waiting.popleft())
         yield Fetch(path, run, tuple(inside))
+
+
+def _cut(wanted: ByteRange, held: Sequence[ByteRange]) -> Iterator[tuple[ByteRange, bool]]:
+    """The pieces of a range, and whether each is among those that are held."""
+    at = wanted.start
+    for each in held[bisect_right(held, wanted.start, key=attrgetter("end")) :]:
+        if each.start >= wanted.end:
+            break
+        if at < each.start:
+            yield ByteRange(at, each.start), False
+        end = min(each.end, wanted.end)
+        yield ByteRange(max(at, each.start), end), True
+        at = end
+    if at < wanted.end:
+        yield ByteRange(at, wanted.end), False
 
 
 def most_requests(ranges: Iterable[ByteRange], max_gap: int) -> int:

@@ -1,5 +1,6 @@
 """Choices → a plan: which rows are enough, what waits for what, and whether pages or chunks are cheaper."""
 
+import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +18,9 @@ HOLDERS = 2.0
 in; before mid 2022 one of each of the two streams."""
 SELECTIVITY = 0.5
 """Share of pages that hold a row with the right key and still one when other conditions are put to it."""
+
+_APART = 64
+"""Pages of a column, lying apart, that an estimate looks at; what more there are are taken to be like them."""
 
 
 def plan_reads(
@@ -77,7 +81,7 @@ def narrowed(file: FileRead, row_group: int, reads: Iterable[ColumnRead], cost: 
 
 def _choices(query: Query, files: Iterable[HeldFile]) -> tuple[list[Choice], dict[str, int], list[str]]:
     """What might match, in order; how many rows of a count are known, by crawl; and which indexes are wrong."""
-    by_file: list[tuple[tuple[bytes, object], list[Choice]]] = []
+    by_file: list[tuple[tuple[str, object], list[Choice]]] = []
     counted: dict[str, int] = {}
     doubts = []
     for file in files:
@@ -95,9 +99,7 @@ def _choices(query: Query, files: Iterable[HeldFile]) -> tuple[list[Choice], dic
             if choice.units:
                 found.append(choice)
         if found:
-            # By footers alone, so that an answer has one order, whatever page indexes are held.
-            keys = (group.chunks[query.table.key].bounds for group in groups)
-            by_file.append(((min(bounds.min if bounds else b"" for bounds in keys), file.file), found))
+            by_file.append(((file.least, file.file), found))
     return [choice for _, found in sorted(by_file, key=lambda each: each[0]) for choice in found], counted, doubts
 
 
@@ -179,7 +181,7 @@ def _draft(choice: Choice, query: Query, odds: _Odds, cost: Cost) -> _Draft:
         key_index=choice.key_index if by_pages else None,
         bounded=choice.bounded,
         counted=choice.counted,
-        drawn=choice.drawn,
+        drawn=choice.held.drawn[choice.group.ordinal] if choice.held.drawn else None,
     )
     return _Draft(choice, group)
 
@@ -231,13 +233,17 @@ def _await(choice: Choice, query: Query, odds: float, cost: Cost) -> tuple[Await
         share *= odds
     ranges, pages = [], 0.0
     read = {part.column for part in choice.lacking} | choice.offset_indexes.keys()
+    # Pages that follow each other are a range a column; those that were drawn lie apart.
+    runs = math.ceil(units) if choice.drawn else 1
+    apart = min(_APART, runs)
     for chunk in (chunk for name, chunk in group.chunks.items() if name in read):
         pages += share * expected_pages(chunk)
-        size = max(1, int(len(chunk.range) * share))
-        middle = chunk.range.start + (len(chunk.range) - size) // 2
-        ranges.append(ByteRange(middle, middle + size))
+        size = max(1, int(len(chunk.range) * share) // runs)
+        step = len(chunk.range) // apart
+        first = chunk.range.start + (step - size) // 2
+        ranges += [ByteRange(first + n * step, first + n * step + size) for n in range(apart)]
     asked = list(fetches(path, (replace(choice.lacking[0], range=r) for r in ranges), max_gap=cost.max_gap))
-    sure = 1.0 if choice.bounded else odds
+    sure = (1.0 if choice.bounded else odds) * runs / apart
     requests, size_of_all = len(asked) * sure, sum(len(fetch.range) for fetch in asked) * sure
     awaited = Awaited(path, group.ordinal, group.num_rows, requests, size_of_all, pages)
     seconds = _fetching(choice, choice.lacking, cost) + cost.latency + cost.price(requests, size_of_all)

@@ -90,7 +90,8 @@ class RowGroupRead:
     counted: int = 0
     """Rows of it among those that a plan counted without looking at them."""
     drawn: Drawn | None = field(default=None, compare=False)
-    """If not None, ``rows`` are these, and the answer tells of each when it was drawn."""
+    """If not None, ``rows`` are of these, of which no index may be right that leaves one out; the answer tells of each
+    when it was drawn."""
 
     @property
     def later(self) -> bool:

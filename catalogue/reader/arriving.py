@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from catalogue.errors import Changed, Missing, UnplannedRead
 from catalogue.plan import ColumnRead, Fetch, FileRead, ReadPlan, RowGroupRead
+from catalogue.ranges import ByteRange
 from catalogue.source import Response, Source
 
 IN_FLIGHT = 256 << 20
@@ -32,8 +33,18 @@ class Group:
 
     def data(self, column: ColumnRead) -> bytes:
         """A column's bytes: its dictionary page, if it needs it, and its pages, or the whole chunk."""
-        pieces = self.pieces[column.chunk.column.name]
-        return b"".join(pieces[part.range.start] for part in column.parts(self.read.ordinal))
+        name = column.chunk.column.name
+        return b"".join(self.cut(name, part.range) for part in column.parts(self.read.ordinal))
+
+    def cut(self, column: str, wanted: ByteRange) -> bytes:
+        """Some bytes of a column that have arrived, in however many pieces."""
+        pieces = self.pieces[column]
+        whole = pieces.get(wanted.start)
+        if whole is not None and len(whole) == len(wanted):
+            return whole
+        ends = sorted((start, start + len(piece)) for start, piece in pieces.items())
+        inside = [start for start, end in ends if start < wanted.end and end > wanted.start]
+        return b"".join(pieces[start][max(0, wanted.start - start) : wanted.end - start] for start in inside)
 
     @property
     def size(self) -> int:
@@ -61,7 +72,7 @@ class Arrivals:
         groups = [Group(file, group) for file in self._plan.files for group in file.row_groups]
         left = {(g.file.file.path, g.read.ordinal): g for g in groups}
         lacking = {
-            key: sum(1 for read in group.read.columns if not read.later for _ in read.parts(0))
+            key: sum(len(part.range) for read in group.read.columns if not read.later for part in read.parts(0))
             for key, group in left.items()
         }
         for fetch, body in self._bodies(self._plan.waves[0] if self._plan.waves else ()):
@@ -71,7 +82,7 @@ class Arrivals:
                     message = f"{fetch.path}: row group {ordinal} was fetched but not planned"
                     raise UnplannedRead(message)
                 left[key].take(fetch, body)
-                lacking[key] -= sum(part.row_group == ordinal for part in fetch.parts)
+                lacking[key] -= sum(len(part.range) for part in fetch.parts if part.row_group == ordinal)
             # Others may be complete before it is their turn: what is cached is there first.
             while left and not lacking[next(iter(left))]:
                 yield left.pop(next(iter(left)))

@@ -225,9 +225,7 @@ class _Reading:
         for read in group.read.columns if len(each.rows) else ():
             if read.chunk.column.name not in columns:
                 narrow = _narrow(read, each.rows)
-                columns[read.chunk.column.name] = wanted(
-                    self._decoded(group, narrow, _pages_of(narrow, group)), each.rows
-                )
+                columns[read.chunk.column.name] = wanted(self._decoded(group, narrow, group.data(narrow)), each.rows)
         for table in aligned(columns, len(each.rows), self._plan.row_schema, group, self._path_columns):
             rows, _ = self._residual.keep(table, group.read.intervals, decided=decided.column_names)
             if rows.num_rows:
@@ -330,13 +328,3 @@ def _narrow(read: ColumnRead, rows: np.ndarray) -> ColumnRead:
         else:
             runs.append(range(page, page + 1))
     return replace(read, pages=tuple(runs))
-
-
-def _pages_of(read: ColumnRead, group: Group) -> bytes:
-    """A column's bytes where more of it was fetched than is to be decoded."""
-    pieces = sorted(group.pieces[read.chunk.column.name].items())
-    found = []
-    for part in read.parts(group.read.ordinal):
-        start, piece = next((s, p) for s, p in pieces if s <= part.range.start < s + len(p))
-        found.append(piece[part.range.start - start : part.range.end - start])
-    return b"".join(found)

@@ -33,6 +33,8 @@ class Candidate:
     """See ``Footer.rest``."""
     row_groups: tuple[tuple[int, int], ...]
     """Their ordinals, ascending, and where they stand in the footer."""
+    least: str = ""
+    """No key in the file is less, as its footer says, whatever else is known of its row groups."""
 
 
 class Candidates:
@@ -105,12 +107,16 @@ class Candidates:
               UNION ALL
               SELECT file, row_group, footer_offset FROM known
               WHERE least IS NULL OR greatest >= $4 OR ($1 AND bounds_from = 'footer (signed)')
+            ),
+            least AS (
+              SELECT file, CASE WHEN count(min_key) = count(*) THEN min(min_key) ELSE '' END AS least
+              FROM derived.row_groups SEMI JOIN matching USING (file) GROUP BY file
             )
             SELECT
               path, any_value(version), any_value(footer_rest),
-              map_from_entries(list((row_group, footer_offset) ORDER BY row_group))
+              map_from_entries(list((row_group, footer_offset) ORDER BY row_group)), any_value(least)
             FROM (SELECT DISTINCT file, row_group, footer_offset FROM matching)
-            JOIN derived.files USING (file) SEMI JOIN pairs USING (crawl, subset)
+            JOIN derived.files USING (file) JOIN least USING (file) SEMI JOIN pairs USING (crawl, subset)
             GROUP BY path ORDER BY path
             """,  # noqa: S608 - constants
             foreign,
@@ -119,7 +125,10 @@ class Candidates:
             open_from,
             asked=asked,
         )
-        return [Candidate(path, version, rest, tuple(offsets.items())) for path, version, rest, offsets in rows]
+        return [
+            Candidate(path, version, rest, tuple(offsets.items()), least)
+            for path, version, rest, offsets, least in rows
+        ]
 
     @cached_property
     def row_groups(self) -> int:
@@ -206,6 +215,14 @@ class Shown:
         finally:
             self._connection.unregister("asked")
         return {(path, row_group): num_rows for path, row_group, num_rows in rows}
+
+    def without(self, column: str, candidates: Iterable[Candidate]) -> tuple[str, ...]:
+        """The paths of those files that have no column of a name."""
+        rows = self._connection.execute(
+            "SELECT path FROM derived.files WHERE NOT list_contains(column_names, ?) ORDER BY path", [column]
+        ).fetchall()
+        asked = {candidate.path for candidate in candidates}
+        return tuple(path for (path,) in rows if path in asked)
 
     def candidates(self, crawls: Sequence[str], subsets: Sequence[str]) -> Candidates:
         """See ``Candidates``. The last ones are remembered, since the next question is about the same crawls."""
