@@ -16,6 +16,7 @@ from pathlib import Path
 from shutil import copytree
 from typing import Any
 
+import pandas as pd
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
@@ -152,6 +153,14 @@ def test_arc_records_become_warc(tmp_path: Path) -> None:
     check(tmp_path / "x.warc.gz")
     ((_, url, content),) = records_in(tmp_path / "x.warc.gz")
     assert (url, content) == (record.url, record.body)
+
+
+def test_rows_that_name_no_record_are_said(harvested: Catalogue, tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+    odd = [rows[0] | {name: ["x"]} for name in ("url", "warc_filename", "warc_record_offset")]
+    done = harvested.fetch([*odd, rows[0]], tmp_path / "out.warc.gz")
+    assert (done.records, len(done.unusable)) == (1, 3)
+    done = harvested.fetch(pd.DataFrame([*odd, rows[0]]), tmp_path / "frame.warc.gz")
+    assert (done.records, len(done.unusable)) == (1, 3)
 
 
 def test_records_in_python(harvested: Catalogue, crawl: str, rows: list[dict[str, Any]]) -> None:

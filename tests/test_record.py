@@ -4,11 +4,12 @@ import gzip
 import hashlib
 import zlib
 from base64 import b32encode
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from catalogue import Catalogue
@@ -220,9 +221,41 @@ def test_captures_of_rows_of_every_origin() -> None:
     athena = {name: str(value) for name, value in ROW.items()} | {"fetch_time": "2022-08-15 01:02:03.000"}
     assert capture_of(athena) == meant
     assert capture_of(ROW | {"warc_filename": f"common-crawl/{ROW['warc_filename']}"}) == meant
-    for absent in (None, "", "-", float("nan")):
-        assert capture_of(ROW | {"fetch_time": absent}) == replace(meant, time=None)
-    assert capture_of({**ROW, "fetch_status": "-"}) == replace(meant, status=None)
+    for absent in (None, "", "-", float("nan"), pd.NaT, pd.NA, np.float64("nan"), np.datetime64("NaT"), "NaN"):
+        nothing = dict.fromkeys(("url", "fetch_time", "fetch_status", "content_digest"), absent)
+        assert capture_of(ROW | nothing) == Capture(meant.filename, 5, 7)
+        with pytest.raises(BadRecord, match="no name of an archive"):
+            capture_of(ROW | {"warc_filename": absent})
+    floats = {"warc_record_offset": "5.0", "warc_record_length": np.float64(7), "fetch_status": "200.0"}
+    assert capture_of(ROW | floats) == meant
+
+
+@pytest.mark.parametrize(
+    ("time", "seconds"),
+    [
+        ("20220815010203", 3),
+        (20220815010203.0, 3),
+        ("202208150102", 0),
+        (1660525323000, 3),
+        ("1660525323000", 3),
+        ("2022-08-15T03:02:03+02:00", 3),
+        (pd.Timestamp("2022-08-15 01:02:03"), 3),
+        (pd.Timestamp("2022-08-15 03:02:03+02:00"), 3),
+        (np.datetime64("2022-08-15T01:02:03"), 3),
+    ],
+)
+def test_times_of_rows(time: object, seconds: int) -> None:
+    assert capture_of(ROW | {"fetch_time": time}).time == TIME.replace(second=seconds)
+
+
+ODD = [["x"], {}, ("x", "y"), np.array([1, 2]), np.array([]), b"x", {1, 2}]
+
+
+@pytest.mark.parametrize("name", ROW)
+def test_values_that_are_not_one_are_refused(name: str) -> None:
+    for value in ODD:
+        with pytest.raises(BadRecord, match="is not one value"):
+            capture_of(ROW | {name: value})
 
 
 TRAVERSALS = [
@@ -268,7 +301,14 @@ def test_names_that_lead_elsewhere_are_refused(name: str) -> None:
         ({"warc_record_length": MAX_RECORD + 1}, "at most"),
         ({"warc_record_length": "many"}, "numbers"),
         ({"warc_record_offset": None}, "numbers"),
+        ({"warc_record_offset": float("inf")}, "numbers"),
+        ({"warc_record_offset": 1.5}, "numbers"),
+        ({"warc_record_length": "7.5"}, "numbers"),
+        ({"warc_record_offset": "9" * 5000}, "numbers"),
         ({"fetch_time": "yesterday"}, "numbers"),
+        ({"fetch_time": "2022081501"}, "one has 14 digits"),
+        ({"fetch_time": "20229915010203"}, "numbers"),
+        ({"fetch_time": "-166052532300"}, "numbers"),
         ({"fetch_status": "OK"}, "numbers"),
     ],
 )
