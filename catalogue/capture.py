@@ -6,7 +6,7 @@ Field names, their order and what is left out are those of Common Crawl's index 
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sized
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -48,6 +48,15 @@ _NAMES = {
 }
 """What a capture is made of, under its names in the index and in CDX."""
 
+_NOTHING = {"", "-", "None", "nan", "NaN", "NaT", "<NA>"}
+"""What a value is as text that is not known: in CDX, in CSV, in Python, and three of pandas' ways."""
+_NUMBER = re.compile(r"\s*(-?[0-9]{1,19})(?:\.0*)?\s*")
+_DIGITS = re.compile(r"\s*([0-9]+)(?:\.0*)?\s*")
+_STAMPS = {14: "%Y%m%d%H%M%S", 12: "%Y%m%d%H%M"}
+"""Times by how many digits they have."""
+_MILLISECONDS = 13
+"""Digits of a time as pandas writes it to JSON, from 2001 to 2286."""
+
 _BREAK = re.compile(r"[\s\x00-\x1f\x7f]")
 """What would end a key, or its line, too early; keys as they are made have none of it."""
 
@@ -84,25 +93,24 @@ def capture_of(row: Mapping[str, Any], *, most: int = MAX_RECORD) -> Capture:
     Raises:
         BadRecord: if it names no record that could be fetched.
     """
-    found = {
-        name: next((row[n] for n in names if row.get(n) not in {None, "", "-"}), None) for name, names in _NAMES.items()
-    }
-    matched = _ARCHIVE.fullmatch(str(found["filename"] or ""))
     try:
-        offset, length = int(found["offset"]), int(found["length"])  # type: ignore[arg-type]  # None is told below
-        status = None if found["status"] is None else int(found["status"])
-        time = _moment(found["time"])
-    except (TypeError, ValueError) as error:
+        found = {
+            name: next((told for n in names if (told := _told(row.get(n)))), None) for name, names in _NAMES.items()
+        }
+        offset, length = _whole(found["offset"]), _whole(found["length"])
+        status = _whole(found["status"]) if found["status"] else None
+        time = moment(found["time"]) if found["time"] else None
+    except (TypeError, ValueError, OverflowError) as error:
         message = f"a capture needs numbers for offset and length, and a time that is one: {error}"
         raise BadRecord(message) from error
+    matched = _ARCHIVE.fullmatch(found["filename"] or "")
     if not matched:
-        message = f"{str(found['filename'])[:200]!r} is no name of an archive of Common Crawl's"
+        message = f"{(found['filename'] or '')[:200]!r} is no name of an archive of Common Crawl's"
         raise BadRecord(message)
     if not (0 <= offset < 1 << 50 and 0 < length <= most):
         message = f"there is no record of {length:,} bytes at {offset:,}; one has {most:,} at most"
         raise BadRecord(message)
-    url, digest = (None if found[name] is None else str(found[name]) for name in ("url", "digest"))
-    return Capture(matched[1], offset, length, url, time, digest, status)
+    return Capture(matched[1], offset, length, found["url"], time, found["digest"], status)
 
 
 RECORD_COLUMNS = tuple(names[0] for names in _NAMES.values())
@@ -125,14 +133,48 @@ def record_columns(names: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def _moment(value: object) -> datetime | None:
-    """A time from a row: one, 14 digits, or ISO 8601; UTC unless it says otherwise."""
-    if value is None or (isinstance(value, float) and value != value):  # noqa: PLR0124 - pandas' way to have none
-        return None
-    if not isinstance(value, datetime):
-        text = str(value)
-        value = datetime.strptime(text, "%Y%m%d%H%M%S") if text.isdecimal() else datetime.fromisoformat(text)  # noqa: DTZ007
-    return value if value.tzinfo else value.replace(tzinfo=UTC)
+def _told(value: object) -> str | None:
+    """A value of a row as text; None if it says nothing.
+
+    Raises:
+        TypeError: if it is no single value.
+    """
+    if isinstance(value, Sized) and not isinstance(value, str):
+        message = f"{str(value)[:100]!r} is not one value"
+        raise TypeError(message)
+    text = str(value)
+    return None if text in _NOTHING else text
+
+
+def _whole(text: str | None) -> int:
+    """A number that pandas may have made a float of.
+
+    Raises:
+        ValueError: if it is none.
+    """
+    if not (found := _NUMBER.fullmatch(text or "")):
+        message = f"{(text or '')[:100]!r} is no number"
+        raise ValueError(message)
+    return int(found[1])
+
+
+def moment(text: str) -> datetime:
+    """A time: ISO 8601, 14 digits, or 12 without seconds, or milliseconds since 1970; UTC unless it says otherwise.
+
+    Raises:
+        ValueError: if it is none of these.
+    """
+    digits = _DIGITS.fullmatch(text)
+    if not digits:
+        time = datetime.fromisoformat(text)
+    elif len(digits[1]) == _MILLISECONDS:
+        return datetime.fromtimestamp(int(digits[1]) / 1000, UTC)
+    elif pattern := _STAMPS.get(len(digits[1])):
+        time = datetime.strptime(digits[1], pattern)  # noqa: DTZ007 - the next line
+    else:
+        message = f"{text[:100]!r} is no time; one has 14 digits"
+        raise ValueError(message)
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def timestamp(time: datetime | None) -> str:

@@ -21,7 +21,7 @@ _NEEDED = ("feedparser", "resiliparse.extract.html2text", "resiliparse.parse.enc
 _MOST = 16 << 20
 """Bytes of a document that are looked at; Common Crawl keeps 5 MiB of each."""
 _LINKS = "a[href],area[href],link[href],img[src],script[src],iframe[src],frame[src],embed[src],source[src],form[action]"
-_TARGETS = ("href", "src", "action")
+_TARGETS = ("href", "src", "action", "xlink:href")
 _FEED = re.compile(rb"<(rss|feed|rdf:RDF)[\s>]", re.IGNORECASE)
 _META = re.compile(rb"<meta[^>]+charset", re.IGNORECASE)
 _HEAD = 1024
@@ -54,7 +54,8 @@ class Documents:
             message = "to look into pages takes more libraries; run: pip install 'commoncrawl-catalogue[text]'"
             raise QueryError(message) from error
         self._main_content = main_content
-        self._children = Children("catalogue.document:answer", *_NEEDED, count=children, seconds=seconds)
+        # So long a time is a verdict on the page; three of them would be a minute.
+        self._children = Children("catalogue.document:answer", *_NEEDED, count=children, seconds=seconds, slow_tries=1)
 
     def __enter__(self) -> Self:
         return self
@@ -161,7 +162,7 @@ def _page(tree: Any) -> dict[str, Any]:  # noqa: ANN401 - of an extra
         "type": "html-doc",
         "title": tree.title,
         "meta_tags": [_attributes(meta) for meta in metas],
-        "links": list(map(_link, links)),
+        "links": [found for link in links if (found := _link(link))],
     }
 
 
@@ -169,9 +170,11 @@ def _attributes(element: Any) -> dict[str, str]:  # noqa: ANN401 - likewise
     return {name: element.getattr(name) or "" for name in element.attrs}
 
 
-def _link(element: Any) -> dict[str, str]:  # noqa: ANN401 - likewise
+def _link(element: Any) -> dict[str, str] | None:  # noqa: ANN401 - likewise
     attributes = _attributes(element)
-    target = next(attributes.pop(name) for name in _TARGETS if name in attributes)
+    target = next((attributes.pop(name) for name in _TARGETS if name in attributes), None)
+    if target is None:  # the parser finds those of other prefixes too
+        return None
     text = {"text": words} if (words := " ".join(element.text.split())[:1000]) else {}
     return attributes | {"type": element.tag, "href": target} | text
 

@@ -11,7 +11,7 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from catalogue.capture import Capture
-from catalogue.errors import BadRecord, Blocked, Denied, FormatError, GivenUp, Missing, SourceError
+from catalogue.errors import BadRecord, Blocked, CatalogueError, Denied, FormatError, GivenUp, Missing, SourceError
 from catalogue.forming import FormOf, open_form
 from catalogue.outputs import Form, Ledger, Output
 from catalogue.plan import Cost, RecordFetch, record_fetches
@@ -108,8 +108,8 @@ def _fetch_one(fetch: RecordFetch, source: Source) -> list[_Member | Failed]:
             alone = (RecordFetch(fetch.path, capture.range, (capture,)) for capture in fetch.captures)
             return [result for each in alone for result in _fetch_one(each, source)]
         return [Failed(fetch.captures[0], str(error), lasting=False)]
-    start = fetch.range.start
-    return [(capture, body[capture.offset - start :][: capture.length]) for capture in fetch.captures]
+    places = ((capture, capture.offset - fetch.range.start) for capture in fetch.captures)
+    return [(capture, body[at : at + capture.length]) for capture, at in places]
 
 
 def _checked(capture: Capture, member: bytes) -> Record | Failed:
@@ -125,6 +125,11 @@ def _made(capture: Capture, member: bytes, form: Form) -> Made | Failed:
         return Made(capture, form.add(read_record(capture, member)))
     except FormatError as error:
         return _unfit(capture, error)
+    except (CatalogueError, MemoryError):
+        raise
+    except Exception as error:  # noqa: BLE001 - a form that cannot take one record must not keep the others out
+        reason = f"{capture.filename} at {capture.offset:,}: {type(error).__name__}: {str(error)[:300]}"
+        return Failed(capture, reason, lasting=False)
 
 
 def _unfit(capture: Capture, error: FormatError) -> Failed:

@@ -8,28 +8,36 @@ import base64
 import hashlib
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from io import BytesIO
+from typing import Any
 
-from warcio.exceptions import ArchiveLoadFailed
-from warcio.recordloader import ArcWarcRecord, ArcWarcRecordLoader
-from warcio.statusandheaders import StatusAndHeadersParser, StatusAndHeadersParserException
+from warcio.recordloader import ARCHeadersParser, ArcWarcRecordLoader
+from warcio.statusandheaders import StatusAndHeaders, StatusAndHeadersParser
 
-from catalogue.capture import Capture
+from catalogue.capture import Capture, moment
 from catalogue.crawl import inflate
-from catalogue.errors import BadManifest, BadRecord
+from catalogue.errors import BadManifest, BadRecord, CatalogueError
 
 MAX_INFLATED = 64 << 20
 """Bytes that a record, or the payload in it, may have once it is inflated."""
 
+_MOST_HEAD, _MOST_LINES = 1 << 20, 10_000
+"""Bytes and lines of a head, the record's or the answer's: of millions warcio makes gigabytes."""
 _WARC = b"WARC/"
 _KINDS = {"response", "revisit", "resource", "conversion"}
 _ENDS = {b"\r\n\r\n", b"\r\n\r\n\r\n", b"\r\n", b"\n", b"", b"\n\n"}
 """What may follow a record's content: two ends of line in WARC files, three in CC-MAIN-2018-34, one or none in ARC."""
-_INFLATING = {"gzip": 31, "x-gzip": 31, "deflate": 15}
-"""By content coding, the window bits that zlib calls it by."""
+_HTTP_KINDS = {"response", "revisit"}
+_HTTP_SCHEMES = ("http:", "https:")
+_LENGTH = re.compile(r"[0-9]{1,15}")
+_GZIP, _DEFLATE, _RAW_DEFLATE = 31, 15, -15
+"""Content codings, as the window bits that zlib calls them by; some servers call the last one deflate too."""
+_MOST_MEMBERS = 100
+"""Members of gzip in a body: behind each, what follows is copied."""
+_ALGORITHMS = {"md5", "sha1", "sha256", "sha384", "sha512"}
 _PROTOCOL = re.compile(r"HTTP/[0-9]+(?:\.[0-9])?|(?:HTTP|ICY)(?=\s+[0-9]{3})", re.IGNORECASE)
 """What an answer starts with; warcio knows two versions of HTTP alone, and ARC files have others."""
 _STATUS = re.compile(r"[0-9]{1,9}")
@@ -53,6 +61,8 @@ class Record:
     status_line: str
     """Of the HTTP answer, without its protocol; empty if there is none."""
     http_headers: Headers
+    http_head: bytes
+    """That and those as they were archived, with the blank line behind them."""
     body: bytes
     """Of the answer as it was archived; see ``payload``."""
 
@@ -67,7 +77,7 @@ class Record:
     @property
     def url(self) -> str:
         """That was asked for."""
-        return self.header("WARC-Target-URI" if self.archive == "warc" else "uri") or ""
+        return _url(self.headers, self.archive)
 
     @property
     def time(self) -> datetime | None:
@@ -88,51 +98,47 @@ class Record:
 
     @property
     def payload(self) -> bytes:
-        """The body without its content coding, if it was archived with one and can be rid of it.
+        """The body without its content coding, if it was archived with gzip or deflate.
 
-        Common Crawl's files since 2013 hold bodies that were rid of it, and call the header so too.
+        With another coding it is the body. So it is if it does not begin as its coding does: Common Crawl's files since
+        2013 hold bodies that were rid of it, and call the header so too. Deflate without a head of its own begins like
+        anything, so what is not that from its beginning to its end is the body.
 
         Raises:
-            BadRecord: if it inflates to more than ``MAX_INFLATED`` bytes.
+            BadRecord: if it begins as its coding does and is damaged, ends early or has something behind its end, or if
+                it inflates to more than ``MAX_INFLATED`` bytes. ``body`` is what was archived.
         """
-        bits = _INFLATING.get((self.http_header("content-encoding") or "").strip().lower())
-        if bits is None:
+        coding = (self.http_header("content-encoding") or "").strip().lower()
+        if coding in {"gzip", "x-gzip"} and self.body.startswith(b"\x1f\x8b"):
+            return _decoded(self.body, _GZIP)
+        if coding != "deflate" or not self.body:
             return self.body
-        inflater = zlib.decompressobj(bits)
+        if self.body[0] & 15 == zlib.DEFLATED and int.from_bytes(self.body[:2], "big") % 31 == 0:
+            return _decoded(self.body, _DEFLATE)
         try:
-            found = inflater.decompress(self.body, MAX_INFLATED + 1)
-        except zlib.error:
-            return self.body  # it says so, and is not
-        if len(found) > MAX_INFLATED:
-            message = f"the payload inflates to more than {MAX_INFLATED:,} bytes"
-            raise BadRecord(message)
-        return found
+            return _decoded(self.body, _RAW_DEFLATE)
+        except _NotCoded:  # nothing tells by its beginning
+            return self.body
 
 
 def read_record(capture: Capture, member: bytes) -> Record:
     """Read a record and make sure it is the one that is meant.
 
     Args:
-        capture: what the index says of it; what that does not say is not compared.
+        capture: what the index says of it; what that does not say is not compared, nor is a digest by an algorithm
+            that is not one of MD5, SHA-1, SHA-256, SHA-384 and SHA-512.
         member: the bytes at its place.
 
     Raises:
         BadRecord: if it is not, or is damaged.
     """
-    data = _inflated(member)
-    archive = "warc" if data.startswith(_WARC) else "arc"
-    stream = BytesIO(data)
-    loader = ArcWarcRecordLoader(arc2warc=False)
-    loader.http_parser = _AnswerParser(loader.HTTP_TYPES)
     try:
-        loaded = loader.parse_record_stream(stream, known_format=archive)
-        record = _record(capture, member, archive, loaded, stream)
-    except (ArchiveLoadFailed, StatusAndHeadersParserException, EOFError, AttributeError, UnicodeError) as error:
-        message = f"it is no record: {error}"
+        return _record(capture, member, _inflated(member))
+    except (CatalogueError, MemoryError):
+        raise
+    except Exception as error:  # whatever a parser may raise about hostile bytes is a verdict on them
+        message = f"it is no record: {_shown(error)}"
         raise BadRecord(message) from error
-    for difference in _differences(capture, record):
-        raise BadRecord(difference)
-    return record
 
 
 class _AnswerParser(StatusAndHeadersParser):  # type: ignore[misc]  # warcio has no types
@@ -145,6 +151,10 @@ class _AnswerParser(StatusAndHeadersParser):  # type: ignore[misc]  # warcio has
         return (found[0].upper(), key[found.end() :]) if found else None
 
 
+_HEADS = {"warc": StatusAndHeadersParser(ArcWarcRecordLoader.WARC_TYPES), "arc": ARCHeadersParser()}
+_ANSWER = _AnswerParser(ArcWarcRecordLoader.HTTP_TYPES)
+
+
 def _inflated(member: bytes) -> bytes:
     try:
         return inflate(member, limit=MAX_INFLATED)
@@ -153,65 +163,167 @@ def _inflated(member: bytes) -> bytes:
         raise BadRecord(message) from error
 
 
-def _record(capture: Capture, member: bytes, archive: str, loaded: ArcWarcRecord, stream: BytesIO) -> Record:
-    if loaded.rec_type not in _KINDS:
-        message = f"it is a record of type {loaded.rec_type}"
+def _record(capture: Capture, member: bytes, data: bytes) -> Record:
+    archive = "warc" if data.startswith(_WARC) else "arc"
+    fields, start = _head(_HEADS[archive], data, 0, len(data))
+    url = _url(fields.headers, archive)
+    kind = "arc_header" if url.startswith("filedesc://") else "response"
+    if archive == "warc":
+        kind = fields.get_header("WARC-Type")
+    if kind not in _KINDS:
+        message = f"it is a record of type {_shown(kind)}"
         raise BadRecord(message)
-    body = loaded.raw_stream.read()
-    if getattr(loaded.raw_stream, "limit", 0):
-        message = f"its content lacks {loaded.raw_stream.limit:,} bytes of what it says"
+    end = start + _length(fields.get_header("Content-Length" if archive == "warc" else "length"))
+    if end > len(data):
+        message = f"its content lacks {end - len(data):,} bytes of what it says"
         raise BadRecord(message)
-    rest = stream.read()
-    if rest not in _ENDS:
-        message = f"{len(rest):,} bytes follow its content"
+    if data[end : end + 7] not in _ENDS:  # a byte more than the longest
+        message = f"{len(data) - end:,} bytes follow its content"
         raise BadRecord(message)
-    http = loaded.http_headers
-    return Record(
+    answer, body = StatusAndHeaders("", []), start
+    if start < end and kind in _HTTP_KINDS and url.startswith(_HTTP_SCHEMES):
+        answer, body = _head(_ANSWER, data, start, end)
+    record = Record(
         capture=capture,
         member=member,
         archive=archive,
-        kind=loaded.rec_type,
-        headers=tuple(map(tuple, loaded.rec_headers.headers)),
-        status_line=http.statusline if http else "",
-        http_headers=tuple(map(tuple, http.headers)) if http else (),
-        body=body,
+        kind=kind,
+        headers=tuple(fields.headers),
+        status_line=answer.statusline,
+        http_headers=tuple(answer.headers),
+        http_head=data[start:body],
+        body=data[body:end],
     )
+    for difference in _differences(record, memoryview(data)[start:end]):
+        raise BadRecord(difference)
+    return record
 
 
-def _differences(capture: Capture, record: Record) -> Iterator[str]:
-    """What a record is that its capture is not, a sentence each."""
-    if capture.url is not None and record.url != capture.url:
+class _Lines(BytesIO):
+    """Lines of a head, not more than one should have."""
+
+    _count = 0
+
+    def readline(self, size: int | None = -1, /) -> bytes:
+        self._count += 1
+        if self._count > _MOST_LINES:
+            message = f"a head of it has more than {_MOST_LINES:,} lines"
+            raise BadRecord(message)
+        return super().readline(size)
+
+
+def _head(parser: Any, data: bytes, start: int, end: int) -> tuple[StatusAndHeaders, int]:  # noqa: ANN401 - warcio's
+    """A head that begins somewhere, and where it ends."""
+    lines = _Lines(data[start : min(end, start + _MOST_HEAD)])
+    head = parser.parse(lines)
+    if lines.tell() == _MOST_HEAD:
+        message = f"a head of it has more than {_MOST_HEAD:,} bytes"
+        raise BadRecord(message)
+    return head, start + lines.tell()
+
+
+def _length(told: str | None) -> int:
+    if not _LENGTH.fullmatch(told or ""):
+        message = f"it is no record: its length is {str(told)[:100]!r}"
+        raise BadRecord(message)
+    return int(told or "")
+
+
+def _url(headers: Iterable[tuple[str, str]], archive: str) -> str:
+    url = _find(headers, "WARC-Target-URI" if archive == "warc" else "uri") or ""
+    return url[1:-1] if url.startswith("<") and url.endswith(">") else url  # as Wget 1.19 wrote them
+
+
+class _NotCoded(BadRecord):
+    """A body has not the coding that it is to be rid of, or not from its beginning to its end."""
+
+
+def _decoded(body: bytes, bits: int) -> bytes:
+    """A body without its coding, which may be in several members of gzip.
+
+    Raises:
+        BadRecord: if it is too large, or in too many members.
+        _NotCoded: if it has not that coding from its beginning to its end.
+    """
+    parts, room, rest = [], MAX_INFLATED, body
+    for _ in range(_MOST_MEMBERS):
+        inflater = zlib.decompressobj(bits)
+        try:
+            part = inflater.decompress(rest, room + 1)
+        except zlib.error as error:
+            message = f"the payload's coding is damaged: {error}"
+            raise _NotCoded(message) from error
+        room -= len(part)
+        if room < 0:
+            message = f"the payload inflates to more than {MAX_INFLATED:,} bytes"
+            raise BadRecord(message)
+        if not inflater.eof:
+            message = "the payload's coding ends early"
+            raise _NotCoded(message)
+        parts.append(part)
+        rest = inflater.unused_data
+        if not rest.strip(b"\0\r\n"):
+            return b"".join(parts)
+        if bits != _GZIP:
+            message = f"{len(rest):,} bytes follow the end of the payload's coding"
+            raise _NotCoded(message)
+    message = f"the payload's coding has more than {_MOST_MEMBERS} members"
+    raise BadRecord(message)
+
+
+def _differences(record: Record, block: memoryview) -> Iterator[str]:
+    """What a record is that its capture, or it itself, says it is not, a sentence each.
+
+    Args:
+        record: as it was archived.
+        block: its content, head and body.
+    """
+    capture, time = record.capture, record.time
+    if capture.url is not None and _spaceless(record.url) != _spaceless(capture.url):
         yield f"it is of {record.url[:200]!r} and not of {capture.url[:200]!r}"
-    time = record.time
     if capture.time is not None and (time is None or abs(time - capture.time) >= timedelta(seconds=1)):
         yield f"it is of {time} and not of {capture.time}"
     if capture.status is not None and record.status is not None and record.status != capture.status:
         yield f"its status is {record.status} and not {capture.status}"
-    for digest in (capture.digest, record.header("WARC-Payload-Digest") if record.kind != "revisit" else None):
-        if digest and not _has_digest(record.body, digest):
-            yield f"its payload has not the digest {digest}"
+    # A revisit has the digest of the payload that it is without; of what its block's is, writers disagree.
+    told = record.header if record.kind != "revisit" else lambda _: None
+    for what, content, digest in (
+        ("payload", record.body, capture.digest),
+        ("payload", record.body, told("WARC-Payload-Digest")),
+        ("content", block, told("WARC-Block-Digest")),
+    ):
+        if digest and not _has_digest(content, digest):
+            yield f"its {what} has not the digest {_shown(digest)}"
 
 
-def _has_digest(body: bytes, digest: str) -> bool:
-    name, colon, value = digest.rpartition(":")
-    try:
-        found = hashlib.new(name.replace("-", "") if colon else "sha1", body, usedforsecurity=False).digest()
-    except ValueError:
-        return True  # by an algorithm that nobody here knows
-    return value in {found.hex(), base64.b32encode(found).decode().rstrip("=")} or value.rstrip("=") == (
-        base64.b32encode(found).decode().rstrip("=")
-    )
+def _spaceless(url: str) -> str:
+    """A URL as it has to be; that of a record, or the index, may have been written with spaces all the same."""
+    return url.replace(" ", "%20")
+
+
+def _has_digest(content: bytes | memoryview, digest: str) -> bool:
+    """Whether a digest is that of some content; by an algorithm that is not one of ``_ALGORITHMS`` all are."""
+    name, _, value = digest.rpartition(":")
+    algorithm = name.lower().replace("-", "").replace("sha2256", "sha256") or "sha1"
+    if algorithm not in _ALGORITHMS:
+        return True
+    found = hashlib.new(algorithm, content, usedforsecurity=False).digest()
+    return value.rstrip("=").lower() in {found.hex(), base64.b32encode(found).decode().rstrip("=").lower()}
 
 
 def _time(text: str) -> datetime | None:
     """A time as WARC or ARC writes it."""
     try:
-        time = datetime.strptime(text, "%Y%m%d%H%M%S") if text.isdecimal() else datetime.fromisoformat(text)  # noqa: DTZ007
+        return moment(text)
     except ValueError:
         return None
-    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
-def _find(headers: Headers, name: str) -> str | None:
+def _shown(told: object) -> str:
+    """What a record says, so that a terminal does nothing but show it."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(told)[:200])
+
+
+def _find(headers: Iterable[tuple[str, str]], name: str) -> str | None:
     wanted = name.lower()
     return next((value for key, value in headers if key.lower() == wanted), None)

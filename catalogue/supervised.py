@@ -29,11 +29,14 @@ _TRIES = 3
 class ChildDied(Exception):
     """Why there is no answer, as the rest of a sentence."""
 
+    slow = False
+    """Whether it was killed because it took too long."""
+
 
 class Children:
     """A handful of children that answer questions; safe to use from many threads."""
 
-    def __init__(self, *task: str, count: int | None = None, seconds: float = 5.0) -> None:
+    def __init__(self, *task: str, count: int | None = None, seconds: float = 5.0, slow_tries: int = _TRIES) -> None:
         """Make room for children; each is started when there is enough to ask.
 
         Args:
@@ -41,10 +44,12 @@ class Children:
                 need, which are imported before memory is limited.
             count: how many at most, by default one a core.
             seconds: how long one question may take before its child is killed.
+            slow_tries: how many children may take that long.
         """
         self._task = task
         self._count = count or os.cpu_count() or 1
         self._seconds = seconds
+        self._slow_tries = slow_tries
         self._idle: LifoQueue[_Child | None] = LifoQueue()
         self._room = 0
         self._asked = 0
@@ -60,9 +65,9 @@ class Children:
         """What the task makes of a question.
 
         Raises:
-            ChildDied: if three children died of it, or took too long.
+            ChildDied: if three children died of it, or as many as may took too long.
         """
-        fate = ""
+        fate, slow = "", 0
         self._make_room()
         for _ in range(_TRIES):
             child = self._idle.get()
@@ -71,6 +76,9 @@ class Children:
                 return child.ask(question, self._seconds)
             except ChildDied as death:
                 fate, child = str(death), None
+                slow += death.slow
+                if slow >= self._slow_tries:
+                    break
             except BaseException:
                 if child:  # its answer may still come, and would be taken for that to the next question
                     child.kill()
@@ -154,7 +162,9 @@ class _Child:
             self.close()
             status = self._process.wait()
             fate = signal.Signals(-status).name if status < 0 else f"exit status {status}"
-            raise ChildDied(f"took over {seconds:g} s" if slow.is_set() else f"died ({fate})")
+            death = ChildDied(f"took over {seconds:g} s" if slow.is_set() else f"died ({fate})")
+            death.slow = slow.is_set()
+            raise death
         return answer
 
     def kill(self) -> None:

@@ -3,6 +3,8 @@
 import gzip
 import hashlib
 import json
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from catalogue.errors import BadDocument
 from catalogue.metadata import metadata_of, text_of
 from catalogue.record import Record, read_record
 from tests.commands import Command
+from tests.test_examine import children
 from tests.test_record import capture, digest, warc
 
 PAGE = """<!doctype html><html lang=is><head><title>  Góðan
@@ -66,6 +69,13 @@ def test_a_page(documents: Documents) -> None:
     assert "Valmynd" in found["text"]
     assert "ekki texti" not in found["text"]
     assert found["simhash"] == simhash(found["text"])
+
+
+def test_links_of_pictures(documents: Documents) -> None:
+    page = "<a href=/1>1</a><svg><a xlink:href=/2>2</a><a xml:href=/3>3</a></svg><a href=/4>4</a>"
+    links = documents.look(record_of(page.encode()))["content"]["links"]
+    assert [link["href"] for link in links] == ["/1", "/2", "/4"]
+    assert links[1] == {"type": "a", "href": "/2", "text": "2"}
 
 
 def test_only_what_is_said(documents: Documents) -> None:
@@ -141,6 +151,17 @@ def test_a_page_that_keeps_its_parser_busy_is_given_up() -> None:
         with pytest.raises(BadDocument, match=r"its parser took over 0\.5 s"):
             hasty.look(record_of(b"<div>" * 200_000))
         assert hasty.look(record_of(b"<p>and goes on"))["text"] == "and goes on"
+
+
+def test_a_page_that_took_too_long_once_is_not_tried_again() -> None:
+    with Documents(children=1, seconds=1.0) as hasty:
+        before = children()
+        assert hasty.look(record_of(b"<p>one"))["text"] == "one"
+        (child,) = children() - before
+        os.kill(child, signal.SIGSTOP)
+        with pytest.raises(BadDocument, match=r"its parser took over 1 s"):
+            hasty.look(record_of(b"<p>one"))
+        assert hasty.look(record_of(b"<p>one"))["text"] == "one"
 
 
 ODD = {

@@ -10,12 +10,14 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
 from shutil import copytree
 from typing import Any
 
+import pandas as pd
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
@@ -28,16 +30,16 @@ from catalogue import Catalogue
 from catalogue.capture import CAPTURE_COLUMNS, Capture, capture_of
 from catalogue.cli.listed import captures_in
 from catalogue.demo import LoopbackServer
-from catalogue.errors import GivenUp, IncompleteAnswer, QueryError
-from catalogue.fetching import Failed, fetch_records
-from catalogue.outputs import Here, Ledger, Parts, Warc
+from catalogue.errors import BadRecord, GivenUp, IncompleteAnswer, QueryError
+from catalogue.fetching import Failed, MadeHere, fetch_records
+from catalogue.outputs import Here, Ledger, Lines, Parts, Warc
 from catalogue.plan import record_fetches
 from catalogue.record import Record, read_record
 from catalogue.settings import Settings
 from catalogue.source import open_source
 from tests.commands import Command
 from tests.faults import DETECTABLE, SLOW, FaultServer, seeded
-from tests.test_record import arc, capture, warc
+from tests.test_record import BODY, HEAD, arc, capture, warc
 
 
 @pytest.fixture(scope="module")
@@ -152,6 +154,54 @@ def test_arc_records_become_warc(tmp_path: Path) -> None:
     check(tmp_path / "x.warc.gz")
     ((_, url, content),) = records_in(tmp_path / "x.warc.gz")
     assert (url, content) == (record.url, record.body)
+
+
+@pytest.mark.parametrize(
+    "head",
+    ["HTTP/1.1 200 Ок\r\n\r\n", "HTTP/1.0 200 OK\nÞórð: ü=ß\nX:\ty \n\n", "ICY 200 OK\r\n\r\n", "HTTP/1.1\r\n\r\n", ""],
+)
+def test_heads_of_arc_records_stay_as_they_were(tmp_path: Path, head: str) -> None:
+    member = gzip.compress(arc(head=head) if head else arc().replace(b"https", b"dns"))
+    meant = capture(member, status=None) if head else Capture("crawl-data/x.arc.gz", 0, len(member))
+    made = Warc({}).add(read_record(meant, member))
+    content = (head or HEAD).encode() + BODY
+    assert f"\r\n\r\n{content.decode()}\r\n\r\n" in gzip.decompress(made).decode()
+    again = read_record(replace(meant, length=len(made)), made)
+    assert (again.http_head, again.body) == ((head.encode(), BODY) if head else (b"", content))
+    (tmp_path / "x.warc.gz").write_bytes(Warc({}).head("x.warc.gz") + made)
+    check(tmp_path / "x.warc.gz")
+
+
+def test_arc_records_of_no_time_do_not_become_warc() -> None:
+    member = gzip.compress(arc().replace(b"20220815010203", b"yesterday"))
+    with pytest.raises(BadRecord, match="has no time"):
+        Warc({}).add(read_record(capture(member, time=None), member))
+
+
+def test_a_record_that_a_form_cannot_take_keeps_no_other_out(settings: Settings, rows: list[dict[str, Any]]) -> None:
+    odd = rows[3]["url"]
+
+    def make(record: Record) -> dict[str, Any]:
+        return {"url": {record} if record.url == odd else record.url}  # a set is nothing for JSON
+
+    wanted = [capture_of(row) for row in rows[:10] if row is rows[3] or row["url"] != odd]
+    with (
+        closing(open_source(settings.source, settings)) as source,
+        closing(MadeHere(source, Lines(make))) as here,
+        closing(here.made(record_fetches(wanted, max_gap=1000))) as results,
+    ):
+        failed = [each for each in results if isinstance(each, Failed)]
+    ((reason, lasting),) = [(each.reason, each.lasting) for each in failed]
+    assert "TypeError" in reason
+    assert not lasting
+
+
+def test_rows_that_name_no_record_are_said(harvested: Catalogue, tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+    odd = [rows[0] | {name: ["x"]} for name in ("url", "warc_filename", "warc_record_offset")]
+    done = harvested.fetch([*odd, rows[0]], tmp_path / "out.warc.gz")
+    assert (done.records, len(done.unusable)) == (1, 3)
+    done = harvested.fetch(pd.DataFrame([*odd, rows[0]]), tmp_path / "frame.warc.gz")
+    assert (done.records, len(done.unusable)) == (1, 3)
 
 
 def test_records_in_python(harvested: Catalogue, crawl: str, rows: list[dict[str, Any]]) -> None:

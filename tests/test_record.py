@@ -4,11 +4,12 @@ import gzip
 import hashlib
 import zlib
 from base64 import b32encode
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from catalogue import Catalogue
@@ -131,6 +132,67 @@ def test_what_is_no_answer_is_refused(head: str) -> None:
         read_record(capture(member, digest=None, status=None), member)
 
 
+def test_digests_of_other_kinds() -> None:
+    block = HEAD.encode() + BODY
+    for told in (
+        "shake_128:abc",
+        "shake-256:abc",
+        "sha\0:abc",
+        "blake9:abc",
+        f"SHA-256:{hashlib.sha256(BODY).hexdigest()}",
+        f"sha2-512:{b32encode(hashlib.sha512(BODY).digest()).decode()}",
+        f"md5:{hashlib.md5(BODY, usedforsecurity=False).hexdigest().upper()}",
+    ):
+        member = gzip.compress(warc(WARC_Payload_Digest=told, WARC_Block_Digest=f"sha1:{digest(block)}"))
+        assert read_record(capture(member), member).body == BODY
+    revisit = gzip.compress(warc(b"", WARC_Type="revisit", WARC_Block_Digest=f"sha1:{digest(BODY)}"))
+    assert read_record(capture(revisit, digest=None), revisit).kind == "revisit"
+
+
+def test_blanks_in_urls(caplog: pytest.LogCaptureFixture) -> None:
+    for archived in ("https://example.com/a b", "https://example.com/a%20b", "<https://example.com/a b>"):
+        member = gzip.compress(warc(WARC_Target_URI=archived))
+        for meant in ("https://example.com/a b", "https://example.com/a%20b"):
+            assert read_record(capture(member, url=meant), member).url == archived.strip("<>")
+        with pytest.raises(BadRecord, match=r"and not of 'https://example\.com/a'"):
+            read_record(capture(member, url="https://example.com/a"), member)
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate"])
+def test_a_body_with_a_coding_is_had_whole_or_not_at_all(coding: str) -> None:
+    raw = zlib.compressobj(wbits=-15)
+    bodies = {
+        "gzip": [
+            gzip.compress(BODY),
+            gzip.compress(BODY[:5]) + gzip.compress(BODY[5:]),
+            gzip.compress(BODY) + b"\0\r\n",
+        ],
+        "deflate": [zlib.compress(BODY), raw.compress(BODY) + raw.flush()],
+    }[coding]
+
+    def payload(body: bytes) -> bytes:
+        member = gzip.compress(warc(body, head=f"HTTP/1.1 200 OK\r\nContent-Encoding: {coding}\r\n\r\n"))
+        return read_record(capture(member, digest=digest(body)), member).payload
+
+    for body in bodies:
+        assert payload(body) == BODY
+    for spoilt in (
+        bodies[0][:-9],
+        bodies[0][:-1],
+        bodies[0] + b"more",
+        bodies[0][:-3] + b"abc",
+        bodies[0] + bodies[0][:9],
+    ):
+        with pytest.raises(BadRecord, match="payload's coding"):
+            payload(spoilt)
+    if coding == "gzip":
+        with pytest.raises(BadRecord, match="more than 100 members"):
+            payload(gzip.compress(b"") * 101)
+    for plain in (BODY, b"", b"K", b"Knees are bent", b"\1"):
+        assert payload(plain) == plain
+
+
 def test_a_bomb_in_a_body_stays_small() -> None:
     body = gzip.compress(bytes(MAX_INFLATED + 1))
     member = gzip.compress(warc(body, head="HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n"))
@@ -150,12 +212,31 @@ HOSTILE = {
     "two records": (gzip.compress(warc() * 2), "bytes follow its content"),
     "gzip in gzip": (gzip.compress(gzip.compress(warc())), "no record"),
     "no record": (gzip.compress(b"hello"), "no record"),
-    "half a head": (gzip.compress(warc()[:60]), "no record|type None"),
+    "half a head": (gzip.compress(warc()[:60]), "no record: its length is 'None'"),
     "content shorter than it says": (gzip.compress(warc(Content_Length="500")), "lacks"),
     "content longer than it says": (gzip.compress(warc(Content_Length="50")), "digest|follow"),
-    "a length that is none": (gzip.compress(warc(Content_Length="many")), "follow"),
+    "a length that is none": (gzip.compress(warc(Content_Length="many")), "no record: its length is 'many'"),
+    "a length that no number holds": (gzip.compress(warc(Content_Length="9" * 20)), "its length is '9999"),
+    "a length below nothing": (gzip.compress(warc(Content_Length="-5")), "its length is '-5'"),
+    "lines without end": (
+        gzip.compress(warc(head="HTTP/1.1 200 OK\r\n" + "a:b\r\n" * 10_000 + "\r\n")),
+        "10,000 lines",
+    ),
+    "one line without end": (
+        gzip.compress(warc(head=f"HTTP/1.1 200 OK\r\na: {'b' * (1 << 20)}\r\n\r\n")),
+        "1,048,576 b",
+    ),
+    "a line continued without end": (
+        gzip.compress(warc(head="HTTP/1.1 200 OK\r\na:b\r\n" + " c\r\n" * 10_000 + "\r\n")),
+        "10,000 lines",
+    ),
+    "a head of its own without end": (gzip.compress(warc(X="\r\n c" * 10_000)), "10,000 lines"),
+    "another digest of its block": (gzip.compress(warc(WARC_Block_Digest=f"sha1:{digest(BODY)}")), "content has not"),
     "a request": (gzip.compress(warc(WARC_Type="request")), "no record|type request"),
     "a warcinfo": (gzip.compress(warc(WARC_Type="warcinfo")), "of type warcinfo"),
+    "a type that clears the screen": (gzip.compress(warc(WARC_Type="\x1b[2J" * 1000)), "of type \ufffd"),
+    "an answer that does": (gzip.compress(warc(head="\x1b[2J" * 1000)), "no record: Expected Status Line"),
+    "a digest that does": (gzip.compress(warc(WARC_Payload_Digest="sha1:\x1b[2J")), "digest sha1:\ufffd"),
     "no type": (gzip.compress(warc(WARC_Type="")), "of type None"),
     "another URL": (gzip.compress(warc(WARC_Target_URI="https://example.org/")), "is of 'https://example.org/'"),
     "no URL": (gzip.compress(warc(WARC_Target_URI="")), "no record|is of ''"),
@@ -164,6 +245,7 @@ HOSTILE = {
     "another status": (gzip.compress(warc(head="HTTP/1.1 404 Not Found\r\n\r\n")), "status is 404"),
     "another digest": (gzip.compress(warc(b"<p>other</p>")), "has not the digest"),
     "a digest of its own that is wrong": (gzip.compress(warc(WARC_Payload_Digest=f"sha1:{digest(b'')}")), "has not"),
+    "another digest, its algorithm in other words": (gzip.compress(warc(WARC_Payload_Digest="SHA2-256:00")), "has not"),
     "no HTTP": (gzip.compress(warc(head="", WARC_Payload_Digest="")), "no record|digest"),
 }
 
@@ -171,8 +253,10 @@ HOSTILE = {
 @pytest.mark.parametrize("what", HOSTILE)
 def test_hostile_records_are_named_errors(what: str) -> None:
     member, why = HOSTILE[what]
-    with pytest.raises(BadRecord, match=why):
+    with pytest.raises(BadRecord, match=why) as caught:
         read_record(capture(member), member)
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 500
 
 
 def test_mutated_records_are_errors_or_as_they_were() -> None:
@@ -220,9 +304,41 @@ def test_captures_of_rows_of_every_origin() -> None:
     athena = {name: str(value) for name, value in ROW.items()} | {"fetch_time": "2022-08-15 01:02:03.000"}
     assert capture_of(athena) == meant
     assert capture_of(ROW | {"warc_filename": f"common-crawl/{ROW['warc_filename']}"}) == meant
-    for absent in (None, "", "-", float("nan")):
-        assert capture_of(ROW | {"fetch_time": absent}) == replace(meant, time=None)
-    assert capture_of({**ROW, "fetch_status": "-"}) == replace(meant, status=None)
+    for absent in (None, "", "-", float("nan"), pd.NaT, pd.NA, np.float64("nan"), np.datetime64("NaT"), "NaN"):
+        nothing = dict.fromkeys(("url", "fetch_time", "fetch_status", "content_digest"), absent)
+        assert capture_of(ROW | nothing) == Capture(meant.filename, 5, 7)
+        with pytest.raises(BadRecord, match="no name of an archive"):
+            capture_of(ROW | {"warc_filename": absent})
+    floats = {"warc_record_offset": "5.0", "warc_record_length": np.float64(7), "fetch_status": "200.0"}
+    assert capture_of(ROW | floats) == meant
+
+
+@pytest.mark.parametrize(
+    ("time", "seconds"),
+    [
+        ("20220815010203", 3),
+        (20220815010203.0, 3),
+        ("202208150102", 0),
+        (1660525323000, 3),
+        ("1660525323000", 3),
+        ("2022-08-15T03:02:03+02:00", 3),
+        (pd.Timestamp("2022-08-15 01:02:03"), 3),
+        (pd.Timestamp("2022-08-15 03:02:03+02:00"), 3),
+        (np.datetime64("2022-08-15T01:02:03"), 3),
+    ],
+)
+def test_times_of_rows(time: object, seconds: int) -> None:
+    assert capture_of(ROW | {"fetch_time": time}).time == TIME.replace(second=seconds)
+
+
+ODD = [["x"], {}, ("x", "y"), np.array([1, 2]), np.array([]), b"x", {1, 2}]
+
+
+@pytest.mark.parametrize("name", ROW)
+def test_values_that_are_not_one_are_refused(name: str) -> None:
+    for value in ODD:
+        with pytest.raises(BadRecord, match="is not one value"):
+            capture_of(ROW | {name: value})
 
 
 TRAVERSALS = [
@@ -268,7 +384,14 @@ def test_names_that_lead_elsewhere_are_refused(name: str) -> None:
         ({"warc_record_length": MAX_RECORD + 1}, "at most"),
         ({"warc_record_length": "many"}, "numbers"),
         ({"warc_record_offset": None}, "numbers"),
+        ({"warc_record_offset": float("inf")}, "numbers"),
+        ({"warc_record_offset": 1.5}, "numbers"),
+        ({"warc_record_length": "7.5"}, "numbers"),
+        ({"warc_record_offset": "9" * 5000}, "numbers"),
         ({"fetch_time": "yesterday"}, "numbers"),
+        ({"fetch_time": "2022081501"}, "one has 14 digits"),
+        ({"fetch_time": "20229915010203"}, "numbers"),
+        ({"fetch_time": "-166052532300"}, "numbers"),
         ({"fetch_status": "OK"}, "numbers"),
     ],
 )

@@ -166,12 +166,12 @@ def _crawls(captures: SomeCaptures) -> tuple[str, ...]:
     elif isinstance(captures, pa.Table):
         names = pc.unique(captures.column(record_columns(captures.schema.names)["filename"])).to_pylist()
     elif hasattr(captures, "iloc"):
-        names = frame[record_columns(frame.columns)["filename"]].unique()
+        names = frame[record_columns(frame.columns)["filename"]].astype(str).unique()
     return tuple(sorted({found[1] for name in names if (found := _CRAWL.search(str(name)))}))
 
 
-def _archive(row: Mapping[str, Any]) -> object:
-    return row.get("warc_filename") or row.get("filename")
+def _archive(row: Mapping[str, Any]) -> str:
+    return f"{row.get('warc_filename')} {row.get('filename')}"
 
 
 def _rows(captures: SomeCaptures) -> Iterator[Capture | Mapping[str, Any]]:

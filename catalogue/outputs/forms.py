@@ -1,5 +1,7 @@
 """Records in the forms in which people keep them."""
 
+import base64
+import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -9,9 +11,11 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from warcio.statusandheaders import StatusAndHeaders
+from warcio.recordloader import ArcWarcRecord
+from warcio.statusandheaders import StatusAndHeaders, StatusAndHeadersParser
 from warcio.warcwriter import WARCWriter
 
+from catalogue.errors import BadRecord
 from catalogue.record import Record
 
 SUFFIXES = {"warc": ".warc.gz", "text": ".jsonl", "metadata": ".jsonl", "parquet": ".parquet", "payload": ""}
@@ -118,25 +122,33 @@ class Warc(_Plain):
 
 
 def _as_warc(record: Record) -> bytes:
-    file = BytesIO()
-    writer = WARCWriter(file, gzip=True)
-    time = record.time
-    headers = {"WARC-Date": f"{time:%Y-%m-%dT%H:%M:%SZ}"} if time else {}
-    if address := record.header("ip-address"):
-        headers["WARC-IP-Address"] = address
-    http = None
-    if record.status_line or record.http_headers:
-        http = StatusAndHeaders(record.status_line, list(record.http_headers), protocol="HTTP/1.1")
-    writer.write_record(
-        writer.create_warc_record(
-            record.url.replace(" ", "%20"),  # ARC files have such, and WARC files must not
-            "response" if http else "resource",
-            payload=BytesIO(record.body),
-            length=len(record.body),
-            http_headers=http,
-            warc_headers_dict=headers,
-        )
+    """A record of an ARC file as one of a WARC file, with the head of its answer as it was archived.
+
+    Raises:
+        BadRecord: if it does not say when it was archived, which WARC asks for.
+    """
+    if not record.time:
+        message = "it has no time, without which there is no WARC record of it"
+        raise BadRecord(message)
+    block = record.http_head + record.body
+    kind = (
+        "application/http; msgtype=response"
+        if record.http_head
+        else record.header("content-type") or "application/octet-stream"
     )
+    digest = base64.b32encode(hashlib.sha1(record.body, usedforsecurity=False).digest()).decode()
+    fields = {
+        "WARC-Type": "response" if record.http_head else "resource",
+        "WARC-Record-ID": StatusAndHeadersParser.make_warc_id(),
+        "WARC-Target-URI": record.url.replace(" ", "%20"),  # ARC files have such, and WARC files must not
+        "WARC-Date": f"{record.time:%Y-%m-%dT%H:%M:%SZ}",
+        "WARC-IP-Address": record.header("ip-address"),
+        "WARC-Payload-Digest": f"sha1:{digest}",
+    }
+    head = StatusAndHeaders("", [each for each in fields.items() if each[1]], protocol="WARC/1.0")
+    made = ArcWarcRecord("warc", fields["WARC-Type"], head, BytesIO(block), None, kind, len(block))
+    file = BytesIO()
+    WARCWriter(file, gzip=True).write_record(made)
     return file.getvalue()
 
 
