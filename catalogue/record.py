@@ -9,7 +9,7 @@ import hashlib
 import re
 import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from io import BytesIO
 from typing import Any
@@ -29,7 +29,9 @@ _MOST_HEAD, _MOST_LINES = 1 << 20, 10_000
 _WARC = b"WARC/"
 _KINDS = {"response", "revisit", "resource", "conversion"}
 _ENDS = {b"\r\n\r\n", b"\r\n\r\n\r\n", b"\r\n", b"\n", b"", b"\n\n"}
-"""What may follow a record's content: two ends of line in WARC files, three in CC-MAIN-2018-34, one or none in ARC."""
+"""What may follow a record's content: two ends of line in WARC files, or somewhat more or less; one or none in ARC."""
+_STRAY = b"\r\n"
+"""What stands between the head and the body of answers in CC-MAIN-2018-34, https://github.com/commoncrawl/nutch/issues/5."""
 _HTTP_KINDS = {"response", "revisit"}
 _HTTP_SCHEMES = ("http:", "https:")
 _LENGTH = re.compile(r"[0-9]{1,15}")
@@ -194,9 +196,19 @@ def _record(capture: Capture, member: bytes, data: bytes) -> Record:
         http_head=data[start:body],
         body=data[body:end],
     )
-    for difference in _differences(record, memoryview(data)[start:end]):
+    record, block = _without_stray(record), memoryview(data)[start:end]
+    for difference in _differences(record, block if len(record.body) == end - body else None):
         raise BadRecord(difference)
     return record
+
+
+def _without_stray(record: Record) -> Record:
+    """The same without an end of line that does not belong to the body, as its digest says."""
+    digest = record.capture.digest or record.header("WARC-Payload-Digest")
+    if not digest or not record.body.startswith(_STRAY) or _has_digest(record.body, digest):
+        return record
+    body = record.body[len(_STRAY) :]
+    return replace(record, body=body) if _has_digest(body, digest) else record
 
 
 class _Lines(BytesIO):
@@ -271,12 +283,12 @@ def _decoded(body: bytes, bits: int) -> bytes:
     raise BadRecord(message)
 
 
-def _differences(record: Record, block: memoryview) -> Iterator[str]:
+def _differences(record: Record, block: memoryview | None) -> Iterator[str]:
     """What a record is that its capture, or it itself, says it is not, a sentence each.
 
     Args:
         record: as it was archived.
-        block: its content, head and body.
+        block: its content, head and body; None if a stray end of line was in it, and who knows in its digest.
     """
     capture, time = record.capture, record.time
     if capture.url is not None and _spaceless(record.url) != _spaceless(capture.url):
@@ -292,7 +304,7 @@ def _differences(record: Record, block: memoryview) -> Iterator[str]:
         ("payload", record.body, told("WARC-Payload-Digest")),
         ("content", block, told("WARC-Block-Digest")),
     ):
-        if digest and not _has_digest(content, digest):
+        if digest and content is not None and not _has_digest(content, digest):
             yield f"its {what} has not the digest {_shown(digest)}"
 
 

@@ -132,6 +132,19 @@ def test_what_is_no_answer_is_refused(head: str) -> None:
         read_record(capture(member, digest=None, status=None), member)
 
 
+def test_a_stray_end_of_line_before_the_body() -> None:
+    """As CC-MAIN-2018-34 has it; a body that really begins so keeps it."""
+    for block_digest in (digest(HEAD.encode() + BODY), digest(HEAD.encode() + b"\r\n" + BODY)):
+        told = {"WARC_Payload_Digest": f"sha1:{digest(BODY)}", "WARC_Block_Digest": f"sha1:{block_digest}"}
+        member = gzip.compress(warc(b"\r\n" + BODY, **told))
+        assert read_record(capture(member), member).body == BODY
+        assert read_record(capture(member, digest=None), member).payload == BODY
+    member = gzip.compress(warc(b"\r\n" + BODY))
+    assert read_record(capture(member, digest=digest(b"\r\n" + BODY)), member).body == b"\r\n" + BODY
+    with pytest.raises(BadRecord, match="digest"):
+        read_record(capture(member), member)
+
+
 def test_digests_of_other_kinds() -> None:
     block = HEAD.encode() + BODY
     for told in (
