@@ -10,14 +10,15 @@ from itertools import islice
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from catalogue.capture import Capture
+from catalogue.capture import Capture, timestamp
 from catalogue.errors import BadRecord, Blocked, Denied, FormatError, GivenUp, Missing, SourceError
 from catalogue.forming import FormOf, open_form
-from catalogue.outputs import Form, Ledger, Output
+from catalogue.outputs import Form, Ledger, Output, Place, digest_of
 from catalogue.plan import Cost, RecordFetch, record_fetches
 from catalogue.record import Record, read_record
 from catalogue.settings import Settings, load_settings
 from catalogue.source import Source, open_source
+from catalogue.supervised import ChildDied
 from catalogue.workers import Workers
 
 _IN_FLIGHT = 128 << 20
@@ -128,7 +129,8 @@ def _made(capture: Capture, member: bytes, form: Form) -> Made | Failed:
 
 
 def _unfit(capture: Capture, error: FormatError) -> Failed:
-    return Failed(capture, f"{capture.filename} at {capture.offset:,}: {error}", lasting=True)
+    lasting = not isinstance(error.__cause__, ChildDied)  # a parser that took too long, or was killed, may do better
+    return Failed(capture, f"{capture.filename} at {capture.offset:,}: {error}", lasting=lasting)
 
 
 class Making(Protocol):
@@ -306,10 +308,18 @@ _WINDOW = 50_000
 
 
 def _windows(captures: Iterable[Capture]) -> Iterator[list[Capture]]:
-    """Some captures at a time, each once in that time."""
+    """Some captures at a time, of each place one in that time."""
     waiting = iter(captures)
-    while window := list(dict.fromkeys(islice(waiting, _WINDOW))):
+    while window := each_place(islice(waiting, _WINDOW)):
         yield window
+
+
+def each_place(captures: Iterable[Capture]) -> list[Capture]:
+    """Of captures that name the same place, however they describe it, the first."""
+    found: dict[Place, Capture] = {}
+    for each in captures:
+        found.setdefault((each.filename, each.offset), each)
+    return list(found.values())
 
 
 @dataclass(slots=True)
@@ -318,7 +328,7 @@ class Fetched:
 
     records: int = 0
     """In the output, those of earlier runs among them."""
-    failed: dict[tuple[str, int], str] = field(default_factory=dict)
+    failed: dict[Place, str] = field(default_factory=dict)
     """Reasons, by archive and offset."""
     unusable: list[str] = field(default_factory=list)
     """Why rows that were given name no record."""
@@ -334,6 +344,7 @@ def fetch_into(
     captures: Iterable[Capture],
     making: Making,
     *,
+    source: str,
     max_gap: int,
     report: Callable[[Fetched], None] = lambda _: None,
 ) -> Fetched:
@@ -344,6 +355,7 @@ def fetch_into(
         ledger: of the same output.
         captures: all that the output is to have, each once or oftener.
         making: fetches them and brings them into the form of the output.
+        source: its address; what could not be had of one may be there of another.
         max_gap: see ``record_fetches``.
         report: told how far it is, often.
 
@@ -355,32 +367,48 @@ def fetch_into(
     """
     progress = Fetched(ledger.done)
     for window in _windows(captures):
-        lacking = [each for each in window if not _settled(each, ledger, progress)]
+        lacking = []
+        for each in window:
+            if reason := answered(each, ledger, source):
+                progress.failed.setdefault((each.filename, each.offset), reason)
+            elif not ledger.is_done(each):
+                lacking.append(each)
         with closing(making.made(record_fetches(lacking, max_gap=max_gap))) as results:
-            _keep(results, parts, progress, report)
+            _keep(results, parts, progress, source, report)
     return progress
 
 
-def _settled(capture: Capture, ledger: Ledger, progress: Fetched) -> bool:
-    place = (capture.filename, capture.offset)
-    reason, lasting = ledger.failed.get(place, ("", False))
-    if lasting:
-        progress.failed[place] = reason
-    return lasting or ledger.is_done(capture)
+def answered(capture: Capture, ledger: Ledger, source: str) -> str:
+    """Why a capture could not be had when the same was asked of the same source; empty if that need not last."""
+    reason, asked = ledger.failed.get((capture.filename, capture.offset), ("", ""))
+    if not asked or asked != _question(capture, source) or ledger.is_done(capture):
+        return ""
+    return f"{reason} (as found before; to ask again, choose another output)"
+
+
+def _question(capture: Capture, source: str) -> str:
+    told = (capture.filename, capture.offset, capture.length, capture.url, capture.digest, capture.status)
+    return digest_of(f"{source} {told} {timestamp(capture.time)}")
 
 
 def _keep(
-    results: Iterable[Made | Failed], parts: Output, progress: Fetched, report: Callable[[Fetched], None]
+    results: Iterable[Made | Failed],
+    parts: Output,
+    progress: Fetched,
+    source: str,
+    report: Callable[[Fetched], None],
 ) -> None:
-    failed: list[tuple[Capture, str, bool]] = []
+    failed: list[tuple[Capture, str, str]] = []
     try:
         for result in results:
             if isinstance(result, Made):
                 parts.add(result.capture, result.data)
                 progress.records += 1
+                progress.failed.pop((result.capture.filename, result.capture.offset), None)
                 progress.bytes += result.capture.length
             else:
-                failed.append((result.capture, result.reason, result.lasting))
+                asked = _question(result.capture, source) if result.lasting else ""
+                failed.append((result.capture, result.reason, asked))
                 progress.failed[result.capture.filename, result.capture.offset] = result.reason
             report(progress)
     finally:

@@ -17,7 +17,16 @@ from catalogue.capture import Capture, capture_of, record_columns
 from catalogue.captures import Captures
 from catalogue.catalogue.telling import Telling
 from catalogue.errors import BadRecord, IncompleteAnswer
-from catalogue.fetching import Fetched, FetchEstimate, MadeByWorkers, MadeHere, estimate, fetch_into, fetch_records
+from catalogue.fetching import (
+    Fetched,
+    FetchEstimate,
+    MadeByWorkers,
+    MadeHere,
+    each_place,
+    estimate,
+    fetch_into,
+    fetch_records,
+)
 from catalogue.forming import FormOf, open_form
 from catalogue.frames import frame_of
 from catalogue.metadata import ROW
@@ -49,7 +58,7 @@ class Fetches(Telling):
             SourceError: if the source failed as a whole.
         """
         source = self._source
-        wanted = dict.fromkeys(self._captures(captures, _warn))
+        wanted = each_place(self._captures(captures, _warn))
         fetches = record_fetches(wanted, max_gap=self._cost().max_gap)
         executor = ThreadPoolExecutor(source.connections, thread_name_prefix="records")
         try:
@@ -111,7 +120,12 @@ class Fetches(Telling):
             make = MadeByWorkers(workers, of, self._notify) if workers else MadeHere(self._source, chosen)
             wanted = self._captures(captures, unusable.append)
             with closing(make):
-                done = fetch_into(parts, ledger, wanted, make, max_gap=self._cost().max_gap, report=report)
+                done = fetch_into(
+                    *(parts, ledger, wanted, make),
+                    source=self._source.url,
+                    max_gap=self._cost().max_gap,
+                    report=report,
+                )
             done.files = parts.finish()
         done.unusable = unusable
         return done

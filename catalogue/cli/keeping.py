@@ -55,7 +55,10 @@ class Keep:
             raise QueryError(message)
         from catalogue.outputs import SUFFIXES, split_output  # noqa: PLC0415 - --help needs none of what this imports
 
-        split_output(self.output)
+        split_output(self.output, file=self.form != "payload")
+        if self.max_size is not None and not parse_size(self.max_size):
+            message = "--max-size must be a byte at least; give another, such as 1GB"
+            raise QueryError(message)
         taken = [suffix for suffix in SUFFIXES.values() if suffix and self.output.endswith(suffix)]
         if self.form == "payload" and taken:
             message = f"payloads go to a folder, and {self.output} looks like a file; choose another name or form"

@@ -1,7 +1,7 @@
 """An output, opened: gone on with where it was left, or begun where nothing else is."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -38,18 +38,19 @@ def open_output(
         StoreLocked: if another process writes to it.
         OutputFailed: if it cannot be reached.
     """
-    folder, name = split_output(output)
+    folder, name = split_output(output, file=not isinstance(form, Payloads))
+    if most is not None and most < 1:
+        message = "files have a size of one byte at least; give another, such as 1GB"
+        raise QueryError(message)
     if isinstance(form, Payloads):
         if most is not None:
             message = "payloads are a file each; leave out the size of files"
             raise QueryError(message)
     elif isinstance(folder, str):
         most = most or _MOST_AWAY
-    (cache / "outputs").mkdir(mode=0o700, parents=True, exist_ok=True)
-    lock = _locked(cache, f"{folder.resolve() if isinstance(folder, Path) else folder}/{name}", output)
-    try:
+    noted = f"{name}.ledger"
+    with _locked(folder, noted, cache, output):
         place = open_place(folder, name, cache)
-        noted = f"{name}.ledger"
         if isinstance(place, Away):
             place.agree(noted)
         path = place.growing / noted
@@ -71,13 +72,25 @@ def open_output(
             with closing(parts):
                 yield parts, ledger
             publish()
-    finally:
-        lock.release()
 
 
-def _locked(cache: Path, place: str, output: str | Path) -> Any:  # noqa: ANN401 - of a library at home elsewhere
+@contextmanager
+def _locked(folder: str | Path, noted: str, cache: Path, output: str | Path) -> Iterator[None]:
+    """Keep others from an output: beside it, where whoever writes to it looks, or if it goes elsewhere in the cache."""
+    if isinstance(folder, Path):
+        path = folder / f"{noted}.lock"
+    else:
+        path = cache / "outputs" / f"{digest_of(f'{folder}/{noted}')}.lock"
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
-        return locked(cache / "outputs" / f"{digest_of(place)}.lock")
+        lock = locked(path)
     except StoreLocked:
         message = f"another process writes to {output}; wait for it, or choose another name"
         raise StoreLocked(message) from None
+    try:
+        yield
+    finally:
+        if isinstance(folder, Path):
+            with suppress(OSError):  # where nothing can be removed that is open
+                path.unlink()
+        lock.release()
