@@ -16,6 +16,7 @@ from pathlib import Path
 from shutil import copytree
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
@@ -29,7 +30,8 @@ from catalogue.capture import CAPTURE_COLUMNS, Capture, capture_of
 from catalogue.cli.listed import captures_in
 from catalogue.demo import LoopbackServer
 from catalogue.errors import BadDocument, GivenUp, IncompleteAnswer, QueryError
-from catalogue.fetching import Failed, Fetched, MadeHere, fetch_records
+from catalogue.fetching import Failed, MadeHere, fetch_records
+from catalogue.filling import Fetched
 from catalogue.outputs import Here, Ledger, Lines, Parts, Warc
 from catalogue.plan import record_fetches
 from catalogue.record import Record, read_record
@@ -374,6 +376,41 @@ def test_a_place_is_one_record_however_it_is_described(
     assert len(list(harvested.records([*some, *bare]))) == 20
 
 
+def test_any_order_is_as_good(harvested: Catalogue, tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+    inorder = [
+        Capture(f"crawl-data/{n % 3}", n // 3 * 99, 99) for n in range(60_000)
+    ]  # more than are looked at at once
+    shuffled = random.Random(1).sample(inorder, len(inorder))
+    wanted = harvested.fetch_estimate(inorder)
+    assert wanted.requests < 10
+    assert harvested.fetch_estimate(shuffled) == wanted
+    texts = {name: [str(getattr(each, name)) for each in shuffled] for name in ("filename", "offset", "length")}
+    assert harvested.fetch_estimate(pa.table(texts)) == wanted
+    table = pa.Table.from_pylist(rows[:9])
+    at = table.schema.get_field_index("warc_filename")
+    for kind in (pa.string_view(), pa.dictionary(pa.int32(), pa.string()), pa.large_string()):
+        other = table.set_column(at, "warc_filename", table["warc_filename"].cast(kind))
+        assert harvested.fetch_estimate(other) == harvested.fetch_estimate(table)
+    assert harvested.fetch(other, tmp_path / "out.warc.gz").records == 9
+
+
+@pytest.mark.parametrize("kind", ["batch", "reader", "row", "text", "column", "number", "list"])
+def test_what_are_no_captures(harvested: Catalogue, tmp_path: Path, rows: list[dict[str, Any]], kind: str) -> None:
+    table = pa.Table.from_pylist(rows[:2])
+    odd: Any = {
+        "batch": table.to_batches()[0],
+        "reader": table.to_reader(),
+        "row": rows[0],
+        "text": "*.com",
+        "column": table.to_pandas()["url"],
+        "number": 1,
+        "list": ["https://example.com/"],
+    }[kind]
+    with pytest.raises(QueryError, match="captures are an answer, a table, a DataFrame or a list of rows"):
+        harvested.fetch(odd, tmp_path / "out.warc.gz")
+    assert list(tmp_path.iterdir()) == []
+
+
 # ---- ledgers ----
 
 
@@ -488,6 +525,16 @@ def test_mistakes_of_the_command(asking: Command, tmp_path: Path, words: list[st
     ran = asking("fetch", *words)
     assert (ran.status, ran.err.count("\n")) == (2, 1), ran.err
     assert what in ran.err
+    assert not list(tmp_path.glob("a.*"))
+
+
+def test_what_is_there_already_is_not_asked_about(asking: Command, tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "rows.parquet")
+    words = ["fetch", "--captures", "rows.parquet", "-o", "a.warc.gz"]
+    assert asking(*words, "--max-requests", "0").status == 2
+    assert asking(*words, "--yes").status == 0
+    again = asking(*words, "--max-requests", "0")
+    assert (again.status, again.err) == (0, asking(*words, "--yes").err)
 
 
 def test_records_are_checked_as_they_come(settings: Settings, rows: list[dict[str, Any]]) -> None:

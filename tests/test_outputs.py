@@ -206,7 +206,7 @@ def test_a_full_disk_loses_nothing_that_was_safe(
         check=False,
     )
     assert (ran.returncode, ran.stderr.count("\n")) == (74, 1), ran.stderr
-    assert "too large" in ran.stderr
+    assert f"{output}: File too large" in ran.stderr
     assert not output.exists()
     done = harvested.fetch(rows.to_pylist(), output)
     assert (done.records, done.failed) == (rows.num_rows, {})

@@ -83,17 +83,19 @@ class Keep:
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", IncompleteAnswer)  # said below, and by the exit status
-            needed = catalogue.fetch_estimate(captures)
             if self.output is None:
-                _show_estimate(needed, json_=json_)
+                _show_estimate(catalogue.fetch_estimate(captures), json_=json_)
                 return True
-            leave.agree(needed)
-            if sys.stderr.isatty():
-                options.say(f"{plural(needed.captures, 'record')}: {told(needed)}")
+
+            def agree(needed: Any) -> None:  # noqa: ANN401 - importing its type is slow
+                leave.agree(needed)
+                if sys.stderr.isatty():
+                    options.say(f"{plural(needed.captures, 'record')}: {told(needed)}")
+
             with harvest_bar(options, "records") as bar:
 
                 def report(at: Any) -> None:  # noqa: ANN401 - importing its type is slow
-                    bar(Progress("fetch", needed.captures, at.records, failed=len(at.failed), bytes=at.bytes))
+                    bar(Progress("fetch", captures.num_rows, at.records, failed=len(at.failed), bytes=at.bytes))
 
                 done = catalogue.fetch(
                     captures,
@@ -102,6 +104,7 @@ class Keep:
                     main_content=self.main_content,
                     most=parse_size(self.max_size) if self.max_size else None,
                     about=about,
+                    agree=agree,
                     report=report,
                 )
         _show_done(options, done, json_=json_)

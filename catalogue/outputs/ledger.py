@@ -121,6 +121,11 @@ class Ledger:
         """How many are."""
         return sum(len(offsets) for held in self._done.values() for offsets in held.values()) - len(self.gone)
 
+    @property
+    def empty(self) -> bool:
+        """Whether nothing was noted."""
+        return not (self.sizes or self.finished or self.failed)
+
     def note(self, file: str, size: int, done: Sequence[Capture]) -> None:
         """Note what is safely in a file of the output."""
         self._enter({"file": file, "size": size, "done": [[each.filename, each.offset] for each in done]})

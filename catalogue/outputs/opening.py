@@ -5,12 +5,12 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from catalogue.errors import QueryError, StoreLocked
+from catalogue.errors import CatalogueError, QueryError, StoreLocked
 from catalogue.outputs.folder import Folder
 from catalogue.outputs.forms import Form, Payloads
 from catalogue.outputs.ledger import Ledger
 from catalogue.outputs.parts import Parts, first_name
-from catalogue.outputs.places import Away, digest_of, open_place, split_output
+from catalogue.outputs.places import Away, Here, digest_of, open_place, split_output
 from catalogue.store import locked
 
 _MOST_AWAY = 1_000_000_000
@@ -63,15 +63,30 @@ def open_output(
             if isinstance(place, Away):
                 place.put(path, noted)
 
-        with closing(Ledger(path, {**about, "most": most}, shown=place.shown(noted), publish=publish)) as ledger:
-            parts = (
-                Folder(place, name, form, ledger)
-                if isinstance(form, Payloads)
-                else Parts(place, name, form, ledger, most=most)
-            )
-            with closing(parts):
+        ledger = Ledger(path, {**about, "most": most}, shown=place.shown(noted), publish=publish)
+        with _tidied(ledger, place.shown(name)):
+            with closing(ledger), closing(_output(place, name, form, ledger, most)) as parts:
                 yield parts, ledger
             publish()
+
+
+@contextmanager
+def _tidied(ledger: Ledger, shown: str) -> Iterator[None]:
+    """See to what is left where something fails."""
+    try:
+        yield
+    except BaseException as error:
+        if ledger.empty:  # it would keep the name from other forms
+            ledger.path.unlink()
+        if isinstance(error, OSError) and error.filename is None and not isinstance(error, CatalogueError):
+            error.filename = shown  # as of a disk that is full
+        raise
+
+
+def _output(place: Here | Away, name: str, form: Form, ledger: Ledger, most: int | None) -> Output:
+    if isinstance(form, Payloads):
+        return Folder(place, name, form, ledger)
+    return Parts(place, name, form, ledger, most=most)
 
 
 @contextmanager
