@@ -119,12 +119,7 @@ class Fetches(Telling):
                 agree(estimate(lacking(known, ledger, url), cost))
             wanted = self._captures(captures, unusable.append)
             with closing(make):
-                done = fetch_into(
-                    *(parts, ledger, wanted, make),
-                    source=url,
-                    max_gap=cost.max_gap,
-                    report=report,
-                )
+                done = fetch_into(parts, ledger, wanted, make, source=url, max_gap=cost.max_gap, report=report)
             done.files = parts.finish()
         done.unusable = unusable
         return done

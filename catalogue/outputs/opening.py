@@ -64,19 +64,19 @@ def open_output(
                 place.put(path, noted)
 
         ledger = Ledger(path, {**about, "most": most}, shown=place.shown(noted), publish=publish)
-        with _tidied(ledger, place.shown(name)):
+        with _tidied(ledger, place.shown(name), files=isinstance(form, Payloads)):
             with closing(ledger), closing(_output(place, name, form, ledger, most)) as parts:
                 yield parts, ledger
             publish()
 
 
 @contextmanager
-def _tidied(ledger: Ledger, shown: str) -> Iterator[None]:
-    """See to what is left where something fails."""
+def _tidied(ledger: Ledger, shown: str, *, files: bool) -> Iterator[None]:
+    """See to what is left where something fails; ``files`` may be there of which the ledger does not know yet."""
     try:
         yield
     except BaseException as error:
-        if ledger.empty:  # it would keep the name from other forms
+        if ledger.empty and not files:  # it would keep the name from other forms
             ledger.path.unlink()
         if isinstance(error, OSError) and error.filename is None and not isinstance(error, CatalogueError):
             error.filename = shown  # as of a disk that is full
