@@ -3,6 +3,7 @@
 import sys
 import warnings
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,12 +90,15 @@ class Keep:
 
             def agree(needed: Any) -> None:  # noqa: ANN401 - importing its type is slow
                 leave.agree(needed)
-                if sys.stderr.isatty():
+                if needed.captures and sys.stderr.isatty():
                     options.say(f"{plural(needed.captures, 'record')}: {told(needed)}")
 
-            with harvest_bar(options, "records") as bar:
+            with ExitStack() as shown:
+                bar: Any = None
 
                 def report(at: Any) -> None:  # noqa: ANN401 - importing its type is slow
+                    nonlocal bar  # which is not there before the user has agreed: both would write over each other
+                    bar = bar or shown.enter_context(harvest_bar(options, "records"))
                     bar(Progress("fetch", captures.num_rows, at.records, failed=len(at.failed), bytes=at.bytes))
 
                 done = catalogue.fetch(
