@@ -1,23 +1,22 @@
-"""Captures → their records, fetched, checked, and kept."""
+"""Captures → their records, fetched, checked, and brought into a form."""
 
 import os
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, field, replace
-from itertools import islice
+from dataclasses import dataclass, replace
 from typing import Protocol
-from urllib.parse import urlsplit
 
 from catalogue.capture import Capture
 from catalogue.errors import BadRecord, Blocked, CatalogueError, Denied, FormatError, GivenUp, Missing, SourceError
 from catalogue.forming import FormOf, open_form
-from catalogue.outputs import Form, Ledger, Output
-from catalogue.plan import Cost, RecordFetch, record_fetches
+from catalogue.outputs import Form
+from catalogue.plan import RecordFetch
 from catalogue.record import Record, read_record
 from catalogue.settings import Settings, load_settings
 from catalogue.source import Source, open_source
+from catalogue.supervised import ChildDied
 from catalogue.workers import Workers
 
 _IN_FLIGHT = 128 << 20
@@ -102,7 +101,7 @@ def _fetch_one(fetch: RecordFetch, source: Source) -> list[_Member | Failed]:
     except (Blocked, GivenUp):
         raise
     except (Missing, Denied) as error:
-        return [Failed(capture, str(error), lasting=True) for capture in fetch.captures]
+        return [Failed(capture, str(error), lasting=isinstance(error, Missing)) for capture in fetch.captures]
     except SourceError as error:
         if len(fetch.captures) > 1:  # one that is wrong must not spoil its neighbours
             alone = (RecordFetch(fetch.path, capture.range, (capture,)) for capture in fetch.captures)
@@ -133,7 +132,8 @@ def _made(capture: Capture, member: bytes, form: Form) -> Made | Failed:
 
 
 def _unfit(capture: Capture, error: FormatError) -> Failed:
-    return Failed(capture, f"{capture.filename} at {capture.offset:,}: {error}", lasting=True)
+    lasting = not isinstance(error.__cause__, ChildDied)  # a parser that took too long, or was killed, may do better
+    return Failed(capture, f"{capture.filename} at {capture.offset:,}: {error}", lasting=lasting)
 
 
 class Making(Protocol):
@@ -193,6 +193,8 @@ class RecordTask:
     fetches: tuple[RecordFetch, ...]
     form: FormOf
     settings: Settings
+    most: int
+    """Bytes that are made of them, unless the first alone has more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +202,8 @@ class RecordsDone:
     """What came of a task."""
 
     made: tuple[Made | Failed, ...]
+    left: tuple[Capture, ...]
+    """That were not made, since the others are so large."""
     said: tuple[str, ...]
     """What a person would want to know."""
     requests: int
@@ -217,7 +221,7 @@ def run(task: RecordTask) -> RecordsDone:
         settings = replace(settings, cache=load_settings().cache)
     said: list[str] = []
     made: list[Made | Failed] = []
-    room = _TASK_MOST
+    room = task.most
     with (
         closing(open_source(settings.source, settings, notify=said.append)) as source,
         open_form(task.form) as form,
@@ -228,31 +232,40 @@ def run(task: RecordTask) -> RecordsDone:
             if isinstance(each, Made):
                 room -= len(each.data)
             if room < 0 and made:
-                reason = "its neighbours were so large that it was left for another time; run the same again"
-                made.append(Failed(each.capture, reason, lasting=False))
-            else:
-                made.append(each)
-        return RecordsDone(tuple(made), tuple(said), source.requests, source.bytes)
+                break
+            made.append(each)
+        there = {each.capture for each in made}
+        left = tuple(each for fetch in task.fetches for each in fetch.captures if each not in there)
+        return RecordsDone(tuple(made), left, tuple(said), source.requests, source.bytes)
 
 
 class MadeByWorkers:
     """Workers, each with its share of the rate."""
 
-    def __init__(self, workers: Workers, form: FormOf, notify: Callable[[str], None]) -> None:
-        """Hand tasks to workers; ``notify`` is told what they say."""
+    def __init__(
+        self, workers: Workers, form: FormOf, notify: Callable[[str], None], *, most: int = _TASK_MOST
+    ) -> None:
+        """Hand tasks to workers, who answer each with ``most`` bytes at most; ``notify`` is told what they say."""
         self._workers = workers
         self._form = form
+        self._most = most
         self._notify = notify
 
     def close(self) -> None:
         """Nothing is left to do: the workers are somebody else's."""
 
     def made(self, fetches: Iterable[RecordFetch]) -> Generator[Made | Failed, None, None]:
-        """See ``Making``."""
-        with closing(self._workers.done(self._tasks(fetches), self._notify, do=run)) as results:
+        """See ``Making``; what would make an answer too large is made alone, at the end."""
+        left: list[Capture] = []
+        yield from self._done(self._tasks(fetches), left)
+        yield from self._done((self._task(RecordFetch(each.filename, each.range, (each,))) for each in left), [])
+
+    def _done(self, tasks: Iterable[RecordTask], left: list[Capture]) -> Iterator[Made | Failed]:
+        with closing(self._workers.done(tasks, self._notify, do=run)) as results:
             for done in results:
                 if not isinstance(done, RecordsDone):
                     raise done
+                left += done.left
                 yield from done.made
 
     def _tasks(self, fetches: Iterable[RecordFetch]) -> Iterator[RecordTask]:
@@ -260,135 +273,10 @@ class MadeByWorkers:
         for fetch in fetches:
             some.append(fetch)
             if len(some) >= _TASK_REQUESTS or sum(len(each.range) for each in some) >= _TASK_BYTES:
-                yield RecordTask(tuple(some), self._form, self._workers.settings)
+                yield self._task(*some)
                 some = []
         if some:
-            yield RecordTask(tuple(some), self._form, self._workers.settings)
+            yield self._task(*some)
 
-
-@dataclass(frozen=True, slots=True)
-class FetchEstimate:
-    """What fetching captures takes."""
-
-    captures: int
-    requests: int
-    bytes: int
-    """What lies between records that are fetched together among them."""
-    seconds: float
-    """At the rate that the source allows."""
-    hosts: dict[str, int]
-    """How many captures there are of each host, most first."""
-
-
-def estimate(captures: Iterable[Capture], cost: Cost) -> FetchEstimate:
-    """What fetching captures takes; some of them at a time are looked at, as when they are fetched."""
-    hosts: Counter[str] = Counter()
-    count = requests = size = 0
-    for window in _windows(captures):
-        hosts.update(_host(each.url) for each in window if each.url)
-        for fetch in record_fetches(window, max_gap=cost.max_gap):
-            count += len(fetch.captures)
-            requests += 1
-            size += len(fetch.range)
-    return FetchEstimate(
-        captures=count,
-        requests=requests,
-        bytes=size,
-        seconds=cost.seconds(requests, size, 1),
-        hosts=dict(hosts.most_common()),
-    )
-
-
-def _host(url: str) -> str:
-    try:
-        return urlsplit(url).hostname or ""
-    except ValueError:  # such as one with half a bracket
-        return ""
-
-
-_WINDOW = 50_000
-"""Captures among which those near each other are looked for."""
-
-
-def _windows(captures: Iterable[Capture]) -> Iterator[list[Capture]]:
-    """Some captures at a time, each once in that time."""
-    waiting = iter(captures)
-    while window := list(dict.fromkeys(islice(waiting, _WINDOW))):
-        yield window
-
-
-@dataclass(slots=True)
-class Fetched:
-    """How far it is."""
-
-    records: int = 0
-    """In the output, those of earlier runs among them."""
-    failed: dict[tuple[str, int], str] = field(default_factory=dict)
-    """Reasons, by archive and offset."""
-    unusable: list[str] = field(default_factory=list)
-    """Why rows that were given name no record."""
-    bytes: int = 0
-    """Of the records, as archived, that were fetched now."""
-    files: list[str] = field(default_factory=list)
-    """Names of those of the output."""
-
-
-def fetch_into(
-    parts: Output,
-    ledger: Ledger,
-    captures: Iterable[Capture],
-    making: Making,
-    *,
-    max_gap: int,
-    report: Callable[[Fetched], None] = lambda _: None,
-) -> Fetched:
-    """Fetch what an output lacks. What is in it survives whatever stops this, and the same again goes on from there.
-
-    Args:
-        parts: takes the records.
-        ledger: of the same output.
-        captures: all that the output is to have, each once or oftener.
-        making: fetches them and brings them into the form of the output.
-        max_gap: see ``record_fetches``.
-        report: told how far it is, often.
-
-    Returns:
-        What is there, and what could not be had.
-
-    Raises:
-        GivenUp: if the source failed as a whole.
-    """
-    progress = Fetched(ledger.done)
-    for window in _windows(captures):
-        lacking = [each for each in window if not _settled(each, ledger, progress)]
-        with closing(making.made(record_fetches(lacking, max_gap=max_gap))) as results:
-            _keep(results, parts, progress, report)
-    return progress
-
-
-def _settled(capture: Capture, ledger: Ledger, progress: Fetched) -> bool:
-    place = (capture.filename, capture.offset)
-    reason, lasting = ledger.failed.get(place, ("", False))
-    if lasting:
-        progress.failed[place] = reason
-    return lasting or ledger.is_done(capture)
-
-
-def _keep(
-    results: Iterable[Made | Failed], parts: Output, progress: Fetched, report: Callable[[Fetched], None]
-) -> None:
-    failed: list[tuple[Capture, str, bool]] = []
-    try:
-        for result in results:
-            if isinstance(result, Made):
-                parts.add(result.capture, result.data)
-                progress.records += 1
-                progress.bytes += result.capture.length
-            else:
-                failed.append((result.capture, result.reason, result.lasting))
-                progress.failed[result.capture.filename, result.capture.offset] = result.reason
-            report(progress)
-    finally:
-        parts.make_safe()
-        if failed:
-            parts.fail(failed)
+    def _task(self, *fetches: RecordFetch) -> RecordTask:
+        return RecordTask(fetches, self._form, self._workers.settings, self._most)

@@ -55,11 +55,6 @@ class Extent:
     range: ByteRange
     """Where these blocks lie."""
 
-    @property
-    def requests(self) -> int:
-        """How many reading all of them takes."""
-        return -(-len(self.range) // _PIECE)
-
 
 class OldIndex:
     """One such index; what it says is checked against itself, and believed no further."""
@@ -101,6 +96,11 @@ class OldIndex:
             raise BadPrefixIndex(message)
         return Extent(pattern, left, right, lower, upper, self._header.place(left, right))
 
+    def cost(self, extent: Extent, *, limit: int | None = None) -> tuple[int, int]:
+        """Requests and bytes that reading the captures takes; with a limit about, if most of them fit the pattern."""
+        size = len(extent.range) if limit is None else min(len(extent.range), self._about(limit))
+        return -(-size // _PIECE), size
+
     def captures(self, extent: Extent, *, limit: int | None = None) -> Iterator[Capture]:
         """The captures of an extent, in the order of the index; their times, digests and states it does not know.
 
@@ -115,7 +115,7 @@ class OldIndex:
         size, wanted, end = self._header.block_size, limit, extent.pattern.interval.end
         at, lower = extent.first, extent.lower
         while at <= extent.last and wanted != 0:
-            few = _PIECE if wanted is None else min(_PIECE, 2 * size + wanted * _USUAL_ENTRY)
+            few = _PIECE if wanted is None else min(_PIECE, self._about(wanted))
             last = min(extent.last, at + max(1, few // size) - 1)
             body = self._get(self._header.place(at, last))
             for number in range(at, last + 1):
@@ -131,6 +131,10 @@ class OldIndex:
                         yield entry.capture()
                         wanted = None if wanted is None else wanted - 1
             at = last + 1
+
+    def _about(self, captures: int) -> int:
+        """Bytes in which so many are."""
+        return 2 * self._header.block_size + captures * _USUAL_ENTRY
 
     @cached_property
     def _opened(self) -> tuple[Header, Pin]:

@@ -51,6 +51,7 @@ ORDER = [
     "question",
     "backfill",
     "fetching",
+    "filling",
     "old_index",
     "captures",
     "sampling",

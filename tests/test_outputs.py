@@ -14,6 +14,7 @@ from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from shutil import copytree, ignore_patterns
+from types import FrameType
 from typing import Any
 
 import boto3
@@ -34,6 +35,7 @@ from catalogue.document import Documents
 from catalogue.errors import IncompleteAnswer, OutputFailed, QueryError, StoreLocked
 from catalogue.metadata import ROW, row_of
 from catalogue.outputs import Folder, Form, Here, Ledger, Lines, Parts, Payloads, Rows, Warc, open_output
+from catalogue.outputs import parts as parts_module
 from catalogue.record import Record, read_record
 from catalogue.settings import Settings
 from tests.commands import Command
@@ -204,7 +206,7 @@ def test_a_full_disk_loses_nothing_that_was_safe(
         check=False,
     )
     assert (ran.returncode, ran.stderr.count("\n")) == (74, 1), ran.stderr
-    assert "too large" in ran.stderr
+    assert f"{output}: File too large" in ran.stderr
     assert not output.exists()
     done = harvested.fetch(rows.to_pylist(), output)
     assert (done.records, done.failed) == (rows.num_rows, {})
@@ -222,10 +224,95 @@ def test_one_process_at_a_time(records: list[Record], tmp_path: Path) -> None:
             open_output(tmp_path / "a.warc.gz", form, {}, most=None, cache=tmp_path),
         ):
             pass
+        with (
+            pytest.raises(StoreLocked, match="another process writes to"),
+            open_output(tmp_path / "a.warc.gz", form, {}, most=None, cache=tmp_path / "of somebody else"),
+        ):
+            pass
         assert fill(tmp_path / "b.warc.gz", "warc", records, tmp_path) == ["b.warc.gz"]
+    assert not list(tmp_path.rglob("*.lock"))
+
+
+def test_interrupted_at_any_line_it_goes_on(records: list[Record], tmp_path: Path) -> None:
+    """As by Ctrl-C, of which Python tells between any two."""
+    some = records[:3]
+    for stop in count(1):
+        left, cache = stop, tmp_path / "cache"
+
+        def trace(frame: FrameType, event: str, _: object) -> Any:
+            nonlocal left
+            if frame.f_code.co_filename != parts_module.__file__ or frame.f_code.co_name not in {"add", "make_safe"}:
+                return None
+            left -= event == "line"
+            if not left:
+                raise KeyboardInterrupt
+            return trace
+
+        target, before = tmp_path / f"{stop}.jsonl", sys.gettrace()
+        with suppress(KeyboardInterrupt):
+            sys.settrace(trace)
+            try:
+                fill(target, "text", some, cache)
+            finally:
+                sys.settrace(before)
+        names = fill(target, "text", some, cache)
+        assert urls_in(tmp_path, "text", names) == urls_of(some), stop
+        if left > 0:
+            assert stop > 10
+            return
+
+
+@pytest.mark.parametrize("form", ["warc", "parquet"])
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_what_was_changed_is_not_added_to(
+    records: list[Record], tmp_path: Path, away: str, form: str, *, elsewhere: bool
+) -> None:
+    output = f"{away if elsewhere else tmp_path}/{FORMS[form]}"
+    files, root = fsspec.url_to_fs(away if elsewhere else str(tmp_path))
+    (name,) = fill(output, form, records[:10], tmp_path / "cache")
+    files.pipe_file(f"{root}/{name}", files.cat_file(f"{root}/{name}")[:-1])
+    with pytest.raises(QueryError, match=r"bytes and not the .* that were written; move it away"):
+        fill(output, form, records[:20], tmp_path / "cache")
+    files.rm_file(f"{root}/{name}")
+    assert fill(output, form, records[:20], tmp_path / "cache") == [name]
+    there = copied(away, tmp_path / "there") if elsewhere else tmp_path
+    assert urls_in(there, form, [name]) == urls_of(records[:20])
+
+
+def test_a_part_does_not_take_the_place_of_another_file(records: list[Record], tmp_path: Path) -> None:
+    (tmp_path / "out-00001.warc.gz").write_bytes(b"precious")
+    for _ in range(2):
+        with pytest.raises(QueryError, match=r"out-00001\.warc\.gz holds something else"):
+            fill(tmp_path / "out.warc.gz", "warc", records, tmp_path / "cache", 5_000)
+    assert (tmp_path / "out-00001.warc.gz").read_bytes() == b"precious"
+    (tmp_path / "out-00001.warc.gz").unlink()
+    names = fill(tmp_path / "out.warc.gz", "warc", records, tmp_path / "cache", 5_000)
+    assert urls_in(tmp_path, "warc", names) == urls_of(records)
 
 
 # ---- payloads ----
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_payloads_that_are_gone_come_back(records: list[Record], tmp_path: Path, away: str, *, elsewhere: bool) -> None:
+    output = f"{away if elsewhere else tmp_path}/out"
+    files, root = fsspec.url_to_fs(output)
+    fill(output, "payload", records[:10], tmp_path / "cache")
+    lost = [name for name in files.find(root) if not name.endswith("index.jsonl")][:3]
+    for name in lost:
+        files.rm_file(name)
+    with (
+        suppress(ZeroDivisionError),  # an index that grows is as good
+        open_output(output, Payloads(), {"form": "payload"}, most=None, cache=tmp_path / "cache") as (parts, ledger),
+    ):
+        assert ledger.done == 7
+        parts.add(records[10].capture, Payloads().add(records[10]))
+        parts.make_safe()
+        raise ZeroDivisionError
+    names = fill(output, "payload", records[:12], tmp_path / "cache")
+    there = copied(output, tmp_path / "there/out") if elsewhere else tmp_path / "out"
+    assert urls_in(there.parent, "payload", names) == urls_of(records[:12])
+    assert all(files.exists(name) for name in lost)
 
 
 def test_payloads_are_files_and_their_index_leads_back(harvested: Catalogue, crawl: str, tmp_path: Path) -> None:
@@ -338,6 +425,8 @@ def test_rows_of_any_record() -> None:
         ("empty", "payload", None, None),
         ("..", "payload", None, "is no name"),
         ("full", "payload", 5, "payloads are a file each"),
+        ("empty", "warc", None, "is a folder"),
+        ("out.warc.gz", "warc", 0, "one byte at least"),
         ("s3://key:secret@bucket/out.warc.gz", "warc", None, "without credentials"),
         ("s3://bucket", "warc", None, "an output's address"),
         ("simplecache::s3://bucket/out.warc.gz", "warc", None, "an output's address"),
@@ -374,9 +463,12 @@ def test_what_no_output_can_be(
         (["-o", "a.parquet", "--format", "payload"], "payloads go to a folder"),
         (["-o", "a", "--format", "payload", "--max-size", "1GB"], "leave out --max-size"),
         (["-o", "s3://bucket"], "an output's address"),
+        (["-o", "folder.warc.gz"], "is a folder"),
+        (["-o", "a.warc.gz", "--max-size", "0"], "a byte at least"),
     ],
 )
-def test_mistakes_of_the_command(asking: Command, words: list[str], what: str) -> None:
+def test_mistakes_of_the_command(asking: Command, tmp_path: Path, words: list[str], what: str) -> None:
+    (tmp_path / "folder.warc.gz").mkdir()
     ran = asking("fetch", "*.com", *words)
     assert (ran.status, ran.err.count("\n")) == (2, 1), ran.err
     assert what in ran.err

@@ -169,7 +169,7 @@ def test_a_large_answer_comes_in_pieces() -> None:
     source = Memory(index_bytes(items, 1 << 16))
     index = OldIndex(source, "x")
     extent = index.find("example.com/*")
-    assert (extent.requests, len(extent.range)) == (2, len(source.data) - source.log[1].end)
+    assert index.cost(extent) == (2, len(extent.range)) == (2, len(source.data) - source.log[1].end)
     assert list(index.captures(extent)) == scanned(items, "*")
     pieces = source.log[-2:]
     assert (pieces[0].start, pieces[0].end, pieces[1].end) == (extent.range.start, pieces[1].start, extent.range.end)
@@ -177,6 +177,8 @@ def test_a_large_answer_comes_in_pieces() -> None:
     source.log = source.log[:1]
     assert list(index.captures(extent, limit=3)) == scanned(items, "*")[:3]
     assert sum(map(len, source.log[1:])) <= 2 << 16
+    assert index.cost(extent, limit=3) == (1, (2 << 16) + 3 * 128)
+    assert index.cost(extent, limit=10**9) == index.cost(extent)
     assert list(index.captures(extent, limit=0)) == []
     assert len(source.log) == 2
 
@@ -358,9 +360,10 @@ def test_mutated_files_are_errors_or_answers() -> None:
 
 def test_much_is_asked_about_first(tmp_path: Path) -> None:
     write_index(tmp_path / PATH, ITEMS, SIZE)
-    ran = Command(tmp_path / "data", str(tmp_path), tmp_path)("old-index", "*.com", "--max-bytes", "10")
-    assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
-    assert "narrow it, or add --yes" in ran.err
+    for limit in ([], ["--limit", "100"]):
+        ran = Command(tmp_path / "data", str(tmp_path), tmp_path)("old-index", "*.com", "--max-bytes", "10", *limit)
+        assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
+        assert "narrow it, or add --yes" in ran.err
 
 
 def test_an_index_that_is_not_there(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import closing
 from multiprocessing import get_context
 from pathlib import Path
 from shutil import copytree
@@ -19,11 +20,14 @@ from warcio.archiveiterator import ArchiveIterator
 
 import catalogue
 from catalogue import Catalogue, QueryError
+from catalogue.capture import capture_of
 from catalogue.cluster import connected, machines_of_client, places
 from catalogue.demo import LoopbackServer
 from catalogue.errors import SourceError, Unreachable, WorkersLost
-from catalogue.fetching import Fetched
-from catalogue.plan import sliced
+from catalogue.fetching import Made, MadeByWorkers
+from catalogue.filling import Fetched
+from catalogue.forming import FormOf
+from catalogue.plan import record_fetches, sliced
 from catalogue.settings import Settings
 from catalogue.workers import SLICE, Task, Workers, run, tasks
 from tests.commands import Command
@@ -260,6 +264,17 @@ def test_fetching_loses_a_worker_and_nothing_else(
     assert told == list(range(1, alone.records + 1))
     assert text.records == 20
     assert members(tmp_path, "found") == members(tmp_path, "alone")
+
+
+def test_what_is_too_large_together_is_fetched_alone(harvested: Catalogue, settings: Settings, crawl: str) -> None:
+    rows = harvested.captures("*.com", crawls=crawl, limit=30).to_arrow().to_pylist()
+    fetches = list(record_fetches(map(capture_of, rows), max_gap=1 << 20))
+    with ThreadPoolExecutor(2) as executor:
+        workers = Workers(executor, settings, at_once=2)
+        with closing(MadeByWorkers(workers, FormOf("warc"), print, most=1)) as making:
+            made = list(making.made(fetches))
+    assert Counter(each.capture for each in made if isinstance(each, Made)) == Counter(map(capture_of, rows))
+    assert workers.requests > len(fetches)
 
 
 def members(folder: Path, name: str) -> list[bytes]:

@@ -16,8 +16,9 @@ import pyarrow.parquet as pq
 from catalogue.capture import Capture, capture_of, record_columns
 from catalogue.captures import Captures
 from catalogue.catalogue.telling import Telling
-from catalogue.errors import BadRecord, IncompleteAnswer
-from catalogue.fetching import Fetched, FetchEstimate, MadeByWorkers, MadeHere, estimate, fetch_into, fetch_records
+from catalogue.errors import BadRecord, IncompleteAnswer, QueryError
+from catalogue.fetching import MadeByWorkers, MadeHere, fetch_records
+from catalogue.filling import Fetched, FetchEstimate, each_place, estimate, fetch_into, lacking
 from catalogue.forming import FormOf, open_form
 from catalogue.frames import frame_of
 from catalogue.metadata import ROW
@@ -49,7 +50,7 @@ class Fetches(Telling):
             SourceError: if the source failed as a whole.
         """
         source = self._source
-        wanted = dict.fromkeys(self._captures(captures, _warn))
+        wanted = each_place(self._captures(captures, _warn))
         fetches = record_fetches(wanted, max_gap=self._cost().max_gap)
         executor = ThreadPoolExecutor(source.connections, thread_name_prefix="records")
         try:
@@ -75,6 +76,7 @@ class Fetches(Telling):
         main_content: bool = False,
         most: int | None = None,
         about: str = "",
+        agree: Callable[[FetchEstimate], None] | None = None,
         report: Callable[[Fetched], None] = lambda _: None,
     ) -> Fetched:
         """Fetch records into a file. The same again fetches what is missing, and goes on after a kill.
@@ -91,6 +93,8 @@ class Fetches(Telling):
             most: bytes of a file, about, after which another is begun: ``found-00000.warc.gz`` and so on. By default
                 there is one file, but at a URL they have 1 GB.
             about: what was asked, for the file's first record.
+            agree: told what fetching those takes that the output lacks; if it raises, none is. An answer is read twice
+                for it.
             report: told how far it is, often.
 
         Returns:
@@ -109,9 +113,13 @@ class Fetches(Telling):
         ):
             workers = self._workers
             make = MadeByWorkers(workers, of, self._notify) if workers else MadeHere(self._source, chosen)
+            url, cost = self._source.url, self._cost()
+            if agree:
+                known = self._captures(captures, lambda _: None)
+                agree(estimate(lacking(known, ledger, url), cost))
             wanted = self._captures(captures, unusable.append)
             with closing(make):
-                done = fetch_into(parts, ledger, wanted, make, max_gap=self._cost().max_gap, report=report)
+                done = fetch_into(parts, ledger, wanted, make, source=url, max_gap=cost.max_gap, report=report)
             done.files = parts.finish()
         done.unusable = unusable
         return done
@@ -145,14 +153,24 @@ class Fetches(Telling):
 
     def _captures(self, captures: SomeCaptures, refuse: Callable[[str], None]) -> Iterator[Capture]:
         """What may be fetched of them; ``refuse`` is told why the others may not."""
-        for each in _rows(captures):
-            if isinstance(each, Capture):
-                yield each
-                continue
-            try:
-                yield capture_of(each)
-            except BadRecord as error:
-                refuse(str(error))
+        found = _usable(_rows(captures), refuse)
+        if isinstance(captures, list):  # in the order of the archives, as a table
+            found = iter(sorted(found, key=lambda each: (each.filename, each.offset)))
+        return found
+
+
+def _usable(rows: Iterable[object], refuse: Callable[[str], None]) -> Iterator[Capture]:
+    for each in rows:
+        if isinstance(each, Capture):
+            yield each
+            continue
+        if not isinstance(each, Mapping):
+            message = f"captures are an answer, a table, a DataFrame or a list of rows, not such as {each!r:.100}"
+            raise QueryError(message)
+        try:
+            yield capture_of(each)
+        except BadRecord as error:
+            refuse(str(error))
 
 
 def _crawls(captures: SomeCaptures) -> tuple[str, ...]:
@@ -165,16 +183,20 @@ def _crawls(captures: SomeCaptures) -> tuple[str, ...]:
         names = {each.filename if isinstance(each, Capture) else _archive(each) for each in captures}
     elif isinstance(captures, pa.Table):
         names = pc.unique(captures.column(record_columns(captures.schema.names)["filename"])).to_pylist()
-    elif hasattr(captures, "iloc"):
+    elif _is_frame(captures):
         names = frame[record_columns(frame.columns)["filename"]].astype(str).unique()
     return tuple(sorted({found[1] for name in names if (found := _CRAWL.search(str(name)))}))
 
 
-def _archive(row: Mapping[str, Any]) -> str:
-    return f"{row.get('warc_filename')} {row.get('filename')}"
+def _is_frame(captures: object) -> bool:
+    return hasattr(captures, "iloc") and hasattr(captures, "columns")
 
 
-def _rows(captures: SomeCaptures) -> Iterator[Capture | Mapping[str, Any]]:
+def _archive(row: object) -> str:
+    return f"{row.get('warc_filename')} {row.get('filename')}" if isinstance(row, Mapping) else ""
+
+
+def _rows(captures: SomeCaptures) -> Iterator[object]:
     """Captures one by one; of tables no more than some are made into what Python can look at."""
     frame: Any = captures
     if isinstance(captures, Captures | Sample):
@@ -182,19 +204,35 @@ def _rows(captures: SomeCaptures) -> Iterator[Capture | Mapping[str, Any]]:
         for batch in captures.batches():
             yield from batch.select(names).to_pylist()
     elif isinstance(captures, pa.Table):
-        found = record_columns(captures.schema.names)
-        # In the order of the archives, so that all those near each other come together.
-        inorder = captures.select(list(found.values())).sort_by(
-            [(found["filename"], "ascending"), (found["offset"], "ascending")]
-        )
-        for batch in inorder.to_batches(_ROWS):
+        for batch in _in_order(captures).to_batches(_ROWS):
             yield from batch.to_pylist()
-    elif hasattr(captures, "iloc"):
+    elif _is_frame(captures):
         names = list(record_columns(frame.columns).values())
         for start in range(0, len(frame), _ROWS):
             yield from frame.iloc[start : start + _ROWS][names].to_dict("records")
-    else:
+    elif isinstance(captures, Iterable):
         yield from captures
+    else:
+        yield captures
+
+
+def _in_order(captures: pa.Table) -> pa.Table:
+    """What a table says of records, in the order of the archives: those near each other come together."""
+    found = record_columns(captures.schema.names)
+    plain = pa.table({name: _plain(captures.column(name)) for name in found.values()})
+    offset = plain.column(found["offset"])
+    if pa.types.is_string(offset.type) or pa.types.is_large_string(offset.type):
+        number = pc.match_substring_regex(offset, r"^[0-9]{1,18}$")  # what is none is refused later
+        offset = pc.if_else(number, offset, None).cast(pa.int64())
+    keys = pa.table({"filename": plain.column(found["filename"]), "offset": offset})
+    return plain.take(pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in keys.schema.names]))
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column of a type that can be sorted."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    return column.cast(pa.large_string()) if pa.types.is_string_view(column.type) else column
 
 
 def _warn(reason: str) -> None:

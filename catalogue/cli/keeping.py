@@ -3,6 +3,7 @@
 import sys
 import warnings
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,7 +56,10 @@ class Keep:
             raise QueryError(message)
         from catalogue.outputs import SUFFIXES, split_output  # noqa: PLC0415 - --help needs none of what this imports
 
-        split_output(self.output)
+        split_output(self.output, file=self.form != "payload")
+        if self.max_size is not None and not parse_size(self.max_size):
+            message = "--max-size must be a byte at least; give another, such as 1GB"
+            raise QueryError(message)
         taken = [suffix for suffix in SUFFIXES.values() if suffix and self.output.endswith(suffix)]
         if self.form == "payload" and taken:
             message = f"payloads go to a folder, and {self.output} looks like a file; choose another name or form"
@@ -80,17 +84,22 @@ class Keep:
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", IncompleteAnswer)  # said below, and by the exit status
-            needed = catalogue.fetch_estimate(captures)
             if self.output is None:
-                _show_estimate(needed, json_=json_)
+                _show_estimate(catalogue.fetch_estimate(captures), json_=json_)
                 return True
-            leave.agree(needed)
-            if sys.stderr.isatty():
-                options.say(f"{plural(needed.captures, 'record')}: {told(needed)}")
-            with harvest_bar(options, "records") as bar:
+
+            def agree(needed: Any) -> None:  # noqa: ANN401 - importing its type is slow
+                leave.agree(needed)
+                if needed.captures and sys.stderr.isatty():
+                    options.say(f"{plural(needed.captures, 'record')}: {told(needed)}")
+
+            with ExitStack() as shown:
+                bar: Any = None
 
                 def report(at: Any) -> None:  # noqa: ANN401 - importing its type is slow
-                    bar(Progress("fetch", needed.captures, at.records, failed=len(at.failed), bytes=at.bytes))
+                    nonlocal bar  # which is not there before the user has agreed: both would write over each other
+                    bar = bar or shown.enter_context(harvest_bar(options, "records"))
+                    bar(Progress("fetch", captures.num_rows, at.records, failed=len(at.failed), bytes=at.bytes))
 
                 done = catalogue.fetch(
                     captures,
@@ -99,6 +108,7 @@ class Keep:
                     main_content=self.main_content,
                     most=parse_size(self.max_size) if self.max_size else None,
                     about=about,
+                    agree=agree,
                     report=report,
                 )
         _show_done(options, done, json_=json_)

@@ -44,8 +44,8 @@ def old_index(
     with options.opened() as catalogue:
         index = catalogue.old_index(path) if path else catalogue.old_index()
         extents = [index.find(pattern) for pattern in patterns]
-        requests, needed = (sum(each) for each in zip(*((e.requests, len(e.range)) for e in extents), strict=True))
-        if limit is None and not leave.covers(requests, needed):
+        requests, needed = map(sum, zip(*(index.cost(extent, limit=limit) for extent in extents), strict=True))
+        if not leave.covers(requests, needed):
             leave.confirm(f"{plural(requests, 'request')}, {size(needed)}")
         count = 0
         for extent in extents:

@@ -2,10 +2,10 @@
 
 from catalogue.outputs.folder import Folder
 from catalogue.outputs.forms import SUFFIXES, Form, Lines, Payloads, Warc
-from catalogue.outputs.ledger import Ledger
+from catalogue.outputs.ledger import Ledger, Place
 from catalogue.outputs.opening import Output, open_output
 from catalogue.outputs.parts import Parts
-from catalogue.outputs.places import Away, Here, split_output
+from catalogue.outputs.places import Away, Here, digest_of, split_output
 from catalogue.outputs.rows import Rows
 
 __all__ = [
@@ -19,8 +19,10 @@ __all__ = [
     "Output",
     "Parts",
     "Payloads",
+    "Place",
     "Rows",
     "Warc",
+    "digest_of",
     "open_output",
     "split_output",
 ]

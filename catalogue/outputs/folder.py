@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from shutil import rmtree
@@ -31,9 +31,20 @@ class Folder:
         self._index = Parts(self._place, INDEX, form, ledger)
         self._waiting: list[tuple[Capture, bytes, str, bytes]] = []
         self._size = 0
+        self._ledger = ledger
+        ledger.gone.update(self._lacking())
         self._growing = self._place.growing / ".payloads"
         rmtree(self._growing, ignore_errors=True)
         self._executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="payloads")
+
+    def _lacking(self) -> Iterator[tuple[str, int]]:
+        """The places of payloads that the index names and nobody finds."""
+        there: set[str] | None = None
+        for line in self._index.written():
+            there = self._place.names() if there is None else there
+            named = json.loads(line)
+            if named["file"] not in there:
+                yield named["warc_filename"], named["warc_record_offset"]
 
     @property
     def form(self) -> Payloads:
@@ -48,7 +59,7 @@ class Folder:
         if len(self._waiting) >= _BATCH_FILES or self._size >= _BATCH_BYTES:
             self.make_safe()
 
-    def fail(self, failed: Iterable[tuple[Capture, str, bool]]) -> None:
+    def fail(self, failed: Iterable[tuple[Capture, str, str]]) -> None:
         """See ``Parts``."""
         self._index.fail(failed)
 
@@ -60,7 +71,10 @@ class Folder:
             for _ in self._executor.map(self._keep, *zip(*((name, data) for *_, name, data in waiting), strict=True)):
                 pass
             for capture, line, *_ in waiting:
-                self._index.add(capture, line)
+                if (place := (capture.filename, capture.offset)) in self._ledger.gone:
+                    self._ledger.gone.discard(place)  # the index names it
+                else:
+                    self._index.add(capture, line)
         self._index.make_safe()
 
     def _keep(self, name: str, payload: bytes) -> None:

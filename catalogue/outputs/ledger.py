@@ -45,11 +45,13 @@ class Ledger:
         self.sizes: dict[str, int] = {}
         """Bytes of files that are not finished, up to which they are accounted for."""
         self.finished: dict[str, int] = {}
-        """Bytes of those that are."""
+        """Bytes of those that are, as they were kept."""
         self._done: dict[str, dict[str, set[int]]] = {}
         """By file of the output, archive and offset."""
-        self.failed: dict[Place, tuple[str, bool]] = {}
-        """Reasons, and whether they will last."""
+        self.failed: dict[Place, tuple[str, str]] = {}
+        """Reasons, and of what question they are the lasting answer; empty if of none."""
+        self.gone: set[Place] = set()
+        """What was in the output, and was found to be there no more."""
         whole = self._read(json.loads(json.dumps(about)))
         self._file: BinaryIO = path.open("r+b" if whole else "w+b")
         self._file.seek(whole)
@@ -84,7 +86,8 @@ class Ledger:
 
     def _take(self, entry: dict[str, Any]) -> None:
         if "finished" in entry:
-            self.finished[entry["finished"]] = self.sizes.pop(entry["finished"])
+            del self.sizes[entry["finished"]]
+            self.finished[entry["finished"]] = int(entry["size"])
             return
         if "reopened" in entry:
             del self.finished[entry["reopened"]]
@@ -99,8 +102,8 @@ class Ledger:
             for archive, offset in entry["done"]:
                 held.setdefault(archive, set()).add(int(offset))
                 self.failed.pop((archive, int(offset)), None)
-        for archive, offset, reason, lasting in entry.get("failed", ()):
-            self.failed[archive, int(offset)] = (str(reason), bool(lasting))
+        for archive, offset, reason, asked in entry.get("failed", ()):
+            self.failed[archive, int(offset)] = (str(reason), str(asked))
 
     def _lose(self, file: str) -> None:
         self._done.pop(file, None)
@@ -109,24 +112,31 @@ class Ledger:
 
     def is_done(self, capture: Capture) -> bool:
         """Whether its record is safely in the output."""
-        return any(capture.offset in held.get(capture.filename, ()) for held in self._done.values())
+        return (capture.filename, capture.offset) not in self.gone and any(
+            capture.offset in held.get(capture.filename, ()) for held in self._done.values()
+        )
 
     @property
     def done(self) -> int:
         """How many are."""
-        return sum(len(offsets) for held in self._done.values() for offsets in held.values())
+        return sum(len(offsets) for held in self._done.values() for offsets in held.values()) - len(self.gone)
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing was noted."""
+        return not (self.sizes or self.finished or self.failed)
 
     def note(self, file: str, size: int, done: Sequence[Capture]) -> None:
         """Note what is safely in a file of the output."""
         self._enter({"file": file, "size": size, "done": [[each.filename, each.offset] for each in done]})
 
-    def note_failed(self, failed: Iterable[tuple[Capture, str, bool]]) -> None:
-        """Note what could not be had, why, and whether that will last."""
-        self._enter({"failed": [[c.filename, c.offset, reason, lasting] for c, reason, lasting in failed]})
+    def note_failed(self, failed: Iterable[tuple[Capture, str, str]]) -> None:
+        """Note what could not be had, why, and of what question that is the lasting answer; see ``failed``."""
+        self._enter({"failed": [[c.filename, c.offset, reason, asked] for c, reason, asked in failed]})
 
-    def finish(self, file: str) -> None:
-        """Note that a file of the output has its own name and will not grow."""
-        self._enter({"finished": file})
+    def finish(self, file: str, size: int) -> None:
+        """Note that a file of the output has its own name and will not grow, and how long it is."""
+        self._enter({"finished": file, "size": size})
         self.publish()
 
     def reopen(self, file: str, size: int) -> None:

@@ -1,16 +1,16 @@
 """An output, opened: gone on with where it was left, or begun where nothing else is."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from catalogue.errors import QueryError, StoreLocked
+from catalogue.errors import CatalogueError, QueryError, StoreLocked
 from catalogue.outputs.folder import Folder
 from catalogue.outputs.forms import Form, Payloads
 from catalogue.outputs.ledger import Ledger
 from catalogue.outputs.parts import Parts, first_name
-from catalogue.outputs.places import Away, digest_of, open_place, split_output
+from catalogue.outputs.places import Away, Here, digest_of, open_place, split_output
 from catalogue.store import locked
 
 _MOST_AWAY = 1_000_000_000
@@ -38,18 +38,19 @@ def open_output(
         StoreLocked: if another process writes to it.
         OutputFailed: if it cannot be reached.
     """
-    folder, name = split_output(output)
+    folder, name = split_output(output, file=not isinstance(form, Payloads))
+    if most is not None and most < 1:
+        message = "files have a size of one byte at least; give another, such as 1GB"
+        raise QueryError(message)
     if isinstance(form, Payloads):
         if most is not None:
             message = "payloads are a file each; leave out the size of files"
             raise QueryError(message)
     elif isinstance(folder, str):
         most = most or _MOST_AWAY
-    (cache / "outputs").mkdir(mode=0o700, parents=True, exist_ok=True)
-    lock = _locked(cache, f"{folder.resolve() if isinstance(folder, Path) else folder}/{name}", output)
-    try:
+    noted = f"{name}.ledger"
+    with _locked(folder, noted, cache, output):
         place = open_place(folder, name, cache)
-        noted = f"{name}.ledger"
         if isinstance(place, Away):
             place.agree(noted)
         path = place.growing / noted
@@ -62,22 +63,49 @@ def open_output(
             if isinstance(place, Away):
                 place.put(path, noted)
 
-        with closing(Ledger(path, {**about, "most": most}, shown=place.shown(noted), publish=publish)) as ledger:
-            parts = (
-                Folder(place, name, form, ledger)
-                if isinstance(form, Payloads)
-                else Parts(place, name, form, ledger, most=most)
-            )
-            with closing(parts):
+        ledger = Ledger(path, {**about, "most": most}, shown=place.shown(noted), publish=publish)
+        with _tidied(ledger, place.shown(name), files=isinstance(form, Payloads)):
+            with closing(ledger), closing(_output(place, name, form, ledger, most)) as parts:
                 yield parts, ledger
             publish()
-    finally:
-        lock.release()
 
 
-def _locked(cache: Path, place: str, output: str | Path) -> Any:  # noqa: ANN401 - of a library at home elsewhere
+@contextmanager
+def _tidied(ledger: Ledger, shown: str, *, files: bool) -> Iterator[None]:
+    """See to what is left where something fails; ``files`` may be there of which the ledger does not know yet."""
     try:
-        return locked(cache / "outputs" / f"{digest_of(place)}.lock")
+        yield
+    except BaseException as error:
+        if ledger.empty and not files:  # it would keep the name from other forms
+            ledger.path.unlink()
+        if isinstance(error, OSError) and error.filename is None and not isinstance(error, CatalogueError):
+            error.filename = shown  # as of a disk that is full
+        raise
+
+
+def _output(place: Here | Away, name: str, form: Form, ledger: Ledger, most: int | None) -> Output:
+    if isinstance(form, Payloads):
+        return Folder(place, name, form, ledger)
+    return Parts(place, name, form, ledger, most=most)
+
+
+@contextmanager
+def _locked(folder: str | Path, noted: str, cache: Path, output: str | Path) -> Iterator[None]:
+    """Keep others from an output: beside it, where whoever writes to it looks, or if it goes elsewhere in the cache."""
+    if isinstance(folder, Path):
+        path = folder / f"{noted}.lock"
+    else:
+        path = cache / "outputs" / f"{digest_of(f'{folder}/{noted}')}.lock"
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        lock = locked(path)
     except StoreLocked:
         message = f"another process writes to {output}; wait for it, or choose another name"
         raise StoreLocked(message) from None
+    try:
+        yield
+    finally:
+        if isinstance(folder, Path):
+            with suppress(OSError):  # where nothing can be removed that is open
+                path.unlink()
+        lock.release()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from catalogue.capture import Capture
+from catalogue.errors import QueryError
 from catalogue.outputs.forms import Form, whole
 from catalogue.outputs.ledger import Ledger
 from catalogue.outputs.places import Place
@@ -40,7 +41,7 @@ class Parts:
         self._file: BinaryIO | None = None
         self._name = ""
         self._size = 0
-        self._waiting: list[Capture] = []
+        self._waiting: list[tuple[Capture, int]] = []
         self._unsafe = 0
         self._look()
 
@@ -48,17 +49,24 @@ class Parts:
         """See what is there of what the ledger says."""
         for name, size in sorted(self._ledger.finished.items()):
             beside = self._beside(name)
-            if self._place.size(name) is not None:
+            there = self._place.size(name)
+            if there == size:
                 for left in (beside, whole(beside)):  # it was stopped before the last step, or when it was to go on
                     left.unlink(missing_ok=True)
-            elif beside.exists() and beside.stat().st_size >= size:  # likewise
+            elif there is not None:
+                message = (
+                    f"{self._place.shown(name)} has {there:,} bytes and not the {size:,} that were written; move it "
+                    "away or delete it, and the same again fetches it anew"
+                )
+                raise QueryError(message)
+            elif beside.exists() and beside.stat().st_size == size:  # likewise
                 self._ledger.reopen(name, size)
             else:
                 self._ledger.lose(name)
         for name, size in sorted(self._ledger.sizes.items()):
             beside = self._beside(name)
             if not beside.exists() and self._place.size(name) == size:
-                self._ledger.finish(name)  # it was stopped between the last two steps
+                self._ledger.finish(name, size)  # it was stopped between the last two steps
             elif not beside.exists() or beside.stat().st_size < size:
                 self._ledger.lose(name)
 
@@ -67,15 +75,28 @@ class Parts:
         """Of the records in it."""
         return self._form
 
+    def written(self) -> Iterator[bytes]:
+        """The lines of a file of such, as far as it is accounted for."""
+        for name in self._ledger.finished:
+            brought = self._place.bring(name)
+            with brought.open("rb") as file:
+                yield from file
+            self._place.done_with(brought)
+        for name, size in self._ledger.sizes.items():
+            with self._beside(name).open("rb") as file:
+                while file.tell() < size:
+                    yield file.readline()
+
     def add(self, capture: Capture, data: bytes) -> None:
         """Write the record of a capture, as its form has it."""
         if self._file and self._most and self._size + len(data) > self._most and self._waiting_or_held:
             self._finish()
         file = self._file or self._open()
         file.write(data)
+        # In one step, since whatever stops this may do so between any two; what is longer than that is cut off.
+        self._waiting.append((capture, self._size + len(data)))
         self._size += len(data)
         self._unsafe += len(data)
-        self._waiting.append(capture)
         if len(self._waiting) >= _BATCH_RECORDS or self._unsafe >= _BATCH_BYTES:
             self.make_safe()
 
@@ -83,7 +104,7 @@ class Parts:
     def _waiting_or_held(self) -> bool:
         return bool(self._waiting) or self._name in self._ledger.sizes
 
-    def fail(self, failed: Iterable[tuple[Capture, str, bool]]) -> None:
+    def fail(self, failed: Iterable[tuple[Capture, str, str]]) -> None:
         """Note what could not be had; see ``Ledger.note_failed``."""
         self._ledger.note_failed(failed)
 
@@ -92,7 +113,7 @@ class Parts:
         if self._file and self._waiting:
             self._file.flush()
             os.fsync(self._file.fileno())
-            self._ledger.note(self._name, self._size, self._waiting)
+            self._ledger.note(self._name, self._waiting[-1][1], [capture for capture, _ in self._waiting])
             self._waiting, self._unsafe = [], 0
 
     def finish(self) -> list[str]:
@@ -116,6 +137,9 @@ class Parts:
         """The file to go on with, or the next."""
         self._name = next(iter(sorted(self._ledger.sizes)), None) or self._next_name()
         size = self._ledger.sizes.get(self._name, 0)
+        if not size and self._place.size(self._name) is not None:
+            message = f"{self._place.shown(self._name)} holds something else; move it away or delete it"
+            raise QueryError(message)
         file = self._beside(self._name).open("r+b" if size else "wb")
         file.seek(size)
         file.truncate()
@@ -149,10 +173,11 @@ class Parts:
         self._file = None
         grown = self._beside(self._name)
         kept = self._form.seal(grown)
+        size = kept.stat().st_size
         self._place.put(kept, self._name)
         if kept != grown:
             kept.unlink(missing_ok=True)
-        self._ledger.finish(self._name)
+        self._ledger.finish(self._name, size)
         grown.unlink(missing_ok=True)
 
 

@@ -43,6 +43,12 @@ class Place(Protocol):
     def bring(self, name: str) -> Path:
         """A file that was put, on this machine."""
 
+    def done_with(self, brought: Path) -> None:
+        """Remove what was brought, if it is a copy."""
+
+    def names(self) -> set[str]:
+        """Of the files in its folders, with those before them."""
+
     def below(self, name: str) -> "Place":
         """A folder in it."""
 
@@ -81,6 +87,14 @@ class Here:
     def bring(self, name: str) -> Path:
         """See ``Place``."""
         return self.growing / name
+
+    def done_with(self, brought: Path) -> None:
+        """See ``Place``."""
+
+    def names(self) -> set[str]:
+        """See ``Place``."""
+        folders = (each.name for each in os.scandir(self.growing) if each.is_dir())
+        return {f"{folder}/{each.name}" for folder in folders for each in os.scandir(self.growing / folder)}
 
     def below(self, name: str) -> "Here":
         """See ``Place``."""
@@ -153,6 +167,15 @@ class Away:
         self._asked(name, lambda: self._files.get_file(f"{self._root}/{name}", str(path)))
         return path
 
+    def done_with(self, brought: Path) -> None:
+        """See ``Place``."""
+        brought.unlink()
+
+    def names(self) -> set[str]:
+        """See ``Place``."""
+        found = self._asked("", lambda: self._files.find(self._root))
+        return {str(each).removeprefix(f"{self._root}/") for each in found}
+
     def below(self, name: str) -> "Away":
         """See ``Place``."""
         return Away(self._files, f"{self._url}/{name}", f"{self._root}/{name}", self.growing / name)
@@ -186,8 +209,12 @@ class Away:
             raise OutputFailed(message) from error
 
 
-def split_output(output: str | Path) -> tuple[str | Path, str]:
+def split_output(output: str | Path, *, file: bool) -> tuple[str | Path, str]:
     """The folder of an output, a ``Path`` or a URL, and its name in it.
+
+    Args:
+        output: as users give it.
+        file: whether it is to be a file, and not a folder.
 
     Raises:
         QueryError: if there is no such folder here, or the URL is none to write to.
@@ -213,6 +240,9 @@ def split_output(output: str | Path) -> tuple[str | Path, str]:
         raise QueryError(message)
     if not target.parent.is_dir():
         message = f"there is no folder {target.parent} to write to"
+        raise QueryError(message)
+    if file and target.is_dir():
+        message = f"{output} is a folder; choose another name"
         raise QueryError(message)
     return target.parent, target.name
 
