@@ -233,9 +233,9 @@ def test_once_read_zipped_streams_are_told_apart(cat: Catalogue, everything: pa.
 
     def ask() -> tuple[int, int, object]:
         found = [cat.captures(url, crawls=crawl, subsets="warc", columns=COLUMNS) for url in urls]
-        before = cat.bytes
+        planned, before = sum(each.plan.row_groups for each in found), cat.bytes
         answers = [rows_of(each.to_arrow(), COLUMNS) for each in found]
-        return sum(each.plan.row_groups for each in found), cat.bytes - before, answers
+        return planned, cat.bytes - before, answers
 
     # Plans are made before anything is read, so that none profits from what another teaches.
     groups, size, answers = ask()
