@@ -4,7 +4,7 @@ import gzip
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -29,7 +29,7 @@ def table(keys: Sequence[str | None], **more: pa.Array) -> pa.Table:
 
 def index_path(folder: Path, number: int = 0) -> Path:
     """A path for an index file, whose folder is there."""
-    part = f"part-{number:05}-{uuid4()}.c000.gz.parquet"
+    part = f"part-{number:05}-{UUID(int=number)}.c000.gz.parquet"
     path = folder / f"cc-index/table/cc-main/warc/crawl={CRAWL}/subset=warc" / part
     path.parent.mkdir(parents=True, exist_ok=True)
     return path
