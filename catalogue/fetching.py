@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 from catalogue.capture import Capture
@@ -14,10 +14,10 @@ from catalogue.forming import FormOf, open_form
 from catalogue.outputs import Form
 from catalogue.plan import RecordFetch
 from catalogue.record import Record, read_record
-from catalogue.settings import Settings, load_settings
+from catalogue.settings import Settings
 from catalogue.source import Source, open_source
 from catalogue.supervised import ChildDied
-from catalogue.workers import Workers
+from catalogue.workers import Workers, at_home
 
 _IN_FLIGHT = 128 << 20
 """Bytes that are asked for or waiting to be taken at most; a larger single fetch goes alone."""
@@ -150,17 +150,11 @@ class Making(Protocol):
 class MadeHere:
     """Threads of this process."""
 
-    def __init__(self, source: Source, form: Form, *, connections: int | None = None) -> None:
-        """Fetch from a source.
-
-        Args:
-            source: where the archives are.
-            form: of what is made.
-            connections: requests that are made at once.
-        """
+    def __init__(self, source: Source, form: Form) -> None:
+        """Fetch from a source, and bring what comes into a form."""
         self._source = source
         self._form = form
-        self._fetching = ThreadPoolExecutor(connections or source.connections, thread_name_prefix="fetch")
+        self._fetching = ThreadPoolExecutor(source.connections, thread_name_prefix="fetch")
         self._forming = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="form")
 
     def close(self) -> None:
@@ -216,9 +210,7 @@ def run(task: RecordTask) -> RecordsDone:
     Raises:
         GivenUp: if the source failed as a whole.
     """
-    settings = task.settings
-    if not settings.cache.exists():  # on another machine, whose processes share what they know in a folder of theirs
-        settings = replace(settings, cache=load_settings().cache)
+    settings = at_home(task.settings)
     said: list[str] = []
     made: list[Made | Failed] = []
     room = task.most

@@ -151,10 +151,10 @@ class Sample:
             wanted = self._round(found, drawn)
             scanning = scanning or self._is_scan(wanted, drawn)
             if scanning:
-                share = (drawn + wanted + 4 * math.sqrt(wanted)) / max(1, self.rows)
-                until = time_of(share) if found else math.inf
+                share = -math.expm1(-after) + (wanted + 4 * math.sqrt(wanted)) / max(1, self.rows)
+                until = time_of(share) if found else math.inf  # behind ``after``, or rows would be drawn again
                 rows = self._scanned(after, until, strata, self.size - found, agree)
-                after, drawn = until, min(self.rows, drawn + wanted)
+                after, drawn = until, round(self.rows * -math.expm1(-until))
             else:
                 rows = self._asked(draws.next(wanted), agree)
                 after, drawn = (draws.time if draws.done < self.rows else math.inf), draws.done

@@ -92,9 +92,7 @@ def run(task: Task) -> Done:
         SourceError: if it cannot be read.
         QueryError: if its ``where`` fails on a row.
     """
-    settings = task.settings
-    if not settings.cache.exists():  # on another machine, whose processes share what they know in a folder of theirs
-        settings = replace(settings, cache=load_settings().cache)
+    settings = at_home(task.settings)
     learned: list[tuple[IndexFile, int, Indexes]] = []
     said: list[str] = []
     uncounted: list[tuple[str, int]] = []
@@ -108,6 +106,11 @@ def run(task: Task) -> Done:
             executor.shutdown(wait=False, cancel_futures=True)
         rows = pa.Table.from_batches(kept, task.plan.schema)
         return Done(rows, tuple(learned), tuple(said), tuple(uncounted), source.requests, source.bytes)
+
+
+def at_home(settings: Settings) -> Settings:
+    """Settings as they are on the machine of a worker, whose processes share what they know in a folder of theirs."""
+    return settings if settings.cache.exists() else replace(settings, cache=load_settings().cache)
 
 
 def tasks(plan: ReadPlan, settings: Settings, *, rows: bool = True, size: int = SLICE) -> Iterator[Task]:

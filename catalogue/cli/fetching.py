@@ -69,6 +69,9 @@ def fetch(  # noqa: PLR0913 - an option each
     if output is None and not dry_run:
         message = "where are the records to go? say it with -o, such as -o found.warc.gz"
         raise QueryError(message)
+    if asked["columns"]:
+        message = "--columns are of captures, and fetch keeps whole records; leave it out"
+        raise QueryError(message)
     keep = Keep(output, form, main_content, max_size)
     keep.check()
     keep = replace(keep, output=None if dry_run else output)
@@ -85,7 +88,8 @@ def fetch(  # noqa: PLR0913 - an option each
                 found = leave.given(found_by(catalogue, options, asked | {"columns": columns_of_records()}))
                 rows, missing = found.to_arrow(), found.plan.missing
         about = " ".join([*asked["patterns"], *asked["crawls"]]) or (file.name if file else "")
-        whole = keep.records(options, catalogue, rows, leave, about=f"captures of {about}", json_=json_)
+        left = leave.after(catalogue.requests, catalogue.bytes)
+        whole = keep.records(options, catalogue, rows, left, about=f"captures of {about}", json_=json_)
     for lack in missing:
         click.echo(f"catalogue: the captures may be incomplete: {lack}", err=True)
     if missing or not whole:
