@@ -33,6 +33,7 @@
     │   ├── UnknownColumn
     │   ├── NotHarvested
     │   └── TooExpensive
+    ├── Busy                   a server has more to do than it can
     ├── OutputFailed           the place that output goes to, unless it is this machine's disk
     ├── WorkersLost            processes of an executor died
     └── UnplannedRead          a bug: a read that no plan announced
@@ -179,6 +180,17 @@ class NotHarvested(QueryError):
 
 class TooExpensive(QueryError):
     """The plan is larger than what was allowed."""
+
+
+class Busy(CatalogueError):
+    """More is asked of a server than it can answer soon."""
+
+    exit_status = 75
+
+    def __init__(self, message: str, *, retry_after: float) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+        """Seconds after which to ask again."""
 
 
 class OutputFailed(CatalogueError):

@@ -56,7 +56,9 @@ ORDER = [
     "captures",
     "sampling",
     "catalogue",
+    "serving",
     # faces
+    "server",
     "demo",
     "cli",
 ]
@@ -88,8 +90,11 @@ HOMES = {
     "platformdirs": {"settings"},
     "resiliparse": {"document"},
     "rich": {"cli"},
+    "jinja2": {"server"},
     "s3fs": {"source"},
     "sqlite3": {"store"},
+    "starlette": {"server"},
+    "uvicorn": {"server"},
     "warcio": {"record", "outputs"},
     "yarl": {"source"},
 }
