@@ -10,8 +10,8 @@ from typing import TypeAlias
 from catalogue.crawl import IndexFile
 from catalogue.draws import Drawn
 from catalogue.errors import StoreError, StoreLocked
-from catalogue.footer import Footer, decode_footer, decode_row_groups
-from catalogue.pages import Indexes, cut_indexes
+from catalogue.footer import Bounds, Footer, decode_footer, decode_row_groups
+from catalogue.pages import Indexes, cut_indexes, page_bounds
 from catalogue.plan import Cost, Fetch, HeldFile, ReadPlan, key_indexes, plan_reads
 from catalogue.query import Query
 from catalogue.ranges import Pin
@@ -155,6 +155,47 @@ class Question:
         source = self.source()
         held = (self._held(known, source) for known in self._footers.get(self.scope.candidates))
         return tuple(fetch for file in held for fetch in key_indexes(file, self.query.table.key, self._cost.max_gap))
+
+    def key_bounds(self, *, pages: bool = True) -> list[list[tuple[Bounds, int]]]:
+        """What the files themselves say of the keys between which they lie, and of how many rows there.
+
+        For each row group that might match the bounds and rows of its pages, in their order; page indexes that are not
+        held are fetched for that. Where a file has no such index, or a wrong one, those of the row group as a whole.
+        What reading taught has no part in it, so that it is the same at any time.
+
+        Args:
+            pages: whether it is to be that close; else only footers are asked.
+
+        Raises:
+            SourceError: if page indexes cannot be had.
+        """
+        key = self.query.table.key
+        source = self.source()
+        self._files = {known.file.path: known for known in self._footers.get(self.scope.candidates)}
+        if pages:
+            self.fetch_indexes(self.key_indexes())
+        found = []
+        for known in self._files.values():
+            held = self._held(known, source)
+            written = self._written(known, held, source) if pages else {}
+            for group in known.footer.row_groups:
+                if chunk := group.chunks.get(key):
+                    indexes = written.get(group.ordinal) or (held.indexes(group.ordinal) if pages else None)
+                    told = page_bounds(indexes, chunk, group.num_rows) if indexes and not indexes.own else []
+                    found.append(told or ([(chunk.bounds, group.num_rows)] if chunk.bounds else []))
+        return found
+
+    def _written(self, known: KnownFile, held: HeldFile, source: _AnySource) -> dict[int, Indexes]:
+        """The key's page indexes as the file has them, of the row groups for which others are held."""
+        key, footer = self.query.table.key, known.footer
+        taught = tuple(g for g in footer.row_groups if (there := held.indexes(g.ordinal)) and there.own)
+        unheld = replace(held, footer=replace(footer, row_groups=taught), indexes=lambda _: None)
+        found: dict[int, Indexes] = {}
+        for fetch in key_indexes(unheld, key, self._cost.max_gap):
+            answer = source.get(fetch.path, fetch.range, pin=held.pin)
+            for ordinal, indexes in cut_indexes(unheld.footer, key, answer.body, fetch.range.start).items():
+                found[ordinal] = found[ordinal].joined(indexes) if ordinal in found else indexes
+        return found
 
     def fetch_indexes(self, fetches: Sequence[Fetch]) -> None:
         """Fetch page indexes, such as a plan lacks, and keep them.

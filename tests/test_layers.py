@@ -27,6 +27,7 @@ ORDER = [
     "query",
     "draws",
     "distinct",
+    "cdx",
     "plan",
     "splice",
     # edges: one door each

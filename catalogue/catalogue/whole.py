@@ -115,13 +115,9 @@ class Catalogue(Fetches):
         Raises:
             QueryError: if the question cannot be understood, or is about what is not harvested.
         """
-        shown = self._shown()
-        words = self.table.select_held(shown.crawls, several(crawls))
-        chosen = select_subsets(several(subsets)) if self.table == INDEX else several(subsets)
-        candidates = shown.candidates(words, chosen)
         query = parse_query(
             self.table,
-            shown.columns,
+            self._shown().columns,
             patterns,
             columns=columns,
             where=where,
@@ -135,6 +131,25 @@ class Catalogue(Fetches):
         if distinct:  # a limit is of those that are left
             columns = (*query.columns, distinct.by, *filter(None, [distinct.time]))
             query = replace(query, columns=tuple(dict.fromkeys(columns)), limit=None)
+        return self.ask(query, crawls, subsets, distinct=distinct)
+
+    def ask(
+        self,
+        query: Query,
+        crawls: str | Iterable[str] = "all",
+        subsets: str | Iterable[str] = (),
+        *,
+        distinct: Distinct | None = None,
+    ) -> Captures:
+        """Find what a query means that is made already; see ``captures``.
+
+        Raises:
+            QueryError: if it is about what is not harvested.
+        """
+        shown = self._shown()
+        words = self.table.select_held(shown.crawls, several(crawls))
+        chosen = select_subsets(several(subsets)) if self.table == INDEX else several(subsets)
+        candidates = shown.candidates(words, chosen)
         scope = Scope(tuple(candidates.files(query)), candidates.row_groups, candidates.missing)
         question = Question(query, scope, self._footers, lambda: self._reading, self._cost())
         return Captures(question, self._share, workers=self._workers, distinct=distinct, notify=self._notify)

@@ -8,7 +8,13 @@ worse than none.
 
 from catalogue.pages.clusters import clusters, covers, merged
 from catalogue.pages.headers import MAX_PAGES, PageHeader, check_pages, page_header, walk
-from catalogue.pages.indexes import decode_column_index, decode_offset_index, encode_column_index, encode_offset_index
+from catalogue.pages.indexes import (
+    decode_column_index,
+    decode_offset_index,
+    encode_column_index,
+    encode_offset_index,
+    page_bounds,
+)
 from catalogue.pages.values import LONGEST_BOUND, ColumnIndex, Indexes, OffsetIndex, cut_bounds, cut_indexes
 
 __all__ = [
@@ -28,6 +34,7 @@ __all__ = [
     "encode_column_index",
     "encode_offset_index",
     "merged",
+    "page_bounds",
     "page_header",
     "walk",
 ]

@@ -1,13 +1,14 @@
 """Page indexes in the format's own form, checked against the footer when they are decoded."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from itertools import pairwise
 
 from catalogue.errors import BadPageIndex
 from catalogue.footer import DICTIONARY_ENCODINGS, Bounds, ColumnChunk, Order
 from catalogue.pages.clusters import disjoint
-from catalogue.pages.values import ColumnIndex, OffsetIndex, typed
+from catalogue.pages.values import ColumnIndex, Indexes, OffsetIndex, typed
 from catalogue.thrift import (
     BINARY,
     BOOLEAN_TRUE,
@@ -101,6 +102,27 @@ def decode_column_index(
     return ColumnIndex(
         bounds, null_counts, {page: parts for page, parts in (clusters or {}).items() if _fit(parts, bounds, page)}
     )
+
+
+def page_bounds(indexes: Indexes, chunk: ColumnChunk, num_rows: int) -> list[tuple[Bounds, int]]:
+    """Of each page of a column of texts, unless all is null, between which values it lies and how many rows it has.
+
+    Args:
+        indexes: of its row group.
+        chunk: the column's.
+        num_rows: of the row group.
+
+    Returns:
+        Nothing, if the indexes are not there or wrong.
+    """
+    located = indexes.offset_indexes.get(chunk.column.name)
+    if located is None or indexes.column_index is None:
+        return []
+    with suppress(BadPageIndex):
+        offsets = decode_offset_index(located, chunk, num_rows)
+        bounds = decode_column_index(indexes.column_index, chunk, len(offsets)).bounds
+        return [(each, len(offsets.rows(range(page, page + 1)))) for page, each in enumerate(bounds) if each]
+    return []
 
 
 def _fit(parts: Sequence[Bounds], bounds: Sequence[Bounds | None], page: int) -> bool:

@@ -1,0 +1,165 @@
+"""Rows of the index → the fields of CDX, and lines of them in each format; whole columns at a time."""
+
+import enum
+import json
+import re
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+RAW = "line"
+"""The column of a table of CDX fields that holds each capture's line as the CDX index itself has it."""
+
+KEY, TIME = "urlkey", "timestamp"
+_COLUMNS = {
+    "url": "url",
+    "mime": "content_mime_type",
+    "mime-detected": "content_mime_detected",
+    "status": "fetch_status",
+    "digest": "content_digest",
+    "length": "warc_record_length",
+    "offset": "warc_record_offset",
+    "filename": "warc_filename",
+    "languages": "content_languages",
+    "encoding": "content_charset",
+    "redirect": "fetch_redirect",
+    "truncated": "content_truncated",
+}
+FIELDS = (KEY, TIME, *_COLUMNS)
+"""In the order in which Common Crawl's server writes them."""
+_RAW_FIELDS = {name: name for name in ("url", "mime", "mime-detected", "status", "digest", "length", "offset")}
+_RAW_FIELDS |= {"filename": "filename", "charset": "encoding", "languages": "languages"}
+_RAW_FIELDS |= {"truncated": "truncated", "redirect": "redirect"}
+"""Those of the CDX index behind key and time, in its order; its ``charset`` the server calls ``encoding``."""
+
+_UNQUOTED = r"[^ !#-\[\]-~]"
+"""What JSON, of ASCII alone, does not write as it is."""
+_BREAK = re.compile(r"[\s\x00-\x1f\x7f]")
+"""What would end a key, or its line, too early; keys as they are made have none of it."""
+_NO_NUMBER = "-1"
+"""The status of a capture whose status is no number."""
+
+
+class Output(enum.Enum):
+    """A format of lines; its value is the content type."""
+
+    CDXJ = "text/x-cdxj"
+    """Key, time, and a JSON object of the rest."""
+    JSON = "text/x-ndjson"
+    """A JSON object."""
+    TEXT = "text/plain"
+    """Values between blanks; ``-`` where there is none."""
+
+
+def cdx_table(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """The fields of CDX of some rows, all of them text.
+
+    Args:
+        rows: columns of the index; the fields of those that are not among them are null.
+
+    Returns:
+        The columns ``FIELDS``, null where a capture has no such field, but for key and time, which are ``-`` then; and
+        ``RAW``.
+    """
+    nothing = pa.nulls(rows.num_rows, pa.string())
+    column = {name: rows.column(name) for name in rows.schema.names}
+    fields = {
+        KEY: _without_breaks(column.get("url_surtkey", nothing)).fill_null("-"),
+        TIME: _stamps(column.get("fetch_time", nothing)).fill_null("-"),
+    }
+    fields |= {name: column.get(of, nothing).cast(pa.string()) for name, of in _COLUMNS.items()}
+    fields["url"] = _ascii(fields["url"])
+    fields["status"] = pc.if_else(pc.equal(fields["status"], _NO_NUMBER), None, fields["status"])
+    raw = _objects({name: fields[of] for name, of in _RAW_FIELDS.items()})
+    fields[RAW] = pc.binary_join_element_wise(fields[KEY], fields[TIME], raw, " ")
+    return pa.RecordBatch.from_pydict(fields)
+
+
+def write_lines(table: pa.RecordBatch, output: Output, names: Sequence[str] | None = None) -> bytes:
+    r"""Lines of a format, each with its ``\n``.
+
+    Args:
+        table: the fields of CDX.
+        output: the format.
+        names: fields that are wanted, in that order; None for all that a capture has. Lines of CDXJ always begin with
+            key and time. What is no field is left out, and ``-`` in text. ``charset`` is another name of ``encoding``.
+    """
+    wanted = FIELDS if names is None else tuple(dict.fromkeys(names))
+    columns = {name: column for name in wanted if (column := _column(table, name)) is not None}
+    match output:
+        case Output.TEXT:
+            lines = _texts(table, wanted, columns, every=names is not None)
+        case Output.JSON:
+            lines = _objects(columns, table.num_rows)
+        case Output.CDXJ:
+            rest = {name: column for name, column in columns.items() if name not in {KEY, TIME}}
+            objects = _objects(rest, table.num_rows)
+            lines = pc.binary_join_element_wise(table.column(KEY), table.column(TIME), objects, " ")
+    return "".join(f"{line}\n" for line in lines.to_pylist()).encode()
+
+
+def _column(table: pa.RecordBatch, name: str) -> pa.Array | None:
+    known = "encoding" if name == "charset" else name
+    return table.column(known) if known in FIELDS else None
+
+
+def _texts(table: pa.RecordBatch, wanted: Sequence[str], columns: dict[str, pa.Array], *, every: bool) -> pa.Array:
+    """Values between blanks: of every field that is wanted, or of those alone that a capture has."""
+    nothing = pa.nulls(table.num_rows, pa.string())
+    values = [columns.get(name, nothing) for name in wanted]
+    if every:
+        values = [value.fill_null("-") for value in values]
+    return _joined(values, " ")
+
+
+def _objects(columns: dict[str, pa.Array], length: int = 0) -> pa.Array:
+    """JSON objects as Python writes them, of ASCII alone, without what is null."""
+    members = [
+        pc.binary_join_element_wise(pa.scalar(f"{json.dumps(name)}:"), _quoted(values), " ")
+        for name, values in columns.items()
+    ]
+    inside = _joined(members, ", ") if members else pa.array([""] * length, pa.string())
+    return pc.binary_join_element_wise("{", inside, "}", "")
+
+
+def _joined(values: Sequence[pa.Array], between: str) -> pa.Array:
+    return pc.binary_join_element_wise(*values, between, null_handling="skip")
+
+
+def _quoted(values: pa.Array) -> pa.Array:
+    plain = pc.binary_join_element_wise('"', values, '"', "")
+    return _replaced(plain, values, _UNQUOTED, json.dumps)
+
+
+def _ascii(urls: pa.Array) -> pa.Array:
+    """URLs as pywb shows them: of one with other letters than ASCII's all but ``:`` and ``/`` is percent-encoded."""
+    return _replaced(urls, urls, r"[^\x00-\x7f]", _percent_encoded)
+
+
+def _percent_encoded(url: str) -> str:
+    plain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-~:/"
+    return "".join(c if c in plain else "".join(f"%{byte:02X}" for byte in c.encode(errors="replace")) for c in url)
+
+
+def _without_breaks(keys: pa.Array) -> pa.Array:
+    return _replaced(keys, keys, r"[\s\x00-\x20\x7f-\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}]", _broken)
+
+
+def _broken(key: str) -> str:
+    return _BREAK.sub(lambda found: "".join(f"%{byte:02x}" for byte in found[0].encode()), key)
+
+
+def _replaced(plain: pa.Array, values: pa.Array, odd: str, mend: Callable[[str], str]) -> pa.Array:
+    """``plain``, but where a value matches a pattern what ``mend`` makes of it."""
+    found = pc.fill_null(pc.match_substring_regex(values, odd), fill_value=False)
+    if not pc.any(found).as_py():
+        return plain
+    return pc.replace_with_mask(plain, found, pa.array(map(mend, values.filter(found).to_pylist()), pa.string()))
+
+
+def _stamps(times: pa.Array) -> pa.Array:
+    """Times in 14 digits, UTC."""
+    if not pa.types.is_timestamp(times.type):
+        return times
+    return pc.strftime(pc.floor_temporal(times, unit="second").cast(pa.timestamp("s", "UTC")), format="%Y%m%d%H%M%S")

@@ -1,0 +1,52 @@
+"""Rows of the index → the captures that a request to the CDX API wants of them, in its order."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from catalogue.cdx.lines import RAW, TIME, cdx_table
+from catalogue.cdx.request import CdxRequest
+from catalogue.values import positions
+
+_STAMP = "%Y%m%d%H%M%S"
+
+
+def chosen(rows: pa.RecordBatch, request: CdxRequest) -> pa.RecordBatch:
+    """The CDX fields of those rows whose time, and what else the filters ask for, is right."""
+    table = cdx_table(rows)
+    masks = [each.mask(table) for each in request.filters]
+    masks += [pc.greater_equal(table.column(TIME), request.first)] if request.first else []
+    masks += [pc.less_equal(table.column(TIME), request.last)] if request.last else []
+    for mask in masks[1:]:
+        masks[0] = pc.and_(masks[0], mask)
+    return table.filter(masks[0]) if masks else table
+
+
+def arranged(tables: Iterable[pa.RecordBatch], request: CdxRequest) -> pa.RecordBatch:
+    """The captures of a page, or of a part of one, in the order that is asked for: by key, time and the line's rest.
+
+    That is the order of the lines' bytes, since a blank, which follows the key, comes before all that a key is made of.
+    With ``closest``, those nearest in time come first; no more than the limit are kept.
+    """
+    table = pa.Table.from_batches(tables, cdx_table(pa.RecordBatch.from_pydict({})).schema)
+    order = pc.sort_indices(table.column(RAW)).to_numpy()
+    if request.closest:
+        order = order[np.argsort(_distances(table.column(TIME), request.closest)[order], kind="stable")]
+    elif request.reverse:
+        order = order[::-1]
+    kept = table.take(positions(order[: request.limit])).combine_chunks()
+    return pa.RecordBatch.from_arrays([column.combine_chunks() for column in kept.columns], names=kept.schema.names)
+
+
+def _distances(stamps: pa.ChunkedArray, closest: str) -> np.ndarray:
+    """Seconds between times and another; of what is no time they are endless."""
+    times = pc.strptime(stamps, format=_STAMP, unit="s", error_is_null=True).cast(pa.int64()).to_numpy()
+    distances: np.ndarray = np.nan_to_num(np.abs(times.astype(float) - _seconds(closest)), nan=np.inf)
+    return distances
+
+
+def _seconds(stamp: str) -> int:
+    return int(datetime.strptime(stamp, _STAMP).replace(tzinfo=UTC).timestamp())

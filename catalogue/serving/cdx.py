@@ -1,0 +1,125 @@
+"""Requests to the CDX API, answered by a catalogue: part by part, each of them in its order and whole."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from catalogue.captures import Captures
+from catalogue.catalogue import Catalogue
+from catalogue.cdx import Block, CdxRequest, arranged, chosen, cut, marks, pages_of
+from catalogue.crawl import SUBSETS
+from catalogue.errors import TooExpensive
+from catalogue.query import CDX_COLUMNS, Query
+from catalogue.surt import KeyInterval, Match
+from catalogue.where import parse_where
+
+_MOST_INDEXED = 300
+"""Row groups whose pages are looked at to cut an answer; where more might match, whole ones must do."""
+_PART = 20
+"""Blocks of a part, at most, unless a single one has more."""
+_MOST_ROWS, _MOST_BYTES = 500_000, 1 << 29
+"""Of a part, which is put in order in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page of an answer, of which nothing was read yet."""
+
+    number: int
+    pages: int
+    """How many there are; 0 if there is nothing at all."""
+    blocks: int
+    """Of all pages."""
+    parts: tuple[tuple[KeyInterval, ...], ...]
+    """What is read, and put in order, one after the other; empty if there is no such page."""
+    sure: bool
+    """Whether there are captures on every page, before filters."""
+    missing: tuple[str, ...]
+    """What of the crawl is not held, a sentence each."""
+
+
+def page_of(catalogue: Catalogue, crawl: str, request: CdxRequest) -> Page:
+    """The page that a request is about.
+
+    Raises:
+        NotHarvested: if nothing of the crawl is held.
+        SourceError: if page indexes cannot be had.
+    """
+    found = _captures(catalogue, crawl, replace(request, filters=(), first="", last=""), request.pattern.intervals)
+    scope = found.question.scope
+    blocks: Sequence[Block] = ()
+    if scope.candidates:
+        blocks = [Block(request.pattern.intervals, 1)]
+        if request.pattern.match is not Match.EXACT:
+            groups = sum(len(candidate.row_groups) for candidate in scope.candidates)
+            bounds = found.question.key_bounds(pages=groups <= _MOST_INDEXED)
+            blocks = cut(request.pattern.intervals, marks(bounds))
+    pages = pages_of(blocks, request.page_size)
+    there = 0 <= request.page < len(pages)
+    parts = [block.intervals for block in pages[request.page]] if there else []
+    if there and not request.closest:  # by which all of a page is put in order
+        parts = [_joined(part) for part in pages_of(pages[request.page], _PART)]
+    elif there:
+        parts = [_joined(pages[request.page])]
+    return Page(
+        request.page,
+        len(pages),
+        sum(block.size for block in blocks),
+        tuple(reversed(parts) if request.reverse else parts),
+        len(blocks) > 1,
+        scope.missing,
+    )
+
+
+def has_captures(catalogue: Catalogue, crawl: str, request: CdxRequest) -> bool:
+    """Whether there is a single capture, whatever the filters say.
+
+    Raises:
+        SourceError: if something cannot be read.
+    """
+    query = Query(request.pattern.intervals, (request.url,), ("url_surtkey",), limit=1)
+    return any(batch.num_rows for batch in catalogue.ask(query, crawl, SUBSETS).batches())
+
+
+def part_of(
+    catalogue: Catalogue, crawl: str, request: CdxRequest, intervals: tuple[KeyInterval, ...]
+) -> pa.RecordBatch:
+    """The captures of a part of a page: CDX fields, in the order that is asked for.
+
+    Raises:
+        TooExpensive: if there are too many.
+        SourceError: if something cannot be read.
+    """
+    return arranged(_chosen(_captures(catalogue, crawl, request, intervals), request), request)
+
+
+def _chosen(captures: Captures, request: CdxRequest) -> Iterator[pa.RecordBatch]:
+    rows = size = 0
+    for batch in captures.batches():
+        kept = chosen(batch, request)
+        rows, size = rows + kept.num_rows, size + kept.nbytes
+        if rows > _MOST_ROWS or size > _MOST_BYTES:
+            message = (
+                f"{request.url} has more than {_MOST_ROWS:,} captures between places where its index can be cut into "
+                "pages; ask for less of it, or use: catalogue query"
+            )
+            raise TooExpensive(message)
+        yield kept
+
+
+def _captures(catalogue: Catalogue, crawl: str, request: CdxRequest, intervals: tuple[KeyInterval, ...]) -> Captures:
+    first, last = request.times
+    where = parse_where(request.where, pa.schema([]), catalogue.table) if request.where else None
+    query = Query(intervals, (request.url,), CDX_COLUMNS, where=where, from_ms=first, to_ms=last)
+    return catalogue.ask(query, crawl, SUBSETS)
+
+
+def _joined(blocks: Sequence[Block]) -> tuple[KeyInterval, ...]:
+    found: list[KeyInterval] = []
+    for interval in (interval for block in blocks for interval in block.intervals):
+        if found and found[-1].end == interval.start:
+            found[-1] = KeyInterval(found[-1].start, interval.end)
+        else:
+            found.append(interval)
+    return tuple(found)
