@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from catalogue.errors import CatalogueError, DiskFailed
-from catalogue.settings import load_settings, package_version
+from catalogue.settings import Settings, load_settings, package_version
 
 if TYPE_CHECKING:
     from catalogue.catalogue import Catalogue
@@ -38,17 +38,25 @@ class Common:
         if not self.quiet:
             click.echo(text, err=True)
 
+    @property
+    def folder(self) -> Path:
+        """That of the store and the catalogue."""
+        return self.data or Path(os.environ.get("CATALOGUE_DATA") or "data")
+
+    def settings(self, **others: object) -> Settings:
+        """What the options, and others beside them, set."""
+        return load_settings(source=self.source, rate=self.rate, contact=self.contact, **others)
+
     @contextmanager
     def opened(self, *, scheduler: str | None = None, **settings: object) -> "Iterator[Catalogue]":
         """The catalogue that the options mean, with some settings beside theirs, and a cluster's workers."""
         from catalogue.catalogue import Catalogue  # noqa: PLC0415 - --help needs none of what this imports
         from catalogue.cluster import connected  # noqa: PLC0415 - likewise
 
-        data = self.data or Path(os.environ.get("CATALOGUE_DATA") or "data")
-        chosen = load_settings(source=self.source, rate=self.rate, contact=self.contact, **settings)
+        chosen = self.settings(**settings)
         with (
             connected(scheduler) if scheduler else nullcontext() as executor,
-            Catalogue(data, chosen, table=self.table, executor=executor, notify=self.say) as catalogue,
+            Catalogue(self.folder, chosen, table=self.table, executor=executor, notify=self.say) as catalogue,
         ):
             yield catalogue
             if self.verbose:
@@ -101,6 +109,7 @@ class _Commands(click.Group):
         "fetch": "fetching",
         "sample": "drawing",
         "old-index": "locating",
+        "serve": "serving",
         "sql": "shell",
         "demo": "demonstrating",
     }

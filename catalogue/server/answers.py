@@ -1,45 +1,118 @@
 """What requests and answers of all kinds have in common: questions asked of the service, and errors as answers."""
 
 import asyncio
-from collections.abc import Callable
+import json
+import re
+from collections.abc import Callable, Hashable
+from concurrent.futures import CancelledError
 from typing import TypeVar
+from urllib.parse import parse_qsl
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from catalogue.catalogue import Catalogue
-from catalogue.errors import Busy, CatalogueError, NotHarvested, QueryError, SourceError
+from catalogue.errors import (
+    Busy,
+    CatalogueError,
+    Changed,
+    Denied,
+    FormatError,
+    Missing,
+    NotHarvested,
+    QueryError,
+    Redirected,
+    SourceError,
+    StoreLocked,
+    TooExpensive,
+)
 from catalogue.serving import Service
 
 T = TypeVar("T")
 
-_PATIENCE = 30
+JSON = "application/json; charset=utf-8"
+
+_PATIENCE = 25.0
+"""Seconds that a question may take, waiting for its turn included: clients wait 30 s for an answer."""
+_COME_BACK = 30
 """Seconds to come back after, if nobody says."""
+_MOST_PARAMETERS = 200
+_NO_TEXT = re.compile("[\udc80-\udcff]")
 
 
-async def ask(request: Request, question: Callable[[Catalogue], T]) -> T:
-    """Put a question to the service that answers a request, which goes on with others meanwhile."""
+def service_of(request: Request) -> Service:
+    """The service that answers a request."""
     service: Service = request.app.state.service
-    return await asyncio.wrap_future(service.ask(question))
+    return service
+
+
+def parameters(request: Request) -> list[tuple[str, str]]:
+    """The parameters of a request, in their order; those without a value left out. Bytes that are no text stay ``%XX``.
+
+    Raises:
+        QueryError: if there are too many.
+    """
+    text = request.scope["query_string"].decode("latin-1")
+    try:
+        found = parse_qsl(text, errors="surrogateescape", max_num_fields=_MOST_PARAMETERS)
+    except ValueError as error:
+        message = f"a request has {_MOST_PARAMETERS} parameters at most"
+        raise QueryError(message) from error
+    return [(_escaped(name), _escaped(value)) for name, value in found]
+
+
+def _escaped(text: str) -> str:
+    return _NO_TEXT.sub(lambda found: f"%{ord(found[0]) - 0xDC00:02X}", text)
+
+
+async def ask(request: Request, question: Callable[[Catalogue], T], *, key: Hashable = None) -> T:
+    """Put a question to the service that answers a request, which goes on with others meanwhile.
+
+    Raises:
+        Busy: if it takes too long. What is under way goes on, and what it fetched is there for who asks again.
+    """
+    answer = service_of(request).ask(question, key=key)
+    try:
+        return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(answer)), _PATIENCE)
+    except (TimeoutError, asyncio.CancelledError, CancelledError) as error:
+        answer.cancel()  # unless it was begun
+        if isinstance(error, asyncio.CancelledError) and not answer.cancelled():
+            raise  # it is the request that was broken off
+        message = "this takes longer than clients wait; what was fetched for it is kept, so ask again"
+        raise Busy(message, retry_after=5) from error
 
 
 def refusal(status: int, message: str, **headers: str) -> Response:
     """An answer that says why there is none."""
-    return JSONResponse({"message": message}, status, headers, "application/json; charset=utf-8")
+    return Response(json.dumps({"message": message}), status, headers | {"Content-Type": JSON})
 
 
 def told(error: CatalogueError) -> Response:
-    """What went wrong, as an answer: 400 and 404 for who asks, 503 for what may go better later, else 500."""
-    if isinstance(error, NotHarvested):
-        return refusal(404, str(error))
-    if isinstance(error, QueryError):
-        return refusal(400, str(error))
-    if isinstance(error, Busy | SourceError):
-        patience = getattr(error, "retry_after", None) or _PATIENCE
-        return refusal(503, str(error), **{"Retry-After": str(int(patience))})
-    return refusal(500, str(error))
+    """What went wrong, as an answer.
+
+    What may go better later is 503 and nothing else is, for clients ask again and again then. What will not is 404 for
+    what is not held, 400 for a question that cannot be understood, 422 for one that is too large, 409 for files that
+    are not what they were, and 500 where it is our fault.
+    """
+    match error:
+        case NotHarvested():
+            return refusal(404, str(error))
+        case TooExpensive():
+            return refusal(422, str(error))
+        case QueryError():
+            return refusal(400, str(error))
+        case Missing() | Denied() | Changed() | Redirected() | FormatError():
+            return refusal(409, str(error))
+        case Busy() | SourceError() | StoreLocked():
+            patience = getattr(error, "retry_after", None) or _COME_BACK
+            return refusal(503, str(error), **{"Retry-After": str(max(1, round(patience)))})
+        case _:
+            return refusal(500, str(error))
 
 
 async def on_error(_: Request, error: Exception) -> Response:
     """Any error as an answer; what is none of ours says nothing of itself to strangers."""
+    if isinstance(error, HTTPException):
+        return refusal(error.status_code, error.detail, **dict(error.headers or {}))
     return told(error) if isinstance(error, CatalogueError) else refusal(500, "something failed that should not")

@@ -46,10 +46,11 @@ def page_of(catalogue: Catalogue, crawl: str, request: CdxRequest) -> Page:
         NotHarvested: if nothing of the crawl is held.
         SourceError: if page indexes cannot be had.
     """
-    found = _captures(catalogue, crawl, replace(request, filters=(), first="", last=""), request.pattern.intervals)
+    everything = replace(request, filters=(), first="", last="")
+    found = _captures(catalogue, crawl, everything, request.pattern.intervals)
     scope = found.question.scope
     blocks: Sequence[Block] = ()
-    if scope.candidates:
+    if scope.candidates and (request.counts_pages or _then(catalogue, crawl, request)):
         blocks = [Block(request.pattern.intervals, 1)]
         if request.pattern.match is not Match.EXACT:
             groups = sum(len(candidate.row_groups) for candidate in scope.candidates)
@@ -70,6 +71,14 @@ def page_of(catalogue: Catalogue, crawl: str, request: CdxRequest) -> Page:
         len(blocks) > 1,
         scope.missing,
     )
+
+
+def _then(catalogue: Catalogue, crawl: str, request: CdxRequest) -> bool:
+    """Whether anything was fetched at the times that are asked for, as far as footers tell."""
+    if not (request.first or request.last):
+        return True
+    found = _captures(catalogue, crawl, replace(request, filters=()), request.pattern.intervals)
+    return bool(found.question.scope.candidates)
 
 
 def has_captures(catalogue: Catalogue, crawl: str, request: CdxRequest) -> bool:

@@ -1,14 +1,15 @@
 """A few catalogues, each used for one question at a time."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Lock
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from catalogue.catalogue import Catalogue
 from catalogue.errors import Busy
+from catalogue.serving.crawls import Harvests, Listed
 from catalogue.settings import Settings
 
 T = TypeVar("T")
@@ -24,6 +25,8 @@ class Service:
         *,
         at_once: int = 8,
         waiting: int = 512,
+        on_demand: bool = False,
+        strict: bool = False,
         notify: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Open a folder.
@@ -33,32 +36,53 @@ class Service:
             settings: of its source.
             at_once: questions that are answered side by side.
             waiting: questions that may wait for their turn.
+            on_demand: whether crawls are harvested when they are asked for.
+            strict: whether a question is refused if what is held may not answer it in full.
             notify: told in a sentence what the keeper of the server would want to know.
         """
         self.settings = settings
+        self.strict = strict
+        self.listed = Listed()
         self._first = Catalogue(data, settings, notify=notify)
         self._free: SimpleQueue[Catalogue] = SimpleQueue()
         self._all = [self._first, *(Catalogue(data, settings, notify=notify) for _ in range(at_once - 1))]
         for each in self._all:
             self._free.put(each)
+        self.harvests = Harvests(lambda: Catalogue(data, settings, notify=notify), notify) if on_demand else None
+        """None unless crawls are harvested when they are asked for."""
+        self.notify = notify
         self._executor = ThreadPoolExecutor(at_once, thread_name_prefix="question")
         self._most = at_once + waiting
         self._asked = 0
+        self._under_way: dict[Hashable, Future[Any]] = {}
         self._lock = Lock()
 
-    def ask(self, question: Callable[[Catalogue], T]) -> "Future[T]":
+    @property
+    def asked(self) -> int:
+        """Questions that are being answered or wait for their turn."""
+        return self._asked
+
+    def ask(self, question: Callable[[Catalogue], T], *, key: Hashable = None) -> "Future[T]":
         """Answer a question when its turn comes, in a thread of its own.
+
+        Args:
+            question: is handed a catalogue that nobody else uses meanwhile.
+            key: what tells it from others: who asks the same while it is being answered gets the same answer.
 
         Raises:
             Busy: at once, if too many wait already.
         """
         with self._lock:
+            if key is not None and key in self._under_way:
+                return self._under_way[key]
             if self._asked >= self._most:
                 message = "too many questions wait already; ask again in a few seconds"
                 raise Busy(message, retry_after=5)
             self._asked += 1
-        answer = self._executor.submit(self._answer, question)
-        answer.add_done_callback(self._answered)
+            answer = self._executor.submit(self._answer, question)
+            if key is not None:
+                self._under_way[key] = answer
+        answer.add_done_callback(lambda _: self._answered(key))
         return answer
 
     def _answer(self, question: Callable[[Catalogue], T]) -> T:
@@ -68,12 +92,15 @@ class Service:
         finally:
             self._free.put(catalogue)
 
-    def _answered(self, _: object) -> None:
+    def _answered(self, key: Hashable) -> None:
         with self._lock:
             self._asked -= 1
+            self._under_way.pop(key, None)
 
     def close(self) -> None:
         """Break off what is under way."""
+        if self.harvests:
+            self.harvests.close()
         self._executor.shutdown(wait=False, cancel_futures=True)
         for each in self._all:
             each.close()

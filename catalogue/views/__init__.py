@@ -1,11 +1,12 @@
 """The DuckDB catalogue, derived from the store."""
 
 from catalogue.views.build import STORAGE_VERSION, connect_fresh, is_fresh, refresh
-from catalogue.views.candidates import Candidate, Candidates, Shown
+from catalogue.views.candidates import MARGIN, Candidate, Candidates, Shown
 from catalogue.views.gaps import Gaps, gaps
 from catalogue.views.opened import answerable, connect, queries_folder, statement
 
 __all__ = [
+    "MARGIN",
     "STORAGE_VERSION",
     "Candidate",
     "Candidates",

@@ -18,7 +18,7 @@ from catalogue.values import positions, texts
 
 _FEW = 32
 """Intervals of keys."""
-_MARGIN = 31 * 24 * 60 * 60 * 1000
+MARGIN = 31 * 24 * 60 * 60 * 1000
 """Milliseconds by which a crawl may have been fetched earlier or later than the list of crawls says."""
 
 
@@ -88,7 +88,7 @@ class Candidates:
             WITH elsewhen AS (
               SELECT file FROM derived.files JOIN derived.crawls AS c USING (crawl)
               WHERE c.first_fetch <= c.last_fetch AND (
-                epoch_ms(c.last_fetch) + {_MARGIN} < $2::BIGINT OR epoch_ms(c.first_fetch) - {_MARGIN} >= $3::BIGINT
+                epoch_ms(c.last_fetch) + {MARGIN} < $2::BIGINT OR epoch_ms(c.first_fetch) - {MARGIN} >= $3::BIGINT
               )
             ),
             known AS (

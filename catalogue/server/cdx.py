@@ -1,0 +1,159 @@
+"""The CDX API over HTTP, and the list of its crawls."""
+
+import json
+import re
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from functools import partial
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from catalogue.catalogue import Catalogue
+from catalogue.cdx import CdxRequest, parse_request, write_lines
+from catalogue.crawl import Crawl
+from catalogue.errors import NotHarvested, TooExpensive
+from catalogue.server.answers import ask, parameters, refusal, service_of
+from catalogue.serving import Page, elsewhen, has_captures, page_of, part_of
+from catalogue.surt import KeyInterval
+
+_HOST = re.compile(r"[A-Za-z0-9._-]+(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?")
+INCOMPLETE = "Catalogue-Incomplete"
+"""The header that says why an answer may lack captures."""
+
+
+async def collinfo(request: Request) -> Response:
+    """All crawls there are, as index.commoncrawl.org lists them; whether we can answer for them or not."""
+    service = service_of(request)
+    crawls = await ask(request, service.listed.get, key="collinfo")
+    base = base_url(request)
+    body = json.dumps([_entry(crawl, base) for crawl in crawls.values()], indent=2)
+    return Response(body, media_type="application/json")
+
+
+def base_url(request: Request) -> str:
+    """The address under which the client knows us, without a slash at its end."""
+    headers = request.headers
+    host = headers.get("x-forwarded-host", headers.get("host", "")).split(",")[0].strip()
+    if not _HOST.fullmatch(host):
+        host = "{}:{}".format(*request.scope["server"])
+    scheme = "https" if headers.get("x-forwarded-proto", request.url.scheme).startswith("https") else "http"
+    return f"{scheme}://{host}"
+
+
+def _entry(crawl: Crawl, base: str) -> dict[str, str]:
+    entry = {
+        "id": crawl.id,
+        "name": crawl.name or crawl.id,
+        "timegate": f"{base}/{crawl.id}/",
+        "cdx-api": f"{base}/{crawl.id}-index",
+    }
+    times = {"from": crawl.first_fetch, "to": crawl.last_fetch}
+    return entry | {name: f"{time:%Y-%m-%dT%H:%M:%S}" for name, time in times.items() if time}
+
+
+async def index(request: Request) -> Response:
+    """The captures of a crawl that a request to the CDX API asks for, or how many pages of them there are."""
+    crawl, service = request.path_params["crawl"], service_of(request)
+    asked = parse_request(parameters(request))
+    crawls = await ask(request, service.listed.get, key="collinfo")
+    if crawl not in crawls:
+        return refusal(404, f"there is no crawl {crawl[:100]}; see /collinfo.json")
+    if not asked.counts_pages and elsewhen(crawls[crawl], *asked.times):
+        return _nothing(asked)
+    try:
+        page = await ask(request, lambda cat: page_of(cat, crawl, asked), key=("page", crawl, asked))
+    except NotHarvested as error:
+        return _not_held(request, crawl, asked, error)
+    if page.missing and service.harvests:
+        service.harvests.want(crawl)
+    if page.missing and service.strict:
+        raise TooExpensive("; ".join(page.missing))
+    headers = {INCOMPLETE: "; ".join(page.missing).encode("ascii", "replace").decode()} if page.missing else {}
+    if asked.counts_pages:
+        return await _count(request, crawl, asked, page, headers)
+    if not 0 <= asked.page < max(1, page.pages):
+        return _no_such_page(asked, page.pages)
+    return await _captures(request, crawl, asked, page, headers)
+
+
+def _not_held(request: Request, crawl: str, asked: CdxRequest, error: NotHarvested) -> Response:
+    service = service_of(request)
+    if service.harvests:
+        service.harvests.want(crawl)
+    if service.strict:
+        raise TooExpensive(str(error))
+    return _nothing(asked, str(error))
+
+
+def _nothing(asked: CdxRequest, why: str = "") -> Response:
+    """The answer if there are no captures, or none that we know of."""
+    if asked.counts_pages:
+        response = _pages(asked, 0, 0)
+    elif asked.page != 0:
+        response = _no_such_page(asked, 0)
+    else:
+        response = refusal(404, f"{asked.none_found}; {why}" if why else asked.none_found)
+    if why:
+        response.headers[INCOMPLETE] = why
+    return response
+
+
+def _no_such_page(asked: CdxRequest, pages: int) -> Response:
+    last = max(0, pages - 1)
+    return refusal(400, f"Page {asked.page} invalid: First Page is 0, Last Page is {last}")
+
+
+async def _count(request: Request, crawl: str, asked: CdxRequest, page: Page, headers: dict[str, str]) -> Response:
+    pages, blocks = page.pages, page.blocks
+    if pages and not page.sure and not await ask(request, lambda cat: has_captures(cat, crawl, asked)):
+        pages = blocks = 0
+    response = _pages(asked, pages, blocks)
+    response.headers.update(headers)
+    return response
+
+
+def _pages(asked: CdxRequest, pages: int, blocks: int) -> Response:
+    body = json.dumps({"pages": pages, "pageSize": asked.page_size, "blocks": blocks})
+    return Response(body, headers={"Content-Type": asked.output.value})
+
+
+async def _captures(request: Request, crawl: str, asked: CdxRequest, page: Page, headers: dict[str, str]) -> Response:
+    lines = _lines(request, crawl, asked, page)
+    first = await anext(lines, b"")
+    if not first:
+        response = refusal(404, asked.none_found)
+        response.headers.update(headers)
+        return response
+    headers["Content-Type"] = asked.output.value
+    if len(page.parts) == 1:
+        return Response(first, headers=headers)
+    return StreamingResponse(_behind(first, lines), headers=headers)
+
+
+async def _behind(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    yield first
+    async for lines in rest:
+        yield lines
+
+
+async def _lines(request: Request, crawl: str, asked: CdxRequest, page: Page) -> AsyncIterator[bytes]:
+    """Lines, part by part; if one cannot be had, the connection breaks off, so that nobody takes it for all."""
+    for intervals in page.parts:
+        if asked.limit == 0:
+            return
+        rows, lines = await ask(request, partial(_read, crawl, asked, intervals), key=(crawl, asked, intervals))
+        if lines:
+            yield lines
+        if asked.limit is not None:
+            asked = replace(asked, limit=asked.limit - rows)
+
+
+def _read(crawl: str, asked: CdxRequest, intervals: tuple[KeyInterval, ...], catalogue: Catalogue) -> tuple[int, bytes]:
+    """How many captures a part of a page has, and their lines."""
+    rows = part_of(catalogue, crawl, asked, intervals)
+    return rows.num_rows, write_lines(rows, asked.output, asked.fields)
+
+
+ROUTES = [Route("/collinfo.json", collinfo), Route("/{crawl}-index", index)]

@@ -1,0 +1,122 @@
+"""Which crawls there are, and taking the footers of one when it is first asked for."""
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from threading import Lock
+
+from catalogue.catalogue import Catalogue
+from catalogue.crawl import Crawl, newest_first
+from catalogue.errors import Busy, CatalogueError, FormatError, NotHarvested, SourceError
+from catalogue.harvest import Progress
+from catalogue.views import MARGIN
+
+_LIST_AGE = 600.0
+"""Seconds after which the list of crawls is looked up again, in the store or, once a day, at the source."""
+_SOON = 10
+"""Seconds after which to ask again for what is just beginning."""
+
+
+class Listed:
+    """The crawls there are: those that the source lists, and those of which something is held."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._known: tuple[float, list[Crawl]] | None = None
+
+    def get(self, catalogue: Catalogue) -> dict[str, Crawl]:
+        """By name, newest first. If the source does not say, those that are held."""
+        now = self._clock()
+        if self._known is None or now - self._known[0] >= _LIST_AGE:
+            listed: list[Crawl] = []
+            with suppress(SourceError, FormatError):
+                listed = catalogue.crawl_list(attempts=1)
+            self._known = now, listed
+        crawls = {crawl.id: crawl for crawl in self._known[1]}
+        with suppress(NotHarvested):
+            crawls |= {crawl: Crawl(crawl) for crawl in catalogue.held() if crawl not in crawls}
+        return {crawl: crawls[crawl] for crawl in newest_first(crawls)}
+
+
+def elsewhen(crawl: Crawl, from_ms: int | None, to_ms: int | None) -> bool:
+    """Whether a crawl was fetched at other times than between two, as the list of crawls says, and a month to spare.
+
+    Args:
+        crawl: as it is listed.
+        from_ms: in milliseconds since 1970; None for any.
+        to_ms: the same, exclusive.
+    """
+    if not crawl.first_fetch or not crawl.last_fetch:
+        return False
+    first, last = (int(time.timestamp()) * 1000 for time in (crawl.first_fetch, crawl.last_fetch))
+    return (from_ms is not None and last + MARGIN < from_ms) or (to_ms is not None and first - MARGIN >= to_ms)
+
+
+class Harvests:
+    """Takes the footers of crawls that are asked for and not held, one after the other."""
+
+    def __init__(self, opened: Callable[[], Catalogue], notify: Callable[[str], None]) -> None:
+        """Wait for the first.
+
+        Args:
+            opened: a catalogue for a thread of its own.
+            notify: told what begins and ends.
+        """
+        self._opened = opened
+        self._notify = notify
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="harvest")
+        self._lock = Lock()
+        self._under_way: dict[str, Progress | None] = {}
+        self._failed: dict[str, str] = {}
+        self._taken: set[str] = set()
+
+    def want(self, crawl: str) -> None:
+        """See to it that a crawl is harvested, all subsets of it; once that was tried this does nothing.
+
+        Raises:
+            Busy: as long as that takes.
+            NotHarvested: if it failed.
+        """
+        with self._lock:
+            if crawl in self._failed:
+                raise NotHarvested(self._failed[crawl])
+            if crawl in self._taken:
+                return
+            if crawl not in self._under_way:
+                self._under_way[crawl] = None
+                self._executor.submit(self._harvest, crawl)
+            at = self._under_way[crawl]
+        if at is None or not at.listed:
+            message = f"{crawl} is about to be harvested; ask again"
+            raise Busy(message, retry_after=_SOON)
+        left = (at.listed - at.done) * at.seconds / max(1, at.done)
+        message = f"{crawl} is being harvested, {at.done} of {at.listed} files so far; ask again"
+        raise Busy(message, retry_after=min(max(left, 1.0), 600.0))
+
+    def close(self) -> None:
+        """Begin no more."""
+        self._executor.shutdown(wait=False, cancel_futures=True)
+
+    def _harvest(self, crawl: str) -> None:
+        self._notify(f"{crawl} was asked for; harvesting it")
+        failed = ""
+        try:
+            with self._opened() as catalogue:
+                outcomes = catalogue.harvest(crawl, subsets="all", report=lambda at: self._report(crawl, at))
+            for outcome in outcomes:
+                at = outcome.progress
+                self._notify(f"{crawl}: {at.done} of {at.listed} files are held, {at.failed} failed")
+        except CatalogueError as error:
+            failed = f"{crawl} could not be harvested: {error}"
+            self._notify(failed)
+        with self._lock:
+            del self._under_way[crawl]
+            if failed:
+                self._failed[crawl] = failed
+            else:
+                self._taken.add(crawl)
+
+    def _report(self, crawl: str, at: Progress) -> None:
+        with self._lock:
+            self._under_way[crawl] = at
