@@ -1,10 +1,5 @@
-"""One capture: a row of the index as the CDX index writes it.
+"""One capture: what the index says of a record, which is the ``length`` bytes at ``offset`` of ``filename``."""
 
-Field names, their order and what is left out are those of Common Crawl's index server; a capture's WARC record is the
-``length`` bytes at ``offset`` of ``filename``.
-"""
-
-import json
 import re
 from collections.abc import Iterable, Mapping, Sized
 from dataclasses import dataclass
@@ -13,21 +8,6 @@ from typing import Any
 
 from catalogue.errors import BadRecord, QueryError
 from catalogue.ranges import ByteRange
-
-_CDX_FIELDS = (
-    ("url", "url"),
-    ("mime", "content_mime_type"),
-    ("mime-detected", "content_mime_detected"),
-    ("status", "fetch_status"),
-    ("digest", "content_digest"),
-    ("length", "warc_record_length"),
-    ("offset", "warc_record_offset"),
-    ("filename", "warc_filename"),
-    ("languages", "content_languages"),
-    ("encoding", "content_charset"),
-    ("redirect", "fetch_redirect"),
-    ("truncated", "content_truncated"),
-)
 
 MAX_RECORD = 64 << 20
 """Bytes that a record may have as it is archived, unless more is asked for; the largest known have 7 MB."""
@@ -56,9 +36,6 @@ _STAMPS = {14: "%Y%m%d%H%M%S", 12: "%Y%m%d%H%M"}
 """Times by how many digits they have."""
 _MILLISECONDS = 13
 """Digits of a time as pandas writes it to JSON, from 2001 to 2286."""
-
-_BREAK = re.compile(r"[\s\x00-\x1f\x7f]")
-"""What would end a key, or its line, too early; keys as they are made have none of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,17 +160,3 @@ def timestamp(time: datetime | None) -> str:
         return "-"
     time = time if time.tzinfo is None else time.astimezone(UTC)
     return f"{time.year:04}{time:%m%d%H%M%S}"  # %Y has not everywhere four digits
-
-
-def cdx_fields(row: Mapping[str, Any]) -> dict[str, str]:
-    """A row's CDX fields behind the key and the time, all of them text; what is null is left out."""
-    return {name: str(value) for name, column in _CDX_FIELDS if (value := row.get(column)) is not None}
-
-
-def cdxj_line(row: Mapping[str, Any]) -> str:
-    """A row as a line of CDXJ, without its end."""
-    return f"{_BREAK.sub(_escaped, row['url_surtkey'])} {timestamp(row['fetch_time'])} {json.dumps(cdx_fields(row))}"
-
-
-def _escaped(found: re.Match[str]) -> str:
-    return "".join(f"%{byte:02x}" for byte in found[0].encode())

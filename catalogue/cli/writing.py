@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from catalogue.capture import cdxj_line
+from catalogue.cdx import Output, cdx_table, write_lines
 from catalogue.cli.showing import Table
 from catalogue.errors import QueryError
 
@@ -124,10 +124,10 @@ def _write_lines(batches: Iterable[pa.RecordBatch], file: BinaryIO, format_: str
     count = 0
     for batch in batches:
         if format_ == "cdxj":
-            lines = [cdxj_line(row) for row in batch.to_pylist()]
+            file.write(write_lines(cdx_table(batch), Output.CDXJ))
         else:
-            lines = [json.dumps(row, ensure_ascii=False) for row in _texts(batch).to_pylist()]
-        file.write("".join(f"{_one_line(line)}\n" for line in lines).encode())
+            lines = (json.dumps(row, ensure_ascii=False) for row in _texts(batch).to_pylist())
+            file.write("".join(f"{_one_line(line)}\n" for line in lines).encode())
         count += batch.num_rows
     return count
 
