@@ -82,7 +82,7 @@ def test_a_redirect() -> None:
     found = fields_of(REDIRECT)
     assert [*found][2:] == [
         *("url", "mime", "mime-detected", "status", "digest", "length", "offset", "filename"),
-        *("redirect", "truncated"),
+        *("truncated", "redirect"),
     ]
     assert found["redirect"] == "https://www.example.com/"
 

@@ -22,16 +22,19 @@ _COLUMNS = {
     "offset": "warc_record_offset",
     "filename": "warc_filename",
     "languages": "content_languages",
-    "encoding": "content_charset",
-    "redirect": "fetch_redirect",
     "truncated": "content_truncated",
+    "redirect": "fetch_redirect",
+    "encoding": "content_charset",
 }
 FIELDS = (KEY, TIME, *_COLUMNS)
-"""In the order in which Common Crawl's server writes them."""
+"""In the order in which Common Crawl's server writes them: what it has renamed stands last."""
 _RAW_FIELDS = {name: name for name in ("url", "mime", "mime-detected", "status", "digest", "length", "offset")}
 _RAW_FIELDS |= {"filename": "filename", "charset": "encoding", "languages": "languages"}
 _RAW_FIELDS |= {"truncated": "truncated", "redirect": "redirect"}
-"""Those of the CDX index behind key and time, in its order; its ``charset`` the server calls ``encoding``."""
+"""Those of the CDX index behind key and time, in its order; its ``charset`` the server calls ``encoding``.
+
+See ``WarcCdxWriter`` in https://github.com/commoncrawl/nutch, which writes it.
+"""
 
 _UNQUOTED = r"[^ !#-\[\]-~]"
 """What JSON, of ASCII alone, does not write as it is."""

@@ -15,7 +15,7 @@ from catalogue.cdx import CdxRequest, parse_request, write_lines
 from catalogue.crawl import Crawl
 from catalogue.errors import NotHarvested, TooExpensive
 from catalogue.server.answers import ask, parameters, refusal, service_of
-from catalogue.serving import Page, elsewhen, has_captures, page_of, part_of
+from catalogue.serving import Page, begun, elsewhen, has_captures, page_of, part_of
 from catalogue.surt import KeyInterval
 
 _HOST = re.compile(r"[A-Za-z0-9._-]+(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?")
@@ -63,7 +63,7 @@ async def index(request: Request) -> Response:
     if not asked.counts_pages and elsewhen(crawls[crawl], *asked.times):
         return _nothing(asked)
     try:
-        page = await ask(request, lambda cat: page_of(cat, crawl, asked), key=("page", crawl, asked))
+        page, rows, lines = await ask(request, partial(_begun, crawl, asked), key=(crawl, asked))
     except NotHarvested as error:
         return _not_held(request, crawl, asked, error)
     if page.missing and service.harvests:
@@ -75,7 +75,16 @@ async def index(request: Request) -> Response:
         return await _count(request, crawl, asked, page, headers)
     if not 0 <= asked.page < max(1, page.pages):
         return _no_such_page(asked, page.pages)
-    return await _captures(request, crawl, asked, page, headers)
+    answer = _lines(request, crawl, asked, page, (rows, lines))
+    first = await anext(answer, b"")
+    if not first:
+        response = refusal(404, asked.none_found)
+        response.headers.update(headers)
+        return response
+    headers["Content-Type"] = asked.output.value
+    if len(page.parts) == 1:
+        return Response(first, headers=headers)
+    return StreamingResponse(_behind(first, answer), headers=headers)
 
 
 def _not_held(request: Request, crawl: str, asked: CdxRequest, error: NotHarvested) -> Response:
@@ -119,35 +128,33 @@ def _pages(asked: CdxRequest, pages: int, blocks: int) -> Response:
     return Response(body, headers={"Content-Type": asked.output.value})
 
 
-async def _captures(request: Request, crawl: str, asked: CdxRequest, page: Page, headers: dict[str, str]) -> Response:
-    lines = _lines(request, crawl, asked, page)
-    first = await anext(lines, b"")
-    if not first:
-        response = refusal(404, asked.none_found)
-        response.headers.update(headers)
-        return response
-    headers["Content-Type"] = asked.output.value
-    if len(page.parts) == 1:
-        return Response(first, headers=headers)
-    return StreamingResponse(_behind(first, lines), headers=headers)
-
-
 async def _behind(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     yield first
     async for lines in rest:
         yield lines
 
 
-async def _lines(request: Request, crawl: str, asked: CdxRequest, page: Page) -> AsyncIterator[bytes]:
+async def _lines(
+    request: Request, crawl: str, asked: CdxRequest, page: Page, first: tuple[int, bytes]
+) -> AsyncIterator[bytes]:
     """Lines, part by part; if one cannot be had, the connection breaks off, so that nobody takes it for all."""
-    for intervals in page.parts:
-        if asked.limit == 0:
-            return
-        rows, lines = await ask(request, partial(_read, crawl, asked, intervals), key=(crawl, asked, intervals))
+    rows, lines = first
+    for following in (*page.parts[1:], None):
         if lines:
             yield lines
         if asked.limit is not None:
             asked = replace(asked, limit=asked.limit - rows)
+        if following is None or asked.limit == 0:
+            return
+        rows, lines = await ask(request, partial(_read, crawl, asked, following), key=(crawl, asked, following))
+
+
+def _begun(crawl: str, asked: CdxRequest, catalogue: Catalogue) -> tuple[Page, int, bytes]:
+    """The page that is asked for, how many captures its first part has, and their lines."""
+    if asked.counts_pages:
+        return page_of(catalogue, crawl, asked), 0, b""
+    page, rows = begun(catalogue, crawl, asked)
+    return page, rows.num_rows, write_lines(rows, asked.output, asked.fields)
 
 
 def _read(crawl: str, asked: CdxRequest, intervals: tuple[KeyInterval, ...], catalogue: Catalogue) -> tuple[int, bytes]:

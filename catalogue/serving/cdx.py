@@ -46,15 +46,39 @@ def page_of(catalogue: Catalogue, crawl: str, request: CdxRequest) -> Page:
         NotHarvested: if nothing of the crawl is held.
         SourceError: if page indexes cannot be had.
     """
-    everything = replace(request, filters=(), first="", last="")
-    found = _captures(catalogue, crawl, everything, request.pattern.intervals)
-    scope = found.question.scope
+    return _page(catalogue, crawl, request, _everything(catalogue, crawl, request))
+
+
+def begun(catalogue: Catalogue, crawl: str, request: CdxRequest) -> tuple[Page, pa.RecordBatch]:
+    """The page that a request is about, and the captures of its first part, if it has any.
+
+    Raises:
+        NotHarvested: if nothing of the crawl is held.
+        TooExpensive: if there are too many.
+        SourceError: if something cannot be read.
+    """
+    everything = _everything(catalogue, crawl, request)
+    page = _page(catalogue, crawl, request, everything)
+    if not page.parts:
+        return page, arranged([], request)
+    if page.parts[0] == everything.question.query.intervals and not (request.where or request.first or request.last):
+        return page, arranged(_chosen(everything, request), request)  # which is planned already
+    return page, part_of(catalogue, crawl, request, page.parts[0])
+
+
+def _everything(catalogue: Catalogue, crawl: str, request: CdxRequest) -> Captures:
+    unfiltered = replace(request, filters=(), first="", last="")
+    return _captures(catalogue, crawl, unfiltered, request.pattern.intervals)
+
+
+def _page(catalogue: Catalogue, crawl: str, request: CdxRequest, everything: Captures) -> Page:
+    scope = everything.question.scope
     blocks: Sequence[Block] = ()
     if scope.candidates and (request.counts_pages or _then(catalogue, crawl, request)):
         blocks = [Block(request.pattern.intervals, 1)]
         if request.pattern.match is not Match.EXACT:
             groups = sum(len(candidate.row_groups) for candidate in scope.candidates)
-            bounds = found.question.key_bounds(pages=groups <= _MOST_INDEXED)
+            bounds = everything.question.key_bounds(pages=groups <= _MOST_INDEXED)
             blocks = cut(request.pattern.intervals, marks(bounds))
     pages = pages_of(blocks, request.page_size)
     there = 0 <= request.page < len(pages)
