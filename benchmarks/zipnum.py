@@ -1,0 +1,112 @@
+"""A crawl's captures as Common Crawl's index server has them, and pywb to answer from them.
+
+The layout is that of https://data.commoncrawl.org/cc-index/collections/: sorted lines in blocks of 3,000, each a gzip
+member of its own, and the first key of each block in ``cluster.idx``; the configuration is that of
+commoncrawl/cc-index-server (branch ``pywb2``), but for where the blocks lie. pywb is a program in an environment of
+its own, whose ``bin`` folder the environment variable ``CATALOGUE_PYWB`` names.
+"""
+
+import os
+import socket
+import subprocess
+import time
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from benchmarks.processes import Failed
+
+VARIABLE = "CATALOGUE_PYWB"
+_LINES = 3000
+"""Of a block."""
+_PART = "cdx-00000.gz"
+_CONFIG = r"""
+enable_auto_colls: true
+cdx_api_endpoint: -index
+shard_index_loc:
+  match: '(.+)'
+  replace: '\1'
+max_blocks: 5
+framed_replay: false
+map_output_fields:
+  source: null
+  source-coll: null
+  access: null
+  charset: encoding
+"""
+"""What pywb itself does not know, as of 2.10, it passes over: the last setting is of Common Crawl's own branch."""
+_PATIENCE = 60.0
+"""Seconds that it may take to start."""
+
+
+def write_cluster(folder: Path, crawl: str, lines: Iterable[str]) -> None:
+    """Write the captures of a crawl as pywb is to find them.
+
+    Args:
+        folder: for all crawls that one server answers from.
+        crawl: its name.
+        lines: of CDXJ, sorted, without their ends.
+    """
+    (folder / "config.yaml").write_text(_CONFIG, encoding="utf-8")
+    indexes = folder / "collections" / crawl / "indexes"
+    indexes.mkdir(parents=True)
+    with (indexes / _PART).open("wb") as part, (indexes / "cluster.idx").open("w", encoding="utf-8") as cluster:
+        for number, block in enumerate(_blocks(lines), start=1):
+            member = zlib.compress("".join(f"{line}\n" for line in block).encode(), wbits=31)
+            key, timestamp, _ = block[0].split(" ", 2)
+            cluster.write(f"{key} {timestamp}\t{_PART}\t{part.tell()}\t{len(member)}\t{number}\n")
+            part.write(member)
+
+
+def _blocks(lines: Iterable[str]) -> Iterator[list[str]]:
+    block: list[str] = []
+    for line in lines:
+        block.append(line)
+        if len(block) == _LINES:
+            yield block
+            block = []
+    if block:
+        yield block
+
+
+def programs() -> Path | None:
+    """The folder of pywb's programs; None if nobody says which."""
+    given = os.environ.get(VARIABLE)
+    return Path(given) if given else None
+
+
+@contextmanager
+def pywb(folder: Path, bin_folder: Path) -> Iterator[str]:
+    """Serve what ``write_cluster`` wrote, from a free port of this machine; yields the URL, without a slash at its end.
+
+    Raises:
+        Failed: if it does not start.
+    """
+    port = _free_port()
+    command = [str(bin_folder / "wayback"), "-b", "127.0.0.1", "-p", str(port), "-d", str(folder)]
+    with (folder / "log").open("wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
+        try:
+            _wait(process, port, folder / "log")
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.terminate()
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port: int = taken.getsockname()[1]
+        return port
+
+
+def _wait(process: "subprocess.Popen[bytes]", port: int, log: Path) -> None:
+    until = time.monotonic() + _PATIENCE
+    while process.poll() is None and time.monotonic() < until:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1.0).close()
+        except OSError:
+            time.sleep(0.1)
+        else:
+            return
+    message = f"pywb does not start: {log.read_text(errors='replace')[-2000:]}"
+    raise Failed(message)

@@ -1,0 +1,332 @@
+"""What a CDX server must answer about one crawl, by the plainest means: every capture in a list, looked at one by one.
+
+The rules are those of https://index.commoncrawl.org/ as far as they are public: the documentation of pywb's CDX server
+(https://pywb.readthedocs.io/en/latest/manual/cdxserver_api.html), the configuration in commoncrawl/cc-index-server, the
+writer of the lines (``WarcCdxWriter`` of commoncrawl/nutch), and the exchanges recorded as test data of cdx_toolkit.
+Nothing of the package under test is used here. Where a page ends is for the server to say; the oracle is told.
+"""
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from urllib.parse import parse_qsl, quote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+JSON_TYPE = "application/json; charset=utf-8"
+"""Of everything that says why there are no captures."""
+TYPES = {"cdxj": "text/x-cdxj", "json": "text/x-ndjson", "text": "text/plain"}
+"""Of captures, by ``output``."""
+
+_COLUMNS = {
+    "url": "url",
+    "content_mime_type": "mime",
+    "content_mime_detected": "mime-detected",
+    "fetch_status": "status",
+    "content_digest": "digest",
+    "warc_record_length": "length",
+    "warc_record_offset": "offset",
+    "warc_filename": "filename",
+    # The lines have charset first of these; what renames it puts it last.
+    "content_languages": "languages",
+    "content_truncated": "truncated",
+    "fetch_redirect": "redirect",
+    "content_charset": "encoding",
+}
+"""Columns in the order in which answers have their fields."""
+_RAW = {"encoding": "charset", "languages": "languages", "truncated": "truncated", "redirect": "redirect"}
+"""Fields that stand elsewhere in the crawl's own lines, in the order that they have there, with their names there."""
+_ALIASES = {
+    "u": "url",
+    "original": "url",
+    "statuscode": "status",
+    "mimetype": "mime",
+    "m": "mime",
+    "s": "length",  # not the status
+    "l": "length",
+    "o": "offset",
+    "d": "digest",
+    "t": "timestamp",
+    "k": "urlkey",
+    "f": "filename",
+    "charset": "encoding",
+}
+"""Other names that fields have in filters, and in filters alone."""
+_EARLIEST, _LATEST = "10000101000000", "29991231235959"
+"""What completes a time that is not given to the second."""
+_FALSE = {"0", "false", "f", "off"}
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """A capture and how it stands in a line."""
+
+    key: str
+    timestamp: str
+    fields: dict[str, str]
+    """In order, the first two as well."""
+
+    @property
+    def rest(self) -> dict[str, str]:
+        return {name: value for name, value in self.fields.items() if name not in {"urlkey", "timestamp"}}
+
+    @property
+    def line(self) -> str:
+        """As CDXJ, without its end."""
+        return f"{self.key} {self.timestamp} {json.dumps(self.rest)}"
+
+    @property
+    def raw(self) -> str:
+        """The line as it stands in the crawl's index files, by which lines are sorted."""
+        fields = self.rest
+        late = {_RAW[name]: fields.pop(name) for name in _RAW if name in fields}
+        return f"{self.key} {self.timestamp} {json.dumps(fields | late)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: int
+    type: str
+    body: str
+    """None of its lines lacks its end; what is no line has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page as the server cuts them."""
+
+    captures: Sequence[Capture]
+    of: int = 1
+    """How many there are."""
+
+
+def read_captures(mirror: Path, crawl: str) -> list[Capture]:
+    """All captures of a crawl, of all subsets, in order of their lines."""
+    found: list[Capture] = []
+    for path in sorted((mirror / "cc-index/table/cc-main/warc" / f"crawl={crawl}").rglob("*.parquet")):
+        file = pq.ParquetFile(path)
+        names = [name for name in ("url_surtkey", "fetch_time", *_COLUMNS) if name in file.schema_arrow.names]
+        table = file.read(names)
+        times = table.column("fetch_time").cast(pa.timestamp("s"), safe=False)
+        table = table.set_column(names.index("fetch_time"), "fetch_time", times)
+        found += map(_capture, table.to_pylist())
+    return sorted(found, key=lambda capture: capture.raw.encode())
+
+
+def _capture(row: dict[str, object]) -> Capture:
+    key, timestamp = str(row["url_surtkey"]), f"{row['fetch_time']:%Y%m%d%H%M%S}"
+    fields = {"urlkey": key, "timestamp": timestamp}
+    for column, name in _COLUMNS.items():
+        value = row.get(column)
+        if value is None or (name == "status" and value == -1):
+            continue
+        fields[name] = str(value)
+    if not fields["url"].isascii():
+        fields["url"] = quote(fields["url"], safe=":/")
+    return Capture(key, timestamp, fields)
+
+
+class Refused(Exception):
+    """A parameter that is answered by 400, and what the message says of it."""
+
+
+class Oracle:
+    """Answers questions about one crawl.
+
+    Args:
+        captures: all of them, in order.
+    """
+
+    def __init__(self, captures: Sequence[Capture]) -> None:
+        self.captures = captures
+        self._keys = {capture.fields["url"]: capture.key for capture in captures}
+
+    def answer(self, query: str, page: Page | None = None) -> Answer:
+        """What the server has to answer to a query.
+
+        Args:
+            query: as it stands behind the question mark.
+            page: the one asked for, as the server cuts it without any filter; all there is unless given.
+        """
+        given = parameters(query)
+        try:
+            return self._answer(given, page if page is not None else Page(self.matching(query)))
+        except Refused as refused:
+            return Answer(400, JSON_TYPE, json.dumps({"message": str(refused)}))
+
+    def matching(self, query: str) -> list[Capture]:
+        """The captures whose keys match, whatever else is asked, in order.
+
+        Raises:
+            Refused: if the query does not say which.
+        """
+        _, takes = self._taken(parameters(query))
+        return [capture for capture in self.captures if takes(capture.key)]
+
+    def _answer(self, given: dict[str, list[str]], page: Page) -> Answer:
+        last = {name: values[-1] for name, values in given.items()}
+        output = last.get("output", "cdxj")
+        if output not in TYPES:
+            message = f"output={output} not supported"
+            raise Refused(message)
+        url, _ = self._taken(given)
+        for each in given.get("filter", []):
+            _filter(each)
+        size = _number(last, "pageSize", 5)
+        if truth(last.get("showNumPages", "")):
+            if page.captures:
+                message = "how many pages there are is for the server to say"
+                raise NotImplementedError(message)
+            return Answer(200, TYPES[output], json.dumps({"pages": 0, "pageSize": size, "blocks": 0}))
+        if not 0 <= (number := _number(last, "page", 0)) < page.of:
+            message = f"Page {number} invalid: First Page is 0, Last Page is {page.of - 1}"
+            raise Refused(message)
+        found = ordered(last, [capture for capture in page.captures if passes(given, capture)])
+        if not found:
+            return Answer(404, JSON_TYPE, json.dumps({"message": f"No Captures found for: {url}"}))
+        wanted = last.get("fields") or last.get("fl")
+        names = wanted.split(",") if wanted else None
+        return Answer(200, TYPES[output], "".join(f"{_FORMS[output](capture, names)}\n" for capture in found))
+
+    def _taken(self, given: dict[str, list[str]]) -> tuple[str, Callable[[str], bool]]:
+        """The URL asked for without its wildcard, and what it takes of keys."""
+        if "url" not in given:
+            raise Refused('The "url" param is required')
+        url = given["url"][-1]
+        match = given["matchType"][-1] if "matchType" in given else None
+        if match is None and url.startswith("*."):
+            url, match = url[2:], "domain"
+        elif match is None and url.endswith("*"):
+            url, match = url[:-1], "prefix"
+        key = self._keys.get(url) or plain_key(url)
+        host = re.escape(key.partition(")")[0])
+        if match in {None, "exact"}:
+            return url, key.__eq__
+        if match == "prefix":
+            for end in "/?":
+                key += end if url.endswith(end) and not key.endswith(end) else ""
+            return url, lambda each: each.startswith(key)
+        if match == "host":
+            return url, lambda each: re.match(rf"{host}(:\d+)?\)", each) is not None
+        if match == "domain":
+            return url, lambda each: re.match(rf"{host}((:\d+)?\)|,)", each) is not None
+        message = f"Invalid match_type: {match}"
+        raise Refused(message)
+
+
+def parameters(query: str) -> dict[str, list[str]]:
+    """Parameters by name, in order; those without a value are not there."""
+    given: dict[str, list[str]] = {}
+    for name, value in parse_qsl(query):
+        given.setdefault(name, []).append(value)
+    return given
+
+
+def plain_key(url: str) -> str:
+    """The key of a URL that is as plain as those the tests make up.
+
+    Raises:
+        ValueError: if it is not.
+    """
+    found = re.fullmatch(r"(?:(https?)://)?([A-Za-z0-9.-]+)(?::(\d+))?(/[!-~]*?)?/?(?:\?([!-~]*))?", url)
+    if not found or "%" in url or "#" in url or "//" in (found[4] or "") or "/." in (found[4] or ""):
+        message = f"not a plain URL: {url}"
+        raise ValueError(message)
+    scheme, host, port, path, query = found.groups()
+    host = re.sub(r"^(www\d*\.)+", "", host.lower())
+    port = f":{port}" if port and port != {"https": "443"}.get(scheme or "", "80") else ""
+    arguments = "&".join(sorted((query or "").lower().split("&")))
+    return f"{','.join(reversed(host.split('.')))}{port}){(path or '/').lower()}{'?' if arguments else ''}{arguments}"
+
+
+def truth(value: str) -> bool:
+    return bool(value) and value.lower() not in _FALSE
+
+
+def _number(last: dict[str, str], name: str, usual: int) -> int:
+    try:
+        return int(last.get(name, usual))
+    except ValueError:
+        message = f"Invalid value for {name}= param: {last[name]}"
+        raise Refused(message) from None
+
+
+# ---- which of them ----
+
+
+def passes(given: dict[str, list[str]], capture: Capture) -> bool:
+    start, end = (given.get("from") or given.get("from_ts") or [""])[-1], given.get("to", [""])[-1]
+    if not start + _EARLIEST[len(start) :] <= capture.timestamp <= end + _LATEST[len(end) :]:
+        return False
+    return all(_filter(each)(capture) for each in given.get("filter", []))
+
+
+@cache
+def _filter(text: str) -> Callable[[Capture], bool]:
+    inverted, text = text.startswith("!"), text.removeprefix("!")
+    way, text = (text[0], text[1:]) if text[:1] in {"=", "~"} else ("", text)
+    name, colon, wanted = text.partition(":")
+    name = _ALIASES.get(name, name)
+    wanted = wanted if colon else text
+    if way == "~":
+        try:
+            re.compile(wanted)
+        except re.error as error:
+            raise Refused(str(error)) from None
+
+    def passing(capture: Capture) -> bool:
+        value = capture.fields.get(name, "") if colon else capture.raw
+        found = value == wanted if way == "=" else bool(re.match(wanted, value)) if way == "~" else wanted in value
+        return found != inverted
+
+    return passing
+
+
+def ordered(last: dict[str, str], found: list[Capture]) -> list[Capture]:
+    """In the order asked for, and no more than that."""
+    limit = _limit(last)
+    if closest := last.get("closest"):
+        moment = _seconds(closest)
+        found = sorted(found, key=lambda capture: abs(_seconds(capture.timestamp) - moment))
+    elif last.get("sort") == "reverse" or truth(last.get("reverse", "")):
+        found = found[::-1]
+    return found if limit == 0 else found[: max(0, limit)]
+
+
+def _limit(last: dict[str, str]) -> int:
+    """How many at most; 0 for all, and nothing if it is negative."""
+    try:
+        return int(last.get("limit", 0))
+    except ValueError:
+        raise Refused(last["limit"]) from None
+
+
+def _seconds(timestamp: str) -> float:
+    return datetime.strptime(timestamp, "%Y%m%d%H%M%S").replace(tzinfo=UTC).timestamp()
+
+
+# ---- how they are written ----
+
+
+def _as_json(capture: Capture, names: Sequence[str] | None) -> str:
+    fields = capture.fields
+    return json.dumps(fields if names is None else {name: fields[name] for name in names if name in fields})
+
+
+def _as_cdxj(capture: Capture, names: Sequence[str] | None) -> str:
+    rest = capture.rest
+    chosen = rest if names is None else {name: rest[name] for name in names if name in rest}
+    return f"{capture.key} {capture.timestamp} {json.dumps(chosen)}"
+
+
+def _as_text(capture: Capture, names: Sequence[str] | None) -> str:
+    fields = capture.fields
+    return " ".join(fields.values() if names is None else [fields.get(name, "-") for name in names])
+
+
+_FORMS = {"json": _as_json, "cdxj": _as_cdxj, "text": _as_text}
