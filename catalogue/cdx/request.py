@@ -18,6 +18,7 @@ _TIMESTAMP = re.compile("[0-9]{1,14}", re.ASCII)
 _EARLIEST, _LATEST = "10000101000000", "29991231235959"
 _FALSE = {"", "0", "false", "f", "off"}
 _OUTPUTS = {"cdxj": Output.CDXJ, "json": Output.JSON, "text": Output.TEXT}
+_BEYOND_HOST = re.compile(r"(?<![:/])[/?]")
 _MOST_FILTERS = 50
 _UNDONE = ("showPagedIndex", "resolveRevisits", "collapseTime")
 """What pywb does, and no client of Common Crawl's is known to ask for."""
@@ -123,7 +124,12 @@ def _pattern(typed: str, match_type: str | None) -> tuple[str, Pattern]:
         match, url = Match.PREFIX, typed.removesuffix("*")
     else:
         match = Match.EXACT
-    return url, parse_pattern(re.sub(r"\s", "%20", typed.strip()), match)
+    wanted = re.sub(r"\s", "%20", url.strip()) or typed  # which is everything, if it is an asterisk alone
+    if match is Match.PREFIX and url == typed:
+        wanted = re.sub(r"\*$", "%2A", wanted)  # which is a wildcard only where it says what to match
+    elif match is Match.PREFIX and wanted != typed and not _BEYOND_HOST.search(wanted):
+        wanted = f"{wanted}/"  # a host's captures all begin so
+    return url, parse_pattern(wanted, match)
 
 
 def _timestamp(single: dict[str, str], name: str, padding: str) -> str:

@@ -1,0 +1,34 @@
+"""The server's answers to the CDX API, held against an oracle that looks at every capture."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from shutil import copytree
+
+import pytest
+
+from catalogue.settings import Settings
+from tests.cdx_exchanges import EXCHANGES, Exchange, Known, known, wrong_with
+from tests.cdx_oracle import Oracle, read_captures
+from tests.serving import serving
+
+
+@pytest.fixture(scope="module")
+def base(untaught_data: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    data = Path(copytree(untaught_data, tmp_path_factory.mktemp("served") / "data"))
+    with serving(data, settings) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def oracle(mirror: Path, crawl: str) -> Oracle:
+    return Oracle(read_captures(mirror, crawl))
+
+
+@pytest.fixture(scope="module")
+def asked(crawl: str, oracle: Oracle) -> Known:
+    return known(crawl, oracle.captures)
+
+
+@pytest.mark.parametrize("exchange", EXCHANGES, ids=lambda exchange: exchange.name)
+def test_every_rule(exchange: Exchange, base: str, oracle: Oracle, asked: Known) -> None:
+    assert wrong_with(exchange, base, oracle, asked) is None
