@@ -106,18 +106,22 @@ class Captures:
         schema = self.plan.schema
         return pa.schema([schema.field(name) for name in self._distinct.columns]) if self._distinct else schema
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
+    def batches(self, *, warn: bool = True) -> Iterator[pa.RecordBatch]:
         """The rows, some thousands at a time, in bounded memory (unless they are ordered, or the latest of something).
+
+        Args:
+            warn: whether there is a warning if the answer may lack rows; who says no says so otherwise.
 
         Raises:
             SourceError: if something planned could not be read.
         """
+        if warn:
+            self._warn()
         with closing(self._found()) as found:
             yield from self._distinct.of(found, self.plan.schema) if self._distinct else found
 
     def _found(self) -> Generator[pa.RecordBatch, None, None]:
         """The rows that the question finds."""
-        self._warn()
         plan = self.fetch_indexes()
         self._uncounted.clear()
         if not plan.waves:

@@ -83,8 +83,12 @@ class Table:
 
     def _unknown(self, asked: Iterable[str], known: Collection[str]) -> str | None:
         """A word that names nothing that there is; of Common Crawl's index their form alone tells."""
-        plain = (word for word in asked if ".." not in word and word not in {"all", "latest"})
-        return None if self == INDEX else next((word for word in plain if word not in known), None)
+        return None if self == INDEX else next((word for word in self._named(asked) if word not in known), None)
+
+    @staticmethod
+    def _named(asked: Iterable[str]) -> Iterator[str]:
+        """The words that are names."""
+        return (word for word in asked if ".." not in word and word not in {"all", "latest"})
 
     def select_held(self, held: Collection[str], asked: Iterable[str]) -> list[str]:
         """What ``--crawl`` means where every crawl must be one that is held; see ``select_crawls``.
@@ -92,10 +96,11 @@ class Table:
         Raises:
             NotHarvested: if one is not.
         """
-        if not held:
-            message = f"nothing is harvested yet; run: {self.harvest_command(_SUCH_AS if self == INDEX else self.name)}"
-            raise NotHarvested(message)
         asked = list(asked)
+        if not held:
+            such_as = next(self._named(asked), _SUCH_AS if self == INDEX else self.name)
+            message = f"nothing is harvested yet; run: {self.harvest_command(such_as)}"
+            raise NotHarvested(message)
         unknown = self._unknown(asked, held)
         chosen = [unknown] if unknown else select_crawls(asked, sorted(held), every=self != INDEX)
         for crawl in chosen:

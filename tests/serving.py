@@ -11,9 +11,7 @@ from threading import Thread
 from typing import Any
 from urllib.parse import urlsplit
 
-import uvicorn
-
-from catalogue.server import application
+from catalogue.server import server_of
 from catalogue.serving import Service
 from catalogue.settings import Settings
 
@@ -50,8 +48,7 @@ def serving(data: Path, settings: Settings, *, at_once: int = 2, waiting: int = 
 @contextmanager
 def running(service: Service) -> Iterator[str]:
     """The same of a service, which is left open."""
-    config = uvicorn.Config(application(service), log_level="warning", lifespan="off", ws="none")
-    server = uvicorn.Server(config)
+    server = server_of(service)
     with socket.create_server(("127.0.0.1", 0)) as listening:  # who connects before it runs is kept waiting
         thread = Thread(target=server.run, kwargs={"sockets": [listening]}, name="server")
         thread.start()

@@ -28,17 +28,6 @@ def run(service: Service, host: str, port: int, *, ready: Callable[[str], None],
     Raises:
         QueryError: if nobody can listen there.
     """
-    config = uvicorn.Config(
-        application(service),
-        log_level="info" if log else "error",
-        access_log=log,
-        lifespan="off",
-        ws="none",
-        http="h11",
-        h11_max_incomplete_event_size=_HEAD,
-        server_header=False,
-        timeout_graceful_shutdown=_GOODBYE,
-    )
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         listening = socket.create_server((host, port), family=family, backlog=1024)
@@ -48,4 +37,21 @@ def run(service: Service, host: str, port: int, *, ready: Callable[[str], None],
     with listening:
         name = f"[{host}]" if ":" in host else host
         ready(f"http://{name}:{listening.getsockname()[1]}")
-        uvicorn.Server(config).run(sockets=[listening])
+        server_of(service, log=log).run(sockets=[listening])
+
+
+def server_of(service: Service, *, log: bool = False) -> uvicorn.Server:
+    """The server of a service, to be run on sockets."""
+    return uvicorn.Server(
+        uvicorn.Config(
+            application(service),
+            log_level="info" if log else "error",
+            access_log=log,
+            lifespan="off",
+            ws="none",
+            http="h11",  # which bounds the head of a request
+            h11_max_incomplete_event_size=_HEAD,
+            server_header=False,
+            timeout_graceful_shutdown=_GOODBYE,
+        )
+    )

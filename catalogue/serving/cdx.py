@@ -16,8 +16,8 @@ from catalogue.where import parse_where
 
 _MOST_INDEXED = 300
 """Row groups whose pages are looked at to cut an answer; where more might match, whole ones must do."""
-_PART = 20
-"""Blocks of a part, at most, unless a single one has more."""
+_PART = 5
+"""Blocks of a part, at most, unless a single one has more: as many as a page usually has."""
 _MOST_ROWS, _MOST_BYTES = 500_000, 1 << 29
 """Of a part, which is put in order in memory."""
 
@@ -112,7 +112,7 @@ def has_captures(catalogue: Catalogue, crawl: str, request: CdxRequest) -> bool:
         SourceError: if something cannot be read.
     """
     query = Query(request.pattern.intervals, (request.url,), ("url_surtkey",), limit=1)
-    return any(batch.num_rows for batch in catalogue.ask(query, crawl, SUBSETS).batches())
+    return any(batch.num_rows for batch in catalogue.ask(query, crawl, SUBSETS).batches(warn=False))
 
 
 def part_of(
@@ -129,7 +129,7 @@ def part_of(
 
 def _chosen(captures: Captures, request: CdxRequest) -> Iterator[pa.RecordBatch]:
     rows = size = 0
-    for batch in captures.batches():
+    for batch in captures.batches(warn=False):
         kept = chosen(batch, request)
         rows, size = rows + kept.num_rows, size + kept.nbytes
         if rows > _MOST_ROWS or size > _MOST_BYTES:

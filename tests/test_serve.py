@@ -1,0 +1,376 @@
+"""The server as a whole: crawls that are not held, transport, many clients at once, a source that fails."""
+
+import gzip
+import json
+import os
+import random
+import re
+import signal
+import socket
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from pathlib import Path
+from queue import SimpleQueue
+from shutil import copytree
+from threading import Event
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+import pytest
+
+import catalogue
+from catalogue.catalogue import Catalogue
+from catalogue.crawl import SUBSETS
+from catalogue.errors import Busy
+from catalogue.serving import Service
+from catalogue.settings import Settings
+from tests.commands import Command
+from tests.serving import get, running, serving
+
+
+@pytest.fixture(scope="module")
+def base(untaught_data: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    data = Path(copytree(untaught_data, tmp_path_factory.mktemp("served") / "data"))
+    with serving(data, settings) as address:
+        yield address
+
+
+@contextmanager
+def served(data: Path, settings: Settings, **more: Any) -> Iterator[str]:
+    service = Service(data, settings, **more)
+    try:
+        with running(service) as address:
+            yield address
+    finally:
+        service.close()
+
+
+def harvested_in_part(data: Path, settings: Settings, crawl: str, subsets: str = "warc") -> Path:
+    with catalogue.open(data, settings=settings) as cat:
+        cat.harvest(crawl, subsets=subsets)
+    return data
+
+
+# ---- what is held ----
+
+
+def test_crawls_are_those_of_the_source(base: str, mirror: Path) -> None:
+    answer = get(base, "/collinfo.json")
+    assert answer.headers["content-type"] == "application/json"
+    listed = json.loads((mirror / "collinfo.json").read_bytes())
+    assert [each["id"] for each in answer.json] == sorted((each["id"] for each in listed), reverse=True)
+    assert all([*each][:4] == ["id", "name", "timegate", "cdx-api"] for each in answer.json)
+    assert all(each["cdx-api"] == f"{base}/{each['id']}-index" for each in answer.json)
+    assert answer.text.startswith('[\n  {\n    "id": ')
+
+
+@pytest.mark.parametrize(
+    ("headers", "address"),
+    [
+        ({"Host": "cdx.example.org:8080"}, "http://cdx.example.org:8080"),
+        ({"Host": "[::1]:8000"}, "http://[::1]:8000"),
+        (
+            {"Host": "inside", "X-Forwarded-Host": "cdx.example.org", "X-Forwarded-Proto": "https"},
+            "https://cdx.example.org",
+        ),
+        ({"Host": 'x"<script>'}, None),
+    ],
+)
+def test_crawls_are_at_the_address_that_the_client_knows(
+    base: str, headers: dict[str, str], address: str | None
+) -> None:
+    connection = HTTPConnection(urlsplit(base).netloc)
+    connection.putrequest("GET", "/collinfo.json", skip_host=True)
+    for name, value in headers.items():
+        connection.putheader(name, value)
+    connection.endheaders()
+    for each in json.loads(connection.getresponse().read()):
+        assert each["timegate"] == f"{address or base}/{each['id']}/"
+    connection.close()
+
+
+def test_a_crawl_that_is_not_harvested_has_no_captures_and_the_answer_says_why(
+    settings: Settings, whole_crawls: list[str], tmp_path: Path
+) -> None:
+    held, other = whole_crawls[:2]
+    harvested_in_part(tmp_path, settings, held, "all")
+    with served(tmp_path, settings) as address:
+        answer = get(address, f"/{other}-index?url=example.com/*")
+        command = f"{other} is not harvested yet; run: catalogue harvest --crawl {other}"
+        assert (answer.status, answer.json) == (404, {"message": f"No Captures found for: example.com/; {command}"})
+        assert answer.headers["catalogue-incomplete"] == command
+        answer = get(address, f"/{other}-index?url=example.com/*&page=1")
+        assert (answer.status, answer.json["message"]) == (400, "Page 1 invalid: First Page is 0, Last Page is 0")
+        answer = get(address, f"/{other}-index?url=example.com/*&showNumPages=true")
+        assert (answer.status, answer.text) == (200, '{"pages": 0, "pageSize": 5, "blocks": 0}')
+        assert answer.headers["catalogue-incomplete"] == command
+        answer = get(address, f"/{other}-index?url=example.com/*&to=2008")
+        assert "catalogue-incomplete" not in answer.headers  # for it was fetched later
+        assert get(address, f"/{held}-index?url=example.com/*").status == 200
+    with served(tmp_path, settings, strict=True) as address:
+        assert get(address, f"/{other}-index?url=example.com/*").status == 422
+        assert get(address, f"/{held}-index?url=example.com/*").status == 200
+
+
+def test_an_answer_that_may_lack_captures_says_so(settings: Settings, crawl: str, tmp_path: Path) -> None:
+    harvested_in_part(tmp_path, settings, crawl)
+    with served(tmp_path, settings) as address:
+        for more in ("", "&showNumPages=true", "&filter==status:299"):
+            answer = get(address, f"/{crawl}-index?url=example.com/*{more}")
+            assert f"files of {crawl}, crawldiagnostics, are not harvested" in answer.headers["catalogue-incomplete"]
+    with served(tmp_path, settings, strict=True) as address:
+        answer = get(address, f"/{crawl}-index?url=example.com/*")
+        assert answer.status == 422
+        assert "catalogue harvest --crawl" in answer.json["message"]
+
+
+def test_without_any_catalogue_all_crawls_are_listed(settings: Settings, crawl: str, tmp_path: Path) -> None:
+    with served(tmp_path / "data", settings) as address:
+        assert len(get(address, "/collinfo.json").json) > 1
+        answer = get(address, f"/{crawl}-index?url=example.com")
+        assert answer.status == 404
+        assert f"catalogue harvest --crawl {crawl}" in answer.json["message"]
+        assert get(address, "/CC-MAIN-1999-01-index?url=example.com").json == {
+            "message": "there is no crawl CC-MAIN-1999-01; see /collinfo.json"
+        }
+
+
+def test_a_crawl_is_harvested_when_it_is_asked_for(
+    settings: Settings, harvested: Catalogue, crawl: str, tmp_path: Path
+) -> None:
+    said: SimpleQueue[str] = SimpleQueue()
+    with served(tmp_path / "data", settings, on_demand=True, notify=said.put) as address:
+        answer = get(address, f"/{crawl}-index?url=example.com/*")
+        assert answer.status == 503
+        assert int(answer.headers["retry-after"]) >= 1
+        assert crawl in answer.json["message"]
+        while "files are held" not in said.get(timeout=60):
+            pass
+        for subset in SUBSETS:
+            assert harvested.captures("example.com/*", crawls=crawl, subsets=subset).count() >= 0
+        answer = get(address, f"/{crawl}-index?url=example.com/*")
+        assert answer.status == 200
+        assert "catalogue-incomplete" not in answer.headers
+        assert len(answer.text.splitlines()) == harvested.captures("example.com/*", crawls=crawl).count()
+
+
+def test_a_crawl_that_cannot_be_harvested_is_no_reason_to_ask_again(
+    mirror: Path, settings: Settings, tmp_path: Path
+) -> None:
+    without = json.loads((mirror / "collinfo.json").read_bytes())
+    tables = {path.name.removeprefix("crawl=") for path in mirror.glob("cc-index/table/cc-main/warc/crawl=*")}
+    lacking = next(each["id"] for each in without if each["id"] not in tables)
+    said: SimpleQueue[str] = SimpleQueue()
+    with served(tmp_path / "data", settings, on_demand=True, notify=said.put) as address:
+        assert get(address, f"/{lacking}-index?url=example.com").status == 503
+        while "could not be harvested" not in said.get(timeout=60):
+            pass
+        answer = get(address, f"/{lacking}-index?url=example.com")
+        assert answer.status == 404
+        assert f"{lacking} could not be harvested" in answer.json["message"]
+
+
+# ---- transport ----
+
+
+def test_what_is_large_is_compressed_where_that_is_asked_for(base: str, crawl: str) -> None:
+    path = f"/{crawl}-index?url=*.com&output=json"
+    plain = get(base, path)
+    answer = get(base, path, Accept_Encoding="gzip")
+    assert "content-encoding" not in plain.headers
+    assert answer.headers["content-encoding"] == "gzip"
+    assert gzip.decompress(answer.body) == plain.body
+    assert len(answer.body) < len(plain.body) / 3
+
+
+def test_pages_of_other_origins_may_ask(base: str, crawl: str) -> None:
+    for path in ("/collinfo.json", f"/{crawl}-index?url=example.com", f"/{crawl}-index"):
+        assert get(base, path, Origin="https://example.org").headers["access-control-allow-origin"] == "*"
+
+
+def test_head_is_answered_and_nothing_is_changed(base: str, crawl: str) -> None:
+    answer = get(base, f"/{crawl}-index?url=example.com/*", method="HEAD")
+    assert (answer.status, answer.body) == (200, b"")
+    for method in ("POST", "PUT", "DELETE"):
+        answer = get(base, f"/{crawl}-index?url=example.com", method=method)
+        assert answer.status == 405
+        assert "GET" in answer.headers["allow"]
+
+
+@pytest.mark.parametrize("target", ["/nosuch", f"/{'x' * 5000}-index?url=a", "/%00-index?url=a", "/..%2f-index?url=a"])
+def test_paths_that_there_are_not(base: str, target: str) -> None:
+    answer = get(base, target)
+    assert answer.status == 404
+    assert answer.json["message"]
+
+
+def test_questions_have_limits(base: str, crawl: str) -> None:
+    assert get(base, f"/{crawl}-index?url=a.com" + "&x=1" * 300).status == 400
+    assert get(base, f"/{crawl}-index?url=a.com" + "&filter=x" * 60).status == 400
+    assert get(base, f"/{crawl}-index?url={'a' * 40_000}").status in {400, 404}
+    with socket.create_connection(("127.0.0.1", urlsplit(base).port or 0)) as connection:
+        connection.sendall(b"GET /" + b"a" * 100_000)
+        assert b" 400 " in connection.recv(1000)
+
+
+def test_an_address_may_be_of_any_bytes(base: str, crawl: str) -> None:
+    for url in ("example.com/%E9", "example.com/%C3%A9", "example.com/é", "example.com/a b"):
+        answer = get(base, f"/{crawl}-index?url={quote(url, encoding='latin-1', safe='/%')}")
+        assert answer.status in {200, 404}
+
+
+def test_an_answer_of_several_parts_comes_part_by_part(base: str, harvested: Catalogue) -> None:
+    largest = max(harvested.held(), key=lambda crawl: harvested.captures("*", crawls=crawl).count())
+    path = f"/{largest}-index?url=*&pageSize=1000&fl=urlkey&output=text"
+    told = get(base, f"{path}&showNumPages=true").json
+    assert told["pages"] == 1
+    assert told["blocks"] > 5
+    answer = get(base, path)
+    assert answer.headers["transfer-encoding"] == "chunked"
+    keys = sorted(harvested.captures("*", crawls=largest, columns="url_surtkey").to_pandas()["url_surtkey"])
+    assert answer.text.splitlines() == keys
+    assert get(base, f"{path}&sort=reverse").text.splitlines() == keys[::-1]
+    for limit in (1, len(keys) - 7):
+        assert get(base, f"{path}&limit={limit}").text.splitlines() == keys[:limit]
+
+
+# ---- many at once ----
+
+
+def test_many_at_once_get_what_one_gets(base: str, crawl: str) -> None:
+    rng = random.Random(7)
+    urls = ["example.com/*", "*.example.com", "example.com", "*.org", "example.com/", "nosuch.example"]
+    paths = [f"/{crawl}-index?{urlencode({'url': rng.choice(urls), 'limit': rng.randrange(4)})}" for _ in range(120)]
+    alone = {path: get(base, path) for path in set(paths)}
+    with ThreadPoolExecutor(24) as pool:
+        for path, answer in zip(paths, pool.map(lambda path: get(base, path), paths), strict=True):
+            assert (answer.status, answer.body) == (alone[path].status, alone[path].body)
+
+
+def test_who_comes_when_too_many_wait_is_told_when_to_come_back(harvested_data: Path, settings: Settings) -> None:
+    service = Service(harvested_data, settings, at_once=1, waiting=1)
+    try:
+        begun, go_on = Event(), Event()
+
+        def slow(_: Catalogue) -> bool:
+            begun.set()
+            return go_on.wait(30)
+
+        first = service.ask(slow)
+        assert begun.wait(30)
+        second = service.ask(lambda cat: cat.table.name)
+        with pytest.raises(Busy) as caught:
+            service.ask(lambda cat: cat.table.name)
+        assert caught.value.retry_after > 0
+        with running(service) as address:
+            answer = get(address, "/collinfo.json")
+            assert (answer.status, answer.headers["retry-after"]) == (503, "5")
+        go_on.set()
+        assert (first.result(30), second.result(30)) == (True, "index")
+    finally:
+        service.close()
+
+
+def test_who_asks_the_same_at_once_gets_the_same_answer(harvested_data: Path, settings: Settings) -> None:
+    service = Service(harvested_data, settings, at_once=2)
+    try:
+        go_on = Event()
+        asked = Counter[str]()
+
+        def slow(_: Catalogue) -> int:
+            asked["slow"] += 1
+            assert go_on.wait(30)
+            return asked["slow"]
+
+        answers = [service.ask(slow, key="same") for _ in range(5)]
+        go_on.set()
+        assert [answer.result(30) for answer in answers] == [1] * 5
+        assert service.ask(slow, key="same").result(30) == 2
+    finally:
+        service.close()
+
+
+# ---- questions without sense ----
+
+NONSENSE = int(os.environ.get("CATALOGUE_TEST_NONSENSE", "400"))
+"""How many such questions are asked."""
+
+_PIECES = [
+    "",
+    "0",
+    "1",
+    "-1",
+    "5",
+    "99999999999999999999",
+    "abc",
+    "*",
+    "*.",
+    "%",
+    "%00",
+    "\ud83d",
+    "é",
+    "<b>",
+    "x" * 300,
+]
+_NAMES = ["url", "matchType", "from", "to", "limit", "filter", "fl", "fields", "output", "page", "pageSize", "sort"]
+_NAMES += ["showNumPages", "closest", "reverse", "collapse", "showPagedIndex", "nosuch", "from_ts", ""]
+_VALUES = ["example.com", "*.example.com", "example.com/*", "http://", "com", "*.com", "[::1]", "1.2.3.4", "a..b", "//"]
+_VALUES += ["exact", "prefix", "host", "domain", "range", "json", "text", "cdxj", "true", "2022", "20220101", "reverse"]
+_VALUES += ["=status:200", "!~mime:(text|image)", "~url:(", "~url:(a*)*b", "!", "~", "=", ":", "url,status", ",,", "{}"]
+
+
+def nonsense(rng: random.Random) -> str:
+    """A query, more or less like one."""
+    parts = [("url", rng.choice(_VALUES))] if rng.random() < 0.8 else []
+    for _ in range(rng.randrange(6)):
+        value = rng.choice(_VALUES + _PIECES) + (rng.choice(_PIECES) if rng.random() < 0.2 else "")
+        parts.append((rng.choice(_NAMES), value))
+    rng.shuffle(parts)
+    return urlencode(parts, errors="surrogatepass")
+
+
+def test_nonsense_is_never_the_servers_fault(base: str, crawl: str) -> None:
+    rng = random.Random(11)
+    statuses: Counter[int] = Counter()
+    connection = HTTPConnection(urlsplit(base).netloc, timeout=60)
+    for _ in range(NONSENSE):
+        query = nonsense(rng)
+        connection.request("GET", f"/{crawl}-index?{query}")
+        answer = connection.getresponse()
+        body = answer.read()
+        statuses[answer.status] += 1
+        assert answer.status in {200, 400, 404}, query
+        assert body, query
+        if answer.status != 200:
+            assert json.loads(body)["message"], query
+    connection.close()
+    assert min(statuses[200], statuses[400], statuses[404]) > NONSENSE / 40
+
+
+# ---- the command ----
+
+
+def test_the_command_serves_until_ctrl_c(asking: Command, crawl: str) -> None:
+    with asking.start("serve", "--port", "0") as process:
+        assert process.stderr
+        line = process.stderr.readline().decode()
+        found = re.search(r"http://127\.0\.0\.1:\d+", line)
+        assert found, line
+        assert get(found[0], f"/{crawl}-index?url=example.com/*").status == 200
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+        assert b"Traceback" not in process.stderr.read()
+
+
+def test_a_port_that_is_taken(asking: Command) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        ran = asking("serve", "--port", str(taken.getsockname()[1]))
+    assert ran.status == 2
+    assert "choose another --port" in ran.err
+
+
+def test_only_the_index_is_served(asking: Command) -> None:
+    assert "leave out --table" in asking("serve", "--port", "0", "--table", "hosts").err
