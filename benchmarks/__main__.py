@@ -2,7 +2,7 @@
 
 import argparse
 
-from benchmarks import fetch, footer_speed, harvest_speed, lookup, many, scale
+from benchmarks import fetch, footer_speed, harvest_speed, lookup, many, scale, serve
 from benchmarks.report import machine
 
 _ALL = {
@@ -13,6 +13,7 @@ _ALL = {
     "lookup_spark": lookup.by_spark,
     "many": many.main,
     "fetch": fetch.main,
+    "serve": serve.main,
 }
 
 

@@ -72,7 +72,7 @@ class Failed(Exception):
 def run(command: Sequence[str], *, home: Path) -> Ran:
     """Run a Python module with its arguments and measure it, at ``home`` instead of the user's own folders."""
     supervisor = [sys.executable, "-m", "benchmarks.processes", sys.executable, "-m", *command]
-    done = subprocess.run(supervisor, cwd=ROOT, env=_environment(home), capture_output=True, text=True, check=False)
+    done = subprocess.run(supervisor, cwd=ROOT, env=away_from_home(home), capture_output=True, text=True, check=False)
     if done.returncode:
         message = f"{' '.join(command)} failed:\n{done.stderr or done.stdout}"
         raise Failed(message)
@@ -80,7 +80,7 @@ def run(command: Sequence[str], *, home: Path) -> Ran:
     return Ran(Cost(**json.loads(cost)), output)
 
 
-def _environment(home: Path) -> dict[str, str]:
+def away_from_home(home: Path) -> dict[str, str]:
     """No proxies, no settings of the user's, and nothing shared with his other processes."""
     kept = {
         name: value
@@ -128,11 +128,33 @@ class Server:
 
     def cpu_seconds(self) -> float:
         """Seconds that it has computed; 0 where the system does not say."""
-        try:
-            fields = Path(f"/proc/{self._process.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-        except OSError:
-            return 0.0
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return _cpu_seconds(self._process.pid)
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A server that is measured, in a process of its own."""
+
+    url: str
+    """Without a slash at its end."""
+    process: int
+
+    def cpu_seconds(self) -> float:
+        """Seconds that it and its children have computed; 0 where the system does not say."""
+        return sum(_cpu_seconds(process) for process, _ in _peaks(self.process))
+
+    def peak_bytes(self) -> int:
+        """Most memory that each of its processes had, added up; 0 where the system does not say."""
+        return sum(peak for _, peak in _peaks(self.process))
+
+
+def _cpu_seconds(process: int) -> float:
+    """Of a process and of children of it that have ended."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager

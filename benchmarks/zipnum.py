@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.processes import Failed
+from benchmarks.processes import Failed, Served
 
 VARIABLE = "CATALOGUE_PYWB"
 _LINES = 3000
@@ -77,8 +77,8 @@ def programs() -> Path | None:
 
 
 @contextmanager
-def pywb(folder: Path, bin_folder: Path) -> Iterator[str]:
-    """Serve what ``write_cluster`` wrote, from a free port of this machine; yields the URL, without a slash at its end.
+def pywb(folder: Path, bin_folder: Path) -> Iterator[Served]:
+    """Serve what ``write_cluster`` wrote, from a free port of this machine.
 
     Raises:
         Failed: if it does not start.
@@ -88,7 +88,7 @@ def pywb(folder: Path, bin_folder: Path) -> Iterator[str]:
     with (folder / "log").open("wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
         try:
             _wait(process, port, folder / "log")
-            yield f"http://127.0.0.1:{port}"
+            yield Served(f"http://127.0.0.1:{port}", process.pid)
         finally:
             process.terminate()
 

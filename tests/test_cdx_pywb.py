@@ -32,7 +32,7 @@ def base(crawl: str, oracle: Oracle, tmp_path_factory: pytest.TempPathFactory) -
     bin_folder = programs()
     assert bin_folder
     with pywb(folder, bin_folder) as served:
-        yield served
+        yield served.url
 
 
 def ask_pywb(base: str, path: str, headers: Mapping[str, str]) -> Reply:
