@@ -8,6 +8,7 @@ import duckdb
 
 from catalogue import views
 from catalogue.catalogue.taking import Taking
+from catalogue.errors import NotHarvested
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,6 +36,12 @@ class Telling(Taking):
     def connect(self) -> duckdb.DuckDBPyConnection:
         """A read-only DuckDB connection to the catalogue as it is now."""
         return views.connect_fresh(self.path, self._store, self.table, indexes=True)
+
+    def crawls_held(self) -> tuple[str, ...]:
+        """The crawls of which files are held, as ``held`` says, without going through all of these; none is no error."""
+        with suppress(NotHarvested):
+            return self._shown().crawls
+        return ()
 
     def crawls(self) -> "pd.DataFrame":
         """Every crawl known of and how much of it is harvested, a row each; see the view ``crawls``."""

@@ -33,9 +33,7 @@ class Listed:
             with suppress(SourceError, FormatError):
                 listed = catalogue.crawl_list(attempts=1)
             self._known = now, listed
-        crawls = {crawl.id: crawl for crawl in self._known[1]}
-        with suppress(NotHarvested):
-            crawls |= {crawl: Crawl(crawl) for crawl in catalogue.held() if crawl not in crawls}
+        crawls = {crawl: Crawl(crawl) for crawl in catalogue.crawls_held()} | {each.id: each for each in self._known[1]}
         return {crawl: crawls[crawl] for crawl in newest_first(crawls)}
 
 
