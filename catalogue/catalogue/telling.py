@@ -38,7 +38,7 @@ class Telling(Taking):
         return views.connect_fresh(self.path, self._store, self.table, indexes=True)
 
     def crawls_held(self) -> tuple[str, ...]:
-        """The crawls of which files are held, as ``held`` says, without going through all of these; none is no error."""
+        """The crawls of which files are held, as ``held`` says, without going through all files; none is no error."""
         with suppress(NotHarvested):
             return self._shown().crawls
         return ()
