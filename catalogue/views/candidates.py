@@ -1,6 +1,6 @@
 """What the catalogue says a query might have to read."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -20,6 +20,19 @@ _FEW = 32
 """Intervals of keys."""
 MARGIN = 31 * 24 * 60 * 60 * 1000
 """Milliseconds by which a crawl may have been fetched earlier or later than the list of crawls says."""
+
+
+_THEN = f"""CASE
+    WHEN last_fetch IS NOT NULL
+    THEN ($from::BIGINT IS NULL OR last_fetch >= $from) AND ($to::BIGINT IS NULL OR first_fetch < $to)
+    ELSE file NOT IN (
+      SELECT file FROM derived.files JOIN derived.crawls AS c USING (crawl)
+      WHERE c.first_fetch <= c.last_fetch AND (
+        epoch_ms(c.last_fetch) + {MARGIN} < $from::BIGINT OR epoch_ms(c.first_fetch) - {MARGIN} >= $to::BIGINT
+      )
+    )
+  END"""  # noqa: S608 - constants
+"""Whether a row group was fetched when it is asked for, as far as it, or the list of crawls, says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +69,16 @@ class Candidates:
         failed = set(connection.execute("SELECT DISTINCT crawl, subset FROM derived.failures").fetchall())
         listed = set(connection.execute("SELECT crawl, subset FROM derived.listed").fetchall())
         known = held | failed | (listed if subsets else set())
-        self._pairs = sorted(
+        self._crawls, self._subsets = list(crawls), list(subsets)
+        asked = sorted(
             (crawl, subset) for crawl, subset in known if crawl in crawls and (not subsets or subset in subsets)
         )
-        if held.isdisjoint(self._pairs):
+        self._pairs = pa.Table.from_arrays([texts([pair[at] for pair in asked]) for at in (0, 1)], ["crawl", "subset"])
+        if held.isdisjoint(asked):
             crawl = crawls[0]
             options = "".join(f" --subset {subset}" for subset in subsets)
             message = f"{' and '.join(subsets) or 'nothing'} of {crawl} is not harvested yet"
-            if subsets and not self._pairs:
+            if subsets and not asked:
                 message = f"{crawl} has no {' and no '.join(subsets)}"
                 raise NotHarvested(message)
             message += f"; run: {table.harvest_command(crawl)}{options}"
@@ -71,69 +86,69 @@ class Candidates:
 
     def files(self, query: Query) -> list[Candidate]:
         """Files with row groups that might match: by their keys and times, or because these are not known."""
-        # Bounds in signed order say something about ASCII only; see catalogue.query.near.
-        foreign = not all(interval.start.isascii() and interval.end.isascii() for interval in query.intervals)
+        # Small statements, one after the other, are planned in half the time that one large one takes.
+        groups = {file: tuple(zip(ordinals, offsets, strict=True)) for file, ordinals, offsets in self._groups(query)}
+        rows = self._connection.execute(
+            """
+            SELECT
+              file, any_value(path), any_value(version), any_value(footer_rest),
+              CASE WHEN count(min_key) = count(*) THEN min(min_key) ELSE '' END
+            FROM derived.row_groups JOIN derived.files USING (file)
+            WHERE file IN (SELECT unnest($1::BIGINT[])) GROUP BY file ORDER BY any_value(path)
+            """,
+            [list(groups)],
+        ).fetchall()
+        return [Candidate(path, version, rest, groups[file], least) for file, path, version, rest, least in rows]
+
+    def _groups(self, query: Query) -> list[tuple[int, list[int], list[int]]]:
+        """By the number of its file, the ordinals of row groups that might match, ascending, and their places."""
         ends = [(text_from(interval.start), text_after(interval.end)) for interval in query.intervals]
         closed = [(low, high) for low, high in ends if high is not None]
-        open_from = next((low for low, high in ends if high is None), None)  # only the last can go on for ever
-        asked = pa.Table.from_arrays([texts([end[at] for end in closed]) for at in (0, 1)], ["low", "high"])
-        # Intervals are disjoint: the last that begins at or before the greatest key is the one to look at. That is
-        # cheap for any number of them, but for few it is cheaper to look at each.
-        few = len(closed) <= _FEW
-        joined = "JOIN asked ON greatest >= low AND least < high"
-        if not few:
-            joined = "ASOF JOIN asked ON greatest >= low WHERE least < high"
-        rows = self._run(
-            f"""
-            WITH elsewhen AS (
-              SELECT file FROM derived.files JOIN derived.crawls AS c USING (crawl)
-              WHERE c.first_fetch <= c.last_fetch AND (
-                epoch_ms(c.last_fetch) + {MARGIN} < $2::BIGINT OR epoch_ms(c.first_fetch) - {MARGIN} >= $3::BIGINT
-              )
-            ),
-            known AS (
+        asked: dict[str, object] = {"crawls": self._crawls}
+        known = "least IS NULL"
+        if len(closed) < len(ends):  # only the last can go on for ever
+            asked["open_from"] = ends[-1][0]
+            known += " OR greatest >= $open_from"
+        # Bounds in signed order say something about ASCII only; see catalogue.query.near.
+        if not all(interval.start.isascii() and interval.end.isascii() for interval in query.intervals):
+            known += " OR bounds_from = 'footer (signed)'"
+        tables = {}
+        if len(closed) <= _FEW:
+            for at, (low, high) in enumerate(closed):
+                asked |= {f"low{at}": low, f"high{at}": high}
+                known += f" OR (greatest >= $low{at} AND least < $high{at})"
+            matching = f"SELECT file, row_group, footer_offset FROM known WHERE {known}"  # noqa: S608 - names
+        else:
+            # Intervals are disjoint: the last that begins at or before the greatest key is the one to look at.
+            lows, highs = (texts([end[at] for end in closed]) for at in (0, 1))
+            tables["asked"] = pa.Table.from_arrays([lows, highs], ["low", "high"])
+            names = "SELECT file, row_group, footer_offset FROM known"
+            matching = f"{names} ASOF JOIN asked ON greatest >= low WHERE least < high UNION {names} WHERE {known}"
+        chosen = "crawl IN (SELECT unnest($crawls))"
+        if self._subsets:
+            asked["subsets"] = self._subsets
+            chosen += " AND subset IN (SELECT unnest($subsets))"
+        if query.from_ms is not None or query.to_ms is not None:
+            asked |= {"from": query.from_ms, "to": query.to_ms}
+        then = _THEN if "from" in asked else "true"
+        sql = f"""
+            WITH known AS (
               SELECT
                 file, row_group, footer_offset, coalesce(k.bounds_from, g.bounds_from) AS bounds_from,
                 coalesce(k.min_key, g.min_key) AS least, coalesce(k.max_key, g.max_key) AS greatest
               FROM derived.row_groups AS g LEFT JOIN derived.key_intervals AS k USING (file, row_group)
-              WHERE CASE
-                WHEN $2::BIGINT IS NULL AND $3::BIGINT IS NULL THEN true
-                WHEN last_fetch IS NULL THEN file NOT IN (FROM elsewhen)
-                ELSE ($2 IS NULL OR last_fetch >= $2) AND ($3 IS NULL OR first_fetch < $3)
-              END
-            ),
-            matching AS (
-              SELECT file, row_group, footer_offset FROM known {joined}
-              UNION ALL
-              SELECT file, row_group, footer_offset FROM known
-              WHERE least IS NULL OR greatest >= $4 OR ($1 AND bounds_from = 'footer (signed)')
-            ),
-            least AS (
-              SELECT file, CASE WHEN count(min_key) = count(*) THEN min(min_key) ELSE '' END AS least
-              FROM derived.row_groups SEMI JOIN matching USING (file) GROUP BY file
+              WHERE file IN (SELECT file FROM derived.files WHERE {chosen}) AND {then}
             )
-            SELECT
-              path, any_value(version), any_value(footer_rest),
-              map_from_entries(list((row_group, footer_offset) ORDER BY row_group)), any_value(least)
-            FROM (SELECT DISTINCT file, row_group, footer_offset FROM matching)
-            JOIN derived.files USING (file) JOIN least USING (file) SEMI JOIN pairs USING (crawl, subset)
-            GROUP BY path ORDER BY path
-            """,  # noqa: S608 - constants
-            foreign,
-            query.from_ms,
-            query.to_ms,
-            open_from,
-            asked=asked,
-        )
-        return [
-            Candidate(path, version, rest, tuple(offsets.items()), least)
-            for path, version, rest, offsets, least in rows
-        ]
+            SELECT file, list(row_group ORDER BY row_group), list(footer_offset ORDER BY row_group)
+            FROM (SELECT DISTINCT * FROM ({matching})) GROUP BY file
+            """  # noqa: S608 - constants and names
+        return self._run(sql, asked, **tables)
 
     @cached_property
     def row_groups(self) -> int:
         """How many row groups there are in all."""
-        return int(self._run("SELECT count(*) FROM row_groups SEMI JOIN pairs USING (crawl, subset)")[0][0])
+        sql = "SELECT count(*) FROM row_groups SEMI JOIN pairs USING (crawl, subset)"
+        return int(self._run(sql, pairs=self._pairs)[0][0])
 
     @cached_property
     def missing(self) -> tuple[str, ...]:
@@ -144,7 +159,8 @@ class Candidates:
             FROM derived.listed AS l LEFT JOIN derived.files AS f USING (crawl, subset)
             SEMI JOIN pairs ON pairs.crawl = l.crawl AND pairs.subset = l.subset
             GROUP BY ALL HAVING count(f.path) < l.files ORDER BY ALL
-            """
+            """,
+            pairs=self._pairs,
         )
         return tuple(
             f"{listed - held} of the {listed} files of {crawl}, {subset}, are not harvested; "
@@ -152,13 +168,13 @@ class Candidates:
             for crawl, subset, listed, held in rows
         )
 
-    def _run(self, sql: str, *parameters: object, **tables: pa.Table) -> list[tuple[Any, ...]]:
-        crawls, subsets = ([pair[at] for pair in self._pairs] for at in (0, 1))
-        tables["pairs"] = pa.Table.from_arrays([texts(crawls), texts(subsets)], ["crawl", "subset"])
+    def _run(
+        self, sql: str, parameters: Mapping[str, object] | None = None, **tables: pa.Table
+    ) -> list[tuple[Any, ...]]:
         for name, table in tables.items():
             self._connection.register(name, table)
         try:
-            return self._connection.execute(sql, list(parameters)).fetchall()
+            return self._connection.execute(sql, parameters).fetchall()
         finally:
             for name in tables:
                 self._connection.unregister(name)
