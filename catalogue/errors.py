@@ -7,7 +7,7 @@
     │   ├── Missing            404: there is no such file            (FileNotFoundError)
     │   ├── Denied             401 or 403 for one file               (PermissionError)
     │   ├── Blocked            403 for everything: we were too fast  (PermissionError)
-    │   ├── SlowDown           429, 503: asked to wait
+    │   ├── SlowDown           429, 503: asked to wait, or longer than there was patience
     │   ├── Unreachable        no answer, or a broken one            (ConnectionError)
     │   ├── Redirected         sent elsewhere; never followed
     │   ├── RangeIgnored       200 to a range request; the body was not read
@@ -68,12 +68,12 @@ class Blocked(SourceError, PermissionError):
 
 
 class SlowDown(SourceError):
-    """The source asks to be asked more slowly."""
+    """The source asks to be asked more slowly, or cannot be asked as soon as somebody wants."""
 
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.retry_after = retry_after
-        """Seconds the source asked for, if it did."""
+        """Seconds after which to ask again: those the source asked for, if it did, or those nobody waited for."""
 
 
 class Unreachable(SourceError, ConnectionError):

@@ -130,3 +130,16 @@ def coalesce(ranges: Iterable[ByteRange], *, max_gap: int, max_length: int) -> l
                 continue
         merged.append(current)
     return merged
+
+
+def without(ranges: Iterable[ByteRange], taken: Iterable[ByteRange]) -> list[ByteRange]:
+    """What of some ranges of one file lies in none of others, each of which may overlap any other."""
+    left = list(ranges)
+    for each in taken:
+        left = [
+            ByteRange(start, end)
+            for one in left
+            for start, end in ((one.start, min(one.end, each.start)), (max(one.start, each.end), one.end))
+            if start < end
+        ]
+    return left

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from catalogue.errors import Missing, QueryError, Unreachable
+from catalogue.errors import Missing, QueryError, SlowDown, Unreachable
 from catalogue.settings import COLLINFO_SOURCE, DEFAULT_SOURCE, Settings
 from catalogue.source import ATTEMPTS, Policy, PoliteSource, SystemClock, open_source
 from catalogue.source.folder import FolderSource
@@ -185,6 +185,12 @@ def test_what_it_is_opened_with_is_handed_on(settings: Settings) -> None:
         with closing(open_source(server.url, settings, clock=FakeClock())) as source, pytest.raises(Unreachable):
             source.get(PATH, SUFFIX)
         assert server.requests == ATTEMPTS
+    with FaultServer(FILES, script=always(Kind.SLOW_DOWN)) as server:
+        clock = FakeClock()
+        impatient = open_source(server.url, Settings(patience=60.0), clock=clock, patience=59.0)
+        with closing(impatient) as source, pytest.raises(SlowDown, match=r"SlowDown.*; ask again in"):
+            source.get(PATH, SUFFIX)
+        assert (server.requests, clock.waits) == (1, [])
 
 
 def test_nothing_secret_is_shown(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from catalogue.ranges import (
     parse_content_range,
     range_header,
     resolve,
+    without,
 )
 
 RANGES = st.builds(lambda start, length: ByteRange(start, start + length), st.integers(0, 500), st.integers(1, 60))
@@ -159,3 +160,19 @@ def test_merged_ranges_cover_and_do_not_waste(ranges: list[ByteRange], max_gap: 
             assert part.start - reached <= max_gap
             reached = max(reached, part.end)
     assert merged == coalesce(reversed(ranges), max_gap=max_gap, max_length=max_length)
+
+
+@given(st.lists(RANGES, max_size=8), st.lists(RANGES, max_size=8))
+def test_what_is_left_without_others_is_all_of_the_rest(ranges: list[ByteRange], taken: list[ByteRange]) -> None:
+    left = [without([each], taken) for each in ranges]
+    assert without(ranges, taken) == [piece for pieces in left for piece in pieces]
+    gone = {place for each in taken for place in range(each.start, each.end)}
+    for each, pieces in zip(ranges, left, strict=True):
+        assert pieces == sorted(pieces)
+        found = [place for piece in pieces for place in range(piece.start, piece.end)]
+        assert found == [place for place in range(each.start, each.end) if place not in gone]
+
+
+def test_what_is_left_is_in_as_few_pieces_as_there_are_gaps() -> None:
+    taken = [ByteRange(20, 30), ByteRange(25, 40), ByteRange(60, 60 + 1), ByteRange(90, 200)]
+    assert without([ByteRange(10, 100)], taken) == [ByteRange(10, 20), ByteRange(40, 60), ByteRange(61, 90)]

@@ -1,8 +1,9 @@
 """What a ``Catalogue`` has open: store, source, DuckDB file."""
 
+import math
 from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,7 +16,7 @@ from catalogue.listing import load_table
 from catalogue.plan import Cost
 from catalogue.question import Footers
 from catalogue.settings import Settings
-from catalogue.source import CachedSource, PoliteSource, RangeCache, open_source
+from catalogue.source import CachedSource, PoliteSource, RangeCache, SharedSource, open_source
 from catalogue.store import Store
 from catalogue.table import INDEX, Table, check_name
 from catalogue.workers import Workers
@@ -24,6 +25,15 @@ STORE_NAME = "footers.sqlite"
 CATALOGUE_NAME = "catalogue.duckdb"
 _TEMPORARY = 8 << 30
 """Bytes of a cache that lasts as long as a ``Catalogue`` is open."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Lent:
+    """What another ``Catalogue`` reads by, named as there."""
+
+    source: PoliteSource
+    reading: PoliteSource | CachedSource
+    rereading: PoliteSource | CachedSource
 
 
 class Opened:
@@ -37,13 +47,29 @@ class Opened:
         table: str | None = None,
         executor: Executor | None = None,
         notify: Callable[[str], None] = lambda _: None,
+        patience: float = math.inf,
     ) -> None:
-        """See ``open``; ``notify`` is told in a sentence what a person would want to know meanwhile."""
+        """See ``open``.
+
+        Args:
+            data: the folder.
+            settings: how to talk to the source.
+            table: name of another table than the index.
+            executor: whose workers read.
+            notify: told in a sentence what a person would want to know meanwhile.
+            patience: seconds that a request may have to wait for; what would take longer is a ``SlowDown`` at once.
+                For questions: whoever fetches many records or footers has to have patience.
+        """
         self.settings = settings
+        self._folder = data
         self._name = None if table == INDEX.name else table
         self.data = data / check_name(self._name) if self._name else data
         self._executor = executor
         self._notify = notify
+        self._patience = patience
+        self._shares = False
+        """Whether several threads read by our sources, each with a catalogue of its own."""
+        self._lent: _Lent | None = None
         self._opened: list[Store | PoliteSource] = []
         self._planning: views.Shown | None = None
         self._listing = (0, 0)
@@ -70,6 +96,28 @@ class Opened:
         if self._temporary:
             self._temporary.cleanup()
             self._temporary = None
+
+    def sharing(self) -> Self:
+        """Another of the same folder, for another thread, that asks by our source, limiter and cache.
+
+        Nothing that the cache can keep is fetched twice, whichever of them asks, nor at the same time. Each of them
+        is for one thread at a time. To close one closes no other, but when this one is closed the others can fetch
+        nothing more. ``requests`` and ``bytes`` are those of all together.
+        """
+        if not (self._shares or self._lent):
+            self._shares = True
+            for name in ("_reading", "_rereading"):  # which were for one thread
+                self.__dict__.pop(name, None)
+        other = type(self)(
+            self._folder,
+            self.settings,
+            table=self._name,
+            executor=self._executor,
+            notify=self._notify,
+            patience=self._patience,
+        )
+        other._lent = self._lent or _Lent(self._source, self._reading, self._rereading)  # noqa: SLF001 - of this class
+        return other
 
     @property
     def path(self) -> Path:
@@ -105,25 +153,36 @@ class Opened:
 
     @cached_property
     def _source(self) -> PoliteSource:
-        source = open_source(self.settings.source, self.settings, notify=self._notify)
+        if self._lent:
+            return self._lent.source
+        source = open_source(self.settings.source, self.settings, notify=self._notify, patience=self._patience)
         self._opened.append(source)
         return source
 
     @cached_property
     def _reading(self) -> PoliteSource | CachedSource:
         """The source as captures are read from it: what was fetched before need not be fetched again."""
+        if self._lent:
+            return self._lent.reading
         folder = "://" not in self.settings.source  # whose files are here already
-        if folder or self._executor or not self.settings.cache_size:
+        if folder or self._executor or not (self.settings.cache_size or self._shares):
             return self._source
-        return CachedSource(self._source, RangeCache(self.settings.cache / "pages", self.settings.cache_size))
+        return self._cached(self.settings.cache / "pages", self.settings.cache_size)
 
     @cached_property
     def _rereading(self) -> PoliteSource | CachedSource:
         """The source for who reads the same pages again: these are kept for as long as this is open at least."""
-        if "://" not in self.settings.source or isinstance(self._reading, CachedSource):
+        if self._lent:
+            return self._lent.rereading
+        kept = isinstance(self._reading, CachedSource) and self.settings.cache_size
+        if "://" not in self.settings.source or kept:
             return self._reading
-        self._temporary = TemporaryDirectory(prefix="catalogue-")
-        return CachedSource(self._source, RangeCache(Path(self._temporary.name), _TEMPORARY))
+        self._temporary = self._temporary or TemporaryDirectory(prefix="catalogue-")
+        return self._cached(Path(self._temporary.name), _TEMPORARY)
+
+    def _cached(self, folder: Path, limit: int) -> CachedSource:
+        kind = SharedSource if self._shares else CachedSource
+        return kind(self._source, RangeCache(folder, limit))
 
     @cached_property
     def _workers(self) -> Workers | None:
@@ -172,7 +231,8 @@ class Opened:
     @property
     def _made(self) -> tuple[int, int]:
         """Requests made so far and bytes received, by us and by workers."""
-        asked = [self.__dict__.get(name) for name in ("_source", "_workers")]
+        source = self._lent.source if self._lent else self.__dict__.get("_source")
+        asked = [source, self.__dict__.get("_workers")]
         requests, size = (sum(getattr(each, name) for each in asked if each) for name in ("requests", "bytes"))
         return self._listing[0] + requests, self._listing[1] + size
 

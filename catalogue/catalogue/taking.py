@@ -75,7 +75,7 @@ class Taking(Opened):
             raise QueryError(message)
         store = self._create()
         url = COLLINFO_SOURCE if self.settings.source == DEFAULT_SOURCE else self.settings.source
-        source = open_source(url, self.settings, notify=self._notify, attempts=attempts)
+        source = open_source(url, self.settings, notify=self._notify, attempts=attempts, patience=self._patience)
         try:
             return take_crawl_list(store, source)
         finally:

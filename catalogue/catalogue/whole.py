@@ -49,7 +49,7 @@ def open(  # noqa: A001 - catalogue.open, as gzip.open
 class Catalogue(Fetches):
     """Footers of index files, what they say, and captures found by them.
 
-    Not for use from several threads at once; open one for each.
+    Not for use from several threads at once; open one for each, see ``sharing``.
     """
 
     def backfill(

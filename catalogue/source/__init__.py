@@ -5,6 +5,7 @@ from catalogue.source.limiter import Clock, Limiter, Policy, SystemClock
 from catalogue.source.opening import open_source
 from catalogue.source.polite import ATTEMPTS, PoliteSource
 from catalogue.source.response import Response, Source, Wanted
+from catalogue.source.shared import SharedSource
 from catalogue.source.tail import get_tail
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "PoliteSource",
     "RangeCache",
     "Response",
+    "SharedSource",
     "Source",
     "SystemClock",
     "Wanted",

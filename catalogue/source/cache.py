@@ -34,8 +34,9 @@ class RangeCache:
 
         Args:
             folder: made when the first range is kept, for nobody but the user.
-            limit: bytes that the folder may hold. Each process looks through it at least once for every eighth that it
-                adds, so of several at work at once each may pass the limit by as much.
+            limit: bytes that the folder may hold; with 0 nothing is looked up either. Each process looks through it at
+                least once for every eighth that it adds, so of several at work at once each may pass the limit by as
+                much.
         """
         self.folder = folder
         self.limit = limit
@@ -74,11 +75,10 @@ class RangeCache:
 
         If the folder then holds more than the limit, what was not used for longest is removed, down to nine tenths.
         """
-        fits = 0 <= start < start + len(body) <= pin.size and len(body) <= self.limit // _LARGEST_SHARE
-        if not fits or not is_strong(pin.etag):
+        if not 0 <= start < start + len(body):
             return
         added = ByteRange(start, start + len(body))
-        if any(added in held for held in self.held(url, path, pin)):
+        if not self.keeps(pin, added) or any(added in held for held in self.held(url, path, pin)):
             return
         file = self._file(url, path, pin, added)
         digest = _digest(file, body)
@@ -91,6 +91,10 @@ class RangeCache:
             if self._room < 0:
                 self._make_room()
 
+    def keeps(self, pin: Pin, added: ByteRange) -> bool:
+        """Whether there can be an entry of a range of this version."""
+        return is_strong(pin.etag) and added.end <= pin.size and len(added) <= self.limit // _LARGEST_SHARE
+
     def _file(self, url: str, path: str, pin: Pin, entry: ByteRange) -> Path:
         return self._version(url, path, pin) / f"{entry.start}-{entry.end}"
 
@@ -99,6 +103,8 @@ class RangeCache:
         return self.folder / hashlib.blake2b(version, digest_size=16).hexdigest()
 
     def _entries(self, url: str, path: str, pin: Pin) -> list[ByteRange]:
+        if not self.limit:
+            return []
         named = (_parsed(file.name) for file in _listed(self._version(url, path, pin), _parsed))
         return [entry for entry in named if entry and entry.end <= pin.size]
 
@@ -152,6 +158,10 @@ class CachedSource:
         body = self.cache.get(self.url, path, pin, wanted)
         if body is not None:
             return Response(body, wanted.start, total_size=pin.size, etag=pin.etag, last_modified=None)
+        return self._fetched(path, wanted, pin)
+
+    def _fetched(self, path: str, wanted: ByteRange, pin: Pin) -> Response:
+        """What is not held whole."""
         response = self.inner.get(path, wanted, pin=pin)
         # An answer without an ETag passes for the pinned version, but does not prove to be it.
         if (response.etag, response.total_size) == (pin.etag, pin.size):

@@ -6,6 +6,7 @@ not in hours; who is blocked gets 403 for everything for some minutes; 503 asks 
 """
 
 import json
+import math
 import os
 import time
 from collections.abc import Callable
@@ -17,10 +18,12 @@ from typing import Protocol
 
 from filelock import FileLock
 
-from catalogue.errors import Blocked, GivenUp
+from catalogue.errors import Blocked, GivenUp, SlowDown
 
 _PROBE_PATIENCE = 120.0
 """Seconds after which a probe that never reported back is taken for dead."""
+_LOOK_AGAIN = 1.0
+"""Seconds after which whoever waits for somebody else's probe looks whether it is over."""
 _FLOOR = 0.5
 """Requests a second below which the rate is not halved."""
 _LEAST = 0.001
@@ -134,15 +137,20 @@ class Limiter:
         """What is known at present."""
         return self._update(lambda state: state)
 
-    def acquire(self) -> float:
+    def acquire(self, patience: float = math.inf) -> float:
         """Wait for leave to make one request.
+
+        Args:
+            patience: seconds to wait at most; leave that needs no wait is given however little that is.
 
         Returns:
             When leave was given; ``succeeded`` and ``blocked`` want it back.
 
         Raises:
             Blocked: if the host has blocked us too often in a row.
+            SlowDown: at once, if it would take longer than there is patience; no turn is taken then.
         """
+        until = self.clock.now() + patience
         while True:
             now = self.clock.now()
             before = State()
@@ -150,27 +158,38 @@ class Limiter:
             def take(state: State, now: float = now) -> State:
                 nonlocal before
                 before = state
-                return self._taken(state, now)
+                return self._taken(state, now, until)
 
             after = self._update(take)
             if before.blocks > len(self.policy.pauses) and now < before.paused_until:
                 raise Blocked(self._come_back(before.paused_until - now))
             if now < before.paused_until:
-                self.clock.sleep(before.paused_until - now)
+                self._sleep(now, before.paused_until, until, "the host blocks this address for now")
             elif before.blocks and after == before:
-                self.clock.sleep(1.0)  # somebody else is finding out
-            elif before.blocks or self._rate(before) is None:
+                why = "another request is finding out whether the host still blocks this address"
+                self._sleep(now, now + _LOOK_AGAIN, until, why)
+            elif before.blocks or (rate := self._rate(before)) is None:
                 return now
             else:
-                slot = after.next_slot - 1 / (self._rate(before) or 1.0)
+                slot = self._slot(before, now, rate)
                 if slot > now:
-                    self.clock.sleep(slot - now)
+                    why = f"the host is asked {rate:g} times a second, and others were first"
+                    self._sleep(now, slot, until, why)
                     if self.state.blocks:
                         continue
                 return self.clock.now()
 
-    def _taken(self, state: State, now: float) -> State:
-        """The state after a slot, or the right to probe, was taken if there was one to take."""
+    def _sleep(self, now: float, end: float, until: float, why: str) -> None:
+        if end > until:
+            raise impatient(why, end - now)
+        self.clock.sleep(end - now)
+
+    def _slot(self, state: State, now: float, rate: float) -> float:
+        """When the next request may go out."""
+        return max(state.next_slot, now - (self.policy.burst - 1) / rate)
+
+    def _taken(self, state: State, now: float, until: float) -> State:
+        """The state after a slot, or the right to probe, was taken if there was one to take in time."""
         if now < state.paused_until:
             return state
         if state.blocks:
@@ -179,8 +198,8 @@ class Limiter:
         rate = self._rate(state)
         if rate is None:
             return state
-        slot = max(state.next_slot, now - (self.policy.burst - 1) / rate)
-        return replace(state, next_slot=slot + 1 / rate)
+        slot = self._slot(state, now, rate)
+        return state if slot > max(now, until) else replace(state, next_slot=slot + 1 / rate)
 
     def succeeded(self, asked: float) -> None:
         """Note that the host answered a request as it should."""
@@ -289,3 +308,8 @@ class Limiter:
             if sound and 0 <= state.noted <= now and (state.rate is None or state.rate >= _LEAST):
                 return state
         return State()
+
+
+def impatient(why: str, seconds: float) -> SlowDown:
+    """What is raised instead of a wait of so many seconds, if somebody has less patience."""
+    return SlowDown(f"{why}; ask again in {math.ceil(seconds)} s", retry_after=seconds)

@@ -23,8 +23,17 @@ def open_source(
     clock: Clock | None = None,
     notify: Callable[[str], None] = lambda _: None,
     attempts: int = ATTEMPTS,
+    patience: float = math.inf,
 ) -> PoliteSource:
     """Open an https, http or s3 address, or a folder.
+
+    Args:
+        url: which.
+        settings: of the user; theirs of patience is how long to wait at least when a source asks for it.
+        clock: to wait by; the machine's unless given.
+        notify: see ``PoliteSource``.
+        attempts: likewise.
+        patience: likewise, how long to wait at most.
 
     Raises:
         QueryError: if it is none of these.
@@ -47,9 +56,8 @@ def open_source(
     else:
         inner = FolderSource(Path(url))
     file = settings.cache / f"{_host(parts)}.json" if policy.rate is not None and parts.hostname else None
-    return PoliteSource(
-        inner, Limiter(policy, clock=clock or SystemClock(), file=file), notify=notify, attempts=attempts
-    )
+    limiter = Limiter(policy, clock=clock or SystemClock(), file=file)
+    return PoliteSource(inner, limiter, notify=notify, attempts=attempts, patience=patience)
 
 
 def _parts(url: str) -> SplitResult:

@@ -1,5 +1,6 @@
 """Asking politely, and again: the same protocol around another source."""
 
+import math
 import random
 from collections import deque
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from catalogue.errors import (
     WrongRange,
 )
 from catalogue.ranges import Pin, SuffixRange
-from catalogue.source.limiter import Limiter
+from catalogue.source.limiter import Limiter, impatient
 from catalogue.source.response import Response, Source, Wanted
 
 ATTEMPTS = 12
@@ -30,6 +31,8 @@ _WORTH_A_WORD = 10.0
 """Seconds of waiting that the user is told of."""
 _THROTTLED_SHARE, _THROTTLED_ALLOWANCE = 0.1, 500
 _RECENT, _RECENT_FAILURES = 200, 180
+_AN_HOUR = 3600.0
+"""Seconds for which a host that was given up is not asked."""
 
 
 class PoliteSource:
@@ -43,6 +46,7 @@ class PoliteSource:
         notify: Callable[[str], None] = lambda _: None,
         jitter: Callable[[], float] = random.random,
         attempts: int = ATTEMPTS,
+        patience: float = math.inf,
     ) -> None:
         """Wrap a source.
 
@@ -52,12 +56,14 @@ class PoliteSource:
             notify: told in a sentence why there is a long wait.
             jitter: a number in [0, 1), so that many clients do not come back at the same moment.
             attempts: requests made for one thing before it is given up.
+            patience: seconds after which no request is made, and until which at most is waited, for one thing.
         """
         self.inner = inner
         self.limiter = limiter
         self.notify = notify
         self._jitter = jitter
         self._attempts = attempts
+        self._patience = patience
         self._lock = Lock()
         self.requests = 0
         """Requests made so far."""
@@ -65,8 +71,13 @@ class PoliteSource:
         """Bytes of bodies received so far."""
         self.honoured_suffixes = False
         """Whether a suffix range was ever answered with one."""
+        self._rest_until = 0.0
+        """When the host may be asked again, which asked for more patience than somebody had."""
         self._throttled = 0
-        self._given_up: str | None = None
+        self._uncounted = 0
+        """Requests made before the host was given up last; what they came to says nothing any more."""
+        self._given_up: tuple[str, float] | None = None
+        """Why, and when that is over."""
         self._recent: deque[bool] = deque(maxlen=_RECENT)
 
     @property
@@ -84,12 +95,16 @@ class PoliteSource:
 
         Raises:
             GivenUp: if so much fails that going on would be rude or useless.
+            SlowDown: also if it would take longer than there is patience; it says in how many seconds it might not.
         """
         last: SourceError = GivenUp(f"{self.url}{path} was not asked for")
         complaints = 0
+        clock = self.limiter.clock
+        until = clock.now() + self._patience
         for attempt in range(self._attempts):
             self._go_on()
-            asked = self.limiter.acquire()
+            self._rest(until)
+            asked = self.limiter.acquire(until - clock.now())
             self._go_on()  # other threads have been at it meanwhile
             wait = 0.0
             try:
@@ -97,12 +112,13 @@ class PoliteSource:
             except Blocked as error:
                 self._count(failed=True)
                 pause = self.limiter.blocked(asked)
+                self._bear(pause, error, until)
                 self.notify(f"{error}; waiting {pause:.0f} s before one more try")
                 last = error
             except SlowDown as error:
                 self._count(failed=True, throttled=True)
                 self.limiter.slow_down()
-                wait = self._patience(error, complaints)
+                wait = self._backoff(error, complaints, until)
                 complaints += 1
                 last = error
             except (Unreachable, WrongRange, ShortBody, RangeIgnored) as error:
@@ -126,7 +142,7 @@ class PoliteSource:
                 self._count(failed=False, received=len(response.body))
                 return response
             if attempt + 1 < self._attempts:
-                self._wait(wait, last)
+                self._wait(wait, last, until)
         raise last
 
     def close(self) -> None:
@@ -134,20 +150,44 @@ class PoliteSource:
         self.limiter.clock.stop()
         self.inner.close()
 
-    def _patience(self, error: SlowDown, complaints: int) -> float:
+    def _backoff(self, error: SlowDown, complaints: int, until: float) -> float:
         least = self.limiter.policy.slow_down * (1 << complaints) * (1 + 0.25 * self._jitter())
         most = max(_LONGEST_RETRY_AFTER, self.limiter.policy.slow_down)
-        return min(most, max(least, error.retry_after or 0.0))
+        wait = min(most, max(least, error.retry_after or 0.0))
+        end = self.limiter.clock.now() + wait
+        if end > until:
+            with self._lock:
+                self._rest_until = max(self._rest_until, end)
+        return wait
 
-    def _wait(self, seconds: float, why: SourceError) -> None:
+    def _rest(self, until: float) -> None:
+        """Wait as long as the host asked somebody to who did not."""
+        seconds = self._rest_until - self.limiter.clock.now()
+        if seconds > 0:
+            self._wait(seconds, SlowDown(f"{self.url} asked for patience"), until)
+
+    def _wait(self, seconds: float, why: SourceError, until: float) -> None:
+        self._bear(seconds, why, until)
         if seconds >= _WORTH_A_WORD:
             self.notify(f"{why}; waiting {seconds:.0f} s")
         if seconds > 0:
             self.limiter.clock.sleep(seconds)
 
+    def _bear(self, seconds: float, why: SourceError, until: float) -> None:
+        if self.limiter.clock.now() + seconds > until:
+            if not seconds:
+                raise why
+            raise impatient(str(why), seconds) from why
+
     def _go_on(self) -> None:
-        if self._given_up:
-            raise GivenUp(self._given_up)
+        with self._lock:
+            if self._given_up:
+                message, until = self._given_up
+                if self.limiter.clock.now() < until:
+                    raise GivenUp(message)
+                self._given_up = None
+                self._uncounted, self._throttled = self.requests, 0
+                self._recent.clear()
 
     def _count(self, *, failed: bool, throttled: bool = False, received: int = 0) -> None:
         with self._lock:
@@ -156,9 +196,10 @@ class PoliteSource:
             self._throttled += throttled
             self._recent.append(failed)
             hopeless = len(self._recent) == _RECENT and sum(self._recent) > _RECENT_FAILURES
-            unwelcome = self._throttled > _THROTTLED_SHARE * self.requests + _THROTTLED_ALLOWANCE
+            counted = self.requests - self._uncounted
+            unwelcome = self._throttled > _THROTTLED_SHARE * counted + _THROTTLED_ALLOWANCE
         if hopeless or unwelcome:
             reason = "keeps asking to slow down" if unwelcome else "answers hardly anything any more"
             message = f"{self.url} {reason}; everything taken so far is kept. Run the same command again in an hour"
-            self._given_up = message
+            self._given_up = message, self.limiter.clock.now() + _AN_HOUR
             raise GivenUp(message)
