@@ -72,6 +72,21 @@ class Service:
         with self._lock:
             self._asked -= 1
 
+    @property
+    def asked(self) -> int:
+        """Questions that are being answered, or wait."""
+        return self._asked
+
+    @property
+    def at_once(self) -> int:
+        """Questions that are answered side by side."""
+        return len(self._all)
+
+    @property
+    def spent(self) -> tuple[int, int]:
+        """Requests made of the source so far and bytes received."""
+        return sum(each.requests for each in self._all), sum(each.bytes for each in self._all)
+
     def close(self) -> None:
         """Break off what is under way."""
         self._executor.shutdown(wait=False, cancel_futures=True)
