@@ -9,7 +9,7 @@ from catalogue.server.wording import part, plural
 UNITS = 10_000
 """That the width has where bars are drawn, however wide it is."""
 
-_HEADING, _LINE, _GAP = 20, 15, 8
+_HEADING, _LINE, _GAP = 22, 16, 8
 """Pixels: a heading, a line of small letters, and what is left free between axes."""
 _ROW = {1: 14, 6: 9, 99: 6}
 """Pixels of a row, by how many there are at most."""
@@ -17,6 +17,8 @@ _NARROW = 22
 """Characters of a key, two of which stand side by side on a telephone."""
 _MANY = 60
 """Bars in a lane, above which they are drawn as one and without lines between them."""
+_VISIBLE = 1 / 200
+"""Of the width, what can be seen on a telephone."""
 _LEFT_OF, _RIGHT_OF = 0.3, 0.7
 """Where on an axis what is written at a place has to keep to one side of it."""
 
@@ -62,8 +64,10 @@ class Box:
 class Mark:
     """Where the keys asked for lie, across the lanes of an axis."""
 
-    x: str
+    start: str
+    end: str
     width: str
+    """A share of the width as well; empty if nobody could see it."""
     y: int
     height: int
 
@@ -87,14 +91,18 @@ def draw(space: KeySpace, asked: str) -> Drawing:
         asked: the pattern, to be written where its keys lie.
     """
     pen = _Pen()
-    pen.axis(f"All files of {space.crawl}", space.files, "file", asked)
-    for axis in space.groups:
-        pen.axis(f"{part(axis.name)} of {axis.lanes[0].name}", axis, "row group", asked)
-    pen.rest(space.read_files - len(space.groups), "more file")
-    for axis in space.pages:
-        path, _, ordinal = axis.name.partition("#")
-        pen.axis(f"{part(path)}, row group {ordinal}", axis, "page", asked)
+    pen.heading(f"All files of {space.crawl}")
+    pen.axis(space.files, "file", asked)
+    if space.groups:
+        pen.heading("Row groups of the files that are read")
+        for axis in space.groups:
+            pen.axis(axis, "row group", name=f"{part(axis.name)} of {axis.lanes[0].name}")
+        pen.rest(space.read_files - len(space.groups), "more file")
     if space.pages:
+        pen.heading("Pages of the row groups that are read")
+        for axis in space.pages:
+            path, _, ordinal = axis.name.partition("#")
+            pen.axis(axis, "page", name=f"{part(path)}, row group {ordinal}")
         pen.rest(space.read_groups - len(space.pages), "more row group")
     return Drawing(pen.y, tuple(pen.texts), tuple(pen.bands), tuple(pen.boxes), tuple(pen.marks))
 
@@ -109,17 +117,26 @@ class _Pen:
         self.boxes: list[Box] = []
         self.marks: list[Mark] = []
 
-    def axis(self, heading: str, axis: Axis, noun: str, asked: str) -> None:
-        self._write("0", "start", "heading", heading, _HEADING)
-        top = self.y
-        if axis.marks:
+    def heading(self, text: str) -> None:
+        """What the axes below show."""
+        self.y += _GAP if self.y else 0
+        self._write("0", "start", "heading", text, _HEADING)
+
+    def axis(self, axis: Axis, noun: str, asked: str = "", *, name: str = "") -> None:
+        """An axis: what was asked is written where it lies, if given, and lanes have their own names unless given."""
+        if asked and axis.marks:
             start, end = axis.marks[0][0], axis.marks[-1][1]
             x, anchor = _side((start + end) / 2, start, end)
             self._write(x, anchor, "asked", shortened(asked, width=2 * _NARROW), _LINE)
+        top = self.y + (_LINE if name else 0)
         for lane in axis.lanes:
+            read = lane.count(State.READ, State.BLIND)
+            self._write("100%", "end", "lane", f"{read:,} of {lane.size:,} read", 0)
+            self._write("0", "start", "lane", name or lane.name, _LINE)
             self._lane(lane, noun)
-        top += _LINE if axis.marks else 0
-        self.marks += [Mark(_share(a), _share(b - a), top, self.y - top) for a, b in _joined(axis.marks)]
+        for start, end in _joined(axis.marks):
+            width = _share(end - start) if end - start > _VISIBLE else ""
+            self.marks.append(Mark(_share(start), _share(end), width, top, self.y - top))
         if axis.low or axis.high:
             self._write("0", "start", "key", shortened(axis.low, axis.high, width=_NARROW), 0)
             self._write("100%", "end", "key", shortened(axis.high, axis.low, width=_NARROW), _LINE)
@@ -135,13 +152,10 @@ class _Pen:
         self.y += height
 
     def _lane(self, lane: Lane, noun: str) -> None:
-        read = lane.count(State.READ, State.BLIND)
-        name = "" if lane.name.startswith("row group") else f"{lane.name}: "
-        self._write("0", "start", "lane", f"{name}{read:,} of {plural(lane.size, noun)} read", _LINE)
         bounded = [bar for bar in lane.bars if bar.bounded]
         rows = max((bar.row + 1 for bar in bounded), default=0)
         height = next((height for most, height in _ROW.items() if rows <= most), 6)
-        style = " dense" if len(bounded) > _MANY else ""
+        style = " dense" if len(bounded) > _MANY or rows > 1 else ""
         left = [bar for bar in bounded if bar.state is State.LEFT]
         if left:
             self.bands.append(Band(self.y, rows * height, _path(left, height, thin=True), f"left{style}"))
@@ -155,7 +169,7 @@ class _Pen:
             self.boxes.append(Box("0%", "100%", self.y + 1, 8, "unbounded", "may hold any key"))
             self.y += 10
             self._write("0", "start", "note", f"{plural(lane.unbounded, noun)} without bounds may hold any key", _LINE)
-        self.y += 3
+        self.y += 4
 
     def _box(self, bar: Bar, height: int) -> Box:
         style = "read" if bar.state is State.READ else "blind"
@@ -168,7 +182,7 @@ def _joined(marks: tuple[tuple[float, float], ...]) -> Iterator[tuple[float, flo
     """Marks, those made one between which nobody could see."""
     held: tuple[float, float] | None = None
     for start, end in marks:
-        if held and start - held[1] < 1 / 200:
+        if held and start - held[1] < _VISIBLE:
             held = (held[0], end)
         else:
             if held:

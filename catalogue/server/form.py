@@ -69,7 +69,9 @@ class Form:
     @property
     def narrowed(self) -> bool:
         """Whether one of the fields is used that most searches leave alone, or is wrong."""
-        return any([self.match, self.from_, self.to, self.status, self.mime, self.language, self.order, self.limit])
+        return any(
+            [self.match, self.from_, self.to, self.status, self.mime, self.language, self.order, self.error("limit")]
+        )
 
     def address(self, **other: Any) -> str:  # noqa: ANN401 - of any field
         """The path and query of the same search, or one with other values."""

@@ -47,10 +47,11 @@ def told(space: KeySpace) -> list[str]:
     """What the map of a key space shows, in sentences."""
     files = sum(lane.size for lane in space.files.lanes)
     lanes = ", ".join(f"{lane.size:,} in {lane.name}" for lane in space.files.lanes)
-    read = f"{space.read_files:,} of them must be read for this question"
-    found = [f"{plural(files, 'file')} of {space.crawl} ({lanes}) hold its keys in order; {read}."]
+    read = f"{space.read_files:,} of them {'is' if space.read_files == 1 else 'are'} read for this question"
+    found = [f"{plural(files, 'file')} of {space.crawl} ({lanes}) hold its keys; {read}."]
     if space.read_files:
-        groups = f"Of {plural(space.all_groups, 'row group')} {space.read_groups:,} may hold what was asked for"
+        are = "is" if space.read_groups == 1 else "are"
+        groups = f"Of {plural(space.all_groups, 'row group')} {space.read_groups:,} {are} read"
         pages = "" if space.read_pages is None else f", and of these {plural(space.read_pages, 'page')} of keys"
         found.append(f"{groups}{pages}; nothing else is fetched.")
     if any(lane.overlapping for axis in space.groups for lane in axis.lanes):
