@@ -211,7 +211,7 @@ def _shown(form: Form, asked: Asked, found: Found) -> dict[str, Any]:
         "site": _site(form, asked),
         "facts": list(_facts(found).items()),
         "drawing": draw(found.space, asked.pattern),
-        "sentences": wording.told(found.space),
+        "sentences": wording.told(found.space, enough=found.more),
         "others": [(crawl, form.address(crawls=(crawl,))) for crawl in found.others[:_OTHERS]],
         "rest": max(0, len(found.others) - _OTHERS),
     }

@@ -43,17 +43,24 @@ def part(path: str) -> str:
     return "-".join(name.split("-")[:2]).removesuffix(".parquet")
 
 
-def told(space: KeySpace) -> list[str]:
-    """What the map of a key space shows, in sentences."""
+def told(space: KeySpace, *, enough: bool) -> list[str]:
+    """What the map of a key space shows, in sentences.
+
+    Args:
+        space: that is drawn.
+        enough: whether enough was found before all was read that might hold some.
+    """
     files = sum(lane.size for lane in space.files.lanes)
     lanes = ", ".join(f"{lane.size:,} in {lane.name}" for lane in space.files.lanes)
     read = f"{space.read_files:,} of them {'is' if space.read_files == 1 else 'are'} read for this question"
     found = [f"{plural(files, 'file')} of {space.crawl} ({lanes}) hold its keys; {read}."]
     if space.read_files:
-        are = "is" if space.read_groups == 1 else "are"
+        are, it = ("is", "it") if space.read_groups == 1 else ("are", "them")
         groups = f"Of {plural(space.all_groups, 'row group')} {space.read_groups:,} {are} read"
-        pages = "" if space.read_pages is None else f", and of these {plural(space.read_pages, 'page')} of keys"
+        pages = "" if space.read_pages is None else f", and in {it} {plural(space.read_pages, 'page')} of keys"
         found.append(f"{groups}{pages}; nothing else is fetched.")
+    if enough:
+        found.append("What else might hold some is left alone, because enough was found before.")
     if any(lane.overlapping for axis in space.groups for lane in axis.lanes):
         found.append(
             "Row groups lie over each other, because this crawl's files are two sorted streams zipped together: "
