@@ -182,7 +182,7 @@ def shortened(key: str, other: str = "", *, width: int = 24) -> str:
     if len(key) <= width:
         return key
     alike = next((at for at, (a, b) in enumerate(zip(key, other, strict=False)) if a != b), min(len(key), len(other)))
-    if not other or alike < width - 4:
+    if not other or key == other or alike < width - 4:
         return key[: width - 1] + "…"
     head, tail = key[: width // 3], key[max(alike - 2, 0) :]
     room = width - len(head) - 1

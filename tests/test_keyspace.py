@@ -1,14 +1,18 @@
 """Where things lie among the keys of a crawl: for any bounds, and for those of every era."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from shutil import copytree
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
+from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 import catalogue
+from catalogue.catalogue import Catalogue
 from catalogue.crawl import IndexFile
 from catalogue.keyspace import Axis, Extent, FileExtent, Lane, State, key_space, shortened
 from catalogue.plan import Cost, FileRead, ReadPlan, RowGroupRead
@@ -48,7 +52,7 @@ bounds = st.tuples(keys, keys).map(lambda ends: (min(ends), max(ends)))
 crawls = st.lists(st.lists(st.none() | bounds, min_size=1, max_size=5), min_size=1, max_size=5)
 
 
-@settings(max_examples=300)
+@examples(max_examples=300)
 @given(crawls, st.lists(keys, min_size=1, max_size=3), st.data())
 def test_whatever_the_bounds_are_the_map_agrees_with_them_and_the_plan(
     groups: list[list[tuple[str, str] | None]], asked: list[str], data: st.DataObject
@@ -177,14 +181,23 @@ def test_shortened_keys_show_where_they_differ() -> None:
     one, other = (f"com,example)/a/long/way/down/{name}" for name in ("alpha/page", "omega/page"))
     assert "alpha" in shortened(one, other, width=22)
     assert "omega" in shortened(other, one, width=22)
+    assert shortened(one, one, width=22) == f"{one[:21]}…"
+
+
+@pytest.fixture(scope="module")
+def untaught(untaught_data: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Catalogue]:
+    """Every crawl, of which nothing was asked that would have told more than its footers do."""
+    data = Path(copytree(untaught_data, tmp_path_factory.mktemp("untaught") / "data"))
+    with catalogue.open(data, settings=settings) as cat:
+        yield cat
 
 
 @pytest.mark.parametrize("pattern", ["*.example.com", "example.com/*", "*.org", "*"])
-def test_every_era_is_mapped_as_it_is_planned(harvested: catalogue.Catalogue, pattern: str) -> None:
-    for crawl in harvested.held():
-        asked = harvested.captures(pattern, crawls=crawl).plan
-        extents = harvested.extents(crawl, asked.paths)
-        rows = harvested.row_groups(crawl)
+def test_every_era_is_mapped_as_it_is_planned(untaught: Catalogue, pattern: str) -> None:
+    for crawl in untaught.held():
+        asked = untaught.captures(pattern, crawls=crawl).plan
+        extents = untaught.extents(crawl, asked.paths)
+        rows = untaught.row_groups(crawl)
         assert {file.path for file in extents} == set(rows["path"])
         assert sum(file.row_groups for file in extents) == len(rows)
         assert {file.path for file in extents if file.groups} == set(asked.paths)

@@ -3,11 +3,13 @@
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
 
 from starlette.datastructures import QueryParams
 
+from catalogue.capture import timestamp
 from catalogue.errors import QueryError
 from catalogue.query import time_bounds
 from catalogue.surt import Match, parse_pattern
@@ -55,7 +57,6 @@ class Form:
         """The form as it comes with a request."""
         words = (word for text in given.getlist("crawl") for word in _BETWEEN.split(text))
         typed: dict[str, Any] = {field: given.get(name, "").strip() for name, field in _FIELDS.items()}
-        typed |= {field: typed[field].lower() for field in ("status", "mime", "language")}
         return replace(cls(**typed), crawls=tuple(dict.fromkeys(filter(None, words))))
 
     def error(self, name: str) -> str:
@@ -82,21 +83,20 @@ class Form:
 
     def cdx_address(self, crawl: str) -> str:
         """The path and query of the same question to the CDX API of a crawl, for JSON lines."""
-        pairs = [
-            ("url", self.url),
-            ("output", "json"),
-            ("matchType", self.match),
-            ("from", self.from_),
-            ("to", self.to),
-        ]
-        if self.status:
-            exact = self.status.isdecimal()
-            pairs.append(("filter", f"=status:{self.status}" if exact else f"~status:{self.status.replace('x', '.')}"))
-        if self.mime:
-            start = _mime_start(self.mime)
-            pairs.append(("filter", f"~mime-detected:{re.escape(start)}.*" if start else f"=mime-detected:{self.mime}"))
-        if self.language:
-            pairs.append(("filter", rf"~languages:(.*,)?{self.language}(,.*)?$"))
+        pairs = [("url", self.url), ("output", "json"), ("matchType", self.match)]
+        first, behind = time_bounds(self.from_ or None, self.to or None)
+        pairs += [("from", _digits(first))] if first is not None else []
+        pairs += [("to", _digits(behind - 1))] if behind is not None else []
+        status, mime, language = self.status.lower(), self.mime.lower(), self.language.lower()
+        if status:
+            pairs.append(
+                ("filter", f"=status:{status}" if status.isdecimal() else f"~status:{status.replace('x', '.')}")
+            )
+        if mime:
+            start = _mime_start(mime)
+            pairs.append(("filter", f"~mime-detected:{re.escape(start)}.*" if start else f"=mime-detected:{mime}"))
+        if language:
+            pairs.append(("filter", rf"~languages:(.*,)?{language}(,.*)?$"))
         pairs.append(("limit", self.limit or str(USUAL_LIMIT)))
         return f"/{crawl}-index?{urlencode([(name, value) for name, value in pairs if value])}"
 
@@ -178,26 +178,25 @@ def _pattern(form: Form) -> None:
 def _status(form: Form) -> str | None:
     if not form.status:
         return None
-    matched = _STATUS.fullmatch(form.status)
+    typed = form.status.lower()
+    matched = _STATUS.fullmatch(typed)
     if not matched or (matched[2], matched[3].isdecimal()) == ("x", True):
         message = f"{form.status!r} is no status; write 200, 40x or 2xx"
         raise QueryError(message)
-    low, high = int(form.status.replace("x", "0")), int(form.status.replace("x", "9"))
+    low, high = int(typed.replace("x", "0")), int(typed.replace("x", "9"))
     return f"fetch_status = {low}" if low == high else f"fetch_status BETWEEN {low} AND {high}"
 
 
 def _mime(form: Form) -> str | None:
     if not form.mime:
         return None
-    if not _MIME.fullmatch(form.mime):
+    typed = form.mime.lower()
+    if not _MIME.fullmatch(typed):
         message = f"{form.mime!r} is no MIME type; write text/html, text/ or application/vnd*"
         raise QueryError(message)
-    start = _mime_start(form.mime)
-    return (
-        f"starts_with(content_mime_detected, {_text(start)})"
-        if start
-        else (f"content_mime_detected = {_text(form.mime)}")
-    )
+    if start := _mime_start(typed):
+        return f"starts_with(content_mime_detected, {_text(start)})"
+    return f"content_mime_detected = {_text(typed)}"
 
 
 def _mime_start(mime: str) -> str:
@@ -208,10 +207,10 @@ def _mime_start(mime: str) -> str:
 def _language(form: Form) -> str | None:
     if not form.language:
         return None
-    if not _LANGUAGE.fullmatch(form.language):
+    if not _LANGUAGE.fullmatch(form.language.lower()):
         message = f"{form.language!r} is no language; write three letters of ISO 639-3, such as eng or isl"
         raise QueryError(message)
-    return f"list_contains(string_split(content_languages, ','), {_text(form.language)})"
+    return f"list_contains(string_split(content_languages, ','), {_text(form.language.lower())})"
 
 
 def _newest(form: Form) -> bool:
@@ -232,6 +231,10 @@ def _limit(form: Form) -> int:
 
 def _all_of(conditions: Iterable[str | None]) -> str | None:
     return " AND ".join(filter(None, conditions)) or None
+
+
+def _digits(milliseconds: int) -> str:
+    return timestamp(datetime.fromtimestamp(milliseconds / 1000, UTC))
 
 
 def _text(value: str) -> str:
