@@ -17,6 +17,7 @@ import catalogue
 from catalogue.capture import timestamp
 from catalogue.catalogue import Catalogue
 from catalogue.crawl import COLLINFO
+from catalogue.demo import LoopbackServer
 from catalogue.server.web import POLICY
 from catalogue.serving import Service
 from catalogue.settings import Settings
@@ -123,6 +124,11 @@ def rows(root: Node) -> list[list[str]]:
     return found
 
 
+def terms(root: Node, kind: str) -> dict[str, str]:
+    """What a list of terms on a page says."""
+    return {row.one("dt").text: row.one("dd").text for row in root.one("dl", class_=kind).all("div")}
+
+
 @pytest.fixture(scope="module")
 def site(harvested_data: Path, settings: Settings) -> Iterator[str]:
     with serving(harvested_data, settings) as address:
@@ -212,7 +218,7 @@ def test_a_search_finds_what_the_catalogue_finds(site: str, harvested: Catalogue
 def test_the_page_says_how_it_was_found(site: str, harvested: Catalogue, crawl: str) -> None:
     there = harvested.row_groups(crawl)
     root = page(asked(site, url="example.com/*", crawl=crawl, limit=1000))
-    facts = {row.one("dt").text: row.one("dd").text for row in root.one("dl", class_="plan").all("div")}
+    facts = terms(root, "plan")
     groups, files = (int(facts[name].split()[0]) for name in ("Row groups", "Files"))
     assert facts["Row groups"] == f"{groups} of {len(there)}"
     assert facts["Files"] == f"{files} of {there['path'].nunique()}"
@@ -418,9 +424,23 @@ def test_status_counts_what_was_asked(untaught_data: Path, settings: Settings, c
     assert after["Questions under way or waiting"] == "0"
 
 
+def test_what_was_fetched_before_comes_from_the_cache(mirror: Path, tmp_path: Path, crawl: str) -> None:
+    with LoopbackServer(mirror) as source:
+        settings = Settings(source=source.url, cache=tmp_path / "cache")
+        with catalogue.open(tmp_path / "data", settings=settings) as cat:
+            cat.harvest(crawl)
+        with serving(tmp_path / "data", settings) as address:
+            first, again = (page(asked(address, url="example.com", crawl=crawl)) for _ in range(2))
+            kept = figures(address)
+    assert rows(first) == rows(again)
+    assert "From the cache" not in terms(first, "plan")
+    assert terms(again, "plan")["Requests"] == "0"
+    assert terms(again, "plan")["From the cache"] != "0 B"
+    assert kept["Pages cached"] != "0 B"
+
+
 def figures(address: str) -> dict[str, str]:
-    root = page(get(address, "/status"))
-    return {row.one("dt").text: row.one("dd").text for row in root.one("dl", class_="figures").all("div")}
+    return terms(page(get(address, "/status")), "figures")
 
 
 def test_status_shows_each_subset(site: str, harvested: Catalogue) -> None:

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from catalogue.keyspace import Axis, Bar, KeySpace, Lane, State, shortened
 from catalogue.server.wording import part, plural
 
-UNITS = 10_000
+_UNITS = 10_000
 """That the width has where bars are drawn, however wide it is."""
 
-_HEADING, _LINE, _GAP = 22, 16, 8
+_HEADING, _LINE, _GAP = 24, 16, 8
 """Pixels: a heading, a line of small letters, and what is left free between axes."""
 _ROW = {1: 14, 6: 9, 99: 6}
 """Pixels of a row, by how many there are at most."""
@@ -44,8 +44,12 @@ class Band:
     y: int
     height: int
     path: str
-    """In units of the width."""
     style: str
+
+    @property
+    def view(self) -> str:
+        """The units of its path: as many to the whole width, however wide that is, and pixels from top to bottom."""
+        return f"0 0 {_UNITS} {self.height}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +152,7 @@ class _Pen:
             self.y += _GAP
 
     def _write(self, x: str, anchor: str, style: str, text: str, height: int) -> None:
-        self.texts.append(Text(x, self.y + (height or _LINE) - 4, anchor, style, text))
+        self.texts.append(Text(x, self.y + (height or _LINE) - (9 if height == _HEADING else 4), anchor, style, text))
         self.y += height
 
     def _lane(self, lane: Lane, noun: str) -> None:
@@ -175,7 +179,8 @@ class _Pen:
         style = "read" if bar.state is State.READ else "blind"
         name = part(bar.label) if bar.label.endswith(".parquet") else bar.label
         at = self.y + bar.row * height
-        return Box(_share(bar.start), _share(bar.end - bar.start), at, height - 1, style, f"{name}: {bar.state.value}")
+        start, end = _wide(bar)
+        return Box(_share(start), _share(end - start), at, height - 1, style, f"{name}: {bar.state.value}")
 
 
 def _joined(marks: tuple[tuple[float, float], ...]) -> Iterator[tuple[float, float]]:
@@ -198,9 +203,17 @@ def _path(bars: list[Bar], height: int, *, thin: bool) -> str:
     tall = height - 2 * inset - (0 if thin else 1)
     steps = []
     for bar in bars:
-        start, end = round(bar.start * UNITS), round(bar.end * UNITS)
+        start, end = (round(place * _UNITS) for place in _wide(bar))
         steps.append(f"M{start} {bar.row * height + inset}h{end - start}v{tall}h{start - end}z")
     return "".join(steps)
+
+
+def _wide(bar: Bar) -> tuple[float, float]:
+    """Where a bar begins and ends, and be it of a single key, so that it can be seen."""
+    if bar.end - bar.start >= _VISIBLE:
+        return bar.start, bar.end
+    start = min(bar.start, 1 - _VISIBLE)
+    return start, start + _VISIBLE
 
 
 def _side(middle: float, start: float, end: float) -> tuple[str, str]:

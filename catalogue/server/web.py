@@ -255,7 +255,7 @@ def _site(form: Form, asked: Asked) -> list[tuple[str, str]]:
 def _facts(found: Found) -> dict[str, str]:
     """The plan in numbers."""
     plan = found.plan
-    about = "about " if plan.estimated else "" if plan.exact else "at most "
+    about = "about " if plan.estimated else "" if plan.exact or not plan.requests else "at most "
     facts = {
         "Files": f"{len(plan.paths):,} of {found.files:,}",
         "Row groups": f"{plan.row_groups:,} of {plan.considered:,}",

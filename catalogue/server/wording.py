@@ -52,8 +52,11 @@ def told(space: KeySpace, *, enough: bool) -> list[str]:
     """
     files = sum(lane.size for lane in space.files.lanes)
     lanes = ", ".join(f"{lane.size:,} in {lane.name}" for lane in space.files.lanes)
-    read = f"{space.read_files:,} of them {'is' if space.read_files == 1 else 'are'} read for this question"
-    found = [f"{plural(files, 'file')} of {space.crawl} ({lanes}) hold its keys; {read}."]
+    are = "is" if space.read_files == 1 else "are"
+    read = f"{space.read_files:,} of them {are} read for this question" if space.read_files else "none of them is read"
+    found = [
+        f"{plural(files, 'file')} of {space.crawl} ({lanes}) {'holds' if files == 1 else 'hold'} its keys; {read}."
+    ]
     if space.read_files:
         are, it = ("is", "it") if space.read_groups == 1 else ("are", "them")
         groups = f"Of {plural(space.all_groups, 'row group')} {space.read_groups:,} {are} read"
