@@ -29,6 +29,7 @@ ORDER = [
     "distinct",
     "cdx",
     "plan",
+    "keyspace",
     "splice",
     # edges: one door each
     "settings",

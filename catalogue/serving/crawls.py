@@ -66,6 +66,7 @@ class Harvests:
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="harvest")
         self._lock = Lock()
         self._under_way: dict[str, Progress | None] = {}
+        self._reports: dict[str, Progress] = {}
         self._failed: dict[str, str] = {}
         self._taken: set[str] = set()
 
@@ -92,6 +93,12 @@ class Harvests:
         message = f"{crawl} is being harvested, {at.done} of {at.listed} files so far; ask again"
         raise Busy(message, retry_after=min(max(left, 1.0), 600.0))
 
+    @property
+    def spent(self) -> tuple[int, int]:
+        """Requests made of the source so far and bytes received."""
+        with self._lock:
+            return sum(at.requests for at in self._reports.values()), sum(at.bytes for at in self._reports.values())
+
     def close(self) -> None:
         """Begin no more."""
         self._executor.shutdown(wait=False, cancel_futures=True)
@@ -117,4 +124,4 @@ class Harvests:
 
     def _report(self, crawl: str, at: Progress) -> None:
         with self._lock:
-            self._under_way[crawl] = at
+            self._under_way[crawl] = self._reports[crawl] = at

@@ -14,6 +14,9 @@ from catalogue.settings import Settings
 
 T = TypeVar("T")
 
+_PATIENCE = 20.0
+"""Seconds that a request to the source may have to wait for, so that nobody who asks us waits for longer than that."""
+
 
 class Service:
     """Answers questions side by side, as many as it has catalogues; more wait, and too many are sent away."""
@@ -43,9 +46,9 @@ class Service:
         self.settings = settings
         self.strict = strict
         self.listed = Listed()
-        self._first = Catalogue(data, settings, notify=notify)
+        self._first = Catalogue(data, settings, notify=notify, patience=_PATIENCE)
         self._free: SimpleQueue[Catalogue] = SimpleQueue()
-        self._all = [self._first, *(Catalogue(data, settings, notify=notify) for _ in range(at_once - 1))]
+        self._all = [self._first, *(self._first.sharing() for _ in range(at_once - 1))]
         for each in self._all:
             self._free.put(each)
         self.harvests = Harvests(lambda: Catalogue(data, settings, notify=notify), notify) if on_demand else None
@@ -97,10 +100,21 @@ class Service:
             self._asked -= 1
             self._under_way.pop(key, None)
 
+    @property
+    def at_once(self) -> int:
+        """Questions that are answered side by side."""
+        return len(self._all)
+
+    @property
+    def spent(self) -> tuple[int, int]:
+        """Requests made of the source so far and bytes received."""
+        requests, size = self.harvests.spent if self.harvests else (0, 0)
+        return self._first.requests + requests, self._first.bytes + size
+
     def close(self) -> None:
         """Break off what is under way."""
         if self.harvests:
             self.harvests.close()
         self._executor.shutdown(wait=False, cancel_futures=True)
-        for each in self._all:
+        for each in reversed(self._all):
             each.close()
