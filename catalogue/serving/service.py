@@ -8,10 +8,14 @@ from threading import Lock
 from typing import TypeVar
 
 from catalogue.catalogue import Catalogue
+from catalogue.document import Documents
 from catalogue.errors import Busy
 from catalogue.settings import Settings
 
 T = TypeVar("T")
+
+_SECONDS = 5.0
+"""That looking into one document may take: meanwhile a question of somebody else waits."""
 
 
 class Service:
@@ -44,6 +48,7 @@ class Service:
         self._executor = ThreadPoolExecutor(at_once, thread_name_prefix="question")
         self._most = at_once + waiting
         self._asked = 0
+        self._documents: Documents | None = None
         self._lock = Lock()
 
     def ask(self, question: Callable[[Catalogue], T]) -> "Future[T]":
@@ -72,8 +77,25 @@ class Service:
         with self._lock:
             self._asked -= 1
 
+    def documents(self) -> Documents:
+        """What looks into archived pages, for all questions.
+
+        Raises:
+            QueryError: if the libraries for it are not installed.
+        """
+        with self._lock:
+            self._documents = self._documents or Documents(seconds=_SECONDS)
+            return self._documents
+
+    @property
+    def made(self) -> tuple[int, int]:
+        """Requests made of the source so far, for all questions, and bytes received."""
+        return sum(each.requests for each in self._all), sum(each.bytes for each in self._all)
+
     def close(self) -> None:
         """Break off what is under way."""
         self._executor.shutdown(wait=False, cancel_futures=True)
+        if self._documents:
+            self._documents.close()
         for each in self._all:
             each.close()
