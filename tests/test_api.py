@@ -182,12 +182,11 @@ def test_plans_are_those_of_python(untaught_data: Path, settings: Settings, url:
 @pytest.mark.parametrize("limit", [1000, 17])
 def test_pages_of_row_groups_are_all_row_groups(address: str, harvested: Catalogue, limit: int) -> None:
     found: list[dict[str, Any]] = []
-    after = ""
-    while after is not None:
-        got = answered(address, "row_groups", limit=limit, after=after or None)
+    got: dict[str, Any] = {"next": None}
+    while not found or got["next"]:
+        got = answered(address, "row_groups", limit=limit, after=got["next"])
         assert 0 < len(got["row_groups"]) <= limit
         found += got["row_groups"]
-        after = got["next"]
     there = harvested.sql("SELECT path, row_group, num_rows FROM row_groups ORDER BY path, row_group").fetchall()
     assert [(each["path"], each["row_group"], each["num_rows"]) for each in found] == there
 
