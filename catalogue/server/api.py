@@ -26,7 +26,6 @@ _CRAWLS = Parameter(
     "Harvested crawls: a name, A..B, latest or all, which is usual.",
     "latest",
     f"all|latest|{_NAME}|(?:{_NAME})?\\.\\.(?:{_NAME})?",
-    longest=50,
     most=20,
 )
 _LIMIT = Parameter("limit", "Rows at most.", 10, between=(1, 10_000), default=100)
@@ -35,7 +34,6 @@ _QUESTION = (
         "url",
         "A URL, host or pattern: example.com/page, example.com/*, *.example.com, *.is.",
         "*.example.com",
-        longest=8192,
         required=True,
     ),
     _CRAWLS,
@@ -45,14 +43,14 @@ _QUESTION = (
         "domain",
         choices=tuple(match.value for match in Match),
     ),
-    Parameter("from", "The first time: 1 to 14 digits or ISO 8601, UTC; inclusive.", "2018", _TIME, longest=40),
-    Parameter("to", "The last time, likewise; inclusive.", "20261231", _TIME, longest=40),
+    Parameter("from", "The first time: 1 to 14 digits or ISO 8601, UTC; inclusive.", "2018", _TIME),
+    Parameter("to", "The last time, likewise; inclusive.", "20261231", _TIME),
     Parameter("status", "Of the answer: one of these.", 200, between=(0, 999), most=20),
     Parameter(
         "mime",
         "The type as the server called it: one of these.",
         "text/html",
-        "[A-Za-z0-9!#$&^_.+*/-]+",
+        "[A-Za-z0-9!#$&^_.+*/-]{1,127}",
         most=20,
     ),
     Parameter("language", "ISO 639-3: pages of which one of these is a language.", "eng", "[a-z]{3}", most=20),
@@ -60,8 +58,7 @@ _QUESTION = (
         "columns",
         "Of the answer, comma-separated, or *; those of the CDX index are usual.",
         "url,fetch_time,fetch_status",
-        "\\*|[A-Za-z0-9_]+(?:,[A-Za-z0-9_]+)*",
-        longest=2000,
+        "\\*|[A-Za-z0-9_]{1,64}(?:,[A-Za-z0-9_]{1,64}){0,40}",
     ),
 )
 
@@ -114,14 +111,13 @@ OPERATIONS = (
         "Row groups of the files that are held, and the keys between which their rows lie.",
         (
             _CRAWLS,
-            Parameter("key", "A pattern, as url elsewhere: those that might hold it.", "*.example.com", longest=8192),
+            Parameter("key", "A pattern, as url elsewhere: those that might hold it.", "*.example.com"),
             _LIMIT,
             Parameter(
                 "after",
                 "Where the last answer ended, as its next says.",
                 "cc-index/table/cc-main/warc/crawl=CC-MAIN-2022-05/subset=warc/part-00000.parquet:0",
-                "[!-~]+:[0-9]{1,9}",
-                longest=500,
+                "[!-~]{1,500}:[0-9]{1,9}",
             ),
         ),
         _row_groups,

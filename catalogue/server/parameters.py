@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl
 
 from catalogue.errors import QueryError
 
-_MOST_QUERY = 32_768
+_MOST_QUERY = 40_000
 """Characters of a query string."""
 _MOST_FIELDS = 300
 
@@ -27,11 +27,12 @@ class Parameter:
     """A sentence or two."""
     example: str | int
     pattern: str = ""
-    """Of the whole text, in the syntax that Python and ECMAScript have in common, without anchors; empty for any."""
+    """Of the whole text, in the syntax that Python and ECMAScript have in common, without anchors, which bounds its
+    length too; empty for any."""
     choices: tuple[str, ...] = ()
     """If any, one of them."""
-    longest: int = 100
-    """Characters."""
+    longest: int = 2000
+    """Characters of any text."""
     between: tuple[int, int] | None = None
     """Least and greatest; None if it is no number."""
     most: int = 1
@@ -46,9 +47,10 @@ class Parameter:
             one: dict[str, Any] = {"type": "integer", "minimum": self.between[0], "maximum": self.between[1]}
         elif self.choices:
             one = {"type": "string", "enum": list(self.choices)}
+        elif self.pattern:
+            one = {"type": "string", "pattern": f"^(?:{self.pattern})$"}
         else:
             one = {"type": "string", "minLength": 1, "maxLength": self.longest}
-            one |= {"pattern": f"^(?:{self.pattern})$"} if self.pattern else {}
         if self.default is not None:
             one["default"] = self.default
         return one if self.most == 1 else {"type": "array", "items": one, "minItems": 1, "maxItems": self.most}
@@ -90,7 +92,8 @@ class Parameter:
             return int(text)
         if self.choices and text not in self.choices:
             raise BadParameter(f"{self.name} is one of {', '.join(self.choices)}, not {text[:100]!r}")
-        if not 1 <= len(text) <= self.longest or (self.pattern and not re.fullmatch(self.pattern, text)):
+        fits = re.fullmatch(self.pattern, text) if self.pattern else 1 <= len(text) <= self.longest
+        if not self.choices and not fits:
             raise BadParameter(f"{self.name} cannot be {text[:100]!r}; one looks like {self.example}")
         return text
 
