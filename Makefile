@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: help demo test lint bench clean
+.PHONY: help demo test lint bench browser clean
 
 help:  ## What can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "%-8s %s\n", $$1, $$2}'
@@ -25,7 +25,14 @@ lint: $(VENV)/tested  ## Style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: lint  ## Everything that must hold
+# Without a browser the tests of what pages look like are skipped, so that it is no error if none can be had.
+browser:
+	@if [ "$$(id -u)" = 0 ] && command -v apt-get && ! { command -v chromium && command -v chromedriver; }; then \
+	  export DEBIAN_FRONTEND=noninteractive; \
+	  apt-get update && apt-get install --yes --no-install-recommends chromium chromium-driver; \
+	fi >/dev/null 2>&1 || true
+
+test: lint browser  ## Everything that must hold
 	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile
 
 bench: $(VENV)/tested  ## Requests, bytes and seconds, against other ways to do it

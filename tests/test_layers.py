@@ -28,6 +28,7 @@ ORDER = [
     "draws",
     "distinct",
     "plan",
+    "keyspace",
     "splice",
     # edges: one door each
     "settings",

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 
 from catalogue import views
 from catalogue.catalogue.taking import Taking
+from catalogue.keyspace import Extent, FileExtent
+from catalogue.source import CachedSource
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -69,6 +71,51 @@ class Telling(Taking):
         """How much of each crawl and subset is held, a row each."""
         return self._frame(views.statement("coverage.sql", self.table))
 
+    def crawl_rows(self) -> list[dict[str, Any]]:
+        """What ``crawls`` says, without pandas, and without what it takes to show page indexes that were just found."""
+        return self._shown().rows("SELECT * FROM crawls")
+
+    def coverage_rows(self) -> list[dict[str, Any]]:
+        """What ``coverage`` says, likewise."""
+        return self._shown().rows(views.statement("coverage.sql", self.table))
+
+    def extents(self, crawl: str, detailed: Iterable[str] = ()) -> list[FileExtent]:
+        """Between which keys the files of a crawl lie.
+
+        Args:
+            crawl: its name.
+            detailed: paths of files of which that is told of each row group, too.
+        """
+        least, greatest = (f'"{bound}_{self.table.key}"' for bound in ("min", "max"))
+        rows = self._shown().rows(
+            f"""
+            SELECT
+              path, subset, min({least}) AS least, max({greatest}) AS greatest,
+              count(*) AS row_groups, count(*) FILTER ({least} IS NULL) AS without_bounds,
+              list((row_group, {least}, {greatest}, key_intervals) ORDER BY row_group)
+                FILTER (list_contains($2, path)) AS groups
+            FROM row_groups WHERE crawl = $1 GROUP BY path, subset ORDER BY subset, path
+            """,  # noqa: S608 - the name of a column
+            crawl,
+            list(detailed),
+        )
+        return [
+            FileExtent(
+                row["path"],
+                row["subset"],
+                _extent(row["path"].rpartition("/")[2], row["least"], row["greatest"]),
+                row["row_groups"],
+                row["without_bounds"],
+                tuple((ordinal, _extent(f"row group {ordinal}", *known)) for ordinal, *known in row["groups"] or ()),
+            )
+            for row in rows
+        ]
+
+    def kept(self) -> tuple[int, int]:
+        """Row groups whose page index is held, and bytes of pages in the cache on this machine."""
+        cached = self._reading.cache.size() if isinstance(self._reading, CachedSource) else 0
+        return self._store.count("indexes"), cached
+
     def failures(self) -> "pd.DataFrame":
         """Index files whose footers could not be taken, and why."""
         return self._frame("SELECT path, reason, failed_at FROM derived.failures ORDER BY path")
@@ -115,3 +162,11 @@ class Telling(Taking):
     def _frame(self, sql: str, *parameters: object) -> "pd.DataFrame":
         with self.connect() as connection:
             return connection.execute(sql, list(parameters)).df()
+
+
+def _extent(
+    name: str, least: str | None, greatest: str | None, intervals: list[dict[str, str]] | None = None
+) -> Extent:
+    if intervals:
+        return Extent(name, tuple((each["min"], each["max"]) for each in intervals))
+    return Extent(name, () if least is None or greatest is None else ((least, greatest),))

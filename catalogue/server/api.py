@@ -92,7 +92,7 @@ def _row_groups(catalogue: Catalogue, given: Mapping[str, Any], _: Service) -> A
 
 
 def _status(catalogue: Catalogue, _: Mapping[str, Any], service: Service) -> Any:  # noqa: ANN401 - JSON
-    return status_of(catalogue, service.made)
+    return status_of(catalogue, service.spent)
 
 
 OPERATIONS = (

@@ -123,8 +123,8 @@ SCHEMAS: dict[str, Schema] = {
         complete={**_FLAG, "description": "Whether all files that might match are harvested."},
         missing={**_SENTENCES, "description": "What of them is not."},
         plan=_named("Plan"),
-        requests={**_COUNT, "description": "That reading took, of the source."},
-        bytes={**_COUNT, "description": "Received for it."},
+        requests={**_COUNT, "description": "Made of the source meanwhile; those of others may be among them."},
+        bytes={**_COUNT, "description": "Received for them."},
     ),
     "RowGroup": _whole(
         path=_TEXT,

@@ -21,7 +21,7 @@ from starlette.routing import BaseRoute, Route
 
 from catalogue.capture import timestamp
 from catalogue.catalogue import Catalogue
-from catalogue.errors import BadDocument, BadRecord, CatalogueError, Missing, UnknownCrawl
+from catalogue.errors import BadDocument, BadRecord, CatalogueError, Missing, QueryError, UnknownCrawl
 from catalogue.server.answers import ask, refusal
 from catalogue.server.answers import told as told_of
 from catalogue.server.archived import SANDBOX, SHOWN_AS, archived_headers, content_headers, memento_headers
@@ -99,7 +99,10 @@ def _answer(service: Service, crawl: str, url: str, moment: str, form: _Form, ca
     found = replay(catalogue, crawl, url, moment)
     if found is None:
         return refusal(404, f"No Captures found for: {url}")
-    response = form(found, service)
+    try:
+        response = form(found, service)
+    except QueryError as error:  # the libraries for it are not installed here
+        return refusal(501, str(error))
     for name, value in [*memento_headers(found.record), *SANDBOX.items()]:
         response.headers[name] = value
     response.headers["Cache-Control"] = _DAY if found.complete and response.status_code == 200 else _NOT_KEPT  # noqa: PLR2004

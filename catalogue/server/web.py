@@ -1,17 +1,272 @@
 """Pages for people: HTML that needs neither scripts nor anything from elsewhere."""
 
-from collections.abc import Sequence
+import hashlib
+import shlex
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock
+from time import monotonic
+from typing import Any
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
-from starlette.routing import BaseRoute, Route
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
+
+from catalogue.catalogue import Catalogue
+from catalogue.errors import CatalogueError, QueryError
+from catalogue.server import wording
+from catalogue.server.answers import ask, told
+from catalogue.server.drawing import draw
+from catalogue.server.form import LARGEST_LIMIT, Asked, Form, read
+from catalogue.server.found import Found, search
+from catalogue.serving import Service
+
+POLICY = (
+    "default-src 'none'; style-src 'self'; img-src 'self' data:; form-action 'self'; script-src 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'"
+)
+"""What a page may load: what this server has, and no script or style within it."""
+
+_STATIC = Path(__file__).parent / "static"
+_PATIENCE = 600.0
+"""Seconds until the source is asked again for its list of crawls, if it could not be had."""
+_OTHERS = 12
+"""Crawls beside the one on the map that are named."""
+_YEAR = "public, max-age=31536000, immutable"
 
 
 def routes() -> Sequence[BaseRoute]:
-    """The paths of the pages; the last of them takes whatever is left that looks like the name of a crawl."""
-    return [Route("/robots.txt", _robots)]
+    """The paths of the pages; the last takes whatever is left that could be the name of a crawl."""
+    pages = _Pages()
+    return [
+        Route("/", pages.home),
+        Route("/search", pages.search),
+        Route("/status", pages.status),
+        Route("/robots.txt", _robots),
+        Mount("/static", _Static(directory=_STATIC)),
+        Route("/{crawl}/", pages.crawl),
+        Route("/{crawl}", pages.crawl),
+    ]
 
 
 async def _robots(_: Request) -> Response:
     """Crawlers have nothing to find here that Common Crawl does not offer as a whole."""
     return PlainTextResponse("User-agent: *\nDisallow: /\n")
+
+
+class _Static(StaticFiles):
+    """Files that may be kept for ever, since their addresses change with them."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        response = await super().get_response(path, scope)
+        if response.status_code < 400:  # noqa: PLR2004
+            response.headers["Cache-Control"] = _YEAR
+            response.headers["X-Content-Type-Options"] = "nosniff"
+        return response
+
+
+class _Pages:
+    """The pages, and what they have in common."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._again = 0.0
+        """When to look again for a list of crawls."""
+        versions = {file.name: hashlib.sha256(file.read_bytes()).hexdigest()[:12] for file in _STATIC.iterdir()}
+        self._templates = Environment(
+            loader=PackageLoader("catalogue.server"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._templates.globals["asset"] = lambda name: f"/static/{name}?v={versions[name]}"
+        for name in ("number", "plural", "size", "duration", "clock"):
+            self._templates.filters[name] = getattr(wording, name)
+
+    async def home(self, request: Request) -> Response:
+        """What this is, the form, and the crawls there are."""
+        try:
+            crawls = await ask(request, self._crawls)
+        except CatalogueError as error:
+            return self._failed(request, error)
+        return self._page(request, "home.html", crawls=crawls, held=_held(crawls), form=Form(crawls=("latest",)))
+
+    async def crawl(self, request: Request) -> Response:
+        """One crawl."""
+        name = request.path_params["crawl"]
+        try:
+            crawls = await ask(request, self._crawls)
+        except CatalogueError as error:
+            return self._failed(request, error)
+        crawl = next((row for row in crawls if row["crawl"] == name), None)
+        if crawl is None:
+            message = f"There is no page {name[:100]}, and no crawl of that name."
+            return self._page(request, "error.html", 404, heading="Not found", message=message)
+        return self._page(request, "crawl.html", crawl=crawl, held=_held(crawls), form=Form(crawls=(name,)))
+
+    async def search(self, request: Request) -> Response:
+        """A question and its answer."""
+        form = Form.of(request.query_params)
+        blank: dict[str, Any] = {"failure": "", "patience": 0, "found": None}
+        try:
+            held = _held(await ask(request, lambda catalogue: catalogue.crawl_rows()))
+            if not request.query_params:
+                return self._page(request, "search.html", form=Form(crawls=("latest",)), held=held, **blank)
+            asked = read(form)
+            if isinstance(asked, Form):
+                return self._page(request, "search.html", 400, form=asked, held=held, **blank)
+            try:
+                found = await ask(request, lambda catalogue: search(catalogue, asked))
+            except QueryError as error:  # of all that is typed this alone could not be checked before
+                form = form.refused("crawl", str(error))
+                return self._page(request, "search.html", told(error).status_code, form=form, held=held, **blank)
+        except CatalogueError as error:
+            refused = told(error)
+            patience = int(refused.headers.get("Retry-After", "0"))
+            blank |= {"failure": f"{error}.", "patience": patience}
+            headers = {"Retry-After": str(patience)} if patience else {}
+            return self._page(request, "search.html", refused.status_code, headers, form=form, held=[], **blank)
+        blank |= _shown(form, asked, found)
+        return self._page(request, "search.html", form=form, held=held, **blank)
+
+    async def status(self, request: Request) -> Response:
+        """What is held, and what was asked of the source."""
+        service: Service = request.app.state.service
+        try:
+            coverage, kept = await ask(request, lambda catalogue: (catalogue.coverage_rows(), catalogue.kept()))
+        except CatalogueError as error:
+            return self._failed(request, error)
+        crawls: set[str] = set()
+        for row in coverage:
+            row["first"] = row["crawl"] not in crawls
+            crawls.add(row["crawl"])
+            row["state"] = _state(row)
+        return self._page(
+            request,
+            "status.html",
+            coverage=coverage,
+            kept=kept,
+            asked=service.asked,
+            at_once=service.at_once,
+            spent=service.spent,
+        )
+
+    def _crawls(self, catalogue: Catalogue) -> list[dict[str, Any]]:
+        """The crawls there are, newest first, and how much of each is held."""
+        with self._lock:
+            due = monotonic() >= self._again
+            if due:
+                self._again = monotonic() + _PATIENCE
+        if due:
+            with suppress(CatalogueError):  # then those that are known of will do
+                catalogue.crawl_list(attempts=1)
+        return catalogue.crawl_rows()
+
+    def _failed(self, request: Request, error: CatalogueError) -> Response:
+        refused = told(error)
+        headers = {name: text for name, text in refused.headers.items() if name == "retry-after"}
+        heading = "Not now" if headers else "This failed"
+        return self._page(request, "error.html", refused.status_code, headers, heading=heading, message=f"{error}.")
+
+    def _page(
+        self, request: Request, name: str, status: int = 200, headers: Mapping[str, str] | None = None, **values: object
+    ) -> Response:
+        text = self._templates.get_template(name).render(here=request.url.path, **values)
+        fixed = {
+            "Content-Security-Policy": POLICY,
+            "X-Content-Type-Options": "nosniff",
+            "Referrer-Policy": "same-origin",
+            "Cache-Control": "no-cache",
+        }
+        return HTMLResponse(text, status, {**fixed, **(headers or {})})
+
+
+def _held(crawls: list[dict[str, Any]]) -> list[str]:
+    return [row["crawl"] for row in crawls if row["files_harvested"]]
+
+
+def _state(row: Mapping[str, Any]) -> str:
+    """How much of a subset is held, in a word or a few."""
+    if row["files_failed"]:
+        return "some files failed"
+    if row["files_listed"] is not None and row["files_harvested"] < row["files_listed"]:
+        return "in part" if row["files_harvested"] else "not harvested"
+    return "complete but for bounds" if row["without_bounds"] else "complete"
+
+
+def _shown(form: Form, asked: Asked, found: Found) -> dict[str, Any]:
+    """What the page of an answer says."""
+    one = found.crawls[0] if len(found.crawls) == 1 else None
+    return {
+        "found": found,
+        "headline": _headline(asked, found),
+        "command": _command(asked),
+        "more": form.address(limit=str(LARGEST_LIMIT)) if found.more and asked.limit < LARGEST_LIMIT else "",
+        "cdx": form.cdx_address(one) if one else "",
+        "site": _site(form, asked),
+        "facts": list(_facts(found).items()),
+        "drawing": draw(found.space, asked.pattern),
+        "sentences": wording.told(found.space, enough=found.more),
+        "others": [(crawl, form.address(crawls=(crawl,))) for crawl in found.others[:_OTHERS]],
+        "rest": max(0, len(found.others) - _OTHERS),
+    }
+
+
+def _headline(asked: Asked, found: Found) -> str:
+    crawls = found.crawls[0] if len(found.crawls) == 1 else wording.plural(len(found.crawls), "crawl")
+    if found.rows is None:
+        return f"{asked.pattern} in {crawls}: not read"
+    if not found.rows:
+        return f"No captures of {asked.pattern} in {crawls}"
+    count = wording.plural(len(found.rows), "capture")
+    if found.more:
+        return f"The first {count} of {asked.pattern} in {crawls}; there are more"
+    return f"{count} of {asked.pattern} in {crawls}"
+
+
+def _command(asked: Asked) -> str:
+    """The same question on the command line."""
+    words = ["catalogue", "query", asked.pattern]
+    for crawl in asked.crawls:
+        words += ["--crawl", crawl]
+    options = {
+        "--match": asked.match and asked.match.value,
+        "--from": asked.from_,
+        "--to": asked.to,
+        "--where": asked.where,
+    }
+    return shlex.join([*words, *(word for name, text in options.items() if text for word in (name, text))])
+
+
+def _site(form: Form, asked: Asked) -> list[tuple[str, str]]:
+    """What somebody may have meant who typed a host alone, and where that is found."""
+    typed = asked.pattern.removesuffix("/")
+    if asked.match or "*" in typed or "/" in typed.partition("://")[2] or ("/" in typed and "://" not in typed):
+        return []
+    wider = [f"{typed}/*", f"*.{typed.partition('://')[2] or typed}"]
+    return [(url, form.address(url=url)) for url in wider]
+
+
+def _facts(found: Found) -> dict[str, str]:
+    """The plan in numbers."""
+    plan = found.plan
+    about = "about " if plan.estimated else "" if plan.exact else "at most "
+    facts = {
+        "Files": f"{len(plan.paths):,} of {found.files:,}",
+        "Row groups": f"{plan.row_groups:,} of {plan.considered:,}",
+        "Pages": f"{about}{plan.pages:,}" if plan.pages else "",
+        "Column chunks read whole": f"{plan.chunks:,}" if plan.chunks else "",
+        "Page indexes, fetched first": wording.plural(len(found.first_plan.indexes), "request")
+        if found.first_plan.indexes
+        else "",
+        "Requests": f"{about}{plan.requests:,}",
+        "Bytes": f"{about}{wording.size(plan.bytes)} of {wording.size(found.bytes)}",
+        "From the cache": wording.size(plan.cached_bytes) if plan.cached_bytes else "",
+        "Time": wording.duration(found.seconds),
+    }
+    return {name: text for name, text in facts.items() if text}

@@ -13,7 +13,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from catalogue import views
 from catalogue.captures import Captures
 from catalogue.catalogue import Catalogue
 from catalogue.errors import NotHarvested, TooExpensive
@@ -103,7 +102,7 @@ def captures_of(catalogue: Catalogue, asked: Asked) -> dict[str, Any]:
     Returns:
         ``captures``, rows by name of column; ``limited``, whether there may be more than the limit let through;
         ``complete`` and ``missing``, whether all is held that might match and what is not; ``plan`` as it was before
-        anything was read; ``requests`` and ``bytes`` that reading took.
+        anything was read; ``requests`` made meanwhile, and ``bytes`` received, by whoever shares the source.
 
     Raises:
         QueryError: if it cannot be understood; ``TooExpensive`` if it takes too much.
@@ -165,12 +164,12 @@ def row_groups_of(
     return {"row_groups": rows[:limit], "next": f"{last['path']}:{last['row_group']}" if last else None}
 
 
-def status_of(catalogue: Catalogue, made: tuple[int, int]) -> dict[str, Any]:
+def status_of(catalogue: Catalogue, spent: tuple[int, int]) -> dict[str, Any]:
     """What is held.
 
     Args:
         catalogue: that holds it.
-        made: requests so far, and bytes received.
+        spent: requests so far, and bytes received.
 
     Returns:
         ``coverage``, a row a crawl and subset: files listed, harvested and failed, row groups, those of them without
@@ -178,16 +177,14 @@ def status_of(catalogue: Catalogue, made: tuple[int, int]) -> dict[str, Any]:
     """
     coverage: list[Any] = []
     store, shown = 0, 0
-    with suppress(NotHarvested), catalogue.connect() as connection:
-        found = connection.execute(views.statement("coverage.sql", catalogue.table))
-        names = [column[0] for column in found.description or ()]
-        coverage = [plain(dict(zip(names, row, strict=True))) for row in found.fetchall()]
+    with suppress(NotHarvested):
+        coverage = catalogue.coverage_rows()
         store, shown = catalogue.sizes()
     return {
-        "coverage": coverage,
+        "coverage": plain(coverage),
         "sizes": {"store": store, "catalogue": shown},
-        "requests": made[0],
-        "bytes": made[1],
+        "requests": spent[0],
+        "bytes": spent[1],
         "version": package_version(),
     }
 

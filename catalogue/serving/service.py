@@ -88,8 +88,18 @@ class Service:
             return self._documents
 
     @property
-    def made(self) -> tuple[int, int]:
-        """Requests made of the source so far, for all questions, and bytes received."""
+    def asked(self) -> int:
+        """Questions that are being answered, or wait."""
+        return self._asked
+
+    @property
+    def at_once(self) -> int:
+        """Questions that are answered side by side."""
+        return len(self._all)
+
+    @property
+    def spent(self) -> tuple[int, int]:
+        """Requests made of the source so far and bytes received."""
         return sum(each.requests for each in self._all), sum(each.bytes for each in self._all)
 
     def close(self) -> None:

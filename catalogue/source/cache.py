@@ -5,7 +5,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
@@ -102,14 +102,22 @@ class RangeCache:
         named = (_parsed(file.name) for file in _listed(self._version(url, path, pin), _parsed))
         return [entry for entry in named if entry and entry.end <= pin.size]
 
-    def _make_room(self) -> None:
-        """Look through the folder, and remove what was not used for longest if it holds too much."""
-        found: list[tuple[int, int, str]] = []
+    def size(self) -> int:
+        """Bytes that the folder holds; it is looked through for that."""
+        return sum(size for _, size, _ in self._found())
+
+    def _found(self) -> Iterator[tuple[int, int, str]]:
+        """When each file was last used, in nanoseconds, its bytes, and its path."""
         for version in _listed(self.folder, _VERSION.fullmatch, folders=True):
             for file in _listed(Path(version.path), lambda name: _parsed(name) or _BESIDE.fullmatch(name)):
                 with suppress(OSError):  # another process has removed it
                     status = file.stat(follow_symlinks=False)
-                    found.append((status.st_mtime_ns, status.st_size, file.path))
+                    yield status.st_mtime_ns, status.st_size, file.path
+
+    def _make_room(self) -> None:
+        """Look through the folder, and remove what was not used for longest if it holds too much."""
+        found = list(self._found())
+        for version in _listed(self.folder, _VERSION.fullmatch, folders=True):
             with suppress(OSError):  # unless it is empty, as a kill may leave it
                 Path(version.path).rmdir()
         total = sum(size for _, size, _ in found)

@@ -217,6 +217,11 @@ class Store:
             ).fetchall()
         return [key for (key,) in rows]
 
+    def count(self, table: str) -> int:
+        """How many keys there are."""
+        with self._using() as connection:
+            return int(connection.execute(f'SELECT count(*) FROM "{_known(table)}"').fetchone()[0])  # noqa: S608
+
     def index_keys(self, path: str) -> list[str]:
         """The keys, ``path#row_group``, of what is held of a file's page indexes."""
         with self._using() as connection:

@@ -178,6 +178,12 @@ class Shown:
         """Close the connection."""
         self._connection.close()
 
+    def rows(self, sql: str, *parameters: object) -> list[dict[str, Any]]:
+        """The rows of a statement over the views, by name of column."""
+        found = self._connection.execute(sql, list(parameters))
+        names = [name for name, *_ in found.description or ()]
+        return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+
     @cached_property
     def crawls(self) -> tuple[str, ...]:
         """The crawls of which files are held."""

@@ -1,0 +1,242 @@
+"""The form of a search: what was typed into it, what is wrong with that, and the question that it means."""
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlencode
+
+from starlette.datastructures import QueryParams
+
+from catalogue.capture import timestamp
+from catalogue.errors import QueryError
+from catalogue.query import time_bounds
+from catalogue.surt import Match, parse_pattern
+
+USUAL_LIMIT, LARGEST_LIMIT = 100, 1000
+"""Captures on a page."""
+
+_FIELDS = {
+    "url": "url",
+    "matchType": "match",
+    "from": "from_",
+    "to": "to",
+    "status": "status",
+    "mime": "mime",
+    "language": "language",
+    "order": "order",
+    "limit": "limit",
+}
+"""Parameters that are given once, and what holds them here."""
+_BETWEEN = re.compile(r"[\s,]+")
+_STATUS = re.compile(r"([1-9])([0-9x])([0-9x])")
+_MIME = re.compile(r"([a-z0-9!#$&^_.+-]+)/(?:\*|[a-z0-9!#$&^_.+-]+\*?)?")
+_LANGUAGE = re.compile(r"[a-z]{3}")
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What stands in the fields, as it was typed."""
+
+    url: str = ""
+    crawls: tuple[str, ...] = ()
+    match: str = ""
+    from_: str = ""
+    to: str = ""
+    status: str = ""
+    mime: str = ""
+    language: str = ""
+    order: str = ""
+    limit: str = ""
+    errors: tuple[tuple[str, str], ...] = ()
+    """By name of the parameter, what is wrong with it."""
+
+    @classmethod
+    def of(cls, given: QueryParams) -> "Form":
+        """The form as it comes with a request."""
+        words = (word for text in given.getlist("crawl") for word in _BETWEEN.split(text))
+        typed: dict[str, Any] = {field: given.get(name, "").strip() for name, field in _FIELDS.items()}
+        return replace(cls(**typed), crawls=tuple(dict.fromkeys(filter(None, words))))
+
+    def error(self, name: str) -> str:
+        """What is wrong with a parameter, if anything."""
+        return dict(self.errors).get(name, "")
+
+    def refused(self, name: str, message: str) -> "Form":
+        """The same with something wrong with a parameter."""
+        return replace(self, errors=(*self.errors, (name, message)))
+
+    @property
+    def narrowed(self) -> bool:
+        """Whether one of the fields is used that most searches leave alone, or is wrong."""
+        return any(
+            [self.match, self.from_, self.to, self.status, self.mime, self.language, self.order, self.error("limit")]
+        )
+
+    def address(self, **other: Any) -> str:  # noqa: ANN401 - of any field
+        """The path and query of the same search, or one with other values."""
+        form = replace(self, **other)
+        pairs = [("url", form.url), *(("crawl", crawl) for crawl in form.crawls)]
+        pairs += [(name, getattr(form, field)) for name, field in _FIELDS.items() if name != "url"]
+        return f"/search?{urlencode([(name, value) for name, value in pairs if value])}"
+
+    def cdx_address(self, crawl: str) -> str:
+        """The path and query of the same question to the CDX API of a crawl, for JSON lines."""
+        pairs = [("url", self.url), ("output", "json"), ("matchType", self.match)]
+        first, behind = time_bounds(self.from_ or None, self.to or None)
+        pairs += [("from", _digits(first))] if first is not None else []
+        pairs += [("to", _digits(behind - 1))] if behind is not None else []
+        status, mime, language = self.status.lower(), self.mime.lower(), self.language.lower()
+        if status:
+            pairs.append(
+                ("filter", f"=status:{status}" if status.isdecimal() else f"~status:{status.replace('x', '.')}")
+            )
+        if mime:
+            start = _mime_start(mime)
+            pairs.append(("filter", f"~mime-detected:{re.escape(start)}.*" if start else f"=mime-detected:{mime}"))
+        if language:
+            pairs.append(("filter", rf"~languages:(.*,)?{language}(,.*)?$"))
+        pairs.append(("limit", self.limit or str(USUAL_LIMIT)))
+        return f"/{crawl}-index?{urlencode([(name, value) for name, value in pairs if value])}"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a form means."""
+
+    pattern: str
+    crawls: tuple[str, ...]
+    match: Match | None
+    from_: str | None
+    to: str | None
+    where: str | None
+    newest: bool
+    limit: int
+
+
+def read(form: Form) -> Asked | Form:
+    """The question that a form means; if there is none, the form with what is wrong at each field."""
+    checks: dict[str, Callable[[Form], object]] = {
+        "matchType": _match,
+        "url": _pattern,
+        "from": lambda form: time_bounds(form.from_ or None, None),
+        "to": lambda form: time_bounds(None, form.to or None),
+        "status": _status,
+        "mime": _mime,
+        "language": _language,
+        "order": _newest,
+        "limit": _limit,
+    }
+    found: dict[str, Any] = {}
+    wrong = form
+    for name, check in checks.items():
+        try:
+            found[name] = check(form)
+        except QueryError as error:
+            wrong = wrong.refused(name, str(error))
+    if not (wrong.error("from") or wrong.error("to")) and _backwards(form):
+        wrong = wrong.refused("to", f"{form.to} lies before {form.from_}, where the question begins")
+    if wrong.errors:
+        return wrong
+    return Asked(
+        form.url,
+        form.crawls or ("all",),
+        found["matchType"],
+        form.from_ or None,
+        form.to or None,
+        _all_of([found["status"], found["mime"], found["language"]]),
+        found["order"],
+        found["limit"],
+    )
+
+
+def _backwards(form: Form) -> bool:
+    try:
+        time_bounds(form.from_ or None, form.to or None)
+    except QueryError:
+        return True
+    return False
+
+
+def _match(form: Form) -> Match | None:
+    try:
+        return Match(form.match) if form.match else None
+    except ValueError:
+        message = f"{form.match!r} is none of exact, prefix, host and domain"
+        raise QueryError(message) from None
+
+
+def _pattern(form: Form) -> None:
+    if not form.url:
+        message = "type a URL or a host, such as example.com/page, example.com/* or *.example.com"
+        raise QueryError(message)
+    known = form.match in {each.value for each in Match}
+    parse_pattern(form.url, Match(form.match) if known else None)
+
+
+def _status(form: Form) -> str | None:
+    if not form.status:
+        return None
+    typed = form.status.lower()
+    matched = _STATUS.fullmatch(typed)
+    if not matched or (matched[2], matched[3].isdecimal()) == ("x", True):
+        message = f"{form.status!r} is no status; write 200, 40x or 2xx"
+        raise QueryError(message)
+    low, high = int(typed.replace("x", "0")), int(typed.replace("x", "9"))
+    return f"fetch_status = {low}" if low == high else f"fetch_status BETWEEN {low} AND {high}"
+
+
+def _mime(form: Form) -> str | None:
+    if not form.mime:
+        return None
+    typed = form.mime.lower()
+    if not _MIME.fullmatch(typed):
+        message = f"{form.mime!r} is no MIME type; write text/html, text/ or application/vnd*"
+        raise QueryError(message)
+    if start := _mime_start(typed):
+        return f"starts_with(content_mime_detected, {_text(start)})"
+    return f"content_mime_detected = {_text(typed)}"
+
+
+def _mime_start(mime: str) -> str:
+    """What types begin with, if not a whole one was typed."""
+    return mime.removesuffix("*") if mime.endswith(("/", "*")) else ""
+
+
+def _language(form: Form) -> str | None:
+    if not form.language:
+        return None
+    if not _LANGUAGE.fullmatch(form.language.lower()):
+        message = f"{form.language!r} is no language; write three letters of ISO 639-3, such as eng or isl"
+        raise QueryError(message)
+    return f"list_contains(string_split(content_languages, ','), {_text(form.language.lower())})"
+
+
+def _newest(form: Form) -> bool:
+    if form.order not in {"", "key", "newest"}:
+        message = f"{form.order!r} is no order; choose key or newest"
+        raise QueryError(message)
+    return form.order == "newest"
+
+
+def _limit(form: Form) -> int:
+    if not form.limit:
+        return USUAL_LIMIT
+    if not (form.limit.isascii() and form.limit.isdecimal() and 1 <= int(form.limit[:9]) <= LARGEST_LIMIT):
+        message = f"{form.limit[:20]!r} is no number from 1 to {LARGEST_LIMIT:,}; for more, ask the CDX API"
+        raise QueryError(message)
+    return int(form.limit)
+
+
+def _all_of(conditions: Iterable[str | None]) -> str | None:
+    return " AND ".join(filter(None, conditions)) or None
+
+
+def _digits(milliseconds: int) -> str:
+    return timestamp(datetime.fromtimestamp(milliseconds / 1000, UTC))
+
+
+def _text(value: str) -> str:
+    """A literal of SQL."""
+    return "'" + value.replace("'", "''") + "'"

@@ -1,0 +1,135 @@
+"""What a search finds, and how: asked of a catalogue in a thread of its own."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from time import perf_counter
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+
+from catalogue.capture import timestamp
+from catalogue.catalogue import Catalogue
+from catalogue.crawl import newest_first
+from catalogue.keyspace import KeySpace, key_space
+from catalogue.plan import ReadPlan
+from catalogue.server.form import Asked
+
+MOST_SECONDS = 300.0
+"""That a search may take at the rate of the source, at worst."""
+
+_COLUMNS = (
+    "url_surtkey",
+    "fetch_time",
+    "url",
+    "fetch_status",
+    "content_mime_detected",
+    "content_mime_type",
+    "content_languages",
+    "warc_record_length",
+)
+_IN_PATHS = "%/:?[]@!$&'()*+,;=~"
+"""What stands in the path of a record's address as it stands in the URL; a # would be cut off on the way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A capture on the page."""
+
+    crawl: str
+    time: datetime | None
+    url: str
+    status: int | None
+    mime: str | None
+    languages: str | None
+    length: int | None
+
+    def address(self, form: str) -> str:
+        """The path where its record is had in some form: ``id_``, ``text_`` or ``meta_``."""
+        return f"/{self.crawl}/{timestamp(self.time)}{form}/{quote(self.url, safe=_IN_PATHS)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An answer, and what it took."""
+
+    crawls: tuple[str, ...]
+    """That were asked, newest first."""
+    rows: tuple[Row, ...] | None
+    """None if reading them would have taken too long."""
+    more: bool
+    """Whether there are more than these."""
+    first_plan: ReadPlan
+    """Before page indexes were fetched."""
+    plan: ReadPlan
+    seconds: float
+    files: int
+    """Of these crawls, and how many bytes they have:"""
+    bytes: int
+    space: KeySpace
+    """Of the newest crawl of which something is read, or else of the newest."""
+    others: tuple[str, ...]
+    """The other crawls of which something is read."""
+
+
+def search(catalogue: Catalogue, asked: Asked) -> Found:
+    """Answer a question.
+
+    Raises:
+        QueryError: if a crawl is none, or is not harvested.
+        SourceError: if something could not be read.
+    """
+    started = perf_counter()
+    rows = [row for row in catalogue.crawl_rows() if row["files_harvested"]]
+    held = {row["crawl"]: row for row in rows}
+    crawls = catalogue.table.select_held(list(held), asked.crawls)
+    captures = catalogue.captures(
+        asked.pattern,
+        crawls=crawls,
+        columns=_COLUMNS,
+        where=asked.where,
+        from_=asked.from_,
+        to=asked.to,
+        limit=asked.limit + 1,
+        match=asked.match,
+    )
+    first = captures.plan
+    table = None
+    if first.seconds <= MOST_SECONDS and captures.fetch_indexes().seconds <= MOST_SECONDS:
+        table = captures.to_arrow()
+    plan = captures.plan
+    touched = newest_first(file.crawl for path in plan.paths if (file := catalogue.table.file(path)))
+    mapped = touched[0] if touched else crawls[0]
+    return Found(
+        tuple(crawls),
+        None if table is None else _rows(table, asked),
+        table is not None and table.num_rows > asked.limit,
+        first,
+        plan,
+        perf_counter() - started,
+        sum(held[crawl]["files_harvested"] for crawl in crawls),
+        sum(held[crawl]["file_size"] for crawl in crawls),
+        key_space(mapped, catalogue.extents(mapped, plan.paths), plan),
+        tuple(touched[1:]),
+    )
+
+
+def _rows(table: pa.Table, asked: Asked) -> tuple[Row, ...]:
+    """As many as are wanted, in the order that is; without what else was found to see whether there are more."""
+    found: list[dict[str, Any]] = table.slice(0, asked.limit).to_pylist()
+    if asked.newest:
+        found.sort(key=lambda row: (timestamp(row["fetch_time"]), row["crawl"]), reverse=True)
+    else:
+        found.sort(key=lambda row: (row["url_surtkey"], timestamp(row["fetch_time"]), row["crawl"]))
+    return tuple(
+        Row(
+            row["crawl"],
+            row["fetch_time"],
+            row["url"] or "",
+            row["fetch_status"],
+            row["content_mime_detected"] or row["content_mime_type"],
+            row["content_languages"],
+            row["warc_record_length"],
+        )
+        for row in found
+    )

@@ -1,0 +1,186 @@
+"""The pages as a browser shows them: Chromium, without a window, driven from outside."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from selenium.webdriver import Chrome, ChromeOptions
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.wait import WebDriverWait
+
+from catalogue.settings import Settings
+from tests.serving import serving
+
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+FLAGS = [
+    "--headless=new",
+    "--no-sandbox",  # which a container has no right to make
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+TELEPHONE, DESK = 360, 1280
+OVERFLOW = "const page = document.documentElement; return page.scrollWidth - page.clientWidth"
+
+pytestmark = pytest.mark.skipif(
+    not (CHROMIUM and DRIVER), reason="no chromium and chromedriver here: apt-get install chromium chromium-driver"
+)
+
+
+@pytest.fixture(scope="module")
+def site(harvested_data: Path, settings: Settings) -> Iterator[str]:
+    with serving(harvested_data, settings) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
+    options = ChromeOptions()
+    options.binary_location = str(CHROMIUM)
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = Chrome(options=options, service=Service(executable_path=str(DRIVER)))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture
+def browser(chromium: Chrome) -> Iterator[Chrome]:
+    """One that shows a page as a desk would, with nothing said on its console before."""
+    look(chromium, DESK, "light")
+    chromium.get("about:blank")
+    messages(chromium)
+    yield chromium
+    assert messages(chromium) == []
+
+
+def look(browser: Chrome, width: int, theme: str) -> None:
+    """Have pages shown on a screen of so many pixels, by who likes it dark or light."""
+    features = [{"name": "prefers-color-scheme", "value": theme}]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+    size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < DESK}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+
+
+def messages(browser: Chrome) -> list[str]:
+    """What has been said on the console since it was looked at last."""
+    return [entry["message"] for entry in browser.get_log("browser")]  # type: ignore[no-untyped-call]
+
+
+def run(browser: Chrome, script: str) -> Any:
+    return browser.execute_script(script)
+
+
+def test_a_search_as_people_do_it(browser: Chrome, site: str, crawl: str) -> None:
+    browser.get(f"{site}/{crawl}/")
+    field = browser.find_element(By.NAME, "url")
+    field.send_keys("*.example.com", Keys.ENTER)
+    wait = WebDriverWait(browser, 20)
+    rows = wait.until(lambda driver: driver.find_elements(By.CSS_SELECTOR, "table.captures tbody tr"))
+    assert len(rows) == 100
+    assert all("example.com" in row.find_element(By.TAG_NAME, "bdi").text for row in rows[:5])
+    bars = browser.find_elements(By.CSS_SELECTOR, ".map > svg > rect.read")
+    assert bars
+    assert all(bar.size["width"] > 0 and bar.size["height"] > 0 for bar in bars)
+    ends = run(
+        browser,
+        "const box = document.querySelector('.map > svg').getBoundingClientRect(); return [box.left, box.right]",
+    )
+    for mark in browser.find_elements(By.CSS_SELECTOR, ".map > svg > line.mark"):
+        assert ends[0] - 2 <= mark.rect["x"] <= ends[1] + 2
+    browser.find_element(By.LINK_TEXT, "Show up to 1,000").click()
+    more = wait.until(lambda driver: driver.find_elements(By.CSS_SELECTOR, "tbody tr:nth-child(101)"))
+    assert len(more) == 1
+    assert browser.find_element(By.NAME, "limit").get_attribute("value") == "1000"
+
+
+def test_the_keyboard_alone_will_do(browser: Chrome, site: str) -> None:
+    browser.get(site)
+    reached = []
+    for _ in range(9):
+        browser.switch_to.active_element.send_keys(Keys.TAB)
+        active = browser.switch_to.active_element
+        reached.append(active.get_attribute("name") or active.text)
+        assert run(browser, "return getComputedStyle(document.activeElement).outlineStyle") != "none"
+    assert reached[0] == "Skip to the content"
+    assert {"url", "crawl", "Search", "Narrow it down"} <= set(reached)
+    browser.get(site)
+    browser.switch_to.active_element.send_keys(Keys.TAB)
+    browser.switch_to.active_element.send_keys(Keys.ENTER)
+    assert run(browser, "return document.activeElement.id") == "main"
+
+
+@pytest.mark.parametrize("path", ["/", "/search?url=*.example.com&crawl=all&status=2xx&limit=50", "/status", "{crawl}"])
+def test_nothing_is_wider_than_a_telephone(browser: Chrome, site: str, crawl: str, path: str) -> None:
+    for width in (TELEPHONE, DESK):
+        look(browser, width, "dark")
+        browser.get(site + path.replace("{crawl}", f"/{crawl}/"))
+        assert run(browser, OVERFLOW) == 0
+        beside = """
+            const within = (e) => e.closest('.skip, thead, svg svg') !== null;
+            return [...document.body.querySelectorAll('*')]
+              .filter((e) => !within(e) && e.getBoundingClientRect().right > innerWidth + 1).map((e) => e.outerHTML)
+        """
+        assert run(browser, beside) == []
+
+
+def test_long_urls_are_broken_and_not_cut(browser: Chrome, site: str) -> None:
+    look(browser, TELEPHONE, "light")
+    browser.get(f"{site}/search?url={'a' * 300}.example/{'b' * 600}/*&crawl=latest")
+    assert run(browser, OVERFLOW) == 0
+
+
+def test_both_themes_can_be_read(browser: Chrome, site: str, crawl: str) -> None:
+    papers = set()
+    for theme in ("light", "dark"):
+        look(browser, DESK, theme)
+        browser.get(f"{site}/search?url=*.example.com&crawl={crawl}&status=2xx&limit=5")
+        papers.add(run(browser, "return getComputedStyle(document.body).backgroundColor"))
+        least, what = run(browser, CONTRAST)
+        assert least >= 4.5, (theme, what)
+    assert len(papers) == 2
+
+
+CONTRAST = """
+const numbers = (color) => color.match(/[0-9.]+/g).map(Number);
+const light = (color) => {
+  const [r, g, b] = numbers(color).slice(0, 3).map((v) => v / 255)
+    .map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+};
+const paper = (e) => {
+  for (; e; e = e.parentElement) {
+    const color = getComputedStyle(e).backgroundColor;
+    if (numbers(color)[3] !== 0) return color;
+  }
+};
+let least = [99, ''];
+for (const e of document.body.querySelectorAll('*')) {
+  const written = [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
+  if (!written || e.closest('title, desc')) continue;
+  const ink = getComputedStyle(e)[e.closest('svg') ? 'fill' : 'color'];
+  const [a, b] = [light(ink), light(paper(e))].sort((x, y) => y - x);
+  const contrast = (a + 0.05) / (b + 0.05);
+  if (contrast < least[0]) least = [contrast, e.outerHTML];
+}
+return least;
+"""
+"""The least contrast of all that is written, as WCAG 2 has it, and where."""
+
+
+def test_a_mistake_is_shown_where_it_was_made(chromium: Chrome, site: str) -> None:
+    look(chromium, DESK, "light")
+    chromium.get(f"{site}/search?url=foo*bar&crawl=latest")
+    chromium.find_element(By.CSS_SELECTOR, "[role=alert] a").click()
+    assert run(chromium, "return location.hash") == "#url"
+    assert "has a *" in chromium.find_element(By.ID, "url-problem").text
+    assert all("400" in message for message in messages(chromium))  # Chromium says of itself what the status was
