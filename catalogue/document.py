@@ -61,6 +61,10 @@ class Documents:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the children."""
         self._children.close()
 
     def executor(self) -> Executor:

@@ -12,8 +12,11 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.wait import WebDriverWait
 
+from catalogue.demo import LoopbackServer
 from catalogue.settings import Settings
+from tests.crawls import CRAWL
 from tests.serving import serving
+from tests.test_records_served import OK, TIME, answer, harvest, url_of, write_records
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 FLAGS = [
@@ -184,3 +187,55 @@ def test_a_mistake_is_shown_where_it_was_made(chromium: Chrome, site: str) -> No
     assert run(chromium, "return location.hash") == "#url"
     assert "has a *" in chromium.find_element(By.ID, "url-problem").text
     assert all("400" in message for message in messages(chromium))  # Chromium says of itself what the status was
+
+
+# ---- archived pages ----
+
+ACTING = """<html><head><title>as archived</title>
+<meta http-equiv="refresh" content="0; url=//HERE/refresh"><meta http-equiv="set-cookie" content="meta=1">
+<base href="//HERE/"><link rel="stylesheet" href="//HERE/style.css"><link rel="prefetch" href="//HERE/prefetch">
+<link rel="preload" as="image" href="//HERE/preload"><link rel="icon" href="//HERE/icon">
+<link rel="manifest" href="//HERE/manifest"><style>body { background: url(//HERE/background); }
+@font-face { font-family: x; src: url(//HERE/font); } p { font-family: x }</style>
+<script src="//HERE/script.js"></script>
+<script>document.title = "it ran"; document.cookie = "script=1"; fetch("//HERE/fetched")</script>
+</head><body onload="document.title = 'it ran'"><p id="said">what it said</p>
+<img src="//HERE/picture" onerror="document.title = 'it ran'"><iframe src="//HERE/frame"></iframe>
+<iframe srcdoc="<script>top.document.title = 'it ran'</script><img src='//HERE/within'>"></iframe>
+<object data="//HERE/object"></object><embed src="//HERE/embed"><video src="//HERE/video" autoplay></video>
+<svg><image href="//HERE/svg"/><script>document.title = "it ran"</script></svg><img src="relative">
+<form action="//HERE/form"><input autofocus onfocus="this.form.submit()"></form></body></html>"""
+
+
+def test_an_archived_page_runs_nothing_and_loads_nothing(chromium: Chrome, tmp_path: Path) -> None:
+    with LoopbackServer(tmp_path) as elsewhere:
+        page = ACTING.replace("//HERE/", elsewhere.url).encode()
+        records = {
+            "page": answer(OK + "Content-Type: text/html\r\nSet-Cookie: header=1\r\nRefresh: 0; url=/\r\n", page),
+            "picture": answer(
+                OK + "Content-Type: image/svg+xml\r\n",
+                b'<svg xmlns="http://www.w3.org/2000/svg"><script>document.documentElement.id = "ran"</script></svg>',
+            ),
+            "script": answer(OK + "Content-Type: text/javascript\r\n", b"document.title = 'it ran'"),
+        }
+        write_records(tmp_path / "mirror", [(url_of(name), TIME, http) for name, http in records.items()])
+        with serving(*harvest(tmp_path / "mirror", tmp_path)) as address:
+            archived = {name: f"{address}/{CRAWL}/2022id_/{url_of(name)}" for name in records}
+            chromium.get(archived["page"])
+            assert chromium.find_element(By.ID, "said").text == "what it said"
+            assert (chromium.title, chromium.current_url) == ("as archived", archived["page"])
+            assert run(chromium, "return self.origin") == "null"
+            chromium.get(archived["picture"])
+            assert run(chromium, "return document.documentElement.id") == ""
+            chromium.get(f"{address}/")
+            assert chromium.get_cookies() == []
+            as_script = """
+                const done = arguments[1], element = document.createElement("script");
+                element.onload = () => done("loaded"); element.onerror = () => done("refused");
+                element.src = arguments[0]; document.body.append(element)"""
+            as_worker = """
+                const done = arguments[1];
+                navigator.serviceWorker.register(arguments[0]).then(() => done("loaded"), () => done("refused"))"""
+            for way in (as_script, as_worker):
+                assert chromium.execute_async_script(way, archived["script"]) == "refused"
+        assert elsewhere.log == []

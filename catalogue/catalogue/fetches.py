@@ -25,7 +25,7 @@ from catalogue.metadata import ROW
 from catalogue.old_index import PATH, OldIndex
 from catalogue.outputs import open_output
 from catalogue.plan import record_fetches
-from catalogue.record import Record
+from catalogue.record import Record, read_record
 from catalogue.sampling import Sample
 
 if TYPE_CHECKING:
@@ -62,6 +62,15 @@ class Fetches(Telling):
                         _warn(result.reason)
         finally:
             executor.shutdown(wait=False, cancel_futures=True)
+
+    def record(self, capture: Capture) -> Record:
+        """The record of one capture, checked as all are.
+
+        Raises:
+            BadRecord: if what lies at its place is damaged, or another one.
+            SourceError: if it cannot be had: ``Missing`` if there is no such archive.
+        """
+        return read_record(capture, self._source.get(capture.filename, capture.range).body)
 
     def fetch_estimate(self, captures: SomeCaptures) -> FetchEstimate:
         """What fetching the records of captures takes; an answer is read for it, but no record."""

@@ -2,6 +2,25 @@
 
 from catalogue.serving.cdx import Page, begun, has_captures, page_of, part_of
 from catalogue.serving.crawls import elsewhen
+from catalogue.serving.questions import Asked, captures_of, plan_of, row_groups_of, status_of
+from catalogue.serving.replay import Replayed, described, replay, text
 from catalogue.serving.service import Service
 
-__all__ = ["Page", "Service", "begun", "elsewhen", "has_captures", "page_of", "part_of"]
+__all__ = [
+    "Asked",
+    "Page",
+    "Replayed",
+    "Service",
+    "begun",
+    "captures_of",
+    "described",
+    "elsewhen",
+    "has_captures",
+    "page_of",
+    "part_of",
+    "plan_of",
+    "replay",
+    "row_groups_of",
+    "status_of",
+    "text",
+]

@@ -8,11 +8,15 @@ from threading import Lock
 from typing import Any, TypeVar
 
 from catalogue.catalogue import Catalogue
+from catalogue.document import Documents
 from catalogue.errors import Busy
 from catalogue.serving.crawls import Harvests, Listed
 from catalogue.settings import Settings
 
 T = TypeVar("T")
+
+_SECONDS = 5.0
+"""That looking into one document may take: meanwhile a question of somebody else waits."""
 
 
 class Service:
@@ -57,6 +61,7 @@ class Service:
         self._most = at_once + waiting
         self._asked = 0
         self._under_way: dict[Hashable, Future[Any]] = {}
+        self._documents: Documents | None = None
         self._lock = Lock()
 
     @property
@@ -99,6 +104,16 @@ class Service:
             self._asked -= 1
             self._under_way.pop(key, None)
 
+    def documents(self) -> Documents:
+        """What looks into archived pages, for all questions.
+
+        Raises:
+            QueryError: if the libraries for it are not installed.
+        """
+        with self._lock:
+            self._documents = self._documents or Documents(seconds=_SECONDS)
+            return self._documents
+
     @property
     def at_once(self) -> int:
         """Questions that are answered side by side."""
@@ -115,5 +130,7 @@ class Service:
         if self.harvests:
             self.harvests.close()
         self._executor.shutdown(wait=False, cancel_futures=True)
+        if self._documents:
+            self._documents.close()
         for each in reversed(self._all):
             each.close()

@@ -1,0 +1,46 @@
+"""Schemathesis asks what the document of the JSON API allows, and what it forbids: no answer contradicts it.
+
+See https://schemathesis.readthedocs.io/. How many questions it makes up for each path, beside those that it derives
+from the document one by one, is ``CATALOGUE_TEST_EXAMPLES``.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import catalogue
+from catalogue.demo import write_miniature
+from catalogue.settings import Settings
+from tests.serving import serving
+
+ROOT = Path(__file__).parent.parent
+CRAWL = "CC-MAIN-2026-30"
+# A question that has its form can still be none, or about what is not there.
+SETTINGS = """
+[checks.positive_data_acceptance]
+expected-statuses = ["2xx", "404", "422"]
+"""
+
+
+def test_the_document_is_true(tmp_path: Path) -> None:
+    write_miniature(tmp_path / "mirror")
+    settings = Settings(source=str(tmp_path / "mirror"), cache=tmp_path / "cache")
+    with catalogue.open(tmp_path / "data", settings=settings) as cat:
+        cat.harvest(CRAWL, subsets="all")
+    config = tmp_path / "schemathesis.toml"
+    config.write_text(SETTINGS)
+    program = Path(sys.executable).with_name("schemathesis")
+    options = ["--checks=all", "--phases=examples,coverage,fuzzing", "--seed=1", "--no-color"]
+    options += [f"--max-examples={os.environ.get('CATALOGUE_TEST_EXAMPLES', '15')}", "--generation-database=none"]
+    with serving(tmp_path / "data", settings) as address:
+        done = subprocess.run(
+            [program, "--config-file", config, "run", *options, f"{address}/api/openapi.json"],
+            cwd=tmp_path,
+            env={**os.environ, "HYPOTHESIS_STORAGE_DIRECTORY": str(ROOT / ".hypothesis")},  # what is slow to compute
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Operations:       4 selected / 4 total" in done.stdout
