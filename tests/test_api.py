@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 from urllib.parse import urlencode
 
@@ -30,8 +31,8 @@ BY_NAME = {each.name: each for each in OPERATIONS}
 
 
 @pytest.fixture(scope="module")
-def address(harvested_data: Path, settings: Settings) -> Iterator[str]:
-    with serving(harvested_data, settings) as address:
+def address(untaught_data: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with serving(Path(copytree(untaught_data, tmp_path_factory.mktemp("served") / "data")), settings) as address:
         yield address
 
 
@@ -124,17 +125,19 @@ def test_captures_are_those_that_python_finds(address: str, harvested: Catalogue
     assert (got["limited"], got["complete"], got["missing"]) == (False, True, [])
 
 
-def test_a_limit_and_what_an_answer_took(harvested_data: Path, mirror: Path, tmp_path: Path) -> None:
-    with LoopbackServer(mirror) as source:
-        settings = Settings(source=source.url, cache=tmp_path)
-        with serving(harvested_data, settings) as address:
-            source.log.clear()
-            got = answered(address, "query", url="*.example.com", limit=3)
-            assert (len(got["captures"]), got["limited"]) == (3, True)
-            assert got["requests"] == len(source.log) > 0
-            assert got["bytes"] == sum(each.sent_bytes for each in source.log)
-            told = answered(address, "status")
-            assert (told["requests"], told["bytes"]) == (got["requests"], got["bytes"])
+def test_what_an_answer_took(untaught_data: Path, mirror: Path, tmp_path: Path) -> None:
+    data = Path(copytree(untaught_data, tmp_path / "data"))
+    with LoopbackServer(mirror) as source, serving(data, Settings(source=source.url, cache=tmp_path)) as address:
+        got = answered(address, "query", url="example.com/dir/*", limit=10_000)
+        assert got["requests"] == len(source.log) > 0
+        assert got["bytes"] == sum(each.sent_bytes for each in source.log)
+        told = answered(address, "status")
+        assert (told["requests"], told["bytes"]) == (got["requests"], got["bytes"])
+
+
+def test_a_limit(address: str) -> None:
+    got = answered(address, "query", url="*.example.com", limit=3)
+    assert (len(got["captures"]), got["limited"]) == (3, True)
 
 
 def test_a_hundred_unless_more_are_asked_for(address: str) -> None:

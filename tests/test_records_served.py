@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime, parsedate_to_datetime
 from http.client import HTTPConnection
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -108,8 +109,8 @@ def harvest(mirror: Path, folder: Path) -> tuple[Path, Settings]:
 
 
 @pytest.fixture(scope="module")
-def address(harvested_data: Path, settings: Settings) -> Iterator[str]:
-    with serving(harvested_data, settings) as address:
+def address(untaught_data: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with serving(Path(copytree(untaught_data, tmp_path_factory.mktemp("served") / "data")), settings) as address:
         yield address
 
 
