@@ -468,7 +468,7 @@ def test_a_source_that_does_not_answer_is_to_be_asked_later(tmp_path: Path) -> N
     write_records(tmp_path / "mirror", [(url_of("script"), TIME, PAGES["script"])])
     data, _ = harvest(tmp_path / "mirror", tmp_path)
 
-    with FaultServer({}, script=always(Kind.REDIRECT_AWAY)) as source:
+    with FaultServer({}, script=always(Kind.BLOCKED)) as source:
         settings = Settings(source=source.url, cache=tmp_path / "cache", patience=0.01)
         with serving(data, settings) as address:
             got = [page(address, "script"), get(address, f"/api/query?url={url_of('script')}")]

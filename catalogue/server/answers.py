@@ -14,11 +14,13 @@ from starlette.responses import Response
 
 from catalogue.catalogue import Catalogue
 from catalogue.errors import (
+    Blocked,
     Busy,
     CatalogueError,
     Changed,
     Denied,
     FormatError,
+    GivenUp,
     Missing,
     NotHarvested,
     QueryError,
@@ -37,7 +39,10 @@ _PATIENCE = 25.0
 """Seconds that a question may take, waiting for its turn included: clients wait 30 s for an answer."""
 _COME_BACK = 30
 """Seconds to come back after, if nobody says."""
+_AN_HOUR = 3600
 _MOST_PARAMETERS = 200
+_FAILED = 500
+_OURS = "something failed here; whoever keeps this server can read there what"
 _NO_TEXT = re.compile("[\udc80-\udcff]")
 
 
@@ -105,14 +110,18 @@ def told(error: CatalogueError) -> Response:
         case Missing() | Denied() | Changed() | Redirected() | FormatError():
             return refusal(409, str(error))
         case Busy() | SourceError() | StoreLocked():
-            patience = getattr(error, "retry_after", None) or _COME_BACK
+            usual = _AN_HOUR if isinstance(error, GivenUp | Blocked) else _COME_BACK
+            patience = getattr(error, "retry_after", None) or usual
             return refusal(503, str(error), **{"Retry-After": str(max(1, round(patience)))})
         case _:
-            return refusal(500, str(error))
+            return refusal(500, _OURS)
 
 
-async def on_error(_: Request, error: Exception) -> Response:
-    """Any error as an answer; what is none of ours says nothing of itself to strangers."""
+async def on_error(request: Request, error: Exception) -> Response:
+    """Any error as an answer; strangers are not told what goes wrong here, but the keeper of the server is."""
     if isinstance(error, HTTPException):
         return refusal(error.status_code, error.detail, **dict(error.headers or {}))
-    return told(error) if isinstance(error, CatalogueError) else refusal(500, "something failed that should not")
+    answer = told(error) if isinstance(error, CatalogueError) else refusal(500, _OURS)
+    if answer.status_code == _FAILED:
+        service_of(request).notify(f"{request.url.path} failed: {type(error).__name__}: {error}")
+    return answer
