@@ -25,11 +25,15 @@ INCOMPLETE = "Catalogue-Incomplete"
 
 async def collinfo(request: Request) -> Response:
     """All crawls there are, as index.commoncrawl.org lists them; whether we can answer for them or not."""
-    service = service_of(request)
-    crawls = await ask(request, service.listed.get, key="collinfo")
     base = base_url(request)
-    body = json.dumps([_entry(crawl, base) for crawl in crawls.values()], indent=2)
+    body = json.dumps([_entry(crawl, base) for crawl in (await _crawls(request)).values()], indent=2)
     return Response(body, media_type="application/json")
+
+
+async def _crawls(request: Request) -> dict[str, Crawl]:
+    listed = service_of(request).listed
+    recent = listed.recent
+    return await ask(request, listed.get, key="collinfo") if recent is None else recent
 
 
 def base_url(request: Request) -> str:
@@ -57,7 +61,7 @@ async def index(request: Request) -> Response:
     """The captures of a crawl that a request to the CDX API asks for, or how many pages of them there are."""
     crawl, service = request.path_params["crawl"], service_of(request)
     asked = parse_request(parameters(request))
-    crawls = await ask(request, service.listed.get, key="collinfo")
+    crawls = await _crawls(request)
     if crawl not in crawls:
         return refusal(404, f"there is no crawl {crawl[:100]}; see /collinfo.json")
     if not asked.counts_pages and elsewhen(crawls[crawl], *asked.times):

@@ -1,5 +1,6 @@
 """Which crawls there are, and taking the footers of one when it is first asked for."""
 
+import math
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +15,7 @@ from catalogue.views import MARGIN
 
 _LIST_AGE = 600.0
 """Seconds after which the list of crawls is looked up again, in the store or, once a day, at the source."""
+_RECENT = 5.0
 _SOON = 10
 """Seconds after which to ask again for what is just beginning."""
 
@@ -24,6 +26,13 @@ class Listed:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._known: tuple[float, list[Crawl]] | None = None
+        self._told: tuple[float, dict[str, Crawl]] = (-math.inf, {})
+
+    @property
+    def recent(self) -> dict[str, Crawl] | None:
+        """What ``get`` said last, unless that is some seconds ago: not every question has to ask for it anew."""
+        at, crawls = self._told
+        return crawls if self._clock() - at < _RECENT else None
 
     def get(self, catalogue: Catalogue) -> dict[str, Crawl]:
         """By name, newest first. If the source does not say, those that are held."""
@@ -34,7 +43,8 @@ class Listed:
                 listed = catalogue.crawl_list(attempts=1)
             self._known = now, listed
         crawls = {crawl: Crawl(crawl) for crawl in catalogue.crawls_held()} | {each.id: each for each in self._known[1]}
-        return {crawl: crawls[crawl] for crawl in newest_first(crawls)}
+        self._told = now, {crawl: crawls[crawl] for crawl in newest_first(crawls)}
+        return self._told[1]
 
 
 def elsewhen(crawl: Crawl, from_ms: int | None, to_ms: int | None) -> bool:
