@@ -32,7 +32,7 @@ def test_the_document_is_true(tmp_path: Path) -> None:
     config.write_text(SETTINGS)
     program = Path(sys.executable).with_name("schemathesis")
     options = ["--checks=all", "--phases=examples,coverage,fuzzing", "--seed=1", "--no-color"]
-    options += [f"--max-examples={os.environ.get('CATALOGUE_TEST_EXAMPLES', '15')}", "--generation-database=none"]
+    options += [f"--max-examples={os.environ.get('CATALOGUE_TEST_EXAMPLES', '6')}", "--generation-database=none"]
     with serving(tmp_path / "data", settings) as address:
         done = subprocess.run(
             [program, "--config-file", config, "run", *options, f"{address}/api/openapi.json"],
