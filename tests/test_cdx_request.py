@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalogue.cdx import CdxRequest, Output, cdx_table, chosen, parse_request
+from catalogue.cdx import CdxRequest, Output, arranged, cdx_table, chosen, parse_request
 from catalogue.cdx.filters import parse_filter
 from catalogue.cdx.lines import FIELDS, RAW
 from catalogue.crawl import SCHEMA
@@ -256,3 +256,20 @@ def test_times_choose_rows() -> None:
     rows = pa.RecordBatch.from_pylist([{"url_surtkey": "x", "fetch_time": at} for at in times])
     found = chosen(rows, parse_request([("url", "x"), ("from", "2021"), ("to", "2021")]))
     assert found.column("timestamp").to_pylist() == ["20210116093137"]
+
+
+@pytest.mark.parametrize(
+    ("closest", "years"),
+    [
+        ("2021", [2021, 2020, 2022]),
+        ("0", [2020, 2021, 2022]),
+        ("9", [2022, 2021, 2020]),
+        ("20220230", [2022, 2021, 2020]),
+    ],
+)
+def test_the_nearest_in_time_come_first_even_of_what_is_no_time(closest: str, years: list[int]) -> None:
+    times = [ROW["fetch_time"].replace(year=year) for year in (2022, 2020, 2021)]
+    rows = pa.RecordBatch.from_pylist([{"url_surtkey": "x", "fetch_time": at} for at in times])
+    request = parse_request([("url", "x"), ("closest", closest), ("limit", "3")])
+    found = arranged([chosen(rows, request)], request).column("timestamp").to_pylist()
+    assert [int(stamp[:4]) for stamp in found] == years

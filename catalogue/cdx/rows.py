@@ -1,7 +1,6 @@
 """Rows of the index → the captures that a request to the CDX API wants of them, in its order."""
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
 
 import numpy as np
 import pyarrow as pa
@@ -9,6 +8,7 @@ import pyarrow.compute as pc
 
 from catalogue.cdx.lines import RAW, TIME, cdx_table
 from catalogue.cdx.request import CdxRequest
+from catalogue.query import time_bounds
 from catalogue.values import positions
 
 _STAMP = "%Y%m%d%H%M%S"
@@ -42,11 +42,8 @@ def arranged(tables: Iterable[pa.RecordBatch], request: CdxRequest) -> pa.Record
 
 
 def _distances(stamps: pa.ChunkedArray, closest: str) -> np.ndarray:
-    """Seconds between times and another; of what is no time they are endless."""
+    """Seconds between times and another, if need be the nearest that there is; of what is no time they are endless."""
+    moment, _ = time_bounds(closest, None)
     times = pc.strptime(stamps, format=_STAMP, unit="s", error_is_null=True).cast(pa.int64()).to_numpy()
-    distances: np.ndarray = np.nan_to_num(np.abs(times.astype(float) - _seconds(closest)), nan=np.inf)
+    distances: np.ndarray = np.nan_to_num(np.abs(times.astype(float) - (moment or 0) // 1000), nan=np.inf)
     return distances
-
-
-def _seconds(stamp: str) -> int:
-    return int(datetime.strptime(stamp, _STAMP).replace(tzinfo=UTC).timestamp())
