@@ -74,7 +74,7 @@ async def index(request: Request) -> Response:
         service.harvests.want(crawl)
     if page.missing and service.strict:
         raise TooExpensive("; ".join(page.missing))
-    headers = {INCOMPLETE: "; ".join(page.missing).encode("ascii", "replace").decode()} if page.missing else {}
+    headers = _incomplete("; ".join(page.missing))
     if asked.counts_pages:
         return await _count(request, crawl, asked, page, headers)
     if not 0 <= asked.page < max(1, page.pages):
@@ -108,9 +108,13 @@ def _nothing(asked: CdxRequest, why: str = "") -> Response:
         response = _no_such_page(asked, 0)
     else:
         response = refusal(404, f"{asked.none_found}; {why}" if why else asked.none_found)
-    if why:
-        response.headers[INCOMPLETE] = why
+    response.headers.update(_incomplete(why))
     return response
+
+
+def _incomplete(why: str) -> dict[str, str]:
+    """The header that says why an answer may lack captures; none if there is no reason."""
+    return {INCOMPLETE: " ".join(why.encode("ascii", "replace").decode().split())} if why else {}
 
 
 def _no_such_page(asked: CdxRequest, pages: int) -> Response:
