@@ -17,13 +17,13 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 from catalogue.catalogue import Catalogue
+from catalogue.crawl import named
 from catalogue.errors import CatalogueError, QueryError
 from catalogue.server import wording
-from catalogue.server.answers import ask, told
+from catalogue.server.answers import ask, service_of, told
 from catalogue.server.drawing import draw
 from catalogue.server.form import LARGEST_LIMIT, Asked, Form, read
 from catalogue.server.found import Found, search
-from catalogue.serving import Service
 
 POLICY = (
     "default-src 'none'; style-src 'self'; img-src 'self' data:; form-action 'self'; script-src 'self'; "
@@ -107,7 +107,14 @@ class _Pages:
         if crawl is None:
             message = f"There is no page {name[:100]}, and no crawl of that name."
             return self._page(request, "error.html", 404, heading="Not found", message=message)
-        return self._page(request, "crawl.html", crawl=crawl, held=_held(crawls), form=Form(crawls=(name,)))
+        return self._page(
+            request,
+            "crawl.html",
+            crawl=crawl,
+            held=_held(crawls),
+            form=Form(crawls=(name,)),
+            on_demand=service_of(request).harvests is not None,
+        )
 
     async def search(self, request: Request) -> Response:
         """A question and its answer."""
@@ -125,6 +132,7 @@ class _Pages:
             except QueryError as error:  # of all that is typed this alone could not be checked before
                 form = form.refused("crawl", str(error))
                 return self._page(request, "search.html", told(error).status_code, form=form, held=held, **blank)
+            service_of(request).settle(named(asked.crawls), found.plan.missing)
         except CatalogueError as error:
             refused = told(error)
             patience = int(refused.headers.get("Retry-After", "0"))
@@ -136,7 +144,7 @@ class _Pages:
 
     async def status(self, request: Request) -> Response:
         """What is held, and what was asked of the source."""
-        service: Service = request.app.state.service
+        service = service_of(request)
         try:
             coverage, kept = await ask(request, lambda catalogue: (catalogue.coverage_rows(), catalogue.kept()))
         except CatalogueError as error:
@@ -225,7 +233,7 @@ def _headline(asked: Asked, found: Found) -> str:
         return f"No captures of {asked.pattern} in {crawls}"
     count = wording.plural(len(found.rows), "capture")
     if found.more:
-        return f"The first {count} of {asked.pattern} in {crawls}; there are more"
+        return f"{count} of {asked.pattern} in {crawls}; there are more"
     return f"{count} of {asked.pattern} in {crawls}"
 
 

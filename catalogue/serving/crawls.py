@@ -8,7 +8,7 @@ from threading import Lock
 
 from catalogue.catalogue import Catalogue
 from catalogue.crawl import Crawl, newest_first
-from catalogue.errors import Busy, CatalogueError, FormatError, NotHarvested, SourceError
+from catalogue.errors import Busy, CatalogueError, FormatError, NotHarvested, SourceError, UnknownCrawl
 from catalogue.harvest import Progress
 from catalogue.views import MARGIN
 
@@ -35,6 +35,18 @@ class Listed:
             self._known = now, listed
         crawls = {crawl: Crawl(crawl) for crawl in catalogue.crawls_held()} | {each.id: each for each in self._known[1]}
         return {crawl: crawls[crawl] for crawl in newest_first(crawls)}
+
+    def find(self, catalogue: Catalogue, name: str) -> Crawl:
+        """The crawl of a name.
+
+        Raises:
+            UnknownCrawl: if there is none.
+        """
+        crawl = self.get(catalogue).get(name)
+        if crawl is None:
+            message = f"there is no crawl {name[:100]}; see /collinfo.json"
+            raise UnknownCrawl(message)
+        return crawl
 
 
 def elsewhen(crawl: Crawl, from_ms: int | None, to_ms: int | None) -> bool:
