@@ -169,9 +169,9 @@ def test_cdxj_lines_are_those_of_the_index_server(asking: Command, harvested: ca
         "offset",
         "filename",
         "languages",
-        "encoding",
-        "redirect",
         "truncated",
+        "redirect",
+        "encoding",
     ]
     for line, row in zip(ran.out.splitlines(), rows, strict=True):
         key, timestamp, fields = line.split(" ", 2)
