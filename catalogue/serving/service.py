@@ -46,7 +46,6 @@ class Service:
             strict: whether a question is refused if what is held may not answer it in full.
             notify: told in a sentence what the keeper of the server would want to know.
         """
-        self.settings = settings
         self.strict = strict
         self.listed = Listed()
         self._first = Catalogue(data, settings, notify=notify, patience=patience)
