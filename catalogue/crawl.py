@@ -7,7 +7,7 @@ name is matched against the one form that names of its kind have had (commoncraw
 import json
 import re
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -223,6 +223,11 @@ def select_crawls(asked: Iterable[str], known: Sequence[str], *, every: bool = F
             raise UnknownCrawl(message)
         chosen += found
     return newest_first(chosen)
+
+
+def named(asked: Iterable[str]) -> Iterator[str]:
+    """Of the words that ``select_crawls`` takes those that are names."""
+    return (word for word in asked if ".." not in word and word not in {"all", "latest"})
 
 
 def newest_first(crawls: Iterable[str]) -> list[str]:

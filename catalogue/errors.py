@@ -177,6 +177,11 @@ class UnknownColumn(QueryError):
 class NotHarvested(QueryError):
     """The crawl's footers are not held yet."""
 
+    def __init__(self, message: str, *, crawl: str | None = None) -> None:
+        super().__init__(message)
+        self.crawl = crawl
+        """Which was asked for by its name, and could be answered for once it is harvested; None if there is none."""
+
 
 class TooExpensive(QueryError):
     """The plan is larger than what was allowed."""

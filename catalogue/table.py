@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from catalogue.crawl import SCHEMA, IndexFile, index_file, inflate, select_crawls
+from catalogue.crawl import SCHEMA, IndexFile, index_file, inflate, named, select_crawls
 from catalogue.errors import BadManifest, FormatError, NotHarvested, QueryError, UnknownCrawl
 from catalogue.surt import Keys
 
@@ -83,12 +83,7 @@ class Table:
 
     def _unknown(self, asked: Iterable[str], known: Collection[str]) -> str | None:
         """A word that names nothing that there is; of Common Crawl's index their form alone tells."""
-        return None if self == INDEX else next((word for word in self._named(asked) if word not in known), None)
-
-    @staticmethod
-    def _named(asked: Iterable[str]) -> Iterator[str]:
-        """The words that are names."""
-        return (word for word in asked if ".." not in word and word not in {"all", "latest"})
+        return None if self == INDEX else next((word for word in named(asked) if word not in known), None)
 
     def select_held(self, held: Collection[str], asked: Iterable[str]) -> list[str]:
         """What ``--crawl`` means where every crawl must be one that is held; see ``select_crawls``.
@@ -98,15 +93,16 @@ class Table:
         """
         asked = list(asked)
         if not held:
-            such_as = next(self._named(asked), _SUCH_AS if self == INDEX else self.name)
+            such = next(named(asked), None)
+            such_as = such or (_SUCH_AS if self == INDEX else self.name)
             message = f"nothing is harvested yet; run: {self.harvest_command(such_as)}"
-            raise NotHarvested(message)
+            raise NotHarvested(message, crawl=such)
         unknown = self._unknown(asked, held)
         chosen = [unknown] if unknown else select_crawls(asked, sorted(held), every=self != INDEX)
         for crawl in chosen:
             if crawl not in held:
                 message = f"{crawl} is not harvested yet; run: {self.harvest_command(crawl)}"
-                raise NotHarvested(message)
+                raise NotHarvested(message, crawl=crawl)
         return chosen
 
     def packed(self) -> bytes:

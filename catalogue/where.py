@@ -79,6 +79,11 @@ def parse_where(sql: str, newer: pa.Schema | None = None, table: Table = INDEX) 
     return where
 
 
+def literal(text: str) -> str:
+    """A text as a literal of SQL, which nothing in it can end."""
+    return "'" + text.replace("'", "''") + "'"
+
+
 def check_expression(sql: str) -> None:
     """Make sure that a text is one boolean expression, so that it can be joined to others.
 

@@ -406,7 +406,7 @@ def test_no_capture(address: str, crawl: str) -> None:
 @pytest.mark.parametrize(
     ("target", "status", "said"),
     [
-        ("/CC-MAIN-1999-99/2022id_/example.com", 404, "catalogue harvest --crawl CC-MAIN-1999-99"),
+        ("/CC-MAIN-1999-99/2022id_/example.com", 404, "there is no crawl CC-MAIN-1999-99"),
         ("/nonsense/2022id_/example.com", 404, "is not the name of a crawl"),
         ("/all/2022id_/example.com", 404, "is not the name of a crawl"),
         ("/CC%2DMAIN/2022id_/example.com", 404, "is not the name of a crawl"),

@@ -32,6 +32,14 @@ from tests.commands import Command
 from tests.faults import Fault, FaultServer, Kind, Request
 from tests.serving import get, running, serving
 
+READING = (
+    "/{}-index?url=example.com/*",
+    "/api/query?url=example.com/*&crawl={}",
+    "/search?url=example.com/*&crawl={}",
+    "/{}/2022id_/http://no.example/",
+)
+ASKING = (*READING, "/api/plan?url=example.com/*&crawl={}", "/api/row_groups?crawl={}")
+
 
 @pytest.fixture(scope="module")
 def base(untaught_data: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
@@ -157,6 +165,52 @@ def test_a_crawl_is_harvested_when_it_is_asked_for(
         assert answer.status == 200
         assert "catalogue-incomplete" not in answer.headers
         assert len(answer.text.splitlines()) == harvested.captures("example.com/*", crawls=crawl).count()
+
+
+@pytest.mark.parametrize("path", ASKING)
+def test_however_a_crawl_is_named_it_is_harvested_and_one_that_is_not_listed_never(
+    settings: Settings, crawl: str, tmp_path: Path, path: str
+) -> None:
+    said: SimpleQueue[str] = SimpleQueue()
+    with served(tmp_path / "data", settings, on_demand=True, notify=said.put) as address:
+        unknown = get(address, path.format("CC-MAIN-1999-01"))
+        assert unknown.status == 404
+        assert "there is no crawl CC-MAIN-1999-01" in unknown.text
+        answer = get(address, path.format(crawl))
+        assert answer.status == 503
+        assert int(answer.headers["retry-after"]) >= 1
+        assert crawl in answer.text
+        told = [said.get(timeout=60)]
+        while "files are held" not in told[-1]:
+            told.append(said.get(timeout=60))
+        assert not any("1999" in sentence for sentence in told)
+        assert get(address, path.format(crawl)).status in {200, 404}
+
+
+@pytest.mark.parametrize("path", ASKING)
+def test_however_it_is_asked_a_strict_server_gives_no_answer_that_may_lack_something(
+    mirror: Path, settings: Settings, crawl: str, whole_crawls: list[str], tmp_path: Path, path: str
+) -> None:
+    copy, held, other = tmp_path / "mirror", crawl, next(each for each in whole_crawls if each != crawl)
+    copytree(mirror, copy)
+    manifest = copy / f"crawl-data/{held}/cc-index-table.paths.gz"
+    paths = gzip.decompress(manifest.read_bytes()).decode().splitlines()
+    torn = next(each for each in paths if "crawldiagnostics" in each)
+    (copy / torn).write_bytes(b"torn")
+    settings = replace(settings, source=str(copy), cache=tmp_path / "cache")
+    harvested_in_part(tmp_path, settings, held, "all")
+    with served(tmp_path, settings) as address:
+        answer = get(address, path.format(held))
+        assert answer.status in {200, 404}
+        if path in READING:
+            assert f"catalogue harvest --crawl {held} --subset crawldiagnostics" in answer.text + answer.headers.get(
+                "catalogue-incomplete", ""
+            )
+        assert get(address, path.format(other)).status == 404
+    with served(tmp_path, settings, strict=True) as address:
+        refused = [get(address, path.format(each)) for each in (held, other)]
+        assert [each.status for each in refused] == [422 if path in READING else answer.status, 422]
+        assert f"catalogue harvest --crawl {other}" in refused[1].text
 
 
 def test_a_crawl_that_cannot_be_harvested_is_no_reason_to_ask_again(

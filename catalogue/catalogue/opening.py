@@ -211,7 +211,12 @@ class Opened:
         self._opened.append(store)
         return store
 
-    def _create(self) -> Store:
+    def create(self) -> Store:
+        """The store, an empty one if there was none.
+
+        Raises:
+            StoreError: if it cannot be made.
+        """
         if "_store" not in self.__dict__:
             if not (self.data / STORE_NAME).exists():
                 self._notify(f"making {self.data.resolve()}")

@@ -50,7 +50,7 @@ class Taking(Opened):
             manifest=manifest and manifest.removeprefix(source).lstrip("/"),
         )
         named = parse_paths("\n".join(named).encode(errors="replace"), source=source) if named else ()
-        store = self._create()
+        store = self.create()
         before = load_table(store)
         if before and (before.key, before.keys) != (table.key, table.keys) and store.keys("files"):
             message = (
@@ -73,7 +73,7 @@ class Taking(Opened):
         if self.table != INDEX:
             message = f"only Common Crawl's index has a list of crawls; see: catalogue status --table {self.table.name}"
             raise QueryError(message)
-        store = self._create()
+        store = self.create()
         url = COLLINFO_SOURCE if self.settings.source == DEFAULT_SOURCE else self.settings.source
         source = open_source(url, self.settings, notify=self._notify, attempts=attempts, patience=self._patience)
         try:
@@ -109,7 +109,7 @@ class Taking(Opened):
         else:
             words, chosen_subsets = several(crawls or "all"), SUBSETS
             chosen = self._choose_listed(words, refresh=refresh)
-        store, outcomes = self._create(), []
+        store, outcomes = self.create(), []
         with Examiner(self.table.key) as examiner:
             for crawl in chosen:
                 try:
@@ -149,7 +149,7 @@ class Taking(Opened):
 
     def _choose_listed(self, words: Sequence[str], *, refresh: bool) -> list[str]:
         """The same of a table whose files are in one list."""
-        take_list(self.table, self._create(), self._source, again=refresh)
+        take_list(self.table, self.create(), self._source, again=refresh)
         files = listed(self._store, self.table)
         there = {file.path for each in files.values() for file in each}
         for kind in ("files", "failures"):

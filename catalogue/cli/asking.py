@@ -125,10 +125,7 @@ def found_by(catalogue: Any, options: Common, asked: dict[str, Any]) -> Any:  # 
 
 
 def _where(asked: dict[str, Any]) -> str | None:
-    from catalogue.where import check_expression  # noqa: PLC0415
-
-    def text(value: str) -> str:
-        return "'" + value.replace("'", "''") + "'"
+    from catalogue.where import check_expression, literal  # noqa: PLC0415
 
     parts = []
     if asked["where"]:
@@ -137,9 +134,9 @@ def _where(asked: dict[str, Any]) -> str | None:
     if asked["status"] is not None:
         parts.append(f"fetch_status = {asked['status']}")
     if asked["mime"]:
-        parts.append(f"content_mime_detected = {text(asked['mime'])}")
+        parts.append(f"content_mime_detected = {literal(asked['mime'])}")
     if asked["lang"]:
-        parts.append(f"list_contains(string_split(content_languages, ','), {text(asked['lang'])})")
+        parts.append(f"list_contains(string_split(content_languages, ','), {literal(asked['lang'])})")
     if len(parts) == 1 and asked["where"]:
         return str(asked["where"])
     return " AND ".join(parts) or None

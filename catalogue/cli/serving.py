@@ -14,7 +14,7 @@ _LOOPBACK = {"localhost", "ip6-localhost"}
 @click.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at; 0.0.0.0 is for everybody.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 for any that is free.")
-@click.option("--harvest-on-demand", is_flag=True, help="Harvest a crawl, all subsets of it, when it is asked for.")
+@click.option("--harvest-on-demand", is_flag=True, help="Harvest a crawl, all subsets of it, when it is named.")
 @click.option("--strict", is_flag=True, help="Refuse (422) what the harvested files may not answer in full.")
 @click.option(
     "--at-once", type=click.IntRange(1, 64), default=8, show_default=True, help="Questions answered side by side."
@@ -25,6 +25,7 @@ def serve(options: Common, *, host: str, port: int, harvest_on_demand: bool, str
 
     Clients of that server need nothing but the address: they find all crawls there, and the captures of those that are
     harvested. Of others, and where files are missing, an answer says so in the header Catalogue-Incomplete.
+    (cdxt takes no list of fewer than 60 crawls for Common Crawl's, such as the demo's.)
 
     \b
     catalogue serve

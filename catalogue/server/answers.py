@@ -3,7 +3,7 @@
 import asyncio
 import json
 import re
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import CancelledError
 from typing import TypeVar
 from urllib.parse import parse_qsl
@@ -28,6 +28,7 @@ from catalogue.errors import (
     SourceError,
     StoreLocked,
     TooExpensive,
+    UnknownCrawl,
 )
 from catalogue.serving import Service
 
@@ -93,15 +94,21 @@ def refusal(status: int, message: str, **headers: str) -> Response:
     return Response(json.dumps({"message": message}), status, headers | {"Content-Type": JSON})
 
 
+def incomplete(missing: Sequence[str]) -> dict[str, str]:
+    """The header that says why an answer may lack captures, if it may."""
+    line = " ".join("; ".join(missing).encode("ascii", "replace").decode().split())
+    return {"Catalogue-Incomplete": line} if missing else {}
+
+
 def told(error: CatalogueError) -> Response:
     """What went wrong, as an answer.
 
     What may go better later is 503 and nothing else is, for clients ask again and again then. What will not is 404 for
-    what is not held, 400 for a question that cannot be understood, 422 for one that is too large, 409 for files that
-    are not what they were, and 500 where it is our fault.
+    what is not there or not held, 400 for a question that cannot be understood, 422 for one that is too large, 409 for
+    files that are not what they were, and 500 where it is our fault.
     """
     match error:
-        case NotHarvested():
+        case NotHarvested() | UnknownCrawl():
             return refusal(404, str(error))
         case TooExpensive():
             return refusal(422, str(error))

@@ -9,8 +9,9 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from catalogue.catalogue import Catalogue
-from catalogue.errors import CatalogueError, NotHarvested, QueryError, UnknownCrawl
-from catalogue.server.answers import ask, refusal, told
+from catalogue.crawl import named
+from catalogue.errors import CatalogueError
+from catalogue.server.answers import ask, refusal, service_of, told
 from catalogue.server.methods import Readable, json_answer, packed
 from catalogue.server.openapi import Operation, document
 from catalogue.server.parameters import BadParameter, Parameter, read_parameters
@@ -82,8 +83,11 @@ def _plan(catalogue: Catalogue, given: Mapping[str, Any], _: Service) -> Any:  #
     return plan_of(catalogue, _asked(given))
 
 
-def _query(catalogue: Catalogue, given: Mapping[str, Any], _: Service) -> Any:  # noqa: ANN401 - JSON
-    return captures_of(catalogue, _asked(given))
+def _query(catalogue: Catalogue, given: Mapping[str, Any], service: Service) -> Any:  # noqa: ANN401 - JSON
+    asked = _asked(given)
+    found = captures_of(catalogue, asked)
+    service.settle(named(asked.crawls), found["missing"])
+    return found
 
 
 def _row_groups(catalogue: Catalogue, given: Mapping[str, Any], _: Service) -> Any:  # noqa: ANN401 - JSON
@@ -128,6 +132,7 @@ OPERATIONS = (
 
 
 _OWN = "/api/openapi.json"
+_BAD = 400
 
 
 def routes() -> Sequence[BaseRoute]:
@@ -138,7 +143,7 @@ def routes() -> Sequence[BaseRoute]:
 
 async def _answered(operation: Operation, request: Request) -> Response:
     given = read_parameters(request.scope["query_string"], operation.parameters)
-    service: Service = request.app.state.service
+    service = service_of(request)
     return json_answer(await ask(request, lambda catalogue: packed(operation.answer(catalogue, given, service))))
 
 
@@ -152,8 +157,5 @@ async def _nothing(_: Request) -> Response:
 
 def _told(error: CatalogueError) -> Response:
     """400 for what has not its form, which the document tells; 422 for what has and still is no question."""
-    if isinstance(error, UnknownCrawl | NotHarvested):
-        return refusal(404, str(error))
-    if isinstance(error, QueryError):
-        return refusal(400 if isinstance(error, BadParameter) else 422, str(error))
-    return told(error)
+    answer = told(error)
+    return refusal(422, str(error)) if answer.status_code == _BAD and not isinstance(error, BadParameter) else answer

@@ -13,14 +13,12 @@ from starlette.routing import Route
 from catalogue.catalogue import Catalogue
 from catalogue.cdx import CdxRequest, parse_request, write_lines
 from catalogue.crawl import Crawl
-from catalogue.errors import NotHarvested, TooExpensive
-from catalogue.server.answers import ask, parameters, refusal, service_of
-from catalogue.serving import Page, begun, elsewhen, has_captures, page_of, part_of
+from catalogue.errors import NotHarvested
+from catalogue.server.answers import ask, incomplete, parameters, refusal, service_of
+from catalogue.serving import Page, begun, elsewhen, has_captures, named, page_of, part_of
 from catalogue.surt import KeyInterval
 
 _HOST = re.compile(r"[A-Za-z0-9._-]+(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?")
-INCOMPLETE = "Catalogue-Incomplete"
-"""The header that says why an answer may lack captures."""
 
 
 async def collinfo(request: Request) -> Response:
@@ -61,20 +59,15 @@ async def index(request: Request) -> Response:
     """The captures of a crawl that a request to the CDX API asks for, or how many pages of them there are."""
     crawl, service = request.path_params["crawl"], service_of(request)
     asked = parse_request(parameters(request))
-    crawls = await _crawls(request)
-    if crawl not in crawls:
-        return refusal(404, f"there is no crawl {crawl[:100]}; see /collinfo.json")
-    if not asked.counts_pages and elsewhen(crawls[crawl], *asked.times):
+    known = named(await _crawls(request), crawl)
+    if not asked.counts_pages and elsewhen(known, *asked.times):
         return _nothing(asked)
     try:
         page, rows, lines = await ask(request, partial(_begun, crawl, asked), key=(crawl, asked))
     except NotHarvested as error:
-        return _not_held(request, crawl, asked, error)
-    if page.missing and service.harvests:
-        service.harvests.want(crawl)
-    if page.missing and service.strict:
-        raise TooExpensive("; ".join(page.missing))
-    headers = _incomplete("; ".join(page.missing))
+        return _nothing(asked, str(error))
+    service.settle([crawl], page.missing)
+    headers = incomplete(page.missing)
     if asked.counts_pages:
         return await _count(request, crawl, asked, page, headers)
     if not 0 <= asked.page < max(1, page.pages):
@@ -82,22 +75,11 @@ async def index(request: Request) -> Response:
     answer = _lines(request, crawl, asked, page, (rows, lines))
     first = await anext(answer, b"")
     if not first:
-        response = refusal(404, asked.none_found)
-        response.headers.update(headers)
-        return response
+        return refusal(404, asked.none_found, **headers)
     headers["Content-Type"] = asked.output.value
     if len(page.parts) == 1:
         return Response(first, headers=headers)
     return StreamingResponse(_behind(first, answer), headers=headers)
-
-
-def _not_held(request: Request, crawl: str, asked: CdxRequest, error: NotHarvested) -> Response:
-    service = service_of(request)
-    if service.harvests:
-        service.harvests.want(crawl)
-    if service.strict:
-        raise TooExpensive(str(error))
-    return _nothing(asked, str(error))
 
 
 def _nothing(asked: CdxRequest, why: str = "") -> Response:
@@ -108,13 +90,8 @@ def _nothing(asked: CdxRequest, why: str = "") -> Response:
         response = _no_such_page(asked, 0)
     else:
         response = refusal(404, f"{asked.none_found}; {why}" if why else asked.none_found)
-    response.headers.update(_incomplete(why))
+    response.headers.update(incomplete([why] if why else []))
     return response
-
-
-def _incomplete(why: str) -> dict[str, str]:
-    """The header that says why an answer may lack captures; none if there is no reason."""
-    return {INCOMPLETE: " ".join(why.encode("ascii", "replace").decode().split())} if why else {}
 
 
 def _no_such_page(asked: CdxRequest, pages: int) -> Response:

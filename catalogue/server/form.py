@@ -13,6 +13,7 @@ from catalogue.capture import timestamp
 from catalogue.errors import QueryError
 from catalogue.query import time_bounds
 from catalogue.surt import Match, parse_pattern
+from catalogue.where import literal
 
 USUAL_LIMIT, LARGEST_LIMIT = 100, 1000
 """Captures on a page."""
@@ -195,8 +196,8 @@ def _mime(form: Form) -> str | None:
         message = f"{form.mime!r} is no MIME type; write text/html, text/ or application/vnd*"
         raise QueryError(message)
     if start := _mime_start(typed):
-        return f"starts_with(content_mime_detected, {_text(start)})"
-    return f"content_mime_detected = {_text(typed)}"
+        return f"starts_with(content_mime_detected, {literal(start)})"
+    return f"content_mime_detected = {literal(typed)}"
 
 
 def _mime_start(mime: str) -> str:
@@ -210,7 +211,7 @@ def _language(form: Form) -> str | None:
     if not _LANGUAGE.fullmatch(form.language.lower()):
         message = f"{form.language!r} is no language; write three letters of ISO 639-3, such as eng or isl"
         raise QueryError(message)
-    return f"list_contains(string_split(content_languages, ','), {_text(form.language.lower())})"
+    return f"list_contains(string_split(content_languages, ','), {literal(form.language.lower())})"
 
 
 def _newest(form: Form) -> bool:
@@ -235,8 +236,3 @@ def _all_of(conditions: Iterable[str | None]) -> str | None:
 
 def _digits(milliseconds: int) -> str:
     return timestamp(datetime.fromtimestamp(milliseconds / 1000, UTC))
-
-
-def _text(value: str) -> str:
-    """A literal of SQL."""
-    return "'" + value.replace("'", "''") + "'"

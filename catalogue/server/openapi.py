@@ -168,7 +168,8 @@ SCHEMAS: dict[str, Schema] = {
 _ERRORS = {
     "400": "A parameter is unknown, lacking, given too often, or has not its form.",
     "404": "There is no such crawl, or it is not harvested yet.",
-    "422": "The parameters have their form, but there is no such question, or it takes too much.",
+    "422": "The parameters have their form, but there is no such question, it takes too much, or an answer might lack "
+    "something and the server was told to give none such.",
     "503": "Too much is asked at the moment, or the source does not answer; Retry-After says when to come back.",
 }
 _PATIENCE = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer", "minimum": 0}, "required": True}}

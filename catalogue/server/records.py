@@ -21,8 +21,8 @@ from starlette.routing import BaseRoute, Route
 
 from catalogue.capture import timestamp
 from catalogue.catalogue import Catalogue
-from catalogue.errors import BadDocument, BadRecord, CatalogueError, Missing, QueryError, UnknownCrawl
-from catalogue.server.answers import ask, refusal
+from catalogue.errors import BadDocument, BadRecord, CatalogueError, Missing, QueryError
+from catalogue.server.answers import ask, incomplete, refusal, service_of
 from catalogue.server.answers import told as told_of
 from catalogue.server.archived import SANDBOX, SHOWN_AS, archived_headers, content_headers, memento_headers
 from catalogue.server.methods import Readable, packed
@@ -76,8 +76,7 @@ async def _record(request: Request) -> Response:
     url = asked_url(rest, request.scope["query_string"])
     if not 0 < len(url) <= _MOST_URL:
         return refusal(400, f"the path ends with a URL of up to {_MOST_URL:,} characters")
-    service: Service = request.app.state.service
-    answer = partial(_answer, service, crawl.decode(errors="replace"), url, asked[1], _FORMS[asked[2]])
+    answer = partial(_answer, service_of(request), crawl.decode(errors="replace"), url, asked[1], _FORMS[asked[2]])
     return await ask(request, answer)
 
 
@@ -96,17 +95,19 @@ def asked_url(rest: bytes, query: bytes) -> str:
 
 
 def _answer(service: Service, crawl: str, url: str, moment: str, form: _Form, catalogue: Catalogue) -> Response:
-    found = replay(catalogue, crawl, url, moment)
+    found, missing = replay(catalogue, crawl, url, moment)
+    service.settle([crawl], missing)
     if found is None:
-        return refusal(404, f"No Captures found for: {url}")
+        return refusal(404, f"No Captures found for: {url}", **incomplete(missing))
     try:
         response = form(found, service)
     except QueryError as error:  # the libraries for it are not installed here
         return refusal(501, str(error))
     for name, value in [*memento_headers(found.record), *SANDBOX.items()]:
         response.headers[name] = value
-    response.headers["Cache-Control"] = _DAY if found.complete and response.status_code == 200 else _NOT_KEPT  # noqa: PLR2004
+    response.headers["Cache-Control"] = _NOT_KEPT if missing or response.status_code != 200 else _DAY  # noqa: PLR2004
     response.headers["Vary"] = "Sec-Fetch-Dest"
+    response.headers.update(incomplete(missing))
     return response
 
 
@@ -151,6 +152,6 @@ def _told(error: CatalogueError) -> Response:
     """422 for a record that is not what the index says: to ask again, as clients do on 502, would not help."""
     if isinstance(error, BadRecord | BadDocument):
         return refusal(422, f"the record cannot be shown: {error}")
-    if isinstance(error, UnknownCrawl | Missing):
+    if isinstance(error, Missing):
         return refusal(404, str(error))
     return told_of(error)

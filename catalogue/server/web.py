@@ -3,10 +3,8 @@
 import hashlib
 import shlex
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from threading import Lock
-from time import monotonic
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -17,9 +15,10 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 from catalogue.catalogue import Catalogue
+from catalogue.crawl import named
 from catalogue.errors import CatalogueError, QueryError
 from catalogue.server import wording
-from catalogue.server.answers import ask, told
+from catalogue.server.answers import ask, service_of, told
 from catalogue.server.drawing import draw
 from catalogue.server.form import LARGEST_LIMIT, Asked, Form, read
 from catalogue.server.found import Found, search
@@ -32,8 +31,6 @@ POLICY = (
 """What a page may load: what this server has, and no script or style within it."""
 
 _STATIC = Path(__file__).parent / "static"
-_PATIENCE = 600.0
-"""Seconds until the source is asked again for its list of crawls, if it could not be had."""
 _OTHERS = 12
 """Crawls beside the one on the map that are named."""
 _YEAR = "public, max-age=31536000, immutable"
@@ -73,9 +70,6 @@ class _Pages:
     """The pages, and what they have in common."""
 
     def __init__(self) -> None:
-        self._lock = Lock()
-        self._again = 0.0
-        """When to look again for a list of crawls."""
         versions = {file.name: hashlib.sha256(file.read_bytes()).hexdigest()[:12] for file in _STATIC.iterdir()}
         self._templates = Environment(
             loader=PackageLoader("catalogue.server"),
@@ -91,7 +85,7 @@ class _Pages:
     async def home(self, request: Request) -> Response:
         """What this is, the form, and the crawls there are."""
         try:
-            crawls = await ask(request, self._crawls)
+            crawls = await ask(request, partial(self._crawls, service_of(request)))
         except CatalogueError as error:
             return self._failed(request, error)
         return self._page(request, "home.html", crawls=crawls, held=_held(crawls), form=Form(crawls=("latest",)))
@@ -100,14 +94,21 @@ class _Pages:
         """One crawl."""
         name = request.path_params["crawl"]
         try:
-            crawls = await ask(request, self._crawls)
+            crawls = await ask(request, partial(self._crawls, service_of(request)))
         except CatalogueError as error:
             return self._failed(request, error)
         crawl = next((row for row in crawls if row["crawl"] == name), None)
         if crawl is None:
             message = f"There is no page {name[:100]}, and no crawl of that name."
             return self._page(request, "error.html", 404, heading="Not found", message=message)
-        return self._page(request, "crawl.html", crawl=crawl, held=_held(crawls), form=Form(crawls=(name,)))
+        return self._page(
+            request,
+            "crawl.html",
+            crawl=crawl,
+            held=_held(crawls),
+            form=Form(crawls=(name,)),
+            on_demand=service_of(request).harvests is not None,
+        )
 
     async def search(self, request: Request) -> Response:
         """A question and its answer."""
@@ -125,6 +126,7 @@ class _Pages:
             except QueryError as error:  # of all that is typed this alone could not be checked before
                 form = form.refused("crawl", str(error))
                 return self._page(request, "search.html", told(error).status_code, form=form, held=held, **blank)
+            service_of(request).settle(named(asked.crawls), found.plan.missing)
         except CatalogueError as error:
             refused = told(error)
             patience = int(refused.headers.get("Retry-After", "0"))
@@ -136,7 +138,7 @@ class _Pages:
 
     async def status(self, request: Request) -> Response:
         """What is held, and what was asked of the source."""
-        service: Service = request.app.state.service
+        service = service_of(request)
         try:
             coverage, kept = await ask(request, lambda catalogue: (catalogue.coverage_rows(), catalogue.kept()))
         except CatalogueError as error:
@@ -156,15 +158,10 @@ class _Pages:
             spent=service.spent,
         )
 
-    def _crawls(self, catalogue: Catalogue) -> list[dict[str, Any]]:
+    @staticmethod
+    def _crawls(service: Service, catalogue: Catalogue) -> list[dict[str, Any]]:
         """The crawls there are, newest first, and how much of each is held."""
-        with self._lock:
-            due = monotonic() >= self._again
-            if due:
-                self._again = monotonic() + _PATIENCE
-        if due:
-            with suppress(CatalogueError):  # then those that are known of will do
-                catalogue.crawl_list(attempts=1)
+        service.listed.get(catalogue)  # which the rows are made of, once it is looked up
         return catalogue.crawl_rows()
 
     def _failed(self, request: Request, error: CatalogueError) -> Response:
@@ -225,7 +222,7 @@ def _headline(asked: Asked, found: Found) -> str:
         return f"No captures of {asked.pattern} in {crawls}"
     count = wording.plural(len(found.rows), "capture")
     if found.more:
-        return f"The first {count} of {asked.pattern} in {crawls}; there are more"
+        return f"{count} of {asked.pattern} in {crawls}; there are more"
     return f"{count} of {asked.pattern} in {crawls}"
 
 

@@ -2,14 +2,14 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from threading import Lock
 
 from catalogue.catalogue import Catalogue
 from catalogue.crawl import Crawl, newest_first
-from catalogue.errors import Busy, CatalogueError, FormatError, NotHarvested, SourceError
+from catalogue.errors import Busy, CatalogueError, FormatError, NotHarvested, SourceError, UnknownCrawl
 from catalogue.harvest import Progress
 from catalogue.views import MARGIN
 
@@ -45,6 +45,26 @@ class Listed:
         crawls = {crawl: Crawl(crawl) for crawl in catalogue.crawls_held()} | {each.id: each for each in self._known[1]}
         self._told = now, {crawl: crawls[crawl] for crawl in newest_first(crawls)}
         return self._told[1]
+
+    def find(self, catalogue: Catalogue, name: str) -> Crawl:
+        """The crawl of a name.
+
+        Raises:
+            UnknownCrawl: if there is none.
+        """
+        return named(self.get(catalogue), name)
+
+
+def named(crawls: Mapping[str, Crawl], name: str) -> Crawl:
+    """The crawl of a name, of those there are.
+
+    Raises:
+        UnknownCrawl: if it is none of them.
+    """
+    if name not in crawls:
+        message = f"there is no crawl {name[:100]}; see /collinfo.json"
+        raise UnknownCrawl(message)
+    return crawls[name]
 
 
 def elsewhen(crawl: Crawl, from_ms: int | None, to_ms: int | None) -> bool:

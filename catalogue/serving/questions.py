@@ -19,6 +19,7 @@ from catalogue.errors import NotHarvested, TooExpensive
 from catalogue.plan import Fetch, ReadPlan
 from catalogue.settings import package_version
 from catalogue.surt import Match
+from catalogue.where import literal
 
 MOST_ROW_GROUPS, MOST_FOUND = 2000, 100_000
 """That a question may reach into: each is decoded for its plan, which takes milliseconds. And that a pattern may be
@@ -228,10 +229,10 @@ def _where(asked: Asked) -> str | None:
     """The filters as an expression of ours, in which what was typed stands as text alone."""
     parts = [
         *_one_of("fetch_status", [str(int(status)) for status in asked.statuses]),
-        *_one_of("content_mime_type", [_quoted(mime) for mime in asked.mimes]),
+        *_one_of("content_mime_type", [literal(mime) for mime in asked.mimes]),
     ]
     if asked.languages:
-        wanted = ", ".join(_quoted(language) for language in asked.languages)
+        wanted = ", ".join(literal(language) for language in asked.languages)
         parts.append(f"list_has_any(string_split(content_languages, ','), [{wanted}])")
     return " AND ".join(parts) or None
 
@@ -239,10 +240,6 @@ def _where(asked: Asked) -> str | None:
 def _one_of(column: str, values: Iterable[str]) -> list[str]:
     told = ", ".join(values)
     return [f"{column} IN ({told})"] if told else []
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
 
 
 def _bounded(captures: Captures, most: int = MOST_ROW_GROUPS) -> Captures:

@@ -23,11 +23,9 @@ class Replayed:
 
     crawl: str
     record: Record
-    complete: bool
-    """Whether no capture that might lie nearer is in a file that is not harvested."""
 
 
-def replay(catalogue: Catalogue, crawl: str, url: str, moment: str) -> Replayed | None:
+def replay(catalogue: Catalogue, crawl: str, url: str, moment: str) -> tuple[Replayed | None, tuple[str, ...]]:
     """Fetch the record of the capture of a URL, among all subsets of a crawl, that lies nearest to a time.
 
     Args:
@@ -37,7 +35,8 @@ def replay(catalogue: Catalogue, crawl: str, url: str, moment: str) -> Replayed 
         moment: 1 to 14 digits, UTC. All that begins so is as near; of what is equally near it is the last.
 
     Returns:
-        None if there is no capture of it.
+        The record, None if there is no capture of it; and what of the crawl is not held, a sentence each, so that a
+        capture in it might lie nearer.
 
     Raises:
         UnknownCrawl: if the crawl is none.
@@ -65,9 +64,8 @@ def replay(catalogue: Catalogue, crawl: str, url: str, moment: str) -> Replayed 
     best: dict[str, Any] | None = None
     for batch in captures.batches(warn=False):  # many a robots.txt was captured thousands of times
         best = min([*batch.to_pylist(), *([best] if best else [])], key=rank, default=None)
-    if best is None:
-        return None
-    return Replayed(crawl, catalogue.record(capture_of(best)), captures.complete)
+    missing = captures.plan.missing
+    return Replayed(crawl, catalogue.record(capture_of(best))) if best else None, missing
 
 
 def text(found: Replayed, documents: Documents) -> str | None:

@@ -1,6 +1,6 @@
 """A few catalogues, each used for one question at a time."""
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from catalogue.catalogue import Catalogue
 from catalogue.document import Documents
-from catalogue.errors import Busy
+from catalogue.errors import Busy, NotHarvested, TooExpensive
 from catalogue.serving.crawls import Harvests, Listed
 from catalogue.settings import Settings
 
@@ -46,10 +46,10 @@ class Service:
             strict: whether a question is refused if what is held may not answer it in full.
             notify: told in a sentence what the keeper of the server would want to know.
         """
-        self.settings = settings
         self.strict = strict
         self.listed = Listed()
         self._first = Catalogue(data, settings, notify=notify, patience=patience)
+        self._first.create()  # so that what is said of a crawl that is not held depends on nothing but the crawl
         self._free: SimpleQueue[Catalogue] = SimpleQueue()
         self._all = [self._first, *(self._first.sharing() for _ in range(at_once - 1))]
         for each in self._all:
@@ -70,7 +70,7 @@ class Service:
         return self._asked
 
     def ask(self, question: Callable[[Catalogue], T], *, key: Hashable = None) -> "Future[T]":
-        """Answer a question when its turn comes, in a thread of its own.
+        """Answer a question when its turn comes, in a thread of its own; a crawl that is not held is seen to.
 
         Args:
             question: is handed a catalogue that nobody else uses meanwhile.
@@ -96,8 +96,34 @@ class Service:
         catalogue = self._free.get()
         try:
             return question(catalogue)
+        except NotHarvested as error:
+            if error.crawl is not None:
+                self._lacks(catalogue, error.crawl, error)
+            raise
         finally:
             self._free.put(catalogue)
+
+    def _lacks(self, catalogue: Catalogue, crawl: str, error: NotHarvested) -> None:
+        self.listed.find(catalogue, crawl)  # so that no name that somebody made up is asked for at the source
+        self.settle([crawl], [str(error)])
+
+    def settle(self, crawls: Iterable[str], missing: Sequence[str]) -> None:
+        """See to what an answer may lack, as whoever started the server wants it.
+
+        Args:
+            crawls: that were asked for by their names, which are harvested on demand.
+            missing: what of what was asked is not held, a sentence each.
+
+        Raises:
+            Busy: as long as it is being harvested.
+            NotHarvested: if that failed.
+            TooExpensive: if answers that may lack something are refused.
+        """
+        if missing and self.harvests:
+            for crawl in crawls:
+                self.harvests.want(crawl)
+        if missing and self.strict:
+            raise TooExpensive("; ".join(missing))
 
     def _answered(self, key: Hashable) -> None:
         with self._lock:

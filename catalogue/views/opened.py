@@ -8,6 +8,7 @@ import duckdb
 
 from catalogue.errors import QueryError, StoreLocked
 from catalogue.table import INDEX, Table
+from catalogue.where import literal
 
 
 def queries_folder() -> Path:
@@ -71,4 +72,4 @@ def quoted(path: Path) -> str:
     if "\0" in text:
         message = f"{text!r} cannot be the name of a file"
         raise QueryError(message)
-    return "'" + text.replace("'", "''") + "'"
+    return literal(text)
