@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalogue.cdx import CdxRequest, Output, cdx_table, chosen, parse_request
+from catalogue.cdx import CdxRequest, Output, arranged, cdx_table, chosen, parse_request
 from catalogue.cdx.filters import parse_filter
 from catalogue.cdx.lines import FIELDS, RAW
 from catalogue.crawl import SCHEMA
@@ -43,6 +43,10 @@ def asked(url: str = "example.com", **parameters: str) -> CdxRequest:
         ([("url", "x"), ("filter", "~url:(?=x)")], "Invalid value for filter= param: ~url:(?=x)"),
         ([("url", "x"), ("filter", "a" * 3000)], "Invalid value for filter= param"),
         ([("url", "x"), *[("filter", "a")] * 51], "Invalid value for filter= param"),
+        (
+            [("url", "x"), ("fl", ",".join(map(str, range(101))))],
+            "Invalid value for fl= param: there are more than 100",
+        ),
         ([("url", "x"), ("showPagedIndex", "true")], "showPagedIndex= is not supported"),
         ([("url", "a b://c")], "'a%20b://c' "),
         ([("url", "*")], ""),
@@ -256,3 +260,10 @@ def test_times_choose_rows() -> None:
     rows = pa.RecordBatch.from_pylist([{"url_surtkey": "x", "fetch_time": at} for at in times])
     found = chosen(rows, parse_request([("url", "x"), ("from", "2021"), ("to", "2021")]))
     assert found.column("timestamp").to_pylist() == ["20210116093137"]
+
+
+@pytest.mark.parametrize(("closest", "first"), [("20219999", "20220116093137"), ("0", "20200116093137")])
+def test_the_closest_of_a_time_that_there_is_not(closest: str, first: str) -> None:
+    times = [ROW["fetch_time"].replace(year=year) for year in (2020, 2021, 2022)]
+    rows = cdx_table(pa.RecordBatch.from_pylist([{"url_surtkey": "x", "fetch_time": at} for at in times]))
+    assert arranged([rows], asked(closest=closest)).column("timestamp")[0].as_py() == first

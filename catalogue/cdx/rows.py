@@ -1,7 +1,6 @@
 """Rows of the index → the captures that a request to the CDX API wants of them, in its order."""
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
 
 import numpy as np
 import pyarrow as pa
@@ -9,6 +8,7 @@ import pyarrow.compute as pc
 
 from catalogue.cdx.lines import RAW, TIME, cdx_table
 from catalogue.cdx.request import CdxRequest
+from catalogue.query import time_bounds
 from catalogue.values import positions
 
 _STAMP = "%Y%m%d%H%M%S"
@@ -49,4 +49,5 @@ def _distances(stamps: pa.ChunkedArray, closest: str) -> np.ndarray:
 
 
 def _seconds(stamp: str) -> int:
-    return int(datetime.strptime(stamp, _STAMP).replace(tzinfo=UTC).timestamp())
+    """Since 1970; a part that no time has is brought into its limits, as those of ``from`` and ``to`` are."""
+    return (time_bounds(stamp, None)[0] or 0) // 1000
