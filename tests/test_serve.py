@@ -295,6 +295,31 @@ def test_who_asks_the_same_at_once_gets_the_same_answer(harvested_data: Path, se
         service.close()
 
 
+def test_who_leaves_takes_the_answer_from_nobody(harvested_data: Path, settings: Settings) -> None:
+    service = Service(harvested_data, settings, at_once=1)
+    try:
+        go_on, asked = Event(), Counter[str]()
+
+        def name(catalogue: Catalogue) -> str:
+            asked[catalogue.table.name] += 1
+            return catalogue.table.name
+
+        before = service.ask(lambda _: go_on.wait(30))
+        first, second = service.ask(name, key="same"), service.ask(name, key="same")
+        service.leave(first)
+        others = [service.ask(name, key="others") for _ in range(2)]
+        for answer in others:
+            service.leave(answer)
+        again = service.ask(name, key="others")
+        go_on.set()
+        assert (before.result(30), second.result(30), again.result(30)) == (True, "index", "index")
+        assert all(answer.cancelled() for answer in others)
+        assert asked["index"] == 2
+        service.leave(second)
+    finally:
+        service.close()
+
+
 # ---- a source that fails ----
 
 
