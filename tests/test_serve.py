@@ -27,6 +27,7 @@ from catalogue.catalogue import Catalogue
 from catalogue.crawl import SUBSETS
 from catalogue.errors import Busy
 from catalogue.serving import Service
+from catalogue.serving.crawls import Harvests
 from catalogue.settings import Settings
 from tests.commands import Command
 from tests.faults import Fault, FaultServer, Kind, Request
@@ -173,6 +174,37 @@ def test_a_crawl_that_cannot_be_harvested_is_no_reason_to_ask_again(
         answer = get(address, f"/{lacking}-index?url=example.com")
         assert answer.status == 404
         assert f"{lacking} could not be harvested" in answer.json["message"]
+
+
+def test_a_harvest_that_waits_for_its_source_ends_with_the_server(
+    mirror: Path, settings: Settings, crawl: str, tmp_path: Path
+) -> None:
+    said: SimpleQueue[str] = SimpleQueue()
+    failing = Failing(Fault(Kind.RETRY_AFTER, retry_after=600))
+    failing.begun.set()
+    with FaultServer(mirror, script=failing) as source:
+        reading = replace(settings, source=source.url, cache=tmp_path / "cache")
+        with served(tmp_path / "data", reading, on_demand=True, notify=said.put) as address:
+            assert get(address, f"/{crawl}-index?url=example.com").status == 503
+            while "waiting" not in said.get(timeout=30):
+                pass
+        while "could not be harvested" not in said.get(timeout=30):
+            pass
+
+
+def test_whatever_ends_a_harvest_is_told() -> None:
+    said: SimpleQueue[str] = SimpleQueue()
+
+    def opened() -> Catalogue:
+        message = "no space left on device"
+        raise OSError(message)
+
+    harvests = Harvests(opened, said.put)
+    with pytest.raises(Busy):
+        harvests.want("CC-MAIN-2022-05")
+    while "OSError: no space left" not in said.get(timeout=30):
+        pass
+    harvests.close()
 
 
 # ---- transport ----
