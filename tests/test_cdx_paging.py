@@ -1,5 +1,6 @@
 """Pages of an answer: disjoint, complete, never empty, and the same whenever they are asked for."""
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -80,6 +81,13 @@ def test_pages_have_as_many_blocks_as_are_asked_for() -> None:
     assert [len(page) for page in pages_of(blocks, 3)] == [3, 3, 2]
     assert len(pages_of(blocks, 1)) == 8
     assert pages_of((), 5) == []
+
+
+def test_pages_of_many_blocks_take_no_longer_than_the_blocks() -> None:
+    blocks = [Block((EVERYTHING,), 1)] * 60_000
+    began = time.process_time()
+    assert [len(page) for page in pages_of(blocks, 10**17)] == [60_000]
+    assert time.process_time() - began < 5  # what looks at a page again for each block takes a minute
 
 
 def test_a_block_that_is_larger_than_a_page_is_one() -> None:

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalogue.cdx import CdxRequest, Output, arranged, cdx_table, chosen, parse_request
+from catalogue.cdx import CdxRequest, Output, arranged, cdx_table, chosen, chosen_of, parse_request
 from catalogue.cdx.filters import parse_filter
 from catalogue.cdx.lines import FIELDS, RAW
 from catalogue.crawl import SCHEMA
-from catalogue.errors import QueryError
+from catalogue.errors import QueryError, TooExpensive
 from catalogue.surt import Match
 from tests.test_cdx_lines import REDIRECT, ROW
 
@@ -43,6 +43,10 @@ def asked(url: str = "example.com", **parameters: str) -> CdxRequest:
         ([("url", "x"), ("filter", "~url:(?=x)")], "Invalid value for filter= param: ~url:(?=x)"),
         ([("url", "x"), ("filter", "a" * 3000)], "Invalid value for filter= param"),
         ([("url", "x"), *[("filter", "a")] * 51], "Invalid value for filter= param"),
+        (
+            [("url", "x"), ("fl", ",".join(map(str, range(101))))],
+            "Invalid value for fl= param: there are more than 100",
+        ),
         ([("url", "x"), ("showPagedIndex", "true")], "showPagedIndex= is not supported"),
         ([("url", "a b://c")], "'a%20b://c' "),
         ([("url", "*")], ""),
@@ -241,6 +245,17 @@ def test_an_expression_takes_no_longer_than_the_text() -> None:
     began = time.process_time()
     assert parse_filter("~url:(a*)*(a*)*(a|aa)+b").mask(table).to_pylist() == [False]
     assert time.process_time() - began < 20  # an engine that goes back and forth would not end at all
+
+
+def test_expressions_have_some_seconds_for_all_rows() -> None:
+    rows = pa.RecordBatch.from_pylist([ROW | {"url": f"http://example.com/{at}"} for at in range(700)])
+    ticks = iter(range(10_000))
+    with pytest.raises(TooExpensive, match="more than 10 s"):
+        list(chosen_of([rows], asked(filter="~url:http"), clock=lambda: next(ticks)))
+    assert next(ticks) < 30
+    for text in ("~url:.*[37]$", "!~url:.*[37]$", "url:5"):
+        found = pa.Table.from_batches(chosen_of([rows, rows], asked(filter=text), clock=lambda: 0))
+        assert found.equals(pa.Table.from_batches([chosen(rows, asked(filter=text))] * 2))
 
 
 def test_conditions_that_statistics_may_refute() -> None:

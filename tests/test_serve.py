@@ -27,6 +27,7 @@ from catalogue.catalogue import Catalogue
 from catalogue.crawl import SUBSETS
 from catalogue.errors import Busy
 from catalogue.serving import Service
+from catalogue.serving.crawls import Harvests
 from catalogue.settings import Settings
 from tests.commands import Command
 from tests.faults import Fault, FaultServer, Kind, Request
@@ -229,6 +230,37 @@ def test_a_crawl_that_cannot_be_harvested_is_no_reason_to_ask_again(
         assert f"{lacking} could not be harvested" in answer.json["message"]
 
 
+def test_a_harvest_that_waits_for_its_source_ends_with_the_server(
+    mirror: Path, settings: Settings, crawl: str, tmp_path: Path
+) -> None:
+    said: SimpleQueue[str] = SimpleQueue()
+    failing = Failing(Fault(Kind.RETRY_AFTER, retry_after=600))
+    failing.begun.set()
+    with FaultServer(mirror, script=failing) as source:
+        reading = replace(settings, source=source.url, cache=tmp_path / "cache")
+        with served(tmp_path / "data", reading, on_demand=True, notify=said.put) as address:
+            assert get(address, f"/{crawl}-index?url=example.com").status == 503
+            while "waiting" not in said.get(timeout=30):
+                pass
+        while "could not be harvested" not in said.get(timeout=30):
+            pass
+
+
+def test_whatever_ends_a_harvest_is_told() -> None:
+    said: SimpleQueue[str] = SimpleQueue()
+
+    def opened() -> Catalogue:
+        message = "no space left on device"
+        raise OSError(message)
+
+    harvests = Harvests(opened, said.put)
+    with pytest.raises(Busy):
+        harvests.want("CC-MAIN-2022-05")
+    while "OSError: no space left" not in said.get(timeout=30):
+        pass
+    harvests.close()
+
+
 # ---- transport ----
 
 
@@ -345,6 +377,31 @@ def test_who_asks_the_same_at_once_gets_the_same_answer(harvested_data: Path, se
         go_on.set()
         assert [answer.result(30) for answer in answers] == [1] * 5
         assert service.ask(slow, key="same").result(30) == 2
+    finally:
+        service.close()
+
+
+def test_who_leaves_takes_the_answer_from_nobody(harvested_data: Path, settings: Settings) -> None:
+    service = Service(harvested_data, settings, at_once=1)
+    try:
+        go_on, asked = Event(), Counter[str]()
+
+        def name(catalogue: Catalogue) -> str:
+            asked[catalogue.table.name] += 1
+            return catalogue.table.name
+
+        before = service.ask(lambda _: go_on.wait(30))
+        first, second = service.ask(name, key="same"), service.ask(name, key="same")
+        service.leave(first)
+        others = [service.ask(name, key="others") for _ in range(2)]
+        for answer in others:
+            service.leave(answer)
+        again = service.ask(name, key="others")
+        go_on.set()
+        assert (before.result(30), second.result(30), again.result(30)) == (True, "index", "index")
+        assert all(answer.cancelled() for answer in others)
+        assert asked["index"] == 2
+        service.leave(second)
     finally:
         service.close()
 

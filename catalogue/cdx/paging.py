@@ -83,10 +83,13 @@ def _between(intervals: Iterable[KeyInterval], start: bytes, end: bytes) -> Iter
 
 def pages_of(blocks: Sequence[Block], size: int) -> list[tuple[Block, ...]]:
     """Consecutive blocks, as many a page as have its size together, but at least one."""
-    pages: list[tuple[Block, ...]] = []
+    pages: list[list[Block]] = []
+    room = 0
     for block in blocks:
-        if pages and sum(each.size for each in pages[-1]) + block.size <= size:
-            pages[-1] = (*pages[-1], block)
+        if pages and block.size <= room:
+            pages[-1].append(block)
         else:
-            pages.append((block,))
-    return pages
+            pages.append([block])
+            room = size
+        room -= block.size
+    return [tuple(page) for page in pages]

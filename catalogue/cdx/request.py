@@ -20,6 +20,8 @@ _FALSE = {"", "0", "false", "f", "off"}
 _OUTPUTS = {"cdxj": Output.CDXJ, "json": Output.JSON, "text": Output.TEXT}
 _BEYOND_HOST = re.compile(r"(?<![:/])[/?]")
 _MOST_FILTERS = 50
+_MOST_FIELDS = 100
+"""That lines may have; of text each takes its place in every one, whether there is such a field or not."""
 _UNDONE = ("showPagedIndex", "resolveRevisits", "collapseTime")
 """What pywb does, and no client of Common Crawl's is known to ask for."""
 
@@ -100,7 +102,7 @@ def parse_request(parameters: Iterable[tuple[str, str]]) -> CdxRequest:
         last=_timestamp(single, "to", _LATEST),
         limit=_limit(single),
         filters=tuple(parse_filter(text) for text in filters),
-        fields=tuple(fields.split(",")) if fields else None,
+        fields=_fields(fields) if fields else None,
         output=_OUTPUTS[output],
         page=_number(single, "page", 0),
         page_size=_page_size(single),
@@ -130,6 +132,14 @@ def _pattern(typed: str, match_type: str | None) -> tuple[str, Pattern]:
     elif match is Match.PREFIX and wanted != typed and not _BEYOND_HOST.search(wanted):
         wanted = f"{wanted}/"  # a host's captures all begin so
     return url, parse_pattern(wanted, match)
+
+
+def _fields(text: str) -> tuple[str, ...]:
+    fields = tuple(dict.fromkeys(text.split(",")))
+    if len(fields) > _MOST_FIELDS:
+        message = f"Invalid value for fl= param: there are more than {_MOST_FIELDS}"
+        raise QueryError(message)
+    return fields
 
 
 def _timestamp(single: dict[str, str], name: str, padding: str) -> str:

@@ -78,13 +78,15 @@ async def ask(request: Request, question: Callable[[Catalogue], T], *, key: Hash
     Raises:
         Busy: if it takes too long. What is under way goes on, and what it fetched is there for who asks again.
     """
-    answer = service_of(request).ask(question, key=key)
+    service = service_of(request)
+    answer = service.ask(question, key=key)
     try:
         return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(answer)), _PATIENCE)
     except (TimeoutError, asyncio.CancelledError, CancelledError) as error:
-        answer.cancel()  # unless it was begun
-        if isinstance(error, asyncio.CancelledError) and not answer.cancelled():
-            raise  # it is the request that was broken off
+        broken_off = isinstance(error, asyncio.CancelledError) and not answer.cancelled()
+        service.leave(answer)
+        if broken_off:
+            raise  # it is the request, and not the answer
         message = "this takes longer than clients wait; what was fetched for it is kept, so ask again"
         raise Busy(message, retry_after=5) from error
 

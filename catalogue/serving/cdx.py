@@ -1,5 +1,6 @@
 """Requests to the CDX API, answered by a catalogue: part by part, each of them in its order and whole."""
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -7,7 +8,7 @@ import pyarrow as pa
 
 from catalogue.captures import Captures
 from catalogue.catalogue import Catalogue
-from catalogue.cdx import Block, CdxRequest, arranged, chosen, cut, marks, pages_of
+from catalogue.cdx import Block, CdxRequest, arranged, chosen_of, cut, marks, pages_of
 from catalogue.crawl import SUBSETS
 from catalogue.errors import TooExpensive
 from catalogue.query import CDX_COLUMNS, Query
@@ -129,8 +130,7 @@ def part_of(
 
 def _chosen(captures: Captures, request: CdxRequest) -> Iterator[pa.RecordBatch]:
     rows = size = 0
-    for batch in captures.batches(warn=False):
-        kept = chosen(batch, request)
+    for kept in chosen_of(captures.batches(warn=False), request, time.thread_time):
         rows, size = rows + kept.num_rows, size + kept.nbytes
         if rows > _MOST_ROWS or size > _MOST_BYTES:
             message = (

@@ -9,7 +9,7 @@ from threading import Lock
 
 from catalogue.catalogue import Catalogue
 from catalogue.crawl import Crawl, newest_first
-from catalogue.errors import Busy, CatalogueError, FormatError, NotHarvested, SourceError, UnknownCrawl
+from catalogue.errors import Busy, CatalogueError, FormatError, GivenUp, NotHarvested, SourceError, UnknownCrawl
 from catalogue.harvest import Progress
 from catalogue.views import MARGIN
 
@@ -99,6 +99,8 @@ class Harvests:
         self._reports: dict[str, Progress] = {}
         self._failed: dict[str, str] = {}
         self._taken: set[str] = set()
+        self._harvesting: Catalogue | None = None
+        self._closed = False
 
     def want(self, crawl: str) -> None:
         """See to it that a crawl is harvested, all subsets of it; once that was tried this does nothing.
@@ -130,14 +132,20 @@ class Harvests:
             return sum(at.requests for at in self._reports.values()), sum(at.bytes for at in self._reports.values())
 
     def close(self) -> None:
-        """Begin no more."""
+        """Begin no more, and break off what is under way; what was committed is kept."""
         self._executor.shutdown(wait=False, cancel_futures=True)
+        with self._lock:
+            self._closed, harvesting = True, self._harvesting
+        if harvesting:
+            harvesting.close()
 
     def _harvest(self, crawl: str) -> None:
         self._notify(f"{crawl} was asked for; harvesting it")
         failed = ""
         try:
             with self._opened() as catalogue:
+                with self._lock:
+                    self._harvesting = catalogue
                 outcomes = catalogue.harvest(crawl, subsets="all", report=lambda at: self._report(crawl, at))
             for outcome in outcomes:
                 at = outcome.progress
@@ -145,7 +153,11 @@ class Harvests:
         except CatalogueError as error:
             failed = f"{crawl} could not be harvested: {error}"
             self._notify(failed)
+        except Exception as error:  # noqa: BLE001 - nobody else would hear of it, and the crawl be under way for ever
+            failed = f"{crawl} could not be harvested: something failed here"
+            self._notify(f"{failed}: {type(error).__name__}: {error}")
         with self._lock:
+            self._harvesting = None
             del self._under_way[crawl]
             if failed:
                 self._failed[crawl] = failed
@@ -155,3 +167,6 @@ class Harvests:
     def _report(self, crawl: str, at: Progress) -> None:
         with self._lock:
             self._under_way[crawl] = self._reports[crawl] = at
+            if self._closed:
+                message = "the server was stopped"
+                raise GivenUp(message)

@@ -61,6 +61,8 @@ class Service:
         self._most = at_once + waiting
         self._asked = 0
         self._under_way: dict[Hashable, Future[Any]] = {}
+        self._waiting: dict[Future[Any], int] = {}
+        """How many wait for an answer."""
         self._documents: Documents | None = None
         self._lock = Lock()
 
@@ -81,16 +83,30 @@ class Service:
         """
         with self._lock:
             if key is not None and key in self._under_way:
-                return self._under_way[key]
+                answer = self._under_way[key]
+                self._waiting[answer] += 1
+                return answer
             if self._asked >= self._most:
                 message = "too many questions wait already; ask again in a few seconds"
                 raise Busy(message, retry_after=5)
             self._asked += 1
             answer = self._executor.submit(self._answer, question)
+            self._waiting[answer] = 1
             if key is not None:
                 self._under_way[key] = answer
-        answer.add_done_callback(lambda _: self._answered(key))
+        answer.add_done_callback(lambda done: self._answered(key, done))
         return answer
+
+    def leave(self, answer: "Future[Any]") -> None:
+        """Wait no more for an answer that ``ask`` returned; if nobody does, the question is not begun any more."""
+        with self._lock:
+            if answer not in self._waiting:
+                return
+            self._waiting[answer] -= 1
+            if self._waiting[answer]:
+                return
+            self._under_way = {key: each for key, each in self._under_way.items() if each is not answer}
+        answer.cancel()
 
     def _answer(self, question: Callable[[Catalogue], T]) -> T:
         catalogue = self._free.get()
@@ -125,10 +141,12 @@ class Service:
         if missing and self.strict:
             raise TooExpensive("; ".join(missing))
 
-    def _answered(self, key: Hashable) -> None:
+    def _answered(self, key: Hashable, answer: "Future[Any]") -> None:
         with self._lock:
             self._asked -= 1
-            self._under_way.pop(key, None)
+            del self._waiting[answer]
+            if self._under_way.get(key) is answer:
+                del self._under_way[key]
 
     def documents(self) -> Documents:
         """What looks into archived pages, for all questions.
