@@ -69,9 +69,8 @@ def test_cdx_toolkit_goes_through_all_crawls_there_are(toolkit: Toolkit, capture
 
 
 def test_cdx_toolkit_goes_through_all_pages(toolkit: Toolkit, captures: dict[str, list[Capture]], crawl: str) -> None:
-    assert toolkit.size("*.com", crawl=[crawl], as_pages=True, pageSize="1") > 1
-    found = toolkit.iter("*.com", crawl=[crawl], pageSize="1")
-    assert found == [each.fields for each in captures[crawl] if each.key.startswith("com")]
+    assert toolkit.size("*", crawl=[crawl], as_pages=True, pageSize="1") > 1
+    assert toolkit.iter("*", crawl=[crawl], pageSize="1") == [each.fields for each in captures[crawl]]
 
 
 def test_cdx_toolkit_ends_where_filters_leave_nothing(toolkit: Toolkit, crawl: str) -> None:
@@ -118,13 +117,13 @@ def test_cdx_index_client_downloads_all_pages(
     base: str, captures: dict[str, list[Capture]], crawl: str, *, gzipped: bool
 ) -> None:
     (done,) = cdx_index_client(
-        base, "*.com", crawl=crawl, options={"output": "json", "fl": "url,timestamp"}, page_size=1, gzipped=gzipped
+        base, "*", crawl=crawl, options={"output": "json", "fl": "url,timestamp"}, page_size=1, gzipped=gzipped
     )
     assert done.pages == len(done.files) > 1
     assert (done.without_results, done.retried, done.given_up) == ([], [], [])
     if not gzipped:
         lines = b"".join(done.files[page] for page in range(done.pages)).decode().splitlines()
-        assert len(lines) == sum(each.key.startswith("com") for each in captures[crawl])
+        assert len(lines) == len(captures[crawl])
 
 
 def test_cdx_index_client_ends_in_every_crawl(base: str, captures: dict[str, list[Capture]]) -> None:

@@ -136,7 +136,7 @@ def test_pages_of_every_crawl_are_all_of_it_whatever_was_learned_meanwhile(
 
 def test_some_answers_have_pages(harvested: Catalogue) -> None:
     found = [page_of(harvested, crawl, parse_request([("url", "*"), ("pageSize", "1")])) for crawl in harvested.held()]
-    assert max(page.pages for page in found) > 2
+    assert max(page.pages for page in found) > 1
     assert all(page.sure for page in found if page.pages > 1)
 
 

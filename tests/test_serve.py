@@ -30,6 +30,7 @@ from catalogue.serving import Service
 from catalogue.serving.crawls import Harvests
 from catalogue.settings import Settings
 from tests.commands import Command
+from tests.crawls import CRAWL, crawl_of, table
 from tests.faults import Fault, FaultServer, Kind, Request
 from tests.serving import get, running, serving
 
@@ -310,19 +311,29 @@ def test_an_address_may_be_of_any_bytes(base: str, crawl: str) -> None:
         assert answer.status in {200, 404}
 
 
-def test_an_answer_of_several_parts_comes_part_by_part(base: str, harvested: Catalogue) -> None:
-    largest = max(harvested.held(), key=lambda crawl: harvested.captures("*", crawls=crawl).count())
-    path = f"/{largest}-index?url=*&pageSize=1000&fl=urlkey&output=text"
-    told = get(base, f"{path}&showNumPages=true").json
-    assert told["pages"] == 1
-    assert told["blocks"] > 5
-    answer = get(base, path)
-    assert answer.headers["transfer-encoding"] == "chunked"
-    keys = sorted(harvested.captures("*", crawls=largest, columns="url_surtkey").to_pandas()["url_surtkey"])
-    assert answer.text.splitlines() == keys
-    assert get(base, f"{path}&sort=reverse").text.splitlines() == keys[::-1]
-    limit = len(keys) - 7
-    assert get(base, f"{path}&limit={limit}").text.splitlines() == keys[:limit]
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """A source of a crawl that has more captures than a page, and the keys of these in order; each has one."""
+    keys = [f"com,example)/{number:05}" for number in range(30_000)]
+    of_files = (table(keys[:11_000]), table(keys[11_000:]))
+    return crawl_of(tmp_path_factory.mktemp("large"), *of_files, row_group_size=2000), keys
+
+
+def test_an_answer_of_several_parts_comes_part_by_part(
+    large: tuple[Path, list[str]], settings: Settings, tmp_path: Path
+) -> None:
+    mirror, keys = large
+    reading = replace(settings, source=str(mirror))
+    path = f"/{CRAWL}-index?url=*&pageSize=1000&fl=urlkey&output=text"
+    with served(harvested_in_part(tmp_path, reading, CRAWL), reading) as address:
+        told = get(address, f"{path}&showNumPages=true").json
+        assert told["pages"] == 1
+        assert told["blocks"] > 5
+        answer = get(address, path)
+        assert answer.headers["transfer-encoding"] == "chunked"
+        assert answer.text.splitlines() == keys
+        assert get(address, f"{path}&sort=reverse").text.splitlines() == keys[::-1]
+        assert get(address, f"{path}&limit=29000").text.splitlines() == keys[:29_000]
 
 
 # ---- many at once ----
@@ -410,10 +421,12 @@ def test_who_leaves_takes_the_answer_from_nobody(harvested_data: Path, settings:
 
 
 @contextmanager
-def beside(source: FaultServer, crawl: str, settings: Settings, tmp_path: Path, **more: Any) -> Iterator[str]:
+def beside(
+    source: FaultServer, crawl: str, settings: Settings, tmp_path: Path, *, subsets: str = "all", **more: Any
+) -> Iterator[str]:
     """A server that reads from a source over HTTP, and holds the footers of a crawl and nothing else."""
     reading = replace(settings, source=source.url, cache=tmp_path / "cache")
-    harvested_in_part(tmp_path / "data", reading, crawl, "all")
+    harvested_in_part(tmp_path / "data", reading, crawl, subsets)
     source.reset()
     with served(tmp_path / "data", reading, **more) as address:
         yield address
@@ -457,20 +470,22 @@ def test_whoever_asks_while_the_source_refuses_is_told_when_to_come_back(
 
 
 def test_lines_that_cannot_be_completed_are_broken_off(
-    mirror: Path, settings: Settings, harvested: Catalogue, tmp_path: Path
+    large: tuple[Path, list[str]], settings: Settings, tmp_path: Path
 ) -> None:
-    largest = max(harvested.held(), key=lambda crawl: harvested.captures("*", crawls=crawl).count())
+    mirror, keys = large
     failing = Failing(Fault(Kind.DISCONNECT))
     with (
         FaultServer(mirror, script=failing) as source,
-        beside(source, largest, settings, tmp_path, patience=0.5) as address,
+        beside(source, CRAWL, settings, tmp_path, subsets="warc", patience=0.5) as address,
     ):
-        first = get(address, f"/{largest}-index?url=*&page=0")  # which is kept from now on
+        path = f"/{CRAWL}-index?url=*&fl=urlkey&output=text"
+        first = get(address, path)  # which is kept from now on
+        assert first.text.splitlines() == keys[: first.text.count("\n")] != keys
         failing.begun.set()
-        assert get(address, f"/{largest}-index?url=*&page=0").body == first.body
-        assert get(address, f"/{largest}-index?url=*&page=1").status == 503
+        assert get(address, path).body == first.body
+        assert get(address, f"{path}&page=1").status == 503
         with pytest.raises(IncompleteRead) as caught:
-            get(address, f"/{largest}-index?url=*&pageSize=1000")
+            get(address, f"{path}&pageSize=1000")
         assert caught.value.partial == first.body
 
 
