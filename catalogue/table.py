@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from catalogue.crawl import SCHEMA, IndexFile, index_file, inflate, named, select_crawls
+from catalogue.crawl import SCHEMA, IndexFile, has_table, index_file, inflate, named, select_crawls
 from catalogue.errors import BadManifest, FormatError, NotHarvested, QueryError, UnknownCrawl
 from catalogue.surt import Keys
 
@@ -94,16 +94,21 @@ class Table:
         asked = list(asked)
         if not held:
             such = next(named(asked), None)
-            such_as = such or (_SUCH_AS if self == INDEX else self.name)
-            message = f"nothing is harvested yet; run: {self.harvest_command(such_as)}"
-            raise NotHarvested(message, crawl=such)
+            raise self._not_held(such, "nothing is harvested yet")
         unknown = self._unknown(asked, held)
         chosen = [unknown] if unknown else select_crawls(asked, sorted(held), every=self != INDEX)
         for crawl in chosen:
             if crawl not in held:
-                message = f"{crawl} is not harvested yet; run: {self.harvest_command(crawl)}"
-                raise NotHarvested(message, crawl=crawl)
+                raise self._not_held(crawl, f"{crawl} is not harvested yet")
         return chosen
+
+    def _not_held(self, crawl: str | None, what: str) -> NotHarvested:
+        if self == INDEX and crawl and not has_table(crawl):
+            message = f"{crawl} has no columnar index; the first crawl that has one is CC-MAIN-2013-20"
+        else:
+            such_as = crawl or (_SUCH_AS if self == INDEX else self.name)
+            message = f"{what}; run: {self.harvest_command(such_as)}"
+        return NotHarvested(message, crawl=crawl)
 
     def packed(self) -> bytes:
         """The table as the store keeps it."""

@@ -215,20 +215,23 @@ def test_however_it_is_asked_a_strict_server_gives_no_answer_that_may_lack_somet
         assert f"catalogue harvest --crawl {other}" in refused[1].text
 
 
-def test_a_crawl_that_cannot_be_harvested_is_no_reason_to_ask_again(
-    mirror: Path, settings: Settings, tmp_path: Path
-) -> None:
-    without = json.loads((mirror / "collinfo.json").read_bytes())
-    tables = {path.name.removeprefix("crawl=") for path in mirror.glob("cc-index/table/cc-main/warc/crawl=*")}
-    lacking = next(each["id"] for each in without if each["id"] not in tables)
+def test_a_crawl_that_cannot_be_harvested_is_no_reason_to_ask_again(settings: Settings, tmp_path: Path) -> None:
+    crawl = "CC-MAIN-2024-10"
+    mirror = tmp_path / "mirror"
+    mirror.mkdir()
+    (mirror / "collinfo.json").write_text(json.dumps([{"id": crawl}, {"id": "CC-MAIN-2012"}]))
     said: SimpleQueue[str] = SimpleQueue()
-    with served(tmp_path / "data", settings, on_demand=True, notify=said.put) as address:
-        assert get(address, f"/{lacking}-index?url=example.com").status == 503
+    reading = replace(settings, source=str(mirror))
+    with served(tmp_path / "data", reading, on_demand=True, notify=said.put) as address:
+        assert get(address, f"/{crawl}-index?url=example.com").status == 503
         while "could not be harvested" not in said.get(timeout=60):
             pass
-        answer = get(address, f"/{lacking}-index?url=example.com")
+        answer = get(address, f"/{crawl}-index?url=example.com")
         assert answer.status == 404
-        assert f"{lacking} could not be harvested" in answer.json["message"]
+        assert f"{crawl} could not be harvested" in answer.json["message"]
+        answer = get(address, "/CC-MAIN-2012-index?url=example.com")
+        assert answer.status == 404
+        assert "CC-MAIN-2012 has no columnar index" in answer.json["message"]
 
 
 def test_a_harvest_that_waits_for_its_source_ends_with_the_server(

@@ -130,7 +130,11 @@ async def on_error(request: Request, error: Exception) -> Response:
     """Any error as an answer; strangers are not told what goes wrong here, but the keeper of the server is."""
     if isinstance(error, HTTPException):
         return refusal(error.status_code, error.detail, **dict(error.headers or {}))
-    answer = told(error) if isinstance(error, CatalogueError) else refusal(500, _OURS)
+    return noted(request, error, told(error) if isinstance(error, CatalogueError) else refusal(500, _OURS))
+
+
+def noted(request: Request, error: Exception, answer: Response) -> Response:
+    """The same answer; if it is that something failed here, the keeper of the server is told what."""
     if answer.status_code == _FAILED:
         service_of(request).notify(f"{request.url.path} failed: {type(error).__name__}: {error}")
     return answer

@@ -8,7 +8,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from catalogue.errors import CatalogueError
-from catalogue.server.answers import refusal
+from catalogue.server.answers import noted, refusal
 
 _METHODS = "GET, HEAD, OPTIONS"
 _ALWAYS = {"Access-Control-Allow-Origin": "*", "X-Content-Type-Options": "nosniff"}
@@ -45,7 +45,7 @@ class Readable:
         try:
             return await self._answer(request)
         except CatalogueError as error:
-            return self._told(error)
+            return noted(request, error, self._told(error))
 
 
 def packed(value: object) -> bytes:

@@ -1,6 +1,7 @@
 """Pages for people: HTML that needs neither scripts nor anything from elsewhere."""
 
 import hashlib
+import json
 import shlex
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -18,14 +19,14 @@ from catalogue.catalogue import Catalogue
 from catalogue.crawl import named
 from catalogue.errors import CatalogueError, QueryError
 from catalogue.server import wording
-from catalogue.server.answers import ask, service_of, told
+from catalogue.server.answers import ask, noted, service_of, told
 from catalogue.server.drawing import draw
 from catalogue.server.form import LARGEST_LIMIT, Asked, Form, read
 from catalogue.server.found import Found, search
 from catalogue.serving import Service
 
 POLICY = (
-    "default-src 'none'; style-src 'self'; img-src 'self' data:; form-action 'self'; script-src 'self'; "
+    "default-src 'none'; style-src 'self'; img-src 'self' data:; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'"
 )
 """What a page may load: what this server has, and no script or style within it."""
@@ -128,9 +129,9 @@ class _Pages:
                 return self._page(request, "search.html", told(error).status_code, form=form, held=held, **blank)
             service_of(request).settle(named(asked.crawls), found.plan.missing)
         except CatalogueError as error:
-            refused = told(error)
+            refused = noted(request, error, told(error))
             patience = int(refused.headers.get("Retry-After", "0"))
-            blank |= {"failure": f"{error}.", "patience": patience}
+            blank |= {"failure": _reason(refused), "patience": patience}
             headers = {"Retry-After": str(patience)} if patience else {}
             return self._page(request, "search.html", refused.status_code, headers, form=form, held=[], **blank)
         blank |= _shown(form, asked, found)
@@ -165,10 +166,12 @@ class _Pages:
         return catalogue.crawl_rows()
 
     def _failed(self, request: Request, error: CatalogueError) -> Response:
-        refused = told(error)
+        refused = noted(request, error, told(error))
         headers = {name: text for name, text in refused.headers.items() if name == "retry-after"}
         heading = "Not now" if headers else "This failed"
-        return self._page(request, "error.html", refused.status_code, headers, heading=heading, message=f"{error}.")
+        return self._page(
+            request, "error.html", refused.status_code, headers, heading=heading, message=_reason(refused)
+        )
 
     def _page(
         self, request: Request, name: str, status: int = 200, headers: Mapping[str, str] | None = None, **values: object
@@ -181,6 +184,11 @@ class _Pages:
             "Cache-Control": "no-cache",
         }
         return HTMLResponse(text, status, {**fixed, **(headers or {})})
+
+
+def _reason(refused: Response) -> str:
+    """What an answer to programs says of why there is none, as a sentence."""
+    return f"{json.loads(bytes(refused.body))['message']}."
 
 
 def _held(crawls: list[dict[str, Any]]) -> list[str]:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from threading import Lock
 
 from catalogue.catalogue import Catalogue
@@ -15,7 +16,7 @@ from catalogue.views import MARGIN
 
 _LIST_AGE = 600.0
 """Seconds after which the list of crawls is looked up again, in the store or, once a day, at the source."""
-_RECENT = 5.0
+_RECENT, _AN_HOUR = 5.0, 3600.0
 _SOON = 10
 """Seconds after which to ask again for what is just beginning."""
 
@@ -81,37 +82,57 @@ def elsewhen(crawl: Crawl, from_ms: int | None, to_ms: int | None) -> bool:
     return (from_ms is not None and last + MARGIN < from_ms) or (to_ms is not None and first - MARGIN >= to_ms)
 
 
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """A harvest that failed."""
+
+    why: str
+    until: float
+    """When it is tried again, by the clock."""
+    may_go_better: bool
+    """Whether the source was to blame."""
+
+
 class Harvests:
     """Takes the footers of crawls that are asked for and not held, one after the other."""
 
-    def __init__(self, opened: Callable[[], Catalogue], notify: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        opened: Callable[[], Catalogue],
+        notify: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         """Wait for the first.
 
         Args:
             opened: a catalogue for a thread of its own.
             notify: told what begins and ends.
+            clock: seconds; what failed is tried again after an hour.
         """
         self._opened = opened
+        self._clock = clock
         self._notify = notify
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="harvest")
         self._lock = Lock()
         self._under_way: dict[str, Progress | None] = {}
         self._reports: dict[str, Progress] = {}
-        self._failed: dict[str, str] = {}
+        self._failed: dict[str, _Failure] = {}
         self._taken: set[str] = set()
         self._harvesting: Catalogue | None = None
         self._closed = False
 
     def want(self, crawl: str) -> None:
-        """See to it that a crawl is harvested, all subsets of it; once that was tried this does nothing.
+        """See to it that a crawl is harvested, all subsets of it; once it was this does nothing.
 
         Raises:
-            Busy: as long as that takes.
-            NotHarvested: if it failed.
+            Busy: as long as that takes, and for an hour if the source failed.
+            NotHarvested: for an hour if it failed otherwise.
         """
         with self._lock:
-            if crawl in self._failed:
-                raise NotHarvested(self._failed[crawl])
+            failure = self._failed.get(crawl)
+            left = failure.until - self._clock() if failure else 0.0
+            if failure and left > 0:
+                raise Busy(failure.why, retry_after=left) if failure.may_go_better else NotHarvested(failure.why)
             if crawl in self._taken:
                 return
             if crawl not in self._under_way:
@@ -121,9 +142,9 @@ class Harvests:
         if at is None or not at.listed:
             message = f"{crawl} is about to be harvested; ask again"
             raise Busy(message, retry_after=_SOON)
-        left = (at.listed - at.done) * at.seconds / max(1, at.done)
+        rest = (at.listed - at.done) * at.seconds / max(1, at.done)
         message = f"{crawl} is being harvested, {at.done} of {at.listed} files so far; ask again"
-        raise Busy(message, retry_after=min(max(left, 1.0), 600.0))
+        raise Busy(message, retry_after=min(max(rest, 1.0), 600.0))
 
     @property
     def spent(self) -> tuple[int, int]:
@@ -141,7 +162,8 @@ class Harvests:
 
     def _harvest(self, crawl: str) -> None:
         self._notify(f"{crawl} was asked for; harvesting it")
-        failed = ""
+        failure: _Failure | None = None
+        until = self._clock() + _AN_HOUR
         try:
             with self._opened() as catalogue:
                 with self._lock:
@@ -151,16 +173,16 @@ class Harvests:
                 at = outcome.progress
                 self._notify(f"{crawl}: {at.done} of {at.listed} files are held, {at.failed} failed")
         except CatalogueError as error:
-            failed = f"{crawl} could not be harvested: {error}"
-            self._notify(failed)
+            failure = _Failure(f"{crawl} could not be harvested: {error}", until, isinstance(error, SourceError))
+            self._notify(failure.why)
         except Exception as error:  # noqa: BLE001 - nobody else would hear of it, and the crawl be under way for ever
-            failed = f"{crawl} could not be harvested: something failed here"
-            self._notify(f"{failed}: {type(error).__name__}: {error}")
+            failure = _Failure(f"{crawl} could not be harvested: something failed here", until, may_go_better=False)
+            self._notify(f"{failure.why}: {type(error).__name__}: {error}")
         with self._lock:
             self._harvesting = None
             del self._under_way[crawl]
-            if failed:
-                self._failed[crawl] = failed
+            if failure:
+                self._failed[crawl] = failure
             else:
                 self._taken.add(crawl)
 

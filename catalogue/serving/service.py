@@ -8,6 +8,7 @@ from threading import Lock
 from typing import Any, TypeVar
 
 from catalogue.catalogue import Catalogue
+from catalogue.crawl import has_table
 from catalogue.document import Documents
 from catalogue.errors import Busy, NotHarvested, TooExpensive
 from catalogue.serving.crawls import Harvests, Listed
@@ -121,7 +122,8 @@ class Service:
 
     def _lacks(self, catalogue: Catalogue, crawl: str, error: NotHarvested) -> None:
         self.listed.find(catalogue, crawl)  # so that no name that somebody made up is asked for at the source
-        self.settle([crawl], [str(error)])
+        if has_table(crawl):
+            self.settle([crawl], [str(error)])
 
     def settle(self, crawls: Iterable[str], missing: Sequence[str]) -> None:
         """See to what an answer may lack, as whoever started the server wants it.
