@@ -86,7 +86,7 @@ def draw(captures: Sequence[Capture], count: int) -> dict[str, list[str]]:
     for capture in captures:
         if _plain(capture):
             hosts[".".join(reversed(capture.key.partition(")")[0].split(",")))].append(capture.fields["url"])
-    domains = sorted({".".join(host.split(".")[-2:]) for host in hosts})
+    domains = sorted({".".join(host.split(".")[-2:]) for host in hosts if "." in host})
     drawn = chance.sample(sorted(hosts), min(count, len(hosts)))
     return {
         "Exact URL": [_query(chance.choice(hosts[host])) for host in drawn],

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 
-from catalogue.errors import Changed, Missing, UnplannedRead
+from catalogue.errors import Changed, Missing, SourceError, UnplannedRead
 from catalogue.plan import ColumnRead, Fetch, FileRead, ReadPlan, RowGroupRead
 from catalogue.ranges import ByteRange
 from catalogue.source import Response, Source
@@ -89,7 +89,8 @@ class Arrivals:
 
     def _bodies(self, wave: Iterable[Fetch]) -> Iterator[tuple[Fetch, bytes]]:
         waiting = deque(wave)
-        under_way: deque[tuple[Fetch, Future[Response]]] = deque()
+        # What is cached is read when its turn comes: threads would take longer to be told of it than that takes.
+        under_way: deque[tuple[Fetch, Future[Response] | None]] = deque()
         in_flight = 0
         # With a limit nobody knows how much is wanted: one request is ahead of what is being decoded, no more.
         ahead = 2 if self._plan.stops_early else len(waiting)
@@ -100,17 +101,25 @@ class Arrivals:
                         break
                     fetch = waiting.popleft()
                     in_flight += len(fetch.range)
-                    under_way.append((fetch, self.submit(fetch)))
+                    under_way.append((fetch, None if fetch.cached else self.submit(fetch)))
                 fetch, future = under_way.popleft()
-                yield fetch, future.result().body
+                yield fetch, (future.result() if future else self._get(fetch)).body
                 in_flight -= len(fetch.range)
         finally:
             for _, future in under_way:
-                future.cancel()
+                if future:
+                    future.cancel()
 
     def submit(self, fetch: Fetch) -> Future[Response]:
-        """Make one request."""
-        return self._executor.submit(self._get, fetch)
+        """Make one request, or none for what is cached."""
+        if not fetch.cached:
+            return self._executor.submit(self._get, fetch)
+        read: Future[Response] = Future()
+        try:
+            read.set_result(self._get(fetch))
+        except SourceError as error:  # it was cached when the query was planned
+            read.set_exception(error)
+        return read
 
     def _get(self, fetch: Fetch) -> Response:
         try:
