@@ -17,7 +17,7 @@ _LOOPBACK = {"localhost", "ip6-localhost"}
 @click.option("--harvest-on-demand", is_flag=True, help="Harvest a crawl, all subsets of it, when it is named.")
 @click.option("--strict", is_flag=True, help="Refuse (422) what the harvested files may not answer in full.")
 @click.option(
-    "--at-once", type=click.IntRange(1, 64), default=8, show_default=True, help="Questions answered side by side."
+    "--at-once", type=click.IntRange(1, 64), default=4, show_default=True, help="Questions answered side by side."
 )
 @common
 def serve(options: Common, *, host: str, port: int, harvest_on_demand: bool, strict: bool, at_once: int) -> None:

@@ -28,7 +28,7 @@ class Service:
         data: Path,
         settings: Settings,
         *,
-        at_once: int = 8,
+        at_once: int = 4,
         waiting: int = 512,
         patience: float = 20.0,
         on_demand: bool = False,
