@@ -511,7 +511,7 @@ def test_the_same_question_of_many_is_asked_of_the_source_once(
 
 # ---- questions without sense ----
 
-NONSENSE = int(os.environ.get("CATALOGUE_TEST_NONSENSE", "200"))
+NONSENSE = int(os.environ.get("CATALOGUE_TEST_NONSENSE", "100"))
 """How many such questions are asked."""
 
 _PIECES = [
