@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: help demo test lint bench browser clean
+.PHONY: help demo test hold lint bench browser clean
 
 help:  ## What can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "%-8s %s\n", $$1, $$2}'
@@ -32,7 +32,10 @@ browser:
 	  apt-get update && apt-get install --yes --no-install-recommends chromium chromium-driver; \
 	fi >/dev/null 2>&1 || true
 
-test: lint browser  ## Everything that must hold
+test: browser $(VENV)/tested  ## Everything that must hold
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint hold
+
+hold: $(VENV)/tested
 	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile
 
 bench: $(VENV)/tested  ## Requests, bytes and seconds, against other ways to do it
