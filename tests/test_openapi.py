@@ -1,7 +1,7 @@
 """Schemathesis asks what the document of the JSON API allows, and what it forbids: no answer contradicts it.
 
-See https://schemathesis.readthedocs.io/. How many questions it makes up for each path is ``CATALOGUE_TEST_EXAMPLES``; if
-that is set, it asks besides some six hundred that it derives from the document one by one.
+See https://schemathesis.readthedocs.io/. How many questions it makes up for each path is ``CATALOGUE_TEST_EXAMPLES``;
+if that is set, it asks besides some six hundred that it derives from the document one by one.
 """
 
 import os
