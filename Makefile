@@ -33,7 +33,7 @@ browser:
 	fi >/dev/null 2>&1 || true
 
 test: browser $(VENV)/tested  ## Everything that must hold
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint hold
+	@$(MAKE) --no-print-directory --jobs=2 lint hold
 
 hold: $(VENV)/tested
 	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile
