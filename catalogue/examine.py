@@ -36,6 +36,8 @@ class RowGroupFacts:
     last_fetch: int | None
     footer_offset: int
     """Where the row group stands in the footer."""
+    file_offset: int | None
+    """Where its first page starts; None if it has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +120,7 @@ def _row_group_facts(group: RowGroup, key: str) -> RowGroupFacts:
         first_fetch=times[0] if times else None,
         last_fetch=times[1] if times else None,
         footer_offset=group.offset,
+        file_offset=min((chunk.range.start for chunk in group.chunks.values()), default=None),
     )
 
 

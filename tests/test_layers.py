@@ -30,6 +30,7 @@ ORDER = [
     "cdx",
     "plan",
     "keyspace",
+    "lake",
     "splice",
     # edges: one door each
     "settings",

@@ -89,7 +89,7 @@ def test_every_view_and_column_has_a_comment(harvested: catalogue.Catalogue) -> 
 def test_row_groups_say_what_the_files_say(mirror: Path, harvested: catalogue.Catalogue) -> None:
     rows = harvested.row_groups()
     assert list(rows.columns) == [
-        "path", "crawl", "subset", "row_group", "num_rows", "total_byte_size", "total_compressed_size",
+        "path", "crawl", "subset", "row_group", "num_rows", "total_byte_size", "file_offset", "total_compressed_size",
         "min_url_surtkey", "max_url_surtkey", "bounds_from", "key_intervals", "first_fetch", "last_fetch",
     ]  # fmt: skip
     assert len(rows) == sum(pq.ParquetFile(path).metadata.num_row_groups for path in mirror.rglob("*.parquet"))

@@ -2,6 +2,7 @@
 
 from catalogue.views.build import STORAGE_VERSION, connect_fresh, is_fresh, refresh
 from catalogue.views.candidates import MARGIN, Candidate, Candidates, Shown
+from catalogue.views.exported import lake_files
 from catalogue.views.gaps import Gaps, gaps
 from catalogue.views.opened import answerable, connect, queries_folder, statement
 
@@ -17,6 +18,7 @@ __all__ = [
     "connect_fresh",
     "gaps",
     "is_fresh",
+    "lake_files",
     "queries_folder",
     "refresh",
     "statement",

@@ -30,7 +30,7 @@ from catalogue.views.key_pages import key_pages
 from catalogue.views.opened import connect, queries_folder, quoted, statement
 
 STORAGE_VERSION = "v1.1.0"
-LAYOUT = "7"
+LAYOUT = "8"
 """Changes with the tables; a catalogue of another layout is made again."""
 
 _BATCH = 1000

@@ -16,7 +16,7 @@ from catalogue.crawl import IndexFile
 from catalogue.examine import FileFacts
 from catalogue.store import Held
 
-_FORM = 3
+_FORM = 4
 """Changes with what is found; facts of another form are found anew."""
 
 _FILE = {
@@ -46,6 +46,7 @@ _ROW_GROUP = {
     "first_fetch": "BIGINT",
     "last_fetch": "BIGINT",
     "footer_offset": "INTEGER",
+    "file_offset": "BIGINT",
 }
 _STRUCTURE = json.dumps({**_FILE, "row_groups": [_ROW_GROUP]})
 

@@ -15,7 +15,7 @@ CREATE TABLE IF NOT EXISTS derived.files (
 CREATE TABLE IF NOT EXISTS derived.row_groups (
   file INTEGER, row_group INTEGER, num_rows BIGINT, total_byte_size BIGINT, total_compressed_size BIGINT,
   min_key VARCHAR, max_key VARCHAR, bounds_from VARCHAR, first_fetch BIGINT, last_fetch BIGINT,
-  footer_offset INTEGER
+  footer_offset INTEGER, file_offset BIGINT
 );
 CREATE TABLE IF NOT EXISTS derived.column_chunks (
   file INTEGER, row_group INTEGER, column_name VARCHAR, physical_type VARCHAR, codec VARCHAR, num_values BIGINT,

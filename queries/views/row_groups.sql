@@ -7,7 +7,7 @@ WITH
     FROM derived.key_intervals GROUP BY file, row_group
   )
 SELECT
-  f.path, f.crawl, f.subset, g.row_group, g.num_rows, g.total_byte_size, g.total_compressed_size,
+  f.path, f.crawl, f.subset, g.row_group, g.num_rows, g.total_byte_size, g.file_offset, g.total_compressed_size,
   coalesce(g.min_key, k.least) AS min_url_surtkey,
   coalesce(g.max_key, k.greatest) AS max_url_surtkey,
   CASE WHEN g.bounds_from = 'missing' THEN coalesce(k.source, 'missing') ELSE g.bounds_from END AS bounds_from,
@@ -24,6 +24,7 @@ COMMENT ON COLUMN row_groups.subset IS 'warc, crawldiagnostics or robotstxt.';
 COMMENT ON COLUMN row_groups.row_group IS 'Number within the file, from 0.';
 COMMENT ON COLUMN row_groups.num_rows IS 'Captures.';
 COMMENT ON COLUMN row_groups.total_byte_size IS 'Bytes of all its pages, uncompressed.';
+COMMENT ON COLUMN row_groups.file_offset IS 'Where its first page starts; null if it has none.';
 COMMENT ON COLUMN row_groups.total_compressed_size IS 'Bytes of all its pages as stored.';
 COMMENT ON COLUMN row_groups.min_url_surtkey IS 'No key is less; null if not known.';
 COMMENT ON COLUMN row_groups.max_url_surtkey IS 'No key is greater; null if not known.';

@@ -1,0 +1,66 @@
+"""What the catalogue tells other engines of the files that are held."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import duckdb
+
+from catalogue.lake import LakeFile, may_be_sorted, unsigned_bounds
+from catalogue.table import INDEX, Table
+
+
+def lake_files(connection: duckdb.DuckDBPyConnection, crawls: Sequence[str], table: Table = INDEX) -> list[LakeFile]:
+    """The files held of crawls, by path.
+
+    Args:
+        connection: to the catalogue.
+        crawls: names.
+        table: of which the catalogue is.
+    """
+    least, greatest = (f'"{bound}_{table.key}"' for bound in ("min", "max"))
+    answer = connection.execute(
+        f"""
+        WITH
+          groups AS (
+            SELECT
+              path, row_group, file_offset,
+              coalesce(key_intervals[1]['min'], {least}) AS least,
+              coalesce(key_intervals[-1]['max'], {greatest}) AS greatest,
+              bounds_from = 'footer (signed)' AND key_intervals IS NULL AS signed,
+              lag(greatest) OVER (PARTITION BY path ORDER BY row_group) AS before
+            FROM row_groups WHERE list_contains($1, crawl)
+          ),
+          known AS (
+            SELECT
+              path,
+              CASE WHEN bool_and(least IS NOT NULL) THEN min(least) END AS min_key,
+              CASE WHEN bool_and(greatest IS NOT NULL) THEN max(greatest) END AS max_key,
+              bool_or(signed) AS signed,
+              bool_and(least IS NOT NULL AND (row_group = 0 OR before <= least)) AS ascending,
+              CASE WHEN bool_and(file_offset IS NOT NULL) THEN list(file_offset ORDER BY file_offset) END
+                AS row_group_offsets
+            FROM groups GROUP BY path
+          )
+        SELECT
+          path, crawl, subset, file_size, footer_size, num_rows, column_names, f.column_kinds, utc_times,
+          min_key, max_key, coalesce(signed, false) AS signed, coalesce(ascending, false) AS ascending,
+          coalesce(row_group_offsets, []) AS row_group_offsets
+        FROM derived.files AS f LEFT JOIN known USING (path)
+        WHERE list_contains($1, crawl) ORDER BY path
+        """,  # noqa: S608 - the name of a column
+        [list(crawls)],
+    )
+    names = [column[0] for column in answer.description or ()]
+    return [_lake_file(dict(zip(names, row, strict=True))) for row in answer.fetchall()]
+
+
+def _lake_file(row: dict[str, Any]) -> LakeFile:
+    least, greatest, signed = (row.pop(name) for name in ("min_key", "max_key", "signed"))
+    bounds = None if least is None or greatest is None else (least, greatest)
+    if bounds and signed:
+        bounds = unsigned_bounds(*bounds)
+    row["min_key"], row["max_key"] = bounds or (None, None)
+    row["ascending"] &= may_be_sorted(row["crawl"])
+    for name in ("column_names", "column_kinds", "row_group_offsets"):
+        row[name] = tuple(row[name])
+    return LakeFile(**row)
