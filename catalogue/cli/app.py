@@ -109,6 +109,7 @@ class _Commands(click.Group):
         "fetch": "fetching",
         "sample": "drawing",
         "old-index": "locating",
+        "export": "exporting",
         "serve": "serving",
         "sql": "shell",
         "demo": "demonstrating",
