@@ -5,7 +5,7 @@ import random
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from pathlib import Path
 
 import duckdb
@@ -127,10 +127,9 @@ def test_every_question_runs_and_says_what_it_answers(with_chunks: catalogue.Cat
 
 
 def test_questions_are_answered_rightly(harvested: catalogue.Catalogue, mirror: Path) -> None:
-    def answer(name: str) -> list[dict[str, object]]:
+    def answer(name: str) -> list[dict[Hashable, object]]:
         sql = (views.queries_folder() / f"{name}.sql").read_text(encoding="utf-8")
-        rows: list[dict[str, object]] = harvested.sql(sql).df().to_dict("records")
-        return rows
+        return list(harvested.sql(sql).df().to_dict("records"))
 
     coverage = answer("coverage")
     assert sum(int(str(row["files_harvested"])) for row in coverage) == len(list(mirror.rglob("*.parquet")))
