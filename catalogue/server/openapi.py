@@ -133,6 +133,7 @@ SCHEMAS: dict[str, Schema] = {
         row_group=_COUNT,
         num_rows=_COUNT,
         total_byte_size=_or_null(_COUNT),
+        file_offset=_or_null(_COUNT),
         total_compressed_size=_or_null(_COUNT),
         min_url_surtkey=_or_null(_TEXT),
         max_url_surtkey=_or_null(_TEXT),
