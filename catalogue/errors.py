@@ -21,6 +21,7 @@
     │   ├── BadFooter
     │   ├── BadPageIndex
     │   ├── BadPrefixIndex     the URL index of 2012
+    │   ├── BadSnapshot        of somebody's store: not what it should be, or not what the source has
     │   ├── BadDocument        an archived page that cannot be parsed
     │   ├── BadRecord          a WARC record that is not what the index says
     │   └── Encrypted
@@ -126,6 +127,10 @@ class BadPageIndex(FormatError):
 
 class BadPrefixIndex(FormatError):
     """The URL index of 2012, or what was given for it, contradicts itself."""
+
+
+class BadSnapshot(FormatError):
+    """A snapshot of a store is not what it says, or not what the source has; nothing of that part was taken."""
 
 
 class BadRecord(FormatError):

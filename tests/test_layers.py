@@ -19,6 +19,7 @@ ORDER = [
     "surt",
     "crawl",
     "table",
+    "snapshot",
     "footer",
     "pages",
     "capture",
@@ -58,6 +59,8 @@ ORDER = [
     "old_index",
     "captures",
     "sampling",
+    "publishing",
+    "pulling",
     "catalogue",
     "serving",
     # faces

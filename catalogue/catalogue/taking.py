@@ -169,7 +169,8 @@ class Taking(Opened):
             self._store.delete("files", paths)
             self._store.delete("failures", held_paths(self._store, self.table, crawl, kind="failures"))
             if self.table == INDEX:
-                self._store.delete("documents", [manifest_path(crawl)])
+                pulled = self._store.keys("documents", f"snapshots/{crawl}/")
+                self._store.delete("documents", [manifest_path(crawl), *pulled])
             gone += len(paths)
         views.refresh(self.path, self._store, self.table)
         return gone

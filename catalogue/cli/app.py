@@ -110,6 +110,7 @@ class _Commands(click.Group):
         "sample": "drawing",
         "old-index": "locating",
         "export": "exporting",
+        "pull": "exporting",
         "serve": "serving",
         "sql": "shell",
         "demo": "demonstrating",

@@ -1,17 +1,75 @@
 """Commands that write down what is held for other engines and other people."""
 
 import sys
+from dataclasses import asdict
 from typing import Any
 
 import click
 
-from catalogue.cli.app import Common
-from catalogue.cli.showing import as_json, plural
+from catalogue.cli.app import Common, common
+from catalogue.cli.showing import as_json, harvest_bar, plural
 
 
 @click.group()
 def export() -> None:
     """What is held, for other engines and other people; no data of the source is copied."""
+
+
+@export.command()
+@click.argument("place", metavar="PATH_OR_URL")
+@click.option("--crawl", "crawls", multiple=True, help="Harvested: a name, A..B, latest or all.  [default: all]")
+@click.option("--json", "json_", is_flag=True, help="One JSON object.")
+@common
+def snapshot(options: Common, *, place: str, crawls: tuple[str, ...], json_: bool) -> None:
+    """For people who would harvest the same: they take it over by catalogue pull.
+
+    A folder, here or wherever fsspec can write, of pieces of the store and of plain Parquet tables: files, row_groups
+    and pages, for whoever has other tools. The same again writes what is new. It may be done during a harvest.
+
+    \b
+    catalogue export snapshot /srv/www/index-footers
+    catalogue export snapshot s3://bucket/index-footers --crawl CC-MAIN-2022-05
+    """  # noqa: D301
+    with options.opened() as catalogue, harvest_bar(options) as bar:
+        exported = catalogue.export_snapshot(place, crawls=crawls or "all", report=bar)
+    told(options, exported, json_=json_)
+
+
+@click.command()
+@click.argument("place", metavar="PATH_OR_URL")
+@click.option("--crawl", "crawls", multiple=True, help="Of those in it: a name, A..B, latest or all.  [default: all]")
+@click.option(
+    "--compare",
+    type=click.IntRange(min=0),
+    default=3,
+    show_default=True,
+    help="Footers of each piece to compare with the source's, a request each; 0 to believe all.",
+)
+@click.option("--json", "json_", is_flag=True, help="One JSON object.")
+@common
+def pull(options: Common, *, place: str, crawls: tuple[str, ...], compare: int, json_: bool) -> None:
+    """Take over what somebody else harvested: a folder or address of a snapshot.
+
+    What is held stays. It can be stopped at any time and goes on from there. Every piece is checked, and some footers
+    are compared with the source's own; still, whoever made it could hide files from you: pull from people you trust.
+
+    \b
+    catalogue pull https://example.org/index-footers --crawl CC-MAIN-2022-05
+    catalogue pull /srv/www/index-footers
+    """  # noqa: D301
+    with options.opened() as catalogue, harvest_bar(options, "pieces") as bar:
+        pulled = catalogue.pull(place, crawls=crawls or "all", compare=compare, report=bar)
+    if json_:
+        as_json(asdict(pulled))
+    else:
+        added = f"{plural(pulled.files, 'footer')} added, {pulled.kept:,} held before"
+        pages = f"page indexes of {plural(pulled.row_groups, 'row group')}"
+        compared = f"{pulled.compared:,} compared with the source"
+        options.say(f"{plural(len(pulled.crawls), 'crawl')}: {added}; {pages}; {compared}")
+        for lack in pulled.missing:
+            options.say(f"what is held is incomplete: {lack}")
+    if pulled.missing:
+        sys.exit(1)
 
 
 def told(options: Common, exported: Any, *, json_: bool) -> None:  # noqa: ANN401 - importing its type is slow

@@ -71,6 +71,27 @@ def open_output(
 
 
 @contextmanager
+def open_folder(output: str | Path, cache: Path) -> Iterator[Here | Away]:
+    """Open a folder of files that are put there one by one, and keep others from it.
+
+    Args:
+        output: a path, or a URL that fsspec can write to.
+        cache: below which files grow that go elsewhere.
+
+    Raises:
+        QueryError: if it cannot be one.
+        StoreLocked: if another process writes to it.
+        OutputFailed: if it cannot be reached.
+    """
+    folder, name = split_output(output, file=False)
+    if isinstance(folder, Path) and (folder / name).is_file():
+        message = f"{output} is a file; choose another name for a folder"
+        raise QueryError(message)
+    with _locked(folder, name, cache, output):
+        yield open_place(folder, name, cache).below(name)
+
+
+@contextmanager
 def _tidied(ledger: Ledger, shown: str, *, files: bool) -> Iterator[None]:
     """See to what is left where something fails; ``files`` may be there of which the ledger does not know yet."""
     try:

@@ -40,6 +40,9 @@ class Place(Protocol):
             OutputFailed: if that cannot be done; the file is left as it was.
         """
 
+    def remove(self, name: str) -> None:
+        """Delete a file that was put."""
+
     def bring(self, name: str) -> Path:
         """A file that was put, on this machine."""
 
@@ -83,6 +86,10 @@ class Here:
             _sync_folder(self.growing)
         path.replace(target)
         _sync_folder(target.parent)
+
+    def remove(self, name: str) -> None:
+        """See ``Place``."""
+        (self.growing / name).unlink(missing_ok=True)
 
     def bring(self, name: str) -> Path:
         """See ``Place``."""
@@ -160,6 +167,10 @@ class Away:
         if self._files.exists(target):
             self._files.rm_file(target)
         self._files.mv(beside, target)
+
+    def remove(self, name: str) -> None:
+        """See ``Place``."""
+        self._asked(name, lambda: self._files.rm_file(f"{self._root}/{name}"))
 
     def bring(self, name: str) -> Path:
         """See ``Place``."""

@@ -3,5 +3,20 @@
 from catalogue.store.database import Store, locked
 from catalogue.store.held import Held, decode, encode
 from catalogue.store.layout import APPLICATION_ID, TABLES, VERSION
+from catalogue.store.pieces import Frozen, Row, frozen, read_piece, write_piece
 
-__all__ = ["APPLICATION_ID", "TABLES", "VERSION", "Held", "Store", "decode", "encode", "locked"]
+__all__ = [
+    "APPLICATION_ID",
+    "TABLES",
+    "VERSION",
+    "Frozen",
+    "Held",
+    "Row",
+    "Store",
+    "decode",
+    "encode",
+    "frozen",
+    "locked",
+    "read_piece",
+    "write_piece",
+]

@@ -127,6 +127,24 @@ class Store:
                 self._forget_indexes(gone)
                 connection.executemany('DELETE FROM "facts" WHERE key = ?', [(key,) for key in gone])
 
+    def add_missing(self, table: str, rows: Iterable[tuple[str, bytes]]) -> set[str]:
+        """Add values, as they stand in a store, under keys of which nothing is held; in one transaction.
+
+        Returns:
+            The keys that were added.
+        """
+        added = set()
+        with self._using() as connection, self._transaction(COUNTERS[table]):
+            for key, value in rows:
+                query = f'INSERT OR IGNORE INTO "{_known(table)}" (key, value) VALUES (?, ?)'  # noqa: S608
+                if connection.execute(query, [key, value]).rowcount:
+                    added.add(key)
+            self._touch(table, sorted(added))
+            if table == "files":
+                connection.executemany('DELETE FROM "failures" WHERE key = ?', [(key,) for key in added])
+                self._touch("failures", sorted(added))
+        return added
+
     def indexes(self, path: str, row_groups: Iterable[int], version: Held) -> dict[int, Indexes]:
         """The page indexes held of row groups of a file.
 

@@ -127,6 +127,27 @@ def _check_layout(connection: sqlite3.Connection, path: Path) -> None:
         raise StoreDamaged(message)
 
 
+def check_stranger(connection: sqlite3.Connection) -> str | None:
+    """Why a file that somebody else made is no store of today, as the rest of a sentence; None if it is one.
+
+    It is neither changed nor brought up to date. SQLite is told to believe nothing in it first, see
+    https://www.sqlite.org/security.html.
+    """
+    run = connection.execute
+    for pragma in ("query_only=ON", "trusted_schema=OFF", "cell_size_check=ON", "mmap_size=0"):
+        run(f"PRAGMA {pragma}")
+    if _number(connection, "PRAGMA application_id") != APPLICATION_ID:
+        return "is no store of footers"
+    if (version := _number(connection, "PRAGMA user_version")) != VERSION:
+        return f"has store version {version}, and this tool reads version {VERSION}"
+    there = {(kind, sql) for kind, sql in run("SELECT type, sql FROM sqlite_schema WHERE sql IS NOT NULL")}
+    if there != {("table", sql) for sql in _LAYOUT.values()}:
+        return "holds what no store holds"
+    if (found := run("PRAGMA quick_check(1)").fetchone()) != ("ok",):
+        return f"is damaged: {str(found[0])[:200]!r}"
+    return None
+
+
 @contextmanager
 def transaction(connection: sqlite3.Connection, counter: str | None = None) -> Iterator[None]:
     """All of what is written, counted as one change, or nothing."""

@@ -2,7 +2,8 @@
 
 from catalogue.views.build import STORAGE_VERSION, connect_fresh, is_fresh, refresh
 from catalogue.views.candidates import MARGIN, Candidate, Candidates, Shown
-from catalogue.views.exported import lake_files
+from catalogue.views.exported import lake_files, write_table
+from catalogue.views.facts import packed
 from catalogue.views.gaps import Gaps, gaps
 from catalogue.views.opened import answerable, connect, queries_folder, statement
 
@@ -19,7 +20,9 @@ __all__ = [
     "gaps",
     "is_fresh",
     "lake_files",
+    "packed",
     "queries_folder",
     "refresh",
     "statement",
+    "write_table",
 ]

@@ -1,12 +1,14 @@
 """What the catalogue tells other engines of the files that are held."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import duckdb
 
 from catalogue.lake import LakeFile, may_be_sorted, unsigned_bounds
 from catalogue.table import INDEX, Table
+from catalogue.views.opened import quoted
 
 
 def lake_files(connection: duckdb.DuckDBPyConnection, crawls: Sequence[str], table: Table = INDEX) -> list[LakeFile]:
@@ -52,6 +54,18 @@ def lake_files(connection: duckdb.DuckDBPyConnection, crawls: Sequence[str], tab
     )
     names = [column[0] for column in answer.description or ()]
     return [_lake_file(dict(zip(names, row, strict=True))) for row in answer.fetchall()]
+
+
+def write_table(connection: duckdb.DuckDBPyConnection, view: str, crawls: Sequence[str], path: Path) -> int:
+    """Write the rows of a view that are of some crawls into a Parquet file; returns how many these are."""
+    order = "crawl, subset, path" if view == "files" else "crawl, min_url_surtkey, path, row_group"
+    return int(
+        connection.execute(
+            f"COPY (SELECT * FROM {view} WHERE list_contains($1, crawl) ORDER BY {order}) "  # noqa: S608 - a constant
+            f"TO {quoted(path)} (FORMAT parquet, COMPRESSION zstd)",
+            [list(crawls)],
+        ).fetchall()[0][0]
+    )
 
 
 def _lake_file(row: dict[str, Any]) -> LakeFile:

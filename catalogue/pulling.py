@@ -1,0 +1,278 @@
+"""A snapshot of somebody's store → our own store, piece by piece, each checked before anything of it is taken.
+
+A digest says that a piece is what its maker wrote, and not that it is true. So footers are examined as any stranger's
+are, facts are found anew, and some footers are compared with the source's own. Whoever made all of it up but for those
+that happen to be compared can still make answers lack rows: take snapshots from people you trust.
+"""
+
+import hashlib
+import random
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from catalogue import views
+from catalogue.crawl import COLLINFO, index_file, manifest_path, parse_collinfo, parse_manifest
+from catalogue.errors import BadSnapshot, Changed, FormatError, Missing, StoreDamaged
+from catalogue.examine import Examiner, FileFacts
+from catalogue.footer import MAGIC
+from catalogue.pages import Indexes
+from catalogue.ranges import ByteRange, Pin
+from catalogue.snapshot import LIST_OF_CRAWLS, MANIFEST, Piece, Snapshot, unpack_snapshot
+from catalogue.source import PoliteSource
+from catalogue.store import Held, Row, Store, decode, read_piece
+
+_REQUEST = 8 << 20
+"""Bytes of a piece that are asked for at once."""
+_INDEX_KEY = re.compile(r"(.+)#(0|[1-9][0-9]{0,5})")
+_LONGEST_TEXT = 1000
+_MOST_FILE = 1 << 50
+
+
+@dataclass(slots=True)
+class Pulled:
+    """What was taken of a snapshot."""
+
+    place: str
+    crawls: tuple[str, ...]
+    """Of which pieces were looked at, newest first."""
+    pieces: int = 0
+    """Those that are ours now, whenever they were taken."""
+    files: int = 0
+    """Footers that were added."""
+    kept: int = 0
+    """Footers that we held already, in whatever version; they stay."""
+    row_groups: int = 0
+    """Whose page indexes were added."""
+    compared: int = 0
+    """Footers that were compared with the source's own."""
+    missing: tuple[str, ...] = ()
+    """Of these crawls, what is not held now: a sentence each."""
+
+
+class Pull:
+    """Takes pieces of a snapshot over."""
+
+    def __init__(
+        self,
+        place: PoliteSource,
+        store: Store,
+        source: PoliteSource,
+        examiner: Examiner,
+        *,
+        compare: int,
+        folder: Path,
+    ) -> None:
+        """Prepare to.
+
+        Args:
+            place: where the snapshot is.
+            store: takes it.
+            source: of the files that it tells of.
+            examiner: looks into the footers.
+            compare: how many footers of each piece are compared with the source's; a request each.
+            folder: where a piece may lie while it is looked into.
+        """
+        self._place = place
+        self._store = store
+        self._source = source
+        self._examiner = examiner
+        self._compare = compare
+        self._folder = folder
+
+    def snapshot(self) -> Snapshot:
+        """What is in it.
+
+        Raises:
+            BadSnapshot: if there is none, or it is not as it should be.
+        """
+        try:
+            return unpack_snapshot(self._place.get(MANIFEST).body)
+        except Missing as error:
+            message = f"there is no snapshot at {self._place.url}: it has no {MANIFEST}"
+            raise BadSnapshot(message) from error
+        except BadSnapshot as error:
+            message = f"the snapshot at {self._place.url} is not taken: {error}"
+            raise BadSnapshot(message) from error
+
+    def take(self, pieces: Sequence[Piece], pulled: Pulled, report: Callable[[Pulled], None]) -> None:
+        """Take those pieces that were not taken before; each wholly, or nothing of it.
+
+        Raises:
+            BadSnapshot: at the first that is not as it should be; those before it are taken.
+            SourceError: if the snapshot, or the source to compare with, cannot be read.
+        """
+        taken = set(self._store.keys("documents", "snapshots/"))
+        with TemporaryDirectory(prefix=".pulling-", dir=self._folder) as name:
+            for piece in pieces:
+                if _note(piece) not in taken:
+                    self._take(piece, Path(name) / "piece", pulled)
+                pulled.pieces += 1
+                report(pulled)
+
+    def _take(self, piece: Piece, path: Path, pulled: Pulled) -> None:
+        try:
+            self._fetch(piece, path)
+            content = _Content(piece, read_piece(path))
+            facts = content.examined(self._examiner)
+        except Missing as error:
+            message = f"{error}; whoever exports the snapshot may be at it: run the same command again"
+            raise BadSnapshot(message) from error
+        except BadSnapshot as error:
+            message = f"{self._place.url}{piece.name} {error}; nothing of it was taken"
+            raise BadSnapshot(message) from error
+        finally:
+            path.unlink(missing_ok=True)
+        pulled.compared += self._compared(content)
+        with self._store.harvesting(piece.crawl):
+            self._merge(piece, content, facts, pulled)
+
+    def _fetch(self, piece: Piece, path: Path) -> None:
+        digest = hashlib.sha256()
+        with path.open("wb") as file:
+            pin = Pin(piece.size, None)
+            for start in range(0, piece.size, _REQUEST):
+                wanted = ByteRange(start, min(start + _REQUEST, piece.size))
+                answer = self._place.get(piece.name, wanted, pin=pin)
+                pin = Pin(piece.size, answer.etag)
+                digest.update(answer.body)
+                file.write(answer.body)
+        if digest.hexdigest() != piece.sha256:
+            message = "has another digest than the snapshot says"
+            raise BadSnapshot(message)
+
+    def _compared(self, content: "_Content") -> int:
+        """Compare some footers with those of the source itself."""
+        paths = random.SystemRandom().sample(sorted(content.files), min(self._compare, len(content.files)))
+        for path in paths:
+            held = decode(content.files[path])
+            tail = held.data + len(held.data).to_bytes(4, "little") + MAGIC
+            try:
+                answer = self._source.get(path, ByteRange(held.size - len(tail), held.size), pin=Pin(held.size, None))
+            except (FormatError, Missing, Changed) as error:
+                message = f"the snapshot tells of {path}, which the source has not, or not so: {error}"
+                raise BadSnapshot(message) from error
+            if answer.body != tail:
+                message = (
+                    f"the footer of {path} is not the one that {self._source.url} has; the snapshot is wrong, or was "
+                    "made of another source or before the file was replaced"
+                )
+                raise BadSnapshot(message)
+        return len(paths)
+
+    def _merge(self, piece: Piece, content: "_Content", facts: dict[str, FileFacts], pulled: Pulled) -> None:
+        """Add what is not held; that comes last of which it says that all is there."""
+        store = self._store
+        store.add_missing("documents", content.documents.items())
+        added = store.add_missing("files", content.files.items())
+        versions = store.versions("files", added)
+        new = {path: views.packed(facts[path], decode(content.files[path]), versions[path]) for path in versions}
+        store.add_facts(new)
+        same = {path for path, value in content.files.items() if path in added or self._is_held(path, value)}
+        indexes = [(key, value) for key, value in content.indexes.items() if key.rpartition("#")[0] in same]
+        pulled.row_groups += len(store.add_missing("indexes", indexes))
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        store.put("documents", [(_note(piece), Held(b"", 0, None, None, self._place.url, now))])
+        pulled.files += len(added)
+        pulled.kept += len(content.files) - len(added)
+
+    def _is_held(self, path: str, value: bytes) -> bool:
+        """Whether we hold the very same file, of which the same page indexes are true."""
+        with suppress(StoreDamaged):
+            ours, theirs = self._store.get("files", path), decode(value)
+            return ours is not None and _version(ours) == _version(theirs)
+        return False
+
+
+class _Content:
+    """The rows of a piece, each of a form that our store could have."""
+
+    def __init__(self, piece: Piece, rows: Sequence[Row]) -> None:
+        """Look at them.
+
+        Raises:
+            BadSnapshot: if they are not.
+        """
+        tables: dict[str, dict[str, bytes]] = {"documents": {}, "files": {}, "indexes": {}}
+        for table, key, value in rows:
+            tables[table][key] = value
+        self.documents, self.files, self.indexes = tables.values()
+        known = {}
+        for path, held in _decoded(self.files):
+            file = index_file(path)
+            if file is None or file.crawl != piece.crawl or held.size < len(held.data) + 3 * len(MAGIC):
+                message = f"tells of {path!r}, which is no index file of {piece.crawl}"
+                raise BadSnapshot(message)
+            known[path] = _version(held)[:-1]
+        for path, held in _decoded(self.documents):
+            if path != (COLLINFO if piece.crawl == LIST_OF_CRAWLS else manifest_path(piece.crawl)):
+                message = f"has a document {path!r}"
+                raise BadSnapshot(message)
+            with _as_bad(path):
+                parse_collinfo(held.data) if path == COLLINFO else parse_manifest(piece.crawl, held.data)
+        for key, held in _decoded(self.indexes):
+            named = _INDEX_KEY.fullmatch(key)
+            if not named or named[1] not in known or _version(held)[:-1] != known[named[1]]:
+                message = f"has a page index of {key!r}, which is not in it so"
+                raise BadSnapshot(message)
+            with _as_bad(key):
+                Indexes.unpack(held.data)
+
+    def examined(self, examiner: Examiner) -> dict[str, FileFacts]:
+        """What the footers say, by path.
+
+        Raises:
+            BadSnapshot: if one is none.
+        """
+
+        def look(item: tuple[str, bytes]) -> tuple[str, FileFacts]:
+            path, value = item
+            held = decode(value)
+            with _as_bad(path):
+                return path, examiner.examine(held.data, held.size)
+
+        with examiner.executor() as executor:
+            return dict(executor.map(look, self.files.items()))
+
+
+@contextmanager
+def _as_bad(key: str) -> Iterator[None]:
+    try:
+        yield
+    except (FormatError, StoreDamaged) as error:
+        message = f"has {key!r}, which is damaged: {error}"
+        raise BadSnapshot(message) from error
+
+
+def _decoded(values: dict[str, bytes]) -> Iterator[tuple[str, Held]]:
+    """Values that our store could have written until now."""
+    latest = datetime.now(UTC) + timedelta(days=1)
+    for key, value in values.items():
+        with _as_bad(key):
+            held = decode(value)
+        texts = (held.etag or "", held.last_modified or "", held.source, held.note)
+        try:
+            is_past = datetime.fromisoformat(held.taken).astimezone(UTC) <= latest
+        except (ValueError, OverflowError):
+            is_past = False
+        if not is_past or not 0 <= held.size <= _MOST_FILE or not all(map(_is_plain, texts)):
+            message = f"has {key!r} with what no store notes of a file"
+            raise BadSnapshot(message)
+        yield key, held
+
+
+def _is_plain(text: str) -> bool:
+    return len(text) <= _LONGEST_TEXT and text.isascii() and text.isprintable()
+
+
+def _version(held: Held) -> tuple[str, int, str | None, bytes]:
+    return held.source, held.size, held.etag, held.data
+
+
+def _note(piece: Piece) -> str:
+    """The document that says that a piece was taken."""
+    return f"snapshots/{piece.crawl}/{piece.contents}"

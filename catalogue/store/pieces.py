@@ -1,0 +1,110 @@
+"""Parts of a store as files of their own, in the same layout, for others to take over."""
+
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from catalogue.errors import BadSnapshot
+from catalogue.store.database import Store
+from catalogue.store.layout import check_stranger, disk_errors, prepare, transaction
+
+COPIED = ("documents", "files", "indexes")
+"""The tables of which pieces have rows: failures are nobody else's, and facts are not believed."""
+
+Row: TypeAlias = tuple[str, str, bytes]
+"""A table, a key, and the value as it stands in the store."""
+
+_MOST_VALUE = 64 << 20
+"""Bytes of a value as it stands there; those of index files have some 20 kB, lists and page indexes less than 5 MB."""
+
+
+class Frozen:
+    """A store as it was at one moment, whatever is written meanwhile."""
+
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+        """Take a connection that has begun to read, to the store's file."""
+        self._connection = connection
+        self._path = path
+
+    def paths(self) -> list[str]:
+        """Of files whose footers are held and were found to be good."""
+        query = 'SELECT key FROM "files" WHERE key IN (SELECT key FROM "facts") ORDER BY key'
+        return [path for (path,) in self._run(query)]
+
+    def document(self, path: str) -> list[Row]:
+        """The row of a manifest, or of the list of crawls, if that is held."""
+        found = self._run('SELECT key, value FROM "documents" WHERE key = ?', path)
+        return [("documents", key, value) for key, value in found]
+
+    def file(self, path: str) -> list[Row]:
+        """The row of a file, and those of its page indexes."""
+        found = self._run('SELECT key, value FROM "files" WHERE key = ?', path)
+        query = 'SELECT key, value FROM "indexes" WHERE key > ? AND key < ? ORDER BY key'
+        indexes = self._run(query, f"{path}#", f"{path}$")  # "$" follows "#"
+        return [*(("files", *row) for row in found), *(("indexes", *row) for row in indexes)]
+
+    def _run(self, query: str, *parameters: str) -> list[Any]:
+        with disk_errors(self._path):
+            return self._connection.execute(query, parameters).fetchall()
+
+
+@contextmanager
+def frozen(store: Store) -> Iterator[Frozen]:
+    """The store as it is now."""
+    with disk_errors(store.path):
+        connection = _read_only(store.path)
+    with closing(connection):
+        with disk_errors(store.path):
+            connection.execute("BEGIN")
+            connection.execute("SELECT id FROM identity").fetchall()  # from here on it stays so
+        yield Frozen(connection, store.path)
+
+
+def write_piece(path: Path, rows: Iterable[Row]) -> None:
+    """Make a file of rows of a store; there must be none yet."""
+    with disk_errors(path), closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        prepare(connection, path, busy_seconds=0.0)
+        path.with_name(f"{path.name}.lock").unlink(missing_ok=True)
+        with transaction(connection):
+            for table, key, value in rows:
+                connection.execute(f'INSERT INTO "{table}" VALUES (?, ?)', [key, value])  # noqa: S608 - of COPIED
+        connection.execute("PRAGMA journal_mode=DELETE")  # or it takes a file beside it even to read
+
+
+def read_piece(path: Path) -> list[Row]:
+    """The rows of such a file, which may be hostile: nothing of it is run, and nothing decoded.
+
+    Raises:
+        BadSnapshot: if it is none, or damaged.
+    """
+    try:
+        with closing(_read_only(path, immutable=True)) as connection:
+            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MOST_VALUE)
+            connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+            if wrong := check_stranger(connection):
+                raise BadSnapshot(wrong)
+            return list(_rows(connection, path.stat().st_size))
+    except (sqlite3.Error, OverflowError, UnicodeDecodeError) as error:
+        message = f"is damaged: {error}"
+        raise BadSnapshot(message) from error
+
+
+def _rows(connection: sqlite3.Connection, size: int) -> Iterator[Row]:
+    """What may be handed on: no more than the file has bytes, whatever its pages refer to."""
+    for table in COPIED:
+        for key, value in connection.execute(f'SELECT key, value FROM "{table}" ORDER BY key'):  # noqa: S608 - of COPIED
+            if not (isinstance(key, str) and key.isprintable() and isinstance(value, bytes)):
+                message = f"has a row in {table} that no store has"
+                raise BadSnapshot(message)
+            size -= len(value)
+            if size < 0:
+                message = "has more in it than fits"
+                raise BadSnapshot(message)
+            yield table, key, value
+
+
+def _read_only(path: Path, *, immutable: bool = False) -> sqlite3.Connection:
+    uri = f"{path.absolute().as_uri()}?mode=ro" + ("&immutable=1" if immutable else "")
+    return sqlite3.connect(uri, uri=True, isolation_level=None)
