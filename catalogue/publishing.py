@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,7 +13,7 @@ from catalogue.crawl import COLLINFO, index_file, manifest_path
 from catalogue.errors import BadSnapshot, QueryError
 from catalogue.outputs import Away, Here, open_folder
 from catalogue.settings import package_version
-from catalogue.snapshot import LIST_OF_CRAWLS, MANIFEST, Piece, Snapshot, TableFile, unpack_snapshot
+from catalogue.snapshot import LIST_OF_CRAWLS, MANIFEST, Piece, Snapshot, TableFile, contents_of, unpack_snapshot
 from catalogue.store import Frozen, Row, Store, frozen, write_piece
 
 PIECE_SIZE = 32 << 20
@@ -59,7 +59,7 @@ def publish(
             there = {piece.name: piece for piece in before.pieces} if before else {}
             pieces = []
             for crawl, rows in _cut(held, crawls):
-                known = Piece(crawl, _contents(rows), 0, "", sum(table == "files" for table, _, _ in rows))
+                known = Piece(crawl, contents_of(rows), 0, "", sum(table == "files" for table, _, _ in rows))
                 piece = there.get(known.name)
                 if piece is None or place.size(piece.name) != piece.size:
                     write_piece(growing, rows)
@@ -119,15 +119,6 @@ def _cut(held: Frozen, crawls: Sequence[str]) -> Iterator[tuple[str, list[Row]]]
             size += more
         if rows:
             yield crawl, rows
-
-
-def _contents(rows: Iterable[Row]) -> str:
-    """What is in a piece, as a name for it."""
-    digest = hashlib.blake2b(digest_size=16)
-    for table, key, value in rows:
-        digest.update(f"{table}\0{key}\0{len(value)}\0".encode())
-        digest.update(value)
-    return digest.hexdigest()
 
 
 def _put(place: Here | Away, path: Path, name: str) -> tuple[int, str]:

@@ -22,7 +22,7 @@ from catalogue.examine import Examiner, FileFacts
 from catalogue.footer import MAGIC
 from catalogue.pages import Indexes
 from catalogue.ranges import ByteRange, Pin
-from catalogue.snapshot import LIST_OF_CRAWLS, MANIFEST, Piece, Snapshot, unpack_snapshot
+from catalogue.snapshot import LIST_OF_CRAWLS, MANIFEST, Piece, Snapshot, contents_of, unpack_snapshot
 from catalogue.source import PoliteSource
 from catalogue.store import Held, Row, Store, decode, read_piece
 
@@ -197,6 +197,9 @@ class _Content:
         Raises:
             BadSnapshot: if they are not.
         """
+        if contents_of(rows) != piece.contents:
+            message = "has other contents than its name says"
+            raise BadSnapshot(message)
         tables: dict[str, dict[str, bytes]] = {"documents": {}, "files": {}, "indexes": {}}
         for table, key, value in rows:
             tables[table][key] = value

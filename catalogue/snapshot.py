@@ -9,9 +9,10 @@
 Whoever reads it trusts nothing in it: names have the one form that each has here, and everything else is bounded.
 """
 
+import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from typing import Any, TypeVar
@@ -104,6 +105,15 @@ class Snapshot:
     def pack(self) -> bytes:
         """As ``snapshot.json``."""
         return json.dumps({"format": FORMAT, "version": VERSION, **asdict(self)}, indent=1).encode() + b"\n"
+
+
+def contents_of(rows: Iterable[tuple[str, str, bytes]]) -> str:
+    """What names a piece: the same for the same rows, each a table, a key and a value, in whatever order."""
+    digest = hashlib.blake2b(digest_size=16)
+    for table, key, value in sorted(rows):
+        digest.update(f"{table}\0{key}\0{len(value)}\0".encode())
+        digest.update(value)
+    return digest.hexdigest()
 
 
 def unpack_snapshot(data: bytes) -> Snapshot:

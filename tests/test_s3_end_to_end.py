@@ -8,6 +8,7 @@ import pytest
 from moto.moto_server.threaded_moto_server import ThreadedMotoServer
 
 import catalogue
+from catalogue.errors import UnknownCrawl
 from catalogue.settings import Settings
 from tests.commands import Command
 
@@ -83,6 +84,32 @@ def test_records_come_from_a_bucket_as_from_a_folder(
     with catalogue.open(tmp_path / "data", settings=Settings(source=f"s3://{BUCKET}/a-prefix", cache=tmp_path)) as cat:
         assert [record.member for record in cat.records(rows)] == [record.member for record in harvested.records(rows)]
         assert cat.requests == cat.fetch_estimate(rows).requests < rows.num_rows
+
+
+def test_a_snapshot_goes_through_a_bucket(
+    aws: dict[str, str], harvested: catalogue.Catalogue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in aws.items():
+        monkeypatch.setenv(name, value)
+    place = f"s3://{BUCKET}/snapshots/ours"
+    newest, *_, oldest = harvested.held()
+    exported = harvested.export_snapshot(place, crawls=oldest)
+    harvested.export_snapshot(place, crawls=[newest, oldest])
+    with catalogue.open(tmp_path / "data", settings=harvested.settings) as cat:
+        pulled = cat.pull(place, crawls=oldest)
+        assert (pulled.files, pulled.crawls) == (exported.files, (oldest,))
+        cat.pull(place)
+        assert cat.held() == [newest, oldest]
+        harvested.export_snapshot(place, crawls=newest)
+        with pytest.raises(UnknownCrawl, match="holds nothing of"):
+            cat.pull(place, crawls=oldest)
+    client = boto3.client("s3", endpoint_url=aws["AWS_ENDPOINT_URL"], region_name="us-east-1")
+    there = client.list_objects_v2(Bucket=BUCKET, Prefix="snapshots/")["Contents"]
+    client.close()
+    names = [each["Key"].removeprefix("snapshots/ours/").split(".")[0] for each in there]
+    assert names == [
+        f"pieces/{newest}", "pieces/crawls", "snapshot", "tables/files", "tables/pages", "tables/row_groups",
+    ]  # fmt: skip
 
 
 def test_without_credentials_it_says_what_to_do(aws: dict[str, str], endpoint: str, tmp_path: Path) -> None:
