@@ -16,8 +16,9 @@ from catalogue.settings import package_version
 from catalogue.snapshot import LIST_OF_CRAWLS, MANIFEST, Piece, Snapshot, TableFile, contents_of, unpack_snapshot
 from catalogue.store import Frozen, Row, Store, frozen, write_piece
 
-PIECE_SIZE = 32 << 20
-"""Bytes after which another piece is begun: what is fetched again if a pull is broken off."""
+PIECE_SIZE = 12 << 20
+"""Bytes of values after which another piece is begun: what is fetched again if a pull is broken off, and small enough
+to be asked for whole, so that any web server will do."""
 
 _GROWING = ".growing-"
 

@@ -23,11 +23,9 @@ from catalogue.footer import MAGIC
 from catalogue.pages import Indexes
 from catalogue.ranges import ByteRange, Pin
 from catalogue.snapshot import LIST_OF_CRAWLS, MANIFEST, Piece, Snapshot, contents_of, unpack_snapshot
-from catalogue.source import PoliteSource
+from catalogue.source import MAX_DOCUMENT, PoliteSource
 from catalogue.store import Held, Row, Store, decode, read_piece
 
-_REQUEST = 8 << 20
-"""Bytes of a piece that are asked for at once."""
 _INDEX_KEY = re.compile(r"(.+)#(0|[1-9][0-9]{0,5})")
 _LONGEST_TEXT = 1000
 _MOST_FILE = 1 << 50
@@ -135,9 +133,10 @@ class Pull:
         digest = hashlib.sha256()
         with path.open("wb") as file:
             pin = Pin(piece.size, None)
-            for start in range(0, piece.size, _REQUEST):
-                wanted = ByteRange(start, min(start + _REQUEST, piece.size))
-                answer = self._place.get(piece.name, wanted, pin=pin)
+            for start in range(0, piece.size, MAX_DOCUMENT):
+                part = ByteRange(start, min(start + MAX_DOCUMENT, piece.size))
+                # Not every server knows ranges, but every one knows files.
+                answer = self._place.get(piece.name, None if len(part) == piece.size else part, pin=pin)
                 pin = Pin(piece.size, answer.etag)
                 digest.update(answer.body)
                 file.write(answer.body)

@@ -28,7 +28,7 @@ LIST_OF_CRAWLS = "crawls"
 TABLES = ("files", "row_groups", "pages")
 
 MOST_PIECE = 256 << 20
-"""Bytes that a piece may have; ours have about 32 MB, unless one file alone takes more."""
+"""Bytes that a piece may have; ours have about 12 MB, unless one file alone takes more."""
 _MOST_PIECES = 20_000
 
 _HEX = re.compile("[0-9a-f]{64}")

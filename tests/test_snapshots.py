@@ -9,8 +9,11 @@ from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from random import Random
 from shutil import copytree
+from threading import Thread
 from typing import Any
 
 import duckdb
@@ -22,8 +25,10 @@ from catalogue import Catalogue
 from catalogue.crawl import COLLINFO, manifest_path
 from catalogue.demo import LoopbackServer
 from catalogue.errors import BadSnapshot, QueryError, StoreLocked, UnknownCrawl
+from catalogue.pages import Indexes
 from catalogue.settings import Settings
 from catalogue.snapshot import LIST_OF_CRAWLS, MANIFEST, Snapshot, contents_of, unpack_snapshot
+from catalogue.source import MAX_DOCUMENT
 from catalogue.store import Held, Store, decode, encode, frozen, read_piece
 from tests.commands import Command
 
@@ -98,6 +103,42 @@ def test_what_is_taken_over_is_what_was_held(
         again = cat.pull(server.url)
         assert (again.files, again.kept, again.compared) == (0, 0, 0)
         assert [exchange.path for exchange in server.log] == [MANIFEST]
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_any_web_server_will_do(exported: Path, empty: Catalogue) -> None:
+    """This one knows nothing of ranges."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=exported)) as server:
+        Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        pulled = empty.pull(f"http://127.0.0.1:{server.server_port}/", crawls="latest")
+        server.shutdown()
+    assert pulled.files == len(empty.files()) > 0
+
+
+def test_a_piece_too_large_for_one_answer(exported: Path, empty: Catalogue, tmp_path: Path) -> None:
+    crawl = told_by(exported).crawls[0]
+    empty.pull(str(exported), crawls=crawl, compare=0)
+    store = empty.create()
+    path = store.keys("files")[-1]
+    held = store.get("files", path)
+    assert held
+    large = Indexes(Random(0).randbytes(MAX_DOCUMENT + 1), {})
+    store.add_indexes(path, {9999: large}, held)
+    empty.export_snapshot(tmp_path / "large")
+    piece = max(told_by(tmp_path / "large").pieces, key=lambda each: each.size)
+    assert [each.crawl for each in told_by(tmp_path / "large").pieces] == [LIST_OF_CRAWLS, crawl, crawl]
+    with (
+        LoopbackServer(tmp_path / "large") as server,
+        catalogue.open(tmp_path / "other", settings=empty.settings) as other,
+    ):
+        other.pull(server.url, compare=0)
+        asked = [exchange.range for exchange in server.log if exchange.path == piece.name]
+        assert asked == [f"bytes=0-{MAX_DOCUMENT - 1}", f"bytes={MAX_DOCUMENT}-{piece.size - 1}"]
+        assert other.create().indexes(path, [9999], held) == {9999: large}
 
 
 def test_chosen_crawls(exported: Path, empty: Catalogue) -> None:

@@ -4,12 +4,13 @@ from catalogue.source.cache import CachedSource, RangeCache
 from catalogue.source.limiter import Clock, Limiter, Policy, SystemClock
 from catalogue.source.opening import open_source
 from catalogue.source.polite import ATTEMPTS, PoliteSource
-from catalogue.source.response import Response, Source, Wanted
+from catalogue.source.response import MAX_DOCUMENT, Response, Source, Wanted
 from catalogue.source.shared import SharedSource
 from catalogue.source.tail import get_tail
 
 __all__ = [
     "ATTEMPTS",
+    "MAX_DOCUMENT",
     "CachedSource",
     "Clock",
     "Limiter",
