@@ -1,0 +1,93 @@
+"""Snapshots for tests to take over, and how to tamper with them."""
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from shutil import copytree
+
+import pytest
+
+import catalogue
+from catalogue import Catalogue
+from catalogue.errors import BadSnapshot
+from catalogue.settings import Settings
+from catalogue.snapshot import MANIFEST, Snapshot, contents_of, unpack_snapshot
+from catalogue.store import read_piece
+
+PATTERNS = ("*.example.com", "example.com/*", "*.org")
+"""Asked before a snapshot is made, so that nothing more is learned later."""
+
+Change = Callable[[sqlite3.Connection], object]
+
+
+@pytest.fixture(scope="module")
+def taught(untaught_data: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Catalogue]:
+    """Everything is harvested, and of many row groups the pages are known."""
+    data = Path(copytree(untaught_data, tmp_path_factory.mktemp("taught") / "data"))
+    with catalogue.open(data, settings=settings) as cat:
+        cat.backfill().run()
+        for pattern in PATTERNS:
+            cat.captures(pattern).to_arrow()
+        yield cat
+
+
+@pytest.fixture(scope="module")
+def exported(taught: Catalogue, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("exported") / "snapshot"
+    assert taught.export_snapshot(place).complete
+    return place
+
+
+@pytest.fixture
+def place(exported: Path, tmp_path: Path) -> Path:
+    """One that may be damaged."""
+    return Path(copytree(exported, tmp_path / "snapshot"))
+
+
+@pytest.fixture
+def empty(settings: Settings, tmp_path: Path) -> Iterator[Catalogue]:
+    with catalogue.open(tmp_path / "empty", settings=settings) as cat:
+        yield cat
+
+
+def rows_of(cat: Catalogue) -> dict[str, dict[str, bytes]]:
+    """All that could be in a snapshot, as it stands in the store."""
+    with closing(sqlite3.connect(f"file:{cat.data / 'footers.sqlite'}?mode=ro", uri=True)) as connection:
+        return {
+            table: dict(connection.execute(f"SELECT * FROM {table} WHERE NOT instr(key, 'snapshots/')"))  # noqa: S608
+            for table in ("documents", "files", "indexes", "failures")
+        }
+
+
+def told_by(place: Path) -> Snapshot:
+    return unpack_snapshot((place / MANIFEST).read_bytes())
+
+
+def tampered(place: Path, change: Change, *, crawl: str | None = None) -> None:
+    """Change a piece, and all that tells of it, as somebody would who knows how."""
+    told = json.loads((place / MANIFEST).read_bytes())
+    snapshot = told_by(place)
+    wanted = crawl or snapshot.crawls[0]
+    at = next(n for n, piece in enumerate(snapshot.pieces) if piece.crawl == wanted)
+    path = place / snapshot.pieces[at].name
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        change(connection)
+    try:
+        contents = contents_of(read_piece(path))
+    except BadSnapshot:
+        contents = snapshot.pieces[at].contents
+    data = path.read_bytes()
+    told["pieces"][at] |= {
+        "contents": contents,
+        "size": len(data),
+        "sha256": hashlib.sha256(data).hexdigest(),
+    }
+    (place / MANIFEST).write_text(json.dumps(told))
+    path.rename(place / told_by(place).pieces[at].name)
+
+
+def run(sql: str, connection: sqlite3.Connection) -> None:
+    connection.executescript(sql)
