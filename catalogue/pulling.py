@@ -13,7 +13,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from catalogue import views
 from catalogue.crawl import COLLINFO, index_file, manifest_path, parse_collinfo, parse_manifest
@@ -24,7 +23,7 @@ from catalogue.pages import Indexes
 from catalogue.ranges import ByteRange, Pin
 from catalogue.snapshot import LIST_OF_CRAWLS, MANIFEST, Piece, Snapshot, contents_of, unpack_snapshot
 from catalogue.source import MAX_DOCUMENT, PoliteSource
-from catalogue.store import Held, Row, Store, decode, read_piece
+from catalogue.store import Held, Row, Store, decode, locked, read_piece
 
 _INDEX_KEY = re.compile(r"(.+)#(0|[1-9][0-9]{0,5})")
 _LONGEST_TEXT = 1000
@@ -103,14 +102,18 @@ class Pull:
         Raises:
             BadSnapshot: at the first that is not as it should be; those before it are taken.
             SourceError: if the snapshot, or the source to compare with, cannot be read.
+            StoreLocked: if another process is at it.
         """
-        taken = set(self._store.keys("documents", "snapshots/"))
-        with TemporaryDirectory(prefix=".pulling-", dir=self._folder) as name:
+        lock = locked(self._folder / "pull.lock")
+        try:
+            taken = set(self._store.keys("documents", "snapshots/"))
             for piece in pieces:
                 if _note(piece) not in taken:
-                    self._take(piece, Path(name) / "piece", pulled)
+                    self._take(piece, self._folder / "pulling.part", pulled)
                 pulled.pieces += 1
                 report(pulled)
+        finally:
+            lock.release()
 
     def _take(self, piece: Piece, path: Path, pulled: Pulled) -> None:
         try:
