@@ -1,5 +1,6 @@
 """The application on a socket."""
 
+import os
 import socket
 from collections.abc import Callable
 
@@ -32,7 +33,9 @@ def run(service: Service, host: str, port: int, *, ready: Callable[[str], None],
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         listening = socket.create_server((host, port), family=family, backlog=1024)
     except OSError as error:
-        message = f"nobody can listen at {host}, port {port} ({error.strerror or error}); choose another --port"
+        # Python's own text repeats the address; names that are none have no number.
+        why = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
+        message = f"nobody can listen at {host}, port {port} ({why}); choose another --port"
         raise QueryError(message) from error
     with listening:
         name = f"[{host}]" if ":" in host else host
