@@ -5,13 +5,44 @@ from typing import Any
 
 import click
 
-from catalogue.cli.app import Common
+from catalogue.cli.app import Common, common
 from catalogue.cli.showing import as_json, plural
 
 
 @click.group()
 def export() -> None:
     """What is held, for other engines and other people; no data of the source is copied."""
+
+
+@export.command()
+@click.argument("path", type=click.Path(file_okay=False))
+@click.option(
+    "--crawl", "crawls", multiple=True, help="Harvested: a name, A..B, latest or all; repeatable.  [default: all]"
+)
+@click.option("--location", metavar="URL", help="Where engines read the files from.  [default: the source]")
+@click.option("--json", "json_", is_flag=True, help="One JSON object.")
+@common
+def iceberg(options: Common, path: str, *, crawls: tuple[str, ...], location: str | None, json_: bool) -> None:
+    """Write an Iceberg table at PATH, a folder, over the index files where they are.
+
+    Nothing is fetched or copied. Engines that read it open only the files that might hold what is asked for by
+    url_surtkey, crawl and subset. It has addresses in it: make it where it is to be read. At the same PATH again it
+    gets a new snapshot, of just these crawls; what has not changed is left as it is.
+
+    DuckDB takes times of crawls before CC-MAIN-2021-49, which are UTC, for times of its session's zone: set that to
+    UTC. In pyiceberg, select crawl and subset if you filter by them; Catalogue.iceberg() in Python does that, and
+    needs no request for footers. Spark needs the jar iceberg-spark-runtime.
+
+    \b
+    catalogue export iceberg index.iceberg
+    catalogue export iceberg index.iceberg --crawl latest --location s3a://commoncrawl/
+    duckdb -c "SET TimeZone='UTC'; LOAD iceberg; SELECT url FROM iceberg_scan('index.iceberg')
+      WHERE url_surtkey >= 'com,example)/' AND url_surtkey < 'com,example)0'"
+    spark.read.format("iceberg").load("file:///data/index.iceberg")
+    """  # noqa: D301
+    with options.opened() as catalogue:
+        exported = catalogue.export_iceberg(path, crawls=crawls or "all", location=location)
+    told(options, exported, json_=json_)
 
 
 def told(options: Common, exported: Any, *, json_: bool) -> None:  # noqa: ANN401 - importing its type is slow
