@@ -265,8 +265,8 @@ class ReadPlan:
                 rows += ((*place, part.column, part.range.start, part.range.end, len(part.range)) for part in parts)
         for each in self.awaited:
             file = self.query.table.file(each.path)
-            place = (each.path, file and file.crawl, file and file.subset, each.row_group)
-            rows.append((*place, None, None, None, None))
+            partition = (file.crawl, file.subset) if file else (None, None)
+            rows.append((each.path, *partition, each.row_group, None, None, None, None))
         columns = zip(*rows, strict=True) if rows else ((),) * len(READS)
         return pa.Table.from_arrays(
             [pa.array(column, field.type) for column, field in zip(columns, READS, strict=True)], schema=READS
