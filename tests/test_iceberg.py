@@ -121,6 +121,7 @@ def test_duckdb_opens_the_files_of_the_plan_alone(
 ) -> None:
     server, cat = served
     cat.export_iceberg(tmp_path / "table")
+    assert not server.log
     where = questions(rows, 1)[0].where
     planned = {task.file.file_path for task in plain(tmp_path / "table").scan(where).plan_files()}
     server.log.clear()

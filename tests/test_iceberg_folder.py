@@ -9,10 +9,11 @@ from pyiceberg.manifest import ManifestEntryStatus
 from pyiceberg.table import StaticTable
 
 import catalogue
-from catalogue.errors import QueryError
+from catalogue.errors import IncompleteAnswer, QueryError
 from catalogue.iceberg import export
 from catalogue.iceberg.folder import TableFolder
 from catalogue.lake import LakeFile
+from catalogue.settings import Settings
 from catalogue.views import lake_files
 from tests.commands import Command
 
@@ -136,6 +137,12 @@ def test_what_somebody_else_has_there_is_not_touched(there: str, files: list[Lak
     assert all_in(tmp_path) == {there: b"mine"}
 
 
+def test_a_damaged_table_is_refused(files: list[LakeFile], tmp_path: Path) -> None:
+    export(tmp_path, files, LOCATION).write_text("{")
+    with pytest.raises(QueryError, match="is damaged"):
+        export(tmp_path, files, LOCATION)
+
+
 def test_a_table_that_was_moved_is_refused(files: list[LakeFile], tmp_path: Path) -> None:
     export(tmp_path / "one", files, LOCATION)
     moved = (tmp_path / "one").rename(tmp_path / "other")
@@ -180,3 +187,8 @@ def test_what_is_missing_is_said(command: Command, tmp_path: Path, mirror: Path,
     assert "it is incomplete: 1 of the" in ran.err
     (said,) = json.loads(at(tmp_path / "table").metadata.properties["catalogue.missing"])
     assert said in ran.err
+    with (
+        catalogue.open(here.data, settings=Settings(source=here.source)) as cat,
+        pytest.warns(IncompleteAnswer, match="1 of the"),
+    ):
+        assert cat.iceberg().scan().count() > 0

@@ -65,11 +65,16 @@ class Exporting(Telling):
         to again it gets a new snapshot, of just these crawls; who reads an older one is not disturbed.
 
         Times of files before CC-MAIN-2021-49 are UTC and do not say so: DuckDB takes them for times of its session's
-        zone (``SET TimeZone = 'UTC'``), pyiceberg reads them rightly. In Spark::
+        zone (``SET TimeZone = 'UTC'``), pyiceberg and Spark read them rightly. In Spark, with the jar
+        iceberg-spark-runtime and a table whose location is ``s3a://commoncrawl/``, or without either by a plan::
 
-            spark.read.format("iceberg").load("file:///…/table")        # with the jar iceberg-spark-runtime
-            files = [f"s3a://commoncrawl/{path}" for path in cat.captures("*.example.com").plan.paths]
-            spark.read.option("basePath", "s3a://commoncrawl/cc-index/table/cc-main/warc/").parquet(*files)
+            index = spark.read.format("iceberg").load("file:///data/index.iceberg")
+
+            files = [f"s3a://commoncrawl/{path}" for path in cat.captures("example.com/*").plan.paths]
+            base = "s3a://commoncrawl/cc-index/table/cc-main/warc/"
+            index = spark.read.option("basePath", base).parquet(*files)  # of one crawl: older ones lack columns
+
+            index.where("url_surtkey LIKE 'com,example)/%'")
 
         Args:
             path: of its folder.

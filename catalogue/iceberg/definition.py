@@ -113,8 +113,13 @@ def properties_of(schema: Schema, files: Iterable[LakeFile]) -> dict[str, str]:
         TableProperties.DEFAULT_NAME_MAPPING: mapping.model_dump_json(),
         TableProperties.DEFAULT_WRITE_METRICS_MODE: "none",
         f"{TableProperties.METRICS_MODE_COLUMN_CONF_PREFIX}.{KEY_COLUMN}": "full",
+        _SPARK_BY_BATCH: "false",
     }
 
 
 _STRANGE = 1_000_000_000
 """Numbers of columns from here on are those of names that stand in files alone."""
+
+_SPARK_BY_BATCH = "read.parquet.vectorization.enabled"
+"""Whether Spark reads by batches. iceberg-spark-runtime 1.10 cannot read times in milliseconds so, as they are in files
+of all crawls (ClassCastException in VectorizedArrowReader)."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
+from pyiceberg.exceptions import ValidationError
 from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import ManifestFile, write_manifest_list
@@ -81,7 +82,12 @@ def export(path: Path, files: Sequence[LakeFile], location: str, missing: Sequen
 
 
 def _read(folder: TableFolder, version: int, io: FileIO) -> _Before:
-    metadata = TableMetadataUtil.parse_raw(folder.file(version).read_text(encoding="utf-8"))
+    file = folder.file(version)
+    try:
+        metadata = TableMetadataUtil.parse_raw(file.read_text(encoding="utf-8"))
+    except (ValueError, ValidationError) as error:
+        message = f"{file} is damaged; choose another path, or an empty folder"
+        raise QueryError(message) from error
     snapshot = metadata.current_snapshot()
     if metadata.location != folder.address or snapshot is None:
         message = (
