@@ -30,8 +30,9 @@ def iceberg(options: Common, path: str, *, crawls: tuple[str, ...], location: st
     gets a new snapshot, of just these crawls; what has not changed is left as it is.
 
     DuckDB takes times of crawls before CC-MAIN-2021-49, which are UTC, for times of its session's zone: set that to
-    UTC. In pyiceberg, select crawl and subset if you filter by them; Catalogue.iceberg() in Python does that, and
-    needs no request for footers. Spark needs the jar iceberg-spark-runtime.
+    UTC. pyiceberg by itself reads s3 and folders but not https, and filters by crawl or subset only if you select them;
+    Catalogue.iceberg() in Python does both, and asks for no footer. Spark needs the jar iceberg-spark-runtime, and
+    s3a.
 
     \b
     catalogue export iceberg index.iceberg
