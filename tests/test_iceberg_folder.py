@@ -50,6 +50,9 @@ def test_a_new_snapshot_uses_what_has_not_changed(files: list[LakeFile], tmp_pat
     new = at(path)
     assert old.metadata.current_snapshot_id == new.metadata.snapshots[0].snapshot_id
     assert (paths(old), paths(new)) == ({file.path for file in first}, {file.path for file in files})
+    (snapshot,) = old.metadata.snapshots
+    for manifest in snapshot.manifests(old.io):
+        assert manifest.manifest_length == Path(manifest.manifest_path.removeprefix("file://")).stat().st_size
     assert str(new.metadata.snapshots[1].summary.operation.value) == "append"  # type: ignore[union-attr]
     added = all_in(path).keys() - before.keys()
     assert {name for name in added if "/CC-" in name} == {name for name in added if crawls[0] in name}

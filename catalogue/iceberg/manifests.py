@@ -3,8 +3,10 @@
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from types import TracebackType
+from typing import Final, Self
 
+from pyiceberg.avro.file import AvroOutputFile
 from pyiceberg.conversions import to_bytes
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import (
@@ -14,7 +16,7 @@ from pyiceberg.manifest import (
     ManifestEntry,
     ManifestEntryStatus,
     ManifestFile,
-    write_manifest,
+    ManifestWriterV2,
 )
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
@@ -29,6 +31,8 @@ FORMAT: Final = 2
 """Of Iceberg, which all engines of today read."""
 CODEC: Final = "deflate"
 """Of Avro files."""
+_BLOCK = 200
+"""Entries of a block of those, some 50 kB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +63,8 @@ class Writing:
         left = dict(before or {})
         name = f"{self.folder}{manifest_name(crawl, self.digest(files), self.snapshot)}"
         output = self.io.new_output(name)
-        with write_manifest(FORMAT, self.spec, self.schema, output, self.snapshot, CODEC) as writer:
+        writer = _Writer(self.spec, self.schema, output, self.snapshot, CODEC)
+        with writer:
             for file in files:
                 data = self._data_file(file)
                 old = left.get(data.file_path)
@@ -70,7 +75,7 @@ class Writing:
                     writer.add(_entry(data))
             for old in left.values():
                 writer.delete(old)
-            return writer.to_manifest_file()
+        return writer.to_manifest_file()  # which looks how long it is
 
     def digest(self, files: Iterable[LakeFile]) -> str:
         """Of all that a manifest says of files: as long as it is the same, so is the manifest."""
@@ -106,6 +111,38 @@ class Writing:
 
     def _bound(self, key: str | None) -> dict[int, bytes] | None:
         return None if key is None else {self._key: to_bytes(StringType(), key)}
+
+
+class _Writer(ManifestWriterV2):
+    """Writes many entries into a block: pyiceberg gives each its own, which makes manifests twice as large."""
+
+    def new_writer(self) -> AvroOutputFile[ManifestEntry]:
+        plain = super().new_writer()
+        return _Blocks(plain.output_file, plain.file_schema, plain.schema_name, metadata=plain.metadata)
+
+
+class _Blocks(AvroOutputFile[ManifestEntry]):
+    def __enter__(self) -> Self:
+        self._waiting: list[ManifestEntry] = []
+        super().__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self._flush()
+        super().__exit__(kind, error, trace)
+
+    def write_block(self, objects: list[ManifestEntry]) -> None:
+        self._waiting += objects
+        if len(self._waiting) >= _BLOCK:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._waiting:
+            super().write_block(self._waiting)
+        self._waiting = []
 
 
 def _entry(data: DataFile, before: ManifestEntry | None = None) -> ManifestEntry:
