@@ -42,6 +42,7 @@ ORDER = [
     "listing",
     "where",
     "views",
+    "iceberg",
     "outputs",
     "document",
     "metadata",
@@ -94,6 +95,7 @@ HOMES = {
     "fsspec": {"outputs"},
     "pandas": {"frames", "cluster", "captures", "sampling", "catalogue"},  # all but the first name its types only
     "platformdirs": {"settings"},
+    "pyiceberg": {"iceberg"},
     "resiliparse": {"document"},
     "rich": {"cli"},
     "jinja2": {"server"},

@@ -1,14 +1,22 @@
 """What is held, for other engines and other people."""
 
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 from catalogue import views
 from catalogue.captures import several
 from catalogue.catalogue.telling import Telling
-from catalogue.errors import QueryError
+from catalogue.errors import IncompleteAnswer, QueryError
 from catalogue.lake import LakeFile
 from catalogue.table import INDEX
+
+if TYPE_CHECKING:
+    from catalogue.iceberg import IcebergTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,3 +54,90 @@ class Exporting(Telling):
         missing = shown.candidates(chosen, ()).missing
         with self.connect() as connection:
             return chosen, views.lake_files(connection, chosen), missing
+
+    def export_iceberg(
+        self, path: str | Path, *, crawls: str | Iterable[str] = "all", location: str | None = None
+    ) -> Exported:
+        """Write an Iceberg table of what is held, over the published files where they are; nothing is fetched.
+
+        pyiceberg, DuckDB and Spark read it by its path, and open only the files that might hold what is asked for by
+        ``url_surtkey``, ``crawl`` and ``subset``. It has addresses in it and so works only where it was made. Exported
+        to again it gets a new snapshot, of just these crawls; who reads an older one is not disturbed.
+
+        Times of files before CC-MAIN-2021-49 are UTC and do not say so: DuckDB takes them for times of its session's
+        zone (``SET TimeZone = 'UTC'``), pyiceberg and Spark read them rightly. In Spark, with the jar
+        iceberg-spark-runtime and a table whose location is ``s3a://commoncrawl/``, or without either by a plan::
+
+            index = spark.read.format("iceberg").load("file:///data/index.iceberg")
+
+            files = [f"s3a://commoncrawl/{path}" for path in cat.captures("example.com/*").plan.paths]
+            base = "s3a://commoncrawl/cc-index/table/cc-main/warc/"
+            index = spark.read.option("basePath", base).parquet(*files)  # of one crawl: older ones lack columns
+
+            index.where("url_surtkey LIKE 'com,example)/%'")
+
+        Args:
+            path: of its folder.
+            crawls: harvested ones: names, ranges ``A..B``, ``latest`` or ``all``.
+            location: where engines read the files from, such as ``s3a://commoncrawl/`` for Spark; the source, if None.
+
+        Raises:
+            QueryError: if something else is at the path, nothing is held, or pyiceberg is not installed.
+            StoreLocked: if another process writes there.
+        """
+        _need_pyiceberg()
+        from catalogue.iceberg import export  # noqa: PLC0415 - an extra, and slow to import
+
+        chosen, files, missing = self._lake(crawls)
+        export(Path(path), files, self._location(location), missing)
+        return Exported(str(path), chosen, len(files), missing)
+
+    def iceberg(self, crawls: str | Iterable[str] = "all") -> "IcebergTable":
+        """The same as a table of pyiceberg's, ready to be scanned, for as long as this is open.
+
+        A scan asks for no footer: those are held. Data is read from our source, as politely, from our cache if it is
+        there, and of no other version than that whose footer is held. Filters on crawl and subset hold even if these
+        columns are not selected, which pyiceberg itself gets wrong.
+
+        ::
+
+            table = cat.iceberg("latest")
+            table.scan("url_surtkey >= 'com,example)/' AND url_surtkey < 'com,example)0'", ("url",)).to_pandas()
+
+        Args:
+            crawls: harvested ones: names, ranges ``A..B``, ``latest`` or ``all``.
+
+        Raises:
+            QueryError: if nothing is held, or pyiceberg is not installed.
+        """
+        _need_pyiceberg()
+        from catalogue.iceberg import FooterIO, HeldFiles, IcebergTable, export  # noqa: PLC0415 - likewise
+
+        location = self._location(None)
+        held = HeldFiles(self._store, self._reading, location)  # as they are before the table is made
+        _, files, missing = self._lake(crawls)
+        self._temporary = self._temporary or TemporaryDirectory(prefix="catalogue-")
+        metadata = export(Path(self._temporary.name) / "iceberg", files, location, missing)
+        for lack in missing:
+            warnings.warn(lack, IncompleteAnswer, stacklevel=2)
+        return IcebergTable.at(metadata, FooterIO(held=held))
+
+    def _location(self, given: str | None) -> str:
+        """Where files are, as an address that paths can be put behind.
+
+        Raises:
+            QueryError: if one that was given is none.
+        """
+        place = given or self.settings.source
+        if "://" not in place:
+            if given:
+                message = f"{given!r} is no address; one looks like s3a://commoncrawl/"
+                raise QueryError(message)
+            place = f"file://{Path(place).resolve().as_posix()}"
+        return place.rstrip("/") + "/"
+
+
+def _need_pyiceberg() -> None:
+    if find_spec("pyiceberg") is None:
+        message = "Iceberg tables need pyiceberg; run: pip install 'commoncrawl-catalogue[iceberg]'"
+        raise QueryError(message)

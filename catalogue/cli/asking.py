@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
@@ -56,30 +57,75 @@ def population(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--indexes", is_flag=True, help="Fetch the page indexes that are lacking, to be exact.")
 @click.option("--count", is_flag=True, help="Of what counting the captures would read.")
 @click.option("--json", "json_", is_flag=True, help="One JSON object.")
+@click.option("--paths", is_flag=True, help="Only the files, relative to the source, a line each.")
+@click.option(
+    "--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="What is read as a table: .parquet, .csv, …"
+)
 @common
-def plan(options: Common, *, indexes: bool, count: bool, json_: bool, **asked: Any) -> None:  # noqa: ANN401
+def plan(
+    options: Common,
+    *,
+    indexes: bool,
+    count: bool,
+    json_: bool,
+    paths: bool,
+    output: Path | None,
+    **asked: Any,  # noqa: ANN401
+) -> None:
     """What a query would read: files, row groups, pages, requests, bytes and seconds.
 
     Reads nothing and works offline. Where page indexes are not held yet the pages are an estimate; --indexes fetches
     and keeps them.
 
+    Other engines can be told what to read: --paths names the files, and --output writes a row for each run of bytes:
+    path, crawl, subset, row_group, column, start and end (exclusive), bytes. They still have to filter by url_surtkey.
+
     \b
     catalogue plan '*.example.com' --crawl latest
     catalogue plan example.com/page 'example.org/*' --json
     catalogue plan '*.example.com' --indexes
+    catalogue plan '*.example.com' -o plan.parquet
+    catalogue plan '*.example.com' --paths | sed 's|^|s3a://commoncrawl/|'
     """  # noqa: D301
+    if json_ + paths + (output is not None) > 1:
+        message = "--json, --paths and --output are three answers; choose one"
+        raise QueryError(message)
+    format_ = _format(output) if output else None
     with options.opened() as catalogue:
         found = found_by(catalogue, options, with_patterns(asked))
         if count:
             found = found.counting()
         if indexes:
             found.fetch_indexes()
-        if json_:
+        if format_:
+            from catalogue.cli.writing import write  # noqa: PLC0415 - slow to import
+
+            reads = found.plan.to_arrow()
+            write(reads.to_batches(), reads.schema, format_, output, chosen_columns=True)
+        elif paths:
+            for path in found.plan.paths:
+                click.echo(path)
+        elif json_:
             as_json(found.plan.summary())
         else:
             show_plan(found.plan)
     if not found.complete:
         sys.exit(1)
+
+
+def _format(output: Path) -> str:
+    """The format of a plan in a file.
+
+    Raises:
+        QueryError: if its name says none that a plan can have.
+    """
+    from catalogue.cli.writing import format_for  # noqa: PLC0415 - slow to import
+
+    format_ = format_for(None, output)
+    if format_ == "cdxj":
+        message = "a plan has no captures to write as CDXJ; write .parquet, .csv, .tsv, .jsonl or .arrow"
+        raise QueryError(message)
+    return format_
 
 
 def with_patterns(asked: dict[str, Any]) -> dict[str, Any]:

@@ -72,6 +72,38 @@ def pull(options: Common, *, place: str, crawls: tuple[str, ...], compare: int, 
         sys.exit(1)
 
 
+@export.command()
+@click.argument("path", type=click.Path(file_okay=False))
+@click.option(
+    "--crawl", "crawls", multiple=True, help="Harvested: a name, A..B, latest or all; repeatable.  [default: all]"
+)
+@click.option("--location", metavar="URL", help="Where engines read the files from.  [default: the source]")
+@click.option("--json", "json_", is_flag=True, help="One JSON object.")
+@common
+def iceberg(options: Common, path: str, *, crawls: tuple[str, ...], location: str | None, json_: bool) -> None:
+    """Write an Iceberg table at PATH, a folder, over the index files where they are.
+
+    Nothing is fetched or copied. Engines that read it open only the files that might hold what is asked for by
+    url_surtkey, crawl and subset. It has addresses in it: make it where it is to be read. At the same PATH again it
+    gets a new snapshot, of just these crawls; what has not changed is left as it is.
+
+    DuckDB takes times of crawls before CC-MAIN-2021-49, which are UTC, for times of its session's zone: set that to
+    UTC. pyiceberg by itself reads s3 and folders but not https, and filters by crawl or subset only if you select them;
+    Catalogue.iceberg() in Python does both, and asks for no footer. Spark needs the jar iceberg-spark-runtime, and
+    s3a.
+
+    \b
+    catalogue export iceberg index.iceberg
+    catalogue export iceberg index.iceberg --crawl latest --location s3a://commoncrawl/
+    duckdb -c "SET TimeZone='UTC'; LOAD iceberg; SELECT url FROM iceberg_scan('index.iceberg')
+      WHERE url_surtkey >= 'com,example)/' AND url_surtkey < 'com,example)0'"
+    spark.read.format("iceberg").load("file:///data/index.iceberg")
+    """  # noqa: D301
+    with options.opened() as catalogue:
+        exported = catalogue.export_iceberg(path, crawls=crawls or "all", location=location)
+    told(options, exported, json_=json_)
+
+
 def told(options: Common, exported: Any, *, json_: bool) -> None:  # noqa: ANN401 - importing its type is slow
     """Say what was exported; what is missing makes it done in part."""
     if json_:

@@ -123,6 +123,21 @@ class Awaited:
     pages: float
 
 
+READS = pa.schema(
+    [
+        ("path", pa.string()),  # relative to the source
+        ("crawl", pa.string()),
+        ("subset", pa.string()),
+        ("row_group", pa.int32()),
+        ("column", pa.string()),
+        ("start", pa.int64()),  # of the file's byte
+        ("end", pa.int64()),  # exclusive
+        ("bytes", pa.int64()),
+    ]
+)
+"""Of a plan as a table. The last four are null where page indexes must be fetched first to know them."""
+
+
 @dataclass(frozen=True, slots=True)
 class ReadPlan:
     """The reads that answer a query, and what they cost."""
@@ -235,6 +250,27 @@ class ReadPlan:
     def stops_early(self) -> bool:
         """Whether reading ends as soon as there are enough rows."""
         return self.query.limit is not None and not self.query.ordered
+
+    def to_arrow(self) -> pa.Table:
+        """What is read, for other engines: a row for each run of bytes of a column of a row group, see ``READS``.
+
+        Ranges are half-open, as fsspec's ``cat_ranges`` takes them. Those of a row group are all that is needed of it,
+        and neighbours may be read as one, as our own requests do.
+        """
+        rows: list[tuple[object, ...]] = []
+        for read in self.files:
+            for group in read.row_groups:
+                place = (read.file.path, read.file.crawl, read.file.subset, group.ordinal)
+                parts = (part for column in group.columns for part in column.parts(group.ordinal))
+                rows += ((*place, part.column, part.range.start, part.range.end, len(part.range)) for part in parts)
+        for each in self.awaited:
+            file = self.query.table.file(each.path)
+            partition = (file.crawl, file.subset) if file else (None, None)
+            rows.append((each.path, *partition, each.row_group, None, None, None, None))
+        columns = zip(*rows, strict=True) if rows else ((),) * len(READS)
+        return pa.Table.from_arrays(
+            [pa.array(column, field.type) for column, field in zip(columns, READS, strict=True)], schema=READS
+        )
 
     def summary(self) -> dict[str, Any]:
         """The plan in numbers, as ``plan --json`` prints it."""

@@ -1,0 +1,109 @@
+"""What tests of table formats share: all rows of a mirror as pyarrow reads them, and questions about them."""
+
+import json
+import random
+import subprocess
+import sys
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from catalogue.crawl import SCHEMA
+from tests.mirrors import crawl_of, index_paths
+
+SHELL = Path(sys.executable).parent / "duckdb"
+SUMS = "count(*) AS n, sum(warc_record_offset)::VARCHAR AS offsets, sum(epoch_ms(fetch_time))::VARCHAR AS times"
+"""Of the rows that a question finds; two engines that agree in all three have found the same."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question in the words that SQL and pyiceberg share, and whether it is about keys."""
+
+    where: str
+    by_key: bool
+
+
+def every_row(mirror: Path) -> pa.Table:
+    """All rows of all files under our schema, without anything of ours but that; times without a zone are UTC."""
+    return pa.concat_tables(_rows(path) for path in index_paths(mirror))
+
+
+def _rows(path: Path) -> pa.Table:
+    found = pq.ParquetFile(path).read()
+    known: dict[str, Any] = {"crawl": crawl_of(path), "subset": path.parent.name.removeprefix("subset=")}
+    columns = []
+    for field in SCHEMA:
+        if field.name not in found.column_names:
+            columns.append(pa.repeat(pa.scalar(known.get(field.name), field.type), found.num_rows))
+            continue
+        column = found[field.name]
+        if pa.types.is_timestamp(field.type) and column.type.tz is None:
+            column = pc.assume_timezone(column, "UTC")
+        columns.append(column.cast(field.type, safe=not pa.types.is_timestamp(field.type)))
+    return pa.Table.from_arrays(columns, schema=SCHEMA)
+
+
+def questions(rows: pa.Table, count: int, seed: int = 5) -> list[Asked]:
+    """Random ones: equality, ranges and prefixes of keys, with and without crawl, subset and status."""
+    rng = random.Random(seed)
+    keys = [key for key in rows["url_surtkey"].to_pylist() if not set(key) & set("'\\%_")]
+    crawls = sorted(set(rows["crawl"].to_pylist()))
+    subsets = sorted(set(rows["subset"].to_pylist()))
+
+    def about_keys() -> str:
+        one, other = sorted([rng.choice(keys), rng.choice(keys)])
+        kinds = [
+            f"url_surtkey = '{one}'",
+            f"url_surtkey >= '{one}' AND url_surtkey < '{one}zz'",
+            f"url_surtkey > '{one}' AND url_surtkey <= '{other}'",
+            f"url_surtkey LIKE '{one[: rng.randint(2, len(one))]}%'",
+        ]
+        return rng.choice(kinds)
+
+    found = []
+    for _ in range(count):
+        by_key = rng.random() < 0.8
+        parts = [about_keys()] if by_key else []
+        parts += [f"crawl = '{rng.choice(crawls)}'"] if rng.random() < 0.4 else []
+        parts += [f"subset <> '{rng.choice(subsets)}'"] if rng.random() < 0.2 else []
+        parts += [f"fetch_status = {rng.choice([200, 301, 404])}"] if rng.random() < 0.2 or not parts else []
+        found.append(Asked(" AND ".join(parts), by_key))
+    return found
+
+
+def sums(rows: pa.Table, where: str = "true") -> dict[str, Any]:
+    """What ``SUMS`` are of rows."""
+    with duckdb.connect() as connection:
+        connection.register("rows", rows)
+        found = connection.execute(f"SELECT {SUMS} FROM rows WHERE {where}")  # noqa: S608 - our own questions
+        return dict(zip([name for name, *_ in found.description or ()], found.fetchall()[0], strict=True))
+
+
+def extension(name: str) -> str | None:
+    """The file of one of DuckDB's extensions for the version that is installed; None if it is not at hand."""
+    found = find_spec(f"duckdb_extension_{name}")
+    if not SHELL.exists() or found is None or found.origin is None:
+        return None
+    files = Path(found.origin).parent.glob(f"extensions/v{duckdb.__version__}/{name}.duckdb_extension")
+    return next(map(str, files), None)
+
+
+def in_shell(statements: list[str], *extensions: str) -> list[list[dict[str, Any]]]:
+    """The rows of each statement, answered by one session of DuckDB's shell that has loaded extensions."""
+    loads = [f"LOAD '{extension(name)}'" for name in extensions]
+    script = "".join(f"{statement};\n" for statement in [*loads, *statements])
+    done = subprocess.run([SHELL, "-json"], input=script, capture_output=True, text=True, check=True, timeout=60)
+    assert not done.stderr, done.stderr
+    decoder, found, rest = json.JSONDecoder(), [], done.stdout.strip()
+    while rest:
+        value, end = decoder.raw_decode(rest)
+        found.append(value)
+        rest = rest[end:].strip()
+    return found
