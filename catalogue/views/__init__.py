@@ -4,7 +4,7 @@ from catalogue.views.build import STORAGE_VERSION, connect_fresh, is_fresh, refr
 from catalogue.views.candidates import MARGIN, Candidate, Candidates, Shown
 from catalogue.views.exported import lake_files
 from catalogue.views.gaps import Gaps, gaps
-from catalogue.views.opened import answerable, connect, queries_folder, statement
+from catalogue.views.opened import answerable, connect, queries_folder, quoted, statement
 
 __all__ = [
     "MARGIN",
@@ -20,6 +20,7 @@ __all__ = [
     "is_fresh",
     "lake_files",
     "queries_folder",
+    "quoted",
     "refresh",
     "statement",
 ]
