@@ -46,8 +46,12 @@ class Telling(Taking):
     def connect_for(self, query: str) -> duckdb.DuckDBPyConnection:
         """Likewise, with our DuckLake attached as ``cc`` if SQL speaks of it, and it can be."""
         connection = self.connect()
-        if ducklake.names_lake(query) and self.lake_path.exists():
-            told = ducklake.attach(connection, self.lake_path, self.settings.source) or self.lake_lacks()
+        if ducklake.names_lake(query):
+            told: str | None = None
+            if self.lake_path.exists():
+                told = ducklake.attach(connection, self.lake_path, self.settings.source) or self.lake_lacks()
+            elif ducklake.names_captures(query):
+                told = "there is no lake here yet; run: catalogue export ducklake"
             if told:
                 self._notify(told)
         return connection

@@ -6,6 +6,7 @@ from catalogue.ducklake.attaching import (
     attach,
     attach_statements,
     data_path,
+    names_captures,
     names_lake,
     not_attached,
 )
@@ -21,6 +22,7 @@ __all__ = [
     "crawls_in",
     "data_path",
     "export_lake",
+    "names_captures",
     "names_lake",
     "not_attached",
 ]

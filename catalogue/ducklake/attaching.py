@@ -16,12 +16,18 @@ LAKE_NAME = "captures.ducklake"
 """Its file in the folder of the catalogue."""
 
 _NAMED = re.compile(rf"\b{NAME}\b", re.IGNORECASE)
+_CAPTURES = re.compile(rf"\b{NAME}\s*\.\s*\"?(?:captures|snapshots)", re.IGNORECASE)
 _WHEEL = "duckdb_extension_{}"
 
 
 def names_lake(sql: str) -> bool:
     """Whether SQL speaks of what may be an attached lake."""
     return bool(_NAMED.search(sql))
+
+
+def names_captures(sql: str) -> bool:
+    """Whether SQL surely speaks of it: ``cc`` may be anything's name."""
+    return bool(_CAPTURES.search(sql))
 
 
 def data_path(source: str) -> str:

@@ -41,7 +41,7 @@ def export_lake(
         backend: one of ``BACKENDS``; None for that of the lake that is there, else the first.
 
     Returns:
-        How many snapshots it has more than before.
+        How many snapshots it has more than before, or than one without files.
 
     Raises:
         QueryError: if the path is that of something else, or its folder is not there.
