@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -29,8 +31,16 @@ def ask_shell(lake: Path, source: str, sql: str) -> str:
     return done.stdout
 
 
-def opened(lake: Path, source: str | Path) -> duckdb.DuckDBPyConnection:
+_spare: list[duckdb.DuckDBPyConnection] = []
+"""Connections that have loaded the extensions, which takes longer than most questions."""
+
+
+@contextmanager
+def opened(lake: Path, source: str | Path) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection to which a lake is attached."""
-    connection = duckdb.connect()
+    connection = _spare.pop() if _spare else duckdb.connect()
+    connection.execute("SET enable_external_file_cache = false")  # which tests would be too quick for
     assert attach(connection, lake, str(source)) is None
-    return connection
+    yield connection
+    connection.execute("DETACH cc")
+    _spare.append(connection)

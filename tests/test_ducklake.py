@@ -154,6 +154,7 @@ def test_it_is_what_the_extension_makes(
             connection.execute(sql)
         more = "allow_missing => true, hive_partitioning => true"
         connection.execute(f"CALL ducklake_add_data_files('l', 'captures_raw', '{newest}', {more})")
+        connection.execute("DETACH l")
     if kind == "sqlite":
         tables = "SELECT sql FROM sqlite_master WHERE type = 'table'"
     else:
@@ -171,9 +172,9 @@ def test_it_is_what_the_extension_makes(
 def test_what_changed_is_a_snapshot_a_crawl(kind: str, places: Places) -> None:
     one, two = places.file(ONE, 0, ["a", "b"]), places.file(TWO, 0, ["c"])
     assert places.export(one, backend=kind) == 1
-    state = places.lake.stat()
+    written = places.lake.stat()
     assert places.export(one) == 0
-    assert places.lake.stat() == state
+    assert (places.lake.stat().st_ino, places.lake.stat().st_mtime_ns) == (written.st_ino, written.st_mtime_ns)
     assert places.export(one, two) == 1
     history = "SELECT commit_message FROM cc.snapshots() WHERE commit_message IS NOT NULL ORDER BY snapshot_id"
     assert places.rows(history) == [(ONE,), (TWO,)]

@@ -10,7 +10,7 @@ import duckdb
 from catalogue import ducklake, views
 from catalogue.catalogue.taking import Taking
 from catalogue.crawl import newest_first
-from catalogue.errors import NotHarvested
+from catalogue.errors import CatalogueError, NotHarvested, QueryError
 from catalogue.keyspace import Extent, FileExtent
 from catalogue.source import CachedSource
 
@@ -30,7 +30,7 @@ class Telling(Taking):
             A DuckDB relation: ``.df()`` makes a DataFrame of it, ``.pl()`` polars, ``.arrow()`` Arrow.
 
         Raises:
-            QueryError: if DuckDB cannot run it.
+            QueryError: if DuckDB cannot run it, or it asks for captures and there is no DuckLake.
         """
         with views.answerable():
             return self.connect_for(query).sql(query)
@@ -44,17 +44,31 @@ class Telling(Taking):
         return views.connect_fresh(self.path, self._store, self.table, indexes=True)
 
     def connect_for(self, query: str) -> duckdb.DuckDBPyConnection:
-        """Likewise, with our DuckLake attached as ``cc`` if SQL speaks of it, and it can be."""
+        """Likewise, with our DuckLake attached as ``cc`` if SQL speaks of it.
+
+        Raises:
+            QueryError: if SQL surely speaks of it, and it is not there or cannot be attached.
+        """
         connection = self.connect()
-        if ducklake.names_lake(query):
-            told: str | None = None
+        if ducklake.names_lake(query) and (told := self._attached(connection)):
+            if ducklake.names_captures(query):
+                connection.close()
+                raise QueryError(told)
             if self.lake_path.exists():
-                told = ducklake.attach(connection, self.lake_path, self.settings.source) or self.lake_lacks()
-            elif ducklake.names_captures(query):
-                told = "there is no lake here yet; run: catalogue export ducklake"
-            if told:
                 self._notify(told)
         return connection
+
+    def _attached(self, connection: duckdb.DuckDBPyConnection) -> str | None:
+        """Attach our DuckLake. Returns why it is not; None if it is."""
+        if not self.lake_path.exists():
+            return f"there is no {self.lake_path} yet; run: catalogue export ducklake"
+        try:
+            told = ducklake.attach(connection, self.lake_path, self.settings.source)
+            if not told and (lacking := self.lake_lacks()):
+                self._notify(lacking)
+        except CatalogueError as error:
+            return f"cc is not there: {error}"
+        return told
 
     @property
     def lake_path(self) -> Path:

@@ -105,7 +105,7 @@ def _attaching(options: Common, catalogue: Any, program: str) -> list[str]:  # n
         version = _run([program, "--version"]).stdout.partition(" ")[0].removeprefix("v")
         statements = ";".join(attach_statements(catalogue.lake_path, catalogue.settings.source, version))
     except CatalogueError as error:
-        options.say(f"there is no cc: {error}")
+        options.say(f"cc is not there: {error}")
         return []
     tried = _run([program, "-bail", "-c", f"{statements};"])
     if tried.returncode or lacking:
