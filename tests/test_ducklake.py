@@ -193,6 +193,38 @@ def test_what_changed_is_a_snapshot_a_crawl(kind: str, places: Places) -> None:
 
 @needs_extensions
 @pytest.mark.parametrize("kind", KINDS)
+def test_keys_are_compared_by_their_bytes(kind: str, places: Places) -> None:
+    keys = [
+        "",
+        "'",
+        '"',
+        "%_",
+        "a\\",
+        "Z",
+        "a",
+        "ab",
+        "\x7f",
+        "é",
+        "\ud7ff",
+        "\ue000",
+        "\uffff",
+        "\U00010000",
+        "\U0010ffff",
+    ]
+    assert keys[5:] == sorted(keys[5:], key=str.encode)
+    files = [places.file(ONE, number, [key]) for number, key in enumerate(keys)]
+    places.export(*files, backend=kind)
+    with opened(places.lake, places.folder) as connection:
+        for key in keys:
+            sql = "SELECT url_surtkey FROM cc.captures WHERE url_surtkey = ?"
+            assert connection.execute(sql, [key]).fetchall() == [(key,)]
+            sql = "SELECT url_surtkey FROM cc.captures WHERE url_surtkey >= ? AND url_surtkey < ? ORDER BY ALL"
+            expected = sorted((other for other in keys if key.encode() <= other.encode() < b"\xf4"), key=str.encode)
+            assert connection.execute(sql, [key, "\U00100000"]).fetchall() == [(other,) for other in expected]
+
+
+@needs_extensions
+@pytest.mark.parametrize("kind", KINDS)
 def test_columns_that_come_later(kind: str, places: Places) -> None:
     one = places.file(ONE, 0, ["a"], score=[7])
     two = places.file(TWO, 0, ["b"], score=["high"], extra=[5])
@@ -253,20 +285,17 @@ def test_readers_keep_what_they_have_open(kind: str, places: Places) -> None:
 
 
 @needs_extensions
-def test_what_others_keep_in_it_stays(places: Places) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_others_keep_in_it_stays(kind: str, places: Places) -> None:
     one, two = places.file(ONE, 0, ["a"]), places.file(TWO, 0, ["b"])
-    places.export(one)
+    places.export(one, backend=kind)
     with duckdb.connect() as connection:
-        for sql in _writable(places):
+        *loads, attach = attach_statements(places.lake, str(places.folder))
+        for sql in [*loads, attach.partition(" AS cc")[0] + " AS w"]:
             connection.execute(sql)
         connection.execute("CREATE TABLE w.mine AS SELECT 'a' AS url_surtkey, 'good' AS note")
     assert places.export(one, two) == 1
     assert places.rows("SELECT note FROM cc.captures JOIN cc.mine USING (url_surtkey)") == [("good",)]
-
-
-def _writable(places: Places) -> list[str]:
-    *loads, _ = attach_statements(places.lake, str(places.folder))
-    return [*loads, f"ATTACH 'ducklake:sqlite:{places.lake}' AS w"]  # to be written to
 
 
 def foreign(tmp_path: Path, kind: str) -> Path:

@@ -96,7 +96,7 @@ def _shell(options: Common, catalogue: Any) -> NoReturn:  # noqa: ANN401 - impor
 
 def _attaching(options: Common, catalogue: Any, program: str) -> list[str]:  # noqa: ANN401 - likewise
     """Words with which a shell attaches the DuckLake in the folder, if there is one and that works."""
-    from catalogue.ducklake import attach_statements, not_attached  # noqa: PLC0415 - --help needs none of it
+    from catalogue.ducklake import NO_DOWNLOADS, attach_statements, not_attached  # noqa: PLC0415 - --help needs none of it
 
     if not catalogue.lake_path.exists():
         return []
@@ -107,10 +107,10 @@ def _attaching(options: Common, catalogue: Any, program: str) -> list[str]:  # n
     except CatalogueError as error:
         options.say(f"cc is not there: {error}")
         return []
-    tried = _run([program, "-bail", "-c", f"{statements};"])
+    tried = _run([program, "-bail", "-c", f"{NO_DOWNLOADS};{statements};"])
     if tried.returncode or lacking:
         options.say(not_attached(catalogue.lake_path, tried.stderr) if tried.returncode else lacking)
-    return [] if tried.returncode else ["-cmd", f"{statements}; RESET autoinstall_known_extensions;"]
+    return [] if tried.returncode else ["-cmd", f"{statements};"]
 
 
 def _run(command: list[str]) -> subprocess.CompletedProcess[str]:

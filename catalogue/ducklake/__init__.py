@@ -2,7 +2,7 @@
 
 from catalogue.ducklake.attaching import (
     LAKE_NAME,
-    NAME,
+    NO_DOWNLOADS,
     attach,
     attach_statements,
     data_path,
@@ -16,7 +16,7 @@ from catalogue.ducklake.exporting import crawls_in, export_lake
 __all__ = [
     "BACKENDS",
     "LAKE_NAME",
-    "NAME",
+    "NO_DOWNLOADS",
     "attach",
     "attach_statements",
     "crawls_in",

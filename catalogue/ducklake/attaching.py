@@ -15,6 +15,9 @@ NAME = "cc"
 LAKE_NAME = "captures.ducklake"
 """Its file in the folder of the catalogue."""
 
+NO_DOWNLOADS = "SET autoinstall_known_extensions = false"
+"""What to run before ``attach_statements`` where it is not known whether they work."""
+
 _NAMED = re.compile(rf"\b{NAME}\b", re.IGNORECASE)
 _CAPTURES = re.compile(rf"\b{NAME}\s*\.\s*\"?(?:captures|snapshots)", re.IGNORECASE)
 _WHEEL = "duckdb_extension_{}"
@@ -43,6 +46,8 @@ def data_path(source: str) -> str:
 def attach_statements(path: Path, source: str, version: str = duckdb.__version__) -> list[str]:
     """The SQL that attaches a lake, to be read only, with files where the source has them.
 
+    Each statement needs those before it: what is not loaded, DuckDB might fetch by itself; see ``NO_DOWNLOADS``.
+
     Args:
         path: of the lake.
         source: an address, or a folder.
@@ -55,7 +60,6 @@ def attach_statements(path: Path, source: str, version: str = duckdb.__version__
     needed = ["ducklake", *(["sqlite_scanner"] if kept_in == "sqlite" else []), *(["httpfs"] if "://" in where else [])]
     place = literal(f"ducklake:{'sqlite:' if kept_in == 'sqlite' else ''}{path.absolute()}")
     return [
-        "SET autoinstall_known_extensions = false",
         *(f"LOAD {_extension(name, version)}" for name in needed),
         f"ATTACH {place} AS {NAME} (READ_ONLY, DATA_PATH {literal(where)}, OVERRIDE_DATA_PATH true)",
     ]
@@ -81,7 +85,7 @@ def attach(connection: duckdb.DuckDBPyConnection, path: Path, source: str) -> st
         QueryError: if the path is that of something else.
     """
     try:
-        for statement in attach_statements(path, source):
+        for statement in (NO_DOWNLOADS, *attach_statements(path, source)):
             connection.execute(statement)
     except duckdb.Error as error:
         return not_attached(path, str(error))
