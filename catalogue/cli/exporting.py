@@ -12,7 +12,11 @@ from catalogue.cli.showing import as_json, plural
 
 @click.group()
 def export() -> None:
-    """What is held, for other engines and other people; no data of the source is copied."""
+    """What is held, for other engines and other people; no data of the source is copied.
+
+    \b
+    catalogue export ducklake
+    """  # noqa: D301 - \b is click's
 
 
 @export.command()
