@@ -2,13 +2,14 @@
 
 import argparse
 
-from benchmarks import fetch, footer_speed, harvest_speed, lookup, many, scale, serve
+from benchmarks import export, fetch, footer_speed, harvest_speed, lookup, many, scale, serve
 from benchmarks.report import machine
 
 _ALL = {
     "harvest_speed": harvest_speed.main,
     "footer_speed": footer_speed.main,
     "scale": scale.main,
+    "export": export.main,
     "lookup": lookup.main,
     "lookup_spark": lookup.by_spark,
     "many": many.main,

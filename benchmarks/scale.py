@@ -30,8 +30,7 @@ def main(*, full: bool) -> None:
         folder = Path(name)
         held = 0
         for size in SIZES if full else SIZES[:-1]:
-            crawls = [f"CC-MAIN-{2014 + number // 10}-{5 + 5 * (number % 10):02}" for number in range(size)]
-            rows.append(_measure(folder, crawls, held))
+            rows.append(_measure(folder, crawl_names(size), held))
             held = size
     table(
         f"Crawls of {FILES} files, footers of {len(make_template().footer) / 1000:.0f} kB",
@@ -52,17 +51,22 @@ def main(*, full: bool) -> None:
     )
 
 
+def crawl_names(count: int) -> list[str]:
+    """Crawls, oldest first."""
+    return [f"CC-MAIN-{2014 + number // 10}-{5 + 5 * (number % 10):02}" for number in range(count)]
+
+
 def _measure(folder: Path, crawls: list[str], held: int) -> list[str | int | float]:
     """Commands as users run them, the start of Python included, with these crawls; of some the footers are held."""
     with Store(folder / STORE_NAME, create=True) as store:
         store.put("documents", [(COLLINFO, _value(crawl_list(crawls)))])
         for crawl in crawls[held:-1]:
-            _put(store, crawl)
+            put_crawl(store, crawl)
     (folder / CATALOGUE_NAME).unlink(missing_ok=True)
     count = "select count(*) as files from files"
     build = _command(folder, "sql", count)
     with Store(folder / STORE_NAME) as store:
-        _put(store, crawls[-1])
+        put_crawl(store, crawls[-1])
     added = _command(folder, "sql", count)
     again = _command(folder, "harvest", "--crawl", crawls[0], "--rate", "1000")
     status = _command(folder, "status", "--json")
@@ -89,14 +93,17 @@ def _command(folder: Path, name: str, *words: str) -> Ran:
         return run(["catalogue", name, *words, "--data", str(folder), "--source", _NOWHERE], home=Path(home))
 
 
-def _put(store: Store, crawl: str) -> None:
-    """Store a whole crawl, as a harvest does."""
+def put_crawl(store: Store, crawl: str, *, footers: bool = True) -> None:
+    """Store a whole crawl, as a harvest does; or without its footers, which the catalogue is not made of."""
     say(f"storing {crawl}")
     template = make_template()
-    footers = {path_of(crawl, number): _value(template.footer_of(crawl, number)) for number in range(FILES)}
+    held = {
+        path_of(crawl, number): _value(template.footer_of(crawl, number) if footers else f"{crawl} {number}".encode())
+        for number in range(FILES)
+    }
     store.put("documents", [(manifest_path(crawl), _value(manifest(crawl, FILES)))])
-    store.put("files", footers.items())
-    store.add_facts({path: packed(facts, footers[path], store.version(path) or b"") for path, facts in _facts(crawl)})
+    store.put("files", held.items())
+    store.add_facts({path: packed(facts, held[path], store.version(path) or b"") for path, facts in _facts(crawl)})
 
 
 def _value(data: bytes) -> Held:

@@ -10,14 +10,14 @@ from shutil import copytree
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import pytest
 
 import catalogue
 from catalogue import Catalogue, Match
-from catalogue.crawl import SCHEMA, index_file
+from catalogue.crawl import SCHEMA
 from catalogue.settings import Settings
 from catalogue.surt import Pattern, covers, parse_pattern
+from tests.mirrors import whole_table
 
 PATTERNS = 88
 IDENTITY = ["url_surtkey", "url", "fetch_time", "warc_filename", "warc_record_offset", "crawl", "subset"]
@@ -27,25 +27,7 @@ Row = tuple[object, ...]
 
 @pytest.fixture(scope="module")
 def everything(mirror: Path) -> pa.Table:
-    """Every row of every index file, read whole by pyarrow, in no other way than it does itself."""
-    tables = []
-    for path in sorted(mirror.rglob("*.parquet")):
-        file = index_file(str(path.relative_to(mirror)))
-        assert file
-        table = pq.ParquetFile(path).read()
-        columns: dict[str, pa.Array] = {}
-        for field in SCHEMA:
-            if field.name in {"crawl", "subset"}:
-                columns[field.name] = pa.array([getattr(file, field.name)] * len(table), pa.string())
-            elif field.name in table.column_names:
-                column = table.column(field.name)
-                if pa.types.is_timestamp(column.type):
-                    column = column.cast(pa.timestamp("ms"), safe=False)
-                columns[field.name] = column.cast(field.type)
-            else:
-                columns[field.name] = pa.nulls(len(table), field.type)
-        tables.append(pa.table(columns, schema=SCHEMA))
-    return pa.concat_tables(tables)
+    return whole_table(mirror)
 
 
 def rows_of(table: pa.Table, names: list[str] = IDENTITY) -> Counter[Row]:

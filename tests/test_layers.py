@@ -43,6 +43,7 @@ ORDER = [
     "where",
     "views",
     "iceberg",
+    "ducklake",
     "outputs",
     "document",
     "metadata",
@@ -89,9 +90,9 @@ HOMES = {
     "click": {"cli"},
     "dask": {"cluster", "captures"},  # the last names its types only
     "distributed": {"cluster"},
-    "duckdb": {"views", "where", "reader", "catalogue"},  # the last two name its types only
+    "duckdb": {"views", "ducklake", "where", "reader", "catalogue"},  # the last two name its types only
     "feedparser": {"document"},
-    "filelock": {"source", "store", "views"},
+    "filelock": {"source", "store", "views", "ducklake"},
     "fsspec": {"outputs"},
     "pandas": {"frames", "cluster", "captures", "sampling", "catalogue"},  # all but the first name its types only
     "platformdirs": {"settings"},
@@ -100,7 +101,7 @@ HOMES = {
     "rich": {"cli"},
     "jinja2": {"server"},
     "s3fs": {"source"},
-    "sqlite3": {"store"},
+    "sqlite3": {"store", "ducklake"},
     "starlette": {"server"},
     "uvicorn": {"server"},
     "warcio": {"record", "outputs"},

@@ -2,13 +2,15 @@
 
 from collections.abc import Iterable
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from catalogue import views
+from catalogue import ducklake, views
 from catalogue.catalogue.taking import Taking
-from catalogue.errors import NotHarvested
+from catalogue.crawl import newest_first
+from catalogue.errors import CatalogueError, NotHarvested, QueryError
 from catalogue.keyspace import Extent, FileExtent
 from catalogue.source import CachedSource
 
@@ -22,14 +24,16 @@ class Telling(Taking):
     def sql(self, query: str) -> duckdb.DuckDBPyRelation:
         """Run SQL over the catalogue's views: ``crawls``, ``files``, ``row_groups``, ``pages``, ``column_chunks``.
 
+        And over captures: the DuckLake that ``export_ducklake`` wrote into our folder is ``cc``.
+
         Returns:
             A DuckDB relation: ``.df()`` makes a DataFrame of it, ``.pl()`` polars, ``.arrow()`` Arrow.
 
         Raises:
-            QueryError: if DuckDB cannot run it.
+            QueryError: if DuckDB cannot run it, or it asks for captures and there is no DuckLake.
         """
         with views.answerable():
-            return self.connect().sql(query)
+            return self.connect_for(query).sql(query)
 
     def update(self) -> None:
         """Bring the DuckDB file up to date with the store; everything here that reads it does so first."""
@@ -38,6 +42,47 @@ class Telling(Taking):
     def connect(self) -> duckdb.DuckDBPyConnection:
         """A read-only DuckDB connection to the catalogue as it is now."""
         return views.connect_fresh(self.path, self._store, self.table, indexes=True)
+
+    def connect_for(self, query: str) -> duckdb.DuckDBPyConnection:
+        """Likewise, with our DuckLake attached as ``cc`` if SQL speaks of it.
+
+        Raises:
+            QueryError: if SQL surely speaks of it, and it is not there or cannot be attached.
+        """
+        connection = self.connect()
+        if ducklake.names_lake(query) and (told := self._attached(connection)):
+            if ducklake.names_captures(query):
+                connection.close()
+                raise QueryError(told)
+            if self.lake_path.exists():
+                self._notify(told)
+        return connection
+
+    def _attached(self, connection: duckdb.DuckDBPyConnection) -> str | None:
+        """Attach our DuckLake. Returns why it is not; None if it is."""
+        if not self.lake_path.exists():
+            return f"there is no {self.lake_path} yet; run: catalogue export ducklake"
+        try:
+            told = ducklake.attach(connection, self.lake_path, self.settings.source)
+            if not told and (lacking := self.lake_lacks()):
+                self._notify(lacking)
+        except CatalogueError as error:
+            return f"cc is not there: {error}"
+        return told
+
+    @property
+    def lake_path(self) -> Path:
+        """Where ``sql`` looks for a DuckLake."""
+        return self.data / ducklake.LAKE_NAME
+
+    def lake_lacks(self) -> str | None:
+        """What our DuckLake lacks, in a sentence; None if it has all crawls that are held."""
+        there = ducklake.crawls_in(self.lake_path)
+        lacking = newest_first(set(self.crawls_held()) - there)
+        if not lacking:
+            return None
+        more = f" and {len(lacking) - 1} more" if lacking[1:] else ""
+        return f"{self.lake_path.name} lacks {lacking[0]}{more}; run: catalogue export ducklake"
 
     def crawls_held(self) -> tuple[str, ...]:
         """The crawls of which files are held, as ``held`` says, without going through all files; none is no error."""

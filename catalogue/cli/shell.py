@@ -11,7 +11,7 @@ import click
 
 from catalogue.cli.app import Common, common
 from catalogue.cli.showing import Table, as_json
-from catalogue.errors import QueryError
+from catalogue.errors import CatalogueError, QueryError
 from catalogue.views import answerable, queries_folder
 from catalogue.views import statement as queries_statement
 
@@ -28,12 +28,15 @@ _AT_ONCE = 1000
 def sql(options: Common, *, statement: str | None, json_: bool, chunks_of: tuple[str, ...]) -> None:
     """SQL over the catalogue; without any, a DuckDB shell on it.
 
-    The views are crawls, files, row_groups and column_chunks; a name of a file of queries/ is run too.
+    The views are crawls, files, row_groups, pages and column_chunks; a name of a file of queries/ is run too. After
+    catalogue export ducklake there are captures, too, as cc.captures: DuckDB reads them from the source, without our
+    limit on requests, so ask for crawls, and for URLs by surt_match(url_surtkey, PATTERN).
 
     \b
     catalogue sql "select crawl, count(*) from row_groups group by 1"
     catalogue sql coverage
     catalogue sql "describe row_groups"
+    catalogue sql "from row_groups where surt_overlaps(min_url_surtkey, max_url_surtkey, '*.example.com')"
     catalogue sql bytes-by-column --column-chunks CC-MAIN-2022-05
     catalogue sql
     """  # noqa: D301
@@ -45,9 +48,10 @@ def sql(options: Common, *, statement: str | None, json_: bool, chunks_of: tuple
             raise QueryError(message)
         if statement is None:
             catalogue.update()
-            _shell(catalogue.path)  # never comes back
-        with catalogue.connect() as connection, answerable():
-            answer = connection.execute(_question(statement, catalogue.table))
+            _shell(options, catalogue)  # never comes back
+        question = _question(statement, catalogue.table)
+        with catalogue.connect_for(question) as connection, answerable():
+            answer = connection.execute(question)
             names = _distinct([column[0] for column in answer.description or ()])
             printer = None if json_ else Table(names)
             while rows := answer.fetchmany(_AT_ONCE):
@@ -67,20 +71,47 @@ def _distinct(names: list[str]) -> list[str]:
 
 def _question(text: str, table: Any) -> str:  # noqa: ANN401 - importing its type is slow
     """The SQL itself, or that of a file of ``queries/``."""
-    there_are = {file.stem: file.name for file in queries_folder().glob("*.sql")}
+    folder = queries_folder()
+    there_are = {
+        file.stem: str(file.relative_to(folder)) for kind in ("", "lake/") for file in folder.glob(f"{kind}*.sql")
+    }
     return queries_statement(there_are[text], table) if text in there_are else text
 
 
-def _shell(path: Path) -> NoReturn:
+def _shell(options: Common, catalogue: Any) -> NoReturn:  # noqa: ANN401 - importing its type is slow
     """Become DuckDB's own shell."""
-    beside = Path(sys.executable).with_name("duckdb")
+    beside, path = Path(sys.executable).with_name("duckdb"), catalogue.path
     program = str(beside) if beside.exists() else shutil.which("duckdb")
     if program is None:
         message = (
             f'there is no DuckDB shell here; run: pip install duckdb-cli, or: catalogue sql "SQL" (the file is {path})'
         )
         raise QueryError(message)
-    command = [program, "-readonly", str(path)]
+    command = [program, "-readonly", str(path), *(_attaching(options, catalogue, program))]
+    catalogue.close()
     if os.name == "posix":
         os.execv(program, command)  # noqa: S606 - no shell is what we want
     sys.exit(subprocess.call(command))  # noqa: S603
+
+
+def _attaching(options: Common, catalogue: Any, program: str) -> list[str]:  # noqa: ANN401 - likewise
+    """Words with which a shell attaches the DuckLake in the folder, if there is one and that works."""
+    from catalogue.ducklake import NO_DOWNLOADS, attach_statements, not_attached  # noqa: PLC0415 - --help needs none of it
+
+    if not catalogue.lake_path.exists():
+        return []
+    try:
+        lacking = catalogue.lake_lacks()
+        version = _run([program, "--version"]).stdout.partition(" ")[0].removeprefix("v")
+        statements = ";".join(attach_statements(catalogue.lake_path, catalogue.settings.source, version))
+    except CatalogueError as error:
+        options.say(f"cc is not there: {error}")
+        return []
+    tried = _run([program, "-bail", "-c", f"{NO_DOWNLOADS};{statements};"])
+    if tried.returncode or lacking:
+        options.say(not_attached(catalogue.lake_path, tried.stderr) if tried.returncode else lacking)
+    return [] if tried.returncode else ["-cmd", f"{statements};"]
+
+
+def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)  # noqa: S603

@@ -13,14 +13,17 @@ from catalogue.surt.interval import (
 )
 from catalogue.surt.key import NEWEST, canonical_host, url_surtkey, url_surtkeys
 from catalogue.surt.keys import Keys, parse_key_pattern
+from catalogue.surt.macros import MACROS, Macro
 from catalogue.surt.pattern import Match, Pattern, parse_pattern
 
 __all__ = [
     "END",
     "EVERYTHING",
+    "MACROS",
     "NEWEST",
     "KeyInterval",
     "Keys",
+    "Macro",
     "Match",
     "Pattern",
     "canonical_host",

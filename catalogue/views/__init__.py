@@ -5,7 +5,7 @@ from catalogue.views.candidates import MARGIN, Candidate, Candidates, Shown
 from catalogue.views.exported import lake_files, write_table
 from catalogue.views.facts import packed
 from catalogue.views.gaps import Gaps, gaps
-from catalogue.views.opened import answerable, connect, queries_folder, statement
+from catalogue.views.opened import answerable, connect, queries_folder, quoted, statement
 
 __all__ = [
     "MARGIN",
@@ -22,6 +22,7 @@ __all__ = [
     "lake_files",
     "packed",
     "queries_folder",
+    "quoted",
     "refresh",
     "statement",
     "write_table",

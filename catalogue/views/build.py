@@ -24,13 +24,14 @@ from catalogue.examine import Examiner, FileFacts, digest_of
 from catalogue.footer import decode_footer
 from catalogue.listing import listed, manifests
 from catalogue.store import Held, Store
+from catalogue.surt import MACROS, Keys
 from catalogue.table import INDEX, Table
 from catalogue.views.facts import NewFile, add_files, are_of, packed
 from catalogue.views.key_pages import key_pages
 from catalogue.views.opened import connect, queries_folder, quoted, statement
 
 STORAGE_VERSION = "v1.1.0"
-LAYOUT = "8"
+LAYOUT = "9"
 """Changes with the tables; a catalogue of another layout is made again."""
 
 _BATCH = 1000
@@ -150,6 +151,8 @@ class _Build:
         self._small_tables(touched, {*self._store.touched("documents", since)})
         for view in sorted((queries_folder() / "views").glob("[a-z]*.sql")):
             self._db.execute(statement(f"views/{view.name}", self._table))
+        for macro in MACROS if self._table.keys is Keys.URL else ():
+            self._db.execute(macro.statement)
         self._db.execute("DELETE FROM derived.meta")
         self._db.executemany("INSERT INTO derived.meta VALUES (?, ?)", list(meta.items()))
         self._db.execute("CHECKPOINT building")

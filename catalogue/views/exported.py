@@ -10,6 +10,9 @@ from catalogue.lake import LakeFile, may_be_sorted, unsigned_bounds
 from catalogue.table import INDEX, Table
 from catalogue.views.opened import quoted
 
+_AT_ONCE = 1000
+"""Rows that are in memory in another form, too."""
+
 
 def lake_files(connection: duckdb.DuckDBPyConnection, crawls: Sequence[str], table: Table = INDEX) -> list[LakeFile]:
     """The files held of crawls, by path.
@@ -20,6 +23,8 @@ def lake_files(connection: duckdb.DuckDBPyConnection, crawls: Sequence[str], tab
         table: of which the catalogue is.
     """
     least, greatest = (f'"{bound}_{table.key}"' for bound in ("min", "max"))
+    # Of these lists there are few, and files share them: 90,000 files would have millions of names.
+    columns = connection.execute("SELECT DISTINCT column_names, column_kinds FROM derived.files").fetchall()
     answer = connection.execute(
         f"""
         WITH
@@ -44,16 +49,21 @@ def lake_files(connection: duckdb.DuckDBPyConnection, crawls: Sequence[str], tab
             FROM groups GROUP BY path
           )
         SELECT
-          path, crawl, subset, file_size, footer_size, num_rows, column_names, f.column_kinds, utc_times,
+          path, crawl, subset, file_size, footer_size, num_rows, utc_times,
+          list_position($2, [column_names, column_kinds]) AS columns,
           min_key, max_key, coalesce(signed, false) AS signed, coalesce(ascending, false) AS ascending,
           coalesce(row_group_offsets, []) AS row_group_offsets
         FROM derived.files AS f LEFT JOIN known USING (path)
         WHERE list_contains($1, crawl) ORDER BY path
         """,  # noqa: S608 - the name of a column
-        [list(crawls)],
+        [list(crawls), [list(each) for each in columns]],
     )
     names = [column[0] for column in answer.description or ()]
-    return [_lake_file(dict(zip(names, row, strict=True))) for row in answer.fetchall()]
+    shared = [(tuple(names), tuple(kinds)) for names, kinds in columns]
+    files: list[LakeFile] = []
+    while rows := answer.fetchmany(_AT_ONCE):
+        files += (_lake_file(dict(zip(names, row, strict=True)), shared) for row in rows)
+    return files
 
 
 def write_table(connection: duckdb.DuckDBPyConnection, view: str, crawls: Sequence[str], path: Path) -> int:
@@ -68,13 +78,13 @@ def write_table(connection: duckdb.DuckDBPyConnection, view: str, crawls: Sequen
     )
 
 
-def _lake_file(row: dict[str, Any]) -> LakeFile:
+def _lake_file(row: dict[str, Any], columns: Sequence[tuple[tuple[str, ...], tuple[str, ...]]]) -> LakeFile:
     least, greatest, signed = (row.pop(name) for name in ("min_key", "max_key", "signed"))
     bounds = None if least is None or greatest is None else (least, greatest)
     if bounds and signed:
         bounds = unsigned_bounds(*bounds)
     row["min_key"], row["max_key"] = bounds or (None, None)
     row["ascending"] &= may_be_sorted(row["crawl"])
-    for name in ("column_names", "column_kinds", "row_group_offsets"):
-        row[name] = tuple(row[name])
+    row["column_names"], row["column_kinds"] = columns[row.pop("columns") - 1]
+    row["row_group_offsets"] = tuple(row["row_group_offsets"])
     return LakeFile(**row)

@@ -1,0 +1,75 @@
+"""Seconds, memory and size of exports of 9,000 files, or of 90,000, all that there are."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from benchmarks.processes import Ran, run, wait_for_quiet
+from benchmarks.report import Value, say, table
+from benchmarks.scale import FILES, crawl_names, put_crawl
+from catalogue.catalogue import STORE_NAME
+from catalogue.store import Store
+
+SIZES = (10, 100)
+"""Crawls."""
+FORMATS = {
+    "DuckLake in SQLite": ("ducklake", "sqlite.ducklake", "--backend", "sqlite"),
+    "DuckLake in DuckDB": ("ducklake", "duckdb.ducklake", "--backend", "duckdb"),
+}
+"""Words of ``catalogue export``, the second of them a name in the folder."""
+
+
+def main(*, full: bool) -> None:
+    """Measure and print; ``full`` for as many files as there are, which takes some minutes."""
+    for size in SIZES if full else SIZES[:-1]:
+        with TemporaryDirectory(prefix="benchmarks-") as name:
+            rows = _measure(Path(name), crawl_names(size))
+        table(
+            f"Exports of {size * FILES:,} files, then of {FILES} more",
+            ["format", "s", "CPU s", "peak MB", "MB", "nothing new s", "one more crawl s", "peak MB"],
+            rows,
+        )
+
+
+def _measure(folder: Path, crawls: list[str]) -> list[list[Value]]:
+    """Commands as users run them, the start of Python included; the catalogue is up to date before."""
+    with Store(folder / STORE_NAME, create=True) as store:
+        for crawl in crawls[:-1]:
+            put_crawl(store, crawl, footers=False)
+    _catalogue(folder, "sql", "select count(*) from files")
+    first = {name: (_export(folder, words), _export(folder, words)) for name, words in FORMATS.items()}
+    sizes = {name: _size(folder / words[1]) for name, words in FORMATS.items()}
+    with Store(folder / STORE_NAME) as store:
+        put_crawl(store, crawls[-1], footers=False)
+    _catalogue(folder, "sql", "select count(*) from files")
+    more = {name: _export(folder, words) for name, words in FORMATS.items()}
+    return [
+        [
+            name,
+            made.cost.seconds,
+            made.cost.cpu_seconds,
+            round(made.cost.peak_bytes / 1e6),
+            sizes[name] / 1e6,
+            again.cost.seconds,
+            more[name].cost.seconds,
+            round(more[name].cost.peak_bytes / 1e6),
+        ]
+        for name, (made, again) in first.items()
+    ]
+
+
+def _size(place: Path) -> int:
+    """Bytes of a file, or of all in a folder."""
+    files = [place] if place.is_file() else [path for path in place.rglob("*") if path.is_file()]
+    return sum(path.stat().st_size for path in files)
+
+
+def _export(folder: Path, words: tuple[str, ...]) -> Ran:
+    kind, name, *options = words
+    return _catalogue(folder, "export", kind, str(folder / name), *options)
+
+
+def _catalogue(folder: Path, *words: str) -> Ran:
+    say(f"catalogue {' '.join(words[:2])}")
+    wait_for_quiet(at_most=5.0)
+    with TemporaryDirectory(prefix="benchmarks-") as home:
+        return run(["catalogue", *words, "--data", str(folder), "--source", str(folder)], home=Path(home))

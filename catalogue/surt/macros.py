@@ -1,0 +1,133 @@
+"""Patterns of URLs in SQL: macros of DuckDB for those whose keys SQL makes rightly.
+
+Hosts, domains and plain paths are taken; of what needs more (other alphabets, escapes, queries, ``..``, session ids,
+odd spellings of addresses) a macro makes an error and never a key that might be wrong. Each macro is one expression
+that calls no other, so that it can be kept anywhere, and is a constant where the pattern is one, so that DuckDB prunes
+files by it.
+"""
+
+from dataclasses import dataclass
+
+_LABELS = r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*"
+_SCHEME = r"(?:((?i)https?)://)?"
+_PATH = r'/[!"$&-)+->@-~]*'
+"""Printable ASCII without ``#``, ``%``, ``*`` and ``?``."""
+_URL = rf"^{_SCHEME}({_LABELS})(?::([1-9][0-9]{{0,4}}))?({_PATH})?$"
+_START = rf"^{_SCHEME}({_LABELS})(?::([1-9][0-9]{{0,4}}))?({_PATH})\*$"
+_DOMAIN = rf"^{_SCHEME}\*\.({_LABELS})(?:/\*?)?$"
+
+_BELOW_256 = "25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9]"
+_IPV4 = rf"^(?:25[0-5]|2[0-4][0-9]|1[0-9]{{2}}|[1-9][0-9]?)(?:\.(?:{_BELOW_256})){{3}}$"
+"""As a key spells it; other spellings are made this one, which is left to Python."""
+_RESOLVED = r"//|/\.{1,2}(?:/|$)"
+_SESSION = r"/\(.*\)/.*\.aspx"
+
+
+@dataclass(frozen=True, slots=True)
+class Macro:
+    """A macro that gives one value."""
+
+    name: str
+    parameters: tuple[str, ...]
+    body: str
+    """An expression."""
+
+    @property
+    def statement(self) -> str:
+        """What makes it in a DuckDB file."""
+        return f"CREATE OR REPLACE MACRO {self.name}({', '.join(self.parameters)}) AS {self.body}"
+
+
+def _is(form: str, text: str) -> str:
+    """Whether a text is of a form, and SQL makes the right key of it."""
+    host, path = _part(form, 2, text), "''" if form == _DOMAIN else _part(form, 4, text)
+    odd_address = f"regexp_matches({host}, '^[0-9.]+$') AND NOT regexp_matches({host}, '{_IPV4}')"
+    odd_path = f"regexp_matches({path}, '{_RESOLVED}') OR regexp_matches(lower({path}), '{_SESSION}')"
+    return f"(regexp_matches({text}, '{form}') AND NOT ({odd_address}) AND NOT ({odd_path}))"
+
+
+def _part(form: str, number: int, text: str) -> str:
+    return f"regexp_extract({text}, '{form}', {number})"
+
+
+def _reversed(host: str) -> str:
+    return f"array_to_string(list_reverse(string_split({host}, '.')), ',')"
+
+
+def _bare(form: str, text: str) -> str:
+    """A host without any ``www.`` before it."""
+    return rf"regexp_replace(lower({_part(form, 2, text)}), '^(?:www[0-9]*\.)+', '')"
+
+
+def _host_key(form: str, text: str) -> str:
+    """Host and port as they start a key."""
+    scheme, port = f"lower({_part(form, 1, text)})", _part(form, 3, text)
+    own = f"{port} = '' OR ({scheme} IN ('', 'http') AND {port} = '80') OR ({scheme} = 'https' AND {port} = '443')"
+    return f"({_reversed(_bare(form, text))} || CASE WHEN {own} THEN '' ELSE ':' || {port} END || ')')"
+
+
+def _exact(text: str) -> str:
+    path = f"regexp_replace(lower({_part(_URL, 4, text)}), '/$', '')"
+    return f"({_host_key(_URL, text)} || CASE WHEN {path} = '' THEN '/' ELSE {path} END)"
+
+
+def _refused(text: str, instead: str) -> str:
+    why = f" has no key that SQL can make, only plain hosts and paths have; {instead}"
+    return f"error(coalesce({text}, 'NULL') || '{why}')"
+
+
+_PATTERN = "trim(pattern)"
+_ASK = "ask instead: catalogue query PATTERN, or compare with a key of catalogue.url_surtkey"
+_PREFIX = f"({_host_key(_START, _PATTERN)} || lower({_part(_START, 4, _PATTERN)}))"
+_BEHIND = f"(left({_PREFIX}, -1) || chr(ascii(right({_PREFIX}, 1)) + 1))"
+"""The least text that is greater than all that start with the prefix, which is ASCII."""
+_HOST = _reversed(_bare(_DOMAIN, _PATTERN))
+_WITH_WWW = f"lower({_part(_DOMAIN, 2, _PATTERN)})"
+_BELOW = f"""CASE WHEN contains({_bare(_DOMAIN, _PATTERN)}, '.') THEN {_HOST} ELSE {_reversed(_WITH_WWW)} END"""
+"""So that ``*.www.com`` is not the whole of ``com``."""
+
+
+def _cases(everything: str, domain: str, prefix: str, exact: str) -> str:
+    return (
+        f"CASE WHEN {_PATTERN} = '*' THEN {everything} WHEN {_is(_DOMAIN, _PATTERN)} THEN {domain} "
+        f"WHEN {_is(_START, _PATTERN)} THEN {prefix} WHEN {_is(_URL, _PATTERN)} THEN {exact} "
+        f"ELSE {_refused('pattern', _ASK)} END"
+    )
+
+
+MACROS = (
+    Macro(
+        "surt_key",
+        ("url",),
+        f"CASE WHEN {_is(_URL, 'trim(url)')} THEN {_exact('trim(url)')} "
+        f"ELSE {_refused('url', 'take that of catalogue.url_surtkey in Python')} END",
+    ),
+    Macro(
+        "surt_match",
+        ("surtkey", "pattern"),
+        _cases(
+            "surtkey IS NOT NULL",
+            # By the first two files are pruned, which three intervals would not do; they hold example-shop.com, too.
+            f"surtkey >= {_HOST} || ')' AND surtkey < {_HOST} || ';' AND (starts_with(surtkey, {_HOST} || ')') "
+            f"OR starts_with(surtkey, {_HOST} || ':') OR starts_with(surtkey, {_BELOW} || ','))",
+            f"surtkey >= {_PREFIX} AND surtkey < {_BEHIND}",
+            f"surtkey = {_exact(_PATTERN)}",
+        ),
+    ),
+    Macro(
+        "surt_overlaps",
+        ("least", "greatest", "pattern"),
+        "coalesce("
+        + _cases(
+            "true",
+            f"(greatest >= {_HOST} || ')' AND least < {_HOST} || '*') "
+            f"OR (greatest >= {_HOST} || ':' AND least < {_HOST} || ';') "
+            f"OR (greatest >= {_BELOW} || ',' AND least < {_BELOW} || '-')",
+            f"greatest >= {_PREFIX} AND least < {_BEHIND}",
+            f"{_exact(_PATTERN)} BETWEEN least AND greatest",
+        )
+        + ", true)",
+    ),
+)
+"""``surt_key(url)``; ``surt_match(url_surtkey, pattern)``; and ``surt_overlaps(min_url_surtkey, max_url_surtkey,
+pattern)``, whether keys that match may lie between bounds, which is so of bounds that are not known."""

@@ -1,0 +1,6 @@
+-- Which row groups may hold captures of a site: SET VARIABLE pattern = 'example.com/blog/*'; (without it, *.example.com).
+-- Patterns are those of catalogue query, as far as SQL can make keys of them: plain hosts and paths.
+SELECT crawl, subset, path, row_group, num_rows, total_compressed_size, min_url_surtkey, max_url_surtkey, bounds_from
+FROM row_groups
+WHERE surt_overlaps(min_url_surtkey, max_url_surtkey, coalesce(getvariable('pattern'), '*.example.com'))
+ORDER BY crawl DESC, subset, path, row_group;

@@ -1,0 +1,13 @@
+-- How many pages of a site each crawl holds, and of which types; after: catalogue export ducklake.
+-- Of each crawl those files are read that may hold its keys, one or two: SET VARIABLE pattern = '*.commoncrawl.org';
+SELECT
+  crawl,
+  count(*) AS captures,
+  count(DISTINCT url_surtkey) AS pages,
+  min(fetch_time) AS first_fetch,
+  max(fetch_time) AS last_fetch,
+  mode(content_mime_detected) AS usual_type
+FROM cc.captures
+WHERE subset = 'warc' AND cc.surt_match(url_surtkey, coalesce(getvariable('pattern'), '*.example.com'))
+GROUP BY crawl
+ORDER BY crawl DESC;

@@ -1,0 +1,46 @@
+"""Lakes as users ask them: by DuckDB's own shell, with extensions from wheels."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from catalogue.ducklake import attach, attach_statements
+
+SHELL = Path(sys.executable).with_name("duckdb")
+WHEELS = ["duckdb_extension_ducklake", "duckdb_extension_httpfs", "duckdb_extension_sqlite_scanner"]
+
+needs_extensions = pytest.mark.skipif(
+    not (all(map(find_spec, WHEELS)) and SHELL.exists() and duckdb.__version__ == "1.5.5"),
+    reason="needs DuckDB 1.5.5, its shell, and wheels of its extensions: pip install '.[lake,shell]'",
+)
+
+
+def ask_shell(lake: Path, source: str, sql: str) -> str:
+    """What a shell writes in which a lake is attached."""
+    script = ";\n".join([*attach_statements(lake, source), sql])
+    done = subprocess.run(
+        [SHELL, "-bail", "-json"], input=script, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+_spare: list[duckdb.DuckDBPyConnection] = []
+"""Connections that have loaded the extensions, which takes longer than most questions."""
+
+
+@contextmanager
+def opened(lake: Path, source: str | Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection to which a lake is attached."""
+    connection = _spare.pop() if _spare else duckdb.connect()
+    connection.execute("SET enable_external_file_cache = false")  # which tests would be too quick for
+    assert attach(connection, lake, str(source)) is None
+    yield connection
+    connection.execute("DETACH cc")
+    _spare.append(connection)
