@@ -7,6 +7,7 @@ from benchmarks.processes import Ran, run, wait_for_quiet
 from benchmarks.report import Value, say, table
 from benchmarks.scale import FILES, crawl_names, put_crawl
 from catalogue.catalogue import STORE_NAME
+from catalogue.demo import LoopbackServer
 from catalogue.store import Store
 
 SIZES = (10, 100)
@@ -14,8 +15,11 @@ SIZES = (10, 100)
 FORMATS = {
     "DuckLake in SQLite": ("ducklake", "sqlite.ducklake", "--backend", "sqlite"),
     "DuckLake in DuckDB": ("ducklake", "duckdb.ducklake", "--backend", "duckdb"),
+    "Iceberg": ("iceberg", "index.iceberg"),
 }
 """Words of ``catalogue export``, the second of them a name in the folder."""
+_PASSED_ON = (1, 10)
+"""Crawls of which a snapshot is taken over; of all it is ten times as much."""
 
 
 def main(*, full: bool) -> None:
@@ -28,6 +32,59 @@ def main(*, full: bool) -> None:
             ["format", "s", "CPU s", "peak MB", "MB", "nothing new s", "one more crawl s", "peak MB"],
             rows,
         )
+
+    rows = []
+    with TemporaryDirectory(prefix="benchmarks-") as name:
+        for size in _PASSED_ON:
+            rows.append(_pass_on(Path(name) / str(size), crawl_names(size)))
+    table(
+        "Snapshots of so many files, and taking them over, by HTTP from a server that is no way off",
+        [
+            "files",
+            "store MB",
+            "export s",
+            "CPU s",
+            "peak MB",
+            "MB",
+            "nothing new s",
+            "pull s",
+            "CPU s",
+            "peak MB",
+            "GET",
+            "nothing new s",
+        ],
+        rows,
+    )
+
+
+def _pass_on(folder: Path, crawls: list[str]) -> list[Value]:
+    """A snapshot of crawls whose footers are as large as real ones, made and taken over."""
+    ours, theirs, place = folder / "ours", folder / "theirs", folder / "snapshot"
+    ours.mkdir(parents=True)
+    with Store(ours / STORE_NAME, create=True) as store:
+        for crawl in crawls:
+            put_crawl(store, crawl)
+    _catalogue(ours, "sql", "select count(*) from files")
+    made, again = (_catalogue(ours, "export", "snapshot", str(place)) for _ in range(2))
+    with LoopbackServer(place) as server:
+        # There is nothing to compare with: the footers are made up.
+        pulled = _catalogue(theirs, "pull", server.url, "--compare", "0")
+        requests = len(server.log)
+        nothing = _catalogue(theirs, "pull", server.url, "--compare", "0")
+    return [
+        len(crawls) * FILES,
+        (ours / STORE_NAME).stat().st_size / 1e6,
+        made.cost.seconds,
+        made.cost.cpu_seconds,
+        round(made.cost.peak_bytes / 1e6),
+        _size(place) / 1e6,
+        again.cost.seconds,
+        pulled.cost.seconds,
+        pulled.cost.cpu_seconds,
+        round(pulled.cost.peak_bytes / 1e6),
+        requests,
+        nothing.cost.seconds,
+    ]
 
 
 def _measure(folder: Path, crawls: list[str]) -> list[list[Value]]:
