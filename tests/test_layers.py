@@ -13,6 +13,7 @@ PACKAGE = ROOT / "catalogue"
 ORDER = [
     # decisions: values in, values out
     "errors",
+    "wording",
     "ranges",
     "values",
     "thrift",

@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 from catalogue.cli.app import Common, common
-from catalogue.cli.showing import as_json, harvest_bar, plural
+from catalogue.cli.showing import as_json, harvest_bar
+from catalogue.wording import plural
 
 
 @click.group()
