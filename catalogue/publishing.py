@@ -1,7 +1,6 @@
 """What a store holds → a snapshot that others can take over: pieces of the store, plain tables, and what they are."""
 
 import hashlib
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -124,9 +123,8 @@ def _cut(held: Frozen, crawls: Sequence[str]) -> Iterator[tuple[str, list[Row]]]
 
 def _put(place: Here | Away, path: Path, name: str) -> tuple[int, str]:
     """Give a file its name in the snapshot; returns its bytes and its digest."""
-    with path.open("rb+") as file:
+    with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-        os.fsync(file)
     size = path.stat().st_size
     place.put(path, name)
     path.unlink(missing_ok=True)

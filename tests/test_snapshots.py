@@ -221,7 +221,7 @@ def test_two_at_once(exported: Path, empty: Catalogue) -> None:
         with pytest.raises(StoreLocked, match=f"another process harvests {crawl}"):
             other.pull(str(exported), crawls=crawl, compare=0)
         assert other.create().keys("files") == []
-    with FileLock(empty.data / "pull.lock"), pytest.raises(StoreLocked, match="another process writes into"):
+    with FileLock(empty.data / "pull.lock"), pytest.raises(StoreLocked, match="another process writes to"):
         empty.pull(str(exported), crawls=crawl, compare=0)
 
 
