@@ -1,4 +1,4 @@
-"""Seconds, memory and size of exports of 9,000 files, or of 90,000, all that there are."""
+"""Seconds, memory and size of lakes of 9,000 files, or of 90,000, all that there are."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory

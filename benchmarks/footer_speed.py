@@ -10,7 +10,7 @@ from benchmarks.crawls import COLUMNS, CRAWL, ROW_GROUPS, make_template
 from benchmarks.processes import wait_for_quiet
 from benchmarks.report import say, table
 from catalogue.examine import Examiner
-from catalogue.footer import MAGIC, decode_footer
+from catalogue.footer import MAGIC, decode_footer, with_trailer
 
 _FOOTERS, _RUNS = 200, 5
 
@@ -19,7 +19,7 @@ def main(*, full: bool) -> None:  # noqa: ARG001 - there is no more to it
     """Measure and print."""
     template = make_template()
     footers = [template.footer_of(CRAWL, number) for number in range(_FOOTERS)]
-    files = [MAGIC + footer + len(footer).to_bytes(4, "little") + MAGIC for footer in footers]
+    files = [MAGIC + with_trailer(footer) for footer in footers]
 
     def decode(footer: bytes) -> None:
         decode_footer(footer, template.size)

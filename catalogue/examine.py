@@ -14,7 +14,7 @@ from hashlib import blake2b
 from typing import Self
 
 from catalogue.errors import BadFooter, Encrypted, FormatError
-from catalogue.footer import MAGIC, Footer, Order, RowGroup, decode_footer, kind_of
+from catalogue.footer import MAGIC, Footer, Order, RowGroup, decode_footer, kind_of, with_trailer
 from catalogue.supervised import ChildDied, Children
 from catalogue.table import INDEX
 
@@ -231,7 +231,7 @@ def _check_with_pyarrow(footer: bytes) -> None:
     import pyarrow as pa  # noqa: PLC0415
     import pyarrow.parquet as pq  # noqa: PLC0415 - slow to import, and for children alone
 
-    file = MAGIC + footer + len(footer).to_bytes(4, "little") + MAGIC
+    file = MAGIC + with_trailer(footer)
     try:
         parsed = pq.ParquetFile(
             pa.BufferReader(file), thrift_string_size_limit=1 << 20, thrift_container_size_limit=20_000

@@ -1,11 +1,10 @@
 """What a store holds → a snapshot that others can take over: pieces of the store, plain tables, and what they are."""
 
 import hashlib
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from shutil import rmtree
 from tempfile import TemporaryDirectory
 
@@ -21,6 +20,8 @@ PIECE_SIZE = 12 << 20
 to be asked for whole, so that any web server will do."""
 
 _GROWING = ".growing-"
+_BEGUN = "snapshot.begun"
+"""There until the first snapshot is: it says that what is beside it is ours, and not somebody's who is to be spared."""
 
 
 def publish(
@@ -48,6 +49,7 @@ def publish(
 
     Raises:
         QueryError: if there is something else.
+        StoreLocked: if another process writes to it.
         OutputFailed: if it cannot be written to.
         DiskFailed: likewise, of this machine.
     """
@@ -57,6 +59,9 @@ def publish(
         before = _before(place, output)
         with TemporaryDirectory(prefix=_GROWING, dir=place.growing) as name, frozen(store) as held:
             growing = Path(name) / "part"
+            if before is None:
+                growing.touch()
+                _put(place, growing, _BEGUN)
             there = {piece.name: piece for piece in before.pieces} if before else {}
             pieces = []
             for crawl, rows in _cut(held, crawls):
@@ -76,19 +81,23 @@ def publish(
             snapshot = Snapshot(now, package_version(), missing, tuple(pieces), tuple(written))
             growing.write_bytes(snapshot.pack())
             _put(place, growing, MANIFEST)
-        for name in there.keys() - {piece.name for piece in pieces}:
-            place.remove(name)
+        # Not only those that the old one named: one that was broken off left some that nothing names.
+        for name in place.names() - {piece.name for piece in pieces}:
+            if PurePosixPath(name).match("pieces/*.sqlite"):
+                place.remove(name)
+        if place.size(_BEGUN) is not None:
+            place.remove(_BEGUN)
     return snapshot
 
 
 def _before(place: Here | Away, output: str | Path) -> Snapshot | None:
-    """The snapshot that is there already.
+    """The snapshot that is there already; None if there is none, or only what was broken off before it was one.
 
     Raises:
         QueryError: if there is something else.
     """
     if place.size(MANIFEST) is None:
-        if place.holds(""):
+        if place.holds("") and place.size(_BEGUN) is None:
             message = f"{output} holds something else; choose another name for the snapshot"
             raise QueryError(message)
         return None
@@ -124,9 +133,8 @@ def _cut(held: Frozen, crawls: Sequence[str]) -> Iterator[tuple[str, list[Row]]]
 
 def _put(place: Here | Away, path: Path, name: str) -> tuple[int, str]:
     """Give a file its name in the snapshot; returns its bytes and its digest."""
-    with path.open("rb+") as file:
+    with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-        os.fsync(file)
     size = path.stat().st_size
     place.put(path, name)
     path.unlink(missing_ok=True)

@@ -18,7 +18,7 @@ from catalogue import views
 from catalogue.crawl import COLLINFO, index_file, manifest_path, parse_collinfo, parse_manifest
 from catalogue.errors import BadSnapshot, Changed, FormatError, Missing, StoreDamaged
 from catalogue.examine import Examiner, FileFacts
-from catalogue.footer import MAGIC
+from catalogue.footer import MAGIC, TRAILER, with_trailer
 from catalogue.pages import Indexes
 from catalogue.ranges import ByteRange, Pin
 from catalogue.snapshot import LIST_OF_CRAWLS, MANIFEST, Piece, Snapshot, contents_of, unpack_snapshot
@@ -104,16 +104,13 @@ class Pull:
             SourceError: if the snapshot, or the source to compare with, cannot be read.
             StoreLocked: if another process is at it.
         """
-        lock = locked(self._folder / "pull.lock")
-        try:
+        with locked(self._folder / "pull.lock", self._folder):
             taken = set(self._store.keys("documents", "snapshots/"))
             for piece in pieces:
                 if _note(piece) not in taken:
                     self._take(piece, self._folder / "pulling.part", pulled)
                 pulled.pieces += 1
                 report(pulled)
-        finally:
-            lock.release()
 
     def _take(self, piece: Piece, path: Path, pulled: Pulled) -> None:
         try:
@@ -152,7 +149,7 @@ class Pull:
         paths = random.SystemRandom().sample(sorted(content.files), min(self._compare, len(content.files)))
         for path in paths:
             held = decode(content.files[path])
-            tail = held.data + len(held.data).to_bytes(4, "little") + MAGIC
+            tail = with_trailer(held.data)
             try:
                 answer = self._source.get(path, ByteRange(held.size - len(tail), held.size), pin=Pin(held.size, None))
             except (FormatError, Missing, Changed) as error:
@@ -209,7 +206,7 @@ class _Content:
         known = {}
         for path, held in _decoded(self.files):
             file = index_file(path)
-            if file is None or file.crawl != piece.crawl or held.size < len(held.data) + 3 * len(MAGIC):
+            if file is None or file.crawl != piece.crawl or held.size < len(MAGIC) + len(held.data) + TRAILER:
                 message = f"tells of {path!r}, which is no index file of {piece.crawl}"
                 raise BadSnapshot(message)
             known[path] = _version(held)[:-1]

@@ -5,7 +5,7 @@ one column. The schema element is the file's own, byte for byte; only offsets ar
 reads them. See apache/parquet-format, parquet.thrift, for the numbers of the fields.
 """
 
-from catalogue.footer import MAGIC, PHYSICAL_TYPES, ColumnChunk
+from catalogue.footer import MAGIC, PHYSICAL_TYPES, ColumnChunk, with_trailer
 from catalogue.thrift import BINARY, I32, I64, LIST, STRUCT, encode_list, encode_struct
 
 
@@ -50,7 +50,7 @@ def _footer(chunk: ColumnChunk, meta: bytes, size: int, *, num_rows: int, create
             (6, BINARY, created_by.encode()),
         ]
     )
-    return footer + len(footer).to_bytes(4, "little") + MAGIC
+    return with_trailer(footer)
 
 
 def _structs(*values: bytes) -> bytes:

@@ -1,23 +1,19 @@
 """Lakes as users ask them: by DuckDB's own shell, with extensions from wheels."""
 
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 
 import duckdb
 import pytest
 
 from catalogue.ducklake import attach, attach_statements
-
-SHELL = Path(sys.executable).with_name("duckdb")
-WHEELS = ["duckdb_extension_ducklake", "duckdb_extension_httpfs", "duckdb_extension_sqlite_scanner"]
+from tests.lakes import SHELL, extension
 
 needs_extensions = pytest.mark.skipif(
-    not (all(map(find_spec, WHEELS)) and SHELL.exists() and duckdb.__version__ == "1.5.5"),
-    reason="needs DuckDB 1.5.5, its shell, and wheels of its extensions: pip install '.[lake,shell]'",
+    not all(map(extension, ["ducklake", "httpfs", "sqlite_scanner"])),
+    reason="DuckDB's shell, and wheels of its extensions, are not installed: pip install '.[lake,shell]'",
 )
 
 

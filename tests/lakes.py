@@ -1,25 +1,25 @@
-"""What tests of table formats share: all rows of a mirror as pyarrow reads them, and questions about them."""
+"""What tests of table formats share: questions about all rows of a mirror, and DuckDB's shell with its extensions."""
 
 import json
 import random
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import duckdb
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
-
-from catalogue.crawl import SCHEMA
-from tests.mirrors import crawl_of, index_paths
 
 SHELL = Path(sys.executable).parent / "duckdb"
 SUMS = "count(*) AS n, sum(warc_record_offset)::VARCHAR AS offsets, sum(epoch_ms(fetch_time))::VARCHAR AS times"
 """Of the rows that a question finds; two engines that agree in all three have found the same."""
+
+Truth: TypeAlias = Callable[[str], dict[str, Any]]
+"""What ``SUMS`` are where a condition is true."""
 
 
 @dataclass(frozen=True)
@@ -28,26 +28,6 @@ class Asked:
 
     where: str
     by_key: bool
-
-
-def every_row(mirror: Path) -> pa.Table:
-    """All rows of all files under our schema, without anything of ours but that; times without a zone are UTC."""
-    return pa.concat_tables(_rows(path) for path in index_paths(mirror))
-
-
-def _rows(path: Path) -> pa.Table:
-    found = pq.ParquetFile(path).read()
-    known: dict[str, Any] = {"crawl": crawl_of(path), "subset": path.parent.name.removeprefix("subset=")}
-    columns = []
-    for field in SCHEMA:
-        if field.name not in found.column_names:
-            columns.append(pa.repeat(pa.scalar(known.get(field.name), field.type), found.num_rows))
-            continue
-        column = found[field.name]
-        if pa.types.is_timestamp(field.type) and column.type.tz is None:
-            column = pc.assume_timezone(column, "UTC")
-        columns.append(column.cast(field.type, safe=not pa.types.is_timestamp(field.type)))
-    return pa.Table.from_arrays(columns, schema=SCHEMA)
 
 
 def questions(rows: pa.Table, count: int, seed: int = 5) -> list[Asked]:
@@ -78,12 +58,23 @@ def questions(rows: pa.Table, count: int, seed: int = 5) -> list[Asked]:
     return found
 
 
-def sums(rows: pa.Table, where: str = "true") -> dict[str, Any]:
+def sums(rows: pa.Table) -> dict[str, Any]:
     """What ``SUMS`` are of rows."""
-    with duckdb.connect() as connection:
-        connection.register("rows", rows)
+    return scanned(rows)("true")
+
+
+def scanned(rows: pa.Table) -> Truth:
+    """What ``SUMS`` are of those rows for which a condition is true; of each it is looked up once."""
+    connection = duckdb.connect()
+    connection.register("given", rows)
+    connection.execute("CREATE TABLE rows AS FROM given")
+
+    @cache
+    def look(where: str) -> dict[str, Any]:
         found = connection.execute(f"SELECT {SUMS} FROM rows WHERE {where}")  # noqa: S608 - our own questions
         return dict(zip([name for name, *_ in found.description or ()], found.fetchall()[0], strict=True))
+
+    return look
 
 
 def extension(name: str) -> str | None:

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalogue.cdx import CdxRequest, Output, arranged, cdx_table, chosen, chosen_of, parse_request
+from catalogue.cdx import CdxRequest, Output, arranged, cdx_table, chosen_of, parse_request
 from catalogue.cdx.filters import parse_filter
 from catalogue.cdx.lines import FIELDS, RAW
+from catalogue.cdx.rows import chosen
 from catalogue.crawl import SCHEMA
 from catalogue.errors import QueryError, TooExpensive
 from catalogue.surt import Match

@@ -116,10 +116,10 @@ def test_crawls_without_a_subset_are_left_out(asking: Command, tmp_path: Path) -
 
 def test_two_do_not_write_into_one_folder(asking: Command, tmp_path: Path) -> None:
     (tmp_path / "found").mkdir()
-    with locked(tmp_path / "found" / ".answer.lock"):
+    with locked(tmp_path / "found" / ".answer.lock", "found"):
         ran = asking("query", "*.com", "-o", "found/")
     assert (ran.status, ran.err.count("\n")) == (75, 1)
-    assert "another process writes into found" in ran.err
+    assert "another process writes to found" in ran.err
 
 
 def test_killed_before_a_part_is_noted_it_goes_on(asking: Command, tmp_path: Path, harvested: Catalogue) -> None:

@@ -357,7 +357,7 @@ def test_a_damaged_lake_is_a_sentence(kind: str, places: Places) -> None:
 
 
 def test_two_exports_at_once(places: Places) -> None:
-    with FileLock(f"{places.lake}.lock"), pytest.raises(StoreLocked, match="another export"):
+    with FileLock(f"{places.lake}.lock"), pytest.raises(StoreLocked, match="another process writes to"):
         places.export()
 
 

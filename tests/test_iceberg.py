@@ -2,12 +2,10 @@
 
 import gzip
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
-from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,9 +20,8 @@ from catalogue.iceberg import IcebergTable, export
 from catalogue.lake import LakeFile
 from catalogue.settings import Settings
 from catalogue.views import lake_files
-from tests.lakes import SUMS, every_row, extension, in_shell, questions, sums
-
-Truth: TypeAlias = Callable[[str], dict[str, Any]]
+from tests.lakes import SUMS, Truth, extension, in_shell, questions, scanned, sums
+from tests.mirrors import whole_table
 
 needs_duckdb = pytest.mark.skipif(
     not all(map(extension, ["avro", "iceberg", "httpfs"])), reason="wheels of DuckDB's extensions are not installed"
@@ -33,13 +30,13 @@ needs_duckdb = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def rows(mirror: Path) -> pa.Table:
-    return every_row(mirror)
+    return whole_table(mirror)
 
 
 @pytest.fixture(scope="module")
 def truth(rows: pa.Table) -> Truth:
     """What is so by a scan of all files."""
-    return cache(lambda where: sums(rows, where))
+    return scanned(rows)
 
 
 @pytest.fixture(scope="module")
@@ -121,13 +118,13 @@ def test_duckdb_answers_the_same(path: Path, rows: pa.Table, truth: Truth, tmp_p
     assert in_order(pq.read_table(copied).cast(SCHEMA)).equals(in_order(rows))
     # As documented: DuckDB takes times that do not say they are UTC for those of the session's zone.
     for told in found[100]:
-        right = sums(rows, f"crawl = '{told['crawl']}'")["times"] == told["times"]
+        right = truth(f"crawl = '{told['crawl']}'")["times"] == told["times"]
         assert right == (told["crawl"] >= "CC-MAIN-2021-49"), told
 
 
 @needs_duckdb
 def test_duckdb_opens_the_files_of_the_plan_alone(
-    served: tuple[LoopbackServer, catalogue.Catalogue], tmp_path: Path, rows: pa.Table
+    served: tuple[LoopbackServer, catalogue.Catalogue], tmp_path: Path, rows: pa.Table, truth: Truth
 ) -> None:
     server, cat = served
     cat.export_iceberg(tmp_path / "table")
@@ -137,7 +134,7 @@ def test_duckdb_opens_the_files_of_the_plan_alone(
     server.log.clear()
     asked = f"SELECT {SUMS} FROM iceberg_scan('{tmp_path / 'table'}') WHERE {where}"  # noqa: S608 - our own question
     found = in_shell([asked], "avro", "iceberg", "httpfs")
-    assert found[0][0]["n"] == sums(rows, where)["n"]
+    assert found[0][0]["n"] == truth(where)["n"]
     opened = {server.url + each.path for each in server.log}
     assert opened
     assert opened <= planned
@@ -145,7 +142,7 @@ def test_duckdb_opens_the_files_of_the_plan_alone(
 
 
 def test_a_scan_of_ours_asks_for_data_alone(
-    served: tuple[LoopbackServer, catalogue.Catalogue], rows: pa.Table, files: list[LakeFile]
+    served: tuple[LoopbackServer, catalogue.Catalogue], rows: pa.Table, truth: Truth, files: list[LakeFile]
 ) -> None:
     server, cat = served
     table = cat.iceberg()
@@ -155,7 +152,7 @@ def test_a_scan_of_ours_asks_for_data_alone(
         server.log.clear()
         scan = table.scan(asked.where, ("url", "fetch_time"))
         planned = {task.file.file_path for task in scan.plan_files()}
-        assert scan.to_arrow().num_rows == sums(rows, asked.where)["n"]
+        assert scan.to_arrow().num_rows == truth(asked.where)["n"]
         assert {each.method for each in server.log} <= {"GET"}
         for each in server.log:
             assert server.url + each.path in planned
@@ -186,18 +183,20 @@ def test_a_file_that_is_another_now_is_an_error(
         assert cat.iceberg().scan(selected_fields=("url",)).to_arrow().num_rows == second.num_rows
 
 
-def test_many_threads_may_scan(table: IcebergTable, rows: pa.Table) -> None:
+def test_many_threads_may_scan(table: IcebergTable, rows: pa.Table, truth: Truth) -> None:
     asked = [each.where for each in questions(rows, 12, seed=8)]
     with ThreadPoolExecutor(4) as executor:
         found = executor.map(lambda where: table.scan(where, ("warc_record_offset", "fetch_time")).to_arrow(), asked)
         for where, each in zip(asked, found, strict=True):
-            assert sums(each) == sums(rows, where)
+            assert sums(each) == truth(where)
 
 
-def test_a_filter_on_crawl_holds_without_selecting_it(table: IcebergTable, path: Path, rows: pa.Table) -> None:
+def test_a_filter_on_crawl_holds_without_selecting_it(
+    table: IcebergTable, path: Path, rows: pa.Table, truth: Truth
+) -> None:
     crawl = rows["crawl"][0].as_py()
     where = f"crawl = '{crawl}' AND fetch_status = 200"
-    expected = sums(rows, where)["n"]
+    expected = truth(where)["n"]
     scan = table.scan(where, ("url",))
     assert expected
     assert scan.count() == expected

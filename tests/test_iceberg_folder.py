@@ -162,7 +162,7 @@ def test_the_command(asking: Command, tmp_path: Path) -> None:
     with TableFolder(tmp_path / "table").writing():
         busy = asking(*words)
     assert busy.status == 75
-    assert busy.err.startswith("catalogue: another process writes into")
+    assert busy.err.startswith("catalogue: another process writes to")
     ran = asking(*words, "--crawl", "latest", "--json")
     assert (ran.status, ran.err) == (0, "")
     assert ran.json()["files"] == len(paths(at(tmp_path / "table")))

@@ -13,6 +13,7 @@ PACKAGE = ROOT / "catalogue"
 ORDER = [
     # decisions: values in, values out
     "errors",
+    "wording",
     "ranges",
     "values",
     "thrift",
@@ -34,6 +35,7 @@ ORDER = [
     "lake",
     "splice",
     # edges: one door each
+    "durable",
     "settings",
     "source",
     "supervised",
@@ -92,7 +94,7 @@ HOMES = {
     "distributed": {"cluster"},
     "duckdb": {"views", "ducklake", "where", "reader", "catalogue"},  # the last two name its types only
     "feedparser": {"document"},
-    "filelock": {"source", "store", "views", "ducklake"},
+    "filelock": {"source", "store", "views"},
     "fsspec": {"outputs"},
     "pandas": {"frames", "cluster", "captures", "sampling", "catalogue"},  # all but the first name its types only
     "platformdirs": {"settings"},

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pytest
 
 import catalogue
-from tests.lakes import every_row, questions, sums
+from tests.lakes import Truth, questions, scanned
+from tests.mirrors import whole_table
 
 PYTHON, JARS = "CATALOGUE_SPARK", "CATALOGUE_SPARK_JARS"
 ZONES = ["UTC", "Asia/Tokyo"]
@@ -23,7 +24,13 @@ pytestmark = pytest.mark.skipif(PYTHON not in os.environ, reason=f"{PYTHON} does
 
 @pytest.fixture(scope="module")
 def rows(mirror: Path) -> pa.Table:
-    return every_row(mirror)
+    return whole_table(mirror)
+
+
+@pytest.fixture(scope="module")
+def truth(rows: pa.Table) -> Truth:
+    """What is so by a scan of all files."""
+    return scanned(rows)
 
 
 def by_spark(mirror: Path, asked: list[dict[str, Any]]) -> list[Any]:
@@ -38,27 +45,27 @@ def by_spark(mirror: Path, asked: list[dict[str, Any]]) -> list[Any]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def expected(rows: pa.Table, where: str) -> dict[str, int | None]:
-    return {name: number and int(number) for name, number in sums(rows, where).items()}
+def expected(truth: Truth, where: str) -> dict[str, int | None]:
+    return {name: number and int(number) for name, number in truth(where).items()}
 
 
-def test_spark_reads_the_files_of_a_plan(harvested: catalogue.Catalogue, mirror: Path, rows: pa.Table) -> None:
+def test_spark_reads_the_files_of_a_plan(harvested: catalogue.Catalogue, mirror: Path, truth: Truth) -> None:
     asked, found = [], []
     where = "url_surtkey >= 'com,' AND url_surtkey < 'com-'"
     for crawl in harvested.held():
         paths = harvested.captures("*.com", crawls=crawl).plan.paths
         asked.append({"files": [str(mirror / path) for path in paths], "where": where})
-        found.append(expected(rows, f"{where} AND crawl = '{crawl}'"))
+        found.append(expected(truth, f"{where} AND crawl = '{crawl}'"))
     assert by_spark(mirror, asked) == found * len(ZONES)
 
 
 @pytest.mark.skipif(JARS not in os.environ, reason=f"{JARS} names no iceberg-spark-runtime")
 def test_spark_reads_the_iceberg_table(
-    harvested: catalogue.Catalogue, mirror: Path, rows: pa.Table, tmp_path: Path
+    harvested: catalogue.Catalogue, mirror: Path, rows: pa.Table, truth: Truth, tmp_path: Path
 ) -> None:
     harvested.export_iceberg(tmp_path / "table")
     asked = [each.where for each in questions(rows, 12, seed=9)]
     asked += [f"crawl = '{crawl}'" for crawl in harvested.held()]
     table = f"file://{tmp_path / 'table'}"
-    found = [expected(rows, where) for where in asked]
+    found = [expected(truth, where) for where in asked]
     assert by_spark(mirror, [{"table": table, "where": where} for where in asked]) == found * len(ZONES)

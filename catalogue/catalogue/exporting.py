@@ -54,7 +54,8 @@ class Exporting(Telling):
             backend: ``sqlite`` or ``duckdb``; None for that of the lake that is there, else ``sqlite``.
 
         Raises:
-            QueryError: if the path is that of something else, or a crawl is not harvested.
+            QueryError: if the path is that of something else or of a lake kept otherwise, its folder is not there, or a
+                crawl is not harvested.
             StoreLocked: if somebody is writing to it.
             DiskFailed: if it cannot be written; the one that was there stays.
         """
@@ -66,21 +67,6 @@ class Exporting(Telling):
         where = ducklake.data_path(self.settings.source)
         ducklake.export_lake(place, files, missing, data_path=where, backend=backend)
         return Exported(str(place), chosen, len(files), missing)
-
-    def _lake(self, crawls: str | Iterable[str]) -> tuple[tuple[str, ...], list[LakeFile], tuple[str, ...]]:
-        """The crawls that words mean, newest first, their files, and what is missing of these.
-
-        Raises:
-            QueryError: if this is another table than the index, or a crawl is not harvested.
-        """
-        if self.table != INDEX:
-            message = f"only Common Crawl's index can be exported, and this is {self.table.name}"
-            raise QueryError(message)
-        shown = self._shown()
-        chosen = tuple(self.table.select_held(shown.crawls, several(crawls)))
-        missing = shown.candidates(chosen, ()).missing
-        with self.connect() as connection:
-            return chosen, views.lake_files(connection, chosen), missing
 
     def export_iceberg(
         self, path: str | Path, *, crawls: str | Iterable[str] = "all", location: str | None = None
@@ -109,7 +95,8 @@ class Exporting(Telling):
             location: where engines read the files from, such as ``s3a://commoncrawl/`` for Spark; the source, if None.
 
         Raises:
-            QueryError: if something else is at the path, nothing is held, or pyiceberg is not installed.
+            QueryError: if something else is at the path, nothing is held, the location is no address, or pyiceberg is
+                not installed.
             StoreLocked: if another process writes there.
         """
         _need_pyiceberg()
@@ -148,6 +135,21 @@ class Exporting(Telling):
         for lack in missing:
             warnings.warn(lack, IncompleteAnswer, stacklevel=2)
         return IcebergTable.at(metadata, FooterIO(held=held))
+
+    def _lake(self, crawls: str | Iterable[str]) -> tuple[tuple[str, ...], list[LakeFile], tuple[str, ...]]:
+        """The crawls that words mean, newest first, their files, and what is missing of these.
+
+        Raises:
+            QueryError: if this is another table than the index, or a crawl is not harvested.
+        """
+        if self.table != INDEX:
+            message = f"only Common Crawl's index can be exported, and this is {self.table.name}"
+            raise QueryError(message)
+        shown = self._shown()
+        chosen = tuple(self.table.select_held(shown.crawls, several(crawls)))
+        missing = shown.candidates(chosen, ()).missing
+        with self.connect() as connection:
+            return chosen, views.lake_files(connection, chosen), missing
 
     def _location(self, given: str | None) -> str:
         """Where files are, as an address that paths can be put behind.

@@ -42,6 +42,7 @@ class Snapshots(Exporting):
 
         Raises:
             QueryError: if there is something else, or a crawl is not harvested.
+            StoreLocked: if another process writes to it.
             OutputFailed: if it cannot be written to.
         """
         chosen, files, missing = self._lake(crawls)
@@ -74,8 +75,10 @@ class Snapshots(Exporting):
             report: told how far it is.
 
         Raises:
+            QueryError: if this is another table than the index; ``UnknownCrawl`` if it holds nothing of a crawl.
             BadSnapshot: if it is not what it says, or not what the source has; what was taken before stays.
             SourceError: if it, or the source, cannot be read.
+            StoreLocked: if another process harvests or pulls the same.
         """
         if self.table != INDEX:
             message = f"snapshots are of Common Crawl's index, and this is {self.table.name}"

@@ -11,9 +11,10 @@ from catalogue.cli.app import Common, common
 from catalogue.cli.asking import found_by, question, with_patterns
 from catalogue.cli.consent import Leave, with_leave
 from catalogue.cli.parts import Parts, question_of
-from catalogue.cli.showing import as_json, harvest_bar, plural, table
+from catalogue.cli.showing import as_json, harvest_bar, table
 from catalogue.cli.writing import FORMATS, format_for, write
 from catalogue.errors import IncompleteAnswer, QueryError
+from catalogue.wording import plural
 
 
 @click.command()

@@ -8,8 +8,9 @@ from typing import Any
 import click
 
 from catalogue.cli.app import Common, common
-from catalogue.cli.showing import as_json, plural, size, table
+from catalogue.cli.showing import as_json, table
 from catalogue.errors import QueryError
+from catalogue.wording import plural, size
 
 _QUESTION = [
     click.argument("patterns", nargs=-1, metavar="[PATTERN]..."),

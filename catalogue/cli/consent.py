@@ -7,8 +7,9 @@ from typing import Any
 
 import click
 
-from catalogue.cli.showing import confirmed, plural, size
+from catalogue.cli.showing import confirmed
 from catalogue.errors import TooExpensive
+from catalogue.wording import plural, size
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,10 @@ from catalogue.cli.app import Common, common
 from catalogue.cli.asking import found_by, population, show_plan, with_patterns
 from catalogue.cli.consent import Leave, told, with_leave
 from catalogue.cli.keeping import FORMS, Keep, columns_of_records, with_keeping
-from catalogue.cli.showing import as_json, plural
+from catalogue.cli.showing import as_json
 from catalogue.cli.writing import FORMATS, format_for, write
 from catalogue.errors import IncompleteAnswer, QueryError
+from catalogue.wording import plural
 
 
 @click.command()

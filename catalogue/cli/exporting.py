@@ -8,7 +8,13 @@ from typing import Any
 import click
 
 from catalogue.cli.app import Common, common
-from catalogue.cli.showing import as_json, harvest_bar, plural
+from catalogue.cli.showing import as_json, harvest_bar
+from catalogue.wording import plural
+
+_crawls = click.option(
+    "--crawl", "crawls", multiple=True, help="Harvested: a name, A..B, latest or all; repeatable.  [default: all]"
+)
+_json = click.option("--json", "json_", is_flag=True, help="One JSON object.")
 
 
 @click.group()
@@ -17,16 +23,18 @@ def export() -> None:
 
     \b
     catalogue export ducklake
+    catalogue export iceberg index.iceberg
+    catalogue export snapshot /srv/www/index-footers
     """  # noqa: D301 - \b is click's
 
 
 @export.command()
 @click.argument("path", required=False, type=click.Path(path_type=Path))
-@click.option("--crawl", "crawls", multiple=True, metavar="CRAWL", help="Name, A..B, latest or all.  [default: all]")
+@_crawls
 @click.option(
     "--backend", type=click.Choice(["sqlite", "duckdb"]), help="What keeps it.  [default: as it is, or sqlite]"
 )
-@click.option("--json", "json_", is_flag=True, help="Say what was written as JSON.")
+@_json
 @common
 def ducklake(options: Common, *, path: Path | None, crawls: tuple[str, ...], backend: str | None, json_: bool) -> None:
     """A DuckLake: one table over all index files where they are, for any DuckDB since 1.5.
@@ -60,15 +68,46 @@ def ducklake(options: Common, *, path: Path | None, crawls: tuple[str, ...], bac
 
 
 @export.command()
+@click.argument("path", type=click.Path(file_okay=False, path_type=Path))
+@_crawls
+@click.option("--location", metavar="URL", help="Where engines read the files from.  [default: the source]")
+@_json
+@common
+def iceberg(options: Common, *, path: Path, crawls: tuple[str, ...], location: str | None, json_: bool) -> None:
+    """An Iceberg table over all index files where they are, for pyiceberg, DuckDB, Spark and others.
+
+    PATH is its folder. Engines that read it open only the files that might hold what is asked for by
+    url_surtkey, crawl and subset. It has addresses in it: make it where it is to be read. At the same PATH again it
+    gets a new snapshot, of just these crawls; what has not changed is left as it is.
+
+    DuckDB takes times of crawls before CC-MAIN-2021-49, which are UTC, for times of its session's zone: set that to
+    UTC. pyiceberg by itself reads s3 and folders but not https, and filters by crawl or subset only if you select them;
+    Catalogue.iceberg() in Python does both, and asks for no footer. Spark needs the jar iceberg-spark-runtime, and
+    s3a.
+
+    \b
+    catalogue export iceberg index.iceberg
+    catalogue export iceberg index.iceberg --crawl latest --location s3a://commoncrawl/
+    duckdb -c "SET TimeZone='UTC'; LOAD iceberg; SELECT url FROM iceberg_scan('index.iceberg')
+      WHERE url_surtkey >= 'com,example)/' AND url_surtkey < 'com,example)0'"
+    spark.read.format("iceberg").load("file:///data/index.iceberg")
+    """  # noqa: D301
+    with options.opened() as catalogue:
+        exported = catalogue.export_iceberg(path, crawls=crawls or "all", location=location)
+    told(options, exported, json_=json_)
+
+
+@export.command()
 @click.argument("place", metavar="PATH_OR_URL")
-@click.option("--crawl", "crawls", multiple=True, help="Harvested: a name, A..B, latest or all.  [default: all]")
-@click.option("--json", "json_", is_flag=True, help="One JSON object.")
+@_crawls
+@_json
 @common
 def snapshot(options: Common, *, place: str, crawls: tuple[str, ...], json_: bool) -> None:
-    """For people who would harvest the same: they take it over by catalogue pull.
+    """A snapshot: for people who would harvest the same, who take it over by catalogue pull.
 
-    A folder, here or wherever fsspec can write, of pieces of the store and of plain Parquet tables: files, row_groups
-    and pages, for whoever has other tools. The same again writes what is new. It may be done during a harvest.
+    PATH_OR_URL is its folder, here or wherever fsspec can write, of pieces of the store and of plain Parquet tables:
+    files, row_groups and pages, for whoever has other tools. The same again writes what is new. It may be done during a
+    harvest.
 
     \b
     catalogue export snapshot /srv/www/index-footers
@@ -79,9 +118,32 @@ def snapshot(options: Common, *, place: str, crawls: tuple[str, ...], json_: boo
     told(options, exported, json_=json_)
 
 
+def told(options: Common, exported: Any, *, json_: bool) -> None:  # noqa: ANN401 - importing its type is slow
+    """Say what was exported; what is missing makes it done in part."""
+    if json_:
+        as_json(
+            {
+                "place": exported.place,
+                "crawls": exported.crawls,
+                "files": exported.files,
+                "complete": exported.complete,
+                "missing": exported.missing,
+            }
+        )
+    else:
+        crawls = plural(len(exported.crawls), "crawl")
+        options.say(f"{exported.place}: {plural(exported.files, 'file')} of {crawls}")
+        for lack in exported.missing:
+            options.say(f"it is incomplete: {lack}")
+    if not exported.complete:
+        sys.exit(1)
+
+
 @click.command()
 @click.argument("place", metavar="PATH_OR_URL")
-@click.option("--crawl", "crawls", multiple=True, help="Of those in it: a name, A..B, latest or all.  [default: all]")
+@click.option(
+    "--crawl", "crawls", multiple=True, help="Of those in it: a name, A..B, latest or all; repeatable.  [default: all]"
+)
 @click.option(
     "--compare",
     type=click.IntRange(min=0),
@@ -89,7 +151,7 @@ def snapshot(options: Common, *, place: str, crawls: tuple[str, ...], json_: boo
     show_default=True,
     help="Footers of each piece to compare with the source's, a request each; 0 to believe all.",
 )
-@click.option("--json", "json_", is_flag=True, help="One JSON object.")
+@_json
 @common
 def pull(options: Common, *, place: str, crawls: tuple[str, ...], compare: int, json_: bool) -> None:
     """Take over what somebody else harvested: a folder or address of a snapshot.
@@ -113,57 +175,4 @@ def pull(options: Common, *, place: str, crawls: tuple[str, ...], compare: int, 
         for lack in pulled.missing:
             options.say(f"what is held is incomplete: {lack}")
     if pulled.missing:
-        sys.exit(1)
-
-
-@export.command()
-@click.argument("path", type=click.Path(file_okay=False))
-@click.option(
-    "--crawl", "crawls", multiple=True, help="Harvested: a name, A..B, latest or all; repeatable.  [default: all]"
-)
-@click.option("--location", metavar="URL", help="Where engines read the files from.  [default: the source]")
-@click.option("--json", "json_", is_flag=True, help="One JSON object.")
-@common
-def iceberg(options: Common, path: str, *, crawls: tuple[str, ...], location: str | None, json_: bool) -> None:
-    """Write an Iceberg table at PATH, a folder, over the index files where they are.
-
-    Nothing is fetched or copied. Engines that read it open only the files that might hold what is asked for by
-    url_surtkey, crawl and subset. It has addresses in it: make it where it is to be read. At the same PATH again it
-    gets a new snapshot, of just these crawls; what has not changed is left as it is.
-
-    DuckDB takes times of crawls before CC-MAIN-2021-49, which are UTC, for times of its session's zone: set that to
-    UTC. pyiceberg by itself reads s3 and folders but not https, and filters by crawl or subset only if you select them;
-    Catalogue.iceberg() in Python does both, and asks for no footer. Spark needs the jar iceberg-spark-runtime, and
-    s3a.
-
-    \b
-    catalogue export iceberg index.iceberg
-    catalogue export iceberg index.iceberg --crawl latest --location s3a://commoncrawl/
-    duckdb -c "SET TimeZone='UTC'; LOAD iceberg; SELECT url FROM iceberg_scan('index.iceberg')
-      WHERE url_surtkey >= 'com,example)/' AND url_surtkey < 'com,example)0'"
-    spark.read.format("iceberg").load("file:///data/index.iceberg")
-    """  # noqa: D301
-    with options.opened() as catalogue:
-        exported = catalogue.export_iceberg(path, crawls=crawls or "all", location=location)
-    told(options, exported, json_=json_)
-
-
-def told(options: Common, exported: Any, *, json_: bool) -> None:  # noqa: ANN401 - importing its type is slow
-    """Say what was exported; what is missing makes it done in part."""
-    if json_:
-        as_json(
-            {
-                "place": exported.place,
-                "crawls": exported.crawls,
-                "files": exported.files,
-                "complete": exported.complete,
-                "missing": exported.missing,
-            }
-        )
-    else:
-        crawls = plural(len(exported.crawls), "crawl")
-        options.say(f"{exported.place}: {plural(exported.files, 'file')} of {crawls}")
-        for lack in exported.missing:
-            options.say(f"it is incomplete: {lack}")
-    if not exported.complete:
         sys.exit(1)

@@ -11,8 +11,9 @@ import click
 
 from catalogue.cli.app import Common
 from catalogue.cli.consent import Leave, told
-from catalogue.cli.showing import as_json, harvest_bar, parse_size, plural, size, table
+from catalogue.cli.showing import as_json, harvest_bar, parse_size, table
 from catalogue.errors import IncompleteAnswer, QueryError
+from catalogue.wording import plural, size
 
 FORMS = ["warc", "text", "metadata", "parquet", "payload"]
 _HOSTS = 10

@@ -8,7 +8,7 @@ import click
 
 from catalogue.cli.app import Common, common
 from catalogue.cli.consent import Leave, with_leave
-from catalogue.cli.showing import plural, size
+from catalogue.wording import plural, size
 
 
 @click.command("old-index")

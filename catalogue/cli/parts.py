@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
@@ -33,7 +34,8 @@ class Parts:
         self._question = json.loads(json.dumps(question | {"format": self._format}))
         self._parts: dict[str, dict[str, Any]] = {}
         folder.mkdir(exist_ok=True)
-        self._lock = locked(folder / ".answer.lock")
+        self._held = ExitStack()
+        self._held.enter_context(locked(folder / ".answer.lock", folder))
         try:
             self._begin()
         except BaseException:
@@ -48,7 +50,7 @@ class Parts:
 
     def close(self) -> None:
         """Let others write into the folder."""
-        self._lock.release()
+        self._held.close()
 
     def _begin(self) -> None:
         if (self._folder / _NOTED).exists():

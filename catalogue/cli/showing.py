@@ -1,43 +1,28 @@
 """What people see: tables that fit, progress, numbers with units."""
 
 import json
-import math
 import re
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from decimal import Decimal
 from typing import Any, Protocol
 
 import click
 
 from catalogue.cli.app import Common
 from catalogue.errors import QueryError
-
-
-def size(count: float) -> str:
-    """Bytes in the unit that suits them."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:  # noqa: PLR2004
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} TB"
+from catalogue.wording import plain, size
 
 
 def parse_size(text: str) -> int:
-    """The reverse: ``2GB``, ``500 MB``, ``1000``."""
+    """The reverse of ``size``: ``2GB``, ``500 MB``, ``1000``."""
     matched = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kMGT]?)B?", text.strip())
     if not matched:
         message = f"{text!r} is no size; write it as 500MB or 2GB"
         raise QueryError(message)
     return int(float(matched[1]) * 1000 ** ["", "k", "M", "G", "T"].index(matched[2]))
-
-
-def plural(count: int, noun: str) -> str:
-    """A number of things."""
-    return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
 def cell(value: object) -> str:
@@ -138,27 +123,7 @@ def _printable(text: str) -> str:
 
 def as_json(value: object) -> None:
     """Print one value as a line of JSON."""
-    click.echo(json.dumps(_jsonable(value), ensure_ascii=False))
-
-
-def _jsonable(value: Any) -> Any:  # noqa: ANN401 - whatever there is
-    """What JSON has no word for, in the words it has."""
-    match value:
-        case None | str() | bool() | int():
-            return value
-        case float():
-            return value if math.isfinite(value) else None
-        case dict():
-            return {str(name): _jsonable(inside) for name, inside in value.items()}
-        case list() | tuple():
-            return [_jsonable(inside) for inside in value]
-        case Decimal():
-            return int(value) if value == value.to_integral_value() else float(value)
-        case datetime():
-            return (value.astimezone(UTC) if value.tzinfo else value).strftime("%Y-%m-%dT%H:%M:%SZ")
-        case bytes():
-            return value.hex()
-    return _jsonable(value.item()) if hasattr(value, "item") else str(value)  # numpy's numbers, and the rest
+    click.echo(json.dumps(plain(value), ensure_ascii=False))
 
 
 def confirmed(question: str) -> bool:

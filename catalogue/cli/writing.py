@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from catalogue.cdx import Output, cdx_table, write_lines
 from catalogue.cli.showing import Table
+from catalogue.durable import put_in_place
 from catalogue.errors import QueryError
 
 FORMATS = ["table", "jsonl", "csv", "tsv", "cdxj", "parquet", "arrow"]
@@ -96,9 +97,7 @@ def whole_file(output: Path) -> Iterator[BinaryIO]:
     try:
         with beside.open("wb") as file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(output)
+        put_in_place(beside, output)
     finally:
         beside.unlink(missing_ok=True)
 

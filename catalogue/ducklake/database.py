@@ -1,19 +1,19 @@
 """The two kinds of file that a lake can be, changed as copies that take their place."""
 
-import os
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import duckdb
 import pyarrow as pa
-from filelock import FileLock, Timeout
 
 from catalogue.ducklake.layout import DEFINITIONS, VERSION, for_sqlite
+from catalogue.durable import put_in_place
 from catalogue.errors import CatalogueError, DiskFailed, QueryError, StoreLocked
+from catalogue.store import locked
 from catalogue.views import STORAGE_VERSION, quoted
 
 AUTHOR = "commoncrawl-catalogue"
@@ -22,7 +22,7 @@ BACKENDS = ("sqlite", "duckdb")
 
 _SQLITE, _DUCKDB = b"SQLite format 3\0", b"DUCK"
 _HEAD = 16
-_BUSY = ("locked", "Could not set lock", "Conflicting lock")
+_BUSY = ("is locked", "Could not set lock", "Conflicting lock")
 
 Row = Sequence[object]
 
@@ -110,13 +110,7 @@ def changing(path: Path, backend: str | None) -> Iterator["Change"]:
         message = f"there is no folder {path.parent}; make it, or choose another name"
         raise QueryError(message)
     beside = path.with_name(path.name + ".new")
-    lock = FileLock(f"{path}.lock", timeout=0)
-    try:
-        lock.acquire()
-    except Timeout as error:
-        message = f"{path} is being written by another export; try again when it is done"
-        raise StoreLocked(message) from error
-    with lock, _explained(path):
+    with locked(path.with_name(f"{path.name}.lock"), path), _explained(path):
         there = backend_of(path) if path.exists() else None
         if there and backend and there != backend:
             message = f"{path} is a lake kept in {there}, not {backend}; leave out --backend, or choose another name"
@@ -231,18 +225,10 @@ def _explained(path: Path) -> Iterator[None]:
 
 def _swap(new: Path, path: Path) -> None:
     """Put a finished lake in the old one's place, whole or not at all."""
-    with new.open("rb") as file:
-        os.fsync(file.fileno())
     # What a crashed writer left belongs to the old file, and was read with it.
     for log in (".wal", "-wal", "-shm", "-journal"):
         path.with_name(path.name + log).unlink(missing_ok=True)
-    new.replace(path)
-    with suppress(OSError):  # a folder cannot be opened everywhere
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+    put_in_place(new, path)
 
 
 def _remove(path: Path) -> None:

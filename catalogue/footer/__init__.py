@@ -7,6 +7,7 @@ from catalogue.footer.decoding import (
     decode_footer,
     decode_row_groups,
     footer_length,
+    with_trailer,
 )
 from catalogue.footer.kinds import NESTED, arrow_type, kind_of, wider
 from catalogue.footer.values import (
@@ -45,4 +46,5 @@ __all__ = [
     "kind_of",
     "number",
     "wider",
+    "with_trailer",
 ]

@@ -62,6 +62,11 @@ def footer_length(tail: bytes, *, limit: int = MAX_FOOTER) -> int:
     return length
 
 
+def with_trailer(footer: bytes) -> bytes:
+    """A footer as it ends a file: its length and the magic behind it."""
+    return footer + len(footer).to_bytes(TRAILER - len(MAGIC), "little") + MAGIC
+
+
 def decode_footer(data: bytes, file_size: int) -> Footer:
     """Decode and check a footer.
 

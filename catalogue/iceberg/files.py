@@ -9,12 +9,10 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.typedef import EMPTY_DICT, Properties
 
 from catalogue.errors import StoreLocked
-from catalogue.footer import TRAILER
+from catalogue.footer import with_trailer
 from catalogue.ranges import ByteRange, Pin
 from catalogue.source import Source
 from catalogue.store import Held, Store
-
-_MAGIC = b"PAR1"
 
 
 class HeldFiles:
@@ -92,7 +90,7 @@ class _Stream(io.RawIOBase):
         super().__init__()
         self._fetch = fetch
         self._size = held.size
-        self._tail = held.data + len(held.data).to_bytes(TRAILER - len(_MAGIC), "little") + _MAGIC
+        self._tail = with_trailer(held.data)
         self._place = 0
 
     def readable(self) -> bool:

@@ -5,12 +5,12 @@ It is laid out as Iceberg's HadoopTables have it, so that every engine can read 
 there as soon as its JSON has its name; what was written before that is named by nothing until then.
 """
 
-import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from catalogue.durable import put_in_place, sync
 from catalogue.errors import QueryError
 from catalogue.store import locked
 
@@ -47,11 +47,8 @@ class TableFolder:
         """
         self.check()
         self.metadata.mkdir(parents=True, exist_ok=True)
-        lock = locked(self.path / _LOCK)
-        try:
+        with locked(self.path / _LOCK, self.path):
             yield
-        finally:
-            lock.release()
 
     def check(self) -> None:
         """See that there is nothing but what we write.
@@ -85,7 +82,7 @@ class TableFolder:
     def commit(self, version: int, document: str, written: Iterable[Path]) -> None:
         """Make a version the newest, when all that it names is safe on the disk."""
         for file in written:
-            _sync(file)
+            sync(file)
         self._write(self.file(version), document)
         self.hint(version)
 
@@ -98,14 +95,4 @@ class TableFolder:
     def _write(self, file: Path, text: str) -> None:
         beside = file.with_name(f".{file.name}.part")
         beside.write_text(text, encoding="utf-8")
-        _sync(beside)
-        beside.replace(file)
-        _sync(file.parent)
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        put_in_place(beside, file)

@@ -5,7 +5,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from catalogue.errors import CatalogueError, QueryError, StoreLocked
+from catalogue.errors import CatalogueError, QueryError
 from catalogue.outputs.folder import Folder
 from catalogue.outputs.forms import Form, Payloads
 from catalogue.outputs.ledger import Ledger
@@ -118,15 +118,10 @@ def _locked(folder: str | Path, noted: str, cache: Path, output: str | Path) -> 
     else:
         path = cache / "outputs" / f"{digest_of(f'{folder}/{noted}')}.lock"
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    try:
-        lock = locked(path)
-    except StoreLocked:
-        message = f"another process writes to {output}; wait for it, or choose another name"
-        raise StoreLocked(message) from None
-    try:
-        yield
-    finally:
-        if isinstance(folder, Path):
-            with suppress(OSError):  # where nothing can be removed that is open
-                path.unlink()
-        lock.release()
+    with locked(path, output):
+        try:
+            yield
+        finally:
+            if isinstance(folder, Path):
+                with suppress(OSError):  # where nothing can be removed that is open
+                    path.unlink()

@@ -9,6 +9,7 @@ from shutil import rmtree
 from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 
+from catalogue.durable import put_in_place, sync_folder
 from catalogue.errors import OutputFailed, QueryError
 
 _WHOLE = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss"}
@@ -83,9 +84,8 @@ class Here:
         target = self.growing / name
         if not target.parent.exists():
             target.parent.mkdir(exist_ok=True)
-            _sync_folder(self.growing)
-        path.replace(target)
-        _sync_folder(target.parent)
+            sync_folder(self.growing)
+        put_in_place(path, target)
 
     def remove(self, name: str) -> None:
         """See ``Place``."""
@@ -307,15 +307,3 @@ def _files(url: str) -> tuple[Any, str]:
 def _protocols(files: Any) -> set[str]:  # noqa: ANN401 - of an extra
     told = files.protocol
     return {told} if isinstance(told, str) else set(told)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Have names survive, too, where folders can be opened."""
-    try:
-        descriptor = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

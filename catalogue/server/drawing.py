@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from catalogue.keyspace import Axis, Bar, KeySpace, Lane, State, shortened
-from catalogue.server.wording import part, plural
+from catalogue.server.sentences import part
+from catalogue.wording import plural
 
 _UNITS = 10_000
 """That the width has where bars are drawn, however wide it is."""

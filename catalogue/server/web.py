@@ -15,10 +15,11 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
+from catalogue import wording
 from catalogue.catalogue import Catalogue
 from catalogue.crawl import named
 from catalogue.errors import CatalogueError, QueryError
-from catalogue.server import wording
+from catalogue.server import sentences
 from catalogue.server.answers import ask, noted, service_of, told
 from catalogue.server.drawing import draw
 from catalogue.server.form import LARGEST_LIMIT, Asked, Form, read
@@ -216,7 +217,7 @@ def _shown(form: Form, asked: Asked, found: Found) -> dict[str, Any]:
         "site": _site(form, asked),
         "facts": list(_facts(found).items()),
         "drawing": draw(found.space, asked.pattern),
-        "sentences": wording.told(found.space, enough=found.more),
+        "sentences": sentences.told(found.space, enough=found.more),
         "others": [(crawl, form.address(crawls=(crawl,))) for crawl in found.others[:_OTHERS]],
         "rest": max(0, len(found.others) - _OTHERS),
     }

@@ -3,12 +3,9 @@
 Whoever asks is a stranger: no SQL of theirs is run, and what a question may cost is bounded before it is answered.
 """
 
-import math
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +17,7 @@ from catalogue.plan import Fetch, ReadPlan
 from catalogue.settings import package_version
 from catalogue.surt import Match
 from catalogue.where import literal
+from catalogue.wording import plain
 
 MOST_ROW_GROUPS, MOST_FOUND = 2000, 100_000
 """That a question may reach into: each is decoded for its plan, which takes milliseconds. And that a pattern may be
@@ -188,27 +186,6 @@ def status_of(catalogue: Catalogue, spent: tuple[int, int]) -> dict[str, Any]:
         "bytes": spent[1],
         "version": package_version(),
     }
-
-
-def plain(value: Any) -> Any:  # noqa: ANN401 - whatever Arrow and DuckDB hold
-    """A value as JSON has it: times as ISO 8601 in UTC, bytes in hexadecimal."""
-    match value:
-        case None | str() | bool() | int():
-            return value
-        case float():
-            return value if math.isfinite(value) else None
-        case dict():
-            return {str(name): plain(inside) for name, inside in value.items()}
-        case list() | tuple():
-            return [plain(inside) for inside in value]
-        case Decimal():
-            return int(value) if value == value.to_integral_value() else float(value)
-        case datetime():
-            time = value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
-            return time.isoformat(timespec="milliseconds" if time.microsecond else "seconds").replace("+00:00", "Z")
-        case bytes():
-            return value.hex()
-    return str(value)
 
 
 def _captures(catalogue: Catalogue, asked: Asked) -> Captures:

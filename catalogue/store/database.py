@@ -352,8 +352,13 @@ class Store:
         return transaction(self._connection, counter)
 
 
-def locked(path: Path) -> FileLock:
-    """A lock that only one process at a time has, to be released.
+@contextmanager
+def locked(path: Path, what: object) -> Iterator[None]:
+    """Hold a lock that only one process at a time has.
+
+    Args:
+        path: of the lock's file.
+        what: is written to, for the message.
 
     Raises:
         StoreLocked: if another has it.
@@ -362,9 +367,12 @@ def locked(path: Path) -> FileLock:
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        message = f"another process writes into {path.parent}; wait for it, or choose another folder"
+        message = f"another process writes to {what}; wait for it, or choose another name"
         raise StoreLocked(message) from None
-    return lock
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _lockable(crawl: str) -> str:

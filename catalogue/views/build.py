@@ -4,7 +4,6 @@ It is built beside the old one and renamed over it: a shell that has the old one
 written in a format that DuckDB since 1.1 can read.
 """
 
-import os
 import shutil
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext, suppress
@@ -19,6 +18,7 @@ import pyarrow as pa
 from filelock import FileLock
 
 from catalogue.crawl import COLLINFO, has_table, parse_collinfo
+from catalogue.durable import put_in_place
 from catalogue.errors import CatalogueError, DiskFailed, FormatError
 from catalogue.examine import Examiner, FileFacts, digest_of
 from catalogue.footer import decode_footer
@@ -359,17 +359,9 @@ def _meta_of(store: Store) -> dict[str, str]:
 
 def _swap(new: Path, path: Path) -> None:
     """Put a finished catalogue in the old one's place, whole or not at all."""
-    with new.open("rb") as file:
-        os.fsync(file.fileno())
     # A log left by a crashed shell belongs to the old file; DuckDB would refuse the new one for its sake.
     path.with_name(path.name + ".wal").unlink(missing_ok=True)
-    new.replace(path)
-    with suppress(OSError):  # a folder cannot be opened everywhere
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+    put_in_place(new, path)
 
 
 def _remove(path: Path) -> None:

@@ -6,23 +6,22 @@ from typing import Any
 
 import duckdb
 
+from catalogue.crawl import KEY_COLUMN
 from catalogue.lake import LakeFile, may_be_sorted, unsigned_bounds
-from catalogue.table import INDEX, Table
 from catalogue.views.opened import quoted
 
 _AT_ONCE = 1000
 """Rows that are in memory in another form, too."""
 
 
-def lake_files(connection: duckdb.DuckDBPyConnection, crawls: Sequence[str], table: Table = INDEX) -> list[LakeFile]:
-    """The files held of crawls, by path.
+def lake_files(connection: duckdb.DuckDBPyConnection, crawls: Sequence[str]) -> list[LakeFile]:
+    """The files of the index that are held of crawls, by path.
 
     Args:
         connection: to the catalogue.
         crawls: names.
-        table: of which the catalogue is.
     """
-    least, greatest = (f'"{bound}_{table.key}"' for bound in ("min", "max"))
+    least, greatest = (f'"{bound}_{KEY_COLUMN}"' for bound in ("min", "max"))
     # Of these lists there are few, and files share them: 90,000 files would have millions of names.
     columns = connection.execute("SELECT DISTINCT column_names, column_kinds FROM derived.files").fetchall()
     answer = connection.execute(

@@ -1,40 +1,7 @@
-"""Numbers, sizes and names as people read them."""
-
-from datetime import datetime
+"""What the map of a key space shows, in words."""
 
 from catalogue.keyspace import KeySpace
-
-
-def number(count: int) -> str:
-    """With commas."""
-    return f"{count:,}"
-
-
-def plural(count: int, noun: str) -> str:
-    """A number of things."""
-    return f"{count:,} {noun}" + ("" if count == 1 else "s")
-
-
-def size(count: float) -> str:
-    """Bytes in the unit that suits them."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:  # noqa: PLR2004
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} TB"
-
-
-def duration(seconds: float) -> str:
-    """A time that something takes."""
-    if seconds < 60:  # noqa: PLR2004
-        return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"  # noqa: PLR2004
-    minutes = seconds / 60
-    return f"{minutes:.0f} min" if minutes < 100 else f"{minutes / 60:,.0f} h"  # noqa: PLR2004
-
-
-def clock(time: datetime) -> str:
-    """A time, UTC, to the second."""
-    return f"{time:%Y-%m-%d %H:%M:%S}"
+from catalogue.wording import plural
 
 
 def part(path: str) -> str:

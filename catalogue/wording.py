@@ -1,0 +1,63 @@
+"""Numbers, sizes and times as people read them, and values as JSON has them; every face says them alike."""
+
+import math
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+
+def number(count: int) -> str:
+    """With commas."""
+    return f"{count:,}"
+
+
+def plural(count: int, noun: str) -> str:
+    """A number of things."""
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
+def size(count: float) -> str:
+    """Bytes in the unit that suits them."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:  # noqa: PLR2004
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
+def duration(seconds: float) -> str:
+    """A time that something takes."""
+    if seconds < 60:  # noqa: PLR2004
+        return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"  # noqa: PLR2004
+    minutes = seconds / 60
+    return f"{minutes:.0f} min" if minutes < 100 else f"{minutes / 60:,.0f} h"  # noqa: PLR2004
+
+
+def clock(time: datetime) -> str:
+    """A time to the second, in its own zone."""
+    return f"{time:%Y-%m-%d %H:%M:%S}"
+
+
+def plain(value: Any) -> Any:  # noqa: ANN401 - whatever Arrow, DuckDB and numpy hold
+    """A value as JSON has it.
+
+    Times are ISO 8601 in UTC, with milliseconds if they have such, and UTC if they name no zone; bytes are hexadecimal;
+    what is no finite number is null.
+    """
+    match value:
+        case None | str() | bool() | int():
+            return value
+        case float():
+            return value if math.isfinite(value) else None
+        case dict():
+            return {str(name): plain(inside) for name, inside in value.items()}
+        case list() | tuple():
+            return [plain(inside) for inside in value]
+        case Decimal():
+            return int(value) if value == value.to_integral_value() else float(value)
+        case datetime():
+            time = value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
+            return time.isoformat(timespec="milliseconds" if time.microsecond else "seconds").replace("+00:00", "Z")
+        case bytes():
+            return value.hex()
+    return plain(value.item()) if hasattr(value, "item") else str(value)  # numpy's numbers, and the rest
