@@ -90,6 +90,8 @@ NOT_PLAIN = [
     "user@example.com",
     "*.example.com/dir",
     "exa*mple.com",
+    "\u3000example.com",
+    "example.com/a\u00a0",
     "",
 ]
 

@@ -76,7 +76,8 @@ def _refused(text: str, instead: str) -> str:
     return f"error(coalesce({text}, 'NULL') || '{why}')"
 
 
-_PATTERN = "trim(pattern)"
+_PATTERN, _TYPED = "trim(pattern, ' ')", "trim(url, ' ')"
+"""Without blanks around it, but for those beyond ASCII, which ``trim`` would take, too, and keys keep."""
 _ASK = "ask instead: catalogue query PATTERN, or compare with a key of catalogue.url_surtkey"
 _PREFIX = f"({_host_key(_START, _PATTERN)} || lower({_part(_START, 4, _PATTERN)}))"
 _BEHIND = f"(left({_PREFIX}, -1) || chr(ascii(right({_PREFIX}, 1)) + 1))"
@@ -99,7 +100,7 @@ MACROS = (
     Macro(
         "surt_key",
         ("url",),
-        f"CASE WHEN {_is(_URL, 'trim(url)')} THEN {_exact('trim(url)')} "
+        f"CASE WHEN {_is(_URL, _TYPED)} THEN {_exact(_TYPED)} "
         f"ELSE {_refused('url', 'take that of catalogue.url_surtkey in Python')} END",
     ),
     Macro(
