@@ -140,6 +140,14 @@ def test_what_somebody_else_has_there_is_not_touched(there: str, files: list[Lak
     assert all_in(tmp_path) == {there: b"mine"}
 
 
+@pytest.mark.parametrize("name", ["a#b", "a?b", "a\nb"])
+def test_nothing_is_written_to_where_a_cut_address_leads(name: str, files: list[LakeFile], tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("mine")
+    with pytest.raises(QueryError, match="choose another path"):
+        export(tmp_path / name, files, LOCATION)
+    assert all_in(tmp_path) == {"a": b"mine"}
+
+
 def test_a_damaged_table_is_refused(files: list[LakeFile], tmp_path: Path) -> None:
     export(tmp_path, files, LOCATION).write_text("{")
     with pytest.raises(QueryError, match="is damaged"):
@@ -172,6 +180,8 @@ def test_the_command(asking: Command, tmp_path: Path) -> None:
         2,
         "catalogue: 'somewhere' is no address; one looks like s3a://commoncrawl/\n",
     )
+    refused = asking(*words, "--location", "s3a://commoncrawl/?x=1")
+    assert (refused.status, "cannot have; choose another path" in refused.err) == (2, True)
     ran = asking(*words, "--location", "s3a://commoncrawl")
     assert ran.status == 0
     assert all(file.startswith("s3a://commoncrawl/cc-index/") for file in paths(at(tmp_path / "table")))
