@@ -347,8 +347,12 @@ def test_what_is_no_lake_of_ours_is_left_as_it_is(kind: str, tmp_path: Path) -> 
 
 
 def test_where_a_lake_cannot_be(places: Places, tmp_path: Path) -> None:
-    with pytest.raises(QueryError, match="is a folder"):
-        export_lake(tmp_path, [], [], data_path="/", backend=None)
+    for folder in (tmp_path, Path(), Path("/")):
+        with pytest.raises(QueryError, match="is a folder"):
+            export_lake(folder, [], [], data_path="/", backend=None)
+    (tmp_path / "other.lock").mkdir()
+    with pytest.raises(DiskFailed, match="cannot be written"):
+        export_lake(tmp_path / "other", [], [], data_path="/", backend=None)
     with pytest.raises(QueryError, match="there is no folder"):
         export_lake(tmp_path / "no" / "lake", [], [], data_path="/", backend=None)
     places.export(backend="sqlite")
