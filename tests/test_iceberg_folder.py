@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from shutil import copytree
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.manifest import ManifestEntryStatus
 from pyiceberg.table import StaticTable
@@ -110,6 +112,26 @@ def test_columns_keep_their_numbers(files: list[LakeFile], tmp_path: Path) -> No
     others = [each[name] for each in numbers for name in each.keys() - known.keys()]
     assert len(set(others)) == 3
     assert min(others) > max(known.values())
+
+
+def test_columns_that_went_are_still_in_older_snapshots(tmp_path: Path) -> None:
+    def holding(crawl: str, **columns: list[int]) -> LakeFile:
+        path = f"crawl={crawl}/subset=warc/x.parquet"
+        file = tmp_path / path
+        file.parent.mkdir(parents=True)
+        pq.write_table(pa.table({"url_surtkey": ["a"], **columns}), file)
+        names, kinds = ("url_surtkey", *columns), ("string", *["int64"] * len(columns))
+        rest = (file.stat().st_size, 1, 1, names, kinds, True, "a", "a", True, (4,))
+        return LakeFile(path, crawl, "warc", *rest)
+
+    one, two = holding("CC-MAIN-2030-01", score=[7]), holding("CC-MAIN-2030-05")
+    for files in ([one], [two], [one, two]):
+        export(tmp_path / "table", files, f"file://{tmp_path}/")
+        table = at(tmp_path / "table")
+        first = table.scan(snapshot_id=table.metadata.snapshots[0].snapshot_id)
+        assert first.to_arrow().select(["url_surtkey", "score"]).to_pylist() == [{"url_surtkey": "a", "score": 7}]
+        assert table.scan().to_arrow().num_rows == len(files)
+    assert table.scan("score = 7", ("crawl", "score")).to_arrow().num_rows == 1
 
 
 def test_who_was_broken_off_is_in_nobodys_way(files: list[LakeFile], tmp_path: Path) -> None:
