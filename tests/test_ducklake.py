@@ -187,7 +187,8 @@ def test_what_changed_is_a_snapshot_a_crawl(kind: str, places: Places) -> None:
     assert places.export(added) == 2
     assert places.rows(keys) == [("d",)]
     assert places.rows("SELECT count(*) FROM cc.captures_raw AT (VERSION => 5)") == [(5,)]
-    assert crawls_in(places.lake) == {TWO}
+    sizes = (added.num_rows, added.file_size, added.footer_size)
+    assert crawls_in(places.lake) == {TWO: (1, *sizes)}
     assert places.rows("SELECT file_count FROM ducklake_table_info('cc')") == [(1,)]
 
 
@@ -236,6 +237,21 @@ def test_columns_that_come_later(kind: str, places: Places) -> None:
     (version,) = places.rows("SELECT max(schema_version) FROM cc.snapshots()")
     places.export(one, two)
     assert places.rows("SELECT max(schema_version) FROM cc.snapshots()") == [version]
+
+
+@needs_extensions
+@pytest.mark.parametrize("kind", KINDS)
+def test_columns_whose_names_would_clash(kind: str, places: Places) -> None:
+    ours: dict[str, list[Any]] = {"URL": [1], "subset": [2], "fetch_time_naive": [3], "": [4], "Score": [5]}
+    one = places.file(ONE, 0, ["a"], url=["http://a/"], **ours)
+    two = places.file(TWO, 0, ["b"], score=[6])
+    places.export(one, backend=kind)
+    asked = "SELECT url_surtkey, url, subset, fetch_time, score FROM cc.captures WHERE subset = 'warc' ORDER BY 1"
+    assert places.rows(asked) == [("a", "http://a/", "warc", None, 5)]
+    places.export(one, two)
+    assert places.rows(asked) == [("a", "http://a/", "warc", None, 5), ("b", None, "warc", None, None)]
+    places.export(two)
+    assert places.rows(asked) == [("b", None, "warc", None, None)]
 
 
 @needs_extensions
@@ -331,8 +347,12 @@ def test_what_is_no_lake_of_ours_is_left_as_it_is(kind: str, tmp_path: Path) -> 
 
 
 def test_where_a_lake_cannot_be(places: Places, tmp_path: Path) -> None:
-    with pytest.raises(QueryError, match="is a folder"):
-        export_lake(tmp_path, [], [], data_path="/", backend=None)
+    for folder in (tmp_path, Path(), Path("/")):
+        with pytest.raises(QueryError, match="is a folder"):
+            export_lake(folder, [], [], data_path="/", backend=None)
+    (tmp_path / "other.lock").mkdir()
+    with pytest.raises(DiskFailed, match="cannot be written"):
+        export_lake(tmp_path / "other", [], [], data_path="/", backend=None)
     with pytest.raises(QueryError, match="there is no folder"):
         export_lake(tmp_path / "no" / "lake", [], [], data_path="/", backend=None)
     places.export(backend="sqlite")

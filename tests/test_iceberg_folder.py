@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from shutil import copytree
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.manifest import ManifestEntryStatus
 from pyiceberg.table import StaticTable
@@ -112,6 +114,26 @@ def test_columns_keep_their_numbers(files: list[LakeFile], tmp_path: Path) -> No
     assert min(others) > max(known.values())
 
 
+def test_columns_that_went_are_still_in_older_snapshots(tmp_path: Path) -> None:
+    def holding(crawl: str, **columns: list[int]) -> LakeFile:
+        path = f"crawl={crawl}/subset=warc/x.parquet"
+        file = tmp_path / path
+        file.parent.mkdir(parents=True)
+        pq.write_table(pa.table({"url_surtkey": ["a"], **columns}), file)
+        names, kinds = ("url_surtkey", *columns), ("string", *["int64"] * len(columns))
+        rest = (file.stat().st_size, 1, 1, names, kinds, True, "a", "a", True, (4,))
+        return LakeFile(path, crawl, "warc", *rest)
+
+    one, two = holding("CC-MAIN-2030-01", score=[7]), holding("CC-MAIN-2030-05")
+    for files in ([one], [two], [one, two]):
+        export(tmp_path / "table", files, f"file://{tmp_path}/")
+        table = at(tmp_path / "table")
+        first = table.scan(snapshot_id=table.metadata.snapshots[0].snapshot_id)
+        assert first.to_arrow().select(["url_surtkey", "score"]).to_pylist() == [{"url_surtkey": "a", "score": 7}]
+        assert table.scan().to_arrow().num_rows == len(files)
+    assert table.scan("score = 7", ("crawl", "score")).to_arrow().num_rows == 1
+
+
 def test_who_was_broken_off_is_in_nobodys_way(files: list[LakeFile], tmp_path: Path) -> None:
     whole, path = tmp_path / "whole", tmp_path / "table"
     export(whole, files, LOCATION)
@@ -138,6 +160,14 @@ def test_what_somebody_else_has_there_is_not_touched(there: str, files: list[Lak
     with pytest.raises(QueryError, match="choose another path"):
         export(tmp_path / there.split("/", maxsplit=1)[0], files, LOCATION)
     assert all_in(tmp_path) == {there: b"mine"}
+
+
+@pytest.mark.parametrize("name", ["a#b", "a?b", "a\nb"])
+def test_nothing_is_written_to_where_a_cut_address_leads(name: str, files: list[LakeFile], tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("mine")
+    with pytest.raises(QueryError, match="choose another path"):
+        export(tmp_path / name, files, LOCATION)
+    assert all_in(tmp_path) == {"a": b"mine"}
 
 
 def test_a_damaged_table_is_refused(files: list[LakeFile], tmp_path: Path) -> None:
@@ -172,6 +202,8 @@ def test_the_command(asking: Command, tmp_path: Path) -> None:
         2,
         "catalogue: 'somewhere' is no address; one looks like s3a://commoncrawl/\n",
     )
+    refused = asking(*words, "--location", "s3a://commoncrawl/?x=1")
+    assert (refused.status, "cannot have; choose another path" in refused.err) == (2, True)
     ran = asking(*words, "--location", "s3a://commoncrawl")
     assert ran.status == 0
     assert all(file.startswith("s3a://commoncrawl/cc-index/") for file in paths(at(tmp_path / "table")))

@@ -172,3 +172,16 @@ def test_a_killed_export_leaves_the_lake_as_it_was(command: Command) -> None:
     (row,) = command("sql", "--json", "select count(*) as n from cc.captures").json_lines()
     (held,) = command("sql", "--json", "select sum(num_rows)::bigint as n from files").json_lines()
     assert row == held
+
+
+@needs_extensions
+def test_a_lake_that_is_older_than_what_is_held_says_so(command: Command) -> None:
+    path = forget_a_file(command)
+    crawl = path.partition("crawl=")[2].partition("/")[0]
+    command("export", "ducklake")
+    assert command("harvest", "--crawl", crawl, "--subset", "all").status == 0
+    for ran in (in_shell(command, "SELECT 1;"), command("sql", "select count(*) as n from cc.captures")):
+        assert ran.status == 0
+        assert f"captures.ducklake lacks what is new in {crawl}; run: catalogue export ducklake" in ran.err
+    command("export", "ducklake")
+    assert command("sql", "select count(*) as n from cc.captures").err == ""

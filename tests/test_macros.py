@@ -90,6 +90,8 @@ NOT_PLAIN = [
     "user@example.com",
     "*.example.com/dir",
     "exa*mple.com",
+    "\u3000example.com",
+    "example.com/a\u00a0",
     "",
 ]
 
@@ -175,6 +177,12 @@ def test_what_sql_cannot_do_rightly_is_refused(sql: duckdb.DuckDBPyConnection, p
     assert not alike(sql, pattern)
     assert isinstance(made(sql, f"surt_key({literal(pattern)})"), Exception)
     assert isinstance(made(sql, "surt_match('', NULL)"), Exception)
+
+
+@pytest.mark.parametrize("url", ["dns:80", "filedesc:1/a", "warcinfo:256"])
+def test_what_is_no_page_has_no_key(sql: duckdb.DuckDBPyConnection, url: str) -> None:
+    assert isinstance(made(sql, f"surt_key({literal(url)})"), Exception)
+    assert made(sql, f"surt_key({literal(f'a.{url}')})") == url_surtkey(f"a.{url}")
 
 
 def test_patterns_in_a_column(sql: duckdb.DuckDBPyConnection) -> None:

@@ -95,15 +95,17 @@ class Exporting(Telling):
             location: where engines read the files from, such as ``s3a://commoncrawl/`` for Spark; the source, if None.
 
         Raises:
-            QueryError: if something else is at the path, nothing is held, the location is no address, or pyiceberg is
-                not installed.
+            QueryError: if something else is at the path, tables cannot name it or the location, nothing is held, or
+                pyiceberg is not installed.
             StoreLocked: if another process writes there.
         """
         _need_pyiceberg()
-        from catalogue.iceberg import export  # noqa: PLC0415 - an extra, and slow to import
+        from catalogue.iceberg import check_address, export  # noqa: PLC0415 - an extra, and slow to import
 
+        where = self._location(location)
+        check_address(where)
         chosen, files, missing = self._lake(crawls)
-        export(Path(path), files, self._location(location), missing)
+        export(Path(path), files, where, missing)
         return Exported(str(path), chosen, len(files), missing)
 
     def iceberg(self, crawls: str | Iterable[str] = "all") -> "IcebergTable":

@@ -76,13 +76,27 @@ class Telling(Taking):
         return self.data / ducklake.LAKE_NAME
 
     def lake_lacks(self) -> str | None:
-        """What our DuckLake lacks, in a sentence; None if it has all crawls that are held."""
+        """What our DuckLake lacks, in a sentence; None if it has all crawls that are held, as they are held."""
         there = ducklake.crawls_in(self.lake_path)
-        lacking = newest_first(set(self.crawls_held()) - there)
+        held = self.crawls_held()
+        lacking = newest_first(set(held) - there.keys())
         if not lacking:
-            return None
+            changed = newest_first(crawl for crawl, sizes in self._sizes().items() if sizes != there[crawl])
+            if not changed:
+                return None
+            lacking = [f"what is new in {changed[0]}", *changed[1:]]
         more = f" and {len(lacking) - 1} more" if lacking[1:] else ""
         return f"{self.lake_path.name} lacks {lacking[0]}{more}; run: catalogue export ducklake"
+
+    def _sizes(self) -> dict[str, tuple[int, ...]]:
+        """How much of each crawl is held, as ``crawls_in`` says it of a lake."""
+        with suppress(NotHarvested):
+            rows = self._shown().rows(
+                "SELECT crawl, count(*) AS files, sum(num_rows)::BIGINT AS num_rows, sum(file_size)::BIGINT AS bytes, "
+                "sum(footer_size)::BIGINT AS footers FROM derived.files GROUP BY crawl"
+            )
+            return {row.pop("crawl"): tuple(row.values()) for row in rows}
+        return {}
 
     def crawls_held(self) -> tuple[str, ...]:
         """The crawls of which files are held, as ``held`` says, without going through all files; none is no error."""

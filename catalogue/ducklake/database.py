@@ -109,8 +109,10 @@ def changing(path: Path, backend: str | None) -> Iterator["Change"]:
     if not path.parent.is_dir():
         message = f"there is no folder {path.parent}; make it, or choose another name"
         raise QueryError(message)
+    if not path.name:
+        raise _no_file(path)
     beside = path.with_name(path.name + ".new")
-    with locked(path.with_name(f"{path.name}.lock"), path), _explained(path):
+    with _explained(path), locked(path.with_name(f"{path.name}.lock"), path):
         there = backend_of(path) if path.exists() else None
         if there and backend and there != backend:
             message = f"{path} is a lake kept in {there}, not {backend}; leave out --backend, or choose another name"
@@ -135,8 +137,7 @@ def backend_of(path: Path) -> str:
         QueryError: if it is none that can be a lake.
     """
     if not path.is_file():
-        message = f"{path} is a folder, or no file at all; choose another name"
-        raise QueryError(message)
+        raise _no_file(path)
     with path.open("rb") as file:
         head = file.read(_HEAD)
     if head == _SQLITE:
@@ -144,6 +145,10 @@ def backend_of(path: Path) -> str:
     if head[8:12] == _DUCKDB:
         return "duckdb"
     raise _not_ours(path)
+
+
+def _no_file(path: Path) -> QueryError:
+    return QueryError(f"{path} is a folder, or no file at all; choose another name")
 
 
 def _not_ours(path: Path) -> QueryError:

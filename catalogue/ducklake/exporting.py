@@ -58,8 +58,8 @@ def export_lake(
         return lake.snapshot - before
 
 
-def crawls_in(path: Path) -> frozenset[str]:
-    """The crawls of which there are files in a lake.
+def crawls_in(path: Path) -> dict[str, tuple[int, ...]]:
+    """How much of each crawl is in a lake: files, their rows and bytes, and bytes of their footers.
 
     Raises:
         QueryError: if it is no lake of ours.
@@ -68,11 +68,23 @@ def crawls_in(path: Path) -> frozenset[str]:
     with reading(path) as database:
         found = database.rows(
             """
-            SELECT DISTINCT partition_value FROM ducklake_file_partition_value WHERE partition_key_index = 0
-            AND data_file_id IN (SELECT data_file_id FROM ducklake_data_file WHERE end_snapshot IS NULL)
+            SELECT partition_value, count(*), sum(record_count), sum(file_size_bytes), sum(footer_size)
+            FROM ducklake_data_file AS f JOIN ducklake_file_partition_value AS p ON p.data_file_id = f.data_file_id
+            WHERE partition_key_index = 0 AND end_snapshot IS NULL GROUP BY partition_value
             """
         )
-        return frozenset(crawl for (crawl,) in found)
+        return {crawl: tuple(map(int, sizes)) for crawl, *sizes in found}
+
+
+def _columns(files: Sequence[LakeFile]) -> list[tuple[str, str]]:
+    """Names and types of the table's columns: those known first.
+
+    DuckDB knows no case of letters, and no empty name: of names that differ in case alone the first has a column.
+    """
+    schema = [(field.name, type_name(field.type)) for field in lake_schema(files)]
+    wanted = [*schema[: (known := len(lake_schema(())))], (NAIVE, "timestamp"), *schema[known:]]
+    first = {column[0].lower(): column for column in reversed(wanted) if column[0]}
+    return [column for column in wanted if first.get(column[0].lower()) is column]
 
 
 class _Lake:
@@ -82,8 +94,7 @@ class _Lake:
         self._database = database
         self._now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S.%f+00")
         self.changed = empty
-        schema = [(field.name, type_name(field.type)) for field in lake_schema(files)]
-        wanted = [*schema[: (known := len(lake_schema(())))], (NAIVE, "timestamp"), *schema[known:]]
+        wanted = _columns(files)
         if empty:
             begin(database, wanted, data_path=data_path, now=self._now)
         elif self._rows('SELECT "value" FROM ducklake_metadata WHERE "key" = \'data_path\'') != [(data_path,)]:
@@ -109,11 +120,12 @@ class _Lake:
             "SELECT column_name, column_id, column_type, end_snapshot FROM ducklake_column WHERE table_id = ?", (TABLE,)
         )
         live = {name: (number, kind) for name, number, kind, end in every if end is None}
-        new = [(name, kind) for name, kind in wanted if name not in live]
+        taken = {name.lower() for name in live}
+        new = [(name, kind) for name, kind in wanted if name.lower() not in taken]
         added = enumerate_columns(new, max(number for _, number, _, _ in every) + 1)
         other = [(live[name][0], name, kind) for name, kind in wanted if name in live and live[name][1] != kind]
         numbers = {name: number for name, (number, _) in live.items()} | {name: number for number, name, _ in added}
-        return {name: numbers[name] for name, _ in wanted}, added + other
+        return {name: numbers[name] for name, _ in wanted if name in numbers}, added + other
 
     def _mapped(self) -> dict[_Fields, int]:
         """The kinds of files that are told of, and their numbers."""
@@ -174,7 +186,11 @@ class _Lake:
 
     def _fields(self, file: LakeFile) -> _Fields:
         named = {name: name if file.utc_times or name != "fetch_time" else NAIVE for name in file.column_names}
-        held = [(name, self._numbers[there], False) for name, there in named.items() if there in self._numbers]
+        held = [
+            (name, self._numbers[there], False)
+            for name, there in named.items()
+            if there in self._numbers and name not in {*PATH_COLUMNS, NAIVE}
+        ]
         return frozenset(held + [(name, self._numbers[name], True) for name in PATH_COLUMNS])
 
     def _mapping(self, fields: _Fields) -> int:

@@ -34,7 +34,7 @@ SORTED = 1
 """The sort order of files whose rows are in the order of their keys."""
 
 
-def schema_of(files: Sequence[LakeFile], before: Schema | None = None, highest: int = 0) -> Schema:
+def schema_of(files: Sequence[LakeFile], older: Sequence[Schema] = (), highest: int = 0) -> Schema:
     """The columns of files under one Iceberg schema; none is required, since none is in files of every year.
 
     A column of which files disagree what it holds, or for which Iceberg has no type, is left out: other readers would
@@ -42,15 +42,15 @@ def schema_of(files: Sequence[LakeFile], before: Schema | None = None, highest: 
 
     Args:
         files: of which.
-        before: the last one of the same table. What is called as there and has its type is the same column, and keeps
-            its number.
+        older: schemas of the same table, from the newest on. What is called as there and has its type is the same
+            column, and keeps its number.
         highest: number given in that table so far; none is given twice.
     """
     kinds: dict[str, set[str]] = {}
     for file in files:
         for name, held in zip(file.column_names, file.column_kinds, strict=True):
             kinds.setdefault(name, set()).add(held)
-    there = {(field.name, field.field_type): field.field_id for field in before.fields} if before else {}
+    there = {(field.name, field.field_type): field.field_id for each in reversed(older) for field in each.fields}
     used = highest
     fields = []
     for field in lake_schema(files):
@@ -97,14 +97,28 @@ def order_of(schema: Schema) -> SortOrder:
     return SortOrder(SortField(source_id=key, transform=IdentityTransform()), order_id=SORTED)
 
 
-def properties_of(schema: Schema, files: Iterable[LakeFile]) -> dict[str, str]:
+def properties_of(
+    schema: Schema, files: Iterable[LakeFile], older: Iterable[Schema] = (), mapped: Iterable[str] = ()
+) -> dict[str, str]:
     """What the table says of itself.
 
     Files without field numbers need names to be mapped. A name that the schema has not is mapped to a number that it
-    has not, or readers that look up every column of a file would stumble over it.
+    has not, or readers that look up every column of a file would stumble over it. There is one mapping for all
+    snapshots, so what it said stays in it, but for columns whose type has changed since.
+
+    Args:
+        schema: of now.
+        files: of now.
+        older: schemas of the table, from the newest on.
+        mapped: names that it has had in its mapping.
     """
-    numbers = {field.name: field.field_id for field in schema.fields if field.name not in PATH_COLUMNS}
-    strange = sorted({name for names in {file.column_names for file in files} for name in names} - numbers.keys())
+    numbers: dict[str, int] = {}
+    for each in (schema, *older):
+        for field in each.fields:
+            if field.name not in PATH_COLUMNS:
+                numbers.setdefault(field.name, field.field_id)
+    there = {name for names in {file.column_names for file in files} for name in names}
+    strange = sorted(there.union(mapped) - numbers.keys())
     numbers |= {name: _STRANGE + at for at, name in enumerate(strange)}
     mapping = NameMapping(
         [MappedField.model_validate({"field-id": number, "names": [name]}) for name, number in numbers.items()]

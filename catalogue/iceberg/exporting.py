@@ -110,8 +110,10 @@ def _next(
 ) -> TableMetadata | None:
     """Write all but the metadata of a new version and return that; None if nothing has changed."""
     there = before.metadata if before else None
-    schema = schema_of(files, there.schema(), there.last_column_id) if there else schema_of(files)
-    said = properties_of(schema, files) | ({MISSING: json.dumps(list(missing))} if missing else {})
+    older = sorted(there.schemas, key=lambda each: -each.schema_id) if there else []
+    schema = schema_of(files, older, there.last_column_id if there else 0)
+    mapped = [name for field in names.root for name in field.names] if there and (names := there.name_mapping()) else []
+    said = properties_of(schema, files, older, mapped) | ({MISSING: json.dumps(list(missing))} if missing else {})
     metadata = there or _new(folder, schema)
     updates: list[TableUpdate] = []
     if schema.fields != metadata.schema().fields:

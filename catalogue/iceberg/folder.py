@@ -20,6 +20,9 @@ _OURS = re.compile(
     r"|\..+\.part|\..+\.crc"
 )
 
+_CUT = re.compile(r"[#?\t\r\n]")
+"""What an address cannot have in a path: pyiceberg, as others, takes something else for it and writes there."""
+
 
 class TableFolder:
     """The folder; only one process at a time may write into it, for as long as it is in ``writing``."""
@@ -51,11 +54,12 @@ class TableFolder:
             yield
 
     def check(self) -> None:
-        """See that there is nothing but what we write.
+        """See that there is nothing but what we write, and that it can be written there.
 
         Raises:
-            QueryError: if there is.
+            QueryError: if there is, or it cannot.
         """
+        check_address(self.address)
         strange: Iterable[str] = ()
         if self.path.is_dir():
             strange = {file.name for file in self.path.iterdir()} - {_LOCK, self.metadata.name}
@@ -96,3 +100,16 @@ class TableFolder:
         beside = file.with_name(f".{file.name}.part")
         beside.write_text(text, encoding="utf-8")
         put_in_place(beside, file)
+
+
+def check_address(address: str) -> None:
+    """See that an address leads to where it seems to.
+
+    Raises:
+        QueryError: if it does not.
+    """
+    if found := _CUT.search(address):
+        message = (
+            f"{address!r} has {found[0]!r} in it, which addresses in Iceberg tables cannot have; choose another path"
+        )
+        raise QueryError(message)

@@ -21,6 +21,8 @@ _IPV4 = rf"^(?:25[0-5]|2[0-4][0-9]|1[0-9]{{2}}|[1-9][0-9]?)(?:\.(?:{_BELOW_256})
 """As a key spells it; other spellings are made this one, which is left to Python."""
 _RESOLVED = r"//|/\.{1,2}(?:/|$)"
 _SESSION = r"/\(.*\)/.*\.aspx"
+_OPAQUE = "^(?:dns|filedesc|warcinfo):"
+"""What a web archive has beside pages, whose keys are other than those of hosts with a port."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,8 @@ def _refused(text: str, instead: str) -> str:
     return f"error(coalesce({text}, 'NULL') || '{why}')"
 
 
-_PATTERN = "trim(pattern)"
+_PATTERN, _TYPED = "trim(pattern, ' ')", "trim(url, ' ')"
+"""Without spaces around it; plain ``trim`` takes blanks beyond ASCII, too, which keys keep."""
 _ASK = "ask instead: catalogue query PATTERN, or compare with a key of catalogue.url_surtkey"
 _PREFIX = f"({_host_key(_START, _PATTERN)} || lower({_part(_START, 4, _PATTERN)}))"
 _BEHIND = f"(left({_PREFIX}, -1) || chr(ascii(right({_PREFIX}, 1)) + 1))"
@@ -99,7 +102,7 @@ MACROS = (
     Macro(
         "surt_key",
         ("url",),
-        f"CASE WHEN {_is(_URL, 'trim(url)')} THEN {_exact('trim(url)')} "
+        f"CASE WHEN {_is(_URL, _TYPED)} AND NOT regexp_matches(url, '{_OPAQUE}') THEN {_exact(_TYPED)} "
         f"ELSE {_refused('url', 'take that of catalogue.url_surtkey in Python')} END",
     ),
     Macro(
