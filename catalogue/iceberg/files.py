@@ -92,6 +92,7 @@ class _Stream(io.RawIOBase):
         self._size = held.size
         self._tail = with_trailer(held.data)
         self._place = 0
+        self._unread = True
 
     def readable(self) -> bool:
         return True
@@ -110,8 +111,8 @@ class _Stream(io.RawIOBase):
     def read(self, size: int | None = -1) -> bytes:
         """Bytes from here on.
 
-        Arrow looks for a footer in the last 64 KiB. What it reads up to the file's very end it reads for that alone,
-        and so gets zeros for the data that stands before the footer.
+        Arrow looks for a footer in the last 64 KiB before it reads anything else, and of these only at the footer; so
+        it gets zeros for the data that stands before.
         """
         wanted = self._size if size is None or size < 0 else self._place + size
         start, end = self._place, min(wanted, self._size)
@@ -122,7 +123,8 @@ class _Stream(io.RawIOBase):
         body = b""
         if start < tail:
             here = ByteRange(start, min(end, tail))
-            body = bytes(len(here)) if start > 0 and end == self._size else self._fetch(here)
+            body = bytes(len(here)) if self._unread and start > 0 and end == self._size else self._fetch(here)
+        self._unread = False
         return body + self._tail[max(0, start - tail) : max(0, end - tail)]
 
     def readinto(self, buffer: Any, /) -> int:  # noqa: ANN401 - whatever can be written to
