@@ -4,11 +4,21 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tests import warm
+
+
+def wait_until(process: subprocess.Popen[bytes], is_so: Callable[[], bool]) -> None:
+    """Wait until something is so, or the process has ended, and take no core away from it meanwhile."""
+    while not is_so():
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=0.002)
+            return
 
 
 @dataclass(frozen=True)

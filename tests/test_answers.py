@@ -19,7 +19,7 @@ from catalogue.settings import Settings
 from catalogue.surt import Pattern, covers, parse_pattern
 from tests.mirrors import whole_table
 
-PATTERNS = 88
+PATTERNS = 60
 IDENTITY = ["url_surtkey", "url", "fetch_time", "warc_filename", "warc_record_offset", "crawl", "subset"]
 
 Row = tuple[object, ...]

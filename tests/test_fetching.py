@@ -40,7 +40,7 @@ from catalogue.record import Record, read_record
 from catalogue.settings import Settings
 from catalogue.source import open_source
 from catalogue.supervised import ChildDied
-from tests.commands import Command
+from tests.commands import Command, wait_until
 from tests.faults import DETECTABLE, SLOW, FaultServer, seeded
 from tests.test_record import BODY, HEAD, arc, capture, warc
 
@@ -231,8 +231,7 @@ def test_killed_and_resumed_equals_one_run(
         with FaultServer(mirror) as server:
             command = Command(asking.data, server.url, tmp_path)
             with command.start(*words, CATALOGUE_BANDWIDTH="20000") as process:
-                while process.poll() is None and len(server.log) < number:
-                    pass
+                wait_until(process, lambda: len(server.log) >= number)  # noqa: B023 - it is called here
                 process.send_signal(signal.SIGKILL)
             killed += process.returncode == -signal.SIGKILL
     assert killed >= 3

@@ -161,8 +161,7 @@ def test_a_killed_export_leaves_the_lake_as_it_was(command: Command) -> None:
     forget_a_file(command)
     for _ in range(2):
         process = command.start("export", "ducklake", PYTHONPATH=str(ROOT))
-        while process.poll() is None and not lake.with_name("captures.ducklake.new").exists():
-            pass
+        wait_until(process, lake.with_name("captures.ducklake.new").exists)
         process.send_signal(signal.SIGKILL)
         process.communicate()
         if process.returncode != -signal.SIGKILL:

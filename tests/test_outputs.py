@@ -38,7 +38,7 @@ from catalogue.outputs import Folder, Form, Here, Ledger, Lines, Parts, Payloads
 from catalogue.outputs import parts as parts_module
 from catalogue.record import Record, read_record
 from catalogue.settings import Settings
-from tests.commands import Command
+from tests.commands import Command, wait_until
 from tests.faults import FaultServer
 from tests.test_document import record_of
 from tests.test_fetching import check, records_in
@@ -172,8 +172,7 @@ def test_killed_and_gone_on_with(
     stop = random.Random(form).randint(2, 20)
     with FaultServer(mirror) as server:
         with Command(asking.data, server.url, tmp_path).start(*words, **more) as process:
-            while process.poll() is None and len(server.log) < stop:
-                pass
+            wait_until(process, lambda: len(server.log) >= stop)
             process.send_signal(signal.SIGKILL)
         assert process.returncode == -signal.SIGKILL
     with LoopbackServer(mirror) as server:
