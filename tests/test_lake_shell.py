@@ -11,7 +11,7 @@ import pytest
 
 from catalogue.demo import LoopbackServer
 from catalogue.store import Store
-from tests.commands import Command, Ran
+from tests.commands import Command, Ran, wait_until
 from tests.ducklakes import needs_extensions
 
 ROOT = Path(__file__).parent.parent
