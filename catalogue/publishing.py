@@ -13,7 +13,16 @@ from catalogue.crawl import COLLINFO, index_file, manifest_path
 from catalogue.errors import BadSnapshot, QueryError
 from catalogue.outputs import Away, Here, open_folder
 from catalogue.settings import package_version
-from catalogue.snapshot import LIST_OF_CRAWLS, MANIFEST, Piece, Snapshot, TableFile, contents_of, unpack_snapshot
+from catalogue.snapshot import (
+    LIST_OF_CRAWLS,
+    MANIFEST,
+    Piece,
+    Snapshot,
+    TableFile,
+    contents_of,
+    is_piece,
+    unpack_snapshot,
+)
 from catalogue.store import Frozen, Row, Store, frozen, write_piece
 
 PIECE_SIZE = 12 << 20
@@ -35,7 +44,8 @@ def publish(
 ) -> Snapshot:
     """Write a snapshot, or bring one up to date: of pieces only those are written that are new.
 
-    Somebody who reads it meanwhile finds the old one or the new one whole, or that a piece of the old one is gone.
+    Somebody who reads it meanwhile finds the old one or the new one whole, or that a piece of the old one is gone; of
+    the first one, that there is nothing in it yet. One that was killed is gone on with, and what it left is removed.
 
     Args:
         output: a folder, or the URL of one that fsspec can write to.
@@ -55,9 +65,13 @@ def publish(
         for left in place.growing.glob(f"{_GROWING}*"):  # of an export that was killed
             rmtree(left, ignore_errors=True)
         before = _before(place, output)
+        now = datetime.now(UTC).isoformat(timespec="seconds")
         with TemporaryDirectory(prefix=_GROWING, dir=place.growing) as name, frozen(store) as held:
             growing = Path(name) / "part"
             there = {piece.name: piece for piece in before.pieces} if before else {}
+            if before is None:  # whoever finds half of a snapshot must know it for one
+                growing.write_bytes(Snapshot(now, package_version(), missing, (), ()).pack())
+                _put(place, growing, MANIFEST)
             pieces = []
             for crawl, rows in _cut(held, crawls):
                 known = Piece(crawl, contents_of(rows), 0, "", sum(table == "files" for table, _, _ in rows))
@@ -72,12 +86,12 @@ def publish(
                 rows_in_it = write(growing)
                 as_if = TableFile(table, 0, "", rows_in_it)
                 written.append(TableFile(table, *_put(place, growing, as_if.name), rows_in_it))
-            now = datetime.now(UTC).isoformat(timespec="seconds")
             snapshot = Snapshot(now, package_version(), missing, tuple(pieces), tuple(written))
             growing.write_bytes(snapshot.pack())
             _put(place, growing, MANIFEST)
-        for name in there.keys() - {piece.name for piece in pieces}:
-            place.remove(name)
+        for name in place.names() - {piece.name for piece in pieces}:
+            if is_piece(name):
+                place.remove(name)
     return snapshot
 
 

@@ -186,7 +186,7 @@ class Pull:
         """Whether we hold the very same file, of which the same page indexes are true."""
         with suppress(StoreDamaged):
             ours, theirs = self._store.get("files", path), decode(value)
-            return ours is not None and _version(ours) == _version(theirs)
+            return ours is not None and (ours.version, ours.data) == (theirs.version, theirs.data)
         return False
 
 
@@ -212,7 +212,7 @@ class _Content:
             if file is None or file.crawl != piece.crawl or held.size < len(held.data) + 3 * len(MAGIC):
                 message = f"tells of {path!r}, which is no index file of {piece.crawl}"
                 raise BadSnapshot(message)
-            known[path] = _version(held)[:-1]
+            known[path] = held.version
         for path, held in _decoded(self.documents):
             if path != (COLLINFO if piece.crawl == LIST_OF_CRAWLS else manifest_path(piece.crawl)):
                 message = f"has a document {path!r}"
@@ -221,7 +221,7 @@ class _Content:
                 parse_collinfo(held.data) if path == COLLINFO else parse_manifest(piece.crawl, held.data)
         for key, held in _decoded(self.indexes):
             named = _INDEX_KEY.fullmatch(key)
-            if not named or named[1] not in known or _version(held)[:-1] != known[named[1]]:
+            if not named or named[1] not in known or held.version != known[named[1]]:
                 message = f"has a page index of {key!r}, which is not in it so"
                 raise BadSnapshot(message)
             with _as_bad(key):
@@ -259,10 +259,10 @@ def _decoded(values: dict[str, bytes]) -> Iterator[tuple[str, Held]]:
     for key, value in values.items():
         with _as_bad(key):
             held = decode(value)
-        texts = (held.etag or "", held.last_modified or "", held.source, held.note)
+        texts = (held.etag or "", held.last_modified or "", held.source, held.note, held.taken)
         try:
-            is_past = datetime.fromisoformat(held.taken).astimezone(UTC) <= latest
-        except (ValueError, OverflowError):
+            is_past = datetime.fromisoformat(held.taken) <= latest
+        except (ValueError, OverflowError, TypeError):  # the last without a zone
             is_past = False
         if not is_past or not 0 <= held.size <= _MOST_FILE or not all(map(_is_plain, texts)):
             message = f"has {key!r} with what no store notes of a file"
@@ -272,10 +272,6 @@ def _decoded(values: dict[str, bytes]) -> Iterator[tuple[str, Held]]:
 
 def _is_plain(text: str) -> bool:
     return len(text) <= _LONGEST_TEXT and text.isascii() and text.isprintable()
-
-
-def _version(held: Held) -> tuple[str, int, str | None, bytes]:
-    return held.source, held.size, held.etag, held.data
 
 
 def _note(piece: Piece) -> str:

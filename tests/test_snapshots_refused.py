@@ -45,6 +45,10 @@ def refused(cat: Catalogue, place: Path, sign: str, **options: Any) -> None:
         (lambda told: told.update(version=0), "version 0.*have it exported again"),
         (lambda told: told.update(version=2), "version 2.*upgrade this tool"),
         (lambda told: told.update(version=[1]), "version"),
+        (lambda told: told.update(version="x" * 10_000), "^.{,200}$"),
+        (lambda told: told["pieces"][0].update(crawl="x" * 10_000), "^.{,200}$"),
+        (lambda told: told.update(missing="abc"), "lacks something"),
+        (lambda told: told.update(missing={"abc": 1}), "lacks something"),
         (lambda told: told.pop("pieces"), "lacks something"),
         (lambda told: told.update(pieces=7), "lacks something"),
         (lambda told: told["pieces"].append({}), "lacks something"),
@@ -136,6 +140,10 @@ class Canary:
         ("UPDATE documents SET key = 'table.json'", "has a document"),
         ("UPDATE files SET key = replace(key, 'crawl=CC-MAIN-', 'crawl=CC-MAIN-1')", "is no index file of"),
         ("UPDATE files SET key = '../' || key", "is no index file of"),
+        (
+            "PRAGMA writable_schema=1; UPDATE sqlite_schema SET sql = 'x', name = char(27) || '[2J' WHERE name = 'files'",
+            r"is damaged: 'malformed database schema \(\\x1b\[2J",
+        ),
     ],
 )
 def test_a_piece_of_somebody_who_means_ill(place: Path, empty: Catalogue, sql: str, sign: str) -> None:
@@ -177,6 +185,8 @@ def with_values(table: str, change: Callable[[Held], Held]) -> Change:
         ("files", lambda held: replace(held, etag="x" * 5000), "no store notes"),
         ("files", lambda held: replace(held, source="\x1b]0;owned\x07"), "no store notes"),
         ("files", lambda held: replace(held, taken="soon"), "no store notes"),
+        ("files", lambda held: replace(held, taken="2026-01-01T00:00:00"), "no store notes"),
+        ("files", lambda held: replace(held, taken="2026-01-01\x1b00:00:00+00:00"), "no store notes"),
         ("files", lambda held: replace(held, taken="9999-12-31T23:59:59+00:00"), "no store notes"),
         ("documents", lambda held: replace(held, data=b"no gzip"), "which is damaged"),
         ("documents", lambda held: replace(held, taken="2999-01-01T00:00:00+00:00"), "no store notes"),
@@ -194,6 +204,13 @@ def test_values_that_no_store_would_hold(
 def test_a_list_of_crawls_that_is_none(place: Path, empty: Catalogue) -> None:
     tampered(place, with_values("documents", lambda held: replace(held, data=b"[]")), crawl=LIST_OF_CRAWLS)
     refused(empty, place, "which is damaged")
+
+
+def test_a_list_of_crawls_of_which_nobody_can_tell_the_age(place: Path, empty: Catalogue) -> None:
+    no_zone = with_values("documents", lambda held: replace(held, taken="2026-01-01T00:00:00"))
+    tampered(place, no_zone, crawl=LIST_OF_CRAWLS)
+    refused(empty, place, "no store notes")
+    assert len(empty.harvest("latest")) == 1
 
 
 def test_footers_that_the_source_has_not(place: Path, empty: Catalogue) -> None:

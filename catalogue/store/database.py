@@ -166,7 +166,7 @@ class Store:
         for key, value in rows:
             with suppress(StoreDamaged, BadPageIndex):
                 held = decode(value)
-                if _version(held) == _version(version):
+                if held.version == version.version:
                     found[wanted[key]] = Indexes.unpack(held.data)
         return found
 
@@ -219,7 +219,7 @@ class Store:
         row = self._connection.execute('SELECT value FROM "files" WHERE key = ?', [path]).fetchone()
         with suppress(StoreDamaged):
             before = decode(row[0]) if row else held
-            return (_version(before), before.data) == (_version(held), held.data)
+            return (before.version, before.data) == (held.version, held.data)
         return False
 
     def _forget_indexes(self, paths: Iterable[str]) -> None:
@@ -373,11 +373,6 @@ def _lockable(crawl: str) -> str:
         message = f"{crawl!r} is not the name of a crawl"
         raise ValueError(message)
     return crawl
-
-
-def _version(held: Held) -> tuple[object, ...]:
-    """What tells one version of a file from another."""
-    return held.source, held.size, held.etag
 
 
 def _known(table: str) -> str:
