@@ -17,13 +17,13 @@ from pathlib import Path
 from catalogue import views
 from catalogue.crawl import COLLINFO, index_file, manifest_path, parse_collinfo, parse_manifest
 from catalogue.errors import BadSnapshot, Changed, FormatError, Missing, StoreDamaged
-from catalogue.examine import Examiner, FileFacts
+from catalogue.examine import Examiner
 from catalogue.footer import MAGIC
 from catalogue.pages import Indexes
 from catalogue.ranges import ByteRange, Pin
 from catalogue.snapshot import LIST_OF_CRAWLS, MANIFEST, Piece, Snapshot, contents_of, unpack_snapshot
 from catalogue.source import MAX_DOCUMENT, PoliteSource
-from catalogue.store import Held, Row, Store, decode, locked, read_piece
+from catalogue.store import Held, Row, Store, decode, encode, locked, read_piece, version_of
 
 _INDEX_KEY = re.compile(r"(.+)#(0|[1-9][0-9]{0,5})")
 _LONGEST_TEXT = 1000
@@ -166,14 +166,14 @@ class Pull:
                 raise BadSnapshot(message)
         return len(paths)
 
-    def _merge(self, piece: Piece, content: "_Content", facts: dict[str, FileFacts], pulled: Pulled) -> None:
+    def _merge(self, piece: Piece, content: "_Content", facts: dict[str, bytes], pulled: Pulled) -> None:
         """Add what is not held; that comes last of which it says that all is there."""
         store = self._store
         store.add_missing("documents", content.documents.items())
         added = store.add_missing("files", content.files.items())
         versions = store.versions("files", added)
-        new = {path: views.packed(facts[path], decode(content.files[path]), versions[path]) for path in versions}
-        store.add_facts(new)
+        same_still = [path for path, version in versions.items() if version == version_of(content.files[path])]
+        store.add_facts((path, decode(facts[path])) for path in same_still)
         same = {path for path, value in content.files.items() if path in added or self._is_held(path, value)}
         indexes = [(key, value) for key, value in content.indexes.items() if key.rpartition("#")[0] in same]
         pulled.row_groups += len(store.add_missing("indexes", indexes))
@@ -227,18 +227,19 @@ class _Content:
             with _as_bad(key):
                 Indexes.unpack(held.data)
 
-    def examined(self, examiner: Examiner) -> dict[str, FileFacts]:
-        """What the footers say, by path.
+    def examined(self, examiner: Examiner) -> dict[str, bytes]:
+        """What the footers say, by path, as our store keeps it: a small piece may have footers that say very much.
 
         Raises:
             BadSnapshot: if one is none.
         """
 
-        def look(item: tuple[str, bytes]) -> tuple[str, FileFacts]:
+        def look(item: tuple[str, bytes]) -> tuple[str, bytes]:
             path, value = item
             held = decode(value)
             with _as_bad(path):
-                return path, examiner.examine(held.data, held.size)
+                facts = examiner.examine(held.data, held.size)
+            return path, encode(views.packed(facts, held, version_of(value)))
 
         with examiner.executor() as executor:
             return dict(executor.map(look, self.files.items()))

@@ -4,21 +4,28 @@ import hashlib
 import json
 import pickle
 import sqlite3
+import tracemalloc
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import catalogue
 from catalogue import Catalogue
 from catalogue.crawl import COLLINFO
 from catalogue.errors import BadSnapshot
-from catalogue.snapshot import LIST_OF_CRAWLS, MANIFEST, unpack_snapshot
-from catalogue.store import Held, decode, encode, read_piece
+from catalogue.examine import Examiner
+from catalogue.pulling import Pull, Pulled
+from catalogue.snapshot import LIST_OF_CRAWLS, MANIFEST, Piece, contents_of, unpack_snapshot
+from catalogue.source import open_source
+from catalogue.store import Held, decode, encode, read_piece, write_piece
 from tests.snapshots import Change, empty, exported, place, rows_of, run, tampered, taught, told_by
 
 __all__ = ["empty", "exported", "place", "taught"]  # fixtures
@@ -141,8 +148,8 @@ class Canary:
         ("UPDATE files SET key = replace(key, 'crawl=CC-MAIN-', 'crawl=CC-MAIN-1')", "is no index file of"),
         ("UPDATE files SET key = '../' || key", "is no index file of"),
         (
-            "PRAGMA writable_schema=1; UPDATE sqlite_schema SET sql = 'x', name = char(27) || '[2J' WHERE name = 'files'",
-            r"is damaged: 'malformed database schema \(\\x1b\[2J",
+            "PRAGMA writable_schema=1; UPDATE sqlite_master SET sql = 'x', name = char(27) || '[2' WHERE name='facts'",
+            r"is damaged: 'malformed database schema \(\\x1b\[2",
         ),
     ],
 )
@@ -267,3 +274,34 @@ def test_rows_that_share_their_bytes(place: Path) -> None:
     assert overflow
     with pytest.raises(BadSnapshot, match="is damaged"):
         read_piece(place / piece.name)
+
+
+def test_footers_that_say_far_more_than_they_have_bytes(empty: Catalogue, tmp_path: Path) -> None:
+    """What is found in some hundred of them would not fit into memory, were it not packed."""
+    written = BytesIO()
+    with pq.ParquetWriter(written, pa.schema([("url_surtkey", pa.string())])) as writer:
+        for _ in range(1000):
+            writer.write_table(pa.table({"url_surtkey": ["com,example)/"]}))
+    file = written.getvalue()
+    footer = file[-8 - int.from_bytes(file[-8:-4], "little") : -8]
+    value = encode(Held(footer, len(file), None, None, "https://example.org/", "2026-01-01T00:00:00+00:00"))
+    crawl = "CC-MAIN-2022-05"
+    rows = [("files", f"cc-index/crawl={crawl}/subset=warc/{n}.parquet", value) for n in range(12)]
+    (tmp_path / "pieces").mkdir()
+    write_piece(tmp_path / "piece", rows)
+    data = (tmp_path / "piece").read_bytes()
+    piece = Piece(crawl, contents_of(rows), len(data), hashlib.sha256(data).hexdigest(), len(rows))
+    (tmp_path / "piece").rename(tmp_path / piece.name)
+    with (
+        closing(open_source(str(tmp_path), empty.settings)) as there,
+        Examiner() as examiner,
+    ):
+        pull = Pull(there, empty.create(), there, examiner, compare=0, folder=empty.data)
+        tracemalloc.start()
+        try:
+            pull.take([piece], Pulled(there.url, ()), lambda _: None)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert empty.create().count("facts") == len(rows)
+    assert peak < 6_500_000  # bytes; two of them at a time take half of that, all of them 10 MB

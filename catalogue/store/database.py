@@ -209,9 +209,12 @@ class Store:
                 found[path] = decode(value)
         return found
 
-    def add_facts(self, facts: Mapping[str, Held]) -> None:
-        """Keep what examining footers found, in one transaction; it can be found again, and so changes nothing."""
-        values = [(path, encode(held)) for path, held in facts.items()]
+    def add_facts(self, facts: Iterable[tuple[str, Held]]) -> None:
+        """Keep what examining footers found, by path, in one transaction.
+
+        It can be found again, and so changes nothing. One is taken after the other, as they may be large.
+        """
+        values = ((path, encode(held)) for path, held in facts)
         with self._using() as connection, self._transaction(counter=None):
             connection.executemany('INSERT OR REPLACE INTO "facts" (key, value) VALUES (?, ?)', values)
 

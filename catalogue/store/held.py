@@ -53,12 +53,17 @@ def encode(held: Held) -> bytes:
     return _TAG + hashlib.blake2b(body, digest_size=DIGEST_SIZE).digest() + body
 
 
+def version_of(value: bytes) -> bytes:
+    """What changes whenever anything about a value does: its digest, which is not looked at."""
+    return value[1 : 1 + DIGEST_SIZE]
+
+
 def is_whole(value: object) -> bool:
     """Whether a value has the digest that was written with it, which is quick to see."""
     if not isinstance(value, bytes) or value[:1] != _TAG:
         return False
     body = value[1 + DIGEST_SIZE :]
-    return hashlib.blake2b(body, digest_size=DIGEST_SIZE).digest() == value[1 : 1 + DIGEST_SIZE]
+    return hashlib.blake2b(body, digest_size=DIGEST_SIZE).digest() == version_of(value)
 
 
 def decode(value: object) -> Held:
