@@ -39,10 +39,12 @@ class Pulled:
     """Of which pieces were looked at, newest first."""
     pieces: int = 0
     """Those that are ours now, whenever they were taken."""
+    old: int = 0
+    """Of these, those that an earlier pull took; they were not looked at again."""
     files: int = 0
     """Footers that were added."""
     kept: int = 0
-    """Footers that we held already, in whatever version; they stay."""
+    """Footers of new pieces that we held already, in whatever version; they stay."""
     row_groups: int = 0
     """Whose page indexes were added."""
     compared: int = 0
@@ -108,7 +110,9 @@ class Pull:
         try:
             taken = set(self._store.keys("documents", "snapshots/"))
             for piece in pieces:
-                if _note(piece) not in taken:
+                if _note(piece) in taken:
+                    pulled.old += 1
+                else:
                     self._take(piece, self._folder / "pulling.part", pulled)
                 pulled.pieces += 1
                 report(pulled)

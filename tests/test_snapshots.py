@@ -235,6 +235,7 @@ def test_the_commands(asking: Command, command: Command, whole_crawls: list[str]
     assert ran.status == 0
     assert f"1 crawl: {files} footers added, 0 held before; page indexes of " in ran.err
     assert "3 compared with the source" in ran.err
+    assert command("pull", str(place)).err == "1 crawl: nothing is new since the last pull\n"
     again = command("pull", str(place), "--json", "--compare", "0")
     assert again.json()["files"] == again.json()["compared"] == 0
     assert again.json()["crawls"] == [crawl]
