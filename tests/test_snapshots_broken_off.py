@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import catalogue
-from catalogue import Catalogue
-from catalogue.errors import BadSnapshot, StoreDamaged
+from catalogue import Catalogue, views
+from catalogue.errors import BadSnapshot, DiskFailed, StoreDamaged
 from catalogue.publishing import publish
 from catalogue.settings import Settings
 from catalogue.store import Store, decode, encode
@@ -103,3 +103,12 @@ def test_page_indexes_that_nobody_would_use_are_left_out(mine: Catalogue, empty:
     empty.pull(str(tmp_path / "snapshot"), compare=0)
     assert rows_of(empty)["indexes"].keys() == rows_of(mine)["indexes"].keys() - {damaged, stale}
     assert rows_of(empty)["files"] == rows_of(mine)["files"]
+
+
+def test_a_table_that_cannot_be_written_is_not_the_catalogues_fault(taught: Catalogue, tmp_path: Path) -> None:
+    """As on a full disk: nobody is to delete the catalogue for that."""
+    with (
+        taught.connect() as connection,
+        pytest.raises(DiskFailed, match=r"nowhere/part cannot be written .* make room"),
+    ):
+        views.write_table(connection, "files", taught.held(), tmp_path / "nowhere" / "part")
