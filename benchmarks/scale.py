@@ -103,7 +103,7 @@ def put_crawl(store: Store, crawl: str, *, footers: bool = True) -> None:
     }
     store.put("documents", [(manifest_path(crawl), _value(manifest(crawl, FILES)))])
     store.put("files", held.items())
-    store.add_facts({path: packed(facts, held[path], store.version(path) or b"") for path, facts in _facts(crawl)})
+    store.add_facts((path, packed(facts, held[path], store.version(path) or b"")) for path, facts in _facts(crawl))
 
 
 def _value(data: bytes) -> Held:

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from shutil import rmtree
 from tempfile import TemporaryDirectory
 
@@ -12,7 +12,16 @@ from catalogue.crawl import COLLINFO, index_file, manifest_path
 from catalogue.errors import BadSnapshot, QueryError
 from catalogue.outputs import Away, Here, open_folder
 from catalogue.settings import package_version
-from catalogue.snapshot import LIST_OF_CRAWLS, MANIFEST, Piece, Snapshot, TableFile, contents_of, unpack_snapshot
+from catalogue.snapshot import (
+    LIST_OF_CRAWLS,
+    MANIFEST,
+    Piece,
+    Snapshot,
+    TableFile,
+    contents_of,
+    is_piece,
+    unpack_snapshot,
+)
 from catalogue.store import Frozen, Row, Store, frozen, write_piece
 
 PIECE_SIZE = 12 << 20
@@ -36,7 +45,8 @@ def publish(
 ) -> Snapshot:
     """Write a snapshot, or bring one up to date: of pieces only those are written that are new.
 
-    Somebody who reads it meanwhile finds the old one or the new one whole, or that a piece of the old one is gone.
+    Somebody who reads it meanwhile finds the old one or the new one whole, or that a piece of the old one is gone; of
+    the first one, none. One that was killed is gone on with, and what it left is removed.
 
     Args:
         output: a folder, or the URL of one that fsspec can write to.
@@ -57,6 +67,7 @@ def publish(
         for left in place.growing.glob(f"{_GROWING}*"):  # of an export that was killed
             rmtree(left, ignore_errors=True)
         before = _before(place, output)
+        now = datetime.now(UTC).isoformat(timespec="seconds")
         with TemporaryDirectory(prefix=_GROWING, dir=place.growing) as name, frozen(store) as held:
             growing = Path(name) / "part"
             if before is None:
@@ -77,13 +88,12 @@ def publish(
                 rows_in_it = write(growing)
                 as_if = TableFile(table, 0, "", rows_in_it)
                 written.append(TableFile(table, *_put(place, growing, as_if.name), rows_in_it))
-            now = datetime.now(UTC).isoformat(timespec="seconds")
             snapshot = Snapshot(now, package_version(), missing, tuple(pieces), tuple(written))
             growing.write_bytes(snapshot.pack())
             _put(place, growing, MANIFEST)
         # Not only those that the old one named: one that was broken off left some that nothing names.
         for name in place.names() - {piece.name for piece in pieces}:
-            if PurePosixPath(name).match("pieces/*.sqlite"):
+            if is_piece(name):
                 place.remove(name)
         if place.size(_BEGUN) is not None:
             place.remove(_BEGUN)

@@ -17,13 +17,13 @@ from pathlib import Path
 from catalogue import views
 from catalogue.crawl import COLLINFO, index_file, manifest_path, parse_collinfo, parse_manifest
 from catalogue.errors import BadSnapshot, Changed, FormatError, Missing, StoreDamaged
-from catalogue.examine import Examiner, FileFacts
+from catalogue.examine import Examiner
 from catalogue.footer import MAGIC, TRAILER, with_trailer
 from catalogue.pages import Indexes
 from catalogue.ranges import ByteRange, Pin
 from catalogue.snapshot import LIST_OF_CRAWLS, MANIFEST, Piece, Snapshot, contents_of, unpack_snapshot
 from catalogue.source import MAX_DOCUMENT, PoliteSource
-from catalogue.store import Held, Row, Store, decode, locked, read_piece
+from catalogue.store import Held, Row, Store, decode, encode, locked, read_piece, version_of
 
 _INDEX_KEY = re.compile(r"(.+)#(0|[1-9][0-9]{0,5})")
 _LONGEST_TEXT = 1000
@@ -39,10 +39,12 @@ class Pulled:
     """Of which pieces were looked at, newest first."""
     pieces: int = 0
     """Those that are ours now, whenever they were taken."""
+    old: int = 0
+    """Of these, those that an earlier pull took; they were not looked at again."""
     files: int = 0
     """Footers that were added."""
     kept: int = 0
-    """Footers that we held already, in whatever version; they stay."""
+    """Footers of new pieces that we held already, in whatever version; they stay."""
     row_groups: int = 0
     """Whose page indexes were added."""
     compared: int = 0
@@ -90,7 +92,7 @@ class Pull:
         try:
             return unpack_snapshot(self._place.get(MANIFEST).body)
         except Missing as error:
-            message = f"there is no snapshot at {self._place.url}: it has no {MANIFEST}"
+            message = f"there is no snapshot at {self._place.url}, for it has no {MANIFEST}; or somebody is exporting the first"
             raise BadSnapshot(message) from error
         except BadSnapshot as error:
             message = f"the snapshot at {self._place.url} is not taken: {error}"
@@ -107,7 +109,9 @@ class Pull:
         with locked(self._folder / "pull.lock", self._folder):
             taken = set(self._store.keys("documents", "snapshots/"))
             for piece in pieces:
-                if _note(piece) not in taken:
+                if _note(piece) in taken:
+                    pulled.old += 1
+                else:
                     self._take(piece, self._folder / "pulling.part", pulled)
                 pulled.pieces += 1
                 report(pulled)
@@ -163,14 +167,14 @@ class Pull:
                 raise BadSnapshot(message)
         return len(paths)
 
-    def _merge(self, piece: Piece, content: "_Content", facts: dict[str, FileFacts], pulled: Pulled) -> None:
+    def _merge(self, piece: Piece, content: "_Content", facts: dict[str, bytes], pulled: Pulled) -> None:
         """Add what is not held; that comes last of which it says that all is there."""
         store = self._store
         store.add_missing("documents", content.documents.items())
         added = store.add_missing("files", content.files.items())
         versions = store.versions("files", added)
-        new = {path: views.packed(facts[path], decode(content.files[path]), versions[path]) for path in versions}
-        store.add_facts(new)
+        same_still = [path for path, version in versions.items() if version == version_of(content.files[path])]
+        store.add_facts((path, decode(facts[path])) for path in same_still)
         same = {path for path, value in content.files.items() if path in added or self._is_held(path, value)}
         indexes = [(key, value) for key, value in content.indexes.items() if key.rpartition("#")[0] in same]
         pulled.row_groups += len(store.add_missing("indexes", indexes))
@@ -183,7 +187,7 @@ class Pull:
         """Whether we hold the very same file, of which the same page indexes are true."""
         with suppress(StoreDamaged):
             ours, theirs = self._store.get("files", path), decode(value)
-            return ours is not None and _version(ours) == _version(theirs)
+            return ours is not None and (ours.version, ours.data) == (theirs.version, theirs.data)
         return False
 
 
@@ -209,7 +213,7 @@ class _Content:
             if file is None or file.crawl != piece.crawl or held.size < len(MAGIC) + len(held.data) + TRAILER:
                 message = f"tells of {path!r}, which is no index file of {piece.crawl}"
                 raise BadSnapshot(message)
-            known[path] = _version(held)[:-1]
+            known[path] = held.version
         for path, held in _decoded(self.documents):
             if path != (COLLINFO if piece.crawl == LIST_OF_CRAWLS else manifest_path(piece.crawl)):
                 message = f"has a document {path!r}"
@@ -218,24 +222,25 @@ class _Content:
                 parse_collinfo(held.data) if path == COLLINFO else parse_manifest(piece.crawl, held.data)
         for key, held in _decoded(self.indexes):
             named = _INDEX_KEY.fullmatch(key)
-            if not named or named[1] not in known or _version(held)[:-1] != known[named[1]]:
+            if not named or named[1] not in known or held.version != known[named[1]]:
                 message = f"has a page index of {key!r}, which is not in it so"
                 raise BadSnapshot(message)
             with _as_bad(key):
                 Indexes.unpack(held.data)
 
-    def examined(self, examiner: Examiner) -> dict[str, FileFacts]:
-        """What the footers say, by path.
+    def examined(self, examiner: Examiner) -> dict[str, bytes]:
+        """What the footers say, by path, as our store keeps it: a small piece may have footers that say very much.
 
         Raises:
             BadSnapshot: if one is none.
         """
 
-        def look(item: tuple[str, bytes]) -> tuple[str, FileFacts]:
+        def look(item: tuple[str, bytes]) -> tuple[str, bytes]:
             path, value = item
             held = decode(value)
             with _as_bad(path):
-                return path, examiner.examine(held.data, held.size)
+                facts = examiner.examine(held.data, held.size)
+            return path, encode(views.packed(facts, held, version_of(value)))
 
         with examiner.executor() as executor:
             return dict(executor.map(look, self.files.items()))
@@ -256,10 +261,10 @@ def _decoded(values: dict[str, bytes]) -> Iterator[tuple[str, Held]]:
     for key, value in values.items():
         with _as_bad(key):
             held = decode(value)
-        texts = (held.etag or "", held.last_modified or "", held.source, held.note)
+        texts = (held.etag or "", held.last_modified or "", held.source, held.note, held.taken)
         try:
-            is_past = datetime.fromisoformat(held.taken).astimezone(UTC) <= latest
-        except (ValueError, OverflowError):
+            is_past = datetime.fromisoformat(held.taken) <= latest
+        except (ValueError, OverflowError, TypeError):  # the last without a zone
             is_past = False
         if not is_past or not 0 <= held.size <= _MOST_FILE or not all(map(_is_plain, texts)):
             message = f"has {key!r} with what no store notes of a file"
@@ -269,10 +274,6 @@ def _decoded(values: dict[str, bytes]) -> Iterator[tuple[str, Held]]:
 
 def _is_plain(text: str) -> bool:
     return len(text) <= _LONGEST_TEXT and text.isascii() and text.isprintable()
-
-
-def _version(held: Held) -> tuple[str, int, str | None, bytes]:
-    return held.source, held.size, held.etag, held.data
 
 
 def _note(piece: Piece) -> str:

@@ -30,9 +30,12 @@ TABLES = ("files", "row_groups", "pages")
 MOST_PIECE = 256 << 20
 """Bytes that a piece may have; ours have about 12 MB, unless one file alone takes more."""
 _MOST_PIECES = 20_000
+_SHOWN = 100
+"""Characters of what is wrong that are told."""
 
 _HEX = re.compile("[0-9a-f]{64}")
 _CONTENTS = re.compile("[0-9a-f]{32}")
+_PIECE = re.compile(r"pieces/[A-Za-z0-9-]+\.[0-9a-f]{32}\.sqlite")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +96,12 @@ class Snapshot:
         """The pieces of the crawls that words mean, newest first; the list of crawls comes before them.
 
         Raises:
+            BadSnapshot: if there are none.
             UnknownCrawl: if a word means none of these.
         """
+        if not self.crawls:
+            message = "the snapshot holds no crawl"
+            raise BadSnapshot(message)
         chosen = select_crawls(words, self.crawls)
         if absent := [crawl for crawl in chosen if crawl not in self.crawls]:
             message = f"the snapshot holds nothing of {absent[0]}; it has {_named(self.crawls)}"
@@ -105,6 +112,11 @@ class Snapshot:
     def pack(self) -> bytes:
         """As ``snapshot.json``."""
         return json.dumps({"format": FORMAT, "version": VERSION, **asdict(self)}, indent=1).encode() + b"\n"
+
+
+def is_piece(name: str) -> bool:
+    """Whether a file of a snapshot has the name of a piece."""
+    return bool(_PIECE.fullmatch(name))
 
 
 def contents_of(rows: Iterable[tuple[str, str, bytes]]) -> str:
@@ -133,12 +145,16 @@ def unpack_snapshot(data: bytes) -> Snapshot:
     if told.get("version") != VERSION:
         newer = isinstance(told.get("version"), int) and told["version"] > VERSION
         next_step = "upgrade this tool" if newer else "have it exported again"
-        message = f"it has version {told.get('version')!r}, and this tool reads version {VERSION}; {next_step}"
+        message = (
+            f"it has version {repr(told.get('version'))[:_SHOWN]}, and this tool reads version {VERSION}; {next_step}"
+        )
         raise BadSnapshot(message)
     try:
         missing = told["missing"]
         pieces = tuple(_made(Piece, each) for each in told["pieces"])
         tables = tuple(_made(TableFile, each) for each in told["tables"])
+        if not isinstance(missing, list):
+            raise TypeError("missing")  # noqa: TRY301 - like those of _made
         snapshot = Snapshot(told["made_at"], told["made_by"], tuple(missing), pieces, tables)
         wrong = _wrong(snapshot)
     except (KeyError, TypeError) as error:
@@ -168,14 +184,14 @@ def _wrong(snapshot: Snapshot) -> str | None:
         return "has a text that is none"
     for piece in snapshot.pieces:
         if not (_is_named(piece.crawl) and _CONTENTS.fullmatch(piece.contents) and _HEX.fullmatch(piece.sha256)):
-            return f"names a piece {piece.crawl!r} as none is named"
+            return f"names a piece {repr(piece.crawl)[:_SHOWN]} as none is named"
         if not (0 < piece.size <= MOST_PIECE and piece.files >= 0):
             return f"says {piece.name} has {piece.size} bytes and {piece.files} files"
     if len({piece.name for piece in snapshot.pieces}) < len(snapshot.pieces) or len(snapshot.pieces) > _MOST_PIECES:
         return "names a piece twice, or too many"
     for table in snapshot.tables:
         if table.table not in TABLES or not _HEX.fullmatch(table.sha256) or table.size < 0 or table.rows < 0:
-            return f"tells of a table {table.table!r} as there is none"
+            return f"tells of a table {repr(table.table)[:_SHOWN]} as there is none"
     return None
 
 

@@ -3,6 +3,8 @@
 import asyncio
 import gc
 import itertools
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -260,3 +262,15 @@ def test_long_bodies_have_more_time() -> None:
         pytest.raises(Unreachable, match="TimeoutError"),
     ):
         source.get(PATH, SUFFIX)
+
+
+@pytest.mark.parametrize("ending", ["", "; del source; gc.collect()"])
+def test_who_forgets_to_close_it_reads_no_complaints(server: FaultServer, ending: str) -> None:
+    """As README's own example, which is a script that ends or a function that returns."""
+    script = (
+        "import gc; from catalogue.source.http import HttpSource; "
+        f"source = HttpSource({server.url!r}, user_agent={AGENT!r}, connections=1); "
+        f"print(len(source.get({PATH!r}).body)){ending}"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert (ran.stdout, ran.stderr) == (f"{len(DATA)}\n", "")

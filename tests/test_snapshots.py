@@ -19,7 +19,6 @@ from catalogue import Catalogue
 from catalogue.crawl import COLLINFO, manifest_path
 from catalogue.demo import LoopbackServer
 from catalogue.errors import BadSnapshot, QueryError, StoreLocked, UnknownCrawl
-from catalogue.harvest import Progress
 from catalogue.pages import Indexes
 from catalogue.settings import Settings
 from catalogue.snapshot import LIST_OF_CRAWLS, MANIFEST, unpack_snapshot
@@ -172,29 +171,6 @@ def test_only_what_is_new_is_written_again(untaught_data: Path, settings: Settin
         assert sorted(path.name for path in place.iterdir()) == ["pieces", MANIFEST, "tables"]
 
 
-class Killed(Exception):
-    pass
-
-
-def test_one_that_was_broken_off_is_gone_on_with(taught: Catalogue, exported: Path, tmp_path: Path) -> None:
-    def report(progress: Progress) -> None:
-        if progress.done:
-            raise Killed
-
-    place = tmp_path / "snapshot"
-    with pytest.raises(Killed):
-        taught.export_snapshot(place, report=report)
-    assert not (place / MANIFEST).exists()
-    assert list(place.glob("pieces/*"))
-    crawls = told_by(exported).crawls
-    taught.export_snapshot(place, crawls=crawls[-1])
-    assert {path.name for path in place.iterdir()} == {"pieces", MANIFEST, "tables"}
-    assert {f"pieces/{path.name}" for path in place.glob("pieces/*")} == {each.name for each in told_by(place).pieces}
-    with pytest.raises(Killed):
-        taught.export_snapshot(place, report=report)
-    assert told_by(place).crawls == (crawls[-1],)
-
-
 def test_what_is_written_meanwhile_is_not_in_it(untaught_data: Path, tmp_path: Path) -> None:
     data = Path(copytree(untaught_data, tmp_path / "data"))
     with Store(data / "footers.sqlite") as store, frozen(store) as held:
@@ -259,6 +235,7 @@ def test_the_commands(asking: Command, command: Command, whole_crawls: list[str]
     assert ran.status == 0
     assert f"1 crawl: {files} footers added, 0 held before; page indexes of " in ran.err
     assert "3 compared with the source" in ran.err
+    assert command("pull", str(place)).err == "1 crawl: nothing is new since the last pull\n"
     again = command("pull", str(place), "--json", "--compare", "0")
     assert again.json()["files"] == again.json()["compared"] == 0
     assert again.json()["crawls"] == [crawl]

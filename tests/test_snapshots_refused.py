@@ -4,21 +4,28 @@ import hashlib
 import json
 import pickle
 import sqlite3
+import tracemalloc
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import catalogue
 from catalogue import Catalogue
 from catalogue.crawl import COLLINFO
 from catalogue.errors import BadSnapshot
-from catalogue.snapshot import LIST_OF_CRAWLS, MANIFEST, unpack_snapshot
-from catalogue.store import Held, decode, encode, read_piece
+from catalogue.examine import Examiner
+from catalogue.pulling import Pull, Pulled
+from catalogue.snapshot import LIST_OF_CRAWLS, MANIFEST, Piece, contents_of, unpack_snapshot
+from catalogue.source import open_source
+from catalogue.store import Held, decode, encode, read_piece, write_piece
 from tests.snapshots import Change, empty, exported, place, rows_of, run, tampered, taught, told_by
 
 __all__ = ["empty", "exported", "place", "taught"]  # fixtures
@@ -45,6 +52,10 @@ def refused(cat: Catalogue, place: Path, sign: str, **options: Any) -> None:
         (lambda told: told.update(version=0), "version 0.*have it exported again"),
         (lambda told: told.update(version=2), "version 2.*upgrade this tool"),
         (lambda told: told.update(version=[1]), "version"),
+        (lambda told: told.update(version="x" * 10_000), "^.{,200}$"),
+        (lambda told: told["pieces"][0].update(crawl="x" * 10_000), "^.{,200}$"),
+        (lambda told: told.update(missing="abc"), "lacks something"),
+        (lambda told: told.update(missing={"abc": 1}), "lacks something"),
         (lambda told: told.pop("pieces"), "lacks something"),
         (lambda told: told.update(pieces=7), "lacks something"),
         (lambda told: told["pieces"].append({}), "lacks something"),
@@ -136,6 +147,10 @@ class Canary:
         ("UPDATE documents SET key = 'table.json'", "has a document"),
         ("UPDATE files SET key = replace(key, 'crawl=CC-MAIN-', 'crawl=CC-MAIN-1')", "is no index file of"),
         ("UPDATE files SET key = '../' || key", "is no index file of"),
+        (
+            "PRAGMA writable_schema=1; UPDATE sqlite_master SET sql = 'x', name = char(27) || '[2' WHERE name='facts'",
+            r"is damaged: 'malformed database schema \(\\x1b\[2",
+        ),
     ],
 )
 def test_a_piece_of_somebody_who_means_ill(place: Path, empty: Catalogue, sql: str, sign: str) -> None:
@@ -177,6 +192,8 @@ def with_values(table: str, change: Callable[[Held], Held]) -> Change:
         ("files", lambda held: replace(held, etag="x" * 5000), "no store notes"),
         ("files", lambda held: replace(held, source="\x1b]0;owned\x07"), "no store notes"),
         ("files", lambda held: replace(held, taken="soon"), "no store notes"),
+        ("files", lambda held: replace(held, taken="2026-01-01T00:00:00"), "no store notes"),
+        ("files", lambda held: replace(held, taken="2026-01-01\x1b00:00:00+00:00"), "no store notes"),
         ("files", lambda held: replace(held, taken="9999-12-31T23:59:59+00:00"), "no store notes"),
         ("documents", lambda held: replace(held, data=b"no gzip"), "which is damaged"),
         ("documents", lambda held: replace(held, taken="2999-01-01T00:00:00+00:00"), "no store notes"),
@@ -194,6 +211,13 @@ def test_values_that_no_store_would_hold(
 def test_a_list_of_crawls_that_is_none(place: Path, empty: Catalogue) -> None:
     tampered(place, with_values("documents", lambda held: replace(held, data=b"[]")), crawl=LIST_OF_CRAWLS)
     refused(empty, place, "which is damaged")
+
+
+def test_a_list_of_crawls_of_which_nobody_can_tell_the_age(place: Path, empty: Catalogue) -> None:
+    no_zone = with_values("documents", lambda held: replace(held, taken="2026-01-01T00:00:00"))
+    tampered(place, no_zone, crawl=LIST_OF_CRAWLS)
+    refused(empty, place, "no store notes")
+    assert len(empty.harvest("latest")) == 1
 
 
 def test_footers_that_the_source_has_not(place: Path, empty: Catalogue) -> None:
@@ -250,3 +274,34 @@ def test_rows_that_share_their_bytes(place: Path) -> None:
     assert overflow
     with pytest.raises(BadSnapshot, match="is damaged"):
         read_piece(place / piece.name)
+
+
+def test_footers_that_say_far_more_than_they_have_bytes(empty: Catalogue, tmp_path: Path) -> None:
+    """What is found in some hundred of them would not fit into memory, were it not packed."""
+    written = BytesIO()
+    with pq.ParquetWriter(written, pa.schema([("url_surtkey", pa.string())])) as writer:
+        for _ in range(1000):
+            writer.write_table(pa.table({"url_surtkey": ["com,example)/"]}))
+    file = written.getvalue()
+    footer = file[-8 - int.from_bytes(file[-8:-4], "little") : -8]
+    value = encode(Held(footer, len(file), None, None, "https://example.org/", "2026-01-01T00:00:00+00:00"))
+    crawl = "CC-MAIN-2022-05"
+    rows = [("files", f"cc-index/crawl={crawl}/subset=warc/{n}.parquet", value) for n in range(12)]
+    (tmp_path / "pieces").mkdir()
+    write_piece(tmp_path / "piece", rows)
+    data = (tmp_path / "piece").read_bytes()
+    piece = Piece(crawl, contents_of(rows), len(data), hashlib.sha256(data).hexdigest(), len(rows))
+    (tmp_path / "piece").rename(tmp_path / piece.name)
+    with (
+        closing(open_source(str(tmp_path), empty.settings)) as there,
+        Examiner() as examiner,
+    ):
+        pull = Pull(there, empty.create(), there, examiner, compare=0, folder=empty.data)
+        tracemalloc.start()
+        try:
+            pull.take([piece], Pulled(there.url, ()), lambda _: None)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert empty.create().count("facts") == len(rows)
+    assert peak < 6_500_000  # bytes; two of them at a time take half of that, all of them 10 MB

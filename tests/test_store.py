@@ -894,7 +894,7 @@ def test_an_older_store_is_brought_up_to_date(path: Path, version: int) -> None:
         assert store.get("files", "key") == held(b"1")
         store.add_indexes("key", {3: Indexes(b"bounds", {"url": b"pages"})}, held(b"1"))
         assert store.indexes("key", [2, 3], held(b"1")) == {3: Indexes(b"bounds", {"url": b"pages"})}
-        store.add_facts({"key": held(b"facts")})
+        store.add_facts([("key", held(b"facts"))])
         assert store.state().rpartition(":")[0] == state
         assert store.index_state().startswith("1:")
         assert store.touched("files", 0) == ["key"]
@@ -914,7 +914,7 @@ def test_what_changed_since_is_known(store: Store) -> None:
     store.delete("files", ["a"])
     assert (since(2), since(3), since(2, "failures")) == (["a", "c"], ["a"], ["c"])
     store.add_indexes("b", {0: Indexes(b"bounds", {})}, held(b"2"))
-    store.add_facts({"b": held(b"facts")})
+    store.add_facts([("b", held(b"facts"))])
     assert (since(4), since(0, "indexes"), since(1, "indexes")) == ([], ["b#0"], [])
     assert store.index_keys("b") == ["b#0"]
     with pytest.raises(TypeError):
@@ -925,7 +925,7 @@ def test_what_changed_since_is_known(store: Store) -> None:
 def test_facts_are_short_cuts_that_go_with_their_file(store: Store, path: Path) -> None:
     store.put("files", [("a", held(b"1")), ("b", held(b"2"))])
     state = store.state()
-    store.add_facts({"a": held(b"of a"), "b": held(b"of b")})
+    store.add_facts([("a", held(b"of a")), ("b", held(b"of b"))])
     assert store.facts(["a", "b", "c"]) == {"a": held(b"of a"), "b": held(b"of b")}
     assert store.state() == state
     store.delete("files", ["a"])

@@ -171,7 +171,11 @@ def pull(options: Common, *, place: str, crawls: tuple[str, ...], compare: int, 
         added = f"{plural(pulled.files, 'footer')} added, {pulled.kept:,} held before"
         pages = f"page indexes of {plural(pulled.row_groups, 'row group')}"
         compared = f"{pulled.compared:,} compared with the source"
-        options.say(f"{plural(len(pulled.crawls), 'crawl')}: {added}; {pages}; {compared}")
+        looked_at = plural(len(pulled.crawls), "crawl")
+        if pulled.old == pulled.pieces:
+            options.say(f"{looked_at}: nothing is new since the last pull")
+        else:
+            options.say(f"{looked_at}: {added}; {pages}; {compared}")
         for lack in pulled.missing:
             options.say(f"what is held is incomplete: {lack}")
     if pulled.missing:

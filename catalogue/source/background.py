@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import CancelledError
-from threading import Lock, Thread
+from threading import Lock, Thread, current_thread
 from typing import Any, TypeVar
 
 from catalogue.errors import GivenUp
@@ -49,10 +49,14 @@ class Background:
     def close(self, last: Callable[[], Awaitable[None]]) -> None:
         """Break off what is under way, do one last thing, and end."""
         with self._lock:
-            if self._closed:
+            if self._closed or not self._thread.is_alive():  # as in a process that was forked off
                 return
             self._closed = True
-        asyncio.run_coroutine_threadsafe(self._end(last), self._loop).result()
+        ending = asyncio.run_coroutine_threadsafe(self._end(last), self._loop)
+        if current_thread() is self._thread:  # where garbage was collected, and nobody can wait
+            ending.add_done_callback(lambda _: self._loop.stop())
+            return
+        ending.result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 from urllib.request import getproxies, proxy_bypass
+from weakref import finalize
 
 import aiohttp
 from yarl import URL
@@ -64,6 +65,8 @@ class HttpSource:
         self._headers, self._tunnel_headers = ({}, authorization) if url.startswith("https:") else (authorization, {})
         self._background = Background(url)
         self._session = self._background.run(self._open())
+        # Who forgets to close it, as in a script, is not to read aiohttp's complaints at the end.
+        finalize(self, self._background.close, self._session.close)
 
     def get(self, path: str, wanted: Wanted = None, *, pin: Pin | None = None) -> Response:
         """See ``Source.get``."""

@@ -1,7 +1,7 @@
 """The store: what was taken from the source, raw, and kept."""
 
 from catalogue.store.database import Store, locked
-from catalogue.store.held import Held, decode, encode
+from catalogue.store.held import Held, decode, encode, version_of
 from catalogue.store.layout import APPLICATION_ID, TABLES, VERSION
 from catalogue.store.pieces import Frozen, Row, frozen, read_piece, write_piece
 
@@ -18,5 +18,6 @@ __all__ = [
     "frozen",
     "locked",
     "read_piece",
+    "version_of",
     "write_piece",
 ]

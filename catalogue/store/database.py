@@ -166,7 +166,7 @@ class Store:
         for key, value in rows:
             with suppress(StoreDamaged, BadPageIndex):
                 held = decode(value)
-                if _version(held) == _version(version):
+                if held.version == version.version:
                     found[wanted[key]] = Indexes.unpack(held.data)
         return found
 
@@ -209,9 +209,12 @@ class Store:
                 found[path] = decode(value)
         return found
 
-    def add_facts(self, facts: Mapping[str, Held]) -> None:
-        """Keep what examining footers found, in one transaction; it can be found again, and so changes nothing."""
-        values = [(path, encode(held)) for path, held in facts.items()]
+    def add_facts(self, facts: Iterable[tuple[str, Held]]) -> None:
+        """Keep what examining footers found, by path, in one transaction.
+
+        It can be found again, and so changes nothing. One is taken after the other, as they may be large.
+        """
+        values = ((path, encode(held)) for path, held in facts)
         with self._using() as connection, self._transaction(counter=None):
             connection.executemany('INSERT OR REPLACE INTO "facts" (key, value) VALUES (?, ?)', values)
 
@@ -219,7 +222,7 @@ class Store:
         row = self._connection.execute('SELECT value FROM "files" WHERE key = ?', [path]).fetchone()
         with suppress(StoreDamaged):
             before = decode(row[0]) if row else held
-            return (_version(before), before.data) == (_version(held), held.data)
+            return (before.version, before.data) == (held.version, held.data)
         return False
 
     def _forget_indexes(self, paths: Iterable[str]) -> None:
@@ -381,11 +384,6 @@ def _lockable(crawl: str) -> str:
         message = f"{crawl!r} is not the name of a crawl"
         raise ValueError(message)
     return crawl
-
-
-def _version(held: Held) -> tuple[object, ...]:
-    """What tells one version of a file from another."""
-    return held.source, held.size, held.etag
 
 
 def _known(table: str) -> str:

@@ -37,6 +37,11 @@ class Held:
     note: str = ""
     """For a failure, the reason."""
 
+    @property
+    def version(self) -> tuple[str, int, str | None]:
+        """What tells one version of a file from another."""
+        return self.source, self.size, self.etag
+
 
 _HELD_TYPES = get_type_hints(Held)
 
@@ -48,6 +53,19 @@ def encode(held: Held) -> bytes:
     return _TAG + hashlib.blake2b(body, digest_size=DIGEST_SIZE).digest() + body
 
 
+def version_of(value: bytes) -> bytes:
+    """What changes whenever anything about a value does: its digest, which is not looked at."""
+    return value[1 : 1 + DIGEST_SIZE]
+
+
+def is_whole(value: object) -> bool:
+    """Whether a value has the digest that was written with it, which is quick to see."""
+    if not isinstance(value, bytes) or value[:1] != _TAG:
+        return False
+    body = value[1 + DIGEST_SIZE :]
+    return hashlib.blake2b(body, digest_size=DIGEST_SIZE).digest() == version_of(value)
+
+
 def decode(value: object) -> Held:
     """Read a value of the store.
 
@@ -57,13 +75,12 @@ def decode(value: object) -> Held:
     if not isinstance(value, bytes):
         message = f"a value of the store is damaged: {type(value).__name__} instead of bytes"
         raise StoreDamaged(message)
-    tag, digest, body = value[:1], value[1 : 1 + DIGEST_SIZE], value[1 + DIGEST_SIZE :]
-    if tag != _TAG or hashlib.blake2b(body, digest_size=DIGEST_SIZE).digest() != digest:
+    if not is_whole(value):
         message = "a value of the store is damaged: its digest is wrong"
         raise StoreDamaged(message)
     # The digest is no signature: the store may come from a stranger.
     try:
-        header, _, data = body.partition(b"\n")
+        header, _, data = value[1 + DIGEST_SIZE :].partition(b"\n")
         length, fields = json.loads(header)
         if not 0 <= length <= _LARGEST_VALUE:
             message = f"a value of the store claims {length} bytes"

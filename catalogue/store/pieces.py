@@ -2,12 +2,13 @@
 
 import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from catalogue.errors import BadSnapshot
+from catalogue.errors import BadSnapshot, StoreDamaged
 from catalogue.store.database import Store
+from catalogue.store.held import decode, is_whole
 from catalogue.store.layout import check_stranger, disk_errors, prepare, transaction
 
 COPIED = ("documents", "files", "indexes")
@@ -34,20 +35,46 @@ class Frozen:
         return [path for (path,) in self._run(query)]
 
     def document(self, path: str) -> list[Row]:
-        """The row of a manifest, or of the list of crawls, if that is held."""
+        """The row of a manifest, or of the list of crawls, if that is held.
+
+        Raises:
+            StoreDamaged: if it is not what was written.
+        """
         found = self._run('SELECT key, value FROM "documents" WHERE key = ?', path)
-        return [("documents", key, value) for key, value in found]
+        return [("documents", key, self._whole(key, value)) for key, value in found]
 
     def file(self, path: str) -> list[Row]:
-        """The row of a file, and those of its page indexes."""
+        """The row of a file, and those of its page indexes that are of the same version, and not damaged.
+
+        Raises:
+            StoreDamaged: if the file's is not what was written.
+        """
         found = self._run('SELECT key, value FROM "files" WHERE key = ?', path)
         query = 'SELECT key, value FROM "indexes" WHERE key > ? AND key < ? ORDER BY key'
         indexes = self._run(query, f"{path}#", f"{path}$")  # "$" follows "#"
-        return [*(("files", *row) for row in found), *(("indexes", *row) for row in indexes)]
+        rows = [("files", key, self._whole(key, value)) for key, value in found]
+        if indexes:
+            version = decode(found[0][1]).version if found else None
+            rows += [("indexes", key, value) for key, value in indexes if _version(value) == version is not None]
+        return rows
+
+    def _whole(self, key: str, value: bytes) -> bytes:
+        """A value that somebody else can read, who would refuse all that comes with one that is damaged."""
+        if not is_whole(value):
+            message = f"{key} in {self._path} is damaged; run: catalogue harvest --refresh for its crawl"
+            raise StoreDamaged(message)
+        return value
 
     def _run(self, query: str, *parameters: str) -> list[Any]:
         with disk_errors(self._path):
             return self._connection.execute(query, parameters).fetchall()
+
+
+def _version(value: bytes) -> tuple[str, int, str | None] | None:
+    """Of which file a page index is; None of one that is damaged."""
+    with suppress(StoreDamaged):
+        return decode(value).version
+    return None
 
 
 @contextmanager
@@ -87,7 +114,7 @@ def read_piece(path: Path) -> list[Row]:
                 raise BadSnapshot(wrong)
             return list(_rows(connection, path.stat().st_size))
     except (sqlite3.Error, OverflowError, UnicodeDecodeError) as error:
-        message = f"is damaged: {error}"
+        message = f"is damaged: {str(error)[:200]!r}"  # names of a stranger's may stand in it
         raise BadSnapshot(message) from error
 
 

@@ -184,7 +184,7 @@ class _Build:
         """Show files by what is known of their footers; those of which nothing is known are examined."""
         known = {path: held for path, held in self._store.facts(paths).items() if are_of(held, versions[path])}
         learned = self._examined([path for path in paths if path not in known], versions, facts, examiner)
-        self._store.add_facts(learned)
+        self._store.add_facts(learned.items())
         known |= learned
         first = self._rows("SELECT coalesce(max(file), -1) + 1 FROM derived.files")[0][0]
         files = [(file, known[path]) for path in paths if path in known and (file := self._table.file(path))]

@@ -7,6 +7,7 @@ from typing import Any
 import duckdb
 
 from catalogue.crawl import KEY_COLUMN
+from catalogue.errors import DiskFailed
 from catalogue.lake import LakeFile, may_be_sorted, unsigned_bounds
 from catalogue.views.opened import quoted
 
@@ -66,15 +67,22 @@ def lake_files(connection: duckdb.DuckDBPyConnection, crawls: Sequence[str]) -> 
 
 
 def write_table(connection: duckdb.DuckDBPyConnection, view: str, crawls: Sequence[str], path: Path) -> int:
-    """Write the rows of a view that are of some crawls into a Parquet file; returns how many these are."""
+    """Write the rows of a view that are of some crawls into a Parquet file; returns how many these are.
+
+    Raises:
+        DiskFailed: if it cannot be written, as on a disk that is full.
+    """
     order = "crawl, subset, path" if view == "files" else "crawl, min_url_surtkey, path, row_group"
-    return int(
-        connection.execute(
-            f"COPY (SELECT * FROM {view} WHERE list_contains($1, crawl) ORDER BY {order}) "  # noqa: S608 - a constant
-            f"TO {quoted(path)} (FORMAT parquet, COMPRESSION zstd)",
-            [list(crawls)],
-        ).fetchall()[0][0]
+    copy = (
+        f"COPY (SELECT * FROM {view} WHERE list_contains($1, crawl) ORDER BY {order}) "  # noqa: S608 - a constant
+        f"TO {quoted(path)} (FORMAT parquet, COMPRESSION zstd)"
     )
+    try:
+        return int(connection.execute(copy, [list(crawls)]).fetchall()[0][0])
+    except duckdb.IOException as error:  # else it would be taken for the catalogue's
+        first = (str(error).splitlines() or [""])[0]
+        message = f"{path} cannot be written ({first}); make room and run the same command again"
+        raise DiskFailed(message) from error
 
 
 def _lake_file(row: dict[str, Any], columns: Sequence[tuple[tuple[str, ...], tuple[str, ...]]]) -> LakeFile:
