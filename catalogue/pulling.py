@@ -92,7 +92,7 @@ class Pull:
         try:
             return unpack_snapshot(self._place.get(MANIFEST).body)
         except Missing as error:
-            message = f"there is no snapshot at {self._place.url}, for it has no {MANIFEST}; or somebody is exporting the first"
+            message = f"there is no snapshot at {self._place.url}: no {MANIFEST}; or somebody is exporting the first"
             raise BadSnapshot(message) from error
         except BadSnapshot as error:
             message = f"the snapshot at {self._place.url} is not taken: {error}"
