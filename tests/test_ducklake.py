@@ -13,6 +13,7 @@ from filelock import FileLock
 
 import catalogue
 from catalogue.ducklake import attach_statements, crawls_in, export_lake
+from catalogue.ducklake.database import changing
 from catalogue.errors import DiskFailed, QueryError, StoreLocked
 from catalogue.lake import LakeFile
 from tests.ducklakes import needs_extensions, opened
@@ -266,6 +267,21 @@ def test_bounds_that_were_learned_make_no_snapshot(kind: str, places: Places) ->
     assert "Total Files Read: 1" not in places.rows(read)[0][1]
     assert places.export(lacking) == 0
     assert "Total Files Read: 1" in places.rows(read)[0][1]
+
+
+@needs_extensions
+@pytest.mark.parametrize("kind", KINDS)
+def test_macros_of_an_older_lake_are_mended(kind: str, places: Places) -> None:
+    one = places.file(ONE, 0, ["com,example)/"])
+    places.export(one, backend=kind)
+    ask = "SELECT cc.surt_key('http://www.example.com/')"
+    assert places.rows(ask) == [("com,example)/",)]
+    with changing(places.lake, None) as change:
+        change.database.rows('UPDATE ducklake_macro_impl SET "sql" = ?', ["'wrong'"])
+        change.made = True
+    assert places.rows(ask) == [("wrong",)]
+    assert places.export(one) == 0
+    assert places.rows(ask) == [("com,example)/",)]
 
 
 @needs_extensions

@@ -100,3 +100,19 @@ def _add_macros(database: Database) -> None:
             for at, name in enumerate(macro.parameters)
         ],
     )
+
+
+def mend_macros(database: Database) -> bool:
+    """Let the macros of a lake that was made before be those of today; returns whether they were others.
+
+    They are mended in every snapshot, since what they say now was always meant.
+    """
+    said = dict(database.rows('SELECT macro_name, "sql" FROM ducklake_macro JOIN ducklake_macro_impl USING (macro_id)'))
+    other = [macro for macro in MACROS if said.get(macro.name, macro.body) != macro.body]
+    for macro in other:
+        database.rows(
+            'UPDATE ducklake_macro_impl SET "sql" = ? '
+            "WHERE macro_id IN (SELECT macro_id FROM ducklake_macro WHERE macro_name = ?)",
+            (macro.body, macro.name),
+        )
+    return bool(other)

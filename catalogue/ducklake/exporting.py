@@ -7,7 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from catalogue.crawl import KEY_COLUMN, PATH_COLUMNS, index_file, newest_first
-from catalogue.ducklake.contents import NAIVE, PARTITION, TABLE, VIEW, add_columns, begin, enumerate_columns
+from catalogue.ducklake.contents import (
+    NAIVE,
+    PARTITION,
+    TABLE,
+    VIEW,
+    add_columns,
+    begin,
+    enumerate_columns,
+    mend_macros,
+)
 from catalogue.ducklake.database import AUTHOR, Database, changing, reading
 from catalogue.ducklake.layout import type_name
 from catalogue.lake import LakeFile, lake_schema
@@ -100,6 +109,8 @@ class _Lake:
         elif self._rows('SELECT "value" FROM ducklake_metadata WHERE "key" = \'data_path\'') != [(data_path,)]:
             self._rows('UPDATE ducklake_metadata SET "value" = ? WHERE "key" = \'data_path\'', (data_path,))
             self.changed = True
+        if not empty:
+            self.changed |= mend_macros(database)
         self.snapshot: int
         (newest,) = self._rows(
             "SELECT snapshot_id, schema_version, next_catalog_id, next_file_id FROM ducklake_snapshot "
