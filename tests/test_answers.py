@@ -19,7 +19,7 @@ from catalogue.settings import Settings
 from catalogue.surt import Pattern, covers, parse_pattern
 from tests.mirrors import whole_table
 
-PATTERNS = 60
+PATTERNS = 48
 IDENTITY = ["url_surtkey", "url", "fetch_time", "warc_filename", "warc_record_offset", "crawl", "subset"]
 
 Row = tuple[object, ...]
@@ -181,23 +181,18 @@ def test_thousands_of_patterns_at_once(harvested: Catalogue, everything: pa.Tabl
 
 
 CONDITIONS = [
-    "fetch_status = 200",
-    "fetch_status <> 200",
     "fetch_status >= 400 AND content_mime_detected = 'text/html'",
     "fetch_status IN (301, 302) OR content_languages LIKE '%deu%'",
     "NOT (fetch_status = 200)",
     "content_languages IS NULL",
     "starts_with(url_host_name, 'shop.')",
     "url_surtkey BETWEEN 'com,example)/a' AND 'com,example)/n'",
-    "url_surtkey > 'org,' AND url_host_tld = 'org'",
     "warc_record_length BETWEEN 100 AND 900",
-    "200 < warc_record_offset",
     "url_port = 8080",
     "crawl < 'CC-MAIN-2020' AND subset = 'warc'",
     "fetch_time >= TIMESTAMPTZ '2022-01-20 00:00:00+00'",
     "url_host_registered_domain IN ('example.com', 'example.org', 'nowhere.example')",
     "content_digest < 'C' AND content_digest >= 'A'",
-    "length(url_path) > 30 AND url_protocol = 'https'",
 ]
 
 

@@ -109,7 +109,7 @@ def page_lines(cat: Catalogue, crawl: str, url: str, number: int, size: int) -> 
     return page.pages, lines
 
 
-@pytest.mark.parametrize("url", ["*", "*.com", "*.example.com", "example.com/*", "*.nosuch.example"])
+@pytest.mark.parametrize("url", ["*", "*.example.com", "example.com/*", "*.nosuch.example"])
 def test_pages_of_every_crawl_are_all_of_it_whatever_was_learned_meanwhile(
     untaught_data: Path, settings: Settings, tmp_path: Path, url: str
 ) -> None:
@@ -120,7 +120,7 @@ def test_pages_of_every_crawl_are_all_of_it_whatever_was_learned_meanwhile(
                 (row["url_surtkey"], timestamp(row["fetch_time"]))
                 for row in cat.captures(url, crawls=crawl).to_arrow().to_pylist()
             )
-            for size in (1,) if url in {"*", "*.com"} else (1, 3):
+            for size in (1,) if url == "*" else (1, 3):
                 pages, found = page_lines(cat, crawl, url, 0, size)
                 each = [found]
                 for number in range(1, pages):

@@ -79,7 +79,7 @@ def test_pyiceberg_answers_random_questions_as_a_scan_of_all_files(
 ) -> None:
     columns = ("crawl", "subset", "warc_record_offset", "fetch_time")
     by_itself = plain(path)
-    for at, asked in enumerate(questions(rows, 60)):
+    for at, asked in enumerate(questions(rows, 40)):
         expected = truth(asked.where)
         if at % 2:
             found = table.scan(asked.where, columns[2:]).to_arrow()

@@ -58,21 +58,20 @@ def fast(server: LoopbackServer, folder: Path, *, cache_size: int) -> Settings:
     )
 
 
-@pytest.mark.parametrize("seed", [0, 7])
-def test_a_sample_of_what_a_filter_keeps(harvested: Catalogue, mirror: Path, everything: pa.Table, seed: int) -> None:
+def test_a_sample_of_what_a_filter_keeps(harvested: Catalogue, mirror: Path, everything: pa.Table) -> None:
     """Random patterns, conditions and crawls: the first rows of all that match, on every era, sorted or zipped."""
-    chance = random.Random(seed)
-    inorder = drawn(mirror, everything, seed)
+    chance = random.Random(0)
+    inorder = drawn(mirror, everything, 0)
     keys = [key.encode() for key in inorder.column("url_surtkey").to_pylist()]
     crawls = ["all", *sorted(set(everything.column("crawl").to_pylist()))]
-    for text in ["*", "*.com", "*.is", "*.de", *random_patterns(everything, 8, seed)]:
+    for text in ["*", "*.com", "*.is", "*.de", *random_patterns(everything, 8, 0)]:
         where, crawl, size = chance.choice(CONDITIONS), chance.choice(crawls), chance.choice([1, 5, 40])
         intervals = parse_pattern(text).intervals
         expected = inorder.filter(pa.array([covers(intervals, key) for key in keys]))
         with duckdb.connect() as connection:
             rows = connection.sql(f"FROM expected WHERE ({where or 'true'}) AND '{crawl}' IN ('all', crawl)")
             expected = rows.to_arrow_table().sort_by("drawn").slice(0, size).select(COLUMNS)
-        sample = harvested.sample(harvested.captures(text, crawls=crawl, columns=COLUMNS, where=where), size, seed=seed)
+        sample = harvested.sample(harvested.captures(text, crawls=crawl, columns=COLUMNS, where=where), size, seed=0)
         if expected.num_rows == size:
             found = sample.to_arrow()
         else:

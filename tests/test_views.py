@@ -260,7 +260,7 @@ def all_of_it(path: Path) -> list[list[tuple[object, ...]]]:
         return [connection.execute(f"{sql} ORDER BY ALL").fetchall() for sql in SHOWN]
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_brought_up_to_date_it_is_as_if_made_anew(
     data: Path, store: Store, settings: Settings, tmp_path: Path, whole_crawls: list[str], seed: int
 ) -> None:
