@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: help demo test hold lint bench browser clean
+.PHONY: help demo test hold lint soak bench browser clean
 
 help:  ## What can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "%-8s %s\n", $$1, $$2}'
@@ -37,6 +37,9 @@ test: browser $(VENV)/tested  ## Everything that must hold
 
 hold: $(VENV)/tested
 	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile
+
+soak: $(VENV)/tested  ## What the tests try a little of, tried for hours
+	$(BIN)/python -m tests.soak
 
 bench: $(VENV)/tested  ## Requests, bytes and seconds, against other ways to do it
 	$(BIN)/python -m benchmarks
