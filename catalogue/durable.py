@@ -1,7 +1,12 @@
 """Files that get their name when they are whole and on the disk, so that a power cut leaves what was there before."""
 
+import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from catalogue.errors import CatalogueError
 
 
 def put_in_place(new: Path, path: Path) -> None:
@@ -13,7 +18,7 @@ def put_in_place(new: Path, path: Path) -> None:
 
 def sync(path: Path) -> None:
     """Have what is in a file survive a power cut."""
-    with path.open("rb+") as file:
+    with named(path), path.open("rb+") as file:
         os.fsync(file)
 
 
@@ -24,6 +29,29 @@ def sync_folder(folder: Path) -> None:
     except OSError:
         return
     try:
-        os.fsync(descriptor)
+        with named(folder):
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder, and those above it, unless they are there; in a way that a power cut leaves them there."""
+    if not folder.is_dir():
+        make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        sync_folder(folder.parent)
+
+
+@contextmanager
+def named(path: Path | str) -> Iterator[None]:
+    """Let errors of the disk say which file they are about: what fails while it is written to does not."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None or isinstance(error, CatalogueError):
+            raise
+        if error.errno is None:  # as pyarrow has them
+            raise OSError(errno.EIO, str(error), str(path)) from error
+        error.filename = str(path)
+        raise

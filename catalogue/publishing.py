@@ -9,6 +9,7 @@ from shutil import rmtree
 from tempfile import TemporaryDirectory
 
 from catalogue.crawl import COLLINFO, index_file, manifest_path
+from catalogue.durable import named
 from catalogue.errors import BadSnapshot, QueryError
 from catalogue.outputs import Away, Here, open_folder
 from catalogue.settings import package_version
@@ -68,7 +69,11 @@ def publish(
             rmtree(left, ignore_errors=True)
         before = _before(place, output)
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        with TemporaryDirectory(prefix=_GROWING, dir=place.growing) as name, frozen(store) as held:
+        with (
+            named(place.growing),
+            TemporaryDirectory(prefix=_GROWING, dir=place.growing, ignore_cleanup_errors=True) as name,
+            frozen(store) as held,
+        ):
             growing = Path(name) / "part"
             if before is None:
                 growing.touch()

@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from threading import Timer
 from typing import NoReturn
 
 IMPORTED = ["aiohttp", "pandas", "pyarrow.parquet"]
@@ -26,17 +27,29 @@ IMPORTED = ["aiohttp", "pandas", "pyarrow.parquet"]
 ROOT = Path(__file__).parent.parent
 
 
-def run(words: tuple[str, ...], environment: dict[str, str], folder: Path) -> tuple[int, bytes, bytes]:
-    """The exit status of a command, and what it wrote."""
+def run(
+    words: tuple[str, ...], environment: dict[str, str], folder: Path, *, preload: str = "", seconds: float = 600.0
+) -> tuple[int, bytes, bytes]:
+    """The exit status of a command, and what it wrote.
+
+    Args:
+        words: its arguments.
+        environment: all of it.
+        folder: the current one.
+        preload: a library that the process is loaded with before any other.
+        seconds: after which it is killed.
+    """
     (out, out_end), (err, err_end) = os.pipe(), os.pipe()
     asked = json.dumps([words, environment, str(folder)]).encode()
-    parent = _parent()
+    parent = _parent(preload)
     socket.send_fds(parent, [len(asked).to_bytes(4, "little")], [out_end, err_end])
     parent.sendall(asked)
     os.close(out_end)
     os.close(err_end)
     with open(out, "rb") as outs, open(err, "rb") as errs, ThreadPoolExecutor(1) as executor:  # noqa: PTH123
         number = _number(parent)
+        alarm = Timer(seconds, os.kill, [number, signal.SIGKILL])
+        alarm.start()
         try:
             printed = executor.submit(errs.read)
             written = outs.read()
@@ -45,6 +58,7 @@ def run(words: tuple[str, ...], environment: dict[str, str], folder: Path) -> tu
             raise
         finally:
             status = _number(parent)
+            alarm.cancel()
         return status, written, printed.result()
 
 
@@ -55,13 +69,13 @@ def _number(parent: socket.socket) -> int:
 
 
 @cache
-def _parent() -> socket.socket:
+def _parent(preload: str) -> socket.socket:
     """Where that process is asked."""
     ours, theirs = socket.socketpair()
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "COVERAGE_PROCESS_START") if name in os.environ}
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.warm", str(theirs.fileno())],
-        env=kept | {"PYTHONWARNINGS": "error"},
+        env=kept | {"PYTHONWARNINGS": "error"} | ({"LD_PRELOAD": preload} if preload else {}),
         cwd=ROOT,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,

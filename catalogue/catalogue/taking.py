@@ -166,11 +166,12 @@ class Taking(Opened):
         gone = 0
         for crawl in self.held(crawls):
             paths = held_paths(self._store, self.table, crawl)
-            self._store.delete("files", paths)
+            # Files last: as long as there are some, what was stopped can be gone on with by the same again.
             self._store.delete("failures", held_paths(self._store, self.table, crawl, kind="failures"))
             if self.table == INDEX:
                 pulled = self._store.keys("documents", f"snapshots/{crawl}/")
                 self._store.delete("documents", [manifest_path(crawl), *pulled])
+            self._store.delete("files", paths)
             gone += len(paths)
         views.refresh(self.path, self._store, self.table)
         return gone

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from catalogue.cli.writing import SUFFIXES, format_for, whole_file, write
+from catalogue.durable import make_folder
 from catalogue.errors import QueryError
 from catalogue.store import locked
 
@@ -33,7 +34,7 @@ class Parts:
         format_for(self._format, folder)
         self._question = json.loads(json.dumps(question | {"format": self._format}))
         self._parts: dict[str, dict[str, Any]] = {}
-        folder.mkdir(exist_ok=True)
+        make_folder(folder)
         self._held = ExitStack()
         self._held.enter_context(locked(folder / ".answer.lock", folder))
         try:

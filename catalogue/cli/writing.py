@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from catalogue.cdx import Output, cdx_table, write_lines
 from catalogue.cli.showing import Table
-from catalogue.durable import put_in_place
+from catalogue.durable import named, put_in_place
 from catalogue.errors import QueryError
 
 FORMATS = ["table", "jsonl", "csv", "tsv", "cdxj", "parquet", "arrow"]
@@ -78,8 +78,9 @@ def write(
 @contextmanager
 def _target(output: Path | None) -> Iterator[BinaryIO]:
     if output is None or _is_stdout(output):
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
+        with named("standard output"):
+            yield sys.stdout.buffer
+            sys.stdout.buffer.flush()
         return
     output = output.resolve()
     if output.exists() and not output.is_file():  # a device or a pipe cannot be replaced, only written to
@@ -95,7 +96,7 @@ def whole_file(output: Path) -> Iterator[BinaryIO]:
     """A file that gets its name when it is whole."""
     beside = output.with_name(f".{output.name}.{os.getpid()}.part")
     try:
-        with beside.open("wb") as file:
+        with named(output), beside.open("wb") as file:
             yield file
         put_in_place(beside, output)
     finally:

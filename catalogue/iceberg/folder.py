@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from catalogue.durable import put_in_place, sync
+from catalogue.durable import make_folder, named, put_in_place, sync
 from catalogue.errors import QueryError
 from catalogue.store import locked
 
@@ -49,8 +49,8 @@ class TableFolder:
             StoreLocked: if another process writes into it.
         """
         self.check()
-        self.metadata.mkdir(parents=True, exist_ok=True)
-        with locked(self.path / _LOCK, self.path):
+        make_folder(self.metadata)
+        with locked(self.path / _LOCK, self.path), named(self.path):
             yield
 
     def check(self) -> None:

@@ -7,10 +7,12 @@ how long their file was when they were safely in it.
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from catalogue.capture import Capture
+from catalogue.durable import named, sync_folder
 from catalogue.errors import QueryError
 
 Place = tuple[str, int]
@@ -53,11 +55,14 @@ class Ledger:
         self.gone: set[Place] = set()
         """What was in the output, and was found to be there no more."""
         whole = self._read(json.loads(json.dumps(about)))
-        self._file: BinaryIO = path.open("r+b" if whole else "w+b")
-        self._file.seek(whole)
-        self._file.truncate()
-        if not whole:
-            self._write({"about": about})
+        with ExitStack() as opened, named(self._shown):
+            self._file: BinaryIO = opened.enter_context(path.open("r+b" if whole else "w+b"))
+            self._file.seek(whole)
+            self._file.truncate()
+            if not whole:
+                self._write({"about": about})
+                sync_folder(path.parent)
+            opened.pop_all()
 
     def _read(self, about: object) -> int:
         """Take what is there; returns the bytes of it that are whole."""

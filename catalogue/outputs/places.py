@@ -9,7 +9,7 @@ from shutil import rmtree
 from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 
-from catalogue.durable import put_in_place, sync_folder
+from catalogue.durable import make_folder, put_in_place
 from catalogue.errors import OutputFailed, QueryError
 
 _WHOLE = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss"}
@@ -82,9 +82,7 @@ class Here:
     def put(self, path: Path, name: str) -> None:
         """See ``Place``."""
         target = self.growing / name
-        if not target.parent.exists():
-            target.parent.mkdir(exist_ok=True)
-            sync_folder(self.growing)
+        make_folder(target.parent)
         put_in_place(path, target)
 
     def remove(self, name: str) -> None:
@@ -105,7 +103,7 @@ class Here:
 
     def below(self, name: str) -> "Here":
         """See ``Place``."""
-        (self.growing / name).mkdir(exist_ok=True)
+        make_folder(self.growing / name)
         return Here(self.growing / name)
 
 

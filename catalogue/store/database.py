@@ -18,6 +18,7 @@ from typing import Self
 
 from filelock import FileLock, Timeout
 
+from catalogue.durable import make_folder
 from catalogue.errors import BadPageIndex, NotHarvested, StoreDamaged, StoreError, StoreLocked
 from catalogue.pages import Indexes
 from catalogue.store.held import DIGEST_SIZE, Held, decode, encode
@@ -50,7 +51,7 @@ class Store:
             message = f"nothing is harvested in {path.parent} yet; run: catalogue harvest --crawl CC-MAIN-2022-05"
             raise NotHarvested(message)
         with disk_errors(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(path.parent)
             self._connection = sqlite3.connect(
                 path, isolation_level=None, timeout=busy_seconds, check_same_thread=False
             )

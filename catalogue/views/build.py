@@ -377,7 +377,9 @@ class _disk_errors:  # noqa: N801 - used as a context, like contextlib's own
         return
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        full = isinstance(error, duckdb.IOException | duckdb.FatalException)
-        if full or (isinstance(error, OSError) and not isinstance(error, CatalogueError)):
-            message = f"{self._path} cannot be written: {error}; the one that was there is kept"
+        # What the disk says to a commit comes as an error of transactions.
+        failed = isinstance(error, duckdb.IOException | duckdb.FatalException | duckdb.TransactionException)
+        if failed or (isinstance(error, OSError) and not isinstance(error, CatalogueError)):
+            said = (str(error).splitlines() or [""])[0]
+            message = f"{self._path} cannot be written: {said}; the one that was there is kept"
             raise DiskFailed(message) from error

@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-PARTS: dict[str, int] = {}
+PARTS: dict[str, int] = {"kills": 1000, "errors": 20_000, "power": 2000}
 """How often, at full size."""
 
 
