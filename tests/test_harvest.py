@@ -179,14 +179,13 @@ def test_thirty_percent_of_all_kinds_of_faults(
     assert held(store) == footers
 
 
-@pytest.mark.parametrize("after", [0, 1, 2, 3, 5, 8, 12])
-def test_killed_at_any_request_and_run_again_it_ends_complete(
-    mirror: Path, crawl: str, tmp_path: Path, footers: dict[str, bytes], after: int
+def test_killed_at_a_request_and_run_again_it_ends_complete(
+    mirror: Path, crawl: str, tmp_path: Path, footers: dict[str, bytes]
 ) -> None:
     started: list[subprocess.Popen[bytes]] = []
 
     def kill(request: Request) -> Fault | None:
-        if request.number == after:
+        if request.number == 3:
             started[0].kill()
         return None
 

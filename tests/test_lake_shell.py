@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +10,7 @@ import pytest
 
 from catalogue.demo import LoopbackServer
 from catalogue.store import Store
-from tests.commands import Command, Ran, wait_until
+from tests.commands import Command, Ran
 from tests.ducklakes import needs_extensions
 
 ROOT = Path(__file__).parent.parent
@@ -151,26 +150,6 @@ def test_something_else_in_its_place_breaks_no_shell(command: Command) -> None:
     assert "no lake that this has made" in command("sql", "from cc.captures").err
     assert command("export", "ducklake").status == 2
     assert (command.data / "captures.ducklake").read_text() == "somebody's"
-
-
-@needs_extensions
-def test_a_killed_export_leaves_the_lake_as_it_was(command: Command) -> None:
-    command("export", "ducklake")
-    lake = command.data / "captures.ducklake"
-    whole = lake.read_bytes()
-    forget_a_file(command)
-    for _ in range(2):
-        process = command.start("export", "ducklake", PYTHONPATH=str(ROOT))
-        wait_until(process, lake.with_name("captures.ducklake.new").exists)
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
-        if process.returncode != -signal.SIGKILL:
-            break
-        assert lake.read_bytes() == whole
-    assert command("export", "ducklake").status == 1
-    (row,) = command("sql", "--json", "select count(*) as n from cc.captures").json_lines()
-    (held,) = command("sql", "--json", "select sum(num_rows)::bigint as n from files").json_lines()
-    assert row == held
 
 
 @needs_extensions

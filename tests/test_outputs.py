@@ -4,7 +4,6 @@ import gzip
 import json
 import random
 import re
-import signal
 import subprocess
 import sys
 from collections import Counter
@@ -30,7 +29,6 @@ from moto.moto_server.threaded_moto_server import ThreadedMotoServer
 import catalogue
 from catalogue import Catalogue
 from catalogue.capture import Capture
-from catalogue.demo import LoopbackServer
 from catalogue.document import Documents
 from catalogue.errors import IncompleteAnswer, OutputFailed, QueryError, StoreLocked
 from catalogue.metadata import ROW, row_of
@@ -38,8 +36,7 @@ from catalogue.outputs import Folder, Form, Here, Ledger, Lines, Parts, Payloads
 from catalogue.outputs import parts as parts_module
 from catalogue.record import Record, read_record
 from catalogue.settings import Settings
-from tests.commands import Command, wait_until
-from tests.faults import FaultServer
+from tests.commands import Command
 from tests.test_document import record_of
 from tests.test_fetching import check, records_in
 from tests.test_record import digest, warc
@@ -161,26 +158,6 @@ def test_stopped_at_any_step_it_goes_on(records: list[Record], tmp_path: Path, f
         names = fill(stopped / name, form, records, tmp_path / "cache", most)
         assert urls_in(stopped, form, names) == urls_of(records), stopped
         assert not list(stopped.rglob(".*")), stopped
-
-
-@pytest.mark.parametrize("form", ["parquet", "payload"])
-def test_killed_and_gone_on_with(
-    asking: Command, mirror: Path, tmp_path: Path, harvested: Catalogue, crawl: str, form: str
-) -> None:
-    words = ["fetch", "*.com", "--crawl", crawl, "--limit", "90", "-o", FORMS[form], "--format", form, "--yes"]
-    more = {"CATALOGUE_BANDWIDTH": "20000", "PYTHONWARNINGS": "default"}
-    stop = random.Random(form).randint(2, 20)
-    with FaultServer(mirror) as server:
-        with Command(asking.data, server.url, tmp_path).start(*words, **more) as process:
-            wait_until(process, lambda: len(server.log) >= stop)
-            process.send_signal(signal.SIGKILL)
-        assert process.returncode == -signal.SIGKILL
-    with LoopbackServer(mirror) as server:
-        ran = Command(asking.data, server.url, tmp_path)(*words, "--json", **more)
-        assert ran.status == 0, ran.err
-    assert not list(tmp_path.rglob(".*"))
-    expected = harvested.captures("*.com", crawls=crawl, limit=90).to_arrow()["url"].to_pylist()
-    assert urls_in(tmp_path, form, ran.json()["files"]) == Counter(expected)
 
 
 def test_a_full_disk_loses_nothing_that_was_safe(

@@ -159,6 +159,7 @@ class Parts:
             if name in self._ledger.finished:
                 beside = self._beside(name)
                 self._form.regrow(self._place.bring(name), beside)
+                sync_folder(self._place.growing)  # before the ledger says that it has its name
                 self._ledger.reopen(name, beside.stat().st_size)
             return name
         names = _numbered(self._target, self._form)

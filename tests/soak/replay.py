@@ -206,7 +206,7 @@ class Replay:
     def cut(self, random: Random) -> Image:
         """What a power cut might leave."""
         names, folders = dict(self._at_first), {self._folder, *map(self._path, self._before.folders)}
-        last = random.randint(0, len(self._changes))
+        last = random.choice([0, random.randint(0, len(self._changes))])  # none is what is worst, and likely soon after
         for number, change in enumerate(self._changes):
             if not (change.synced or number < last):
                 continue
