@@ -13,7 +13,7 @@ from tests.soak.disk import Call, Fault, full, why_not
 from tests.soak.replay import Replay, taken
 from tests.soak.writers import CATALOGUE, STORE, WRITERS, World, world
 
-pytestmark = pytest.mark.skipif(bool(why_not()), reason=str(why_not()))
+pytestmark = [pytest.mark.skipif(bool(why_not()), reason=str(why_not())), pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")
@@ -55,13 +55,13 @@ def test_a_fault_strikes_where_it_is_told_to(made: World) -> None:
 
 
 def test_killed_at_any_call_nothing_is_lost(made: World) -> None:
-    figures = kills.tried(made, 8, 1)
-    assert figures["kills"] in {6, 7, 8}
+    figures = kills.tried(made, 6, 1)
+    assert figures["kills"] in {5, 6}
 
 
 def test_a_disk_that_fails_or_is_full_is_one_sentence(made: World) -> None:
-    assert errors.tried(made, 14, 1)["hit"] in {12, 13, 14}
+    assert errors.tried(made, 12, 1)["hit"] in {10, 11, 12}
 
 
 def test_a_power_cut_loses_nothing_that_was_safe(made: World) -> None:
-    assert power.tried(made, 110, 1, again=10)["images"] == 110
+    assert power.tried(made, 96, 1, again=10)["images"] == 96

@@ -55,7 +55,7 @@ class Ledger:
         self.gone: set[Place] = set()
         """What was in the output, and was found to be there no more."""
         whole = self._read(json.loads(json.dumps(about)))
-        with ExitStack() as opened, named(self._shown):
+        with named(self._shown), ExitStack() as opened:
             self._file: BinaryIO = opened.enter_context(path.open("r+b" if whole else "w+b"))
             self._file.seek(whole)
             self._file.truncate()

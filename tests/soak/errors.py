@@ -18,6 +18,7 @@ _CAUSES = (
     "unable to open database",
     "a readonly database",  # SQLite tries to read what it cannot open to write
     "fsync failed",
+    "error closing file",  # by pyarrow
 )
 
 
