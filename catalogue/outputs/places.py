@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from catalogue.durable import put_in_place, sync_folder
 from catalogue.errors import OutputFailed, QueryError
+from catalogue.source import be_discreet
 
 _WHOLE = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss"}
 """Stores whose objects are there when they are whole; elsewhere a file is sent under another name first."""
@@ -250,7 +251,8 @@ def split_output(output: str | Path, *, file: bool) -> tuple[str | Path, str]:
         message = f"{output} is no name for an output; choose one, such as found"
         raise QueryError(message)
     if not target.parent.is_dir():
-        message = f"there is no folder {target.parent} to write to"
+        # What has these in it may be an address that was mistyped, and hold a password.
+        message = f"there is no folder {target.parent if set(text).isdisjoint('?@') else 'of that name'} to write to"
         raise QueryError(message)
     if file and target.is_dir():
         message = f"{output} is a folder; choose another name"
@@ -286,6 +288,7 @@ def _is_here(url: str) -> bool:
 
 def _files(url: str) -> tuple[Any, str]:
     """Fsspec's file system of a URL, and what it calls the place."""
+    be_discreet()
     scheme = url.partition("://")[0]
     options = {"anon": False} if scheme in {"s3", "s3a"} else {}  # whatever fsspec's own settings say of reading
     try:
