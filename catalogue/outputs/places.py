@@ -15,7 +15,8 @@ from catalogue.source import be_discreet
 
 _WHOLE = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss"}
 """Stores whose objects are there when they are whole; elsewhere a file is sent under another name first."""
-
+_LONGEST = 200
+"""Bytes of a name, for 255 are what file systems take, and what is beside an output has longer ones."""
 
 _Answer = TypeVar("_Answer")
 
@@ -247,8 +248,8 @@ def split_output(output: str | Path, *, file: bool) -> tuple[str | Path, str]:
             return folder, name
         output = _files(text)[1]
     target = Path(output)
-    if target.name in {"", ".."}:
-        message = f"{output} is no name for an output; choose one, such as found"
+    if target.name in {"", ".."} or "\0" in text or len(text.rpartition("/")[2].encode(errors="replace")) > _LONGEST:
+        message = f"{text[:_LONGEST]!r} is no name for an output; choose one, such as found"
         raise QueryError(message)
     if not target.parent.is_dir():
         # What has these in it may be an address that was mistyped, and hold a password.
