@@ -17,7 +17,7 @@ from catalogue.plan import Cost
 from catalogue.question import Footers
 from catalogue.settings import Settings
 from catalogue.source import ATTEMPTS, CachedSource, Clock, PoliteSource, RangeCache, SharedSource, open_source
-from catalogue.store import Store
+from catalogue.store import Store, remote_kind
 from catalogue.table import INDEX, Table, check_name
 from catalogue.workers import Workers
 
@@ -230,6 +230,11 @@ class Opened:
         if "_store" not in self.__dict__:
             if not (self.data / STORE_NAME).exists():
                 self._notify(f"making {self.data.resolve()}")
+            if kind := remote_kind(self.data):
+                self._notify(
+                    f"{self.data} is on a network file system ({kind}), where locks may not hold and a cut connection "
+                    "may damage the store; see that one machine at a time uses it, or choose a folder on a local disk"
+                )
             self.__dict__["_store"] = self._open_store(create=True)
         return self._store
 
