@@ -73,10 +73,8 @@ def test_no_command_repeats_a_secret_or_writes_it_down(untaught_data: Path, mirr
     data = Path(copytree(untaught_data, tmp_path / "data"))
     command = Command(data, str(mirror), tmp_path)
     for words in COMMANDS:
-        chosen = [ADDRESSES[0], ADDRESSES[2]] if "{address}" in words else ADDRESSES[:1]
-        if words.startswith(("--source", "pull")):
-            chosen.append(ADDRESSES[5])  # which elsewhere is the name of a file
-        for address in chosen:
+        # Of the others the last is the name of a file.
+        for address in (ADDRESSES[2], ADDRESSES[5]) if words.startswith(("--source", "pull")) else ADDRESSES[:1]:
             ran = command("-v", *words.format(address=address, mark=MARK).split())  # in which it is looked for
             assert ran.status in {1, 2}, (words, address, ran)
     assert not canaries.kept_in(tmp_path)
