@@ -12,6 +12,7 @@ import pyarrow as pa
 from catalogue.errors import QueryError, Unreachable
 from catalogue.frames import frame_of
 from catalogue.settings import package_version
+from catalogue.wording import open_part
 from catalogue.workers import Task, run
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def connected(address: str, *, patience: float = _PATIENCE) -> "Iterator[Executo
         message = "a scheduler needs Dask; run: pip install 'commoncrawl-catalogue[dask]'"
         raise QueryError(message) from error
     if not _ADDRESS.fullmatch(address):
-        message = f"{address!r} is no address of a scheduler; one looks like tcp://host:8786"
+        message = f"{open_part(address)!r} is no address of a scheduler; one looks like tcp://host:8786"
         raise QueryError(message)
     try:
         client: Any = Client(address, timeout=patience, set_as_default=False)  # type: ignore[no-untyped-call]

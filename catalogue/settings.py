@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
+from urllib.parse import SplitResult, urlsplit
 
 from platformdirs import user_cache_path, user_config_path
 
@@ -15,6 +16,27 @@ from catalogue.errors import QueryError
 DEFAULT_SOURCE = "https://data.commoncrawl.org/"
 COLLINFO_SOURCE = "https://index.commoncrawl.org/"
 """Where the list of crawls is for the default source; any other source has its own at its root."""
+
+
+def address(url: str) -> SplitResult:
+    """The parts of an address that may be shown and kept; no scheme for a folder, or what else it may be.
+
+    Raises:
+        QueryError: if a query or credentials are in it, or no host; it is not repeated, for it may hold a password.
+    """
+    if url and Path(url).is_dir():  # nothing would be the current one
+        return SplitResult("", "", url, "", "")
+    is_address = "://" in url
+    try:
+        parts = urlsplit(url)
+        plain = set(url).isdisjoint("?#@ " if is_address else "?#@") and (url.isprintable() or not is_address)
+        plain &= parts.port is None or parts.scheme != "s3"
+    except ValueError:  # such as a port that is no number
+        parts, plain = SplitResult("", "", "", "", ""), False
+    if not plain or (parts.scheme in {"http", "https", "s3"} and not parts.hostname):
+        message = f"a source has an address without query or credentials, such as {DEFAULT_SOURCE}"
+        raise QueryError(message)
+    return parts
 
 
 def package_version() -> str:
@@ -46,6 +68,14 @@ class Settings:
     """Bytes of pages that are kept on disk at most, so that neighbours' questions cost nothing; 0 for none."""
     cache: Path = field(default_factory=lambda: user_cache_path("catalogue"))
     """Where processes share what they know of a host, and pages that were fetched."""
+
+    def __post_init__(self) -> None:
+        """See that what is shown and written down with the source is no secret.
+
+        Raises:
+            QueryError: if it has a query or credentials in it.
+        """
+        address(self.source)
 
     @property
     def asks_strangers(self) -> bool:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from catalogue.crawl import SCHEMA, IndexFile, has_table, index_file, inflate, named, select_crawls
 from catalogue.errors import BadManifest, FormatError, NotHarvested, QueryError, UnknownCrawl
 from catalogue.surt import Keys
+from catalogue.wording import open_part
 
 DEFINITION = "table.json"
 """Under which the store keeps what a table is."""
@@ -149,7 +150,7 @@ def define_table(name: str, key: str, *, keys: Keys | None = None, manifest: str
         message = f"{key!r} is no name of a column"
         raise QueryError(message)
     if manifest is not None and not _PATH.fullmatch(manifest):
-        message = f"{manifest!r} is no path below the source; one looks like projects/hosts.paths.gz"
+        message = f"{open_part(manifest)!r} is no path below the source; one looks like projects/hosts.paths.gz"
         raise QueryError(message)
     known = {"url_surtkey": Keys.URL, "surt_host_name": Keys.HOST}
     return Table(name, key, keys or known.get(key, Keys.TEXT), (), manifest)
@@ -190,7 +191,7 @@ def parse_paths(data: bytes, *, source: str = "") -> tuple[str, ...]:
     paths = [path for path in paths if path and not path.startswith("#") and not path.endswith("/")]
     for path in paths:
         if not _PATH.fullmatch(path):
-            message = f"{path[:200]!r} is no path below the source; one looks like hosts/part-00000.parquet"
+            message = f"{open_part(path)[:200]!r} is no path below the source; one looks like hosts/part-00000.parquet"
             raise BadManifest(message)
     if not paths:
         message = "the list of files names none"

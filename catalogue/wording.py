@@ -1,6 +1,7 @@
-"""Numbers, sizes and times as people read them, and values as JSON has them; every face says them alike."""
+"""Numbers, sizes, times and addresses as people may read them, and values as JSON has them; all say them alike."""
 
 import math
+import re
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -31,6 +32,11 @@ def duration(seconds: float) -> str:
         return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"  # noqa: PLR2004
     minutes = seconds / 60
     return f"{minutes:.0f} min" if minutes < 100 else f"{minutes / 60:,.0f} h"  # noqa: PLR2004
+
+
+def open_part(address: str) -> str:
+    """An address without what might be secret: query, fragment, user's name and password."""
+    return re.sub(r"[?#].*|(?:(?<=//)|^)[^/]*@", "", address, flags=re.DOTALL)
 
 
 def clock(time: datetime) -> str:

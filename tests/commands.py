@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests import warm
+from tests import canaries, warm
 
 
 def wait_until(process: subprocess.Popen[bytes], is_so: Callable[[], bool]) -> None:
@@ -26,6 +26,9 @@ class Ran:
     status: int
     out: str
     err: str
+
+    def __post_init__(self) -> None:
+        assert canaries.MARK not in self.out + self.err
 
     def json(self) -> Any:
         return json.loads(self.out)
@@ -44,15 +47,19 @@ class Command:
 
     def environment(self, **more: str) -> dict[str, str]:
         kept = {name: os.environ[name] for name in ("PATH", "LANG", "COVERAGE_PROCESS_START") if name in os.environ}
-        return kept | {
-            "HOME": str(self.home),
-            "CATALOGUE_DATA": str(self.data),
-            "CATALOGUE_SOURCE": self.source,
-            "CATALOGUE_CACHE": str(self.home / "cache"),
-            "CATALOGUE_PATIENCE": "0.01",
-            "PYTHONWARNINGS": "error",
-            **more,
-        }
+        return (
+            kept
+            | canaries.ENVIRONMENT
+            | {
+                "HOME": str(self.home),
+                "CATALOGUE_DATA": str(self.data),
+                "CATALOGUE_SOURCE": self.source,
+                "CATALOGUE_CACHE": str(self.home / "cache"),
+                "CATALOGUE_PATIENCE": "0.01",
+                "PYTHONWARNINGS": "error",
+                **more,
+            }
+        )
 
     def start(self, *words: str, **environment: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen(

@@ -10,7 +10,24 @@ import pytest
 import catalogue
 from catalogue.demo import write_miniature
 from catalogue.settings import Settings
+from tests import canaries
 from tests.commands import Command
+
+LEAKED: list[str] = []
+"""What was logged and holds a secret."""
+
+
+def pytest_configure() -> None:
+    canaries.watch(LEAKED.append)
+
+
+@pytest.fixture(autouse=True)
+def _discreet() -> Iterator[None]:
+    """No test makes anything log a secret."""
+    yield
+    leaked = LEAKED[:3]
+    LEAKED.clear()
+    assert not leaked
 
 
 @pytest.fixture(scope="session")

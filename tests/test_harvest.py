@@ -11,7 +11,7 @@ import pytest
 
 import catalogue
 from catalogue.crawl import IndexFile, parse_manifest
-from catalogue.errors import Blocked, GivenUp, StoreLocked, UnknownCrawl
+from catalogue.errors import StoreLocked, UnknownCrawl
 from catalogue.examine import Examiner
 from catalogue.footer import footer_length
 from catalogue.harvest import FIRST_TAIL, Harvested, harvest
@@ -21,7 +21,7 @@ from catalogue.source.http import HttpSource
 from catalogue.store import Store
 from tests.clocks import FakeClock
 from tests.commands import Command
-from tests.faults import BLOCKING, DETECTABLE, THROTTLING, Fault, FaultServer, Kind, Request, Script, only, seeded
+from tests.faults import DETECTABLE, THROTTLING, Fault, FaultServer, Kind, Request, Script, only, seeded
 
 ALL = ("warc", "crawldiagnostics", "robotstxt")
 
@@ -269,47 +269,6 @@ def test_footers_that_are_no_footers_are_named(mirror: Path, crawl: str, store: 
     assert "encrypted" in outcome.failures[victims[0]]
     assert len(held(store)) == len(files) - len(victims)
     assert set(store.keys("failures")) == set(victims)
-
-
-def test_a_block_stops_politely_and_the_next_run_goes_on(
-    mirror: Path, crawl: str, store: Store, examiner: Examiner
-) -> None:
-    (blocking,) = BLOCKING
-    clock = FakeClock()
-
-    script = Until(lambda request: Fault(blocking) if request.number >= 4 else None)
-    with FaultServer(mirror, script=script) as server:
-        source = polite(server, clock, Policy(rate=5.0, connections=1))
-        with pytest.raises(Blocked, match="Run the same command again after"):
-            run(source, store, examiner, crawl)
-        assert len(server.log) == 4 + 1 + 2  # the one that was refused, and two probes
-        assert clock.now() >= 300 + 900
-        before = set(store.keys("files"))
-        assert before
-        source.close()
-        script.off()
-        server.reset()
-        again = polite(server)
-        outcome = run(again, store, examiner, crawl)
-        again.close()
-        assert not outcome.failures
-        assert not before & {exchange.path for exchange in server.log}
-    assert len(held(store)) == len(listed(mirror, crawl))
-
-
-def test_a_server_that_only_asks_to_slow_down_is_left_alone(
-    mirror: Path, crawl: str, store: Store, examiner: Examiner
-) -> None:
-    script = Until(lambda request: None if request.path.endswith(".gz") else Fault(Kind.SLOW_DOWN))
-    with FaultServer(mirror, script=script) as server:
-        source = polite(server)
-        try:
-            outcome = run(source, store, examiner, crawl)
-            assert len(outcome.failures) == len(listed(mirror, crawl))
-        except GivenUp:
-            pass
-        source.close()
-        assert len(server.log) <= 12 * len(listed(mirror, crawl)) + 1
 
 
 def test_two_harvests_of_one_crawl_exclude_each_other(

@@ -114,6 +114,14 @@ def test_nobody_listens() -> None:
     assert isinstance(raised.value, ConnectionError)
 
 
+def test_a_name_without_an_address() -> None:
+    with (
+        closing(HttpSource("http://name.invalid/", user_agent=AGENT, connections=1)) as source,
+        pytest.raises(Unreachable, match=r"http://name\.invalid/x: no usable answer"),
+    ):
+        source.get("x", SUFFIX)
+
+
 @pytest.mark.parametrize("kind", [Kind.DISCONNECT, Kind.CUT_RST])
 def test_a_connection_that_breaks_is_one_request(kind: Kind) -> None:
     """aiohttp would ask again by itself, also on connections that were used before."""

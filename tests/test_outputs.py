@@ -36,6 +36,7 @@ from catalogue.outputs import Folder, Form, Here, Ledger, Lines, Parts, Payloads
 from catalogue.outputs import parts as parts_module
 from catalogue.record import Record, read_record
 from catalogue.settings import Settings
+from tests import canaries
 from tests.commands import Command
 from tests.test_document import record_of
 from tests.test_fetching import check, records_in
@@ -578,15 +579,14 @@ def endpoint() -> Iterator[str]:
 def aws(endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     environment = {
         "AWS_ENDPOINT_URL": endpoint,
-        "AWS_ACCESS_KEY_ID": "key",
-        "AWS_SECRET_ACCESS_KEY": "canary",
+        **canaries.AWS,
         "AWS_DEFAULT_REGION": "us-east-1",
         "AWS_CONFIG_FILE": str(tmp_path / "none"),
         "AWS_EC2_METADATA_DISABLED": "true",
     }
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    with closing(boto3.client("s3")) as client:
+    with closing(boto3.client("s3", **canaries.OF_NOBODY)) as client:
         client.create_bucket(Bucket="mine")
     return environment
 
@@ -609,7 +609,7 @@ def test_a_bucket(
             done = cat.fetch(found, f"s3://mine/a prefix/{form}/{name}", form=form)
             assert (done.records, done.failed) == (15, {})
             there = tmp_path / form
-            with closing(boto3.client("s3")) as client:
+            with closing(boto3.client("s3", **canaries.OF_NOBODY)) as client:
                 for each in client.list_objects_v2(Bucket="mine", Prefix=f"a prefix/{form}/")["Contents"]:
                     target = there / each["Key"].removeprefix(f"a prefix/{form}/")
                     target.parent.mkdir(parents=True, exist_ok=True)
@@ -630,4 +630,3 @@ def test_a_bucket(
     )
     assert (ran.status, ran.err.count("\n")) == (75, 1), ran.err
     assert "(NoSuchBucket)" in ran.err
-    assert "canary" not in ran.err

@@ -43,7 +43,7 @@ def harvested(folder: Path, *tables: pa.Table, subset: str = "warc", **options: 
     for number, table in enumerate(tables):
         path = f"cc-index/table/cc-main/warc/crawl={CRAWL}/subset={subset}/part-{number:05}-x.c000.gz.parquet"
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(table, folder / path, compression="gzip", **options)
+        pq.write_table(table, folder / path, **{"compression": "gzip", **options})
         paths.append(path)
     manifest = folder / f"crawl-data/{CRAWL}/cc-index-table.paths.gz"
     manifest.parent.mkdir(parents=True, exist_ok=True)
@@ -176,13 +176,20 @@ def test_a_limit_reads_little_more_than_it_needs(tmp_path: Path) -> None:
             assert cat.requests - before <= most
 
 
-def test_a_page_that_was_changed_is_never_an_answer(tmp_path: Path) -> None:
-    with harvested(tmp_path, rows(), write_page_checksum=True) as cat:
+@pytest.mark.parametrize(
+    ("codec", "checksum", "flipped"),
+    [("gzip", False, 1), ("none", True, 1), ("none", False, 0x80)],
+    ids=["the codec's own checksum", "the page's", "none, but what it says is no text"],
+)
+def test_a_page_that_was_changed_is_never_an_answer(
+    tmp_path: Path, codec: str, flipped: int, *, checksum: bool
+) -> None:
+    with harvested(tmp_path, rows(), compression=codec, write_page_checksum=checksum, use_dictionary=False) as cat:
         (held,) = cat.files()["path"]
         content = bytearray((tmp_path / held).read_bytes())
         plan = cat.captures("*", columns=["url"]).plan
         chunk = next(c.chunk for c in plan.files[0].row_groups[0].columns if c.chunk.column.name == "url")
-        content[chunk.range.end - 20] ^= 1
+        content[chunk.range.end - 20] ^= flipped
         with FaultServer({held: bytes(content)}) as server:
             settings = Settings(source=server.url, cache=tmp_path / "cache")
             with (

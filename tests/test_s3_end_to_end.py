@@ -10,6 +10,7 @@ from moto.moto_server.threaded_moto_server import ThreadedMotoServer
 import catalogue
 from catalogue.errors import UnknownCrawl
 from catalogue.settings import Settings
+from tests import canaries
 from tests.commands import Command
 
 pytestmark = [
@@ -31,8 +32,7 @@ def endpoint(mirror: Path, crawl: str) -> Iterator[str]:
         "s3",
         endpoint_url=url,
         region_name="us-east-1",
-        aws_access_key_id="key",
-        aws_secret_access_key="canary",  # noqa: S106 - of no service,  # noqa: S106 - no secret
+        **canaries.OF_NOBODY,
     )
     client.create_bucket(Bucket=BUCKET)
     newest = max(path.name for path in (mirror / "crawl-data").iterdir())
@@ -49,8 +49,7 @@ def endpoint(mirror: Path, crawl: str) -> Iterator[str]:
 def aws(endpoint: str, tmp_path: Path) -> dict[str, str]:
     return {
         "AWS_ENDPOINT_URL": endpoint,
-        "AWS_ACCESS_KEY_ID": "key",
-        "AWS_SECRET_ACCESS_KEY": "canary",
+        **canaries.AWS,
         "AWS_DEFAULT_REGION": "us-east-1",
         "AWS_CONFIG_FILE": str(tmp_path / "none"),
         "AWS_EC2_METADATA_DISABLED": "true",
@@ -72,7 +71,7 @@ def test_a_bucket_answers_as_the_folder_does(
         found = cat.captures("*.example.com")
         assert found.to_arrow() == harvested.captures("*.example.com", crawls=newest).to_arrow()
         assert cat.requests - before == found.plan.requests
-        assert "canary" not in f"{cat!r} {found!r} {found.plan!r}"
+        assert canaries.MARK not in f"{cat!r} {found!r} {found.plan!r}"
 
 
 def test_records_come_from_a_bucket_as_from_a_folder(
@@ -114,7 +113,7 @@ def test_a_snapshot_goes_through_a_bucket(
 
 def test_without_credentials_it_says_what_to_do(aws: dict[str, str], endpoint: str, tmp_path: Path) -> None:
     command = Command(tmp_path / "data", f"s3://{BUCKET}/a-prefix/", tmp_path)
-    without = {name: value for name, value in aws.items() if "KEY" not in name}
+    without = aws | dict.fromkeys(canaries.AWS, "")
     ran = command("harvest", "--crawl", "CC-MAIN-2022-05", PYTHONWARNINGS="default", **without)
     assert ran.status == 75
     assert "needs AWS credentials" in ran.err

@@ -17,23 +17,23 @@ from catalogue.errors import Changed, Denied, GivenUp, Missing, NotParquet, Slow
 from catalogue.ranges import ByteRange, Pin, SuffixRange
 from catalogue.source.http import Timeouts
 from catalogue.source.s3 import S3Source
+from tests import canaries
 from tests.faults import ALL_KINDS, SLOW, UNDETECTABLE, Fault, FaultServer, Kind, Request
 from tests.sources import BOUNDED, DATA, FILES, PATH, RIGHT, SUFFIX, WANTED, Arrivals, expected, quick
 
 BUCKET = "a-bucket"
 PREFIX = "a prefix"
 URL = f"s3://{BUCKET}/{PREFIX}/"
-CANARY = "canary-of-the-secret-key"
 PROMPT = sorted(set(ALL_KINDS) - SLOW, key=str)
 
 
 def use(patch: pytest.MonkeyPatch, endpoint: str) -> None:
     """An environment with credentials and nothing of the user's own."""
-    for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_REGION", "AWS_ENDPOINT_URL_S3"):
+    for name in ("AWS_PROFILE", "AWS_REGION", "AWS_ENDPOINT_URL_S3"):
         patch.delenv(name, raising=False)
     patch.setenv("AWS_ENDPOINT_URL", endpoint.rstrip("/"))
-    patch.setenv("AWS_ACCESS_KEY_ID", "key")
-    patch.setenv("AWS_SECRET_ACCESS_KEY", CANARY)
+    for name, secret in canaries.AWS.items():
+        patch.setenv(name, secret)
     patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     patch.setenv("AWS_CONFIG_FILE", "/dev/null")
     patch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
@@ -52,7 +52,7 @@ def endpoint() -> Iterator[str]:
     host, port = moto.get_host_and_port()
     with pytest.MonkeyPatch.context() as patch:
         use(patch, f"http://{host}:{port}")
-        with closing(boto3.client("s3")) as client:
+        with closing(boto3.client("s3", **canaries.OF_NOBODY)) as client:
             client.create_bucket(Bucket=BUCKET)
             for name, data in {PATH: DATA, "empty": b"", "one": b"1"}.items():
                 client.put_object(Bucket=BUCKET, Key=f"{PREFIX}/{name}", Body=data)
@@ -293,9 +293,9 @@ def test_no_secret_is_told(faulty: Faulty) -> None:
                 raise
     text = "\n".join(said)
     assert "AccessDenied" in text
-    assert CANARY not in text
+    assert canaries.MARK not in text
     assert "Signature" not in text
-    assert CANARY not in repr([exchange.headers for exchange in faulty.server.settle()])
+    assert canaries.AWS["AWS_SECRET_ACCESS_KEY"] not in repr([each.headers for each in faulty.server.settle()])
 
 
 def test_how_long_to_wait_is_handed_on(faulty: Faulty) -> None:

@@ -13,6 +13,7 @@ from catalogue.captures import several
 from catalogue.catalogue.telling import Telling
 from catalogue.errors import IncompleteAnswer, QueryError
 from catalogue.lake import LakeFile
+from catalogue.settings import address
 from catalogue.table import INDEX
 
 if TYPE_CHECKING:
@@ -160,6 +161,7 @@ class Exporting(Telling):
             QueryError: if one that was given is none.
         """
         place = given or self.settings.source
+        address(place)  # it is written into the table
         if "://" not in place:
             if given:
                 message = f"{given!r} is no address; one looks like s3a://commoncrawl/"

@@ -54,6 +54,11 @@ class Common:
         from catalogue.cluster import connected  # noqa: PLC0415 - likewise
 
         chosen = self.settings(**settings)
+        if self.verbose:
+            from catalogue.source import surroundings  # noqa: PLC0415 - likewise
+
+            told = "".join(f", {name}={value}" for name, value in surroundings().items())
+            click.echo(f"source: {chosen.source}{told}", err=True)
         with (
             connected(scheduler) if scheduler else nullcontext() as executor,
             Catalogue(self.folder, chosen, table=self.table, executor=executor, notify=self.say) as catalogue,
@@ -74,7 +79,13 @@ _OPTIONS = [
     click.option("--rate", type=float, metavar="N", help="Requests a second at most.  [default: 5 for Common Crawl]"),
     click.option("--contact", metavar="ADDRESS", help="E-mail or page by which the source can reach you."),
     click.option("--quiet", "-q", is_flag=True, default=None, help="Say nothing but results and errors."),
-    click.option("--verbose", "-v", is_flag=True, default=None, help="Count requests; show where errors come from."),
+    click.option(
+        "--verbose",
+        "-v",
+        is_flag=True,
+        default=None,
+        help="Count requests; show the way to the source, and where errors come from.",
+    ),
 ]
 
 

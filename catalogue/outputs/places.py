@@ -11,10 +11,12 @@ from urllib.parse import urlsplit
 
 from catalogue.durable import make_folder, put_in_place
 from catalogue.errors import OutputFailed, QueryError
+from catalogue.source import be_discreet
 
 _WHOLE = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss"}
 """Stores whose objects are there when they are whole; elsewhere a file is sent under another name first."""
-
+_LONGEST = 200
+"""Bytes of a name, for 255 are what file systems take, and what is beside an output has longer ones."""
 
 _Answer = TypeVar("_Answer")
 
@@ -244,11 +246,12 @@ def split_output(output: str | Path, *, file: bool) -> tuple[str | Path, str]:
             return folder, name
         output = _files(text)[1]
     target = Path(output)
-    if target.name in {"", ".."}:
-        message = f"{output} is no name for an output; choose one, such as found"
+    if target.name in {"", ".."} or "\0" in text or len(text.rpartition("/")[2].encode(errors="replace")) > _LONGEST:
+        message = f"{text[:_LONGEST]!r} is no name for an output; choose one, such as found"
         raise QueryError(message)
     if not target.parent.is_dir():
-        message = f"there is no folder {target.parent} to write to"
+        # What has these in it may be an address that was mistyped, and hold a password.
+        message = f"there is no folder {target.parent if set(text).isdisjoint('?@') else 'of that name'} to write to"
         raise QueryError(message)
     if file and target.is_dir():
         message = f"{output} is a folder; choose another name"
@@ -284,6 +287,7 @@ def _is_here(url: str) -> bool:
 
 def _files(url: str) -> tuple[Any, str]:
     """Fsspec's file system of a URL, and what it calls the place."""
+    be_discreet()
     scheme = url.partition("://")[0]
     options = {"anon": False} if scheme in {"s3", "s3a"} else {}  # whatever fsspec's own settings say of reading
     try:

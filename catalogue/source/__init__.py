@@ -1,8 +1,9 @@
 """Where files are read from: http, S3 or a folder, asked politely and never believed unchecked."""
 
 from catalogue.source.cache import CachedSource, RangeCache
+from catalogue.source.discreet import be_discreet
 from catalogue.source.limiter import Clock, Limiter, Policy, SystemClock
-from catalogue.source.opening import open_source
+from catalogue.source.opening import open_source, surroundings
 from catalogue.source.polite import ATTEMPTS, PoliteSource
 from catalogue.source.response import MAX_DOCUMENT, Response, Source, Wanted
 from catalogue.source.shared import SharedSource
@@ -22,6 +23,8 @@ __all__ = [
     "Source",
     "SystemClock",
     "Wanted",
+    "be_discreet",
     "get_tail",
     "open_source",
+    "surroundings",
 ]

@@ -114,6 +114,9 @@ class HttpSource:
                 "SSL_CERT_FILE can name the authorities to trust"
             )
             raise GivenUp(message) from error
+        except aiohttp.InvalidURL as error:
+            message = f"{self.url} names no host that can be asked; give its name, or its number as 127.0.0.1 is one"
+            raise QueryError(message) from error
         except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
             if isinstance(error, CatalogueError):
                 raise

@@ -1,18 +1,26 @@
 """An address → a source that asks it politely."""
 
 import math
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult
 
 from catalogue.errors import QueryError
-from catalogue.settings import DEFAULT_SOURCE, Settings
+from catalogue.settings import DEFAULT_SOURCE, Settings, address
 from catalogue.source.folder import FolderSource
 from catalogue.source.limiter import COMMON_CRAWL, S3_COMMON_CRAWL, Clock, Limiter, Policy, SystemClock
 from catalogue.source.polite import ATTEMPTS, PoliteSource
 from catalogue.source.response import Source
+from catalogue.wording import open_part
 
+_ENVIRONMENT = (
+    *(name for proxy in ("http_proxy", "https_proxy", "all_proxy", "no_proxy") for name in (proxy, proxy.upper())),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
+    *("AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"),
+)
+"""Variables that say by which way a source is asked, or who is believed to be it."""
 _COMMON_CRAWL_HOSTS = ("commoncrawl.org", "ds5q9oxwqwsfj.cloudfront.net")
 
 
@@ -38,21 +46,24 @@ def open_source(
     Raises:
         QueryError: if it is none of these.
     """
-    parts = _parts(url)
+    parts = address(url)
+    if not (parts.scheme in {"http", "https", "s3"} or (url and Path(url).is_dir())):
+        message = f"{url!r} is no folder and no http, https or s3 address; the usual source is {DEFAULT_SOURCE}"
+        raise QueryError(message)
     policy = _policy(parts, settings)
-    address = f"{parts.scheme}://{parts.netloc}{parts.path.removesuffix('/')}/"
+    root = f"{parts.scheme}://{parts.netloc}{parts.path.removesuffix('/')}/"
     inner: Source
     if parts.scheme in {"http", "https"}:
         from catalogue.source.http import HttpSource  # noqa: PLC0415 - slow to import, and a plan needs no network
 
-        inner = HttpSource(address, user_agent=settings.user_agent, connections=policy.connections)
+        inner = HttpSource(root, user_agent=settings.user_agent, connections=policy.connections)
     elif parts.scheme == "s3":
         try:
             from catalogue.source.s3 import S3Source  # noqa: PLC0415 - an extra, and slow to import
         except ImportError as error:
             message = f"{url} needs s3fs; run: pip install 'commoncrawl-catalogue[s3]'"
             raise QueryError(message) from error
-        inner = S3Source(address, user_agent=settings.user_agent, connections=policy.connections)
+        inner = S3Source(root, user_agent=settings.user_agent, connections=policy.connections)
     else:
         inner = FolderSource(Path(url))
     file = settings.cache / f"{_host(parts)}.json" if policy.rate is not None and parts.hostname else None
@@ -60,24 +71,9 @@ def open_source(
     return PoliteSource(inner, limiter, notify=notify, attempts=attempts, patience=patience)
 
 
-def _parts(url: str) -> SplitResult:
-    """The parts of an address; no scheme for a folder."""
-    if url and Path(url).is_dir():  # nothing would be the current one
-        return SplitResult("", "", url, "", "")
-    try:
-        parts = urlsplit(url)
-        plain = set(url).isdisjoint("?#@ ") and url.isprintable() and (parts.port is None or parts.scheme != "s3")
-    except ValueError:  # such as a port that is no number
-        parts, plain = SplitResult("http", "", "", "", ""), False  # of no host
-    known = parts.scheme in {"http", "https", "s3"}
-    if (known and not parts.hostname) or ("://" in url and not plain):
-        # It is not repeated, for it may hold a password.
-        message = f"a source is an address without query or credentials, such as {DEFAULT_SOURCE}"
-        raise QueryError(message)
-    if not known:
-        message = f"{url!r} is no folder and no http, https or s3 address; the usual source is {DEFAULT_SOURCE}"
-        raise QueryError(message)
-    return parts
+def surroundings() -> dict[str, str]:
+    """What the environment says of the way to a source, without what might be secret in it."""
+    return {name: open_part(value) for name in _ENVIRONMENT if (value := os.environ.get(name))}
 
 
 def _host(parts: SplitResult) -> str:

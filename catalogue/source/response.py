@@ -26,6 +26,7 @@ from catalogue.errors import (
     WrongRange,
 )
 from catalogue.ranges import ByteRange, Pin, SuffixRange, parse_content_range, resolve
+from catalogue.wording import open_part
 
 MAX_DOCUMENT = 16 << 20
 """Bytes of a whole file that are read at most unless said otherwise."""
@@ -131,7 +132,8 @@ class Request:
             case 200 | 416:
                 return self._unsatisfiable(headers, said)
             case _ if 300 <= status < 400:  # noqa: PLR2004
-                return Redirected(f"{self.where} redirects to {_place(headers)!r}, which is not followed")
+                place = open_part(headers.get("location", "nowhere"))
+                return Redirected(f"{self.where} redirects to {place!r}, which is not followed")
             case _ if 400 <= status < 500 and status != 408:  # noqa: PLR2004
                 return Denied(said)
         return Unreachable(said)
@@ -275,11 +277,6 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
     with suppress(LookupError, TypeError, ValueError, OverflowError):
         return max(0.0, (parsedate_to_datetime(text) - parsedate_to_datetime(headers["date"])).total_seconds())
     return None
-
-
-def _place(headers: Mapping[str, str]) -> str:
-    """Where an answer leads, without what might be secret."""
-    return re.sub(r"[?#].*|(?<=//)[^/]*@", "", headers.get("location", "nowhere"), flags=re.DOTALL)
 
 
 def _plain(body: str) -> str:

@@ -20,6 +20,7 @@ from botocore.exceptions import (
 from catalogue.errors import CatalogueError, Denied, Unreachable
 from catalogue.ranges import Pin, range_header
 from catalogue.source.background import Background
+from catalogue.source.discreet import be_discreet
 from catalogue.source.http import Timeouts, kind, once
 from catalogue.source.response import Request, Response, Wanted, is_strong
 
@@ -48,6 +49,7 @@ class S3Source:
             connections: open at most at once.
             timeouts: for every request.
         """
+        be_discreet()
         self.url = url
         self.connections = connections
         self._timeouts = timeouts or Timeouts()
