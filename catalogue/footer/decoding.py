@@ -213,8 +213,8 @@ class _Decoder:
 
     def _row_group(self, ordinal: int, group: Struct, offset: int) -> RowGroup:
         num_rows = _integer(group[3])
-        if num_rows < 0 or len(group[1]) != len(self.columns):
-            message = f"row group {ordinal} has {num_rows} rows and {len(group[1])} of {len(self.columns)} columns"
+        if not 0 <= num_rows <= MAX_ROWS or len(group[1]) != len(self.columns):
+            message = f"row group {ordinal} has {num_rows:,} rows and {len(group[1])} of {len(self.columns)} columns"
             raise BadFooter(message)
         chunks = {
             column.name: self._chunk(column, chunk, num_rows)
@@ -333,6 +333,11 @@ def _integer(value: object) -> int:
     return value
 
 
+def _known(value: object) -> int | None:
+    """A number that may be missing; what is none says nothing, as to pyarrow, which passes over it."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
 def _physical_type(number: int) -> str:
     if number < 0:  # which would count from the end
         raise IndexError(number)
@@ -340,8 +345,8 @@ def _physical_type(number: int) -> str:
 
 
 def _null_count(statistics: Struct, num_values: int) -> int | None:
-    count = statistics.get(3)
-    return count if isinstance(count, int) and 0 <= count <= num_values else None
+    count = _known(statistics.get(3))
+    return count if count is not None and 0 <= count <= num_values else None
 
 
 def _plausible(physical_type: str, bounds: Bounds) -> bool:
