@@ -31,6 +31,10 @@ TRAILER = 8
 MAX_FOOTER = 4 << 20
 """Bytes a footer may have; Common Crawl's have 10 to 100 kB, and 15 MB can claim gigabytes of memory."""
 
+MAX_ROWS = 1 << 25
+"""Rows that a row group may have. Writers put about a million into one; to number them takes some 15 bytes a row, and
+to claim them none."""
+
 _DEEPEST_COLUMN = 16
 _LONGEST_NAME = 1000
 """Bytes; every column below a group repeats the group's name, so that a few megabytes could claim gigabytes."""
@@ -312,8 +316,8 @@ def _leaves(
                 optional=repetition == 1,
                 flat=flat and repetition != _REPEATED,
                 element=raw,
-                converted_type=element.get(6),
-                timestamp_unit=next(iter(timestamp.get(2, {})), None),
+                converted_type=_known(element.get(6)),
+                timestamp_unit=_known(next(iter(timestamp.get(2, {})), None)),
                 utc=bool(timestamp.get(1, False)),
             )
 
