@@ -468,7 +468,7 @@ def test_what_is_no_number_of_a_type_says_nothing(wrong: tuple[int, Any]) -> Non
     footer.element(1 + TIME)[6] = wrong
     chunk = decoded(footer).row_groups[0].chunks["fetch_time"]
     assert chunk.column.converted_type is None
-    assert chunk in {chunk}
+    assert hash(chunk) == hash(replace(chunk))
 
 
 @pytest.mark.parametrize(
