@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-PARTS: dict[str, int] = {"mutations": 100_000, "parsers": 1_000_000}
+PARTS: dict[str, int] = {"api": 10_000, "mutations": 100_000, "parsers": 1_000_000}
 """How often, at full size."""
 
 

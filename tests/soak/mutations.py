@@ -6,8 +6,6 @@ a footer claims.
 """
 
 import gzip
-import os
-import resource
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -44,6 +42,7 @@ from tests.footers import confused, trimmed, write
 from tests.mirrors import one_of_each_crawl, raw_footer, read_footer
 from tests.soak.mutators import MUTATORS
 from tests.soak.parsers import mirror_of
+from tests.soak.sizes import peak, resident
 
 COLUMNS = ("url_surtkey", "url", "fetch_time", "fetch_status", "warc_record_offset")
 _CRC, _GZIP, _V1 = 4, 2, 0
@@ -436,14 +435,14 @@ class _Memory:
     """What this process and its children take."""
 
     def __init__(self) -> None:
-        self._first = _peak()
+        self._first = peak()
         self._low = self._high = 0
 
     def look(self, settled: bool) -> None:  # noqa: FBT001
-        resident = _resident()
+        now = resident()
         if settled:
-            self._low = self._low or resident
-            self._high = max(self._high, resident)
+            self._low = self._low or now
+            self._high = max(self._high, now)
             assert self.grew <= _MOST_GROWTH, f"the process grew by {self.grew:,} bytes"
         assert self.peak <= _MOST_AT_ONCE, f"the process took {self.peak:,} bytes at once"
 
@@ -453,7 +452,7 @@ class _Memory:
 
     @property
     def peak(self) -> int:
-        return _peak() - self._first
+        return peak() - self._first
 
     def child(self) -> int:
         """Bytes that a child had at most."""
@@ -464,12 +463,3 @@ class _Memory:
                 most = max([most, *(int(line.split()[1]) << 10 for line in lines if "VmHWM" in line)])
         assert most <= _MOST_CHILD, f"a child took {most:,} bytes"
         return most
-
-
-def _resident() -> int:
-    statm = Path("/proc/self/statm")
-    return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGESIZE") if statm.exists() else 0
-
-
-def _peak() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
