@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: help demo test hold lint soak bench browser clean
+.PHONY: help demo test hold lint soak fuzz bench browser clean
 
 help:  ## What can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "%-8s %s\n", $$1, $$2}'
@@ -40,6 +40,10 @@ hold: $(VENV)/tested
 
 soak: $(VENV)/tested  ## What the tests try a little of, tried for hours
 	$(BIN)/python -m tests.soak
+
+fuzz: $(VENV)/tested  ## Bytes that a parser does not survive, looked for a minute each
+	$(BIN)/python -m pip install --quiet --no-compile -c constraints.txt -e '.[fuzz]'
+	$(BIN)/python -m tests.soak.fuzz
 
 bench: $(VENV)/tested  ## Requests, bytes and seconds, against other ways to do it
 	$(BIN)/python -m benchmarks

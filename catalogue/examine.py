@@ -237,7 +237,7 @@ def _check_with_pyarrow(footer: bytes) -> None:
             pa.BufferReader(file), thrift_string_size_limit=1 << 20, thrift_container_size_limit=20_000
         ).metadata
     except (pa.ArrowException, OSError, ValueError) as error:
-        message = f"pyarrow cannot decode the footer: {error}"
+        message = f"pyarrow cannot decode the footer: {' '.join(str(error).split())}"
         kind = Encrypted if "ncrypt" in str(error) else BadFooter
         raise kind(message) from error
     if parsed.num_rows < 0:

@@ -245,7 +245,7 @@ def check_columns(names: Iterable[str], known: Collection[str] = (), table: Tabl
         if name.casefold() not in there_are:
             similar = difflib.get_close_matches(name.casefold(), there_are, 1)
             hint = f"did you mean {there_are[similar[0]]}?" if similar else f"there are {', '.join(there_are.values())}"
-            message = f"there is no column {name!r}; {hint}"
+            message = f"there is no column {name[:100]!r}; {hint}"
             raise UnknownColumn(message)
         found.append(there_are[name.casefold()])
     return tuple(dict.fromkeys(found))
@@ -288,7 +288,7 @@ def _span(text: str) -> tuple[datetime, datetime]:
         first, last = _from_digits(digits.ljust(_DIGITS, "0")), _from_digits(digits.ljust(_DIGITS, "9"))
         return first - shift, last - shift + timedelta(seconds=1)
     except (ValueError, OverflowError) as error:
-        message = f"{text!r} is no time; write it as 2022, 20220131, 2022-01-31 or 2022-01-31T12:00:00"
+        message = f"{text[:100]!r} is no time; write it as 2022, 20220131, 2022-01-31 or 2022-01-31T12:00:00"
         raise QueryError(message) from error
 
 

@@ -78,7 +78,7 @@ def parse_content_range(text: str | None) -> tuple[ByteRange, int]:
     """
     matched = _CONTENT_RANGE.fullmatch(text or "")
     if not matched:
-        message = f"the answer's Content-Range is {text!r}"
+        message = f"the answer's Content-Range is {text and text[:200]!r}"
         raise WrongRange(message)
     first, last, total = map(int, matched.groups())
     if not first <= last < total:

@@ -5,8 +5,10 @@ one column. The schema element is the file's own, byte for byte; only offsets ar
 reads them. See apache/parquet-format, parquet.thrift, for the numbers of the fields.
 """
 
-from catalogue.footer import MAGIC, PHYSICAL_TYPES, ColumnChunk, with_trailer
-from catalogue.thrift import BINARY, I32, I64, LIST, STRUCT, encode_list, encode_struct
+from dataclasses import replace
+
+from catalogue.footer import DATA_PAGES, MAGIC, PHYSICAL_TYPES, ColumnChunk, with_trailer
+from catalogue.thrift import BINARY, I32, I64, LIST, STRUCT, Reader, encode_list, encode_struct
 
 
 def splice(chunk: ColumnChunk, pages: bytes, *, dictionary_size: int, num_rows: int, created_by: str) -> bytes:
@@ -35,6 +37,31 @@ def splice(chunk: ColumnChunk, pages: bytes, *, dictionary_size: int, num_rows: 
         ]
     )
     return MAGIC + pages + _footer(chunk, meta, len(pages), num_rows=num_rows, created_by=created_by)
+
+
+def splice_dictionary(chunk: ColumnChunk, page: bytes) -> bytes:
+    """A Parquet file of the values in the dictionary page of a column of byte strings.
+
+    The page becomes a data page, which holds values in the same way.
+
+    Args:
+        chunk: whose page it is.
+        page: with its header.
+
+    Raises:
+        ThriftError: if it has none.
+        KeyError: if that is none of a dictionary page.
+    """
+    reader = Reader(page)
+    header = reader.struct()
+    count, plain, levels = header[7][1], 0, 3
+    about = encode_struct([(1, I32, count), (2, I32, plain), (3, I32, levels), (4, I32, levels)])
+    fields = [(1, I32, DATA_PAGES[0]), (2, I32, header[2]), (3, I32, header[3]), (4, I32, header.get(4))]
+    data = encode_struct([*fields, (5, STRUCT, about)]) + page[reader.position :]
+    required = encode_struct([(1, I32, PHYSICAL_TYPES.index("BYTE_ARRAY")), (3, I32, 0), (4, BINARY, b"values")])
+    column = replace(chunk.column, name="values", element=required)
+    values = replace(chunk, column=column, encodings=(plain,), total_uncompressed_size=header[2])
+    return splice(values, data, dictionary_size=0, num_rows=count, created_by="")
 
 
 def _footer(chunk: ColumnChunk, meta: bytes, size: int, *, num_rows: int, created_by: str) -> bytes:

@@ -128,7 +128,9 @@ def check_name(name: str) -> str:
         QueryError: if it may not.
     """
     if not _NAME.fullmatch(name) or name == INDEX.name:
-        message = f"{name!r} is no name for a table; one is made of lower-case letters, digits, - and _, such as hosts"
+        message = (
+            f"{name[:100]!r} is no name for a table; one is made of lower-case letters, digits, - and _, such as hosts"
+        )
         raise QueryError(message)
     return name
 
@@ -147,10 +149,10 @@ def define_table(name: str, key: str, *, keys: Keys | None = None, manifest: str
     """
     check_name(name)
     if not _COLUMN.fullmatch(key):
-        message = f"{key!r} is no name of a column"
+        message = f"{key[:100]!r} is no name of a column"
         raise QueryError(message)
     if manifest is not None and not _PATH.fullmatch(manifest):
-        message = f"{open_part(manifest)!r} is no path below the source; one looks like projects/hosts.paths.gz"
+        message = f"{open_part(manifest)[:200]!r} is no path below the source; one looks like projects/hosts.paths.gz"
         raise QueryError(message)
     known = {"url_surtkey": Keys.URL, "surt_host_name": Keys.HOST}
     return Table(name, key, keys or known.get(key, Keys.TEXT), (), manifest)

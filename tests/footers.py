@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from catalogue.footer import TRAILER, with_trailer
 from catalogue.thrift import (
     BINARY,
     BOOLEAN_FALSE,
@@ -19,6 +20,7 @@ from catalogue.thrift import (
     I32,
     I64,
     LIST,
+    SET,
     STRUCT,
     Reader,
     encode_list,
@@ -55,7 +57,7 @@ def _struct(reader: Reader) -> Struct:
 def _value(reader: Reader, kind: int) -> Any:
     if kind == STRUCT:
         return _struct(reader)
-    if kind == LIST:
+    if kind in {LIST, SET}:
         element, count = reader.list_header()
         return Items(element, [_value(reader, element) for _ in range(count)])
     return reader.value(kind)
@@ -64,7 +66,7 @@ def _value(reader: Reader, kind: int) -> Any:
 def _encodable(kind: int, value: Any) -> Any:
     if kind == STRUCT:
         return put_together(value)
-    if kind == LIST:
+    if kind in {LIST, SET}:
         return encode_list(value.kind, [_encodable(value.kind, item) for item in value.values])
     return value
 
@@ -137,6 +139,25 @@ def small_file(**options: Any) -> bytes:
         }
     )
     return write(table, **({"row_group_size": 2} | options))
+
+
+def trimmed(data: bytes, columns: Sequence[str], row_groups: int = 1) -> bytes:
+    """A file without most of its columns and row groups, which are still where they were."""
+    footer = raw_footer(data)
+    fields = take_apart(footer)
+    wanted = {name.encode() for name in columns}
+    schema = fields[2][1].values
+    kept = [number for number, element in enumerate(schema[1:]) if element[4][1] in wanted]
+    fields[2] = (LIST, Items(STRUCT, [schema[0], *(schema[1 + number] for number in kept)]))
+    schema[0][5] = (schema[0][5][0], len(kept))
+    groups = fields[4][1].values[:row_groups]
+    for group in groups:
+        group[1] = (LIST, Items(STRUCT, [group[1][1].values[number] for number in kept]))
+    fields[4] = (LIST, Items(STRUCT, groups))
+    fields[3] = (I64, sum(group[3][1] for group in groups))
+    if 7 in fields:  # FileMetaData.column_orders
+        fields[7] = (LIST, Items(STRUCT, [fields[7][1].values[number] for number in kept]))
+    return data[: -TRAILER - len(footer)] + with_trailer(put_together(fields))
 
 
 def scrambled(footer: bytes, rng: Random) -> bytes:

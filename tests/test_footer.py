@@ -454,6 +454,40 @@ def test_counts_of_nulls(claimed: int, believed: int | None) -> None:
     assert decoded(footer).row_groups[0].chunks["fetch_status"].null_count == believed
 
 
+def test_what_is_no_number_of_nulls_counts_none() -> None:
+    """A boolean would pass for one, until somebody makes a column of numbers of it."""
+    footer = made(small_file())
+    footer.statistics(0, STATUS)[3] = (BOOLEAN_TRUE, True)
+    assert decoded(footer).row_groups[0].chunks["fetch_status"].null_count is None
+
+
+@pytest.mark.parametrize("wrong", [(LIST, Items(I32, [9])), (BOOLEAN_TRUE, True)])
+def test_what_is_no_number_of_a_type_says_nothing(wrong: tuple[int, Any]) -> None:
+    """As with pyarrow; and chunks can be told apart, which a list in them would not allow."""
+    footer = made(small_file())
+    footer.element(1 + TIME)[6] = wrong
+    chunk = decoded(footer).row_groups[0].chunks["fetch_time"]
+    assert chunk.column.converted_type is None
+    assert hash(chunk) == hash(replace(chunk))
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "known"),
+    [
+        (0, 5, True),
+        (-62_135_596_800_000, 253_402_300_799_999, True),
+        (0, 253_402_300_800_000, False),
+        (-62_135_596_800_001, 0, False),
+        (0, (1 << 63) - 1, False),
+    ],
+)
+def test_times_of_no_calendar_are_not_known(first: int, last: int, *, known: bool) -> None:
+    """One such file would keep a view over all of them from being read, because DuckDB cannot multiply them."""
+    footer = made(small_file())
+    set_bounds(struct.pack("<q", first), struct.pack("<q", last))(footer.statistics(0, TIME))
+    assert decoded(footer).row_groups[0].chunks["fetch_time"].milliseconds == ((first, last) if known else None)
+
+
 def test_chunks_without_statistics() -> None:
     footer = made(small_file())
     del footer.meta(0, KEY)[12]

@@ -943,7 +943,9 @@ def test_pages_of_another_length_or_other_rows(off: int, page: str) -> None:
 def test_a_dictionary_is_no_data_page() -> None:
     each = part(KEY)
     dictionary = page_header(each.data, each.chunk.range.start)
-    assert dictionary == PageHeader(data_page=False, size=dictionary.size, num_values=0, needs_dictionary=False)
+    assert dictionary == PageHeader(
+        data_page=False, size=dictionary.size, inflated=dictionary.inflated, num_values=0, encoding=None
+    )
     assert each.chunk.range.start + dictionary.size == each.located.offsets[0]
     index = OffsetIndex((each.chunk.range.start, each.located.offsets[0]), (0, 0))
     with pytest.raises(BadPageIndex, match="page 0 is not what the index says of it"):
@@ -993,8 +995,15 @@ def encoding(number: int, fields: list[tuple[int, int, int]], value: int) -> lis
 def test_page_headers(data: bytes, expected: tuple[bool, int, bool]) -> None:
     data_page, values, needs_dictionary = expected
     stored = Reader(data).struct()[3]
-    found = PageHeader(data_page, len(data) + stored, values, needs_dictionary)
-    assert page_header(data) == page_header(b"before" + data + b"behind", 6) == found
+    found = page_header(data)
+    assert found == page_header(b"before" + data + b"behind", 6)
+    assert (found.data_page, found.size, found.inflated, found.num_values) == (
+        data_page,
+        len(data) + stored,
+        999,
+        values,
+    )
+    assert found.needs_dictionary is needs_dictionary
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import random
 import re
 import struct
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -16,7 +17,7 @@ from catalogue.capture import MAX_RECORD, Capture
 from catalogue.demo import LoopbackServer
 from catalogue.errors import BadPrefixIndex, Missing, QueryError
 from catalogue.old_index import PATH, OldIndex
-from catalogue.prefix_index import HEADER_SIZE, parse_key_prefix, url_of
+from catalogue.prefix_index import HEADER_SIZE, Header, parse_index_block, parse_key_prefix, url_of
 from catalogue.settings import Settings
 from tests.commands import Command
 from tests.prefix_indexes import Item, Memory, blocks_of, data_blocks, index_bytes, prefix, url_key, write_index
@@ -324,6 +325,16 @@ def test_hostile_files_are_named_errors(what: str) -> None:
     data, pattern, why = HOSTILE[what]
     with pytest.raises(BadPrefixIndex, match=why):
         found_in(OldIndex(Memory(data), "x"), pattern)
+
+
+def test_a_claim_of_many_blocks_takes_no_memory() -> None:
+    block = (number(1) + b"a\0" + number(30_000_000)).ljust(64, b"\0")
+    tracemalloc.start()
+    with pytest.raises(BadPrefixIndex, match="names blocks that do not follow each other"):
+        parse_index_block(Header(64, 40_000_000, 1 << 40), 0, block)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 1 << 20
 
 
 def test_branches_of_different_lengths() -> None:

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import os
 import random
 import re
 import signal
@@ -507,63 +506,6 @@ def test_the_same_question_of_many_is_asked_of_the_source_once(
             assert {answer.status for answer in answers} == {200}
             assert source.body_bytes_sent == size
             assert source.requests == requests
-
-
-# ---- questions without sense ----
-
-NONSENSE = int(os.environ.get("CATALOGUE_TEST_NONSENSE", "100"))
-"""How many such questions are asked."""
-
-_PIECES = [
-    "",
-    "0",
-    "1",
-    "-1",
-    "5",
-    "99999999999999999999",
-    "abc",
-    "*",
-    "*.",
-    "%",
-    "%00",
-    "\ud83d",
-    "é",
-    "<b>",
-    "x" * 300,
-]
-_NAMES = ["url", "matchType", "from", "to", "limit", "filter", "fl", "fields", "output", "page", "pageSize", "sort"]
-_NAMES += ["showNumPages", "closest", "reverse", "collapse", "showPagedIndex", "nosuch", "from_ts", ""]
-_VALUES = ["example.com", "*.example.com", "example.com/*", "http://", "com", "*.com", "[::1]", "1.2.3.4", "a..b", "//"]
-_VALUES += ["exact", "prefix", "host", "domain", "range", "json", "text", "cdxj", "true", "2022", "20220101", "reverse"]
-_VALUES += ["=status:200", "!~mime:(text|image)", "~url:(", "~url:(a*)*b", "!", "~", "=", ":", "url,status", ",,", "{}"]
-
-
-def nonsense(rng: random.Random) -> str:
-    """A query, more or less like one."""
-    parts = [("url", rng.choice(_VALUES))] if rng.random() < 0.8 else []
-    for _ in range(rng.randrange(6)):
-        value = rng.choice(_VALUES + _PIECES) + (rng.choice(_PIECES) if rng.random() < 0.2 else "")
-        parts.append((rng.choice(_NAMES), value))
-    rng.shuffle(parts)
-    return urlencode(parts, errors="surrogatepass")
-
-
-def test_nonsense_is_never_the_servers_fault(base: str, crawl: str) -> None:
-    rng = random.Random(11)
-    statuses: Counter[int] = Counter()
-    connection = HTTPConnection(urlsplit(base).netloc, timeout=60)
-    for _ in range(NONSENSE):
-        query = nonsense(rng)
-        connection.request("GET", f"/{crawl}-index?{query}")
-        answer = connection.getresponse()
-        body = answer.read()
-        statuses[answer.status] += 1
-        assert answer.status in {200, 400, 404}, query
-        assert body, query
-        if answer.status != 200:
-            assert json.loads(body)["message"], query
-    connection.close()
-    assert min(statuses[200], statuses[400], statuses[404]) > NONSENSE / 40
 
 
 # ---- the command ----

@@ -35,7 +35,7 @@ def captures_in(file: BinaryIO) -> pa.Table:
             return found.read(columns=names)
         with io.TextIOWrapper(buffered, "utf-8-sig", newline="") as text:
             return _table(_rows(text))
-    except (ValueError, csv.Error, pa.ArrowException) as error:
+    except (ValueError, RecursionError, csv.Error, pa.ArrowException) as error:
         message = f"{file.name} holds no captures as JSON lines, CDXJ, CSV or Parquet: {error}"
         raise QueryError(message) from error
 

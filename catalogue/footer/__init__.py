@@ -3,6 +3,7 @@
 from catalogue.footer.decoding import (
     MAGIC,
     MAX_FOOTER,
+    MAX_ROWS,
     TRAILER,
     decode_footer,
     decode_row_groups,
@@ -30,6 +31,7 @@ __all__ = [
     "DICTIONARY_ENCODINGS",
     "MAGIC",
     "MAX_FOOTER",
+    "MAX_ROWS",
     "NESTED",
     "PHYSICAL_TYPES",
     "TRAILER",

@@ -31,6 +31,10 @@ TRAILER = 8
 MAX_FOOTER = 4 << 20
 """Bytes a footer may have; Common Crawl's have 10 to 100 kB, and 15 MB can claim gigabytes of memory."""
 
+MAX_ROWS = 1 << 25
+"""Rows that a row group may have. Writers put about a million into one; to number them takes some 15 bytes a row, and
+to claim them none."""
+
 _DEEPEST_COLUMN = 16
 _LONGEST_NAME = 1000
 """Bytes; every column below a group repeats the group's name, so that a few megabytes could claim gigabytes."""
@@ -213,8 +217,8 @@ class _Decoder:
 
     def _row_group(self, ordinal: int, group: Struct, offset: int) -> RowGroup:
         num_rows = _integer(group[3])
-        if num_rows < 0 or len(group[1]) != len(self.columns):
-            message = f"row group {ordinal} has {num_rows} rows and {len(group[1])} of {len(self.columns)} columns"
+        if not 0 <= num_rows <= MAX_ROWS or len(group[1]) != len(self.columns):
+            message = f"row group {ordinal} has {num_rows:,} rows and {len(group[1])} of {len(self.columns)} columns"
             raise BadFooter(message)
         chunks = {
             column.name: self._chunk(column, chunk, num_rows)
@@ -312,8 +316,8 @@ def _leaves(
                 optional=repetition == 1,
                 flat=flat and repetition != _REPEATED,
                 element=raw,
-                converted_type=element.get(6),
-                timestamp_unit=next(iter(timestamp.get(2, {})), None),
+                converted_type=_known(element.get(6)),
+                timestamp_unit=_known(next(iter(timestamp.get(2, {})), None)),
                 utc=bool(timestamp.get(1, False)),
             )
 
@@ -333,6 +337,11 @@ def _integer(value: object) -> int:
     return value
 
 
+def _known(value: object) -> int | None:
+    """A number that may be missing; what is none says nothing, as to pyarrow, which passes over it."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
 def _physical_type(number: int) -> str:
     if number < 0:  # which would count from the end
         raise IndexError(number)
@@ -340,8 +349,8 @@ def _physical_type(number: int) -> str:
 
 
 def _null_count(statistics: Struct, num_values: int) -> int | None:
-    count = statistics.get(3)
-    return count if isinstance(count, int) and 0 <= count <= num_values else None
+    count = _known(statistics.get(3))
+    return count if count is not None and 0 <= count <= num_values else None
 
 
 def _plausible(physical_type: str, bounds: Bounds) -> bool:

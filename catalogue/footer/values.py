@@ -13,6 +13,8 @@ DICTIONARY_ENCODINGS = (2, 8)
 """Of ``Encoding``: PLAIN_DICTIONARY and RLE_DICTIONARY."""
 PHYSICAL_TYPES = ("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
 
+_EARLIEST, _LATEST = -62_135_596_800_000, 253_402_300_799_999
+"""The years 1 to 9999 in milliseconds since 1970."""
 _SIGNED_INTEGERS = {None, 15, 16, 17, 18}
 """Of ``ConvertedType``: none, INT_8, INT_16, INT_32, INT_64."""
 
@@ -88,13 +90,19 @@ class ColumnChunk:
 
     @property
     def milliseconds(self) -> tuple[int, int] | None:
-        """Of times in milliseconds since 1970, between which they lie, both inclusive; None where that is not known."""
+        """Of times in milliseconds since 1970, between which they lie, both inclusive; None where that is not known.
+
+        So it is where they begin before the year 1 or end behind 9999: nothing was fetched then, and what reads them
+        has no such times, or none that it can multiply.
+        """
         # Both ways to say so have been written: TIMESTAMP_MILLIS, and a logical type with unit MILLIS.
         declared = self.column.converted_type == 9 or self.column.timestamp_unit == 1  # noqa: PLR2004
         if not (declared and self.bounds):
             return None
         first, last = number("INT64", self.bounds.min), number("INT64", self.bounds.max)
-        return None if first is None or last is None else (first, last)
+        if first is None or last is None or not _EARLIEST <= first <= last <= _LATEST:
+            return None
+        return first, last
 
     @property
     def codec_name(self) -> str:

@@ -7,7 +7,7 @@ worse than none.
 """
 
 from catalogue.pages.clusters import clusters, covers, merged
-from catalogue.pages.headers import MAX_PAGES, PageHeader, check_pages, page_header, walk
+from catalogue.pages.headers import MAX_PAGES, PageHeader, check_pages, page_header, page_headers, walk
 from catalogue.pages.indexes import (
     decode_column_index,
     decode_offset_index,
@@ -36,5 +36,6 @@ __all__ = [
     "merged",
     "page_bounds",
     "page_header",
+    "page_headers",
     "walk",
 ]

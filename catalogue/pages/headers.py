@@ -1,5 +1,6 @@
 """Page headers → what pages say of themselves, and where the pages of a chunk lie that was read whole."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from catalogue.errors import BadPageIndex
@@ -21,9 +22,17 @@ class PageHeader:
     data_page: bool
     size: int
     """Bytes, as stored, with this header."""
+    inflated: int
+    """Bytes, without this header, once they are decompressed, as it says; decoders make room for that."""
     num_values: int
     """Nulls included; rows, where the column is flat."""
-    needs_dictionary: bool
+    encoding: int | None
+    """Of its values; None for what is no data page, or does not say."""
+
+    @property
+    def needs_dictionary(self) -> bool:
+        """Whether its values are numbers of those in the dictionary."""
+        return self.encoding in DICTIONARY_ENCODINGS
 
 
 def page_header(data: bytes, start: int = 0) -> PageHeader:
@@ -35,7 +44,7 @@ def page_header(data: bytes, start: int = 0) -> PageHeader:
     reader = Reader(data, start)
     try:
         header = reader.struct()
-        kind, stored = typed(header[1], int), typed(header[3], int)
+        kind, inflated, stored = (typed(header[field], int) for field in (1, 2, 3))
         data_page = kind in DATA_PAGES
         details = header[5 if kind == _V1 else 8] if data_page else {}
         # DataPageHeader.encoding is its field 2, that of DataPageHeaderV2 4.
@@ -44,11 +53,29 @@ def page_header(data: bytes, start: int = 0) -> PageHeader:
     except (ThriftError, KeyError, TypeError, ValueError, AttributeError) as error:
         message = f"no page starts there: {error}"
         raise BadPageIndex(message) from error
-    if stored < 0 or values < 0:
+    if stored < 0 or values < 0 or inflated < 0:
         message = "no page starts there"
         raise BadPageIndex(message)
     size = reader.position - start + stored
-    return PageHeader(data_page, size, values, data_page and encoding in DICTIONARY_ENCODINGS)
+    return PageHeader(data_page, size, inflated, values, encoding if isinstance(encoding, int) else None)
+
+
+def page_headers(data: bytes, num_values: int) -> Iterator[PageHeader]:
+    """The headers of pages that lie one behind the other.
+
+    Args:
+        data: the pages.
+        num_values: in them; what follows the page with the last is not looked at, as decoders do not.
+
+    Raises:
+        BadPageIndex: if a page has no header.
+    """
+    position = values = 0
+    while position < len(data) and values < num_values:
+        header = page_header(data, position)
+        yield header
+        values += header.num_values
+        position += header.size
 
 
 def check_pages(data: bytes, index: OffsetIndex, pages: range, *, dictionary: bool) -> None:

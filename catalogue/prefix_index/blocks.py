@@ -149,7 +149,7 @@ def parse_index_block(header: Header, number: int, data: bytes) -> IndexBlock:
     _check_rest(number, data, at)
     _check_order(number, prefixes)
     first, last = numbers[0], numbers[-1]
-    if numbers != list(range(first, last + 1)):
+    if any(other != one + 1 for one, other in pairwise(numbers)):
         raise _bad(number, "names blocks that do not follow each other")
     if first <= number:  # so there are no cycles
         raise _bad(number, f"points at block {first:,}, which does not lie behind it")

@@ -4,18 +4,26 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from catalogue.errors import BadFooter
+from catalogue.footer import ColumnChunk
+from catalogue.pages import page_headers
 from catalogue.plan import ColumnRead
 from catalogue.reader.arriving import Group
-from catalogue.splice import splice
+from catalogue.splice import splice, splice_dictionary
 from catalogue.values import positions, texts
 
 BATCH_ROWS = 1 << 16
 """Rows that are decoded at once at most."""
 BATCH_BYTES = 64 << 20
 """Bytes, uncompressed, that are decoded at once, about."""
+MAX_PAGE = 256 << 20
+"""Bytes to which a page may inflate. Writers begin another after 1 MiB, or after some thousand values."""
+
+_DELTA_BYTE_ARRAY = 7
+"""Of ``Encoding``."""
 
 Numbered = tuple[int, pa.Array]
 """Consecutive values of a column, and the number in the row group of the first."""
@@ -43,6 +51,7 @@ def decode(group: Group, read: ColumnRead, data: bytes, kind: pa.DataType) -> It
     most = max(1, min(BATCH_ROWS, BATCH_BYTES // max(1, size)))
     run = next(runs, range(0))
     try:
+        most = max(1, min(most, BATCH_BYTES // max(1, _longest(chunk, data, num_rows))))
         file = pq.ParquetFile(
             pa.BufferReader(
                 splice(chunk, data, dictionary_size=dictionary, num_rows=num_rows, created_by=group.file.created_by)
@@ -62,9 +71,43 @@ def decode(group: Group, read: ColumnRead, data: bytes, kind: pa.DataType) -> It
                 piece = values.slice(0, len(run))
                 yield run.start, piece
                 run, values = run[len(piece) :], values.slice(len(piece))
-    except (pa.ArrowException, OSError, ValueError, StopIteration) as error:
-        message = f"{group.where}, column {chunk.column.name}: {error}"
+    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, StopIteration) as error:
+        message = f"{group.where}, column {chunk.column.name}: {' '.join(str(error).split())}"
         raise BadFooter(message) from error
+
+
+def _longest(chunk: ColumnChunk, data: bytes, num_rows: int) -> int:
+    """Bytes that no value is longer than, if values can take more room than the pages that they are in.
+
+    In a dictionary, or with their beginnings left out, values that are alike take next to nothing, however long.
+
+    Args:
+        chunk: whose values they are.
+        data: its pages, the dictionary page first.
+        num_rows: in them.
+
+    Returns:
+        0 if all of them together are no more than the pages inflate to, or little.
+
+    Raises:
+        ValueError: if a page would inflate to more than ``MAX_PAGE``, or has no header.
+    """
+    headers = list(page_headers(data, num_rows))
+    if (largest := max((each.inflated for each in headers), default=0)) > MAX_PAGE:
+        message = f"a page of it would inflate to {largest:,} bytes; {MAX_PAGE:,} are the most"
+        raise ValueError(message)
+    if not chunk.column.physical_type.endswith("BYTE_ARRAY") or largest * min(num_rows, BATCH_ROWS) <= 4 * BATCH_BYTES:
+        return 0
+    longest = max((each.inflated for each in headers if each.encoding == _DELTA_BYTE_ARRAY), default=0)
+    if headers[0].data_page or not any(each.needs_dictionary for each in headers):
+        return longest
+    if chunk.column.physical_type != "BYTE_ARRAY":
+        return max(longest, headers[0].inflated)
+    file = pq.ParquetFile(
+        pa.BufferReader(splice_dictionary(chunk, data[: headers[0].size])), page_checksum_verification=True
+    )
+    _, most = pc.min_max(pc.binary_length(file.read(use_threads=False).column(0))).values()
+    return max(longest, most.as_py() or 0)
 
 
 def wanted(numbered: Iterable[Numbered], rows: np.ndarray) -> Iterator[pa.Array]:

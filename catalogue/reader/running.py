@@ -24,6 +24,10 @@ from catalogue.table import Table
 from catalogue.values import fractions, positions
 from catalogue.where import connect
 
+_MOST_DECIDED = 1 << 30
+"""Bytes, decoded, of rows of a row group that may wait for their other columns; values that are alike take next to
+nothing in a file."""
+
 
 @dataclass(frozen=True, slots=True)
 class Told:
@@ -177,12 +181,16 @@ class _Reading:
             columns[read.chunk.column.name] = wanted(numbered, candidates)
         names = [name for name in self._plan.row_schema.names if name in columns or name in self._path_columns]
         schema = pa.schema([self._plan.row_schema.field(name) for name in names])
-        numbers, tables, start = [], [pa.Table.from_batches([], schema)], 0
+        numbers, tables, start, size = [], [pa.Table.from_batches([], schema)], 0, 0
         for table in aligned(columns, len(candidates), schema, group, self._path_columns):
             kept, where = self._residual.keep(table, group.read.intervals)
             numbers.append(candidates[start + where])
             tables.append(kept)
             start += table.num_rows
+            size += kept.nbytes
+            if size > _MOST_DECIDED:
+                message = f"what decides about its rows takes more than {_MOST_DECIDED:,} bytes"
+                raise BadPageIndex(message)
         rows = np.concatenate([np.arange(0), *numbers])
         decided = pa.concat_tables(tables)
         if group.read.drawn:

@@ -84,7 +84,10 @@ class Form:
 
     def cdx_address(self, crawl: str) -> str:
         """The path and query of the same question to the CDX API of a crawl, for JSON lines."""
-        pairs = [("url", self.url), ("output", "json"), ("matchType", self.match)]
+        url, match = self.url, self.match
+        if match == Match.PREFIX.value and url.endswith("*"):  # there it would be the character
+            url, match = (url, "") if url == "*" else (url[:-1], match)
+        pairs = [("url", url), ("output", "json"), ("matchType", match)]
         first, behind = time_bounds(self.from_ or None, self.to or None)
         pairs += [("from", _digits(first))] if first is not None else []
         pairs += [("to", _digits(behind - 1))] if behind is not None else []
@@ -164,7 +167,7 @@ def _match(form: Form) -> Match | None:
     try:
         return Match(form.match) if form.match else None
     except ValueError:
-        message = f"{form.match!r} is none of exact, prefix, host and domain"
+        message = f"{form.match[:100]!r} is none of exact, prefix, host and domain"
         raise QueryError(message) from None
 
 
@@ -182,7 +185,7 @@ def _status(form: Form) -> str | None:
     typed = form.status.lower()
     matched = _STATUS.fullmatch(typed)
     if not matched or (matched[2], matched[3].isdecimal()) == ("x", True):
-        message = f"{form.status!r} is no status; write 200, 40x or 2xx"
+        message = f"{form.status[:100]!r} is no status; write 200, 40x or 2xx"
         raise QueryError(message)
     low, high = int(typed.replace("x", "0")), int(typed.replace("x", "9"))
     return f"fetch_status = {low}" if low == high else f"fetch_status BETWEEN {low} AND {high}"
@@ -193,7 +196,7 @@ def _mime(form: Form) -> str | None:
         return None
     typed = form.mime.lower()
     if not _MIME.fullmatch(typed):
-        message = f"{form.mime!r} is no MIME type; write text/html, text/ or application/vnd*"
+        message = f"{form.mime[:100]!r} is no MIME type; write text/html, text/ or application/vnd*"
         raise QueryError(message)
     if start := _mime_start(typed):
         return f"starts_with(content_mime_detected, {literal(start)})"
@@ -209,14 +212,14 @@ def _language(form: Form) -> str | None:
     if not form.language:
         return None
     if not _LANGUAGE.fullmatch(form.language.lower()):
-        message = f"{form.language!r} is no language; write three letters of ISO 639-3, such as eng or isl"
+        message = f"{form.language[:100]!r} is no language; write three letters of ISO 639-3, such as eng or isl"
         raise QueryError(message)
     return f"list_contains(string_split(content_languages, ','), {literal(form.language.lower())})"
 
 
 def _newest(form: Form) -> bool:
     if form.order not in {"", "key", "newest"}:
-        message = f"{form.order!r} is no order; choose key or newest"
+        message = f"{form.order[:100]!r} is no order; choose key or newest"
         raise QueryError(message)
     return form.order == "newest"
 

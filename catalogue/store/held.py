@@ -87,10 +87,10 @@ def decode(value: object) -> Held:
             raise StoreDamaged(message)
         held = Held(data=zlib.decompressobj().decompress(data, max(1, length)), **fields)
     except (ValueError, TypeError, RecursionError, zlib.error) as error:
-        message = f"a value of the store is damaged: {error}"
+        message = f"a value of the store is damaged: {str(error)[:200]!r}"
         raise StoreDamaged(message) from error
     if wrong := [name for name, kind in _HELD_TYPES.items() if not isinstance(getattr(held, name), kind)]:
-        message = f"a value of the store is damaged: {wrong[0]} is {getattr(held, wrong[0])!r}"
+        message = f"a value of the store is damaged: {wrong[0]} is {repr(getattr(held, wrong[0]))[:200]}"
         raise StoreDamaged(message)
     if len(held.data) != length:
         message = f"a value of the store holds {len(held.data)} bytes instead of {length}"

@@ -133,6 +133,7 @@ def _key(parts: Parts, era: Era) -> str:
 
 def _opaque_key(url: str) -> str:
     """The key of what a web archive has beside pages: itself, but for name look-ups."""
+    _check_unicode(url)
     return f"{_reversed(url.removeprefix('dns:'))})" if url.startswith("dns:") else url
 
 

@@ -13,7 +13,14 @@ from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-PARTS: dict[str, int] = {"kills": 1000, "errors": 20_000, "power": 2000}
+PARTS: dict[str, int] = {
+    "kills": 1000,
+    "errors": 20_000,
+    "power": 2000,
+    "mutations": 100_000,
+    "parsers": 1_000_000,
+    "api": 10_000,
+}
 """How often, at full size."""
 
 

@@ -1,0 +1,12 @@
+"""A little of what ``tests.soak.api`` does at length."""
+
+from pathlib import Path
+
+from tests.soak.api import run
+
+
+def test_whatever_is_asked_the_server_is_not_at_fault(tmp_path: Path) -> None:
+    figures = run(500, 1, tmp_path)
+    statuses = figures["statuses"]
+    assert isinstance(statuses, dict)
+    assert min(statuses[status] for status in (200, 400, 404)) > 20

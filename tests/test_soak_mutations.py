@@ -1,0 +1,14 @@
+"""A little of what ``tests.soak.mutations`` does at length."""
+
+from pathlib import Path
+
+from tests.soak.mutations import run
+
+
+def test_damaged_files_are_refused_or_read_rightly(tmp_path: Path) -> None:
+    figures = run(4000, 1, tmp_path)
+    verdicts = figures["verdicts"]
+    assert isinstance(verdicts, dict)
+    assert min(verdicts[what] for what in ("refused", "an error", "right", "right, an index disbelieved")) > 50
+    assert verdicts["through a catalogue"] > 10
+    assert not figures["deaths"]
