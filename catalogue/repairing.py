@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from catalogue.checking import Finding
+from catalogue.checking import LOST, Finding
 from catalogue.crawl import COLLINFO, manifest_path
 from catalogue.errors import FormatError, StoreDamaged, UnknownCrawl
 from catalogue.examine import Examiner
@@ -19,8 +19,6 @@ from catalogue.listing import manifests, take_list
 from catalogue.source import PoliteSource
 from catalogue.store import Held, Salvaged, Store
 from catalogue.table import DEFINITION, INDEX, LISTED, Table
-
-_LOST = "StoreDamaged: it was lost with the damaged store"
 
 
 @dataclass(slots=True)
@@ -55,7 +53,7 @@ class Repaired:
 def note_lost(store: Store, table: Table, salvaged: Salvaged) -> None:
     """Note as failures which files are not held any more, so that answers say so until they are taken again."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    lost = Held(b"", 0, None, None, "", now, note=_LOST)
+    lost = Held(b"", 0, None, None, "", now, note=LOST)
     store.put("failures", [(path, lost) for path in sorted(salvaged.lost) if table.file(path)])
 
 
@@ -107,11 +105,11 @@ class Repair:
         gone = [*wrong.get("indexes", ()), *(key for key in lost if "#" in key)]
         self._store.delete("facts", wrong.get("facts", ()))
         self._store.delete("indexes", gone)
-        self._store.delete("failures", wrong.get("failures", ()))
-        self._store.delete("files", [path for path in wrong.get("files", ()) if self._table.file(path) is None])
+        for kind in ("files", "failures"):
+            self._store.delete(kind, [path for path in wrong.get(kind, ()) if self._table.file(path) is None])
         damaged = self._take_documents({*wrong.get("documents", ()), *lost})
         again = {*wrong.get("files", ()), *wrong.get("suspect", ()), *wrong.get("failures", ())}
-        self._take_files(self._by_crawl([*again, *self._lost()]), dict.fromkeys(damaged, ()), repaired)
+        self._take_files(self._by_crawl(again | self._lost()), dict.fromkeys(damaged, ()), repaired)
         self._drop(wrong.get("files", ()))
         self._take_indexes(gone, repaired)
 
@@ -185,10 +183,14 @@ class Repair:
             return self._store.get("files", path) is not None
         return False
 
-    def _lost(self) -> list[str]:
-        """Files that an earlier repair could not take."""
-        noted = ((path, self._store.get("failures", path)) for path in self._store.keys("failures"))
-        return [path for path, held in noted if held and held.note == _LOST]
+    def _lost(self) -> set[str]:
+        """Files that were lost with a damaged store, perhaps in an earlier repair that could not take them."""
+        found = set()
+        for path in self._store.keys("failures"):
+            with suppress(StoreDamaged):
+                held = self._store.get("failures", path)
+                found |= {path} if held and held.note == LOST else set()
+        return found
 
     def _by_crawl(self, paths: Iterable[str]) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}

@@ -12,6 +12,8 @@ from catalogue.errors import QueryError, SourceError
 from catalogue.wording import parse_size
 
 REPAIR = "catalogue repair"
+LOST = "StoreDamaged: it was lost with the damaged store"
+"""Why a file is not held that was, until it is taken again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,13 @@ from tempfile import TemporaryDirectory
 
 from catalogue import views
 from catalogue.checking.comparing import Comparison
-from catalogue.checking.findings import REPAIR, Checked, Finding, Share
+from catalogue.checking.findings import LOST, REPAIR, Checked, Finding, Share
 from catalogue.errors import SourceError
 from catalogue.examine import Examiner
 from catalogue.harvest import Progress
 from catalogue.listing import manifests
 from catalogue.source import PoliteSource
-from catalogue.store import TABLES, Inspection, Seen, Store, inspected
+from catalogue.store import TABLES, Inspection, Label, Seen, Store, inspected
 from catalogue.table import DEFINITION, INDEX, LISTED, Table
 
 _INDEX_KEY = re.compile(r"(.+)#(0|[1-9][0-9]{0,5})")
@@ -121,16 +121,9 @@ class Check:
             path = named[1]
         if table.file(path) is None:
             return "this is no path of a file"
-        file = files.get(path)
-        if name in {"files", "failures"} or (file and file.label is None):
-            return None
-        if file is None:
-            return "it is of a file that is not held"
-        if name == "indexes" and file.label and seen.label.version != file.label.version:
-            return "it is of another version of the file than is held"
-        if name == "facts" and fresh and not views.are_of(seen.label.note, file.digest):
-            return "it is of another version of the file than is held"
-        return None
+        if name == "failures" and seen.label.note == LOST:
+            return "it was lost with the damaged store, and is to be taken again"
+        return None if name in {"files", "failures"} else _foreign(name, seen.label, files.get(path), fresh=fresh)
 
     # ---- the catalogue ----
 
@@ -223,6 +216,18 @@ class Check:
             self.checked.failure = error
         finally:
             executor.shutdown(wait=True, cancel_futures=True)
+
+
+def _foreign(name: str, label: Label, file: Seen | None, *, fresh: bool) -> str | None:
+    """What is wrong with something derived of a file, as that is held."""
+    if file is None:
+        return "it is of a file that is not held"
+    if file.label is None:  # then nobody can tell
+        return None
+    of_another = label.version != file.label.version if name == "indexes" else not views.are_of(label.note, file.digest)
+    if of_another and (name == "indexes" or fresh):
+        return "it is of another version of the file than is held"
+    return None
 
 
 def crawl_of(name: str, key: str, table: Table) -> str | None:

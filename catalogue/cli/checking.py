@@ -72,7 +72,7 @@ def _looked_at(done: "Checked", cost: str) -> list[str]:
     """What was looked at, a sentence each."""
     found = plural(len(done.findings), "finding") if done.findings else "all is well"
     counts = ", ".join(f"{count:,} {name}" for name, count in done.values.items() if count)
-    told = [f"store: {counts or 'no values were looked at'}; {size(done.bytes)}"]
+    told = [f"store: {counts}; {size(done.bytes)}"] if counts else []
     if not done.catalogue:
         told.append("the catalogue was not compared with it")
     if done.compared:
