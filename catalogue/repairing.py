@@ -13,7 +13,7 @@ from pathlib import Path
 from catalogue.checking import LOST, Finding
 from catalogue.crawl import COLLINFO, manifest_path
 from catalogue.errors import FormatError, StoreDamaged, UnknownCrawl
-from catalogue.examine import Examiner
+from catalogue.examine import Examiner, FileFacts
 from catalogue.harvest import Progress, harvest
 from catalogue.listing import manifests, take_list
 from catalogue.source import PoliteSource
@@ -54,7 +54,8 @@ def note_lost(store: Store, table: Table, salvaged: Salvaged) -> None:
     """Note as failures which files are not held any more, so that answers say so until they are taken again."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     lost = Held(b"", 0, None, None, "", now, note=LOST)
-    store.put("failures", [(path, lost) for path in sorted(salvaged.lost) if table.file(path)])
+    if paths := [path for path in sorted(salvaged.lost) if table.file(path)]:
+        store.put("failures", [(path, lost) for path in paths])
 
 
 class Repair:
@@ -86,6 +87,8 @@ class Repair:
         self._examiner = examiner
         self._crawl_list = crawl_list
         self._report = report
+        self.facts: dict[str, FileFacts] = {}
+        """Of the files that were taken again, by path."""
 
     def mend(self, findings: Sequence[Finding], repaired: Repaired, *, lost: Iterable[str] = ()) -> None:
         """Forget what is wrong, and take again what the source has.
@@ -148,6 +151,7 @@ class Repair:
                 if self._table == INDEX and crawl in others:
                     self._store.delete("documents", [manifest_path(crawl)])
                 continue
+            self.facts |= outcome.facts
             repaired.taken += sorted(outcome.facts)
             repaired.failures |= outcome.failures
 

@@ -3,7 +3,6 @@
 import secrets
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from functools import partial
 
 from catalogue import views
 from catalogue.captures import several
@@ -103,8 +102,11 @@ class Sound(Snapshots):
             store, (table, known) = self._store, self._table_of(self._store)
             if known:
                 with Examiner(table.key) as examiner:
-                    mend = partial(Repair, store, table, lambda: self._source, examiner, report=report)
-                    mend(crawl_list=self.crawl_list).mend(checked.findings, repaired, lost=lost)
+                    mending = Repair(
+                        store, table, lambda: self._source, examiner, crawl_list=self.crawl_list, report=report
+                    )
+                    mending.mend(checked.findings, repaired, lost=lost)
+                    views.up_to_date(self.path, store, table, facts=mending.facts, examiner=examiner)
                 if any(finding.kind == "catalogue" for finding in checked.findings):
                     self._make_anew(repaired)
             self._left(crawls, report, repaired)

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -92,6 +93,8 @@ class Check:
                 for seen in self._wanted(inspection, each, table, at):
                     if each == "files":
                         versions[seen.key] = seen
+                    elif each == "failures" and seen.label and seen.label.note == LOST:
+                        versions[seen.key] = replace(seen, label=None)  # what is known of its pages may be right
                     if wrong := self._wrong(each, seen, table, versions, fresh=shown):
                         self._found(each, seen.key, wrong, _mend(each, seen.key, table))
             self._report(at)

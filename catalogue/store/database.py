@@ -118,6 +118,8 @@ class Store:
     def delete(self, table: str, keys: Iterable[str]) -> None:
         """Forget keys, in one transaction; with a file what is held of its pages."""
         gone = list(keys)
+        if not gone:
+            return
         with self._using() as connection, self._transaction(COUNTERS.get(table)):
             connection.executemany(f'DELETE FROM "{_known(table)}" WHERE key = ?', [(key,) for key in gone])  # noqa: S608
             self._touch(table, gone)
@@ -218,16 +220,15 @@ class Store:
 
     def _forget_other_indexes(self, files: Iterable[tuple[str, Held]]) -> None:
         """Forget what is held of the pages of other versions of files than are about to be written."""
-        run = self._connection.execute
         for path, held in files:
-            row = run('SELECT value FROM "files" WHERE key = ?', [path]).fetchone()
-            try:
-                before = decode(row[0]) if row else held
-            except StoreDamaged:  # nobody knows which version that was, but each page index says it of itself
+            row = self._connection.execute('SELECT value FROM "files" WHERE key = ?', [path]).fetchone()
+            before = None
+            with suppress(StoreDamaged):
+                before = decode(row[0]) if row else None
+            if before is None:  # nobody knows which version it was, but each page index says it of itself
                 others = [key for key in self.index_keys(path) if not self._is_of(key, held)]
                 self._connection.executemany('DELETE FROM "indexes" WHERE key = ?', [(key,) for key in others])
-                continue
-            if (before.version, before.data) != (held.version, held.data):
+            elif (before.version, before.data) != (held.version, held.data):
                 self._forget_indexes([path])
 
     def _is_of(self, index_key: str, held: Held) -> bool:

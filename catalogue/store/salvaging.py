@@ -19,7 +19,7 @@ from pathlib import Path
 from catalogue.durable import put_in_place
 from catalogue.errors import StoreLocked
 from catalogue.store.carving import Entry, Pages, TableRow, carve, mended_head
-from catalogue.store.held import label_of
+from catalogue.store.held import label_of, version_of
 from catalogue.store.layout import COUNTERS, TABLES, disk_errors, prepare, transaction
 from catalogue.store.locks import nobody_harvesting
 
@@ -117,22 +117,22 @@ class _Carved:
         self._is_file = is_file
         indexed: set[tuple[str, int]] = set()
         touched: set[tuple[str, str]] = set()
-        claims: dict[tuple[str, str], list[int]] = {}
+        claims: dict[tuple[str, str], dict[int, bytes]] = {}
         for found in self._found():
             match found:
-                case TableRow(rowid, key):
-                    claims.setdefault((self._table(found), key), []).append(rowid)
+                case TableRow(rowid, key, value):
+                    claims.setdefault((self._table(found), key), {})[rowid] = version_of(value)
                 case Entry((str(key), int(rowid))):
                     indexed.add((key, rowid))
                 case Entry((str(kind), str(key), int())) if kind in COUNTERS:
                     touched.add((kind, key))
         self._believed: dict[tuple[str, str], int] = {}
-        for (table, key), rowids in claims.items():
-            sure = [rowid for rowid in rowids if (key, rowid) in indexed]
-            if not sure and len(rowids) == 1 and (key in known or (table, key) in touched):
-                sure = rowids
-            if table and sure:
-                self._believed[table, key] = sure[0]
+        for (table, key), versions in claims.items():
+            sure = {rowid: version for rowid, version in versions.items() if (key, rowid) in indexed}
+            if not sure and (key in known or (table, key) in touched):
+                sure = versions
+            if table and len({*sure.values()}) == 1:  # of two that were there at different times nobody knows the last
+                self._believed[table, key] = next(iter(sure))
         there = {table: {key for each, key in self._believed if each == table} for table in TABLES}
         of_files = {key for key in {key for key, _ in indexed} | set(known) if is_file(key)}
         rest = {key for key, _ in indexed if not is_file(key)}

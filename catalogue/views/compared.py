@@ -1,12 +1,13 @@
 """The catalogue, compared with one that is made anew of the same store."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
 
 import duckdb
 
 from catalogue.errors import DiskFailed, StoreLocked
+from catalogue.examine import Examiner, FileFacts
 from catalogue.store import Store
 from catalogue.table import Table
 from catalogue.views.build import refresh
@@ -47,14 +48,23 @@ def make_anew(path: Path, like: Path, store: Store, table: Table) -> None:
     refresh(path, store, table, column_chunks=[crawl for (crawl,) in found])
 
 
-def up_to_date(path: Path, store: Store, table: Table) -> str | None:
+def up_to_date(
+    path: Path,
+    store: Store,
+    table: Table,
+    *,
+    facts: Mapping[str, FileFacts] | None = None,
+    examiner: Examiner | None = None,
+) -> str | None:
     """Bring the catalogue up to date, as all do that read it. Returns why it cannot be, if it is damaged.
+
+    Of facts and the examiner see ``refresh``.
 
     Raises:
         DiskFailed: if that is because it cannot be written.
     """
     try:
-        refresh(path, store, table)
+        refresh(path, store, table, facts=facts, examiner=examiner)
     except duckdb.Error as error:
         return _first_line(error)
     except DiskFailed as error:

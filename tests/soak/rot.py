@@ -10,7 +10,7 @@ from catalogue.store import inspected
 from catalogue.table import INDEX
 from tests.rot import SHOWN, STORE, content, flip, flip_value, fresh, harvested, opens, rows
 
-MENDED_EVERY = 25
+MENDED_EVERY = 40
 """How often what was found is mended, too."""
 _PAGE = 4096
 
