@@ -138,7 +138,7 @@ def test_a_finding_says_what_it_means_and_what_to_do(cat: Catalogue, server: Loo
     assert ran.err.endswith("4 findings\nrun: catalogue repair\n")
     told = command("check", "--json").json()
     assert (told["ok"], [finding["next"] for finding in told["findings"]]) == (False, ["catalogue repair"] * 4)
-    other = command("check", "--crawl", "CC-MAIN-2013-20")
+    other = command("check", "--crawl", "CC-MAIN-2013-20")  # which is not held
     assert (other.status, other.out) == (2, "")
     assert not server.log
 
@@ -285,6 +285,20 @@ def test_a_file_among_the_keys_of_another_is_suspect() -> None:
         assert intruders(*disjoint, (5, 95)) == [("p12", "p0")]
         assert intruders(*disjoint[:8], (33, 37)) == []
         assert intruders(*disjoint, (33, 37), (51, 52), (61, 62)) == []
+
+
+def test_a_crawl_is_looked_at_for_itself(untaught_data: Path, settings: Settings, tmp_path: Path) -> None:
+    shutil.copytree(untaught_data, tmp_path / "data")
+    with catalogue.open(tmp_path / "data", settings=settings) as cat:
+        latest, *_, oldest = cat.held()
+        rotten = next(path for path in cat.create().keys("files", f"crawl={latest}/"))
+        cat.close()
+        flip_value(cat.data / STORE, "files", rotten, Random(1))
+        done = cat.check(oldest)
+        assert done.findings == []
+        assert 0 < done.values["files"] < len(cat.create().keys("files"))
+        assert cat.repair(oldest).requests == 0
+        assert [finding.key for finding in cat.check("latest").findings] == [rotten]
 
 
 # ---- repair ----

@@ -106,7 +106,8 @@ class Sound(Snapshots):
                         store, table, lambda: self._source, examiner, crawl_list=self.crawl_list, report=report
                     )
                     mending.mend(checked.findings, repaired, lost=lost)
-                    views.up_to_date(self.path, store, table, facts=mending.facts, examiner=examiner)
+                    with suppress(StoreDamaged):  # of another crawl than those that are asked about
+                        views.up_to_date(self.path, store, table, facts=mending.facts, examiner=examiner)
                 if any(finding.kind == "catalogue" for finding in checked.findings):
                     self._make_anew(repaired)
             self._left(crawls, report, repaired)

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from catalogue import views
 from catalogue.checking.comparing import Comparison
 from catalogue.checking.findings import LOST, REPAIR, Checked, Finding, Share
-from catalogue.errors import SourceError
+from catalogue.errors import SourceError, StoreDamaged
 from catalogue.examine import Examiner
 from catalogue.harvest import Progress
 from catalogue.listing import manifests
@@ -137,13 +137,13 @@ class Check:
             DiskFailed: if that cannot be made.
         """
         for _ in range(_TRIES):
-            found = views.up_to_date(path, store, table)
             state = (store.state(), store.index_state())
-            with TemporaryDirectory(prefix="catalogue-") as folder:
-                anew = Path(folder) / "anew.duckdb"
-                if found is None:
-                    views.make_anew(anew, path, store, table)
-                different = [found] if found else list(views.differences(path, anew))
+            try:
+                different = self._compared(path, store, table)
+            except StoreDamaged:
+                if self._crawls is None:
+                    raise
+                return  # of a crawl that nobody asked about
             if not different or (store.state(), store.index_state()) == state:  # and nobody wrote to it meanwhile
                 break
         else:
@@ -153,6 +153,15 @@ class Check:
             self._found("catalogue", "", f"{path.name} is not what the store says: {what}")
         if not different:
             self._suspect(path, store, table)
+
+    def _compared(self, path: Path, store: Store, table: Table) -> list[str]:
+        """What is wrong with the catalogue."""
+        if found := views.up_to_date(path, store, table):
+            return [found]
+        with TemporaryDirectory(prefix="catalogue-") as folder:
+            anew = Path(folder) / "anew.duckdb"
+            views.make_anew(anew, path, store, table)
+            return list(views.differences(path, anew))
 
     def _suspect(self, path: Path, store: Store, table: Table) -> None:
         """Files of which something else than a checksum says that they may be others."""

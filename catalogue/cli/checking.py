@@ -70,7 +70,8 @@ def check(options: Common, *, crawls: tuple[str, ...], read_subset: str | None, 
 
 def _looked_at(done: "Checked", cost: str) -> list[str]:
     """What was looked at, a sentence each."""
-    found = plural(len(done.findings), "finding") if done.findings else "all is well"
+    well = "all is well" if done.catalogue else "nothing is wrong with what was looked at"
+    found = plural(len(done.findings), "finding") if done.findings else well
     counts = ", ".join(f"{count:,} {name}" for name, count in done.values.items() if count)
     told = [f"store: {counts}; {size(done.bytes)}"] if counts else []
     if not done.catalogue:

@@ -103,8 +103,8 @@ def carve(pages: Pages) -> Iterator[TableRow | Entry]:
     """All rows and entries that can be read."""
     free = pages.free()
     if free is None:  # pages of what was deleted cannot be told from others; but then these may all be well
-        if found := _by_sqlite(pages.path):
-            yield from found
+        if _finds_its_way(pages.path):
+            yield from _by_sqlite(pages.path)
             return
         free = set()
     for number in range(1, len(pages) + 1):
@@ -112,20 +112,22 @@ def carve(pages: Pages) -> Iterator[TableRow | Entry]:
             yield from _of_page(pages, number)
 
 
-def _by_sqlite(path: Path) -> list[TableRow | Entry]:
-    """All rows as SQLite finds them; none, if it does not find its way."""
-    found: list[TableRow | Entry] = []
-    with (
-        suppress(sqlite3.Error, OverflowError, UnicodeDecodeError),
-        closing(read_only(path, immutable=True)) as connection,
-    ):
+def _finds_its_way(path: Path) -> bool:
+    """Whether SQLite can read all rows."""
+    with suppress(sqlite3.Error, OverflowError, UnicodeDecodeError):
+        return sum(1 for _ in _by_sqlite(path)) > 0
+    return False
+
+
+def _by_sqlite(path: Path) -> Iterator[TableRow | Entry]:
+    """All rows as SQLite finds them."""
+    with closing(read_only(path, immutable=True)) as connection:
         for table in TABLES:
             query = f'SELECT rowid, key, value FROM "{table}" NOT INDEXED'  # noqa: S608 - of TABLES
             for rowid, key, value in connection.execute(query):
                 if isinstance(key, str) and isinstance(value, bytes):
-                    found += [TableRow(rowid, key, value), Entry((key, rowid))]
-        return found
-    return []
+                    yield TableRow(rowid, key, value)
+                    yield Entry((key, rowid))
 
 
 def _of_page(pages: Pages, number: int) -> Iterator[TableRow | Entry]:
