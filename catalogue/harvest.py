@@ -4,16 +4,16 @@ One request a file in the common case: its tail, by a suffix range whose length 
 """
 
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
 from threading import Lock
 
 from catalogue.crawl import IndexFile
-from catalogue.errors import BadFooter, Blocked, CatalogueError, FormatError, GivenUp, SourceError
+from catalogue.errors import BadFooter, Blocked, CatalogueError, FormatError, GivenUp, SourceError, StoreDamaged
 from catalogue.examine import Examiner, FileFacts
 from catalogue.footer import TRAILER, Footer, RowGroup, decode_footer, footer_length
 from catalogue.listing import held, held_paths, listed, take_manifest
@@ -70,6 +70,7 @@ def harvest(  # noqa: PLR0913 - each is named
     examiner: Examiner,
     refresh: bool = False,
     pages: bool = False,
+    only: Collection[str] | None = None,
     report: Callable[[Progress], None] = lambda _: None,
     notify: Callable[[str], None] = lambda _: None,
 ) -> Harvested:
@@ -84,6 +85,7 @@ def harvest(  # noqa: PLR0913 - each is named
         examiner: looks into the footers.
         refresh: take every footer again, and the manifest too; what that no longer lists is forgotten.
         pages: take the page indexes too, of the keys, and where the pages of every column lie.
+        only: paths of files to take, held or not, and no others; with ``pages``, of those held only what they lack.
         report: told how far it is, often.
         notify: told beforehand what page indexes will cost.
 
@@ -97,13 +99,16 @@ def harvest(  # noqa: PLR0913 - each is named
         else:
             files = listed(store, table).get(crawl, [])
         wanted = [file for file in files if table != INDEX or file.subset in set(subsets)]
+        if only is not None:
+            wanted = [file for file in files if file.path in only]
         there = set(held_paths(store, table, crawl))
         names = {file.path for file in files}
         for kind in ("files", "failures"):
             if gone := set(held_paths(store, table, crawl, kind=kind)) - names:
                 store.delete(kind, gone)
-        lacking = _without_pages(store, table, crawl, there) if pages else {}
-        missing = [file for file in wanted if refresh or file.path not in there or file.path in lacking]
+        lacking = _without_pages(store, table, crawl, there if only is None else there & {*only}) if pages else {}
+        again = refresh or (only is not None and not pages)
+        missing = [file for file in wanted if again or file.path not in there or file.path in lacking]
         outcome = Harvested(Progress(crawl, len(wanted), len(wanted) - len(missing)))
         tails = _Tails(store, table, sorted(there), pages=pages)
         taker = _Taker(source, examiner, tails, {} if refresh else lacking, table, pages=pages)
@@ -131,7 +136,7 @@ def _without_pages(store: Store, table: Table, crawl: str, paths: Iterable[str])
     known = {key.rpartition("#")[0] for key in store.keys("indexes", "" if crawl == table.name else f"crawl={crawl}/")}
     found = {}
     for path in paths:
-        value = store.get("files", path)
+        value = _whole(store, path)
         if value is None:
             continue
         footer = decode_footer(value.data, value.size)
@@ -140,6 +145,13 @@ def _without_pages(store: Store, table: Table, crawl: str, paths: Iterable[str])
         if any(not there.get(n) or len(there[n].offset_indexes) < len(footer.columns) for n in wanted):
             found[path] = value
     return found
+
+
+def _whole(store: Store, path: str) -> Held | None:
+    """A file's value; none that is damaged, from which nothing is learned."""
+    with suppress(StoreDamaged):
+        return store.get("files", path)
+    return None
 
 
 def _index_ranges(groups: Iterable[RowGroup], key: str) -> list[ByteRange]:
@@ -232,7 +244,7 @@ class _Tails:
         self._first = FIRST_TAIL_WITH_PAGES if pages else FIRST_TAIL
         self._largest: dict[str, int] = {}
         for path in paths[::10]:
-            known, file = store.get("files", path), table.file(path)
+            known, file = _whole(store, path), table.file(path)
             if known and file:
                 footer = decode_footer(known.data, known.size) if pages else None
                 ranges = _index_ranges(footer.row_groups, table.key) if footer else []

@@ -1,10 +1,11 @@
 """Which crawls there are, and which files a table has: taken from the source, or as the store holds it."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 from catalogue.crawl import COLLINFO, Crawl, IndexFile, has_table, manifest_path, parse_collinfo, parse_manifest
-from catalogue.errors import Missing, UnknownCrawl
+from catalogue.errors import Missing, StoreDamaged, UnknownCrawl
 from catalogue.source import PoliteSource, Response
 from catalogue.store import Held, Store
 from catalogue.table import DEFINITION, INDEX, LISTED, Table, by_crawl, parse_paths, unpack_table
@@ -29,7 +30,7 @@ def held(answer: Response, data: bytes, source: PoliteSource) -> Held:
 
 def take_crawl_list(store: Store, source: PoliteSource, *, max_age: timedelta = CRAWL_LIST_AGE) -> list[Crawl]:
     """The crawls there are, newest first, asked of the source only if the list held is older than ``max_age``."""
-    known = store.get("documents", COLLINFO)
+    known = _whole(store, COLLINFO)
     if known and known.source == source.url and datetime.now(UTC) - datetime.fromisoformat(known.taken) < max_age:
         return parse_collinfo(known.data)
     answer = source.get(COLLINFO)
@@ -45,7 +46,7 @@ def take_manifest(crawl: str, store: Store, source: PoliteSource, *, again: bool
         UnknownCrawl: if the source has no manifest for it.
     """
     path = manifest_path(crawl)
-    known = store.get("documents", path)
+    known = _whole(store, path)
     if known and not again:
         return parse_manifest(crawl, known.data)
     if not has_table(crawl):
@@ -68,7 +69,7 @@ def take_list(table: Table, store: Store, source: PoliteSource, *, again: bool =
         SourceError: if it cannot be had.
         BadManifest: if it is none.
     """
-    if table.manifest is None or (store.get("documents", table.manifest) and not again):
+    if table.manifest is None or (_whole(store, table.manifest) and not again):
         return
     answer = source.get(table.manifest)
     parse_paths(answer.body, source=source.url)
@@ -115,6 +116,13 @@ def save_table(store: Store, table: Table, paths: tuple[str, ...] = ()) -> None:
     if paths:
         documents.append((LISTED, "\n".join(paths).encode()))
     store.put("documents", [(key, Held(data, len(data), None, None, "", _now())) for key, data in documents])
+
+
+def _whole(store: Store, path: str) -> Held | None:
+    """A document that is held; not one that is damaged, since it can be had again."""
+    with suppress(StoreDamaged):
+        return store.get("documents", path)
+    return None
 
 
 def _now() -> str:

@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
+from catalogue.errors import QueryError
+
 
 def number(count: int) -> str:
     """With commas."""
@@ -67,3 +69,16 @@ def plain(value: Any) -> Any:  # noqa: ANN401 - whatever Arrow, DuckDB and numpy
         case bytes():
             return value.hex()
     return plain(value.item()) if hasattr(value, "item") else str(value)  # numpy's numbers, and the rest
+
+
+def parse_size(text: str) -> int:
+    """The reverse of ``size``: ``2GB``, ``500 MB``, ``1000``.
+
+    Raises:
+        QueryError: if it is none.
+    """
+    matched = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kMGT]?)B?", text.strip())
+    if not matched:
+        message = f"{text!r} is no size; write it as 500MB or 2GB"
+        raise QueryError(message)
+    return int(float(matched[1]) * 1000 ** ["", "k", "M", "G", "T"].index(matched[2]))

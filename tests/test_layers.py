@@ -52,6 +52,8 @@ ORDER = [
     "forming",
     # work: a decision joined to an edge
     "harvest",
+    "checking",
+    "repairing",
     "reader",
     "frames",
     "workers",

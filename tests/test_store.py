@@ -325,7 +325,7 @@ def test_every_flipped_bit_is_found(path: Path) -> None:
             flipped = bytearray(values[key])
             flipped[rng.randrange(len(flipped))] ^= 1 << rng.randrange(8)
             other.execute("UPDATE files SET value = ? WHERE key = ?", [bytes(flipped), key])
-            with pytest.raises(StoreDamaged, match=f"{key} in .*; run: catalogue harvest --refresh"):
+            with pytest.raises(StoreDamaged, match=f"{key} in .*; run: catalogue repair"):
                 store.get("files", key)
             other.execute("UPDATE files SET value = ? WHERE key = ?", [values[key], key])
         assert {key: store.get("files", key) for key in items} == items
@@ -379,7 +379,7 @@ HOSTILE: dict[str, object] = {
 def test_hostile_values_are_refused(store: Store, path: Path, what: str) -> None:
     with raw(path) as connection:
         connection.execute("INSERT INTO files VALUES ('key', ?)", [HOSTILE[what]])
-    with pytest.raises(StoreDamaged, match=r"^key in .*; run: catalogue harvest --refresh") as caught:
+    with pytest.raises(StoreDamaged, match=r"^key in .*; run: catalogue repair") as caught:
         store.get("files", "key")
     assert len(str(caught.value)) < 600
 

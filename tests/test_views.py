@@ -363,6 +363,6 @@ def test_a_damaged_catalogue_is_a_sentence(asking: Command, untaught_data: Path,
         if ran.status == 0:
             assert ran.out == expected
         else:
-            assert "delete catalogue.duckdb" in ran.err
+            assert "run: catalogue repair" in ran.err
             said += 1
     assert said

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from catalogue.capture import Capture, capture_of, record_columns
 from catalogue.captures import Captures
-from catalogue.catalogue.snapshots import Snapshots
+from catalogue.catalogue.sound import Sound
 from catalogue.errors import BadRecord, IncompleteAnswer, QueryError
 from catalogue.fetching import MadeByWorkers, MadeHere, fetch_records
 from catalogue.filling import Fetched, FetchEstimate, each_place, estimate, fetch_into, lacking
@@ -40,7 +40,7 @@ SomeCaptures: TypeAlias = "Captures | Sample | pa.Table | pd.DataFrame | Iterabl
 """An answer, a sample, a table or DataFrame with the columns of the index or of a CDX server, or such rows."""
 
 
-class Fetches(Snapshots):
+class Fetches(Sound):
     """From captures to pages."""
 
     def records(self, captures: SomeCaptures) -> Iterator[Record]:

@@ -8,7 +8,7 @@ from catalogue import views
 from catalogue.captures import several
 from catalogue.catalogue.opening import Opened
 from catalogue.crawl import SUBSETS, Crawl, manifest_path, select_crawls, select_subsets
-from catalogue.errors import FormatError, QueryError, SourceError, UnknownCrawl
+from catalogue.errors import FormatError, QueryError, SourceError, StoreDamaged, UnknownCrawl
 from catalogue.examine import Examiner
 from catalogue.harvest import Harvested, Progress, harvest
 from catalogue.listing import held_paths, listed, load_table, save_table, take_crawl_list, take_list
@@ -51,7 +51,9 @@ class Taking(Opened):
         )
         named = parse_paths("\n".join(named).encode(errors="replace"), source=source) if named else ()
         store = self.create()
-        before = load_table(store)
+        before = None
+        with suppress(StoreDamaged):  # what is damaged is defined again
+            before = load_table(store)
         if before and (before.key, before.keys) != (table.key, table.keys) and store.keys("files"):
             message = (
                 f"{self._name} holds footers of files sorted by {before.key}, as {before.keys.value}; "

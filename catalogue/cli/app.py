@@ -115,6 +115,8 @@ class _Commands(click.Group):
         "backfill": "harvesting",
         "status": "harvesting",
         "forget": "harvesting",
+        "check": "checking",
+        "repair": "checking",
         "plan": "asking",
         "query": "answering",
         "fetch": "fetching",
@@ -181,11 +183,7 @@ def main() -> NoReturn:
     except Exception as error:  # noqa: BLE001 - the last resort: nobody should have to read a traceback
         if type(error).__module__.partition(".")[0] in {"duckdb", "_duckdb"} and not _signals:
             first = str(error).splitlines()[0] if str(error) else type(error).__name__
-            sys.exit(
-                _explain(
-                    DiskFailed(f"the catalogue cannot be read ({first}); delete catalogue.duckdb, it is made anew")
-                )
-            )
+            sys.exit(_explain(DiskFailed(f"the catalogue cannot be read ({first}); run: catalogue repair")))
         status = _stopped() if _signals else _explain_bug(error)
     sys.exit(status if isinstance(status, int) else 0)
 

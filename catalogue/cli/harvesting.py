@@ -7,9 +7,9 @@ from typing import Any, BinaryIO
 import click
 
 from catalogue.cli.app import Common, common
-from catalogue.cli.showing import as_json, confirmed, harvest_bar, parse_size, table
+from catalogue.cli.showing import as_json, confirmed, harvest_bar, table
 from catalogue.errors import QueryError, TooExpensive
-from catalogue.wording import plural, size
+from catalogue.wording import parse_size, plural, size
 
 _MANY_REQUESTS, _MANY_BYTES = 500, 1_000_000_000
 """What a backfill asks first to go beyond."""

@@ -11,9 +11,9 @@ import click
 
 from catalogue.cli.app import Common
 from catalogue.cli.consent import Leave, told
-from catalogue.cli.showing import as_json, harvest_bar, parse_size, table
+from catalogue.cli.showing import as_json, harvest_bar, table
 from catalogue.errors import IncompleteAnswer, QueryError
-from catalogue.wording import plural, size
+from catalogue.wording import parse_size, plural, size
 
 FORMS = ["warc", "text", "metadata", "parquet", "payload"]
 _HOSTS = 10

@@ -1,7 +1,6 @@
 """What people see: tables that fit, progress, numbers with units."""
 
 import json
-import re
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,17 +11,7 @@ from typing import Any, Protocol
 import click
 
 from catalogue.cli.app import Common
-from catalogue.errors import QueryError
 from catalogue.wording import plain, size
-
-
-def parse_size(text: str) -> int:
-    """The reverse of ``size``: ``2GB``, ``500 MB``, ``1000``."""
-    matched = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kMGT]?)B?", text.strip())
-    if not matched:
-        message = f"{text!r} is no size; write it as 500MB or 2GB"
-        raise QueryError(message)
-    return int(float(matched[1]) * 1000 ** ["", "k", "M", "G", "T"].index(matched[2]))
 
 
 def cell(value: object) -> str:

@@ -1,10 +1,13 @@
 """The store: what was taken from the source, raw, and kept."""
 
-from catalogue.store.database import Store, locked
-from catalogue.store.held import Held, decode, encode, version_of
+from catalogue.store.database import Store
+from catalogue.store.held import Held, Label, decode, encode, version_of
+from catalogue.store.inspecting import Inspection, Seen, inspected
 from catalogue.store.layout import APPLICATION_ID, TABLES, VERSION
+from catalogue.store.locks import locked, nobody_harvesting
 from catalogue.store.mounts import remote_kind
 from catalogue.store.pieces import Frozen, Row, frozen, read_piece, write_piece
+from catalogue.store.salvaging import Salvaged, salvage
 
 __all__ = [
     "APPLICATION_ID",
@@ -12,14 +15,21 @@ __all__ = [
     "VERSION",
     "Frozen",
     "Held",
+    "Inspection",
+    "Label",
     "Row",
+    "Salvaged",
+    "Seen",
     "Store",
     "decode",
     "encode",
     "frozen",
+    "inspected",
     "locked",
+    "nobody_harvesting",
     "read_piece",
     "remote_kind",
+    "salvage",
     "version_of",
     "write_piece",
 ]

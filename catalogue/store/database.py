@@ -6,7 +6,6 @@ transactions (piskvorky/sqlitedict#108).
 """
 
 import os
-import re
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,13 +15,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
-from filelock import FileLock, Timeout
-
 from catalogue.durable import make_folder
-from catalogue.errors import BadPageIndex, NotHarvested, StoreDamaged, StoreError, StoreLocked
+from catalogue.errors import BadPageIndex, NotHarvested, StoreDamaged, StoreError
 from catalogue.pages import Indexes
-from catalogue.store.held import DIGEST_SIZE, Held, decode, encode
+from catalogue.store.held import DIGEST_SIZE, Held, decode, encode, label_of
 from catalogue.store.layout import COUNTERS, TABLES, disk_errors, prepare, transaction
+from catalogue.store.locks import harvesting
 
 _SHORT_WAIT = 1000
 """Milliseconds."""
@@ -95,7 +93,7 @@ class Store:
         try:
             return decode(row[0])
         except StoreDamaged as error:
-            message = f"{key} in {self.path}: {error}; run: catalogue harvest --refresh for its crawl"
+            message = f"{key} in {self.path}: {error}; run: catalogue repair"
             raise StoreDamaged(message) from error
 
     def put(self, table: str, items: Iterable[tuple[str, Held]]) -> None:
@@ -113,7 +111,7 @@ class Store:
             run = connection.executemany
             if table == "files":
                 run('DELETE FROM "failures" WHERE key = ?', [(key,) for key, _ in encoded])
-                self._forget_indexes(key for key, held in values if not self._same_version(key, held))
+                self._forget_other_indexes(values)
                 self._touch("failures", [key for key, _ in encoded])
             run(f'INSERT OR REPLACE INTO "{_known(table)}" (key, value) VALUES (?, ?)', encoded)  # noqa: S608
             self._touch(table, [key for key, _ in encoded])
@@ -121,7 +119,9 @@ class Store:
     def delete(self, table: str, keys: Iterable[str]) -> None:
         """Forget keys, in one transaction; with a file what is held of its pages."""
         gone = list(keys)
-        with self._using() as connection, self._transaction():
+        if not gone:
+            return
+        with self._using() as connection, self._transaction(COUNTERS.get(table)):
             connection.executemany(f'DELETE FROM "{_known(table)}" WHERE key = ?', [(key,) for key in gone])  # noqa: S608
             self._touch(table, gone)
             if table == "files":
@@ -219,12 +219,23 @@ class Store:
         with self._using() as connection, self._transaction(counter=None):
             connection.executemany('INSERT OR REPLACE INTO "facts" (key, value) VALUES (?, ?)', values)
 
-    def _same_version(self, path: str, held: Held) -> bool:
-        row = self._connection.execute('SELECT value FROM "files" WHERE key = ?', [path]).fetchone()
-        with suppress(StoreDamaged):
-            before = decode(row[0]) if row else held
-            return (before.version, before.data) == (held.version, held.data)
-        return False
+    def _forget_other_indexes(self, files: Iterable[tuple[str, Held]]) -> None:
+        """Forget what is held of the pages of other versions of files than are about to be written."""
+        for path, held in files:
+            row = self._connection.execute('SELECT value FROM "files" WHERE key = ?', [path]).fetchone()
+            before = None
+            with suppress(StoreDamaged):
+                before = decode(row[0]) if row else None
+            if before is None:  # nobody knows which version it was, but each page index says it of itself
+                others = [key for key in self.index_keys(path) if not self._is_of(key, held)]
+                self._connection.executemany('DELETE FROM "indexes" WHERE key = ?', [(key,) for key in others])
+            elif (before.version, before.data) != (held.version, held.data):
+                self._forget_indexes([path])
+
+    def _is_of(self, index_key: str, held: Held) -> bool:
+        (value,) = self._connection.execute('SELECT value FROM "indexes" WHERE key = ?', [index_key]).fetchone()
+        label = label_of(value)
+        return label is not None and label.version == held.version
 
     def _forget_indexes(self, paths: Iterable[str]) -> None:
         between = [(f"{path}#", f"{path}$") for path in paths]
@@ -279,7 +290,7 @@ class Store:
             found = {key: connection.execute(query, [key]).fetchone() for key in keys}
         versions = {key: row[0] for key, row in found.items() if row}
         if not all(isinstance(version, bytes) for version in versions.values()):
-            message = f"{self.path} is damaged; move it away and harvest again"
+            message = f"{self.path} is damaged; run: catalogue repair"
             raise StoreDamaged(message)
         return versions
 
@@ -303,8 +314,11 @@ class Store:
     def _last(self, counter: str) -> str:
         with self._using() as connection:
             query = f"SELECT change, token FROM identity JOIN history ON counter = ? AND change = {counter}"  # noqa: S608 - one of two
-            change, token = connection.execute(query, [counter]).fetchone()
-        return f"{change}:{token}"
+            last = connection.execute(query, [counter]).fetchone()
+        if last is None:
+            message = f"{self.path} is damaged: it does not say what changed last; run: catalogue repair"
+            raise StoreDamaged(message)
+        return ":".join(map(str, last))
 
     def changes_at(self, state: str, index_state: str) -> tuple[int, int] | None:
         """The numbers of changes that this store had in a state; None if it never was in it, as another's.
@@ -331,60 +345,16 @@ class Store:
         files = [self.path, self.path.with_name(self.path.name + "-wal")]
         return sum(file.stat().st_size for file in files if file.exists())
 
-    @contextmanager
-    def harvesting(self, crawl: str) -> Iterator[None]:
+    def harvesting(self, crawl: str) -> AbstractContextManager[None]:
         """Hold the right to harvest a crawl, which only one process at a time has.
 
         Raises:
             StoreLocked: if another process has it.
         """
-        lock = FileLock(f"{self.path}.{_lockable(crawl)}.lock")
-        with disk_errors(self.path):
-            try:
-                lock.acquire(timeout=0)
-            except Timeout:
-                message = (
-                    f"another process harvests {crawl} into {self.path}; wait for it, or choose another --data folder"
-                )
-                raise StoreLocked(message) from None
-        try:
-            yield
-        finally:
-            lock.release()
+        return harvesting(self.path, crawl)
 
     def _transaction(self, counter: str | None = "changes") -> AbstractContextManager[None]:
         return transaction(self._connection, counter)
-
-
-@contextmanager
-def locked(path: Path, what: object) -> Iterator[None]:
-    """Hold a lock that only one process at a time has.
-
-    Args:
-        path: of the lock's file.
-        what: is written to, for the message.
-
-    Raises:
-        StoreLocked: if another has it.
-    """
-    lock = FileLock(path)
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        message = f"another process writes to {what}; wait for it, or choose another name"
-        raise StoreLocked(message) from None
-    try:
-        yield
-    finally:
-        lock.release()
-
-
-def _lockable(crawl: str) -> str:
-    """A crawl's name as part of that of a file."""
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", crawl):
-        message = f"{crawl!r} is not the name of a crawl"
-        raise ValueError(message)
-    return crawl
 
 
 def _known(table: str) -> str:

@@ -62,8 +62,30 @@ def is_whole(value: object) -> bool:
     """Whether a value has the digest that was written with it, which is quick to see."""
     if not isinstance(value, bytes) or value[:1] != _TAG:
         return False
-    body = value[1 + DIGEST_SIZE :]
+    body = memoryview(value)[1 + DIGEST_SIZE :]
     return hashlib.blake2b(body, digest_size=DIGEST_SIZE).digest() == version_of(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """What a value says of itself before its data."""
+
+    length: int
+    """Bytes of the data."""
+    version: tuple[str, int, str | None]
+    """See ``Held.version``."""
+    note: str
+
+
+def label_of(value: object) -> Label | None:
+    """What a value says of itself, without inflating it; None of one that is damaged."""
+    if not isinstance(value, bytes) or not is_whole(value):
+        return None
+    try:
+        length, fields = json.loads(value[1 + DIGEST_SIZE : value.index(b"\n", 1 + DIGEST_SIZE)])
+        return Label(length, (fields["source"], fields["size"], fields["etag"]), fields["note"])
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
 
 
 def decode(value: object) -> Held:

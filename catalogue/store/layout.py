@@ -43,10 +43,10 @@ def prepare(connection: sqlite3.Connection, path: Path, busy_seconds: float) -> 
     run("PRAGMA cell_size_check=ON")
     if _is_empty(connection):
         _create(connection, path, busy_seconds)
-    if _number(connection, "PRAGMA application_id") != APPLICATION_ID:
+    if number(connection, "PRAGMA application_id") != APPLICATION_ID:
         message = f"{path} is a SQLite file, but not a store of footers; choose another --data folder"
         raise StoreError(message)
-    version = _number(connection, "PRAGMA user_version")
+    version = number(connection, "PRAGMA user_version")
     if 1 <= version < VERSION:
         version = _migrate(connection)
     if version != VERSION:
@@ -58,14 +58,13 @@ def prepare(connection: sqlite3.Connection, path: Path, busy_seconds: float) -> 
         run("PRAGMA journal_mode=WAL")
 
 
-def _number(connection: sqlite3.Connection, query: str) -> int:
+def number(connection: sqlite3.Connection, query: str) -> int:
+    """The one number that a query asks for."""
     return int(connection.execute(query).fetchone()[0])
 
 
 def _is_empty(connection: sqlite3.Connection) -> bool:
-    return (
-        _number(connection, "PRAGMA application_id") == _number(connection, "SELECT count(*) FROM sqlite_schema") == 0
-    )
+    return number(connection, "PRAGMA application_id") == number(connection, "SELECT count(*) FROM sqlite_schema") == 0
 
 
 def _create(connection: sqlite3.Connection, path: Path, busy_seconds: float) -> None:
@@ -94,7 +93,7 @@ def _migrate(connection: sqlite3.Connection) -> int:
     """Bring a store of an earlier version up to date; returns its version then."""
     run = connection.execute
     with transaction(connection):
-        version = _number(connection, "PRAGMA user_version")
+        version = number(connection, "PRAGMA user_version")
         if version == 1:  # which had no page indexes
             run(_LAYOUT["indexes"])
             identity = run("SELECT id, changes, 0 FROM identity").fetchall()
@@ -112,7 +111,7 @@ def _migrate(connection: sqlite3.Connection) -> int:
             for table, counter in COUNTERS.items():
                 run(f"INSERT INTO touched SELECT '{table}', key, {counter} FROM \"{table}\", identity")  # noqa: S608
             run(f"PRAGMA user_version={VERSION}")
-    return _number(connection, "PRAGMA user_version")
+    return number(connection, "PRAGMA user_version")
 
 
 def _check_layout(connection: sqlite3.Connection, path: Path) -> None:
@@ -122,9 +121,15 @@ def _check_layout(connection: sqlite3.Connection, path: Path) -> None:
         if kind in {"trigger", "view"} or _LAYOUT.get(table, layout) != layout:
             message = f"{path} holds a {kind} {table!r} that no store has; it is not opened"
             raise StoreDamaged(message)
-    if _number(connection, "SELECT count(*) FROM identity") != 1:
+    if number(connection, "SELECT count(*) FROM identity") != 1:
         message = f"{path} lacks its identity; it is not opened"
         raise StoreDamaged(message)
+
+
+def is_ours(connection: sqlite3.Connection) -> bool:
+    """Whether what is in a file is exactly what a store of today has, whatever its header says."""
+    there = {(kind, sql) for kind, sql in connection.execute("SELECT type, sql FROM sqlite_schema WHERE sql NOT NULL")}
+    return there == {("table", sql) for sql in _LAYOUT.values()}
 
 
 def check_stranger(connection: sqlite3.Connection) -> str | None:
@@ -136,16 +141,21 @@ def check_stranger(connection: sqlite3.Connection) -> str | None:
     run = connection.execute
     for pragma in ("query_only=ON", "trusted_schema=OFF", "cell_size_check=ON", "mmap_size=0"):
         run(f"PRAGMA {pragma}")
-    if _number(connection, "PRAGMA application_id") != APPLICATION_ID:
+    if number(connection, "PRAGMA application_id") != APPLICATION_ID:
         return "is no store of footers"
-    if (version := _number(connection, "PRAGMA user_version")) != VERSION:
+    if (version := number(connection, "PRAGMA user_version")) != VERSION:
         return f"has store version {version}, and this tool reads version {VERSION}"
-    there = {(kind, sql) for kind, sql in run("SELECT type, sql FROM sqlite_schema WHERE sql IS NOT NULL")}
-    if there != {("table", sql) for sql in _LAYOUT.values()}:
+    if not is_ours(connection):
         return "holds what no store holds"
     if (found := run("PRAGMA quick_check(1)").fetchone()) != ("ok",):
         return f"is damaged: {str(found[0])[:200]!r}"
     return None
+
+
+def read_only(path: Path, *, immutable: bool = False) -> sqlite3.Connection:
+    """A connection that changes nothing; to a file that nobody changes meanwhile, if it is said to be immutable."""
+    uri = f"{path.absolute().as_uri()}?mode=ro" + ("&immutable=1" if immutable else "")
+    return sqlite3.connect(uri, uri=True, isolation_level=None)
 
 
 @contextmanager
@@ -171,7 +181,7 @@ def disk_errors(path: Path) -> Iterator[None]:
     """Turn what SQLite and the disk say into errors of ours."""
     try:
         yield
-    except (sqlite3.Error, OSError) as error:
+    except (sqlite3.Error, OSError, UnicodeDecodeError, OverflowError) as error:  # the last two of damaged texts
         name = getattr(error, "sqlite_errorname", "")
         if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
             message = f"{path} is locked by another process; try again when that is done"
@@ -180,5 +190,5 @@ def disk_errors(path: Path) -> Iterator[None]:
             hint = "its folder must be one that can be written to; " if name.startswith(_CLOSED_FOLDER) else ""
             message = f"{path} cannot be written or read: {error}; {hint}what was committed before is kept"
             raise DiskFailed(message) from error
-        message = f"{path} is not a usable store: {error}; move it away and harvest again"
+        message = f"{path} is not a usable store: {error}; run: catalogue repair"
         raise StoreDamaged(message) from error

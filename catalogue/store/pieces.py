@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from catalogue.errors import BadSnapshot, StoreDamaged
 from catalogue.store.database import Store
 from catalogue.store.held import decode, is_whole
-from catalogue.store.layout import check_stranger, disk_errors, prepare, transaction
+from catalogue.store.layout import check_stranger, disk_errors, prepare, read_only, transaction
 
 COPIED = ("documents", "files", "indexes")
 """The tables of which pieces have rows: failures are nobody else's, and facts are not believed."""
@@ -61,7 +61,7 @@ class Frozen:
     def _whole(self, key: str, value: bytes) -> bytes:
         """A value that somebody else can read, who would refuse all that comes with one that is damaged."""
         if not is_whole(value):
-            message = f"{key} in {self._path} is damaged; run: catalogue harvest --refresh for its crawl"
+            message = f"{key} in {self._path} is damaged; run: catalogue repair"
             raise StoreDamaged(message)
         return value
 
@@ -81,7 +81,7 @@ def _version(value: bytes) -> tuple[str, int, str | None] | None:
 def frozen(store: Store) -> Iterator[Frozen]:
     """The store as it is now."""
     with disk_errors(store.path):
-        connection = _read_only(store.path)
+        connection = read_only(store.path)
     with closing(connection):
         with disk_errors(store.path):
             connection.execute("BEGIN")
@@ -107,7 +107,7 @@ def read_piece(path: Path) -> list[Row]:
         BadSnapshot: if it is none, or damaged.
     """
     try:
-        with closing(_read_only(path, immutable=True)) as connection:
+        with closing(read_only(path, immutable=True)) as connection:
             connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MOST_VALUE)
             connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
             if wrong := check_stranger(connection):
@@ -130,8 +130,3 @@ def _rows(connection: sqlite3.Connection, size: int) -> Iterator[Row]:
                 message = "has more in it than fits"
                 raise BadSnapshot(message)
             yield table, key, value
-
-
-def _read_only(path: Path, *, immutable: bool = False) -> sqlite3.Connection:
-    uri = f"{path.absolute().as_uri()}?mode=ro" + ("&immutable=1" if immutable else "")
-    return sqlite3.connect(uri, uri=True, isolation_level=None)

@@ -182,7 +182,7 @@ class _Build:
         self, paths: list[str], versions: Mapping[str, bytes], facts: Mapping[str, FileFacts], examiner: Examiner
     ) -> None:
         """Show files by what is known of their footers; those of which nothing is known are examined."""
-        known = {path: held for path, held in self._store.facts(paths).items() if are_of(held, versions[path])}
+        known = {path: held for path, held in self._store.facts(paths).items() if are_of(held.note, versions[path])}
         learned = self._examined([path for path in paths if path not in known], versions, facts, examiner)
         self._store.add_facts(learned.items())
         known |= learned

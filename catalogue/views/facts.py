@@ -86,9 +86,9 @@ def packed(facts: FileFacts, held: Held, version: bytes) -> Held:
     return replace(held, data=json.dumps(known | found).encode(), note=_note(version))
 
 
-def are_of(facts: Held, version: bytes) -> bool:
-    """Whether facts were found in this version of a file, and are of today's form."""
-    return facts.note == _note(version)
+def are_of(note: str, version: bytes) -> bool:
+    """Whether facts with this note were found in this version of a file, and are of today's form."""
+    return note == _note(version)
 
 
 def _note(version: bytes) -> str:

@@ -1,0 +1,185 @@
+"""Whether what is held is right, and mending it if not."""
+
+import secrets
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+from catalogue import views
+from catalogue.captures import several
+from catalogue.catalogue.opening import STORE_NAME
+from catalogue.catalogue.snapshots import Snapshots
+from catalogue.checking import Check, Checked, Finding, Share
+from catalogue.errors import (
+    CatalogueError,
+    DiskFailed,
+    FormatError,
+    StoreDamaged,
+    StoreError,
+    StoreLocked,
+)
+from catalogue.examine import Examiner
+from catalogue.harvest import Progress
+from catalogue.listing import load_table
+from catalogue.repairing import Repair, Repaired, note_lost
+from catalogue.store import Salvaged, Store, locked, salvage
+from catalogue.surt import Keys
+from catalogue.table import DEFINITION, INDEX, LISTED, Table
+
+
+class Sound(Snapshots):
+    """What checks and mends what is held."""
+
+    def check(
+        self,
+        crawls: str | Iterable[str] = "all",
+        *,
+        read_subset: str | None = None,
+        seed: int | None = None,
+        report: Callable[[Progress], None] = lambda _: None,
+    ) -> Checked:
+        """Look whether all that is held is what was taken, and the catalogue says what the store does.
+
+        Args:
+            crawls: harvested ones, whose values are looked at: names, ranges ``A..B``, ``latest`` or ``all``. The
+                store's file and the catalogue are looked at whole.
+            read_subset: compare a share of the files with the source, by a request each: ``1%`` of them drawn at
+                random, ``3/30`` the third of thirty parts, or as many as have ``50MB`` of footers and page indexes.
+            seed: draws the share; another each time unless given.
+            report: told how far it is.
+
+        Returns:
+            What was found. If the source failed, that is in it; nothing is raised for it.
+
+        Raises:
+            QueryError: if a crawl is not harvested, or the share is none.
+            StoreError: if there is something else, or the disk fails.
+        """
+        share = Share.of(read_subset) if read_subset is not None else None
+        store = self._openable()
+        check = Check(self.data / STORE_NAME, self._scope(crawls, store), report=report)
+        if not check.look_at_file() or store is None:
+            self._say_why(check.checked, store)
+            return check.checked
+        table, known = self._table_of(store)
+        state, fresh = store.state(), views.is_fresh(self.path, store)
+        check.look_at_values(table, fresh=lambda: fresh and store.state() == state)
+        if not check.checked.findings:
+            check.look_at_catalogue(self.path, store, table)
+        if share and known:
+            with Examiner(table.key) as examiner:
+                drawn = secrets.randbelow(1 << 32) if seed is None else seed
+                check.compare(share, drawn, store, table, self._source, examiner)
+        return check.checked
+
+    def repair(
+        self, crawls: str | Iterable[str] = "all", *, report: Callable[[Progress], None] = lambda _: None
+    ) -> Repaired:
+        """Mend what ``check`` finds: forget what is damaged, and take or find it again.
+
+        Of a store whose file is damaged all that is whole goes into a new one, which takes its place; the old one is
+        kept under another name. Stopped at any time, it can be run again; what is good is never let go of.
+
+        Args:
+            crawls: harvested ones, see ``check``.
+            report: told how far it is.
+
+        Raises:
+            QueryError: if a crawl is not harvested.
+            SourceError: if the source fails as a whole; what was mended until then is.
+            StoreLocked: if another process harvests or mends the same.
+            StoreError: if there is something else, or the disk fails.
+        """
+        self._openable()
+        repaired, requests = Repaired(), self.requests
+        with locked(self.data / "repair.lock", self.data):
+            checked = self.check(crawls, report=report)
+            lost: Iterable[str] = ()
+            repaired.found = checked.findings
+            if broken := [finding for finding in checked.findings if finding.kind == "store"]:
+                lost = self._salvage(repaired).lost
+                checked = self.check(crawls, report=report)
+                repaired.found = [*broken, *checked.findings]
+            store, (table, known) = self._store, self._table_of(self._store)
+            if known:
+                with Examiner(table.key) as examiner:
+                    mending = Repair(
+                        store, table, lambda: self._source, examiner, crawl_list=self.crawl_list, report=report
+                    )
+                    mending.mend(checked.findings, repaired, lost=lost)
+                    with suppress(StoreDamaged):  # of another crawl than those that are asked about
+                        views.up_to_date(self.path, store, table, facts=mending.facts, examiner=examiner)
+                if any(finding.kind == "catalogue" for finding in checked.findings):
+                    self._make_anew(repaired)
+            self._left(crawls, report, repaired)
+        repaired.requests = self.requests - requests
+        return repaired
+
+    def _openable(self) -> Store | None:
+        """The store; None if it is one that is damaged."""
+        try:
+            return self._store
+        except (DiskFailed, StoreLocked):
+            raise
+        except StoreError:
+            return None
+
+    def _say_why(self, checked: Checked, store: Store | None) -> None:
+        """Say of a store that cannot be opened why, if nothing else does."""
+        if store is None and not checked.findings:
+            try:
+                self._open_store(create=False)
+            except StoreError as error:
+                checked.findings.append(Finding("store", "", str(error)))
+
+    def _table_of(self, store: Store) -> tuple[Table, bool]:
+        """The table; and whether it is that, or only has its name, since what it is cannot be read."""
+        if self._name is None:
+            return INDEX, True
+        with suppress(StoreDamaged, FormatError):
+            if table := load_table(store):
+                return table, True
+        return Table(self._name, "", Keys.TEXT), False
+
+    def _scope(self, crawls: str | Iterable[str], store: Store | None) -> list[str] | None:
+        """The crawls that are meant; None if all, or that cannot be told."""
+        words = several(crawls)
+        if store is None or tuple(words) == ("all",):
+            return None
+        table, _ = self._table_of(store)
+        with suppress(StoreDamaged):
+            files = (table.file(path) for kind in ("files", "failures") for path in store.keys(kind))
+            return table.select_held({file.crawl for file in files if file}, words)
+        return None
+
+    def _salvage(self, repaired: Repaired) -> Salvaged:
+        """Make a new store of what is whole."""
+        table, known = INDEX, self._name is None
+        if store := self._openable():
+            with suppress(CatalogueError):
+                table, known = self._table_of(store)
+        others = {DEFINITION, LISTED, table.manifest if known else None}
+
+        def is_file(key: str) -> bool:
+            if not known:
+                return key.endswith(".parquet")
+            return table.file(key) is not None and key not in others and not key.startswith("snapshots/")
+
+        shown = views.paths_shown(self.path)
+        self.close()
+        salvaged = salvage(self.data / STORE_NAME, is_file, shown)
+        repaired.aside, repaired.salvaged = salvaged.aside, dict(salvaged.rows)
+        note_lost(self._store, *self._table_of(self._store)[:1], salvaged)
+        return salvaged
+
+    def _left(self, crawls: str | Iterable[str], report: Callable[[Progress], None], repaired: Repaired) -> None:
+        """See what is left; a catalogue that is wrong is made anew, now that the store is well."""
+        for last in (False, True):
+            repaired.left = self.check(crawls, report=report).findings
+            if last or all(finding.kind != "catalogue" for finding in repaired.left):
+                return
+            self._make_anew(repaired)
+
+    def _make_anew(self, repaired: Repaired) -> None:
+        self.path.unlink(missing_ok=True)  # it can be: whoever has it open keeps it
+        views.refresh(self.path, self._store, self.table)
+        repaired.catalogue = True

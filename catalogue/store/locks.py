@@ -1,0 +1,77 @@
+"""Rights that only one process at a time has; whoever dies loses them."""
+
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from catalogue.errors import StoreLocked
+from catalogue.store.layout import disk_errors
+
+
+@contextmanager
+def harvesting(path: Path, crawl: str) -> Iterator[None]:
+    """Hold the right to harvest a crawl into the store at a path.
+
+    Raises:
+        StoreLocked: if another process has it.
+    """
+    lock = FileLock(f"{path}.{_lockable(crawl)}.lock")
+    with disk_errors(path):
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            message = f"another process harvests {crawl} into {path}; wait for it, or choose another --data folder"
+            raise StoreLocked(message) from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextmanager
+def locked(path: Path, what: object) -> Iterator[None]:
+    """Hold a lock that only one process at a time has.
+
+    Args:
+        path: of the lock's file.
+        what: is written to, for the message.
+
+    Raises:
+        StoreLocked: if another has it.
+    """
+    lock = FileLock(path)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        message = f"another process writes to {what}; wait for it, or choose another name"
+        raise StoreLocked(message) from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextmanager
+def nobody_harvesting(path: Path) -> Iterator[None]:
+    """Hold the rights to harvest all crawls that ever were into the store at a path.
+
+    Raises:
+        StoreLocked: if another process has one of them.
+    """
+    start = len(path.name) + 1
+    crawls = [file.name[start : -len(".lock")] for file in path.parent.glob(f"{path.name}.?*.lock")]
+    with ExitStack() as stack:
+        for crawl in sorted(crawls):
+            stack.enter_context(harvesting(path, crawl))
+        yield
+
+
+def _lockable(crawl: str) -> str:
+    """A crawl's name as part of that of a file."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", crawl):
+        message = f"{crawl!r} is not the name of a crawl"
+        raise ValueError(message)
+    return crawl
