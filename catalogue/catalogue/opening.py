@@ -16,7 +16,16 @@ from catalogue.listing import load_table
 from catalogue.plan import Cost
 from catalogue.question import Footers
 from catalogue.settings import Settings
-from catalogue.source import CachedSource, PoliteSource, RangeCache, SharedSource, open_source
+from catalogue.source import (
+    ATTEMPTS,
+    CachedSource,
+    Clock,
+    PoliteSource,
+    RangeCache,
+    SharedSource,
+    SystemClock,
+    open_source,
+)
 from catalogue.store import Store
 from catalogue.table import INDEX, Table, check_name
 from catalogue.workers import Workers
@@ -48,6 +57,7 @@ class Opened:
         executor: Executor | None = None,
         notify: Callable[[str], None] = lambda _: None,
         patience: float = math.inf,
+        clock: Callable[[], Clock] = SystemClock,
     ) -> None:
         """See ``open``.
 
@@ -59,6 +69,7 @@ class Opened:
             notify: told in a sentence what a person would want to know meanwhile.
             patience: seconds that a request may have to wait for; what would take longer is a ``SlowDown`` at once.
                 For questions: whoever fetches many records or footers has to have patience.
+            clock: makes what a source waits by; each has its own, since closing a source stops it.
         """
         self.settings = settings
         self._folder = data
@@ -67,6 +78,7 @@ class Opened:
         self._executor = executor
         self._notify = notify
         self._patience = patience
+        self._clock = clock
         self._shares = False
         """Whether several threads read by our sources, each with a catalogue of its own."""
         self._lent: _Lent | None = None
@@ -115,6 +127,7 @@ class Opened:
             executor=self._executor,
             notify=self._notify,
             patience=self._patience,
+            clock=self._clock,
         )
         other._lent = self._lent or _Lent(self._source, self._reading, self._rereading)  # noqa: SLF001 - of this class
         return other
@@ -155,9 +168,19 @@ class Opened:
     def _source(self) -> PoliteSource:
         if self._lent:
             return self._lent.source
-        source = open_source(self.settings.source, self.settings, notify=self._notify, patience=self._patience)
+        source = self._open_source(self.settings.source)
         self._opened.append(source)
         return source
+
+    def _open_source(self, url: str, *, attempts: int = ATTEMPTS) -> PoliteSource:
+        return open_source(
+            url,
+            self.settings,
+            clock=self._clock(),
+            notify=self._notify,
+            attempts=attempts,
+            patience=self._patience,
+        )
 
     @cached_property
     def _reading(self) -> PoliteSource | CachedSource:

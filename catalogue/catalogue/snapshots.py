@@ -14,7 +14,6 @@ from catalogue.harvest import Progress
 from catalogue.publishing import publish
 from catalogue.pulling import Pull, Pulled
 from catalogue.snapshot import TABLES, Piece
-from catalogue.source import open_source
 from catalogue.table import INDEX
 
 COMPARED = 3
@@ -84,7 +83,7 @@ class Snapshots(Exporting):
             message = f"snapshots are of Common Crawl's index, and this is {self.table.name}"
             raise QueryError(message)
         with (
-            closing(open_source(place, self.settings, notify=self._notify)) as there,
+            closing(self._open_source(place)) as there,
             Examiner(self.table.key) as examiner,
         ):
             pull = Pull(there, self.create(), self._source, examiner, compare=compare, folder=self.data)

@@ -13,7 +13,7 @@ from catalogue.examine import Examiner
 from catalogue.harvest import Harvested, Progress, harvest
 from catalogue.listing import held_paths, listed, load_table, save_table, take_crawl_list, take_list
 from catalogue.settings import COLLINFO_SOURCE, DEFAULT_SOURCE
-from catalogue.source import ATTEMPTS, open_source
+from catalogue.source import ATTEMPTS
 from catalogue.surt import Keys
 from catalogue.table import INDEX, define_table, parse_paths, path_columns
 
@@ -75,7 +75,7 @@ class Taking(Opened):
             raise QueryError(message)
         store = self.create()
         url = COLLINFO_SOURCE if self.settings.source == DEFAULT_SOURCE else self.settings.source
-        source = open_source(url, self.settings, notify=self._notify, attempts=attempts, patience=self._patience)
+        source = self._open_source(url, attempts=attempts)
         try:
             return take_crawl_list(store, source)
         finally:
