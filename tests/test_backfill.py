@@ -23,7 +23,7 @@ from catalogue.settings import Settings
 from catalogue.surt import parse_pattern
 from tests.commands import Command
 from tests.crawls import CRAWL, crawl_of, table
-from tests.faults import DETECTABLE, THROTTLING, Fault, FaultServer, Kind, Request, only, seeded
+from tests.faults import Fault, FaultServer, Kind, Request, only
 from tests.footers import made
 from tests.test_answers import everything, rows_of, scanned
 from tests.test_harvest import Until
@@ -201,20 +201,6 @@ def test_killed_at_a_request_it_goes_on(source: Path, tmp_path: Path) -> None:
         assert (ran.status, ran.json()["complete"]) == (0, True)
         assert ran.json()["requests"] == needed["requests"]
         assert command("backfill", "--dry-run", "--json").json()["files"] == 0
-
-
-def test_a_server_that_fails_costs_requests_and_nothing_else(source: Path, settings: Settings, tmp_path: Path) -> None:
-    with FaultServer(source) as server:
-        chosen = replace(settings, source=server.url, cache_size=0, patience=0.01)
-        with catalogue.open(tmp_path / "data", settings=chosen) as cat:
-            cat.harvest(OLD, subsets="all")
-    kinds = [Fault(kind, hold=0.05, interval=0.01, excess=1 << 20) for kind in DETECTABLE | THROTTLING]
-    with FaultServer(source, script=seeded(7, kinds=kinds)) as server:
-        with catalogue.open(tmp_path / "data", settings=replace(chosen, source=server.url)) as cat:
-            done = cat.backfill().run()
-            assert done.failures == {}
-            assert cat.backfill().estimate.files == 0
-        assert any(exchange.fault for exchange in server.log)
 
 
 def test_a_file_that_is_gone_is_named_and_does_not_stop_the_rest(source: Path, tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ from catalogue.settings import Settings
 from catalogue.source import open_source
 from catalogue.supervised import ChildDied
 from tests.commands import Command, wait_until
-from tests.faults import DETECTABLE, SLOW, FaultServer, seeded
+from tests.faults import FaultServer
 from tests.test_record import BODY, HEAD, arc, capture, warc
 
 
@@ -346,22 +346,6 @@ def test_what_is_wrong_is_said_and_never_written(
             again = cat.fetch(rows, tmp_path / "out.warc.gz")
             assert again.failed.keys() == bad.keys()
             assert len(server.log) == before  # what will not change is not asked for again
-
-
-def test_a_source_that_fails_loses_nothing(
-    harvested_data: Path, mirror: Path, tmp_path: Path, rows: list[dict[str, Any]]
-) -> None:
-    kinds = [kind for kind in DETECTABLE if kind not in SLOW]
-    with FaultServer(mirror, script=seeded(3, share=0.3, kinds=kinds)) as server:
-        settings = Settings(source=server.url, cache=tmp_path / "cache", patience=0.0, bandwidth=1e5)
-        with catalogue.open(harvested_data, settings=settings) as cat:
-            for _ in range(5):
-                done = cat.fetch(rows, tmp_path / "out.warc.gz")
-                if not done.failed:
-                    break
-            assert not done.failed
-    check(tmp_path / "out.warc.gz")
-    assert Counter(url for _, url, _ in records_in(tmp_path / "out.warc.gz")) == Counter(row["url"] for row in rows)
 
 
 def test_a_closed_source_is_given_up(settings: Settings, rows: list[dict[str, Any]]) -> None:

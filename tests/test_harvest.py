@@ -21,7 +21,7 @@ from catalogue.source.http import HttpSource
 from catalogue.store import Store
 from tests.clocks import FakeClock
 from tests.commands import Command
-from tests.faults import DETECTABLE, THROTTLING, Fault, FaultServer, Kind, Request, Script, only, seeded
+from tests.faults import Fault, FaultServer, Kind, Request, Script, only
 
 ALL = ("warc", "crawldiagnostics", "robotstxt")
 
@@ -157,26 +157,6 @@ def _long_field(length: int) -> bytes:
         varint += bytes([rest & 0x7F | 0x80])
         rest >>= 7
     return bytes([0x08]) + b"\xc8\x01" + varint + bytes([rest]) + b"x" * length
-
-
-def test_thirty_percent_of_all_kinds_of_faults(
-    mirror: Path, crawls: list[str], store: Store, examiner: Examiner, footers: dict[str, bytes]
-) -> None:
-    # A changed ETag on the first look is no fault that a client could see.
-    kinds = [
-        Fault(kind, hold=0.05, interval=0.01, excess=1 << 20)
-        for kind in (DETECTABLE | THROTTLING) - {Kind.CHANGED_ETAG}
-    ]
-    with FaultServer(mirror, script=seeded(11, share=0.3, kinds=kinds)) as server:
-        source = polite(server)
-        for name in crawls:
-            outcome = run(source, store, examiner, name)
-            assert not outcome.failures
-        source.close()
-        faulted = sum(exchange.fault is not None for exchange in server.log)
-        assert faulted > 0.15 * len(server.log)
-        assert len(server.log) < 2.0 * (len(footers) + len(crawls))
-    assert held(store) == footers
 
 
 def test_killed_at_a_request_and_run_again_it_ends_complete(

@@ -1,19 +1,16 @@
 """Many threads, and several processes, that ask one host: blocks stop them all, and faults lose nothing."""
 
-import random
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from catalogue.errors import Blocked, Denied
-from catalogue.ranges import ByteRange, Pin
-from catalogue.source import Limiter, Policy, PoliteSource, get_tail
+from catalogue.source import Limiter, Policy, PoliteSource
 from catalogue.source.http import HttpSource
 from tests.clocks import START, FakeClock
-from tests.faults import DETECTABLE, THROTTLING, Fault, FaultServer, Kind, Request, Script, only, seeded
+from tests.faults import Fault, FaultServer, Kind, Request, Script, only
 from tests.sources import DATA, SUFFIX
 
 POLICY = Policy(rate=5.0, connections=4, slow_down=10.0)
@@ -145,49 +142,3 @@ def test_a_refusal_of_one_file_ends_a_block_as_any_answer_does() -> None:
                 source.get("0.parquet", SUFFIX)
     assert script.times == [0.0, 300.0, pytest.approx(300.4, abs=0.5)]
     assert source.limiter.state.blocks == 0
-
-
-def test_a_long_run_among_faults_loses_nothing_and_asks_little_more_than_it_must() -> None:
-    kinds = sorted(DETECTABLE | THROTTLING, key=str)
-    faults = seeded(2022, 0.3, [Fault(kind, hold=0.02, interval=0.005, excess=1 << 18) for kind in kinds])
-    met: set[Kind] = set()
-
-    def script(request: Request) -> Fault | None:
-        if request.number == 0:
-            return None  # so that the host is known to honour suffixes
-        fault = faults(request)
-        # A pinned file that has changed is an answer, not a fault.
-        if fault and fault.kind is Kind.CHANGED_ETAG and "if-match" in request.headers:
-            return None
-        if fault:
-            met.add(fault.kind)
-        return fault
-
-    dice = random.Random(7)
-    work = [
-        (dice.choice(list(FILES)), dice.choice(["tail", "range", "pinned"]), dice.randrange(1, 9000))
-        for _ in range(3000)
-    ]
-
-    def read(task: tuple[str, str, int]) -> bool:
-        path, how, number = task
-        data = FILES[path]
-        if how == "tail":
-            return get_tail(source, path, number).body == data[-number:]
-        wanted = ByteRange(number, number + 5000)
-        pin = Pin(len(data), etags[path]) if how == "pinned" else None
-        return source.get(path, wanted, pin=pin).body == data[number : number + 5000]
-
-    with FaultServer(FILES) as server, closing(over(server, FakeClock(), Policy())) as source:
-        etags = {path: source.get(path, SUFFIX).etag for path in FILES}
-    with (
-        FaultServer(FILES, script=script) as server,
-        closing(over(server, FakeClock(), Policy(connections=8, slow_down=10.0))) as source,
-        ThreadPoolExecutor(8) as executor,
-    ):
-        source.get("0.parquet", SUFFIX)
-        assert all(executor.map(read, work))
-        assert met == set(kinds)
-        assert 1.3 * 3000 < server.requests <= 1.6 * 3000
-        assert source.requests == server.requests
-        assert not source.limiter.state.ignores_suffixes

@@ -16,7 +16,16 @@ from catalogue.listing import load_table
 from catalogue.plan import Cost
 from catalogue.question import Footers
 from catalogue.settings import Settings
-from catalogue.source import ATTEMPTS, CachedSource, Clock, PoliteSource, RangeCache, SharedSource, open_source
+from catalogue.source import (
+    ATTEMPTS,
+    CachedSource,
+    Clock,
+    PoliteSource,
+    RangeCache,
+    SharedSource,
+    SystemClock,
+    open_source,
+)
 from catalogue.store import Store, remote_kind
 from catalogue.table import INDEX, Table, check_name
 from catalogue.workers import Workers
@@ -48,7 +57,7 @@ class Opened:
         executor: Executor | None = None,
         notify: Callable[[str], None] = lambda _: None,
         patience: float = math.inf,
-        clock: Clock | None = None,
+        clock: Callable[[], Clock] = SystemClock,
     ) -> None:
         """See ``open``.
 
@@ -60,7 +69,7 @@ class Opened:
             notify: told in a sentence what a person would want to know meanwhile.
             patience: seconds that a request may have to wait for; what would take longer is a ``SlowDown`` at once.
                 For questions: whoever fetches many records or footers has to have patience.
-            clock: to wait by; the machine's unless given. It is stopped with each source that is closed.
+            clock: makes what a source waits by; each has its own, since closing a source stops it.
         """
         self.settings = settings
         self._folder = data
@@ -166,7 +175,12 @@ class Opened:
     def _open_source(self, url: str, *, attempts: int = ATTEMPTS) -> PoliteSource:
         """A source that is asked as the user's own."""
         return open_source(
-            url, self.settings, clock=self._clock, notify=self._notify, attempts=attempts, patience=self._patience
+            url,
+            self.settings,
+            clock=self._clock(),
+            notify=self._notify,
+            attempts=attempts,
+            patience=self._patience,
         )
 
     @cached_property

@@ -13,6 +13,7 @@ from catalogue.document import Documents
 from catalogue.errors import Busy, NotHarvested, TooExpensive
 from catalogue.serving.crawls import Harvests, Listed
 from catalogue.settings import Settings
+from catalogue.source import Clock, SystemClock
 
 T = TypeVar("T")
 
@@ -23,7 +24,7 @@ _SECONDS = 5.0
 class Service:
     """Answers questions side by side, as many as it has catalogues; more wait, and too many are sent away."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is named
         self,
         data: Path,
         settings: Settings,
@@ -34,6 +35,7 @@ class Service:
         on_demand: bool = False,
         strict: bool = False,
         notify: Callable[[str], None] = lambda _: None,
+        clock: Callable[[], Clock] = SystemClock,
     ) -> None:
         """Open a folder.
 
@@ -46,16 +48,21 @@ class Service:
             on_demand: whether crawls are harvested when they are asked for.
             strict: whether a question is refused if what is held may not answer it in full.
             notify: told in a sentence what the keeper of the server would want to know.
+            clock: makes what a source waits by.
         """
         self.strict = strict
         self.listed = Listed()
-        self._first = Catalogue(data, settings, notify=notify, patience=patience)
+        self._first = Catalogue(data, settings, notify=notify, patience=patience, clock=clock)
         self._first.create()  # so that what is said of a crawl that is not held depends on nothing but the crawl
         self._free: SimpleQueue[Catalogue] = SimpleQueue()
         self._all = [self._first, *(self._first.sharing() for _ in range(at_once - 1))]
         for each in self._all:
             self._free.put(each)
-        self.harvests = Harvests(lambda: Catalogue(data, settings, notify=notify), notify) if on_demand else None
+
+        def opened() -> Catalogue:
+            return Catalogue(data, settings, notify=notify, clock=clock)
+
+        self.harvests = Harvests(opened, notify) if on_demand else None
         """None unless crawls are harvested when they are asked for."""
         self.notify = notify
         self._executor = ThreadPoolExecutor(at_once, thread_name_prefix="question")

@@ -14,6 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 PARTS: dict[str, int] = {
+    "traffic": 1_000_000,
     "kills": 1000,
     "errors": 20_000,
     "power": 2000,
