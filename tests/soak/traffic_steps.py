@@ -336,13 +336,13 @@ def pool(truth: Truth, held: Path, chance: random.Random, folder: Path) -> list[
         drawing = Samples(drawn, size, seed, draw(cat, drawn, size, seed))
     archived = truth.archived(600, chance)
     return [
-        Asks(truth.questions(8, chance)),
+        Asks(truth.questions(5, chance)),
         Records(archived),
         Fetches("warc", archived),
         Fetches("payload", archived[:40]),
-        Backfills(filled, truth.files(filled), truth.urls(filled, 4, chance)),
+        Backfills(filled, truth.files(filled), truth.urls(filled, 2, chance)),
         drawing,
         Pulls(pulled, truth.footers(pulled)),
         Finds(truth.old_captures(10, chance)),
-        Serves(served, truth.urls(served, 6, chance)),
+        Serves(served, truth.urls(served, 4, chance)),
     ]
