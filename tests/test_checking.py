@@ -97,7 +97,7 @@ def test_what_was_harvested_is_well(harvested_data: Path, mirror: Path, tmp_path
 
 
 def test_flips_are_found_or_make_no_difference(tmp_path: Path) -> None:
-    figures = rot.run(35, 5, tmp_path)
+    figures = rot.run(20, 5, tmp_path)
     assert figures["values found"]
     assert figures["catalogues found"]
 
@@ -297,7 +297,6 @@ def test_a_crawl_is_looked_at_for_itself(untaught_data: Path, settings: Settings
         done = cat.check(oldest)
         assert done.findings == []
         assert 0 < done.values["files"] < len(cat.create().keys("files"))
-        assert cat.repair(oldest).requests == 0
         assert [finding.key for finding in cat.check("latest").findings] == [rotten]
 
 
