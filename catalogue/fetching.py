@@ -160,7 +160,7 @@ class MadeHere:
     def close(self) -> None:
         """Break off."""
         self._fetching.shutdown(wait=False, cancel_futures=True)
-        self._forming.shutdown(cancel_futures=True)  # what it is about may start a child, which is closed after this
+        self._forming.shutdown(wait=False, cancel_futures=True)
 
     def made(self, fetches: Iterable[RecordFetch]) -> Generator[Made | Failed, None, None]:
         """See ``Making``; in the order of the requests."""
