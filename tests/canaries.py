@@ -1,6 +1,7 @@
 """Secrets that nobody may ever see: in the environment of all commands, looked for in all that is said and logged."""
 
 import logging
+import socket
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -63,7 +64,9 @@ def stay_at_home(left: Callable[[str], object]) -> None:
     def look(event: str, arguments: tuple[Any, ...]) -> None:
         if event == "socket.connect" and isinstance(address := arguments[1], tuple):
             host = str(address[0])
-            if not (host.startswith("127.") or host in {"::1", "localhost"}):
+            # A datagram's socket that is connected sends nothing; so some find out an address of their own.
+            streams = arguments[0].type == socket.SOCK_STREAM
+            if streams and not (host.startswith("127.") or host in {"::1", "localhost"}):
                 left(f"{MARK}: a connection to {host}")
 
     sys.addaudithook(look)
