@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.soak.api import run
 
 
+@pytest.mark.timeout(600)
 def test_whatever_is_asked_the_server_is_not_at_fault(tmp_path: Path) -> None:
     figures = run(500, 1, tmp_path)
     statuses = figures["statuses"]

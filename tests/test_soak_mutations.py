@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.soak.mutations import run
 
 
+@pytest.mark.timeout(600)
 def test_damaged_files_are_refused_or_read_rightly(tmp_path: Path) -> None:
     figures = run(4000, 1, tmp_path)
     verdicts = figures["verdicts"]
