@@ -2,7 +2,6 @@
 
 import gzip
 import signal
-import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +10,7 @@ import pytest
 
 import catalogue
 from catalogue.crawl import IndexFile, parse_manifest
-from catalogue.errors import Blocked, GivenUp, StoreLocked, UnknownCrawl
+from catalogue.errors import Blocked, GivenUp, UnknownCrawl
 from catalogue.examine import Examiner
 from catalogue.footer import footer_length
 from catalogue.harvest import FIRST_TAIL, Harvested, harvest
@@ -22,6 +21,7 @@ from catalogue.store import Store
 from tests.clocks import FakeClock
 from tests.commands import Command
 from tests.faults import BLOCKING, DETECTABLE, THROTTLING, Fault, FaultServer, Kind, Request, Script, only, seeded
+from tests.warm import Forked
 
 ALL = ("warc", "crawldiagnostics", "robotstxt")
 
@@ -183,7 +183,7 @@ def test_thirty_percent_of_all_kinds_of_faults(
 def test_killed_at_any_request_and_run_again_it_ends_complete(
     mirror: Path, crawl: str, tmp_path: Path, footers: dict[str, bytes], after: int
 ) -> None:
-    started: list[subprocess.Popen[bytes]] = []
+    started: list[Forked] = []
 
     def kill(request: Request) -> Fault | None:
         if request.number == after:
@@ -208,7 +208,7 @@ def test_killed_at_any_request_and_run_again_it_ends_complete(
 
 def test_interrupted_by_ctrl_c_it_keeps_what_it_has(mirror: Path, crawl: str, tmp_path: Path) -> None:
     files = len(listed(mirror, crawl))
-    started: list[subprocess.Popen[bytes]] = []
+    started: list[Forked] = []
 
     def interrupt(request: Request) -> Fault | None:
         if request.number < files + 1:  # the list of crawls, the manifest, and all files but one
@@ -311,16 +311,6 @@ def test_a_server_that_only_asks_to_slow_down_is_left_alone(
             pass
         source.close()
         assert len(server.log) <= 12 * len(listed(mirror, crawl)) + 1
-
-
-def test_two_harvests_of_one_crawl_exclude_each_other(
-    mirror: Path, crawl: str, store: Store, examiner: Examiner
-) -> None:
-    with FaultServer(mirror) as server, store.harvesting(crawl), Store(store.path) as other:
-        source = polite(server)
-        with pytest.raises(StoreLocked, match=crawl):
-            run(source, other, examiner, crawl)
-        source.close()
 
 
 def test_crawls_without_a_table(mirror: Path, store: Store, examiner: Examiner) -> None:

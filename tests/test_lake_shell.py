@@ -160,7 +160,7 @@ def test_a_killed_export_leaves_the_lake_as_it_was(command: Command) -> None:
     whole = lake.read_bytes()
     forget_a_file(command)
     for _ in range(2):
-        process = command.start("export", "ducklake", PYTHONPATH=str(ROOT))
+        process = command.start("export", "ducklake")
         wait_until(process, lake.with_name("captures.ducklake.new").exists)
         process.send_signal(signal.SIGKILL)
         process.communicate()
