@@ -65,6 +65,10 @@ class Command:
         """Begin it; see ``tests.warm`` for how that is quick."""
         return warm.Forked(words, self.environment(**environment), self.home)
 
+    def start_in_one(self, *words: str, **environment: str) -> warm.Forked:
+        """Begin it with one stream for output and errors, as a terminal shows them."""
+        return warm.Forked(words, self.environment(**environment), self.home, in_one=True)
+
     def start_anew(self, *words: str, **environment: str) -> subprocess.Popen[bytes]:
         """Begin it in a Python that has imported nothing yet."""
         return subprocess.Popen(

@@ -32,12 +32,15 @@ ROOT = Path(__file__).parent.parent
 class Forked:
     """A command that runs, with the methods of ``subprocess.Popen`` that tests need."""
 
-    def __init__(self, words: Sequence[str], environment: Mapping[str, str], folder: Path) -> None:
+    def __init__(
+        self, words: Sequence[str], environment: Mapping[str, str], folder: Path, *, in_one: bool = False
+    ) -> None:
         (out, out_end), (err, err_end) = os.pipe(), os.pipe()
         self._told, told_end = socket.socketpair()
         asked = json.dumps([list(words), dict(environment), str(folder)]).encode()
         parent = _parent()
-        socket.send_fds(parent, [len(asked).to_bytes(4, "little")], [out_end, err_end, told_end.fileno()])
+        ends = [out_end, out_end if in_one else err_end, told_end.fileno()]
+        socket.send_fds(parent, [len(asked).to_bytes(4, "little")], ends)
         parent.sendall(asked)
         os.close(out_end)
         os.close(err_end)
