@@ -48,6 +48,7 @@ def connect() -> duckdb.DuckDBPyConnection:
             "autoload_known_extensions": "false",
             "allow_community_extensions": "false",
             "python_enable_replacements": "false",
+            "threads": "1",  # handing the rows of a row group to others takes longer than to look at them
         }
     )
     connection.execute("SET TimeZone = 'UTC'; SET lock_configuration = true")

@@ -13,7 +13,7 @@ from typing import Any
 from tests import canaries, warm
 
 
-def wait_until(process: subprocess.Popen[bytes], is_so: Callable[[], bool]) -> None:
+def wait_until(process: subprocess.Popen[bytes] | warm.Forked, is_so: Callable[[], bool]) -> None:
     """Wait until something is so, or the process has ended, and take no core away from it meanwhile."""
     while not is_so():
         with suppress(subprocess.TimeoutExpired):
@@ -35,6 +35,13 @@ class Ran:
 
     def json_lines(self) -> list[Any]:
         return [json.loads(line) for line in self.out.splitlines()]
+
+
+def ended(process: subprocess.Popen[bytes] | warm.Forked) -> Ran:
+    """What a command came to, when it has ended."""
+    out, err = process.communicate(timeout=90)
+    assert process.returncode is not None
+    return Ran(process.returncode, out.decode(), err.decode())
 
 
 @dataclass(frozen=True)
@@ -61,7 +68,16 @@ class Command:
             }
         )
 
-    def start(self, *words: str, **environment: str) -> subprocess.Popen[bytes]:
+    def start(self, *words: str, **environment: str) -> warm.Forked:
+        """Begin it; see ``tests.warm`` for how that is quick."""
+        return warm.Forked(words, self.environment(**environment), self.home)
+
+    def start_in_one(self, *words: str, **environment: str) -> warm.Forked:
+        """Begin it with one stream for output and errors, as a terminal shows them."""
+        return warm.Forked(words, self.environment(**environment), self.home, in_one=True)
+
+    def start_anew(self, *words: str, **environment: str) -> subprocess.Popen[bytes]:
+        """Begin it in a Python that has imported nothing yet."""
         return subprocess.Popen(
             [sys.executable, "-m", "catalogue", *words],
             env=self.environment(**environment),
@@ -72,14 +88,13 @@ class Command:
         )
 
     def __call__(self, *words: str, **environment: str) -> Ran:
-        """What it comes to; see ``tests.warm`` for how that is quick."""
+        """What it comes to."""
         if any(name.startswith("PYTHON") for name in environment):  # which is read when Python starts
             return self.anew(*words, **environment)
-        status, out, err = warm.run(words, self.environment(**environment), self.home)
-        return Ran(status, out.decode(), err.decode())
+        with self.start(*words, **environment) as process:
+            return ended(process)
 
     def anew(self, *words: str, **environment: str) -> Ran:
         """Likewise, by a Python that has imported nothing yet."""
-        with self.start(*words, **environment) as process:
-            out, err = process.communicate(timeout=90)
-        return Ran(process.returncode, out.decode(), err.decode())
+        with self.start_anew(*words, **environment) as process:
+            return ended(process)

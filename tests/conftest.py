@@ -8,7 +8,7 @@ from shutil import copytree
 import pytest
 
 import catalogue
-from catalogue.demo import write_miniature
+from catalogue.demo import Miniature, write_miniature
 from catalogue.settings import Settings
 from tests import canaries
 from tests.commands import Command
@@ -31,13 +31,18 @@ def _discreet() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def mirror(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def miniature(tmp_path_factory: pytest.TempPathFactory) -> Miniature:
+    """The default miniature, to be read."""
+    return write_miniature(tmp_path_factory.mktemp("miniature"))
+
+
+@pytest.fixture(scope="session")
+def mirror(request: pytest.FixtureRequest) -> Path:
     """A folder laid out as data.commoncrawl.org: CATALOGUE_TEST_MIRROR, else our own miniature."""
     if given := os.environ.get("CATALOGUE_TEST_MIRROR"):
         return Path(given)
-    folder = tmp_path_factory.mktemp("mirror")
-    write_miniature(folder)
-    return folder
+    made: Miniature = request.getfixturevalue("miniature")
+    return made.folder
 
 
 @pytest.fixture(scope="session")

@@ -27,30 +27,34 @@ def table(keys: Sequence[str | None], **more: pa.Array) -> pa.Table:
     )
 
 
-def index_path(folder: Path, number: int = 0) -> Path:
+def index_path(folder: Path, number: int = 0, crawl: str = CRAWL) -> Path:
     """A path for an index file, whose folder is there."""
     part = f"part-{number:05}-{UUID(int=number)}.c000.gz.parquet"
-    path = folder / f"cc-index/table/cc-main/warc/crawl={CRAWL}/subset=warc" / part
+    path = folder / f"cc-index/table/cc-main/warc/crawl={crawl}/subset=warc" / part
     path.parent.mkdir(parents=True, exist_ok=True)
     return path
 
 
-def write_manifest(folder: Path) -> None:
+def write_manifest(folder: Path, crawl: str = CRAWL) -> None:
     """List the index files that are there."""
-    manifest = folder / f"crawl-data/{CRAWL}/cc-index-table.paths.gz"
+    manifest = folder / f"crawl-data/{crawl}/cc-index-table.paths.gz"
     manifest.parent.mkdir(parents=True, exist_ok=True)
-    paths = sorted(str(path.relative_to(folder)) for path in folder.rglob("*.parquet"))
+    paths = sorted(str(path.relative_to(folder)) for path in folder.rglob(f"crawl={crawl}/*/*.parquet"))
     manifest.write_bytes(gzip.compress("\n".join(paths).encode()))
 
 
 def crawl_of(
-    folder: Path, *tables: pa.Table, change: Callable[[Path], object] = lambda _: None, **options: Any
+    folder: Path,
+    *tables: pa.Table,
+    crawl: str = CRAWL,
+    change: Callable[[Path], object] = lambda _: None,
+    **options: Any,
 ) -> Path:
     """A crawl with a file for each table; ``options`` are those of ``pyarrow.parquet.write_table``."""
     for number, rows in enumerate(tables):
-        path = index_path(folder, number)
+        path = index_path(folder, number, crawl)
         settings = {"write_page_index": True, "use_dictionary": False} | options
         pq.write_table(rows, path, **settings)
         change(path)
-    write_manifest(folder)
+    write_manifest(folder, crawl)
     return folder

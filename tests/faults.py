@@ -50,6 +50,7 @@ from tests.fault_kinds import (
     seeded,
 )
 from tests.fault_wire import HEAD_LIMIT, Head, Wire
+from tests.gates import Gate
 
 __all__ = [
     "ALL_KINDS",
@@ -163,6 +164,7 @@ class FaultServer:
         files: a folder, or bytes by path without a leading slash; the test may change either between two requests.
         script: what goes wrong; nothing if there is none. It runs in the server's thread, and what it raises is raised
             again at the end of the block.
+        gate: holds one of the requests, before it is answered.
         latency: seconds by which each answer is late; those of other connections are not held up.
         rate: bytes of body a second on each connection.
         host: a loopback address.
@@ -175,6 +177,7 @@ class FaultServer:
         files: Path | Mapping[str, bytes],
         *,
         script: Script | None = None,
+        gate: Gate | None = None,
         latency: float = 0.0,
         rate: float | None = None,
         host: str = "127.0.0.1",
@@ -183,6 +186,7 @@ class FaultServer:
     ) -> None:
         self._files = Folder(files) if isinstance(files, Path) else Memory(files)
         self._script = script or (lambda _: None)
+        self._gate = gate
         self._latency = latency
         self._rate = rate
         self._address = (host, port)
@@ -208,6 +212,8 @@ class FaultServer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        if self._gate:
+            self._gate.open()
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join()
         if error is None and self._failures:
@@ -305,6 +311,8 @@ class FaultServer:
         )
         self._log.begin(exchange)
         try:
+            if self._gate:
+                await self._gate.pass_through(request)
             if self._latency:
                 await asyncio.sleep(self._latency)
             with ExitStack() as stack:

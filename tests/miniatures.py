@@ -1,22 +1,16 @@
-"""The default miniature, written once a module, and read back with pyarrow."""
+"""The default miniature (see the fixture ``miniature``), read back with pyarrow."""
 
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
-import pytest
 
-from catalogue.demo import Miniature, write_miniature
+from catalogue.demo import Miniature
 
 OLD, MODERN, NEWEST = "CC-MAIN-2018-05", "CC-MAIN-2022-05", "CC-MAIN-2026-30"
 SUBSETS = ("warc", "crawldiagnostics", "robotstxt")
 Row = dict[str, Any]
-
-
-@pytest.fixture(scope="module")
-def miniature(tmp_path_factory: pytest.TempPathFactory) -> Miniature:
-    return write_miniature(tmp_path_factory.mktemp("miniature"))
 
 
 @cache

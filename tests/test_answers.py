@@ -19,7 +19,7 @@ from catalogue.settings import Settings
 from catalogue.surt import Pattern, covers, parse_pattern
 from tests.mirrors import whole_table
 
-PATTERNS = 48
+PATTERNS = 33
 IDENTITY = ["url_surtkey", "url", "fetch_time", "warc_filename", "warc_record_offset", "crawl", "subset"]
 
 Row = tuple[object, ...]
@@ -39,7 +39,8 @@ def rows_of(table: pa.Table, names: list[str] = IDENTITY) -> Counter[Row]:
 
 def in_order(table: pa.Table, names: list[str] = IDENTITY) -> pa.Table:
     """Some columns of all rows, so that two tables with the same rows are equal; faster than ``rows_of`` for many."""
-    return table.select(names).sort_by([(name, "ascending") for name in names]).combine_chunks()
+    numbers_first = sorted(names, key=lambda name: name != "warc_record_offset")  # hardly any row is another's equal
+    return table.select(names).sort_by([(name, "ascending") for name in numbers_first]).combine_chunks()
 
 
 def scanned(everything: pa.Table, patterns: list[Pattern]) -> pa.Table:
@@ -205,7 +206,7 @@ def test_where(harvested: Catalogue, scan: Scan, condition: str) -> None:
 def test_times(harvested: Catalogue, everything: pa.Table) -> None:
     times = sorted(set(everything.column("fetch_time").to_pylist()))
     chance = random.Random(5)
-    for _ in range(6):
+    for _ in range(4):
         first, last = sorted(chance.sample(times, 2))
         found = harvested.captures("*", from_=f"{first:%Y%m%d%H%M%S}", to=f"{last:%Y%m%d%H%M%S}", columns=IDENTITY)
         inside = everything.filter(

@@ -4,7 +4,6 @@ import random
 import shutil
 import signal
 import sqlite3
-import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -27,6 +26,7 @@ from tests.faults import Fault, FaultServer, Kind, Request, only
 from tests.footers import made
 from tests.test_answers import everything, rows_of, scanned
 from tests.test_harvest import Until
+from tests.warm import Forked
 
 __all__ = ["everything"]  # a fixture
 
@@ -179,7 +179,7 @@ def test_only_gaps_only_some_files_and_a_budget(cat: Catalogue) -> None:
 
 
 def test_killed_at_a_request_it_goes_on(source: Path, tmp_path: Path) -> None:
-    started: list[subprocess.Popen[bytes]] = []
+    started: list[Forked] = []
     begun: list[int] = []
 
     def kill(request: Request) -> Fault | None:

@@ -34,8 +34,7 @@ def last_of_each(rows: list[Row], column: str) -> list[Row]:
     return [rows[number] for _, number in sorted(best.values(), key=lambda each: each[1])]
 
 
-@pytest.mark.parametrize("pattern", ["*.com", "*.org"])
-@pytest.mark.parametrize("unique", ["url", "digest", None])
+@pytest.mark.parametrize(("pattern", "unique"), [("*.com", "url"), ("*.org", "digest"), ("*.net", None)])
 def test_equals_a_look_at_all(harvested: Catalogue, pattern: str, unique: str | None) -> None:
     rows = harvested.captures(pattern, columns=COLUMNS).to_arrow().to_pylist()
     expected = last_of_each(rows, BY[unique])

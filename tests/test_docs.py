@@ -2,16 +2,14 @@
 
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import catalogue
 from catalogue.cli.app import _Commands
-from catalogue.demo import LoopbackServer, write_miniature
-from tests.commands import Command
+from catalogue.demo import LoopbackServer, Miniature
+from tests.commands import Command, ended
 from tests.test_layers import ORDER
 
 ROOT = Path(__file__).parent.parent
@@ -28,22 +26,13 @@ def transcripts() -> list[tuple[str, str]]:
     return found
 
 
-def test_the_readmes_transcripts_are_real(tmp_path: Path) -> None:
-    write_miniature(tmp_path / "mirror")
+def test_the_readmes_transcripts_are_real(miniature: Miniature, tmp_path: Path) -> None:
     checked = 0
-    with LoopbackServer(tmp_path / "mirror") as server:
+    with LoopbackServer(miniature.folder) as server:
         command = Command(Path("data"), server.url, tmp_path)
         for words, expected in transcripts():
-            done = subprocess.run(
-                [sys.executable, "-m", *shlex.split(words)],
-                env=command.environment(),
-                cwd=tmp_path,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                check=False,
-                timeout=60,
-            )
-            printed = done.stdout.decode().replace(f"{tmp_path.resolve()}/", "")
+            with command.start_in_one(*shlex.split(words)[1:]) as process:
+                printed = ended(process).out.replace(f"{tmp_path.resolve()}/", "")
             assert TIMES.sub("", printed) == TIMES.sub("", expected), words
             checked += 1
     assert checked >= 7

@@ -2,7 +2,6 @@
 
 import gzip
 import signal
-import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +10,7 @@ import pytest
 
 import catalogue
 from catalogue.crawl import IndexFile, parse_manifest
-from catalogue.errors import StoreLocked, UnknownCrawl
+from catalogue.errors import UnknownCrawl
 from catalogue.examine import Examiner
 from catalogue.footer import footer_length
 from catalogue.harvest import FIRST_TAIL, Harvested, harvest
@@ -22,6 +21,7 @@ from catalogue.store import Store
 from tests.clocks import FakeClock
 from tests.commands import Command
 from tests.faults import Fault, FaultServer, Kind, Request, Script, only
+from tests.warm import Forked
 
 ALL = ("warc", "crawldiagnostics", "robotstxt")
 
@@ -162,7 +162,7 @@ def _long_field(length: int) -> bytes:
 def test_killed_at_a_request_and_run_again_it_ends_complete(
     mirror: Path, crawl: str, tmp_path: Path, footers: dict[str, bytes]
 ) -> None:
-    started: list[subprocess.Popen[bytes]] = []
+    started: list[Forked] = []
 
     def kill(request: Request) -> Fault | None:
         if request.number == 3:
@@ -187,7 +187,7 @@ def test_killed_at_a_request_and_run_again_it_ends_complete(
 
 def test_interrupted_by_ctrl_c_it_keeps_what_it_has(mirror: Path, crawl: str, tmp_path: Path) -> None:
     files = len(listed(mirror, crawl))
-    started: list[subprocess.Popen[bytes]] = []
+    started: list[Forked] = []
 
     def interrupt(request: Request) -> Fault | None:
         if request.number < files + 1:  # the list of crawls, the manifest, and all files but one
@@ -249,16 +249,6 @@ def test_footers_that_are_no_footers_are_named(mirror: Path, crawl: str, store: 
     assert "encrypted" in outcome.failures[victims[0]]
     assert len(held(store)) == len(files) - len(victims)
     assert set(store.keys("failures")) == set(victims)
-
-
-def test_two_harvests_of_one_crawl_exclude_each_other(
-    mirror: Path, crawl: str, store: Store, examiner: Examiner
-) -> None:
-    with FaultServer(mirror) as server, store.harvesting(crawl), Store(store.path) as other:
-        source = polite(server)
-        with pytest.raises(StoreLocked, match=crawl):
-            run(source, other, examiner, crawl)
-        source.close()
 
 
 def test_crawls_without_a_table(mirror: Path, store: Store, examiner: Examiner) -> None:

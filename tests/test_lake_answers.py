@@ -24,7 +24,7 @@ from tests.mirrors import whole_table
 
 pytestmark = needs_extensions
 
-QUESTIONS = 100
+QUESTIONS = 66
 ZONES = ["UTC", "Asia/Tokyo", "America/New_York"]
 COLUMNS = ", ".join(SCHEMA.names)
 SHAPES = [

@@ -17,9 +17,7 @@ from catalogue.crawl import SCHEMA, has_table, index_file, manifest_path, parse_
 from catalogue.demo import Miniature, write_miniature
 from catalogue.demo.miniature import FEWEST_PAGES
 from catalogue.thrift import Reader
-from tests.miniatures import MODERN, NEWEST, OLD, SUBSETS, every_file, every_row, keys, miniature, parts, rows, subsets
-
-__all__ = ["miniature"]  # a fixture
+from tests.miniatures import MODERN, NEWEST, OLD, SUBSETS, every_file, every_row, keys, parts, rows, subsets
 
 ADDED_LATER = {
     "url_host_name_reversed",

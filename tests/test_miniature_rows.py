@@ -13,9 +13,7 @@ import pytest
 
 from catalogue.demo import Miniature
 from catalogue.surt import url_surtkey
-from tests.miniatures import MODERN, NEWEST, OLD, SUBSETS, every_row, miniature, rows, subsets
-
-__all__ = ["miniature"]  # a fixture
+from tests.miniatures import MODERN, NEWEST, OLD, SUBSETS, every_row, rows, subsets
 
 
 @pytest.mark.parametrize("crawl", [OLD, MODERN, NEWEST])

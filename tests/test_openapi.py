@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import catalogue
-from catalogue.demo import write_miniature
+from catalogue.demo import Miniature
 from catalogue.settings import Settings
 from tests.serving import serving
 
@@ -23,9 +23,8 @@ expected-statuses = ["2xx", "404", "422"]
 """
 
 
-def test_the_document_is_true(tmp_path: Path) -> None:
-    write_miniature(tmp_path / "mirror")
-    settings = Settings(source=str(tmp_path / "mirror"), cache=tmp_path / "cache")
+def test_the_document_is_true(miniature: Miniature, tmp_path: Path) -> None:
+    settings = Settings(source=str(miniature.folder), cache=tmp_path / "cache")
     with catalogue.open(tmp_path / "data", settings=settings) as cat:
         cat.harvest(CRAWL, subsets="all")
     config = tmp_path / "schemathesis.toml"

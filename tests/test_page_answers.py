@@ -17,7 +17,7 @@ from catalogue.plan import RowGroupRead
 from catalogue.settings import Settings
 from catalogue.store import Store
 from catalogue.surt import parse_pattern
-from tests.test_answers import Scan, everything, random_patterns, rows_of, scan
+from tests.test_answers import Scan, everything, in_order, random_patterns, rows_of, scan
 
 __all__ = ["everything", "scan"]  # fixtures
 
@@ -60,7 +60,7 @@ def test_pages_and_chunks_and_whole_files_hold_the_same(
             expected = scan([parse_pattern(text)])
             found = cat.captures(text, columns=COLUMNS)
             answer = found.to_arrow()
-            assert rows_of(answer, COLUMNS) == rows_of(expected, COLUMNS), text
+            assert in_order(answer, COLUMNS).equals(in_order(expected, COLUMNS)), text
             assert cat.captures(text).count() == expected.num_rows
             again = cat.captures(text, columns=COLUMNS)
             again.fetch_indexes()
@@ -89,7 +89,7 @@ def test_conditions_by_pages(cheap: Catalogue, everything: pa.Table, scan: Scan,
         expected = scan([parse_pattern(text)], condition)
         for _ in range(2):
             found = cheap.captures(text, columns=COLUMNS, where=condition)
-            assert rows_of(found.to_arrow(), COLUMNS) == rows_of(expected, COLUMNS), text
+            assert in_order(found.to_arrow(), COLUMNS).equals(in_order(expected, COLUMNS)), text
         assert cheap.captures(text, where=condition).count() == expected.num_rows
 
 

@@ -188,19 +188,27 @@ def test_however_a_crawl_is_named_it_is_harvested_and_one_that_is_not_listed_nev
         assert get(address, path.format(crawl)).status in {200, 404}
 
 
-@pytest.mark.parametrize("path", ASKING)
-def test_however_it_is_asked_a_strict_server_gives_no_answer_that_may_lack_something(
-    mirror: Path, settings: Settings, crawl: str, whole_crawls: list[str], tmp_path: Path, path: str
-) -> None:
-    copy, held, other = tmp_path / "mirror", crawl, next(each for each in whole_crawls if each != crawl)
+@pytest.fixture(scope="module")
+def lacking(mirror: Path, settings: Settings, crawl: str, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """Settings of a source one of whose files is torn, and in the folder of their cache what is held all the same."""
+    copy, folder = tmp_path_factory.mktemp("torn") / "mirror", tmp_path_factory.mktemp("lacking")
     copytree(mirror, copy)
-    manifest = copy / f"crawl-data/{held}/cc-index-table.paths.gz"
+    manifest = copy / f"crawl-data/{crawl}/cc-index-table.paths.gz"
     paths = gzip.decompress(manifest.read_bytes()).decode().splitlines()
     torn = next(each for each in paths if "crawldiagnostics" in each)
     (copy / torn).write_bytes(b"torn")
-    settings = replace(settings, source=str(copy), cache=tmp_path / "cache")
-    harvested_in_part(tmp_path, settings, held, "all")
-    with served(tmp_path, settings) as address:
+    chosen = replace(settings, source=str(copy), cache=folder / "cache")
+    harvested_in_part(folder, chosen, crawl, "all")
+    return chosen
+
+
+@pytest.mark.parametrize("path", ASKING)
+def test_however_it_is_asked_a_strict_server_gives_no_answer_that_may_lack_something(
+    lacking: Settings, crawl: str, whole_crawls: list[str], path: str
+) -> None:
+    folder, settings = lacking.cache.parent, lacking
+    held, other = crawl, next(each for each in whole_crawls if each != crawl)
+    with served(folder, settings) as address:
         answer = get(address, path.format(held))
         assert answer.status in {200, 404}
         if path in READING:
@@ -208,7 +216,7 @@ def test_however_it_is_asked_a_strict_server_gives_no_answer_that_may_lack_somet
                 "catalogue-incomplete", ""
             )
         assert get(address, path.format(other)).status == 404
-    with served(tmp_path, settings, strict=True) as address:
+    with served(folder, settings, strict=True) as address:
         refused = [get(address, path.format(each)) for each in (held, other)]
         assert [each.status for each in refused] == [422 if path in READING else answer.status, 422]
         assert f"catalogue harvest --crawl {other}" in refused[1].text

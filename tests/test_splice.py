@@ -350,7 +350,7 @@ def test_files_of_duckdb(wide: pa.Table, tmp_path: Path, codec: str, version: st
     path = tmp_path / "of.parquet"
     with duckdb.connect() as connection:
         connection.register("wide", wide)
-        connection.execute(f"CREATE TABLE longer AS {' UNION ALL '.join(['FROM wide'] * 20)}")
+        connection.execute(f"CREATE TABLE longer AS {' UNION ALL '.join(['FROM wide'] * 6)}")
         settings = f"FORMAT parquet, ROW_GROUP_SIZE 2048, COMPRESSION {codec}, PARQUET_VERSION {version}"
         connection.execute(f"COPY longer TO '{path}' ({settings})")
     data = path.read_bytes()

@@ -191,17 +191,6 @@ def test_it_can_be_deleted_and_made_again(data: Path, settings: Settings) -> Non
         assert cat.row_groups().equals(before)
 
 
-def test_a_shell_that_is_open_keeps_what_it_shows(data: Path, store: Store) -> None:
-    path = data / "catalogue.duckdb"
-    with duckdb.connect(path, read_only=True) as shell_like:
-        before = shell_like.execute("select count(*) from files").fetchall()
-        store.delete("files", store.keys("files")[:1])
-        views.refresh(path, store)
-        assert shell_like.execute("select count(*) from files").fetchall() == before
-        with views.connect(path) as fresh:
-            assert fresh.execute("select count(*) from files").fetchall() == [(before[0][0] - 1,)]
-
-
 def test_leftovers_of_a_crash_do_no_harm(data: Path, store: Store) -> None:
     path = data / "catalogue.duckdb"
     path.with_name("catalogue.duckdb.new").write_bytes(b"half a database")

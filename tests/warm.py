@@ -8,18 +8,20 @@ import atexit
 import json
 import os
 import runpy
+import select
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import warnings
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from threading import Timer
-from typing import NoReturn
+from typing import NoReturn, Self
 
 from tests import canaries
 
@@ -29,45 +31,100 @@ IMPORTED = ["aiohttp", "pandas", "pyarrow.parquet"]
 ROOT = Path(__file__).parent.parent
 
 
-def run(
-    words: tuple[str, ...], environment: dict[str, str], folder: Path, *, preload: str = "", seconds: float = 600.0
-) -> tuple[int, bytes, bytes]:
-    """The exit status of a command, and what it wrote.
+class Forked:
+    """A command that runs, with the methods of ``subprocess.Popen`` that tests need."""
 
-    Args:
-        words: its arguments.
-        environment: all of it.
-        folder: the current one.
-        preload: a library that the process is loaded with before any other.
-        seconds: after which it is killed.
-    """
-    (out, out_end), (err, err_end) = os.pipe(), os.pipe()
-    asked = json.dumps([words, environment, str(folder)]).encode()
-    parent = _parent(preload)
-    socket.send_fds(parent, [len(asked).to_bytes(4, "little")], [out_end, err_end])
-    parent.sendall(asked)
-    os.close(out_end)
-    os.close(err_end)
-    with open(out, "rb") as outs, open(err, "rb") as errs, ThreadPoolExecutor(1) as executor:  # noqa: PTH123
-        number = _number(parent)
-        alarm = Timer(seconds, os.kill, [number, signal.SIGKILL])
-        alarm.start()
-        try:
-            printed = executor.submit(errs.read)
-            written = outs.read()
-        except BaseException:
-            os.kill(number, signal.SIGKILL)
-            raise
-        finally:
-            status = _number(parent)
-            alarm.cancel()
-        return status, written, printed.result()
+    def __init__(
+        self,
+        words: Sequence[str],
+        environment: Mapping[str, str],
+        folder: Path,
+        *,
+        in_one: bool = False,
+        preload: str = "",
+    ) -> None:
+        """Begin a command.
 
+        Args:
+            words: its arguments.
+            environment: all of it.
+            folder: the current one.
+            in_one: whether what it says of errors comes with its output.
+            preload: a library that the process is loaded with before any other.
+        """
+        (out, out_end), (err, err_end) = os.pipe(), os.pipe()
+        self._told, told_end = socket.socketpair()
+        asked = json.dumps([list(words), dict(environment), str(folder)]).encode()
+        parent = _parent(preload)
+        ends = [out_end, out_end if in_one else err_end, told_end.fileno()]
+        socket.send_fds(parent, [len(asked).to_bytes(4, "little")], ends)
+        parent.sendall(asked)
+        os.close(out_end)
+        os.close(err_end)
+        told_end.close()
+        self.args = list(words)
+        self.stdout, self.stderr = open(out, "rb"), open(err, "rb")  # noqa: PTH123, SIM115 - closed by __exit__
+        self.returncode: int | None = None
+        self.pid = self._number()
 
-def _number(parent: socket.socket) -> int:
-    answer = parent.recv(4, socket.MSG_WAITALL)
-    assert len(answer) == 4, "the process that forks commands has died"
-    return int.from_bytes(answer, "little", signed=True)
+    def _number(self) -> int:
+        answer = self._told.recv(4, socket.MSG_WAITALL)
+        assert len(answer) == 4, "the process that forks commands has died"
+        return int.from_bytes(answer, "little", signed=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is not None:
+            self.kill()
+        self.wait()
+        self._close()
+
+    def poll(self) -> int | None:
+        """The exit status; None if it has not ended."""
+        if self.returncode is None and select.select([self._told], [], [], 0)[0]:
+            self.returncode = self._number()
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit status when it has ended."""
+        if self.returncode is None and not select.select([self._told], [], [], timeout)[0]:
+            raise subprocess.TimeoutExpired(self.args, timeout or 0)
+        status = self.poll()
+        assert status is not None
+        return status
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, unless it has ended."""
+        if self.poll() is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it, whatever it does."""
+        self.send_signal(signal.SIGKILL)
+
+    def communicate(self, timeout: float = 90) -> tuple[bytes, bytes]:
+        """All that it wrote, when it has ended."""
+        with ThreadPoolExecutor(2) as executor:
+            streams = [executor.submit(stream.read) for stream in (self.stdout, self.stderr)]
+            try:
+                self.wait(timeout)
+            except BaseException:
+                self.kill()
+                raise
+            out, err = [stream.result() for stream in streams]
+        self._close()
+        return out, err
+
+    def _close(self) -> None:
+        for each in (self.stdout, self.stderr, self._told):
+            each.close()
 
 
 @cache
@@ -108,27 +165,46 @@ def main(asked: socket.socket) -> None:
     canaries.stay_at_home(lambda text: os.write(2, text.encode()))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # each command decides what that means
     while True:
-        length, ends, *_ = socket.recv_fds(asked, 4, 2)
+        length, ends, *_ = socket.recv_fds(asked, 4, 3)
         if not length:
             return
         words, environment, folder = json.loads(asked.recv(int.from_bytes(length, "little"), socket.MSG_WAITALL))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # the threads are those of libraries that know of forks
-            number = os.fork()
-        if not number:
+        if not _fork():
             asked.close()
-            for end, stream in zip(ends, (sys.stdout, sys.stderr), strict=True):
-                os.dup2(end, stream.fileno())
-                os.close(end)
-            os.environ.clear()
-            os.environ.update(environment)
-            os.chdir(folder)
-            _become(words)
+            _watch(words, environment, folder, ends)
         for end in ends:
             os.close(end)
-        asked.sendall(number.to_bytes(4, "little"))
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:  # those that watched commands which have ended
+                pass
+
+
+def _fork() -> int:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # the threads are those of libraries that know of forks
+        return os.fork()
+
+
+def _watch(words: list[str], environment: dict[str, str], folder: str, ends: list[int]) -> NoReturn:
+    """Be a command's parent, which tells what becomes of it, so that several may run at once."""
+    *streams, told = ends
+    number = _fork()
+    if not number:
+        os.close(told)
+        for end, stream in zip(streams, (sys.stdout, sys.stderr), strict=True):
+            os.dup2(end, stream.fileno())
+            os.close(end)
+        os.environ.clear()
+        os.environ.update(environment)
+        os.chdir(folder)
+        _become(words)
+    for end in (*streams, sys.stdout.fileno(), sys.stderr.fileno()):
+        os.close(end)
+    with suppress(BrokenPipeError):  # whoever asked has gone
+        os.write(told, number.to_bytes(4, "little"))
         status = os.waitstatus_to_exitcode(os.waitpid(number, 0)[1])
-        asked.sendall(status.to_bytes(4, "little", signed=True))
+        os.write(told, status.to_bytes(4, "little", signed=True))
+    os._exit(0)
 
 
 def _become(words: list[str]) -> NoReturn:

@@ -164,16 +164,22 @@ class Taking(Opened):
         return self.table.select(words, list(files))
 
     def forget(self, crawls: str | Iterable[str]) -> int:
-        """Delete what is held of crawls; returns how many footers that were."""
+        """Delete what is held of crawls; returns how many footers that were.
+
+        Raises:
+            NotHarvested: if nothing is held of one.
+            StoreLocked: if another process harvests one: what it has still to commit would seem to be all there is.
+        """
         gone = 0
         for crawl in self.held(crawls):
-            paths = held_paths(self._store, self.table, crawl)
-            # Files last: as long as there are some, what was stopped can be gone on with by the same again.
-            self._store.delete("failures", held_paths(self._store, self.table, crawl, kind="failures"))
-            if self.table == INDEX:
-                pulled = self._store.keys("documents", f"snapshots/{crawl}/")
-                self._store.delete("documents", [manifest_path(crawl), *pulled])
-            self._store.delete("files", paths)
+            with self._store.harvesting(crawl):
+                paths = held_paths(self._store, self.table, crawl)
+                # Files last: as long as there are some, what was stopped can be gone on with by the same again.
+                self._store.delete("failures", held_paths(self._store, self.table, crawl, kind="failures"))
+                if self.table == INDEX:
+                    pulled = self._store.keys("documents", f"snapshots/{crawl}/")
+                    self._store.delete("documents", [manifest_path(crawl), *pulled])
+                self._store.delete("files", paths)
             gone += len(paths)
         views.refresh(self.path, self._store, self.table)
         return gone

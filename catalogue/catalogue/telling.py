@@ -220,6 +220,10 @@ class Telling(Taking):
             return self._store.size(), self.path.stat().st_size
         return self._store.size(), 0
 
+    def log_size(self) -> int:
+        """Bytes of the store's write-ahead log, which grows while somebody reads the store without an end."""
+        return self._store.log_size()
+
     def _of_crawl(self, view: str, crawl: str | None) -> "pd.DataFrame":
         if crawl is not None:
             self.held(crawl)

@@ -13,6 +13,8 @@ from catalogue.wording import parse_size, plural, size
 
 _MANY_REQUESTS, _MANY_BYTES = 500, 1_000_000_000
 """What a backfill asks first to go beyond."""
+_LONG_LOG = 32 << 20
+"""Bytes; a log that nobody holds up has half of that at most."""
 
 
 @click.command()
@@ -250,9 +252,16 @@ def status(options: Common, *, json_: bool) -> None:
         coverage = [_plain(row) for row in catalogue.coverage().to_dict("records")]
         failures = [_plain(row) for row in catalogue.failures().to_dict("records")]
         store_size, catalogue_size = catalogue.sizes()
+        log_size = catalogue.log_size()
     if json_:
         as_json(
-            {"coverage": coverage, "failures": failures, "store_bytes": store_size, "catalogue_bytes": catalogue_size}
+            {
+                "coverage": coverage,
+                "failures": failures,
+                "store_bytes": store_size,
+                "store_log_bytes": log_size,
+                "catalogue_bytes": catalogue_size,
+            }
         )
         return
     table(
@@ -271,6 +280,10 @@ def status(options: Common, *, json_: bool) -> None:
         ],
     )
     click.echo(f"\nstore {size(store_size)}, catalogue {size(catalogue_size)}")
+    if log_size > _LONG_LOG:
+        click.echo(
+            f"of the store {size(log_size)} are its log, because some program reads it all the time; end that one"
+        )
     if unbounded := sum(r["without_bounds"] for r in coverage):
         click.echo(f"{plural(unbounded, 'row group')} without bounds: catalogue backfill --only-gaps learns them, once")
     for failure in failures:

@@ -1,6 +1,7 @@
 """A loop in a thread of its own, so that asking works in a notebook whose loop is running."""
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import CancelledError
 from threading import Lock, Thread, current_thread
@@ -21,6 +22,7 @@ class Background:
             name: of what runs there, for messages.
         """
         self._name = name
+        self._process = os.getpid()
         self._lock = Lock()
         self._closed = False
         self._loop = asyncio.new_event_loop()
@@ -31,8 +33,12 @@ class Background:
         """Run a coroutine to its end.
 
         Raises:
-            GivenUp: if all is closed, before or meanwhile.
+            GivenUp: if all is closed, before or meanwhile, or this is a process that was forked off.
         """
+        if self._process != os.getpid():  # where there is no such thread, and the lock may be held for ever
+            work.close()
+            message = f"{self._name} was opened by another process; open it again in this one"
+            raise GivenUp(message)
         # Under the lock, so that nothing is handed to a loop that will not come to it any more.
         with self._lock:
             if self._closed:
@@ -48,8 +54,10 @@ class Background:
 
     def close(self, last: Callable[[], Awaitable[None]]) -> None:
         """Break off what is under way, do one last thing, and end."""
+        if self._process != os.getpid():
+            return
         with self._lock:
-            if self._closed or not self._thread.is_alive():  # as in a process that was forked off
+            if self._closed or not self._thread.is_alive():
                 return
             self._closed = True
         ending = asyncio.run_coroutine_threadsafe(self._end(last), self._loop)

@@ -21,6 +21,7 @@ from catalogue.pages import Indexes
 from catalogue.store.held import DIGEST_SIZE, Held, decode, encode, label_of
 from catalogue.store.layout import COUNTERS, TABLES, disk_errors, prepare, transaction
 from catalogue.store.locks import harvesting
+from catalogue.store.log import check_log, log_of
 
 _SHORT_WAIT = 1000
 """Milliseconds."""
@@ -39,7 +40,7 @@ class Store:
 
         Raises:
             NotHarvested: if there is none.
-            StoreError: if the file is something else or of a newer version.
+            StoreError: if the file is something else or of a newer version, or the log beside it is not its own.
         """
         self.path = path
         self._busy_seconds = busy_seconds
@@ -50,6 +51,7 @@ class Store:
             raise NotHarvested(message)
         with disk_errors(path):
             make_folder(path.parent)
+            check_log(path)
             self._connection = sqlite3.connect(
                 path, isolation_level=None, timeout=busy_seconds, check_same_thread=False
             )
@@ -342,8 +344,13 @@ class Store:
 
     def size(self) -> int:
         """Bytes on disk, the write-ahead log among them."""
-        files = [self.path, self.path.with_name(self.path.name + "-wal")]
-        return sum(file.stat().st_size for file in files if file.exists())
+        return self.path.stat().st_size + self.log_size()
+
+    def log_size(self) -> int:
+        """Bytes of the write-ahead log: it grows for as long as somebody else reads in one transaction."""
+        with suppress(FileNotFoundError):
+            return log_of(self.path).stat().st_size
+        return 0
 
     def harvesting(self, crawl: str) -> AbstractContextManager[None]:
         """Hold the right to harvest a crawl, which only one process at a time has.

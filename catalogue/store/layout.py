@@ -28,6 +28,8 @@ _LAYOUT = {
 }
 COUNTERS = {"files": "changes", "documents": "changes", "failures": "changes", "indexes": "index_changes"}
 """Which number of changes tells of a table. Facts change nothing."""
+_LOG_LIMIT = 16 << 20
+"""Bytes that the write-ahead log keeps on the disk, once nobody reads what is in it any more."""
 _CLOSED_FOLDER = ("SQLITE_READONLY", "SQLITE_CANTOPEN")
 _DISK_ERRORS = ("SQLITE_FULL", "SQLITE_IOERR", *_CLOSED_FOLDER)
 
@@ -54,6 +56,7 @@ def prepare(connection: sqlite3.Connection, path: Path, busy_seconds: float) -> 
         raise StoreError(message)
     _check_layout(connection, path)
     run("PRAGMA synchronous=FULL")
+    run(f"PRAGMA journal_size_limit={_LOG_LIMIT}")
     with suppress(sqlite3.OperationalError):  # sqlitedict may have left another; what cannot be written can be read
         run("PRAGMA journal_mode=WAL")
 

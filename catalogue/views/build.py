@@ -5,8 +5,8 @@ written in a format that DuckDB since 1.1 can read.
 """
 
 import shutil
-from collections.abc import Iterable, Mapping
-from contextlib import nullcontext, suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from itertools import chain
@@ -15,11 +15,11 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from catalogue.crawl import COLLINFO, has_table, parse_collinfo
 from catalogue.durable import put_in_place
-from catalogue.errors import CatalogueError, DiskFailed, FormatError
+from catalogue.errors import CatalogueError, DiskFailed, FormatError, StoreLocked
 from catalogue.examine import Examiner, FileFacts, digest_of
 from catalogue.footer import decode_footer
 from catalogue.listing import listed, manifests
@@ -28,7 +28,7 @@ from catalogue.surt import MACROS, Keys
 from catalogue.table import INDEX, Table
 from catalogue.views.facts import NewFile, add_files, are_of, packed
 from catalogue.views.key_pages import key_pages
-from catalogue.views.opened import connect, queries_folder, quoted, statement
+from catalogue.views.opened import connect, log_of, queries_folder, quoted, statement
 
 STORAGE_VERSION = "v1.1.0"
 LAYOUT = "9"
@@ -46,6 +46,7 @@ def refresh(
     facts: Mapping[str, FileFacts] | None = None,
     column_chunks: Iterable[str] = (),
     examiner: Examiner | None = None,
+    busy_seconds: float = 600.0,
 ) -> None:
     """Bring the catalogue at ``path`` up to date with the store; only footers that are new to it are decoded.
 
@@ -56,14 +57,16 @@ def refresh(
         facts: of files that have just been examined, by path.
         column_chunks: crawls whose column chunks are to be shown too, from now on.
         examiner: looks into the other new footers; one is started if it is needed and not given.
+        busy_seconds: how long to wait for another process that does the same.
 
     Raises:
         DiskFailed: if it cannot be written; the old one stays.
+        StoreLocked: if somebody has it open for writing, or another process has been at it for too long.
     """
     wanted = set(column_chunks)
     if not (wanted or facts) and is_fresh(path, store):
         return
-    with _disk_errors(path), FileLock(f"{path}.lock"):
+    with _disk_errors(path), _alone(path, busy_seconds):
         shown = _meta(path)
         if not wanted and shown == _meta_of(store):  # somebody else has just done it
             return
@@ -71,13 +74,43 @@ def refresh(
         _remove(beside)
         since = store.changes_at(shown["store"], shown["indexes"]) if shown.get("layout") == LAYOUT else None
         if since:
-            shutil.copyfile(path, beside)
-        build = _Build(beside, store, table, since or (-1, -1))
-        try:
-            build.run(facts or {}, wanted, examiner)
-        finally:
-            build.close()
-        _swap(beside, path)
+            with _unwritten(path):
+                shutil.copyfile(path, beside)
+        with _unwritten(path):  # again, since whoever closes a file loses all locks that it has on it
+            build = _Build(beside, store, table, since or (-1, -1))
+            try:
+                build.run(facts or {}, wanted, examiner)
+            finally:
+                build.close()
+            _swap(beside, path)
+
+
+@contextmanager
+def _alone(path: Path, seconds: float) -> Iterator[None]:
+    """Be the only one who brings the catalogue up to date."""
+    lock = FileLock(f"{path}.lock")
+    try:
+        lock.acquire(timeout=seconds)
+    except Timeout:
+        message = f"another process has been bringing {path} up to date for {seconds:,.0f} s; try again when it is done"
+        raise StoreLocked(message) from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextmanager
+def _unwritten(path: Path) -> Iterator[None]:
+    """Keep out those who would write to the catalogue that is there.
+
+    They would go on writing when another has taken its place; their log has its name and would be taken for its own.
+    """
+    with ExitStack() as held:
+        if path.exists():
+            with suppress(duckdb.Error):  # nobody can open it
+                held.enter_context(connect(path))
+        yield
 
 
 def is_fresh(path: Path, store: Store) -> bool:
@@ -103,7 +136,7 @@ def connect_fresh(path: Path, store: Store, table: Table, *, indexes: bool) -> d
         with suppress(duckdb.Error):
             connection = connect(path)
             try:
-                found = _read_meta(connection)
+                found = _read_meta(connection) if not log_of(path).exists() else {}
                 if found == wanted if indexes else {**found, "indexes": ""} == {**wanted, "indexes": ""}:
                     return connection
             except BaseException:
@@ -339,12 +372,12 @@ def _naive(time: datetime | None) -> datetime | None:
 
 
 def _meta(path: Path) -> dict[str, str]:
-    """What the catalogue at a path was made from; nothing, if there is none that can be read."""
+    """What the catalogue at a path was made from; nothing, if there is none that can be read, or it was written to."""
     if not path.exists():
         return {}
     try:
         with connect(path) as connection:
-            return _read_meta(connection)
+            return _read_meta(connection) if not log_of(path).exists() else {}
     except duckdb.Error:
         return {}
 
@@ -359,14 +392,14 @@ def _meta_of(store: Store) -> dict[str, str]:
 
 def _swap(new: Path, path: Path) -> None:
     """Put a finished catalogue in the old one's place, whole or not at all."""
-    # A log left by a crashed shell belongs to the old file; DuckDB would refuse the new one for its sake.
-    path.with_name(path.name + ".wal").unlink(missing_ok=True)
+    # A log left by a crashed shell belongs to the old file, and DuckDB would take it for the new one's.
+    log_of(path).unlink(missing_ok=True)
     put_in_place(new, path)
 
 
 def _remove(path: Path) -> None:
-    for name in (path.name, path.name + ".wal"):
-        path.with_name(name).unlink(missing_ok=True)
+    for file in (path, log_of(path)):
+        file.unlink(missing_ok=True)
 
 
 class _disk_errors:  # noqa: N801 - used as a context, like contextlib's own

@@ -41,6 +41,11 @@ def connect(path: Path) -> duckdb.DuckDBPyConnection:
     return connection
 
 
+def log_of(path: Path) -> Path:
+    """Where a DuckDB file has what was written to it and is not in it yet; beside ours there is none."""
+    return path.with_name(path.name + ".wal")
+
+
 def statement(name: str, table: Table) -> str:
     """One of the statements in ``queries/``, by its path there, in the words of a table."""
     sql = (queries_folder() / name).read_text(encoding="utf-8")

@@ -126,8 +126,14 @@ class Disk:
         if fault:
             orders["DISK_FAULT"] = str(fault)
         environment = command.environment(**orders)
-        status, out, err = warm.run(words, environment, command.home, preload=self.library, seconds=PATIENCE)
-        return Ran(status, out.decode(), err.decode()), list(read(self.log))
+        with warm.Forked(words, environment, command.home, preload=self.library) as process:
+            try:
+                out, err = process.communicate(PATIENCE)
+            except subprocess.TimeoutExpired as error:
+                message = f"{' '.join(words)} has not ended after {PATIENCE} s; fault: {fault}"
+                raise AssertionError(message) from error
+            ran = Ran(process.wait(), out.decode(), err.decode())
+        return ran, list(read(self.log))
 
 
 def read(log: Path) -> Iterator[Entry]:

@@ -1,0 +1,152 @@
+"""Whether SQLite's write-ahead log beside a store is that store's own.
+
+SQLite takes whatever log lies there: a backup that was put in the store's place under the log of what was there before
+becomes a mixture of both, and is one for good as soon as it is closed. But each transaction of a store counts itself in
+its table ``identity``. So what the first transaction in a log counts to follows what the file itself says, and what the
+last counts to is not behind that. The format is https://www.sqlite.org/fileformat2.html, sections 1 and 4.
+"""
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote
+
+from catalogue.errors import StoreDamaged
+
+_HEADER, _FRAME = 32, 24
+"""Bytes: of the log's header, and before each page in it."""
+_LEAF = 0x0D
+"""A page of a table's rows."""
+_TRIES = 5
+
+
+class _Identity(NamedTuple):
+    id: str
+    changes: int
+    index_changes: int
+
+
+def log_of(path: Path) -> Path:
+    """The write-ahead log of a store."""
+    return path.with_name(path.name + "-wal")
+
+
+def check_log(path: Path) -> None:
+    """See that the log beside a store's file, if there is one, belongs to it.
+
+    Raises:
+        StoreDamaged: if it surely does not.
+    """
+    for _ in range(_TRIES):
+        try:
+            log = log_of(path).open("rb", buffering=0)
+        except FileNotFoundError:
+            return
+        with log:
+            salts = _salts(log.fileno())
+            root = _root(path) if salts else None
+            if not salts or root is None:
+                return
+            first = next(_identities(log.fileno(), salts, root), None)
+            own = _own(path)
+            last = max(_identities(log.fileno(), salts, root), key=lambda each: each[1:], default=None)
+            if _salts(log.fileno()) != salts:
+                continue  # others have begun it anew meanwhile
+        if own is None or first is None or last is None:
+            return
+        follows = first.changes + first.index_changes <= own.changes + own.index_changes + 1
+        leads = own.changes <= last.changes and own.index_changes <= last.index_changes
+        if own.id == first.id and follows and leads:
+            return
+        message = (
+            f"{log_of(path)} is the log of another store, or of {path.name} at another time; put the file back that it "
+            "goes with, or move the log away: what is in it alone is lost then"
+        )
+        raise StoreDamaged(message)
+
+
+def _salts(log: int) -> bytes | None:
+    """What tells the log from those before it; None if it has nothing in it."""
+    header = os.pread(log, _HEADER, 0)
+    return header[8:12] + header[16:24] if len(header) == _HEADER else None
+
+
+def _query(path: Path, query: str) -> tuple[object, ...] | None:
+    """A row of the file itself, without its log."""
+    with closing(sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro&immutable=1", uri=True)) as connection:
+        try:
+            row: tuple[object, ...] | None = connection.execute(query).fetchone()
+        except sqlite3.DatabaseError:  # not made yet, or by an earlier version, or not ours: others say so
+            return None
+    return row
+
+
+def _root(path: Path) -> int | None:
+    """The page in which the identity is."""
+    row = _query(path, "SELECT rootpage FROM sqlite_schema WHERE type = 'table' AND name = 'identity'")
+    return row[0] if row and isinstance(row[0], int) else None
+
+
+def _own(path: Path) -> _Identity | None:
+    row = _query(path, "SELECT id, changes, index_changes FROM identity")
+    return _identity(row) if row else None
+
+
+def _identity(row: tuple[object, ...]) -> _Identity | None:
+    name, changes, index_changes = row
+    if isinstance(name, str) and isinstance(changes, int) and isinstance(index_changes, int):
+        return _Identity(name, changes, index_changes)
+    return None
+
+
+def _identities(log: int, salts: bytes, root: int) -> Iterator[_Identity]:
+    """The identities in a log, as one transaction after the other wrote them."""
+    size = int.from_bytes(salts[:4], "big")
+    size = 1 << 16 if size == 1 else size
+    at = _HEADER
+    while len(frame := os.pread(log, _FRAME, at)) == _FRAME and frame[8:16] == salts[4:]:
+        if int.from_bytes(frame[:4], "big") == root and (found := _parsed(os.pread(log, size, at + _FRAME))):
+            yield found
+        at += _FRAME + size
+
+
+def _parsed(page: bytes) -> _Identity | None:
+    """The one row in a page; None if that is something else."""
+    try:
+        if page[0] != _LEAF or int.from_bytes(page[3:5], "big") != 1:
+            return None
+        at = int.from_bytes(page[8:10], "big")
+        for _ in range(2):  # the length of the row, and its number
+            _, at = _varint(page, at)
+        end, at = _varint(page, start := at)
+        kinds = []
+        while at < start + end:
+            kind, at = _varint(page, at)
+            kinds.append(kind)
+        values: list[object] = []
+        for kind in kinds:
+            length = _LENGTHS[kind] if kind in _LENGTHS else (kind - 12) // 2
+            content = page[at : at + length]
+            at += length
+            number = kind - 8 if kind in {8, 9} else int.from_bytes(content, "big", signed=True)
+            values.append(number if kind in _LENGTHS else content.decode() if kind % 2 else content)
+        return _identity(tuple(values))
+    except (IndexError, ValueError):
+        return None
+
+
+_LENGTHS = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8, 8: 0, 9: 0}
+"""Bytes of integers, by SQLite's number of their kind; 8 and 9 are zero and one themselves."""
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """A number of up to eight bytes, and where it ends."""
+    value = 0
+    while True:
+        value = value << 7 | data[at] & 0x7F
+        at += 1
+        if data[at - 1] < 0x80:  # noqa: PLR2004 - the bit that says that more follow
+            return value, at
