@@ -2,11 +2,13 @@
 
 import errno
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from catalogue.errors import CatalogueError
+from catalogue.wording import size
 
 
 def put_in_place(new: Path, path: Path) -> None:
@@ -29,7 +31,7 @@ def sync_folder(folder: Path) -> None:
     except OSError:
         return
     try:
-        with named(folder):
+        with named(folder.absolute()):
             os.fsync(descriptor)
     finally:
         os.close(descriptor)
@@ -55,3 +57,12 @@ def named(path: Path | str) -> Iterator[None]:
             raise OSError(errno.EIO, str(error), str(path)) from error
         error.filename = str(path)
         raise
+
+
+def room(path: Path | str, error: BaseException | None) -> str:
+    """How much is free where a path is, as the rest of a sentence, if an error tells of a disk that is full."""
+    full = getattr(error, "errno", None) in {errno.ENOSPC, errno.EDQUOT}
+    if not (full or "No space left" in str(error) or getattr(error, "sqlite_errorname", "") == "SQLITE_FULL"):
+        return ""
+    place = next(place for place in (Path(path).absolute(), *Path(path).absolute().parents) if place.exists())
+    return f" ({size(shutil.disk_usage(place).free)} free there)"

@@ -29,13 +29,17 @@ def mine(taught: Catalogue, settings: Settings, tmp_path: Path) -> Iterator[Cata
         yield cat
 
 
+class BrokenOff(Exception):
+    pass
+
+
 def broken_off(cat: Catalogue, place: Path, crawl: str) -> None:
     """Write the pieces of a snapshot and no more."""
 
     def fail(_: Path) -> int:
-        raise InterruptedError
+        raise BrokenOff
 
-    with Store(cat.data / "footers.sqlite") as store, pytest.raises(InterruptedError):
+    with Store(cat.data / "footers.sqlite") as store, pytest.raises(BrokenOff):
         publish(place, store, [crawl], {"files": fail}, missing=(), cache=cat.settings.cache)
 
 

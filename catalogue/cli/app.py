@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from catalogue.durable import room
 from catalogue.errors import CatalogueError, DiskFailed
 from catalogue.settings import Settings, load_settings, package_version
 
@@ -179,7 +180,8 @@ def main() -> NoReturn:
     except CatalogueError as error:
         status = _explain(error)
     except OSError as error:
-        status = _explain(DiskFailed(f"{error.filename or 'the disk'}: {error.strerror or error}"))
+        free = room(error.filename, error) if error.filename else ""
+        status = _explain(DiskFailed(f"{error.filename or 'the disk'}: {error.strerror or error}{free}"))
     except Exception as error:  # noqa: BLE001 - the last resort: nobody should have to read a traceback
         if type(error).__module__.partition(".")[0] in {"duckdb", "_duckdb"} and not _signals:
             first = str(error).splitlines()[0] if str(error) else type(error).__name__

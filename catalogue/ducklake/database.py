@@ -11,7 +11,7 @@ import duckdb
 import pyarrow as pa
 
 from catalogue.ducklake.layout import DEFINITIONS, VERSION, for_sqlite
-from catalogue.durable import put_in_place
+from catalogue.durable import put_in_place, room
 from catalogue.errors import CatalogueError, DiskFailed, QueryError, StoreLocked
 from catalogue.store import locked
 from catalogue.views import STORAGE_VERSION, quoted
@@ -196,7 +196,8 @@ def _copied(path: Path, beside: Path, backend: str, empty: bool) -> Iterator[Dat
             connection.execute("COMMIT")
     else:
         with duckdb.connect(config={"python_enable_replacements": "false"}) as db:
-            db.execute(f"ATTACH {quoted(beside)} AS lake (STORAGE_VERSION '{STORAGE_VERSION}')")
+            how = f"RECOVERY_MODE NO_WAL_WRITES, STORAGE_VERSION '{STORAGE_VERSION}'"
+            db.execute(f"ATTACH {quoted(beside)} AS lake ({how})")
             if not empty:
                 db.execute(f"ATTACH {quoted(path)} AS original (READ_ONLY)")
                 db.execute("COPY FROM DATABASE original TO lake")
@@ -224,7 +225,7 @@ def _explained(path: Path) -> Iterator[None]:
         if damaged:
             message = f"{path} cannot be read ({error}); delete it, it is made anew"
         else:
-            message = f"{path} cannot be written: {error}; what was there is kept"
+            message = f"{path} cannot be written: {error}{room(path, error)}; what was there is kept"
         raise DiskFailed(message) from error
 
 

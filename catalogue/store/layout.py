@@ -8,6 +8,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from catalogue.durable import room
 from catalogue.errors import DiskFailed, StoreDamaged, StoreError, StoreLocked
 
 APPLICATION_ID = 0x43434154
@@ -191,7 +192,8 @@ def disk_errors(path: Path) -> Iterator[None]:
             raise StoreLocked(message) from error
         if isinstance(error, OSError) or name.startswith(_DISK_ERRORS):
             hint = "its folder must be one that can be written to; " if name.startswith(_CLOSED_FOLDER) else ""
-            message = f"{path} cannot be written or read: {error}; {hint}what was committed before is kept"
+            said = f"{error}{room(path, error)}"
+            message = f"{path} cannot be written or read: {said}; {hint}what was committed before is kept"
             raise DiskFailed(message) from error
         message = f"{path} is not a usable store: {error}; run: catalogue repair"
         raise StoreDamaged(message) from error

@@ -18,7 +18,7 @@ import pyarrow as pa
 from filelock import FileLock, Timeout
 
 from catalogue.crawl import COLLINFO, has_table, parse_collinfo
-from catalogue.durable import put_in_place
+from catalogue.durable import put_in_place, room
 from catalogue.errors import CatalogueError, DiskFailed, FormatError, StoreLocked
 from catalogue.examine import Examiner, FileFacts, digest_of
 from catalogue.footer import decode_footer
@@ -158,8 +158,10 @@ class _Build:
         self._undecodable: dict[str, str] = {}
         """Reasons why footers that are held cannot be shown, by path."""
         self._db = duckdb.connect(config={"python_enable_replacements": "false"})
-        version = "" if path.exists() else f" (STORAGE_VERSION '{STORAGE_VERSION}')"
-        self._db.execute(f"ATTACH {quoted(path)} AS building{version}")
+        version = "" if path.exists() else f", STORAGE_VERSION '{STORAGE_VERSION}'"
+        # No log is kept of what nobody sees before it is whole: it would be synced at each statement, and where
+        # that fails for good DuckDB takes the process down.
+        self._db.execute(f"ATTACH {quoted(path)} AS building (RECOVERY_MODE NO_WAL_WRITES{version})")
         self._db.execute("USE building")
         self._db.execute(statement("views/_tables.sql", table))
 
@@ -414,5 +416,5 @@ class _disk_errors:  # noqa: N801 - used as a context, like contextlib's own
         failed = isinstance(error, duckdb.IOException | duckdb.FatalException | duckdb.TransactionException)
         if failed or (isinstance(error, OSError) and not isinstance(error, CatalogueError)):
             said = (str(error).splitlines() or [""])[0]
-            message = f"{self._path} cannot be written: {said}; the one that was there is kept"
+            message = f"{self._path} cannot be written: {said}{room(self._path, error)}; the one that was there is kept"
             raise DiskFailed(message) from error

@@ -7,6 +7,7 @@ from typing import Any
 import duckdb
 
 from catalogue.crawl import KEY_COLUMN
+from catalogue.durable import room
 from catalogue.errors import DiskFailed
 from catalogue.lake import LakeFile, may_be_sorted, unsigned_bounds
 from catalogue.views.opened import quoted
@@ -81,7 +82,7 @@ def write_table(connection: duckdb.DuckDBPyConnection, view: str, crawls: Sequen
         return int(connection.execute(copy, [list(crawls)]).fetchall()[0][0])
     except duckdb.IOException as error:  # else it would be taken for the catalogue's
         first = (str(error).splitlines() or [""])[0]
-        message = f"{path} cannot be written ({first}); make room and run the same command again"
+        message = f"{path} cannot be written: {first}{room(path, error)}; make room and run the same command again"
         raise DiskFailed(message) from error
 
 

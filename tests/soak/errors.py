@@ -106,6 +106,8 @@ def _try(made: World, writer: Writer, fault: Fault) -> int | None:
             assert said == ran.err.splitlines()[-1:], "not one sentence at the end"
             assert any(name in said[0] for name in (str(made.work), *writer.words[-1:])), "no path is named"
             assert any(cause in said[0] for cause in _CAUSES), "no cause is named"
+            full = "No space left" in said[0] or "disk is full" in said[0]
+            assert full == ("free there" in said[0]), "it does not say how much room there is"
         made.check(writer, done=ran.status == 0)
         made.check_again(writer)
     except AssertionError as error:
