@@ -5,6 +5,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from shutil import copytree
 from uuid import uuid4
 
 import pyarrow as pa
@@ -22,12 +23,18 @@ from catalogue.settings import Settings
 from catalogue.surt import parse_pattern
 from tests.mirrors import read_footer
 from tests.test_answers import everything, rows_of, scanned
-from tests.test_page_answers import COLUMNS, data, priced, sorted_crawl
+from tests.test_page_answers import COLUMNS, priced, sorted_crawl
 
-__all__ = ["data", "everything"]  # fixtures
+__all__ = ["everything"]  # a fixture
 
 CHEAP = (1e5, 0.02)
 """A line on which bytes count more than requests, so that pages are cheaper than chunks even as small as here."""
+
+
+@pytest.fixture
+def data(untaught_data: Path, tmp_path: Path) -> Path:
+    """Footers of all crawls, and nothing of their pages."""
+    return Path(copytree(untaught_data, tmp_path / "data"))
 
 
 @pytest.fixture
