@@ -17,19 +17,9 @@ from catalogue.plan import RowGroupRead
 from catalogue.settings import Settings
 from catalogue.store import Store
 from catalogue.surt import parse_pattern
-from tests.test_answers import (
-    Scan,
-    few,
-    few_data,
-    few_rows,
-    few_scan,
-    few_settings,
-    in_order,
-    random_patterns,
-    rows_of,
-)
+from tests.test_answers import Scan, few_scan, in_order, random_patterns, rows_of
 
-__all__ = ["few", "few_data", "few_rows", "few_scan", "few_settings"]  # fixtures
+__all__ = ["few_scan"]  # a fixture
 
 COLUMNS = ["url_surtkey", "url", "fetch_time", "fetch_status", "content_languages", "warc_record_offset"]
 PRICES = {

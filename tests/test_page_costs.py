@@ -86,7 +86,7 @@ def test_one_url_in_a_sorted_crawl_takes_one_wave(
     crawl = sorted_crawl(cat)
     mine = of_crawl(everything, crawl)
     sent = ideal = 0
-    for url in random.Random(1).sample(mine.column("url").to_pylist(), 10):
+    for url in random.Random(1).sample(mine.column("url").to_pylist(), 5):
         for _ in range(2):  # chunks may be cheaper than indexes here, and teach what those would
             cat.captures(url, crawls=crawl, columns=COLUMNS, subsets="warc").to_arrow()
         found = cat.captures(url, crawls=crawl, columns=COLUMNS, subsets="warc")
@@ -236,7 +236,7 @@ def test_once_read_zipped_streams_are_told_apart(cat: Catalogue, everything: pa.
     """Least and greatest key of a row group, or of a page, of such files say little; the intervals between say more."""
     crawl = str(cat.files().query("not has_page_index").crawl.min())
     mine = of_crawl(everything, crawl)
-    urls = random.Random(3).sample(mine.column("url").to_pylist(), 20)
+    urls = random.Random(3).sample(mine.column("url").to_pylist(), 10)
 
     def ask() -> tuple[int, int, object]:
         found = [cat.captures(url, crawls=crawl, subsets="warc", columns=COLUMNS) for url in urls]
