@@ -2,9 +2,13 @@
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from shutil import copytree
+from shutil import copy2, copytree
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 import catalogue
@@ -12,6 +16,8 @@ from catalogue.demo import Miniature, write_miniature
 from catalogue.settings import Settings
 from tests import canaries
 from tests.commands import Command
+from tests.crawls import write_manifest
+from tests.mirrors import whole_table
 
 LEAKED: list[str] = []
 """What was logged and holds a secret."""
@@ -90,6 +96,55 @@ def harvested(
     """
     data = Path(copytree(untaught_data, tmp_path_factory.mktemp("open") / "data"))
     with catalogue.open(data, settings=settings) as cat:
+        yield cat
+
+
+@pytest.fixture(scope="session")
+def few(mirror: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A mirror of two files of each crawl and subset, example.com's among them: every era, and less of it."""
+    folder = tmp_path_factory.mktemp("few")
+
+    def lacks(path: Path) -> bool:
+        keys = pq.ParquetFile(path).read(columns=["url_surtkey"]).column(0)
+        return not pc.any(pc.starts_with(keys, "com,example)")).as_py()
+
+    for path in mirror.iterdir():
+        if path.is_file():
+            copy2(path, folder)
+    for subset in mirror.glob("cc-index/table/cc-main/warc/crawl=*/subset=*"):
+        there = folder / subset.relative_to(mirror)
+        there.mkdir(parents=True)
+        for path in sorted(sorted(subset.glob("*.parquet")), key=lacks)[:2]:
+            copy2(path, there)
+    for crawl in mirror.glob("crawl-data/*"):
+        write_manifest(folder, crawl.name)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def few_rows(few: Path) -> pa.Table:
+    return whole_table(few)
+
+
+@pytest.fixture(scope="session")
+def few_settings(few: Path, settings: Settings) -> Settings:
+    return replace(settings, source=str(few))
+
+
+@pytest.fixture(scope="session")
+def few_data(few_settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder that holds all of ``few``; to be copied."""
+    data = tmp_path_factory.mktemp("untaught-few")
+    with catalogue.open(data, settings=few_settings) as cat:
+        cat.harvest("all", subsets="all")
+    return data
+
+
+@pytest.fixture(scope="session")
+def few_harvested(
+    few_data: Path, few_settings: Settings, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[catalogue.Catalogue]:
+    with catalogue.open(copytree(few_data, tmp_path_factory.mktemp("open-few") / "data"), settings=few_settings) as cat:
         yield cat
 
 

@@ -25,9 +25,7 @@ from catalogue.thrift import Reader
 from tests.commands import Command
 from tests.crawls import crawl_of, table
 from tests.mirrors import read_footer
-from tests.test_answers import everything, random_patterns
-
-__all__ = ["everything"]  # a fixture
+from tests.test_answers import random_patterns
 
 COLUMNS = ["url_surtkey", "url", "fetch_status", "warc_filename", "warc_record_offset"]
 CONDITIONS = [
@@ -58,20 +56,22 @@ def fast(server: LoopbackServer, folder: Path, *, cache_size: int) -> Settings:
     )
 
 
-def test_a_sample_of_what_a_filter_keeps(harvested: Catalogue, mirror: Path, everything: pa.Table) -> None:
+def test_a_sample_of_what_a_filter_keeps(few_harvested: Catalogue, few: Path, few_rows: pa.Table) -> None:
     """Random patterns, conditions and crawls: the first rows of all that match, on every era, sorted or zipped."""
     chance = random.Random(0)
-    inorder = drawn(mirror, everything, 0)
+    inorder = drawn(few, few_rows, 0)
     keys = [key.encode() for key in inorder.column("url_surtkey").to_pylist()]
-    crawls = ["all", *sorted(set(everything.column("crawl").to_pylist()))]
-    for text in ["*", "*.com", "*.is", "*.de", *random_patterns(everything, 8, 0)]:
+    crawls = ["all", *sorted(set(few_rows.column("crawl").to_pylist()))]
+    for text in ["*", "*.com", "*.is", "*.de", *random_patterns(few_rows, 8, 0)]:
         where, crawl, size = chance.choice(CONDITIONS), chance.choice(crawls), chance.choice([1, 5, 40])
         intervals = parse_pattern(text).intervals
         expected = inorder.filter(pa.array([covers(intervals, key) for key in keys]))
         with duckdb.connect() as connection:
             rows = connection.sql(f"FROM expected WHERE ({where or 'true'}) AND '{crawl}' IN ('all', crawl)")
             expected = rows.to_arrow_table().sort_by("drawn").slice(0, size).select(COLUMNS)
-        sample = harvested.sample(harvested.captures(text, crawls=crawl, columns=COLUMNS, where=where), size, seed=0)
+        sample = few_harvested.sample(
+            few_harvested.captures(text, crawls=crawl, columns=COLUMNS, where=where), size, seed=0
+        )
         if expected.num_rows == size:
             found = sample.to_arrow()
         else:
@@ -152,12 +152,13 @@ def test_reads_the_pages_of_drawn_rows_alone(tmp_path: Path) -> None:
     assert plan.bytes < 12 * 250_000  # of ten million
 
 
-def test_no_more_of_each_than_was_asked_for(harvested: Catalogue, everything: pa.Table) -> None:
+def test_no_more_of_each_than_was_asked_for(few_harvested: Catalogue, few_rows: pa.Table) -> None:
+    harvested = few_harvested
     captures = harvested.captures("*", columns=["url", "url_host_name"])
     hosts = harvested.sample(captures, 60, per="host", most=2).to_pandas()["url_host_name"]
     assert len(hosts) == 60
     assert hosts.value_counts().max() == 2
-    statuses = set(everything.column("fetch_status").to_pylist())
+    statuses = set(few_rows.column("fetch_status").to_pylist())
     with pytest.warns(IncompleteAnswer, match=f"only {len(statuses)} of 1,000 captures"):
         each = harvested.sample(harvested.captures("*", columns=["url"]), 1000, per="fetch_status").to_pandas()
     assert list(each.columns) == ["url", "crawl", "subset"]
@@ -181,17 +182,17 @@ def test_what_is_no_sample(harvested: Catalogue, ask: Callable[[Catalogue], obje
 
 @pytest.fixture(scope="module")
 def rare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Catalogue, dict[tuple[str, int], int]]]:
-    """200,000 rows that a filter can tell apart by number, and how many there are in each row group."""
+    """60,000 rows that a filter can tell apart by number, and how many there are in each row group."""
     folder = tmp_path_factory.mktemp("rare")
-    tables = [table([f"com,example)/{n}/{number:07}" for number in range(100_000)]) for n in range(2)]
-    source = crawl_of(folder / "source", *tables, row_group_size=30_000)
+    tables = [table([f"com,example)/{n}/{number:07}" for number in range(30_000)]) for n in range(2)]
+    source = crawl_of(folder / "source", *tables, row_group_size=9_000)
     with catalogue.open(folder / "data", settings=Settings(source=str(source), cache=folder / "cache")) as cat:
         cat.harvest("CC-MAIN-2022-33")
         held = cat.sql("select path, row_group, num_rows from row_groups").fetchall()
         yield cat, {(path, ordinal): rows for path, ordinal, rows in held}
 
 
-@pytest.mark.parametrize(("size", "each", "seeds"), [(3, 40_000, 1), (40, 1500, 1), (200, 900, 2)])
+@pytest.mark.parametrize(("size", "each", "seeds"), [(3, 12_000, 1), (40, 450, 1), (60, 900, 2)])
 def test_rare_rows_are_found_in_a_few_rounds(
     rare: tuple[Catalogue, dict[tuple[str, int], int]], size: int, each: int, seeds: int
 ) -> None:
@@ -203,14 +204,14 @@ def test_rare_rows_are_found_in_a_few_rounds(
         rounds: list[ReadPlan] = []
         found = pa.Table.from_batches(sample.batches(rounds.append), sample.schema)
         inorder = sorted(
-            (time, f"com,example)/{int('part-00001' in path)}/{30_000 * group + row:07}")
-            for (path, group), drawn in Draws(groups, seed).next(200_000).items()
+            (time, f"com,example)/{int('part-00001' in path)}/{9_000 * group + row:07}")
+            for (path, group), drawn in Draws(groups, seed).next(60_000).items()
             for row, time in zip(drawn.rows.tolist(), drawn.times.tolist(), strict=True)
-            if (30_000 * group + row) % each == 7
+            if (9_000 * group + row) % each == 7
         )
         assert found.column("url_surtkey").to_pylist() == [key for _, key in inorder[:size]]
         assert len(rounds) < 12
-        assert sum(plan.rows for plan in rounds) < 2.2 * 200_000
+        assert sum(plan.rows for plan in rounds) < 2.2 * 60_000
 
 
 def test_a_wrong_page_index_changes_no_sample(tmp_path: Path, settings: Settings) -> None:

@@ -119,7 +119,7 @@ def test_pruned_and_filtered_is_scanned_and_filtered(
         if backfilled:
             cat.backfill().run()
         found_something = 0
-        for _ in range(20):
+        for _ in range(10):
             typed = patterns(chance, keys)
             intervals = [each for text in typed for each in parse_key_pattern(text, Keys.HOST).intervals]
             mask = [any(covers([each], key.encode()) for each in intervals) for key in keys]
@@ -137,7 +137,7 @@ def test_pruned_and_filtered_is_scanned_and_filtered(
             assert rows_of(found) == rows_of(wanted), typed
             assert cat.captures(typed, where=where).count() == len(wanted)
             found_something += bool(len(wanted))
-        assert found_something > 10
+        assert found_something > 5
 
 
 def test_a_question_reads_little_of_it(tmp_path: Path, hosts: tuple[Path, pa.Table]) -> None:

@@ -8,14 +8,16 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import closing
-from multiprocessing import get_context
+from multiprocessing.context import BaseContext
 from pathlib import Path
 from shutil import copytree
 from typing import Any
 
+import dask
 import pyarrow as pa
 import pytest
 from distributed import Client, LocalCluster  # whose functions have types here and there
+from distributed.utils import get_mp_context
 from warcio.archiveiterator import ArchiveIterator
 
 import catalogue
@@ -48,13 +50,29 @@ QUESTIONS: list[dict[str, Any]] = [
 
 
 @pytest.fixture(scope="module")
-def processes() -> Iterator[Executor]:
-    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as executor:
+def asked_data(few_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder of two files of each crawl and subset, to be asked."""
+    return Path(copytree(few_data, tmp_path_factory.mktemp("asked") / "data"))
+
+
+@pytest.fixture(scope="module")
+def forks() -> Iterator[BaseContext]:
+    """Where processes come from, Dask's too: they are forked by one that has imported, once, what takes them long."""
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        context: BaseContext = get_mp_context()  # type: ignore[no-untyped-call]  # or it would set its own list later
+        context.set_forkserver_preload(["distributed", "pandas", "pyarrow.parquet", "catalogue.workers"])
+        yield context
+
+
+@pytest.fixture(scope="module")
+def processes(forks: BaseContext) -> Iterator[Executor]:
+    with ProcessPoolExecutor(2, mp_context=forks) as executor:
         yield executor
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+def cluster(forks: BaseContext, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    assert forks.get_start_method() == dask.config.get("distributed.worker.multiprocessing-method")
     folder = str(tmp_path_factory.mktemp("dask"))
     with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", local_directory=folder) as made:  # type: ignore[no-untyped-call]
         yield made
@@ -95,8 +113,8 @@ def opened(data: Path, settings: Settings, executor: Executor) -> Catalogue:
 
 @pytest.mark.parametrize("size", [1, 20_000, 10**9])
 @pytest.mark.parametrize("question", QUESTIONS, ids=str)
-def test_slices_make_the_requests_of_the_plan(harvested: Catalogue, size: int, question: dict[str, Any]) -> None:
-    plan = harvested.captures(**question).fetch_indexes()
+def test_slices_make_the_requests_of_the_plan(few_harvested: Catalogue, size: int, question: dict[str, Any]) -> None:
+    plan = few_harvested.captures(**question).fetch_indexes()
     slices = list(sliced(plan, size))
     reads = [(file.file.path, group.ordinal) for each in slices for file in each.files for group in file.row_groups]
     assert reads == [(file.file.path, group.ordinal) for file in plan.files for group in file.row_groups]
@@ -126,10 +144,10 @@ def test_row_groups_that_share_a_request_stay_together(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=str)
 def test_workers_answer_as_we_do(
-    harvested_data: Path, settings: Settings, harvested: Catalogue, question: dict[str, Any]
+    asked_data: Path, few_settings: Settings, few_harvested: Catalogue, question: dict[str, Any]
 ) -> None:
-    wanted = harvested.captures(**question)
-    with ThreadPoolExecutor(3) as executor, opened(harvested_data, settings, executor) as cat:
+    wanted = few_harvested.captures(**question)
+    with ThreadPoolExecutor(3) as executor, opened(asked_data, few_settings, executor) as cat:
         found = cat.captures(**question)
         answer = wanted.to_arrow()
         assert found.to_arrow().equals(answer)
@@ -137,20 +155,20 @@ def test_workers_answer_as_we_do(
 
 
 def test_processes_answer_as_we_do(
-    harvested_data: Path, settings: Settings, harvested: Catalogue, processes: Executor
+    asked_data: Path, few_settings: Settings, few_harvested: Catalogue, processes: Executor
 ) -> None:
-    with opened(harvested_data, settings, processes) as cat:
+    with opened(asked_data, few_settings, processes) as cat:
         found = cat.captures("*", columns="*")
-        assert found.to_arrow().equals(harvested.captures("*", columns="*").to_arrow())
+        assert found.to_arrow().equals(few_harvested.captures("*", columns="*").to_arrow())
         assert cat.requests == found.plan.requests
         assert cat.bytes == found.plan.bytes
 
 
-def test_any_executor_will_do(harvested_data: Path, settings: Settings, harvested: Catalogue) -> None:
+def test_any_executor_will_do(asked_data: Path, few_settings: Settings, few_harvested: Catalogue) -> None:
     executor = Recording()
-    with opened(harvested_data, settings, executor) as cat:
+    with opened(asked_data, few_settings, executor) as cat:
         found = cat.captures("*.com")
-        assert found.to_arrow().equals(harvested.captures("*.com").to_arrow())
+        assert found.to_arrow().equals(few_harvested.captures("*.com").to_arrow())
         assert len(executor.tasks) == len(found.plan.files) > 1
 
 
@@ -186,22 +204,22 @@ def test_a_wrong_where_and_a_lost_file_are_ours_to_explain(tmp_path: Path, proce
             cat.captures("*").to_arrow()
 
 
-def test_an_executor_that_was_shut_down(harvested_data: Path, settings: Settings) -> None:
+def test_an_executor_that_was_shut_down(asked_data: Path, few_settings: Settings) -> None:
     executor = ThreadPoolExecutor(1)
     executor.shutdown()
-    with opened(harvested_data, settings, executor) as cat, pytest.raises(WorkersLost, match="takes no work"):
+    with opened(asked_data, few_settings, executor) as cat, pytest.raises(WorkersLost, match="takes no work"):
         cat.captures("*.com").to_arrow()
 
 
 # ---- the rate ----
 
 
-def test_the_rate_is_divided_among_machines(harvested_data: Path, mirror: Path, tmp_path: Path) -> None:
+def test_the_rate_is_divided_among_machines(asked_data: Path, few: Path, tmp_path: Path) -> None:
     three = {"tcp://10.0.0.1:40000": 4, "tcp://10.0.0.1:40001": 4, "tcp://10.0.0.2:1": 4, "tcp://[::1]:1": 2}
-    with LoopbackServer(mirror) as server:
+    with LoopbackServer(few) as server:
         settings = Settings(source=server.url, cache=tmp_path, rate=600.0, connections=6)
         executor = Recording(three)
-        with opened(harvested_data, settings, executor) as cat:
+        with opened(asked_data, settings, executor) as cat:
             cat.captures("*.is").to_arrow()
         assert {task.settings.rate for task in executor.tasks} == {200.0}
         assert {task.settings.connections for task in executor.tasks} == {1}
@@ -212,10 +230,10 @@ def test_the_rate_is_divided_among_machines(harvested_data: Path, mirror: Path, 
 # ---- workers that die ----
 
 
-def test_processes_that_die_are_said_to(harvested_data: Path, settings: Settings) -> None:
+def test_processes_that_die_are_said_to(forks: BaseContext, asked_data: Path, few_settings: Settings) -> None:
     with (
-        ProcessPoolExecutor(1, mp_context=get_context("spawn")) as executor,
-        opened(harvested_data, settings, executor) as cat,
+        ProcessPoolExecutor(1, mp_context=forks) as executor,
+        opened(asked_data, few_settings, executor) as cat,
     ):
         batches = cat.captures("*").batches()
         next(batches)
@@ -230,10 +248,10 @@ def kill_one(client: Client) -> None:
 
 
 def test_a_cluster_loses_a_worker_and_nothing_else(
-    harvested_data: Path, settings: Settings, harvested: Catalogue, cluster: LocalCluster
+    asked_data: Path, few_settings: Settings, few_harvested: Catalogue, cluster: LocalCluster
 ) -> None:
-    wanted = harvested.captures("*", columns="*").to_arrow()
-    with Client(cluster) as client, opened(harvested_data, settings, client.get_executor(pure=False)) as cat:  # type: ignore[no-untyped-call]
+    wanted = few_harvested.captures("*", columns="*").to_arrow()
+    with Client(cluster) as client, opened(asked_data, few_settings, client.get_executor(pure=False)) as cat:  # type: ignore[no-untyped-call]
         batches = cat.captures("*", columns="*").batches()
         first = next(batches)
         kill_one(client)
@@ -245,11 +263,12 @@ def test_fetching_loses_a_worker_and_nothing_else(
     harvested_data: Path, settings: Settings, harvested: Catalogue, cluster: LocalCluster, tmp_path: Path, crawl: str
 ) -> None:
     """The same file as of one process, in the same requests, though a worker is killed once something has come."""
-    found = harvested.captures("*.com", crawls=crawl, where="fetch_status = 200")
+    wanted = "fetch_status = 200 AND length(url) % 4 = 0"
+    found = harvested.captures("*.com", crawls=crawl, where=wanted)
     alone = harvested.fetch(found, tmp_path / "alone.warc.gz", most=100_000)
     needed = harvested.fetch_estimate(found)
     with Client(cluster) as client, opened(harvested_data, settings, client.get_executor(pure=False)) as cat:  # type: ignore[no-untyped-call]
-        captures = cat.captures("*.com", crawls=crawl, where="fetch_status = 200").to_arrow()
+        captures = cat.captures("*.com", crawls=crawl, where=wanted).to_arrow()
         before = cat.requests
         told: list[int] = []
 
@@ -337,9 +356,9 @@ def test_a_backfill_by_workers_keeps_to_its_budget_and_goes_on(tmp_path: Path) -
 # ---- Dask ----
 
 
-def test_a_dask_frame_has_the_rows(harvested: Catalogue, cluster: LocalCluster) -> None:
+def test_a_dask_frame_has_the_rows(few_harvested: Catalogue, cluster: LocalCluster) -> None:
     with Client(cluster):  # type: ignore[no-untyped-call]
-        found = harvested.captures("*.com", columns=["url", "fetch_status", "fetch_time"])
+        found = few_harvested.captures("*.com", columns=["url", "fetch_status", "fetch_time"])
         frame = found.to_dask()
         assert frame.npartitions == len(found.plan.files)
         here = found.to_pandas()
@@ -349,12 +368,12 @@ def test_a_dask_frame_has_the_rows(harvested: Catalogue, cluster: LocalCluster) 
         assert there["fetch_status"].equals(here["fetch_status"])
         assert frame["fetch_status"].sum().compute() == here["fetch_status"].sum()
         assert machines_of_client() == 1
-    nothing = harvested.captures("no.such.host").to_dask()
+    nothing = few_harvested.captures("no.such.host").to_dask()
     assert nothing.compute().empty  # type: ignore[no-untyped-call]
-    assert list(nothing.columns) == list(harvested.captures("no.such.host").to_pandas().columns)
+    assert list(nothing.columns) == list(few_harvested.captures("no.such.host").to_pandas().columns)
     for wrong in ({"limit": 3}, {"ordered": True}):
         with pytest.raises(QueryError, match="leave out limit, ordered"):
-            harvested.captures("*.com", **wrong).to_dask()
+            few_harvested.captures("*.com", **wrong).to_dask()
 
 
 def test_the_command_line_uses_a_cluster(asking: Command, cluster: LocalCluster, harvested: Catalogue) -> None:
@@ -412,12 +431,12 @@ def test_without_dask_it_says_what_to_install(asking: Command, tmp_path: Path) -
 
 
 def test_a_worker_has_a_cache_folder_of_its_own_where_ours_is_not(
-    harvested: Catalogue, settings: Settings, tmp_path: Path
+    few_harvested: Catalogue, few_settings: Settings, tmp_path: Path
 ) -> None:
-    plan = harvested.captures("*.is").fetch_indexes()
-    elsewhere = Settings(source=settings.source, cache=tmp_path / "not" / "here")
+    plan = few_harvested.captures("*.is").fetch_indexes()
+    elsewhere = Settings(source=few_settings.source, cache=tmp_path / "not" / "here")
     found = [run(task).rows for task in tasks(plan, elsewhere, size=SLICE)]
-    assert pa.concat_tables(found).num_rows == harvested.captures("*.is").count()
+    assert pa.concat_tables(found).num_rows == few_harvested.captures("*.is").count()
     assert not (tmp_path / "not").exists()
 
 
