@@ -33,9 +33,9 @@ def broken_off(cat: Catalogue, place: Path, crawl: str) -> None:
     """Write the pieces of a snapshot and no more."""
 
     def fail(_: Path) -> int:
-        raise InterruptedError
+        raise KeyboardInterrupt
 
-    with Store(cat.data / "footers.sqlite") as store, pytest.raises(InterruptedError):
+    with Store(cat.data / "footers.sqlite") as store, pytest.raises(KeyboardInterrupt):
         publish(place, store, [crawl], {"files": fail}, missing=(), cache=cat.settings.cache)
 
 
