@@ -21,7 +21,7 @@ from catalogue.errors import CatalogueError
 
 _ANSWER_LIMIT = 256 << 20
 _WORTH_A_CHILD = 16
-"""Questions. Most are answered in milliseconds, and to start a child takes a third of a second of a core."""
+"""Questions. Most are answered in milliseconds, and to start a child takes a tenth of a second of a core."""
 _TRIES = 3
 """A child that died may have been killed by somebody else; bytes that three children die of are to blame."""
 
@@ -211,6 +211,8 @@ def serve(task: str, *modules: str) -> None:
     answers = os.fdopen(os.dup(1), "wb")
     with open(os.devnull, "wb") as nowhere:  # noqa: PTH123 - whatever a library prints must not reach the parent
         os.dup2(nowhere.fileno(), 1)
+    # Pyarrow imports it if it is there, which takes half of a child's start, and does without (since its version 18).
+    sys.modules["numpy"] = None  # type: ignore[assignment]
     for needed in modules:
         import_module(needed)
     module, _, name = task.partition(":")

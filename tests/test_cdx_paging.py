@@ -101,7 +101,8 @@ def test_a_block_that_is_larger_than_a_page_is_one() -> None:
 
 def page_lines(cat: Catalogue, crawl: str, url: str, number: int, size: int) -> tuple[int, list[str]]:
     """How many pages there are, and the lines of one of them."""
-    request = parse_request([("url", url), ("page", str(number)), ("pageSize", str(size))])
+    asked = {"url": url, "page": str(number), "pageSize": str(size), "output": "text", "fl": "urlkey,timestamp"}
+    request = parse_request([*asked.items()])
     page = page_of(cat, crawl, request)
     lines: list[str] = []
     for intervals in page.parts:
@@ -109,7 +110,7 @@ def page_lines(cat: Catalogue, crawl: str, url: str, number: int, size: int) -> 
     return page.pages, lines
 
 
-@pytest.mark.parametrize("url", ["*", "*.example.com", "example.com/*", "*.nosuch.example"])
+@pytest.mark.parametrize("url", ["*.com", "*.example.com", "example.com/*", "*.nosuch.example"])
 def test_pages_of_every_crawl_are_all_of_it_whatever_was_learned_meanwhile(
     untaught_data: Path, settings: Settings, tmp_path: Path, url: str
 ) -> None:
@@ -118,9 +119,9 @@ def test_pages_of_every_crawl_are_all_of_it_whatever_was_learned_meanwhile(
         for crawl in cat.held():
             expected = sorted(
                 (row["url_surtkey"], timestamp(row["fetch_time"]))
-                for row in cat.captures(url, crawls=crawl).to_arrow().to_pylist()
+                for row in cat.captures(url, crawls=crawl, columns=["url_surtkey", "fetch_time"]).to_arrow().to_pylist()
             )
-            for size in (1,) if url == "*" else (1, 3):
+            for size in (1,) if url == "*.com" else (1, 3):
                 pages, found = page_lines(cat, crawl, url, 0, size)
                 each = [found]
                 for number in range(1, pages):

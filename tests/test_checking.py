@@ -97,7 +97,7 @@ def test_what_was_harvested_is_well(harvested_data: Path, mirror: Path, tmp_path
 
 
 def test_flips_are_found_or_make_no_difference(tmp_path: Path) -> None:
-    figures = rot.run(20, 5, tmp_path)
+    figures = rot.run(8, 2, tmp_path)
     assert figures["values found"]
     assert figures["catalogues found"]
 
@@ -109,7 +109,7 @@ def test_each_flipped_value_is_named(cat: Catalogue) -> None:
     assert {name for name, _ in keys} == {*TABLES}
     random = Random(7)
     with closing(sqlite3.connect(cat.data / STORE, isolation_level=None)) as connection:
-        for number in range(200):
+        for number in range(80):
             name, key = keys[number % len(keys)]
             value = bytearray(before[name][key])
             bit = random.randrange(8 * len(value))

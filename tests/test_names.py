@@ -243,9 +243,10 @@ ALIKE = {
 def home(tmp_path: Path) -> Path:
     folder = tmp_path / "home" / "deep"
     (folder / "there").mkdir(parents=True)
-    (folder / "there.jsonl").write_text("precious")
-    (folder / "link.jsonl").symlink_to("there/target.jsonl")
-    (folder / "nowhere.jsonl").symlink_to("there/none.jsonl")
+    for suffix in ("jsonl", "warc.gz"):
+        (folder / f"there.{suffix}").write_text("precious")
+        (folder / f"link.{suffix}").symlink_to(f"there/target.{suffix}")
+        (folder / f"nowhere.{suffix}").symlink_to(f"there/none.{suffix}")
     return folder
 
 
@@ -259,7 +260,7 @@ def test_an_answer_has_the_name_that_it_was_given_or_none(home: Path, asking: Co
         if name in ALIKE:
             continue
         before = _there(home)
-        ran = command("query", "*", "--crawl", crawl, "--limit", "1", "--format", "jsonl", "-o", name)
+        ran = command("query", "example.com/*", "--crawl", crawl, "--limit", "1", "--format", "jsonl", "-o", name)
         assert (ran.status, "Traceback" in ran.err) == (status, False), (name, ran)
         assert _there(home) - before <= {Path(os.path.normpath(home / name)), (home / name).resolve()}, name
         assert (home / "there.jsonl").read_text() == "precious"
@@ -270,15 +271,17 @@ def test_records_have_the_name_that_they_were_given_or_none(
 ) -> None:
     monkeypatch.chdir(home)
     rows = harvested.captures("*.com", crawls=crawl, limit=1).to_arrow()
-    for name in [*OUTPUTS, "nul\0.jsonl"]:
+    # In the form that looks into no document, for which a process would be started.
+    for name in (each.replace(".jsonl", ".warc.gz") for each in [*OUTPUTS, "nul\0.jsonl"]):
         before = _there(home)
         failed: Exception | None = None
         try:
-            harvested.fetch(rows, name, form="metadata")
+            harvested.fetch(rows, name, form="warc")
         except CatalogueError as error:
             failed = error
         beside = Path(os.path.normpath(home / name))
         made = {path.name for path in _there(home) - before}
-        assert all(each.removeprefix(".").startswith(beside.name.partition(".jsonl")[0]) for each in made), (name, made)
+        start = beside.name.partition(".warc.gz")[0]
+        assert all(each.removeprefix(".").startswith(start) for each in made), (name, made)
         assert (failed is None) is (beside in _there(home) and beside.is_file()), (name, failed)
-        assert (home / "there.jsonl").read_text() == "precious"
+        assert (home / "there.warc.gz").read_text() == "precious"

@@ -31,7 +31,7 @@ def test_the_document_is_true(miniature: Miniature, tmp_path: Path) -> None:
     config.write_text(SETTINGS)
     program = Path(sys.executable).with_name("schemathesis")
     many = os.environ.get("CATALOGUE_TEST_EXAMPLES")
-    options = [f"--phases=examples,{'coverage,' if many else ''}fuzzing", f"--max-examples={many or 15}"]
+    options = [f"--phases=examples,{'coverage,' if many else ''}fuzzing", f"--max-examples={many or 6}"]
     options += ["--checks=all", "--seed=1", "--no-color", "--generation-database=none"]
     with serving(tmp_path / "data", settings) as address:
         done = subprocess.run(

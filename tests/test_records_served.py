@@ -156,7 +156,7 @@ def rows(harvested: Catalogue, crawl: str) -> list[dict[str, Any]]:
     """Some captures whose records are there, of all subsets."""
     every = harvested.captures("*.com", crawls=crawl, columns="*").to_arrow().to_pylist()
     return [row for subset in ("warc", "crawldiagnostics", "robotstxt") for row in every if row["subset"] == subset][
-        ::150
+        ::400
     ]
 
 
