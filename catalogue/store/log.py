@@ -15,6 +15,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from catalogue.errors import StoreDamaged
+from catalogue.store.records import record, varint
 
 _HEADER, _FRAME = 32, 24
 """Bytes: of the log's header, and before each page in it."""
@@ -118,35 +119,8 @@ def _parsed(page: bytes) -> _Identity | None:
     try:
         if page[0] != _LEAF or int.from_bytes(page[3:5], "big") != 1:
             return None
-        at = int.from_bytes(page[8:10], "big")
-        for _ in range(2):  # the length of the row, and its number
-            _, at = _varint(page, at)
-        end, at = _varint(page, start := at)
-        kinds = []
-        while at < start + end:
-            kind, at = _varint(page, at)
-            kinds.append(kind)
-        values: list[object] = []
-        for kind in kinds:
-            length = _LENGTHS[kind] if kind in _LENGTHS else (kind - 12) // 2
-            content = page[at : at + length]
-            at += length
-            number = kind - 8 if kind in {8, 9} else int.from_bytes(content, "big", signed=True)
-            values.append(number if kind in _LENGTHS else content.decode() if kind % 2 else content)
-        return _identity(tuple(values))
+        size, at = varint(page, int.from_bytes(page[8:10], "big"))
+        _, at = varint(page, at)  # the number of the row
+        return _identity(record(page[at : at + size]))
     except (IndexError, ValueError):
         return None
-
-
-_LENGTHS = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8, 8: 0, 9: 0}
-"""Bytes of integers, by SQLite's number of their kind; 8 and 9 are zero and one themselves."""
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """A number of up to eight bytes, and where it ends."""
-    value = 0
-    while True:
-        value = value << 7 | data[at] & 0x7F
-        at += 1
-        if data[at - 1] < 0x80:  # noqa: PLR2004 - the bit that says that more follow
-            return value, at
