@@ -12,6 +12,7 @@ from catalogue.checking import Check, Checked, Finding, Share
 from catalogue.errors import (
     CatalogueError,
     DiskFailed,
+    ForeignLog,
     FormatError,
     StoreDamaged,
     StoreError,
@@ -115,10 +116,14 @@ class Sound(Snapshots):
         return repaired
 
     def _openable(self) -> Store | None:
-        """The store; None if it is one that is damaged."""
+        """The store; None if it is one that is damaged.
+
+        With another's log beside it, it is not looked at: SQLite would show both as one, and folding that log in for a
+        repair would spoil what is whole.
+        """
         try:
             return self._store
-        except (DiskFailed, StoreLocked):
+        except (DiskFailed, ForeignLog, StoreLocked):
             raise
         except StoreError:
             return None

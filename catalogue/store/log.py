@@ -9,12 +9,12 @@ last counts to is not behind that. The format is https://www.sqlite.org/fileform
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
-from catalogue.errors import StoreDamaged
+from catalogue.errors import ForeignLog
 from catalogue.store.records import record, varint
 
 _HEADER, _FRAME = 32, 24
@@ -39,7 +39,7 @@ def check_log(path: Path) -> None:
     """See that the log beside a store's file, if there is one, belongs to it.
 
     Raises:
-        StoreDamaged: if it surely does not.
+        ForeignLog: if it surely does not.
     """
     for _ in range(_TRIES):
         try:
@@ -48,14 +48,17 @@ def check_log(path: Path) -> None:
             return
         with log:
             salts = _salts(log.fileno())
+            if salts and not path.exists():  # SQLite would delete it, and a store that was moved may want it
+                message = f"{log_of(path)} is the log of a store that is not there; put that back, or move the log away"
+                raise ForeignLog(message)
             root = _root(path) if salts else None
             if not salts or root is None:
                 return
             first = next(_identities(log.fileno(), salts, root), None)
             own = _own(path)
             last = max(_identities(log.fileno(), salts, root), key=lambda each: each[1:], default=None)
-            if _salts(log.fileno()) != salts:
-                continue  # others have begun it anew meanwhile
+            if _salts(log.fileno()) != salts or not _is_at(log.fileno(), log_of(path)):
+                continue  # others have begun it anew meanwhile, or the last of them has folded it in
         if own is None or first is None or last is None:
             return
         follows = first.changes + first.index_changes <= own.changes + own.index_changes + 1
@@ -66,7 +69,14 @@ def check_log(path: Path) -> None:
             f"{log_of(path)} is the log of another store, or of {path.name} at another time; put the file back that it "
             "goes with, or move the log away: what is in it alone is lost then"
         )
-        raise StoreDamaged(message)
+        raise ForeignLog(message)
+
+
+def _is_at(log: int, path: Path) -> bool:
+    """Whether an open file still has its name."""
+    with suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(log), path.stat())
+    return False
 
 
 def _salts(log: int) -> bytes | None:
