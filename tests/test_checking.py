@@ -22,7 +22,7 @@ from catalogue.crawl import COLLINFO, manifest_path
 from catalogue.demo import LoopbackServer
 from catalogue.errors import IncompleteAnswer, QueryError, StoreDamaged, StoreLocked
 from catalogue.settings import Settings
-from catalogue.store import TABLES, Store, inspected
+from catalogue.store import TABLES, Store, inspected, salvage
 from catalogue.table import INDEX
 from catalogue.wording import plural
 from tests.commands import Command, wait_until
@@ -356,7 +356,7 @@ def test_a_source_that_is_down(cat: Catalogue, server: LoopbackServer) -> None:
     flip_value(cat.data / STORE, "files", one, Random(1))
     flip_value(cat.data / STORE, "documents", manifest_path(CRAWL), Random(1))
     spoil(cat.data / STORE, 0, 4096)  # the page that leads to all others
-    for left in (".new", ".new-wal", ".copy", ".copy-wal"):
+    for left in (".new", ".new-wal", ".new.lock", ".copy", ".copy-wal"):
         (cat.data / f"{STORE}{left}").write_bytes(b"of a repair that was broken off")
     with pytest.raises(StoreDamaged, match="run: catalogue repair"):
         Store(cat.data / STORE)
@@ -463,6 +463,17 @@ def test_another_process_at_work_is_told(cat: Catalogue, server: LoopbackServer)
     with FileLock(f"{cat.data / STORE}.{CRAWL}.lock"), pytest.raises(StoreLocked, match="another process harvests"):
         cat.repair()
     assert not server.log
+    assert not list(cat.data.glob(f"{STORE}.damaged-*"))
+
+
+def test_a_store_that_another_process_holds_is_not_replaced(cat: Catalogue) -> None:
+    """It would go on writing to the one that is put aside."""
+    path = cat.data / STORE
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode=DELETE")
+        connection.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(StoreLocked, match="is locked by another process"):
+            salvage(path, lambda _: True, ())
     assert not list(cat.data.glob(f"{STORE}.damaged-*"))
 
 
