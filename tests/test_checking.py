@@ -23,7 +23,7 @@ from catalogue.demo import LoopbackServer
 from catalogue.errors import IncompleteAnswer, QueryError, StoreDamaged, StoreLocked
 from catalogue.settings import Settings
 from catalogue.store import TABLES, Store, inspected, salvage
-from catalogue.table import INDEX
+from catalogue.table import DEFINITION, INDEX, LISTED
 from catalogue.wording import plural
 from tests.commands import Command, wait_until
 from tests.crawls import CRAWL, crawl_of, index_path, table
@@ -425,6 +425,28 @@ def test_the_definition_of_a_table_is_told_to_be_given_again(tmp_path: Path) -> 
     assert command("repair", "--table", "mine").status == 1
     assert command(*define).status == 0
     assert command("check", "--table", "mine").status == 0
+
+
+def test_where_the_list_of_a_table_is_lost_its_footers_are_kept(tmp_path: Path) -> None:
+    """As by a salvage: nobody knows any more which files there are, but those that are held."""
+    mirror = crawl_of(tmp_path / "mirror", table(["com,a)/", "com,b)/"]), table(["com,c)/", "com,d)/"]))
+    one, two = (str(index_path(mirror, number).relative_to(mirror)) for number in range(2))
+    command = Command(tmp_path / "data", str(mirror), tmp_path)
+    define = ("harvest", "--table", "mine", "--key", "url_surtkey", one, two)
+    assert command(*define).status == 0
+    store = tmp_path / "data" / "mine" / STORE
+    for lost in (LISTED, DEFINITION):
+        with closing(sqlite3.connect(store, isolation_level=None)) as connection:
+            connection.execute("DELETE FROM documents WHERE key = ?", [lost])
+        flip_value(store, "files", one, Random(1))
+        told = command("check", "--table", "mine", "--json").json()
+        assert ("documents", lost) in [(finding["kind"], finding["key"]) for finding in told["findings"]]
+        assert command("repair", "--table", "mine").status == 1
+        command("harvest", "--table", "mine")
+        assert two in rows(store)["files"], lost
+        assert command(*define).status == 0
+        assert command("repair", "--table", "mine").status == 0
+        assert sorted(content(store)["files"]) == [one, two]
 
 
 def test_a_page_of_footers(cat: Catalogue, server: LoopbackServer) -> None:
