@@ -22,7 +22,7 @@ from catalogue.examine import Examiner
 from catalogue.harvest import Progress
 from catalogue.listing import load_table
 from catalogue.repairing import Repair, Repaired, note_lost
-from catalogue.store import Salvaged, Store, locked, salvage
+from catalogue.store import Salvaged, Store, alone, salvage
 from catalogue.surt import Keys
 from catalogue.table import DEFINITION, INDEX, LISTED, Table
 
@@ -92,7 +92,7 @@ class Sound(Snapshots):
         """
         self._openable()
         repaired, requests = Repaired(), self.requests
-        with locked(self.data / "repair.lock", self.data):
+        with alone(self.data / "repair.lock", f"another process repairs {self.data}; wait for it"):
             checked = self.check(crawls, report=report)
             lost: Iterable[str] = ()
             repaired.found = checked.findings
