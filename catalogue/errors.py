@@ -28,6 +28,7 @@
     ├── StoreError             the file of footers on this machine
     │   ├── StoreLocked        somebody else is writing
     │   ├── StoreDamaged       a value is not what was written
+    │   ├── ForeignLog         what lies beside the store is another's
     │   └── DiskFailed         full, or broken                       (OSError)
     ├── QueryError             the question                          (ValueError)
     │   ├── UnknownCrawl
@@ -159,6 +160,10 @@ class StoreLocked(StoreError):
 
 class StoreDamaged(StoreError):
     """The store, or a value in it, is not what was written."""
+
+
+class ForeignLog(StoreError):
+    """The log beside the store is not its own; both may be whole, as long as nothing takes them for one."""
 
 
 class DiskFailed(StoreError, OSError):

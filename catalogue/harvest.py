@@ -100,11 +100,14 @@ def harvest(  # noqa: PLR0913 - each is named
             files = listed(store, table).get(crawl, [])
         wanted = [file for file in files if table != INDEX or file.subset in set(subsets)]
         if only is not None:
+            if not files:  # the list of a table that nobody else has may be lost
+                files = [file for path in sorted(only) if (file := table.file(path)) and file.crawl == crawl]
             wanted = [file for file in files if file.path in only]
         there = set(held_paths(store, table, crawl))
         names = {file.path for file in files}
         for kind in ("files", "failures"):
-            if gone := set(held_paths(store, table, crawl, kind=kind)) - names:
+            gone = set(held_paths(store, table, crawl, kind=kind)) - names
+            if gone := gone if only is None else gone & {*only}:
                 store.delete(kind, gone)
         lacking = _without_pages(store, table, crawl, there if only is None else there & {*only}) if pages else {}
         again = refresh or (only is not None and not pages)

@@ -165,7 +165,7 @@ class Repair:
 
     def _take_indexes(self, keys: Sequence[str], repaired: Repaired) -> None:
         """Take page indexes again which the files have."""
-        held = [path for path in {key.rpartition("#")[0] for key in keys} if self._is_whole(path)]
+        held = {path for path in {key.rpartition("#")[0] for key in keys} if self._is_whole(path)}
         for crawl, paths in sorted(self._by_crawl(held).items()):
             outcome = harvest(
                 crawl,

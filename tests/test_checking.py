@@ -22,8 +22,8 @@ from catalogue.crawl import COLLINFO, manifest_path
 from catalogue.demo import LoopbackServer
 from catalogue.errors import IncompleteAnswer, QueryError, StoreDamaged, StoreLocked
 from catalogue.settings import Settings
-from catalogue.store import TABLES, Store, inspected
-from catalogue.table import INDEX
+from catalogue.store import TABLES, Store, inspected, salvage
+from catalogue.table import DEFINITION, INDEX, LISTED
 from catalogue.wording import plural
 from tests.commands import Command, wait_until
 from tests.crawls import CRAWL, crawl_of, index_path, table
@@ -356,7 +356,7 @@ def test_a_source_that_is_down(cat: Catalogue, server: LoopbackServer) -> None:
     flip_value(cat.data / STORE, "files", one, Random(1))
     flip_value(cat.data / STORE, "documents", manifest_path(CRAWL), Random(1))
     spoil(cat.data / STORE, 0, 4096)  # the page that leads to all others
-    for left in (".new", ".new-wal", ".copy", ".copy-wal"):
+    for left in (".new", ".new-wal", ".new.lock", ".copy", ".copy-wal"):
         (cat.data / f"{STORE}{left}").write_bytes(b"of a repair that was broken off")
     with pytest.raises(StoreDamaged, match="run: catalogue repair"):
         Store(cat.data / STORE)
@@ -427,6 +427,28 @@ def test_the_definition_of_a_table_is_told_to_be_given_again(tmp_path: Path) -> 
     assert command("check", "--table", "mine").status == 0
 
 
+def test_where_the_list_of_a_table_is_lost_its_footers_are_kept(tmp_path: Path) -> None:
+    """As by a salvage: nobody knows any more which files there are, but those that are held."""
+    mirror = crawl_of(tmp_path / "mirror", table(["com,a)/", "com,b)/"]), table(["com,c)/", "com,d)/"]))
+    one, two = (str(index_path(mirror, number).relative_to(mirror)) for number in range(2))
+    command = Command(tmp_path / "data", str(mirror), tmp_path)
+    define = ("harvest", "--table", "mine", "--key", "url_surtkey", one, two)
+    assert command(*define).status == 0
+    store = tmp_path / "data" / "mine" / STORE
+    for lost in (LISTED, DEFINITION):
+        with closing(sqlite3.connect(store, isolation_level=None)) as connection:
+            connection.execute("DELETE FROM documents WHERE key = ?", [lost])
+        flip_value(store, "files", one, Random(1))
+        told = command("check", "--table", "mine", "--json").json()
+        assert ("documents", lost) in [(finding["kind"], finding["key"]) for finding in told["findings"]]
+        assert command("repair", "--table", "mine").status == 1
+        command("harvest", "--table", "mine")
+        assert two in rows(store)["files"], lost
+        assert command(*define).status == 0
+        assert command("repair", "--table", "mine").status == 0
+        assert sorted(content(store)["files"]) == [one, two]
+
+
 def test_a_page_of_footers(cat: Catalogue, server: LoopbackServer) -> None:
     """All that is on other pages is kept; what was on it is taken again, and the old store kept."""
     before = content(cat.data / STORE)
@@ -463,6 +485,17 @@ def test_another_process_at_work_is_told(cat: Catalogue, server: LoopbackServer)
     with FileLock(f"{cat.data / STORE}.{CRAWL}.lock"), pytest.raises(StoreLocked, match="another process harvests"):
         cat.repair()
     assert not server.log
+    assert not list(cat.data.glob(f"{STORE}.damaged-*"))
+
+
+def test_a_store_that_another_process_holds_is_not_replaced(cat: Catalogue) -> None:
+    """It would go on writing to the one that is put aside."""
+    path = cat.data / STORE
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode=DELETE")
+        connection.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(StoreLocked, match="is locked by another process"):
+            salvage(path, lambda _: True, ())
     assert not list(cat.data.glob(f"{STORE}.damaged-*"))
 
 

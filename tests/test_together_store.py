@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import catalogue
-from catalogue.errors import StoreDamaged
+from catalogue.errors import ForeignLog
 from catalogue.settings import Settings
 from catalogue.store import Store
 from tests.commands import Command
@@ -85,19 +85,27 @@ def test_a_log_that_is_not_the_stores_own_is_refused(grown: tuple[Path, Path], t
         before = store.read_bytes()
         shutil.copy(store, new)
         shutil.copy(log, log_of(new))
-        with pytest.raises(StoreDamaged, match=r"footers\.sqlite-wal is the log of another store, or of"):
+        with pytest.raises(ForeignLog, match=r"footers\.sqlite-wal is the log of another store, or of"):
             Store(new)
-        assert new.read_bytes() == before, name
+        with catalogue.open(new.parent, settings=Settings(source=str(tmp_path), cache=tmp_path)) as cat:
+            for mend in (cat.check, cat.repair):  # which would fold it in, or say that this one is damaged
+                with pytest.raises(ForeignLog):
+                    mend()
+        assert (new.read_bytes(), log_of(new).read_bytes()) == (before, log.read_bytes()), name
         log_of(new).unlink()
         with Store(new) as moved_away:
             assert moved_away.count("files") == (400 if store == backup else 48)
         new.unlink()
+    shutil.copy(log, log_of(new))
+    with pytest.raises(ForeignLog, match="a store that is not there; put that back"):
+        Store(new, create=True)
+    assert log_of(new).read_bytes() == log.read_bytes()
     early = log.read_bytes()
     Store(path).close()
     grow(path, 48, 2)
     Store(path).close()
     log.write_bytes(early)  # of the same store, some changes ago
-    with pytest.raises(StoreDamaged, match="move the log away"):
+    with pytest.raises(ForeignLog, match="move the log away"):
         Store(path)
 
 

@@ -12,6 +12,7 @@ from catalogue.checking import Check, Checked, Finding, Share
 from catalogue.errors import (
     CatalogueError,
     DiskFailed,
+    ForeignLog,
     FormatError,
     StoreDamaged,
     StoreError,
@@ -21,7 +22,7 @@ from catalogue.examine import Examiner
 from catalogue.harvest import Progress
 from catalogue.listing import load_table
 from catalogue.repairing import Repair, Repaired, note_lost
-from catalogue.store import Salvaged, Store, locked, salvage
+from catalogue.store import Salvaged, Store, alone, salvage
 from catalogue.surt import Keys
 from catalogue.table import DEFINITION, INDEX, LISTED, Table
 
@@ -91,7 +92,7 @@ class Sound(Snapshots):
         """
         self._openable()
         repaired, requests = Repaired(), self.requests
-        with locked(self.data / "repair.lock", self.data):
+        with alone(self.data / "repair.lock", f"another process repairs {self.data}; wait for it"):
             checked = self.check(crawls, report=report)
             lost: Iterable[str] = ()
             repaired.found = checked.findings
@@ -115,10 +116,14 @@ class Sound(Snapshots):
         return repaired
 
     def _openable(self) -> Store | None:
-        """The store; None if it is one that is damaged."""
+        """The store; None if it is one that is damaged.
+
+        With another's log beside it, it is not looked at: SQLite would show both as one, and folding that log in for a
+        repair would spoil what is whole.
+        """
         try:
             return self._store
-        except (DiskFailed, StoreLocked):
+        except (DiskFailed, ForeignLog, StoreLocked):
             raise
         except StoreError:
             return None

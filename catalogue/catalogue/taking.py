@@ -154,6 +154,12 @@ class Taking(Opened):
         take_list(self.table, self.create(), self._source, again=refresh)
         files = listed(self._store, self.table)
         there = {file.path for each in files.values() for file in each}
+        if not there and self._store.keys("files"):  # a list that names nothing is none
+            message = (
+                f"the list of the files of {self._name} is lost; run: catalogue harvest --table {self._name} "
+                f"--key {self.table.key} PATH..., as it was defined"
+            )
+            raise StoreDamaged(message)
         for kind in ("files", "failures"):
             if gone := set(self._store.keys(kind)) - there:
                 self._store.delete(kind, gone)

@@ -88,15 +88,23 @@ class Check:
             at = Progress("check", sum(inspection.sizes().values()), 0)
             self._report(at)
             versions: dict[str, Seen] = {}
+            documents: dict[str, Label | None] = {}
             for each in TABLES:
                 self.checked.values[each] = 0
                 for seen in self._wanted(inspection, each, table, at):
                     if each == "files":
                         versions[seen.key] = seen
+                    elif each == "documents":
+                        documents[seen.key] = seen.label
                     elif each == "failures" and seen.label and seen.label.note == LOST:
                         versions[seen.key] = replace(seen, label=None)  # what is known of its pages may be right
                     if wrong := self._wrong(each, seen, table, versions, fresh=shown):
                         self._found(each, seen.key, wrong, _mend(each, seen.key, table))
+            # What is not there has no digest; and a definition that is damaged does not say which list it means.
+            if table != INDEX and versions and documents.get(DEFINITION, True):
+                needed = (DEFINITION, table.manifest or LISTED)
+                if lost := next((key for key in needed if key not in documents), None):
+                    self._found("documents", lost, "it is not there any more", _mend("documents", lost, table))
             self._report(at)
 
     def _wanted(self, inspection: Inspection, name: str, table: Table, at: Progress) -> Iterator[Seen]:

@@ -4,7 +4,7 @@ from catalogue.store.database import Store
 from catalogue.store.held import Held, Label, decode, encode, version_of
 from catalogue.store.inspecting import Inspection, Seen, inspected
 from catalogue.store.layout import APPLICATION_ID, TABLES, VERSION
-from catalogue.store.locks import locked, nobody_harvesting
+from catalogue.store.locks import alone, locked
 from catalogue.store.mounts import remote_kind
 from catalogue.store.pieces import Frozen, Row, frozen, read_piece, write_piece
 from catalogue.store.salvaging import Salvaged, salvage
@@ -21,12 +21,12 @@ __all__ = [
     "Salvaged",
     "Seen",
     "Store",
+    "alone",
     "decode",
     "encode",
     "frozen",
     "inspected",
     "locked",
-    "nobody_harvesting",
     "read_piece",
     "remote_kind",
     "salvage",

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from catalogue.store.layout import TABLES, read_only
+from catalogue.store.records import record, varint
 
 _PAGE = 4096
 """Bytes of a page, unless the header says otherwise."""
@@ -25,8 +26,6 @@ _CONSTANT = {20: b"\x00\x40\x20\x20", 44: b"\x00\x00\x00\x04", 52: b"\x00\x00\x0
 _TABLE_LEAF, _INDEX_LEAF, _INDEX_INNER = 0x0D, 0x0A, 0x02
 _LONGEST = 80 << 20
 """Bytes of a row; values are bounded by less."""
-_INTEGERS = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8, 8: 0, 9: 0}
-"""How many bytes an integer has, by its type; of the last two none, as the type says which."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +151,9 @@ def _cell(pages: Pages, page: bytes, at: int, kind: int) -> Iterator[TableRow | 
     """
     if kind == _INDEX_INNER:
         at += 4
-    size, at = _varint(page, at)
-    rowid, at = _varint(page, at) if kind == _TABLE_LEAF else (0, at)
-    values = _record(_payload(pages, page, at, size, of_table=kind == _TABLE_LEAF))
+    size, at = varint(page, at)
+    rowid, at = varint(page, at) if kind == _TABLE_LEAF else (0, at)
+    values = record(_payload(pages, page, at, size, of_table=kind == _TABLE_LEAF))
     match kind, values:
         case 0x0D, (str(key), bytes(value)):
             yield TableRow(rowid, key, value)
@@ -180,38 +179,3 @@ def _payload(pages: Pages, page: bytes, at: int, size: int, *, of_table: bool) -
         left -= pages.size - 4
         following = int.from_bytes(other[:4])
     return b"".join(parts)
-
-
-def _record(data: bytes) -> tuple[object, ...]:
-    end, at = _varint(data, 0)
-    types = []
-    while at < end:
-        kind, at = _varint(data, at)
-        types.append(kind)
-    return tuple(_values(data, end, types))
-
-
-def _values(data: bytes, at: int, types: list[int]) -> Iterator[object]:
-    for kind in types:
-        size = _INTEGERS.get(kind, (kind - 12) // 2 if kind >= 12 else 0)  # noqa: PLR2004 - the first of texts and blobs
-        part = data[at : at + size]
-        if len(part) < size:
-            raise ValueError(kind)
-        at += size
-        if kind in _INTEGERS:
-            yield kind - 8 if kind in {8, 9} else int.from_bytes(part, signed=True)
-        elif kind >= 12:  # noqa: PLR2004 - likewise
-            yield part.decode() if kind % 2 else part
-        else:
-            yield None
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """A number of up to nine bytes, seven bits in each of the first eight; and where it ends."""
-    value = 0
-    for count in range(8):
-        byte = data[at + count]
-        value = value << 7 | byte & 0x7F
-        if byte < 0x80:  # noqa: PLR2004 - the bit that says that more follows
-            return value, at + count + 1
-    return value << 8 | data[at + 8], at + 9

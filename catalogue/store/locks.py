@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -12,18 +12,23 @@ from catalogue.store.layout import disk_errors
 
 
 @contextmanager
-def harvesting(path: Path, crawl: str) -> Iterator[None]:
-    """Hold the right to harvest a crawl into the store at a path.
+def alone(file: Path, message: str, *, seconds: float = 0.0) -> Iterator[None]:
+    """Hold a lock that only one process at a time has.
+
+    Args:
+        file: of the lock.
+        message: of the error.
+        seconds: to wait for another that has it.
 
     Raises:
-        StoreLocked: if another process has it.
+        StoreLocked: if another still has it then.
+        DiskFailed: if the file cannot be made.
     """
-    lock = FileLock(f"{path}.{_lockable(crawl)}.lock")
-    with disk_errors(path):
+    lock = FileLock(file)
+    with disk_errors(file):
         try:
-            lock.acquire(timeout=0)
+            lock.acquire(timeout=seconds)
         except Timeout:
-            message = f"another process harvests {crawl} into {path}; wait for it, or choose another --data folder"
             raise StoreLocked(message) from None
     try:
         yield
@@ -31,27 +36,20 @@ def harvesting(path: Path, crawl: str) -> Iterator[None]:
         lock.release()
 
 
-@contextmanager
-def locked(path: Path, what: object) -> Iterator[None]:
-    """Hold a lock that only one process at a time has.
+def harvesting(path: Path, crawl: str) -> AbstractContextManager[None]:
+    """Hold the right to harvest a crawl into the store at a path; see ``alone``."""
+    message = f"another process harvests {crawl} into {path}; wait for it, or choose another --data folder"
+    return alone(path.with_name(f"{path.name}.{_lockable(crawl)}.lock"), message)
+
+
+def locked(path: Path, what: object) -> AbstractContextManager[None]:
+    """Hold the right to write to something that has a name of its own; see ``alone``.
 
     Args:
         path: of the lock's file.
         what: is written to, for the message.
-
-    Raises:
-        StoreLocked: if another has it.
     """
-    lock = FileLock(path)
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        message = f"another process writes to {what}; wait for it, or choose another name"
-        raise StoreLocked(message) from None
-    try:
-        yield
-    finally:
-        lock.release()
+    return alone(path, f"another process writes to {what}; wait for it, or choose another name")
 
 
 @contextmanager

@@ -9,12 +9,13 @@ last counts to is not behind that. The format is https://www.sqlite.org/fileform
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
-from catalogue.errors import StoreDamaged
+from catalogue.errors import ForeignLog
+from catalogue.store.records import record, varint
 
 _HEADER, _FRAME = 32, 24
 """Bytes: of the log's header, and before each page in it."""
@@ -38,7 +39,7 @@ def check_log(path: Path) -> None:
     """See that the log beside a store's file, if there is one, belongs to it.
 
     Raises:
-        StoreDamaged: if it surely does not.
+        ForeignLog: if it surely does not.
     """
     for _ in range(_TRIES):
         try:
@@ -47,14 +48,17 @@ def check_log(path: Path) -> None:
             return
         with log:
             salts = _salts(log.fileno())
+            if salts and not path.exists():  # SQLite would delete it, and a store that was moved may want it
+                message = f"{log_of(path)} is the log of a store that is not there; put that back, or move the log away"
+                raise ForeignLog(message)
             root = _root(path) if salts else None
             if not salts or root is None:
                 return
             first = next(_identities(log.fileno(), salts, root), None)
             own = _own(path)
             last = max(_identities(log.fileno(), salts, root), key=lambda each: each[1:], default=None)
-            if _salts(log.fileno()) != salts:
-                continue  # others have begun it anew meanwhile
+            if _salts(log.fileno()) != salts or not _is_at(log.fileno(), log_of(path)):
+                continue  # others have begun it anew meanwhile, or the last of them has folded it in
         if own is None or first is None or last is None:
             return
         follows = first.changes + first.index_changes <= own.changes + own.index_changes + 1
@@ -65,7 +69,14 @@ def check_log(path: Path) -> None:
             f"{log_of(path)} is the log of another store, or of {path.name} at another time; put the file back that it "
             "goes with, or move the log away: what is in it alone is lost then"
         )
-        raise StoreDamaged(message)
+        raise ForeignLog(message)
+
+
+def _is_at(log: int, path: Path) -> bool:
+    """Whether an open file still has its name."""
+    with suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(log), path.stat())
+    return False
 
 
 def _salts(log: int) -> bytes | None:
@@ -118,35 +129,8 @@ def _parsed(page: bytes) -> _Identity | None:
     try:
         if page[0] != _LEAF or int.from_bytes(page[3:5], "big") != 1:
             return None
-        at = int.from_bytes(page[8:10], "big")
-        for _ in range(2):  # the length of the row, and its number
-            _, at = _varint(page, at)
-        end, at = _varint(page, start := at)
-        kinds = []
-        while at < start + end:
-            kind, at = _varint(page, at)
-            kinds.append(kind)
-        values: list[object] = []
-        for kind in kinds:
-            length = _LENGTHS[kind] if kind in _LENGTHS else (kind - 12) // 2
-            content = page[at : at + length]
-            at += length
-            number = kind - 8 if kind in {8, 9} else int.from_bytes(content, "big", signed=True)
-            values.append(number if kind in _LENGTHS else content.decode() if kind % 2 else content)
-        return _identity(tuple(values))
+        size, at = varint(page, int.from_bytes(page[8:10], "big"))
+        _, at = varint(page, at)  # the number of the row
+        return _identity(record(page[at : at + size]))
     except (IndexError, ValueError):
         return None
-
-
-_LENGTHS = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8, 8: 0, 9: 0}
-"""Bytes of integers, by SQLite's number of their kind; 8 and 9 are zero and one themselves."""
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """A number of up to eight bytes, and where it ends."""
-    value = 0
-    while True:
-        value = value << 7 | data[at] & 0x7F
-        at += 1
-        if data[at - 1] < 0x80:  # noqa: PLR2004 - the bit that says that more follow
-            return value, at

@@ -22,6 +22,7 @@ from catalogue.store.carving import Entry, Pages, TableRow, carve, mended_head
 from catalogue.store.held import label_of, version_of
 from catalogue.store.layout import COUNTERS, TABLES, disk_errors, prepare, transaction
 from catalogue.store.locks import nobody_harvesting
+from catalogue.store.log import log_of
 
 _FACTS = re.compile(r"[0-9]+:[0-9a-f]{32}")
 _INDEX_KEY = re.compile(r".+#[0-9]+")
@@ -85,9 +86,11 @@ def _fold(path: Path) -> None:
     try:
         with closing(sqlite3.connect(path, isolation_level=None, timeout=1.0)) as connection:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-    except (sqlite3.Error, UnicodeDecodeError):  # then it is no more than a file
-        return
-    if path.with_name(f"{path.name}-wal").exists():  # whoever closes it last deletes that
+    except (sqlite3.Error, UnicodeDecodeError) as error:
+        if getattr(error, "sqlite_errorname", "").startswith("SQLITE_BUSY"):
+            raise
+        return  # then it is no more than a file
+    if log_of(path).exists():  # whoever closes it last deletes that
         message = f"another process has {path} open; close it there, and run: catalogue repair"
         raise StoreLocked(message)
 
@@ -99,9 +102,8 @@ def _copy(path: Path, copy: Path) -> None:
         head = mended_head(file.read(100))
         file.seek(0)
         file.write(head)
-    log = path.with_name(f"{path.name}-wal")
-    if log.exists():
-        shutil.copyfile(log, copy.with_name(f"{copy.name}-wal"))
+    if log_of(path).exists():
+        shutil.copyfile(log_of(path), log_of(copy))
         with (
             suppress(sqlite3.Error, UnicodeDecodeError),
             closing(sqlite3.connect(copy, isolation_level=None)) as connection,
@@ -169,7 +171,6 @@ class _Carved:
 def _fill(new: Path, rows: Iterator[tuple[str, str, bytes]], salvaged: Salvaged) -> None:
     with closing(sqlite3.connect(new, isolation_level=None)) as connection:
         prepare(connection, new, busy_seconds=0.0)
-        new.with_name(f"{new.name}.lock").unlink(missing_ok=True)
         with transaction(connection):
             for table, key, value in rows:
                 connection.execute(f'INSERT INTO "{table}" VALUES (?, ?)', [key, value])  # noqa: S608 - of TABLES
@@ -193,7 +194,7 @@ def _swap(new: Path, path: Path, aside: Path) -> None:
 
 def _state(path: Path) -> list[tuple[str, int, int]]:
     """What changes when somebody writes to it."""
-    files = (path, path.with_name(f"{path.name}-wal"))
+    files = (path, log_of(path))
     return [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files if file.exists()]
 
 
@@ -205,5 +206,5 @@ def _aside(path: Path) -> Path:
 
 def _remove(*paths: Path) -> None:
     for path in paths:
-        for suffix in ("", *_LEFT):
+        for suffix in ("", ".lock", *_LEFT):
             path.with_name(path.name + suffix).unlink(missing_ok=True)

@@ -15,15 +15,14 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
-from filelock import FileLock, Timeout
 
 from catalogue.crawl import COLLINFO, has_table, parse_collinfo
 from catalogue.durable import put_in_place, room
-from catalogue.errors import CatalogueError, DiskFailed, FormatError, StoreLocked
+from catalogue.errors import CatalogueError, DiskFailed, FormatError
 from catalogue.examine import Examiner, FileFacts, digest_of
 from catalogue.footer import decode_footer
 from catalogue.listing import listed, manifests
-from catalogue.store import Held, Store
+from catalogue.store import Held, Store, alone
 from catalogue.surt import MACROS, Keys
 from catalogue.table import INDEX, Table
 from catalogue.views.facts import NewFile, add_files, are_of, packed
@@ -66,7 +65,8 @@ def refresh(
     wanted = set(column_chunks)
     if not (wanted or facts) and is_fresh(path, store):
         return
-    with _disk_errors(path), _alone(path, busy_seconds):
+    waited = f"another process has been bringing {path} up to date for {busy_seconds:,.0f} s; try again when it is done"
+    with _disk_errors(path), alone(path.with_name(f"{path.name}.lock"), waited, seconds=busy_seconds):
         shown = _meta(path)
         if not wanted and shown == _meta_of(store):  # somebody else has just done it
             return
@@ -83,21 +83,6 @@ def refresh(
             finally:
                 build.close()
             _swap(beside, path)
-
-
-@contextmanager
-def _alone(path: Path, seconds: float) -> Iterator[None]:
-    """Be the only one who brings the catalogue up to date."""
-    lock = FileLock(f"{path}.lock")
-    try:
-        lock.acquire(timeout=seconds)
-    except Timeout:
-        message = f"another process has been bringing {path} up to date for {seconds:,.0f} s; try again when it is done"
-        raise StoreLocked(message) from None
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 @contextmanager

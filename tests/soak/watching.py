@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from tests.soak.sizes import resident
+
 _PROCESS = Path("/proc/self")
 _SOON = 10.0
 """Seconds within which threads end that have nothing more to do."""
@@ -104,5 +106,4 @@ def memory() -> int:
     gc.collect()
     pa.default_memory_pool().release_unused()
     ctypes.CDLL(None).malloc_trim(0)
-    status = (_PROCESS / "status").read_text()
-    return int(status.partition("VmRSS:")[2].split()[0]) << 10
+    return resident()
