@@ -53,6 +53,7 @@ class Children:
         self._idle: LifoQueue[_Child | None] = LifoQueue()
         self._room = 0
         self._asked = 0
+        self._closed = False
         self._counting = threading.Lock()
 
     def __enter__(self) -> Self:
@@ -85,6 +86,9 @@ class Children:
                 child = None
                 raise
             finally:
+                if child and self._closed:  # nobody will end it later: who breaks off waits for no thread of his
+                    child.kill()
+                    child = None
                 self._idle.put(child)
         raise ChildDied(fate)
 
@@ -102,7 +106,8 @@ class Children:
         return ThreadPoolExecutor(self._count, thread_name_prefix="children")
 
     def close(self) -> None:
-        """End the children, which hold nothing."""
+        """End the children, which hold nothing; what is asked from now on has one for itself."""
+        self._closed = True
         for child in [self._idle.get() for _ in range(self._room)]:
             if child:
                 child.kill()

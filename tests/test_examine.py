@@ -407,9 +407,10 @@ def test_closing_waits_for_what_is_under_way_and_can_be_done_twice() -> None:
         answers = [executor.submit(examine, examiner, SMALL) for _ in range(10)]
         executor.submit(examiner.close).result()
         assert all(answer.result() == FACTS for answer in answers)
-    examiner.close()
-    examiner.close()
     assert children() == before
+    assert examine(examiner, SMALL) == FACTS
+    assert children() == before
+    examiner.close()
 
 
 def test_children_end_when_the_work_fails() -> None:
