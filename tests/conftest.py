@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import settings as trying
 
 import catalogue
 from catalogue.demo import Miniature, write_miniature
@@ -24,6 +25,8 @@ LEAKED: list[str] = []
 
 
 def pytest_configure() -> None:
+    trying.register_profile("suite", trying(), deadline=None)  # how long a test takes depends on who else is at work
+    trying.load_profile("suite")
     canaries.watch(LEAKED.append)
 
 

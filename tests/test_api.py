@@ -96,7 +96,7 @@ questions = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(questions)
 def test_captures_are_those_that_python_finds(address: str, harvested: Catalogue, asked: dict[str, Any]) -> None:
     where = [

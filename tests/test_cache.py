@@ -236,7 +236,7 @@ def test_of_several_entries_that_would_do_the_shortest_is_read(cache: RangeCache
 SPANS = st.tuples(st.integers(0, 60), st.integers(1, 20)).map(lambda span: (span[0], span[0] + span[1]))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(st.booleans(), SPANS), max_size=25))
 def test_answers_are_right_and_there_if_all_their_bytes_are(steps: list[tuple[bool, tuple[int, int]]]) -> None:
     with tempfile.TemporaryDirectory() as name:

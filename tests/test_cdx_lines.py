@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from catalogue.capture import timestamp
@@ -154,7 +154,6 @@ def test_a_key_stays_one_field() -> None:
     assert line.split(" ")[0] == "com,example)/é%20"
 
 
-@settings(deadline=None)
 @given(st.lists(st.text(max_size=12), min_size=1, max_size=8))
 def test_json_is_what_python_writes(texts: list[str]) -> None:
     rows = [ROW | {"content_mime_type": text, "url_surtkey": text} for text in texts]

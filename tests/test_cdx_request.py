@@ -113,7 +113,6 @@ def test_times_are_padded(given: str, first: str, last: str) -> None:
     assert parse_request([("url", "x"), ("from_ts", given)]).first == first
 
 
-@settings(deadline=None)
 @given(st.from_regex(r"[0-9]{1,14}", fullmatch=True), st.datetimes())
 def test_no_time_that_is_wanted_lies_outside_of_those_that_are_looked_at(digits: str, moment: Any) -> None:
     stamp = f"{moment.year:04}{moment:%m%d%H%M%S}"
@@ -214,7 +213,7 @@ def oracle(text: str, value: str, line: str) -> bool:
     return kept is not inverted
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(
     st.sampled_from(["", "!"]),
     st.sampled_from(["", "=", "~"]),

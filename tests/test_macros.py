@@ -148,7 +148,7 @@ def alike(sql: duckdb.DuckDBPyConnection, pattern: str) -> bool:
     return True
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(patterns())
 @example("*.1.2.3.4")
 @example("a.b/.a/.*")
@@ -157,7 +157,7 @@ def test_what_sql_takes_means_the_same(sql: duckdb.DuckDBPyConnection, pattern: 
     alike(sql, pattern)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(patterns())
 def test_keys_are_the_same(sql: duckdb.DuckDBPyConnection, url: str) -> None:
     key = made(sql, f"surt_key({literal(url)})")

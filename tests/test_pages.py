@@ -269,7 +269,6 @@ BOUNDS = st.one_of(
 
 
 @given(st.lists(st.tuples(BOUNDS, st.integers(1, 1 << 40)), min_size=1, max_size=40), st.booleans())
-@settings(deadline=None)
 def test_round_trip_of_column_indexes(pages: list[tuple[Bounds | None, int]], counted: bool) -> None:  # noqa: FBT001
     counts = tuple(count for _, count in pages)
     index = ColumnIndex(tuple(bounds for bounds, _ in pages), counts if counted else None)
@@ -278,7 +277,6 @@ def test_round_trip_of_column_indexes(pages: list[tuple[Bounds | None, int]], co
 
 
 @given(st.lists(st.tuples(st.integers(1, 1 << 30), st.integers(1, 1 << 30)), min_size=1, max_size=40))
-@settings(deadline=None)
 def test_round_trip_of_offset_indexes(pages: list[tuple[int, int]]) -> None:
     start, offsets, rows = 4, [4], [0]
     for size, count in pages:
@@ -820,7 +818,7 @@ TEXTS = st.text(st.sampled_from("ab~\x7f\u0080п\u00ff\u07ff\uffff\U00010000\U00
 
 
 @given(st.lists(st.lists(TEXTS, min_size=1, max_size=4), min_size=1, max_size=4), st.integers(1, 6))
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 def test_bounds_that_parquet_mr_cut_are_believed(pages: list[list[str]], length: int) -> None:
     encoded = [sorted(text.encode() for text in page) for page in pages]
     every = sorted(chain(*encoded))
@@ -855,7 +853,7 @@ BYTES = st.one_of(
 
 
 @given(st.lists(BYTES, min_size=1, max_size=4))
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 def test_our_own_bounds_are_bounds_when_they_are_cut(values: list[bytes]) -> None:
     least, greatest = min(values), max(values)
     bounds = cut_bounds(least, greatest)

@@ -79,7 +79,7 @@ def scanned(items: list[Item], pattern: str) -> list[Capture]:
     return [each for each in captures if takes(pattern, each.url or "")]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.lists(urls, min_size=1, max_size=120),
     patterns,

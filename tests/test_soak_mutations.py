@@ -9,7 +9,7 @@ from tests.soak.mutations import run
 
 @pytest.mark.timeout(600)
 def test_damaged_files_are_refused_or_read_rightly(tmp_path: Path) -> None:
-    figures = run(4000, 1, tmp_path)
+    figures = run(5000, 1, tmp_path)
     verdicts = figures["verdicts"]
     assert isinstance(verdicts, dict)
     assert min(verdicts[what] for what in ("refused", "an error", "right", "right, an index disbelieved")) > 50

@@ -105,7 +105,7 @@ def varint(number: int) -> bytes:
 
 
 @given(struct_of(values()))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_round_trip(written: Written) -> None:
     _, data, expected = written
     reader = Reader(b"before" + data + b"behind", position=6)
@@ -119,7 +119,7 @@ def test_round_trip_of_lists(kind: int, numbers: list[int]) -> None:
 
 
 @given(struct_of(values()))
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_every_truncation_is_noticed(written: Written) -> None:
     _, data, _ = written
     for end in range(len(data)):
@@ -302,7 +302,6 @@ def test_memory_is_bounded() -> None:
 
 
 @given(st.binary(max_size=400))
-@settings(deadline=None)
 def test_noise_is_refused_or_read(data: bytes) -> None:
     try:
         reader = Reader(data)

@@ -501,7 +501,7 @@ def check(sql: str, where: Where, seed: int, connection: duckdb.DuckDBPyConnecti
 
 
 @given(sql=EXPRESSIONS, seed=st.integers(0, 15))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @example(sql="fetch_status > 200.5", seed=1)
 @example(sql="NOT (fetch_status = 200)", seed=1)
 @example(sql="fetch_status BETWEEN 300 AND 5", seed=2)
