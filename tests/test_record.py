@@ -63,7 +63,8 @@ def test_records_of_every_archive_of_the_mirror_are_those_that_the_index_says(
     crawls = sorted({name.split("/")[1] for name in archives})
     rows = harvested.captures("*", crawls=crawls, columns=[*RECORD_COLUMNS]).to_arrow()
     read = Counter[str]()
-    for row in rows.filter(pc.is_in(rows["warc_filename"], pa.array(archives))).to_pylist()[::3]:
+    there = rows.filter(pc.is_in(rows["warc_filename"], pa.array(archives)))
+    for row in there.sort_by([("warc_filename", "ascending"), ("warc_record_offset", "ascending")]).to_pylist()[::3]:
         meant = capture_of(row)
         record = read_record(meant, archives[meant.filename][meant.offset : meant.offset + meant.length])
         assert (record.url, record.status) == (row["url"], row["fetch_status"])

@@ -113,6 +113,6 @@ def test_a_table_that_cannot_be_written_is_not_the_catalogues_fault(taught: Cata
     """As on a full disk: nobody is to delete the catalogue for that."""
     with (
         taught.connect() as connection,
-        pytest.raises(DiskFailed, match=r"nowhere/part cannot be written .* make room"),
+        pytest.raises(DiskFailed, match=r"nowhere/part cannot be written: .* make room"),
     ):
         views.write_table(connection, "files", taught.held(), tmp_path / "nowhere" / "part")
