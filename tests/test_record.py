@@ -62,10 +62,12 @@ def test_records_of_every_archive_of_the_mirror_are_those_that_the_index_says(
     archives = {str(path.relative_to(mirror)): path.read_bytes() for path in mirror.rglob("crawl-data/**/*.warc.gz")}
     crawls = sorted({name.split("/")[1] for name in archives})
     rows = harvested.captures("*", crawls=crawls, columns=[*RECORD_COLUMNS]).to_arrow()
-    read = Counter[str]()
-    there = rows.filter(pc.is_in(rows["warc_filename"], pa.array(archives)))
-    for row in there.sort_by([("warc_filename", "ascending"), ("warc_record_offset", "ascending")]).to_pylist()[::3]:
+    there, read = Counter[str](), Counter[str]()
+    for row in rows.filter(pc.is_in(rows["warc_filename"], pa.array(archives))).to_pylist():
         meant = capture_of(row)
+        there[meant.filename] += 1
+        if there[meant.filename] % 3 != 1:  # as good as all, in a third of the time
+            continue
         record = read_record(meant, archives[meant.filename][meant.offset : meant.offset + meant.length])
         assert (record.url, record.status) == (row["url"], row["fetch_status"])
         assert record.kind in {"response", "revisit"}
