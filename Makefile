@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
+# One more than there are cores: tests wait for servers and commands a tenth of their time.
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 
 .PHONY: help demo test hold lint soak fuzz bench browser clean
 
@@ -36,7 +38,7 @@ test: browser $(VENV)/tested  ## Everything that must hold
 	@$(MAKE) --no-print-directory --jobs=2 lint hold
 
 hold: $(VENV)/tested
-	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile
+	$(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 4 --dist loadfile
 
 soak: $(VENV)/tested  ## What the tests try a little of, tried for hours
 	$(BIN)/python -m tests.soak
