@@ -64,4 +64,4 @@ def test_a_disk_that_fails_or_is_full_is_one_sentence(made: World) -> None:
 
 
 def test_a_power_cut_loses_nothing_that_was_safe(made: World) -> None:
-    assert power.tried(made, 96, 1, again=10)["images"] == 96
+    assert power.tried(made, 96, 1, again=5)["images"] == 96

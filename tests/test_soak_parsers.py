@@ -29,7 +29,7 @@ def test_what_was_found(name: str) -> None:
 
 @pytest.mark.timeout(600)
 def test_damaged_bytes_are_refused_or_make_sense(tmp_path: Path) -> None:
-    figures = run(8000, 1, tmp_path)
+    figures = run(4000, 1, tmp_path)
     accepted = figures["accepted"]
     assert isinstance(accepted, dict)
     assert accepted.keys() == TARGETS.keys()
