@@ -14,10 +14,10 @@ from catalogue.checking import LOST, Finding
 from catalogue.crawl import COLLINFO, manifest_path
 from catalogue.errors import FormatError, StoreDamaged, UnknownCrawl
 from catalogue.examine import Examiner, FileFacts
-from catalogue.harvest import Progress, harvest
+from catalogue.harvest import Harvested, Progress, harvest
 from catalogue.listing import manifests, take_list
 from catalogue.source import PoliteSource
-from catalogue.store import Held, Salvaged, Store
+from catalogue.store import Held, Store
 from catalogue.table import DEFINITION, INDEX, LISTED, Table
 
 
@@ -50,11 +50,11 @@ class Repaired:
         return not (self.left or self.failures)
 
 
-def note_lost(store: Store, table: Table, salvaged: Salvaged) -> None:
+def note_lost(store: Store, table: Table, keys: Iterable[str]) -> None:
     """Note as failures which files are not held any more, so that answers say so until they are taken again."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     lost = Held(b"", 0, None, None, "", now, note=LOST)
-    if paths := [path for path in sorted(salvaged.lost) if table.file(path)]:
+    if paths := [path for path in sorted(keys) if table.file(path)]:
         store.put("failures", [(path, lost) for path in paths])
 
 
@@ -136,16 +136,7 @@ class Repair:
     ) -> None:
         for crawl, wanted in sorted({**others, **paths}.items()):
             try:
-                outcome = harvest(
-                    crawl,
-                    (),
-                    table=self._table,
-                    store=self._store,
-                    source=self._source(),
-                    examiner=self._examiner,
-                    only=set(wanted),
-                    report=self._report,
-                )
+                outcome = self._harvest(crawl, wanted)
             except (UnknownCrawl, FormatError) as error:  # its list cannot be had any more, and stands for nothing
                 repaired.failures[manifest_path(crawl) if self._table == INDEX else crawl] = str(error)
                 if self._table == INDEX and crawl in others:
@@ -155,30 +146,35 @@ class Repair:
             repaired.taken += sorted(outcome.facts)
             repaired.failures |= outcome.failures
 
+    def _harvest(self, crawl: str, paths: Iterable[str], *, pages: bool = False) -> Harvested:
+        return harvest(
+            crawl,
+            (),
+            table=self._table,
+            store=self._store,
+            source=self._source(),
+            examiner=self._examiner,
+            pages=pages,
+            only=set(paths),
+            report=self._report,
+        )
+
     def _drop(self, paths: Iterable[str]) -> None:
-        """Forget those damaged values of which nothing came instead: their failures are noted."""
+        """Forget those damaged values of which nothing came instead: that they are lacking is noted."""
+        damaged = []
         for path in paths:
             try:
                 self._store.get("files", path)
             except StoreDamaged:
-                self._store.delete("files", [path])
+                damaged.append(path)
+        note_lost(self._store, self._table, {*damaged} - {*self._store.keys("failures")})
+        self._store.delete("files", damaged)
 
     def _take_indexes(self, keys: Sequence[str], repaired: Repaired) -> None:
         """Take page indexes again which the files have."""
         held = {path for path in {key.rpartition("#")[0] for key in keys} if self._is_whole(path)}
         for crawl, paths in sorted(self._by_crawl(held).items()):
-            outcome = harvest(
-                crawl,
-                (),
-                table=self._table,
-                store=self._store,
-                source=self._source(),
-                examiner=self._examiner,
-                pages=True,
-                only=set(paths),
-                report=self._report,
-            )
-            repaired.failures |= outcome.failures
+            repaired.failures |= self._harvest(crawl, paths, pages=True).failures
         there = {key for path in held for key in self._store.index_keys(path)}
         repaired.forgotten += sorted({key for key in keys if key.rpartition("#")[0] in held} - there)
 

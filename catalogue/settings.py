@@ -24,7 +24,7 @@ def address(url: str) -> SplitResult:
     Raises:
         QueryError: if a query or credentials are in it, or no host; it is not repeated, for it may hold a password.
     """
-    if url and Path(url).is_dir():  # nothing would be the current one
+    if is_folder(url):
         return SplitResult("", "", url, "", "")
     is_address = "://" in url
     try:
@@ -37,6 +37,14 @@ def address(url: str) -> SplitResult:
         message = f"a source has an address without query or credentials, such as {DEFAULT_SOURCE}"
         raise QueryError(message)
     return parts
+
+
+def is_folder(url: str) -> bool:
+    """Whether it is a folder that is there."""
+    try:
+        return bool(url) and Path(url).is_dir()  # nothing would be the current one
+    except OSError:  # too long for a name
+        return False
 
 
 def package_version() -> str:

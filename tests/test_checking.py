@@ -349,6 +349,22 @@ def test_a_file_that_the_source_has_no_more(cat: Catalogue, server: LoopbackServ
     assert cat.check().complete
 
 
+def test_a_crawl_that_the_source_lists_no_more(cat: Catalogue, server: LoopbackServer, tmp_path: Path) -> None:
+    """Its damaged file is lacking, and not only gone."""
+    mirror = Path(shutil.copytree(server.folder, tmp_path / "mirror"))
+    (mirror / manifest_path(CRAWL)).unlink()
+    one, *_ = paths(mirror)
+    flip_value(cat.data / STORE, "files", one, Random(1))
+    flip_value(cat.data / STORE, "documents", manifest_path(CRAWL), Random(1))
+    with LoopbackServer(mirror) as now:
+        assert Command(cat.data, now.url, cat.data)("repair").status == 1
+    with Store(cat.data / STORE) as store:
+        assert one not in store.keys("files")
+        assert one in store.keys("failures")
+    assert cat.repair().left == []
+    assert asked(server) == Counter([manifest_path(CRAWL), one])
+
+
 def test_a_source_that_is_down(cat: Catalogue, server: LoopbackServer) -> None:
     """Nothing that is held is let go of for what cannot be had; it is mended later."""
     before = content(cat.data / STORE)

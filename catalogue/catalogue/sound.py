@@ -173,7 +173,7 @@ class Sound(Snapshots):
         self.close()
         salvaged = salvage(self.data / STORE_NAME, is_file, shown)
         repaired.aside, repaired.salvaged = salvaged.aside, dict(salvaged.rows)
-        note_lost(self._store, *self._table_of(self._store)[:1], salvaged)
+        note_lost(self._store, self._table_of(self._store)[0], salvaged.lost)
         return salvaged
 
     def _left(self, crawls: str | Iterable[str], report: Callable[[Progress], None], repaired: Repaired) -> None:

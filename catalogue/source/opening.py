@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import SplitResult
 
 from catalogue.errors import QueryError
-from catalogue.settings import DEFAULT_SOURCE, Settings, address
+from catalogue.settings import DEFAULT_SOURCE, Settings, address, is_folder
 from catalogue.source.folder import FolderSource
 from catalogue.source.limiter import COMMON_CRAWL, S3_COMMON_CRAWL, Clock, Limiter, Policy, SystemClock
 from catalogue.source.polite import ATTEMPTS, PoliteSource
@@ -47,8 +47,8 @@ def open_source(
         QueryError: if it is none of these.
     """
     parts = address(url)
-    if not (parts.scheme in {"http", "https", "s3"} or (url and Path(url).is_dir())):
-        message = f"{url!r} is no folder and no http, https or s3 address; the usual source is {DEFAULT_SOURCE}"
+    if not (parts.scheme in {"http", "https", "s3"} or is_folder(url)):
+        message = f"{url[:200]!r} is no folder and no http, https or s3 address; the usual source is {DEFAULT_SOURCE}"
         raise QueryError(message)
     policy = _policy(parts, settings)
     root = f"{parts.scheme}://{parts.netloc}{parts.path.removesuffix('/')}/"
