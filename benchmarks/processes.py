@@ -81,11 +81,11 @@ def run(command: Sequence[str], *, home: Path) -> Ran:
 
 
 def away_from_home(home: Path) -> dict[str, str]:
-    """No proxies, no settings of the user's, and nothing shared with his other processes."""
+    """No proxies, no settings of the user's, and nothing shared with his other processes but compiled modules."""
     kept = {
         name: value
         for name, value in os.environ.items()
-        if not name.lower().endswith("_proxy") and not name.startswith("CATALOGUE_")
+        if not name.lower().endswith("_proxy") and not name.startswith(("CATALOGUE_", "PYTHONDONTWRITE"))
     }
     return kept | {"HOME": str(home), "XDG_CONFIG_HOME": str(home), "CATALOGUE_CACHE": str(home / "cache")}
 

@@ -46,6 +46,7 @@ def main(*, full: bool) -> None:
             "plan over all s",
             "its peak MB",
             "files read",
+            "check s",
         ],
         rows,
     )
@@ -71,6 +72,7 @@ def _measure(folder: Path, crawls: list[str], held: int) -> list[str | int | flo
     again = _command(folder, "harvest", "--crawl", crawls[0], "--rate", "1000")
     status = _command(folder, "status", "--json")
     plan = _command(folder, "plan", f"*.{domain_in(7)}", "--json")
+    check = _command(folder, "check", "--json")
     return [
         len(crawls) * FILES,
         (folder / STORE_NAME).stat().st_size / 1e6,
@@ -83,6 +85,7 @@ def _measure(folder: Path, crawls: list[str], held: int) -> list[str | int | flo
         plan.cost.seconds,
         round(plan.cost.peak_bytes / 1e6),
         int(plan.output.partition('"files":')[2].partition(",")[0]),
+        check.cost.seconds,
     ]
 
 

@@ -16,7 +16,7 @@ def number(count: int) -> str:
 
 def plural(count: int, noun: str) -> str:
     """A number of things."""
-    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+    return f"{count:,} {noun}" + ("" if count == 1 else "es" if noun.endswith("x") else "s")
 
 
 def size(count: float) -> str:

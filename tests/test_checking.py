@@ -1,6 +1,7 @@
 """``catalogue check`` finds what is not what was taken; ``catalogue repair`` takes that again, and nothing else."""
 
 import shutil
+import signal
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator
@@ -25,11 +26,12 @@ from catalogue.settings import Settings
 from catalogue.store import TABLES, Store, inspected, salvage
 from catalogue.table import DEFINITION, INDEX, LISTED
 from catalogue.wording import plural
-from tests.commands import Command, wait_until
+from tests.commands import Command, ended, wait_until
 from tests.crawls import CRAWL, crawl_of, index_path, table
-from tests.faults import FaultServer, Kind, always
+from tests.faults import Fault, FaultServer, Kind, Request, always
 from tests.rot import ABSENT, FILES, STORE, content, flip_value, harvested, paths, rows
 from tests.soak import rot
+from tests.warm import Forked
 
 PATTERN = "*.com"
 
@@ -237,6 +239,20 @@ def test_a_source_that_is_down_is_another_status(cat: Catalogue, server: Loopbac
     assert "which is not followed" in ran.err.splitlines()[-1]
 
 
+def test_ctrl_c_does_not_wait_for_the_source(cat: Catalogue, server: LoopbackServer) -> None:
+    started: list[Forked] = []
+
+    def interrupt(_: Request) -> Fault:
+        started[0].send_signal(signal.SIGINT)
+        return Fault(Kind.SILENT, hold=60.0)
+
+    with FaultServer(server.folder, script=interrupt) as silent:
+        command = Command(cat.data, silent.url, cat.data)
+        started.append(command.start("check", "--read-subset", "1/1", CATALOGUE_CONNECTIONS="1"))
+        ran = ended(started[0])
+        assert (ran.status, len(silent.log)) == (130, 1), ran.err
+
+
 def test_what_is_no_store_is_left_alone(tmp_path: Path) -> None:
     command = Command(tmp_path, str(tmp_path), tmp_path)
     assert command("check").status == 2
@@ -435,10 +451,10 @@ def test_the_definition_of_a_table_is_told_to_be_given_again(tmp_path: Path) -> 
     define = ("harvest", "--table", "mine", "--key", "url_surtkey", path)
     assert command(*define).status == 0
     flip_value(tmp_path / "data" / "mine" / STORE, "documents", "table.json", Random(1))
-    ran = command("check", "--table", "mine")
-    assert ran.status == 1
-    assert "run: catalogue harvest --table mine --key COLUMN" in ran.err
-    assert command("repair", "--table", "mine").status == 1
+    for verb in ("check", "repair"):
+        ran = command(verb, "--table", "mine")
+        assert ran.status == 1
+        assert ran.err.splitlines()[-1].startswith("run: catalogue harvest --table mine --key COLUMN")
     assert command(*define).status == 0
     assert command("check", "--table", "mine").status == 0
 
@@ -479,12 +495,12 @@ def test_a_page_of_footers(cat: Catalogue, server: LoopbackServer) -> None:
     made = next(line for line in lines if line.startswith("a new store was made of what is whole: "))
     assert made.endswith(f"; the old one is {aside}")
     counted = made.partition("whole: ")[2].partition(";")[0].split(", ")
-    kept = {name: int(count) for count, name in (each.split() for each in counted)}
-    assert 0 < kept["files"] < FILES
-    assert f"{plural(FILES - kept['files'], 'footer')} taken again; {plural(len(server.log), 'request')}" in lines
+    kept = {noun: int(count) for count, _, noun in (each.partition(" ") for each in counted)}
+    assert 0 < kept["footers"] < FILES
+    assert f"{plural(FILES - kept['footers'], 'footer')} taken again; {plural(len(server.log), 'request')}" in lines
     assert lines[-1] == "all is well again"
     assert content(cat.data / STORE) == before
-    assert len(server.log) <= sum(len(values) - kept.get(name, 0) for name, values in before.items())
+    assert len(server.log) <= sum(map(len, before.values())) - sum(kept.values())
 
 
 def test_another_process_at_work_is_told(cat: Catalogue, server: LoopbackServer) -> None:
@@ -530,6 +546,28 @@ def test_another_object_that_was_served_is_replaced(server: LoopbackServer, tmp_
         done = cat.repair()
         assert (done.left, done.requests) == ([], 2)
         assert answers_of(cat).num_rows == 4 * FILES
+
+
+def test_files_of_a_table_may_be_alike(tmp_path: Path) -> None:
+    """Whose it is nobody knows; of Common Crawl's index all files have keys of their own."""
+    mirror = crawl_of(tmp_path / "mirror", *[table(["com,a)/", "com,b)/"])] * 2)
+    both = [str(index_path(mirror, number).relative_to(mirror)) for number in range(2)]
+    command = Command(tmp_path / "data", str(mirror), tmp_path)
+    assert command("harvest", "--table", "mine", "--key", "url_surtkey", *both).status == 0
+    assert command("check", "--table", "mine").status == 0
+    assert command("harvest", "--crawl", CRAWL).status == 0
+    told = command("check", "--json").json()
+    assert [(finding["kind"], finding["key"]) for finding in told["findings"]] == [("suspect", path) for path in both]
+
+
+def test_column_chunks_that_are_shown_are_shown_again(cat: Catalogue) -> None:
+    chunks = cat.column_chunks(CRAWL)
+    assert len(chunks)
+    cat.close()
+    with duckdb.connect(cat.path) as connection:
+        connection.execute("UPDATE derived.files SET num_rows = num_rows + 1")
+    assert cat.repair().catalogue
+    assert len(cat.sql("FROM column_chunks").fetchall()) == len(chunks)
 
 
 def test_a_catalogue_is_made_anew(cat: Catalogue, server: LoopbackServer) -> None:

@@ -185,6 +185,5 @@ class Sound(Snapshots):
             self._make_anew(repaired)
 
     def _make_anew(self, repaired: Repaired) -> None:
-        self.path.unlink(missing_ok=True)  # it can be: whoever has it open keeps it
-        views.refresh(self.path, self._store, self.table)
+        views.make_anew(self.path, self.path, self._store, self.table)
         repaired.catalogue = True

@@ -173,9 +173,11 @@ class Check:
 
     def _suspect(self, path: Path, store: Store, table: Table) -> None:
         """Files of which something else than a checksum says that they may be others."""
+        if table != INDEX:  # of which nobody knows whether two files may be the same
+            return
         with closing(views.connect(path)) as connection:
             alike = views.alike(connection)
-            intruders = list(views.intruders(connection)) if table == INDEX else []
+            intruders = list(views.intruders(connection))
         for paths in alike:
             seen: dict[bytes, str] = {}
             for each in paths:
@@ -235,7 +237,8 @@ class Check:
         except SourceError as error:
             self.checked.failure = error
         finally:
-            executor.shutdown(wait=True, cancel_futures=True)
+            # Not waited for: whoever broke this off closes the source next, which ends what is under way.
+            executor.shutdown(wait=False, cancel_futures=True)
 
 
 def _foreign(name: str, label: Label, file: Seen | None, *, fresh: bool) -> str | None:

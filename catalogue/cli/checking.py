@@ -1,7 +1,7 @@
 """Commands that check what is held, and mend it."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -72,7 +72,7 @@ def _looked_at(done: "Checked", cost: str) -> list[str]:
     """What was looked at, a sentence each."""
     well = "all is well" if done.catalogue else "nothing is wrong with what was looked at"
     found = plural(len(done.findings), "finding") if done.findings else well
-    counts = ", ".join(f"{count:,} {name}" for name, count in done.values.items() if count)
+    counts = _counted(done.values)
     told = [f"store: {counts}; {size(done.bytes)}"] if counts else []
     if not done.catalogue:
         told.append("the catalogue was not compared with it")
@@ -124,15 +124,18 @@ def _tell(options: Common, done: "Repaired") -> None:
         options.say("all is well; nothing was to be mended")
     elif done.complete:
         options.say("all is well again")
+    elif done.left:
+        options.say(f"{plural(len(done.left), 'finding')} left")
+        _say_next(options, done.left)
     else:
-        options.say(f"{plural(len(done.left), 'finding')} left; run the same command again to try again")
+        options.say("run the same command again to try again")
 
 
 def _done(done: "Repaired") -> Iterator[str]:
     """What was done, a sentence each."""
     if done.aside:
-        counts = ", ".join(f"{count:,} {name}" for name, count in done.salvaged.items())
-        yield f"a new store was made of what is whole: {counts or 'nothing'}; the old one is {done.aside}"
+        counts = _counted(done.salvaged) or "nothing"
+        yield f"a new store was made of what is whole: {counts}; the old one is {done.aside}"
     if done.taken or done.requests:
         yield f"{plural(len(done.taken), 'footer')} taken again; {plural(done.requests, 'request')}"
     if done.forgotten:
@@ -140,6 +143,12 @@ def _done(done: "Repaired") -> Iterator[str]:
         yield f"of {some} what reading had taught of pages is forgotten; catalogue backfill learns it again"
     if done.catalogue:
         yield "the catalogue was made anew"
+
+
+def _counted(values: "Mapping[str, int]") -> str:
+    """How many values there are, by the name of their table."""
+    nouns = {"files": "footer", "documents": "list", "failures": "failure", "indexes": "page index", "facts": "fact"}
+    return ", ".join(plural(count, nouns[table]) for table, count in values.items() if count)
 
 
 def _show(findings: "Sequence[Finding]") -> None:

@@ -29,10 +29,10 @@ _ROWS = {**{table: _JOINED.format(table) for table in _OF_FILES}, **_OTHERS}
 
 
 def make_anew(path: Path, like: Path, store: Store, table: Table) -> None:
-    """Make a catalogue at a path where there is none, which shows what another shows.
+    """Make a catalogue at a path, which shows what another shows.
 
     Args:
-        path: of the new one.
+        path: of the new one; of the other, if that is to be replaced.
         like: of the other; if that cannot be read no column chunks are shown.
         store: what it is derived from.
         table: of which that holds the footers.
@@ -40,11 +40,10 @@ def make_anew(path: Path, like: Path, store: Store, table: Table) -> None:
     Raises:
         DiskFailed: if it cannot be written.
     """
-    try:
-        with closing(connect(like)) as connection:
-            found = connection.execute("SELECT DISTINCT crawl FROM derived.files WHERE column_chunks").fetchall()
-    except duckdb.Error:
-        found = []
+    found: list[tuple[str]] = []
+    with suppress(duckdb.Error, StoreLocked), closing(connect(like)) as connection:
+        found = connection.execute("SELECT DISTINCT crawl FROM derived.files WHERE column_chunks").fetchall()
+    path.unlink(missing_ok=True)  # it can be: whoever has it open keeps it
     refresh(path, store, table, column_chunks=[crawl for (crawl,) in found])
 
 

@@ -18,11 +18,12 @@ class _Extent:
 
 
 def alike(connection: duckdb.DuckDBPyConnection) -> list[list[str]]:
-    """Paths, together, of files that have rows, as many, in as many bytes, and footers as long."""
+    """Paths, together, of files that have rows, as many, in as many bytes, between the same keys."""
     rows = connection.execute(
         """
-        SELECT list(path ORDER BY path) AS paths FROM derived.files WHERE num_rows > 0
-        GROUP BY file_size, footer_size, num_rows HAVING count(*) > 1 ORDER BY paths
+        WITH spans AS (SELECT file, min(min_key) AS least, max(max_key) AS most FROM derived.row_groups GROUP BY file)
+        SELECT list(path ORDER BY path) AS paths FROM derived.files LEFT JOIN spans USING (file) WHERE num_rows > 0
+        GROUP BY file_size, footer_size, num_rows, least, most HAVING count(*) > 1 ORDER BY paths
         """
     ).fetchall()
     return [paths for (paths,) in rows]
