@@ -38,7 +38,7 @@ def all_commands() -> Iterator[tuple[click.Context, click.Command]]:
     waiting: list[tuple[click.Context | None, str, click.Command]] = [(None, "catalogue", entry)]
     while waiting:
         parent, name, command = waiting.pop(0)
-        context = click.Context(command, parent, name)
+        context = click.Context(command, parent, name, **command.context_settings)
         yield context, command
         if isinstance(command, click.Group):
             inner = ((each, command.get_command(context, each)) for each in command.list_commands(context))
@@ -92,19 +92,16 @@ def settings() -> str:
     """Every setting, and where it may be set."""
     told = ModuleAnalyzer.for_module("catalogue.settings").find_attr_docs()
     options = {name for parameter in entry.params for name in parameter.opts}
-    rows = []
+    found = []
     for field in fields(Settings):
-        default = "your cache folder" if field.default is MISSING else _default(field.default)
-        option = f"`--{field.name}`" if f"--{field.name}" in options else ""
-        about = " ".join(filter(None, told["Settings", field.name]))
-        rows.append([f"`{field.name}`", option, f"`CATALOGUE_{field.name.upper()}`", default, about])
-    return _table(("in config.toml", "option", "variable", "default", "meaning"), rows)
-
-
-def _default(value: object) -> str:
-    if value is None:
-        return "the host's"
-    return f"`{value:_}`" if isinstance(value, int | float) else f"`{value}`"
+        names = [field.name, f"CATALOGUE_{field.name.upper()}", *({f"--{field.name}"} & options)]
+        value = f"{field.default:_}" if isinstance(field.default, int | float) else field.default
+        default = (
+            "" if value is None else " By default your cache folder." if value is MISSING else f" By default `{value}`."
+        )
+        about = _plain(" ".join(told["Settings", field.name]))
+        found.append(f"{', '.join(f'`{name}`' for name in names)}\n: {about}{default}")
+    return "\n\n".join(found)
 
 
 def error_classes() -> str:
