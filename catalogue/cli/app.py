@@ -118,6 +118,7 @@ class _Commands(click.Group):
         "forget": "harvesting",
         "check": "checking",
         "repair": "checking",
+        "doctor": "doctoring",
         "plan": "asking",
         "query": "answering",
         "fetch": "fetching",
