@@ -23,7 +23,7 @@ from catalogue.errors import (
 )
 from catalogue.examine import Examiner
 from catalogue.harvest import Progress
-from catalogue.listing import load_table, manifests
+from catalogue.listing import known_crawls, load_table, manifests
 from catalogue.repairing import Repair, Repaired, note_lost
 from catalogue.settings import COLLINFO_SOURCE
 from catalogue.source import PoliteSource, open_source
@@ -204,7 +204,7 @@ class Sound(Snapshots):
         table, _ = self._table_of(store)
         with suppress(StoreDamaged):
             files = (table.file(path) for kind in ("files", "failures") for path in store.keys(kind))
-            return table.select_held({file.crawl for file in files if file}, words)
+            return table.select_held({file.crawl for file in files if file}, words, listed=lambda: known_crawls(store))
         return None
 
     def _salvage(self, repaired: Repaired) -> Salvaged:

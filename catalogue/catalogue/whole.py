@@ -63,7 +63,7 @@ class Catalogue(Fetches):
             files: patterns such as ``*part-00007-*`` of paths to look at; all unless given.
         """
         with self.connect() as connection:
-            words = self.table.select_held(self._shown().crawls, several(crawls))
+            words = self.select_held(self._shown().crawls, crawls)
             found = views.gaps(connection, words, several(files), overlapping=not only_gaps)
         return Backfill(
             found,
@@ -147,7 +147,7 @@ class Catalogue(Fetches):
             QueryError: if it is about what is not harvested.
         """
         shown = self._shown()
-        words = self.table.select_held(shown.crawls, several(crawls))
+        words = self.select_held(shown.crawls, crawls)
         chosen = select_subsets(several(subsets)) if self.table == INDEX else several(subsets)
         candidates = shown.candidates(words, chosen)
         scope = Scope(tuple(candidates.files(query)), candidates.row_groups, candidates.missing)

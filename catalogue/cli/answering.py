@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from catalogue.cli.app import Common, common
+from catalogue.cli.app import Common, OneOf, common
 from catalogue.cli.asking import found_by, question, with_patterns
 from catalogue.cli.consent import Leave, with_leave
 from catalogue.cli.parts import Parts, question_of
@@ -22,7 +22,7 @@ from catalogue.wording import plural
 @click.option(
     "--format",
     "format_",
-    type=click.Choice(FORMATS),
+    type=OneOf(FORMATS),
     help="[default: by -o; else table on a terminal, jsonl in a pipe]",
 )
 @click.option(
@@ -32,7 +32,7 @@ from catalogue.wording import plural
     help="Write to this file, when it is whole; to a folder, or to one to be made if this ends with /, a file a crawl.",
 )
 @click.option("--count", is_flag=True, help="Only how many; pages that match as a whole need not be read for that.")
-@click.option("--by", type=click.Choice(["crawl"]), help="With --count: how many in each crawl that has some.")
+@click.option("--by", type=OneOf(["crawl"]), help="With --count: how many in each crawl that has some.")
 @click.option("--no-cache", is_flag=True, help="Neither use pages that were kept on disk nor keep any.")
 @click.option("--scheduler", metavar="ADDRESS", help="Let the workers of a Dask cluster read, as tcp://host:8786.")
 @click.option("--harvest", "harvest_first", is_flag=True, help="Harvest the crawls named first, if need be.")

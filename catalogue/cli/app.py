@@ -17,6 +17,7 @@ import click
 from catalogue.durable import room
 from catalogue.errors import CatalogueError, DiskFailed
 from catalogue.settings import Settings, load_settings, package_version
+from catalogue.wording import meant
 
 if TYPE_CHECKING:
     from catalogue.catalogue import Catalogue
@@ -90,6 +91,15 @@ _OPTIONS = [
 ]
 
 
+class OneOf(click.Choice[str]):
+    """A choice that says which of them was meant."""
+
+    def get_invalid_choice_message(self, value: object, ctx: click.Context | None) -> str:
+        """See ``click.Choice``."""
+        like = meant(str(value)[:100], self.choices)
+        return super().get_invalid_choice_message(value, ctx) + (f" Did you mean {like!r}?" if like else "")
+
+
 def common(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the common options; it gets them as one ``Common``, those given later winning."""
 
@@ -133,6 +143,15 @@ class _Commands(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(self.homes)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        # click looks at commands that are there, and ours come when they are asked for.
+        if args[0] not in self.homes and not ctx.resilient_parsing:
+            like = meant(args[0][:100], self.homes)
+            ctx.fail(f"No such command {args[0]!r}." + (f" Did you mean {like!r}?" if like else ""))
+        return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in self.homes:

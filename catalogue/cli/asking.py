@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from catalogue.cli.app import Common, common
+from catalogue.cli.app import Common, OneOf, common
+from catalogue.cli.shorthand import language, media_type
 from catalogue.cli.showing import as_json, table
 from catalogue.errors import QueryError
 from catalogue.wording import plural, size
@@ -18,7 +19,7 @@ _QUESTION = [
         "--crawl", "crawls", multiple=True, help="Harvested: a name, A..B, latest or all; repeatable.  [default: all]"
     ),
     click.option("--subset", "subsets", multiple=True, help="warc, crawldiagnostics, robotstxt.  [default: all held]"),
-    click.option("--match", type=click.Choice(["exact", "prefix", "host", "domain"]), help="Instead of wildcards."),
+    click.option("--match", type=OneOf(["exact", "prefix", "host", "domain"]), help="Instead of wildcards."),
     click.option("--urls-file", type=click.File(encoding="utf-8"), help="More patterns, one a line; - for stdin."),
     click.option("--exact-url", is_flag=True, help="Match the URL as typed: scheme, www, case and slash count."),
     click.option("--columns", help="Comma-separated; * for all.  [default: those of the CDX index]"),
@@ -181,9 +182,9 @@ def _where(asked: dict[str, Any]) -> str | None:
     if asked["status"] is not None:
         parts.append(f"fetch_status = {asked['status']}")
     if asked["mime"]:
-        parts.append(f"content_mime_detected = {literal(asked['mime'])}")
+        parts.append(f"content_mime_detected = {literal(media_type(asked['mime']))}")
     if asked["lang"]:
-        parts.append(f"list_contains(string_split(content_languages, ','), {literal(asked['lang'])})")
+        parts.append(f"list_contains(string_split(content_languages, ','), {literal(language(asked['lang']))})")
     if len(parts) == 1 and asked["where"]:
         return str(asked["where"])
     return " AND ".join(parts) or None

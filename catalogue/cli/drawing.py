@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from catalogue.cli.app import Common, common
+from catalogue.cli.app import Common, OneOf, common
 from catalogue.cli.asking import found_by, population, show_plan, with_patterns
 from catalogue.cli.consent import Leave, told, with_leave
 from catalogue.cli.keeping import FORMS, Keep, columns_of_records, with_keeping
@@ -27,10 +27,10 @@ from catalogue.wording import plural
 @click.option(
     "--format",
     "format_",
-    type=click.Choice(FORMATS),
+    type=OneOf(FORMATS),
     help="Of captures.  [default: by -o; else table on a terminal, jsonl in a pipe]",
 )
-@click.option("--fetch", "form", type=click.Choice(FORMS), help="Instead of captures their records, as by fetch.")
+@click.option("--fetch", "form", type=OneOf(FORMS), help="Instead of captures their records, as by fetch.")
 @click.option("-o", "--output", help="The file to write.")
 @with_keeping
 @click.option("--dry-run", is_flag=True, help="Only say what its first round would read.")

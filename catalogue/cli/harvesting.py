@@ -6,7 +6,7 @@ from typing import Any, BinaryIO
 
 import click
 
-from catalogue.cli.app import Common, common
+from catalogue.cli.app import Common, OneOf, common
 from catalogue.cli.showing import as_json, confirmed, harvest_bar, table
 from catalogue.errors import QueryError, TooExpensive
 from catalogue.wording import parse_size, plural, size
@@ -79,7 +79,7 @@ def _plain(row: dict[Any, Any]) -> dict[str, Any]:
 @click.option("--refresh", is_flag=True, help="Take again what is held, to notice files that changed.")
 @click.option("--key", metavar="COLUMN", help="With --table: the column of text that its files are sorted by.")
 @click.option(
-    "--keys", type=click.Choice(["url", "host", "text"]), help="With --table: what that holds.  [default: by its name]"
+    "--keys", type=OneOf(["url", "host", "text"]), help="With --table: what that holds.  [default: by its name]"
 )
 @click.option("--manifest", metavar="PATH", help="With --table: where the source lists its files, a path a line.")
 @click.option("--paths-file", type=click.File("rb"), help="With --table: such a list here; - for stdin.")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-from catalogue.crawl import COLLINFO, IndexFile, has_table, manifest_path, parse_collinfo, parse_manifest
+from catalogue.crawl import COLLINFO, IndexFile, has_table, hint, manifest_path, parse_collinfo, parse_manifest
 from catalogue.doctor.findings import Seen
 from catalogue.doctor.here import latencies
 from catalogue.doctor.layout import of_layout
@@ -129,7 +129,7 @@ class Asking:
             self._layout(file, tail)
         except CatalogueError as error:
             if isinstance(error, Missing) and asked and not self._has_manifest:
-                message = f"{error}; see: catalogue crawls"
+                message = f"{error}; {hint(asked, listed)}"
                 raise UnknownCrawl(message) from error
             self.failure = error
             self._tell("files", str(error), "nothing more was asked")
