@@ -56,6 +56,12 @@ def known_crawls(store: Store) -> list[str]:
     return []
 
 
+def crawl_list_age(store: Store) -> timedelta | None:
+    """How long ago the list of crawls was taken that is held; None if none is."""
+    known = _whole(store, COLLINFO)
+    return datetime.now(UTC) - datetime.fromisoformat(known.taken) if known else None
+
+
 def take_manifest(crawl: str, store: Store, source: PoliteSource, *, again: bool = False) -> list[IndexFile]:
     """The files of a crawl of Common Crawl's index; asked of the source once, or ``again``.
 

@@ -16,6 +16,9 @@ _MANY_REQUESTS, _MANY_BYTES = 500, 1_000_000_000
 _LONG_LOG = 32 << 20
 """Bytes; a log that nobody holds up has half of that at most."""
 
+_FEW_STEPS = 2
+"""That are told of at once; more come up when these are done."""
+
 
 @click.command()
 @click.option("--json", "json_", is_flag=True, help="One JSON object a crawl.")
@@ -242,7 +245,7 @@ def backfill(  # noqa: PLR0913 - an option each
 @click.option("--json", "json_", is_flag=True, help="One JSON object.")
 @common
 def status(options: Common, *, json_: bool) -> None:
-    """What is held: files, row groups, gaps in statistics, failures, sizes.
+    """What is held: files, row groups, gaps in statistics, failures, sizes; and what to do next, by what is held.
 
     \b
     catalogue status
@@ -253,6 +256,7 @@ def status(options: Common, *, json_: bool) -> None:
         failures = [_plain(row) for row in catalogue.failures().to_dict("records")]
         store_size, catalogue_size = catalogue.sizes()
         log_size = catalogue.log_size()
+        steps = catalogue.next_steps()
     if json_:
         as_json(
             {
@@ -261,6 +265,7 @@ def status(options: Common, *, json_: bool) -> None:
                 "store_bytes": store_size,
                 "store_log_bytes": log_size,
                 "catalogue_bytes": catalogue_size,
+                "next": [asdict(step) for step in steps],
             }
         )
         return
@@ -284,10 +289,10 @@ def status(options: Common, *, json_: bool) -> None:
         click.echo(
             f"of the store {size(log_size)} are its log, because some program reads it all the time; end that one"
         )
-    if unbounded := sum(r["without_bounds"] for r in coverage):
-        click.echo(f"{plural(unbounded, 'row group')} without bounds: catalogue backfill --only-gaps learns them, once")
     for failure in failures:
         click.echo(f"failed: {failure['reason']}")
+    for step in steps[:_FEW_STEPS]:
+        click.echo(f"{step.why}; run: {step.command}")
 
 
 @click.command()
