@@ -8,11 +8,9 @@ from typing import Any
 import click
 
 from catalogue.cli.app import Common, OneOf, common
-from catalogue.cli.asking import found_by, question, with_patterns
+from catalogue.cli.asking import FORMATS, found_by, question, with_patterns
 from catalogue.cli.consent import Leave, with_leave
-from catalogue.cli.parts import Parts, question_of
 from catalogue.cli.showing import as_json, harvest_bar, table
-from catalogue.cli.writing import FORMATS, format_for, write
 from catalogue.errors import IncompleteAnswer, QueryError
 from catalogue.wording import plural
 
@@ -71,6 +69,8 @@ def query(  # noqa: PLR0913 - an option each
     if by and not count:
         message = "--by goes with --count"
         raise QueryError(message)
+    from catalogue.cli.writing import format_for, write  # noqa: PLC0415 - --help needs none of what this imports
+
     folder = Path(output) if output and (output.endswith("/") or Path(output).is_dir()) else None
     path = Path(output) if output and not folder else None
     chosen = "" if folder else format_for(format_, path)
@@ -112,6 +112,8 @@ def _into_folder(
     asked: dict[str, Any],
 ) -> list[Any]:
     """Write a file a crawl of those that are not there yet; returns the plans."""
+    from catalogue.cli.parts import Parts, question_of  # noqa: PLC0415 - --help needs none of what this imports
+
     if asked["limit"] is not None or asked["unique"] or asked["latest"]:
         message = "a folder gets all captures of each crawl; leave out --limit, --unique and --latest"
         raise QueryError(message)

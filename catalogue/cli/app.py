@@ -13,6 +13,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
+from click.shell_completion import CompletionItem
 
 from catalogue.durable import room
 from catalogue.errors import CatalogueError, DiskFailed
@@ -43,7 +44,7 @@ class Common:
     @property
     def folder(self) -> Path:
         """That of the store and the catalogue."""
-        return self.data or Path(os.environ.get("CATALOGUE_DATA") or "data")
+        return data_folder(self.data)
 
     def settings(self, **others: object) -> Settings:
         """What the options, and others beside them, set."""
@@ -70,13 +71,29 @@ class Common:
                 click.echo(f"requests: {catalogue.requests}, bytes: {catalogue.bytes:,}", err=True)
 
 
+def data_folder(chosen: Path | None) -> Path:
+    """That of the store and the catalogue."""
+    return chosen or Path(os.environ.get("CATALOGUE_DATA") or "data")
+
+
+def _tables(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    from catalogue.cli.completing import tables  # noqa: PLC0415 - it knows our options
+
+    return tables(context, incomplete)
+
+
 _OPTIONS = [
     click.option(
         "--data",
         type=click.Path(file_okay=False, path_type=Path),
         help="Folder of the store and the catalogue.  [default: CATALOGUE_DATA, else data]",
     ),
-    click.option("--table", metavar="NAME", help="Another table than Common Crawl's index; see: catalogue harvest -h"),
+    click.option(
+        "--table",
+        metavar="NAME",
+        shell_complete=_tables,
+        help="Another table than Common Crawl's index; see: catalogue harvest -h",
+    ),
     click.option("--source", metavar="URL", help="Where files are read from: https, http, s3 or a folder."),
     click.option("--rate", type=float, metavar="N", help="Requests a second at most.  [default: 5 for Common Crawl]"),
     click.option("--contact", metavar="ADDRESS", help="E-mail or page by which the source can reach you."),
@@ -139,10 +156,16 @@ class _Commands(click.Group):
         "serve": "serving",
         "sql": "shell",
         "demo": "demonstrating",
+        "completion": "completing",
     }
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(self.homes)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        # click's own imports every command, to say what it does.
+        names = [CompletionItem(name) for name in self.homes if name.startswith(incomplete)]
+        return names + click.Command.shell_complete(self, ctx, incomplete)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -186,7 +209,7 @@ def main() -> NoReturn:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
     try:
-        status = entry(standalone_mode=False)
+        status = entry(standalone_mode=False, prog_name="catalogue")
         sys.stdout.flush()
     except click.ClickException as error:
         error.show()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from catalogue.cli.app import Common, common
+from catalogue.cli.completing import crawls_listed
 from catalogue.cli.showing import as_json, printable
 from catalogue.wording import plural, size
 
@@ -22,7 +23,11 @@ _NAME = 16
 
 
 @click.command()
-@click.option("--crawl", help="Whose files to look at, or latest.  [default: the newest harvested, else listed]")
+@click.option(
+    "--crawl",
+    shell_complete=crawls_listed,
+    help="Whose files to look at, or latest.  [default: the newest harvested, else listed]",
+)
 @click.option("--json", "json_", is_flag=True, help="One JSON object.")
 @common
 def doctor(options: Common, *, crawl: str | None, json_: bool) -> None:

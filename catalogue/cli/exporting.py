@@ -8,11 +8,16 @@ from typing import Any
 import click
 
 from catalogue.cli.app import Common, OneOf, common
+from catalogue.cli.completing import crawls_held
 from catalogue.cli.showing import as_json, harvest_bar
 from catalogue.wording import plural
 
 _crawls = click.option(
-    "--crawl", "crawls", multiple=True, help="Harvested: a name, A..B, latest or all; repeatable.  [default: all]"
+    "--crawl",
+    "crawls",
+    multiple=True,
+    shell_complete=crawls_held,
+    help="Harvested: a name, A..B, latest or all; repeatable.  [default: all]",
 )
 _json = click.option("--json", "json_", is_flag=True, help="One JSON object.")
 

@@ -6,7 +6,9 @@ from typing import Any, BinaryIO
 
 import click
 
+from catalogue.cli import completing
 from catalogue.cli.app import Common, OneOf, common
+from catalogue.cli.completing import crawls_held, crawls_listed
 from catalogue.cli.showing import as_json, confirmed, harvest_bar, table
 from catalogue.errors import QueryError, TooExpensive
 from catalogue.wording import parse_size, plural, size
@@ -69,11 +71,18 @@ def _plain(row: dict[Any, Any]) -> dict[str, Any]:
 
 @click.command()
 @click.argument("paths", nargs=-1, metavar="[PATH...]")
-@click.option("--crawl", "crawls", multiple=True, help="A name, a range A..B, latest or all; repeatable.")
+@click.option(
+    "--crawl",
+    "crawls",
+    multiple=True,
+    shell_complete=crawls_listed,
+    help="A name, a range A..B, latest or all; repeatable.",
+)
 @click.option(
     "--subset",
     "subsets",
     multiple=True,
+    shell_complete=completing.subsets,
     default=["warc"],
     show_default=True,
     help="warc, crawldiagnostics, robotstxt or all.",
@@ -171,7 +180,13 @@ def _define(catalogue: Any, key: str | None, keys: str | None, manifest: str | N
 
 
 @click.command()
-@click.option("--crawl", "crawls", multiple=True, help="Harvested: a name, A..B, latest or all.  [default: all]")
+@click.option(
+    "--crawl",
+    "crawls",
+    multiple=True,
+    shell_complete=crawls_held,
+    help="Harvested: a name, A..B, latest or all.  [default: all]",
+)
 @click.option("--only-gaps", is_flag=True, help="Only what has no bounds; leave zipped files as they are.")
 @click.option("--files", multiple=True, metavar="GLOB", help="Only index files such as '*part-00007-*'; repeatable.")
 @click.option("--budget", metavar="SIZE", help="End before more than this is received, such as 2GB.")
@@ -296,7 +311,14 @@ def status(options: Common, *, json_: bool) -> None:
 
 
 @click.command()
-@click.option("--crawl", "crawls", multiple=True, required=True, help="A name, a range A..B, or all; repeatable.")
+@click.option(
+    "--crawl",
+    "crawls",
+    multiple=True,
+    required=True,
+    shell_complete=crawls_held,
+    help="A name, a range A..B, or all; repeatable.",
+)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @common
 def forget(options: Common, *, crawls: tuple[str, ...], yes: bool) -> None:
