@@ -6,7 +6,6 @@ import json
 import os
 import pty
 import re
-import shlex
 import signal
 import subprocess
 import sys
@@ -19,11 +18,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import catalogue
-from catalogue.cli.app import _Commands
 from tests.commands import Command, Ran
 from tests.faults import Fault, FaultServer, Kind, Request, always
-
-COMMANDS = list(_Commands.homes)
 
 
 def sentence(ran: Ran) -> str:
@@ -351,18 +347,6 @@ def test_values_cannot_move_the_cursor(asking: Command) -> None:
     seen = asking("sql", "select chr(27) || '[2Jgone' as trap")
     assert "gone" in seen.out
     assert "\x1b" not in seen.out
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_help_has_an_example_that_parses(asking: Command, name: str) -> None:
-    ran = asking(name, "--help")
-    assert ran.status == 0
-    examples = [line.strip() for line in ran.out.splitlines() if line.strip().startswith(f"catalogue {name}")]
-    assert examples
-    for example in examples:
-        words = shlex.split(re.split(r"\s{3,}| \| ", example)[0])[1:]
-        parsed = asking(*words, "--help")
-        assert parsed.status == 0
 
 
 def test_version_and_module(asking: Command) -> None:

@@ -174,6 +174,7 @@ class _Commands(click.Group):
         if args[0] not in self.homes and not ctx.resilient_parsing:
             like = meant(args[0][:100], self.homes)
             ctx.fail(f"No such command {args[0]!r}." + (f" Did you mean {like!r}?" if like else ""))
+        _running[:] = args[:1]
         return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
@@ -233,6 +234,10 @@ def main() -> NoReturn:
     sys.exit(status if isinstance(status, int) else 0)
 
 
+_GO_ON = {"harvest", "backfill", "repair", "pull", "query", "fetch", "sample"}
+"""Commands that keep what they did when they are stopped, or part of it."""
+_running: list[str] = []
+"""The command that is run."""
 _signals: list[int] = []
 """Signals to stop that came; libraries turn what is raised for them into errors of their own."""
 
@@ -243,7 +248,8 @@ def _stop(number: int, _: FrameType | None) -> NoReturn:
 
 
 def _stopped() -> int:
-    click.echo("stopped; what was committed is kept, and the same command goes on from there", err=True)
+    goes_on = "; what was committed is kept, and the same command goes on from there" if _GO_ON & {*_running} else ""
+    click.echo(f"stopped{goes_on}", err=True)
     return 128 + (_signals[0] if _signals else signal.SIGINT)
 
 
