@@ -30,7 +30,7 @@ EXTRAS = {
 }
 """Of this package: what each installs, and what it is for."""
 _LITTLE_ROOM = 1_000_000_000
-"""Bytes; the footers of all crawls take some 5 GB, those of one 20 MB."""
+"""Bytes, in which the footers of some forty crawls fit."""
 
 
 def look_here(
@@ -81,7 +81,7 @@ def _held(data: Path, store: Path, catalogue: Path) -> Iterator[Seen]:
     where = f", on a network file system ({kind})" if kind else ""
     means = "locks may not hold there: let one machine at a time use it" if kind else ""
     if free < _LITTLE_ROOM:
-        means = "little room: a crawl's footers take some 20 MB, the cache as much as it is allowed"
+        means = "little room: a crawl's footers take some 25 MB, the cache as much as it is allowed"
     yield Seen("data folder", f"{data}{'' if data.exists() else ' (not there yet)'}, {size(free)} free{where}", means)
     if not store.exists():
         yield Seen("store", "none yet", "nothing can be asked before: catalogue harvest --crawl CC-MAIN-2022-05")
@@ -101,11 +101,11 @@ def _held(data: Path, store: Path, catalogue: Path) -> Iterator[Seen]:
 def _set(settings: Settings, source: PoliteSource | None) -> Iterator[Seen]:
     if source:
         policy = source.limiter.policy
-        at_most = "as many requests a second as come" if policy.rate is None else f"{policy.rate:g} requests a second"
+        rate = "any number of" if policy.rate is None else f"at most {policy.rate:g}"
         slower = source.limiter.rate
         now = f", at present {slower:g}" if slower and policy.rate and slower < policy.rate else ""
         means = "it asked to be asked more slowly; the rate grows again by itself" if now else ""
-        yield Seen("politeness", f"at most {at_most}{now}, {source.connections} connections", means)
+        yield Seen("politeness", f"{rate} requests a second{now}; {source.connections} connections", means)
     lacks_contact = settings.asks_strangers and not settings.contact
     means = "with --contact Common Crawl could write to you before it has to block you" if lacks_contact else ""
     yield Seen("contact", "set" if settings.contact else "none", means)
@@ -117,9 +117,6 @@ def _set(settings: Settings, source: PoliteSource | None) -> Iterator[Seen]:
         found = credentials_from()
         means = "" if found else "S3 refuses who has none; set them up (aws configure), or use the default source"
         yield Seen("credentials", f"found, by {found}" if found else "none were found", means)
-    terms = [name for name in ("NO_COLOR", "FORCE_COLOR", "CATALOGUE_DATA", "CATALOGUE_TABLE") if os.environ.get(name)]
-    if terms:
-        yield Seen("also set", ", ".join(terms))
 
 
 def latencies(settings: Settings) -> str:
