@@ -1,12 +1,17 @@
 """Numbers, sizes, times and addresses as people may read them, and values as JSON has them; all say them alike."""
 
+import difflib
 import math
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
 from catalogue.errors import QueryError
+
+_TELLING = 3
+"""Letters of a name that tell which it is part of."""
 
 
 def number(count: int) -> str:
@@ -34,6 +39,16 @@ def duration(seconds: float) -> str:
         return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"  # noqa: PLR2004
     minutes = seconds / 60
     return f"{minutes:.0f} min" if minutes < 100 else f"{minutes / 60:,.0f} h"  # noqa: PLR2004
+
+
+def meant(word: str, there_are: Iterable[str]) -> str | None:
+    """The name that somebody meant who typed another one; None if none is like it. Case does not matter."""
+    names = {name.casefold(): name for name in there_are}
+    typed = word.casefold()
+    like = difflib.get_close_matches(typed, names, 1)
+    if len(typed) >= _TELLING:
+        like += [name for name in names if typed in name]
+    return names[like[0]] if like else None
 
 
 def open_part(address: str) -> str:

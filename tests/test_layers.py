@@ -67,6 +67,7 @@ ORDER = [
     "sampling",
     "publishing",
     "pulling",
+    "doctor",
     "catalogue",
     "serving",
     # faces

@@ -64,7 +64,7 @@ class Table:
 
     def _print(self) -> None:
         rows, self._waiting = self._waiting, []
-        shown = [[_printable(cell(value)) for value in row] for row in rows]
+        shown = [[printable(cell(value)) for value in row] for row in rows]
         if self._widths is None:
             columns = range(len(self._names))
             self._numbers = [bool(rows) and all(isinstance(r[at], int | float | None) for r in rows) for at in columns]
@@ -105,7 +105,7 @@ def _cut(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """Without what would move a terminal's cursor; values come from strangers' pages."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
