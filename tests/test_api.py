@@ -88,7 +88,9 @@ questions = st.fixed_dictionaries(
         "from_": st.sampled_from(["2018", "20220101", "2022-08-15", "202501"]),
         "to": st.sampled_from(["2026", "20221231", "2025-12-31T23:59:59"]),
         "status": st.lists(st.sampled_from([200, 301, 404, 999]), min_size=1, max_size=3),
-        "mime": st.lists(st.sampled_from(["text/html", "unk", "application/pdf", "warc/revisit"]), min_size=1),
+        "mime": st.lists(
+            st.sampled_from(["text/html", "unk", "application/pdf", "warc/revisit"]), min_size=1, max_size=3
+        ),
         "language": st.lists(st.sampled_from(["eng", "deu", "zzz"]), min_size=1, max_size=2),
         "columns": st.sampled_from(["url", "*", "fetch_time,WARC_RECORD_ID", "crawl,subset,url_path"]),
         "matchType": st.sampled_from(["exact", "prefix", "host", "domain"]),
