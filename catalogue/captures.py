@@ -16,7 +16,9 @@ from catalogue.distinct import Distinct
 from catalogue.errors import FormatError, IncompleteAnswer, QueryError, SourceError
 from catalogue.footer import NESTED, arrow_type
 from catalogue.frames import frame_of
+from catalogue.keyspace import KeySpace
 from catalogue.plan import ReadPlan
+from catalogue.plotting import draw_question
 from catalogue.query import CDX_COLUMNS, Query, check_columns, time_bounds
 from catalogue.question import Question
 from catalogue.reader import Told, in_order, read
@@ -29,6 +31,7 @@ from catalogue.workers import Done, Workers, run, tasks
 if TYPE_CHECKING:
     import dask.dataframe as dd
     import pandas as pd
+    from matplotlib.axes import Axes
 
 
 class Captures:
@@ -39,6 +42,7 @@ class Captures:
         question: Question,
         share: Callable[[int], Settings],
         *,
+        space: Callable[[ReadPlan, str | None], KeySpace],
         workers: Workers | None = None,
         counts: bool = False,
         distinct: Distinct | None = None,
@@ -49,6 +53,7 @@ class Captures:
         Args:
             question: what is asked, and where.
             share: settings of one of so many machines.
+            space: where what a plan reads of a crawl lies in it; of the newest that it reads, if none is named.
             workers: who read; None for threads of this process.
             counts: whether only the number of captures is wanted.
             distinct: which of what is found are wanted; None for all.
@@ -57,6 +62,8 @@ class Captures:
         self.question = question
         """That was asked."""
         self._share = share
+        self.space_of = space
+        """See ``__init__``."""
         self._workers = workers
         self._counts = counts
         self._distinct = distinct
@@ -78,6 +85,31 @@ class Captures:
         if self._plan is None:
             self._plan = self.question.plan(counts=self._counts)
         return self._plan
+
+    def space(self, crawl: str | None = None) -> KeySpace:
+        """Where what the plan reads lies among the keys of a crawl.
+
+        Args:
+            crawl: of those asked about; by default the newest of which something is read.
+
+        Raises:
+            QueryError: if it is none of those asked about.
+        """
+        return self.space_of(self.plan, crawl)
+
+    def plot(self, crawl: str | None = None, *, ax: "Axes | None" = None) -> "Axes":
+        """Draw the way of the question through a crawl: files, their row groups, their pages, and what is read of them.
+
+        It shows the plan and reads nothing; pages are there once their indexes are, see ``fetch_indexes``.
+
+        Args:
+            crawl: of those asked about; by default the newest of which something is read.
+            ax: where to draw, which should be some inches wide; a figure of its own unless given.
+
+        Raises:
+            QueryError: if the crawl is none of those asked about, or matplotlib is not installed.
+        """
+        return draw_question(self.space(crawl), self.plan, ax)
 
     @property
     def complete(self) -> bool:
@@ -178,7 +210,14 @@ class Captures:
         return (
             self
             if self._counts or self._distinct
-            else Captures(self.question, self._share, workers=self._workers, counts=True, notify=self._notify)
+            else Captures(
+                self.question,
+                self._share,
+                space=self.space_of,
+                workers=self._workers,
+                counts=True,
+                notify=self._notify,
+            )
         )
 
     def count(self) -> int:

@@ -20,6 +20,7 @@ from warcio.statusandheaders import StatusAndHeaders, StatusAndHeadersParser
 from catalogue.capture import Capture, moment
 from catalogue.crawl import inflate
 from catalogue.errors import BadManifest, BadRecord, CatalogueError
+from catalogue.wording import printable
 
 MAX_INFLATED = 64 << 20
 """Bytes that a record, or the payload in it, may have once it is inflated."""
@@ -333,7 +334,7 @@ def _time(text: str) -> datetime | None:
 
 def _shown(told: object) -> str:
     """What a record says, so that a terminal does nothing but show it."""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(told)[:200])
+    return printable(str(told)[:200])
 
 
 def _find(headers: Iterable[tuple[str, str]], name: str) -> str | None:

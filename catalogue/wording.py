@@ -36,6 +36,11 @@ def duration(seconds: float) -> str:
     return f"{minutes:.0f} min" if minutes < 100 else f"{minutes / 60:,.0f} h"  # noqa: PLR2004
 
 
+def printable(text: str) -> str:
+    """On one line, and without what would move a terminal's cursor: values come from strangers' pages."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
 def open_part(address: str) -> str:
     """An address without what might be secret: query, fragment, user's name and password."""
     return re.sub(r"[?#].*|(?:(?<=//)|^)[^/]*@", "", address, flags=re.DOTALL)

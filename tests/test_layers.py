@@ -50,6 +50,7 @@ ORDER = [
     "document",
     "metadata",
     "forming",
+    "plotting",
     # work: a decision joined to an edge
     "harvest",
     "checking",
@@ -104,6 +105,7 @@ HOMES = {
     "resiliparse": {"document"},
     "rich": {"cli"},
     "jinja2": {"server"},
+    "matplotlib": {"plotting", "captures", "catalogue"},  # the last two name its types only
     "s3fs": {"source"},
     "sqlite3": {"store", "ducklake"},
     "starlette": {"server"},

@@ -11,11 +11,13 @@ from catalogue import ducklake, views
 from catalogue.catalogue.taking import Taking
 from catalogue.crawl import newest_first
 from catalogue.errors import CatalogueError, NotHarvested, QueryError
-from catalogue.keyspace import Extent, FileExtent
+from catalogue.keyspace import Extent, FileExtent, crawl_axis
+from catalogue.plotting import draw_crawl
 from catalogue.source import CachedSource
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
 
 
 class Telling(Taking):
@@ -145,12 +147,12 @@ class Telling(Taking):
         """What ``coverage`` says, likewise."""
         return self._shown().rows(views.statement("coverage.sql", self.table))
 
-    def extents(self, crawl: str, detailed: Iterable[str] = ()) -> list[FileExtent]:
+    def extents(self, crawl: str, detailed: Iterable[str] | None = ()) -> list[FileExtent]:
         """Between which keys the files of a crawl lie.
 
         Args:
             crawl: its name.
-            detailed: paths of files of which that is told of each row group, too.
+            detailed: paths of files of which that is told of each row group, too; None for all.
         """
         least, greatest = (f'"{bound}_{self.table.key}"' for bound in ("min", "max"))
         rows = self._shown().rows(
@@ -159,11 +161,11 @@ class Telling(Taking):
               path, subset, min({least}) AS least, max({greatest}) AS greatest,
               count(*) AS row_groups, count(*) FILTER ({least} IS NULL) AS without_bounds,
               list((row_group, {least}, {greatest}, key_intervals) ORDER BY row_group)
-                FILTER (list_contains($2, path)) AS groups
+                FILTER ($2 IS NULL OR list_contains($2, path)) AS groups
             FROM row_groups WHERE crawl = $1 GROUP BY path, subset ORDER BY subset, path
             """,  # noqa: S608 - the name of a column
             crawl,
-            list(detailed),
+            None if detailed is None else list(detailed),
         )
         return [
             FileExtent(
@@ -176,6 +178,21 @@ class Telling(Taking):
             )
             for row in rows
         ]
+
+    def plot(self, crawl: str, *, ax: "Axes | None" = None) -> "Axes":
+        """Draw the files of a crawl, and their row groups, along the keys that they hold.
+
+        Where a crawl's files are two sorted streams zipped together its row groups lie over each other.
+
+        Args:
+            crawl: a harvested one.
+            ax: where to draw, which should be some inches wide; a figure of its own unless given.
+
+        Raises:
+            QueryError: if the crawl is not harvested, or matplotlib is not installed.
+        """
+        (chosen,) = self.table.select_held(self._shown().crawls, [crawl])
+        return draw_crawl(chosen, crawl_axis(self.extents(chosen, None)), self.table.keys, ax)
 
     def kept(self) -> tuple[int, int]:
         """Row groups whose page index is held, and bytes of pages in the cache on this machine."""

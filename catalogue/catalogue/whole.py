@@ -9,10 +9,12 @@ from catalogue import views
 from catalogue.backfill import Backfill
 from catalogue.captures import Captures, parse_query, several
 from catalogue.catalogue.fetches import Fetches
-from catalogue.crawl import select_subsets
+from catalogue.crawl import newest_first, select_subsets
 from catalogue.distinct import Distinct
 from catalogue.draws import Drawn, Place
 from catalogue.errors import QueryError
+from catalogue.keyspace import KeySpace, key_space
+from catalogue.plan import ReadPlan
 from catalogue.query import Query, check_columns
 from catalogue.question import Question, Scope
 from catalogue.sampling import Sample
@@ -152,7 +154,15 @@ class Catalogue(Fetches):
         candidates = shown.candidates(words, chosen)
         scope = Scope(tuple(candidates.files(query)), candidates.row_groups, candidates.missing)
         question = Question(query, scope, self._footers, lambda: self._reading, self._cost())
-        return Captures(question, self._share, workers=self._workers, distinct=distinct, notify=self._notify)
+
+        def space(plan: ReadPlan, crawl: str | None) -> KeySpace:
+            touched = newest_first(file.crawl for path in plan.paths if (file := self.table.file(path)))
+            (mapped,) = self.table.select_held(words, [crawl]) if crawl else (touched or words)[:1]
+            return key_space(mapped, self.extents(mapped, plan.paths), plan)
+
+        return Captures(
+            question, self._share, workers=self._workers, distinct=distinct, space=space, notify=self._notify
+        )
 
     def _distinct(self, query: Query, unique: str | None, *, latest: bool) -> Distinct:
         """Which captures are the same, and which of them is wanted.
@@ -206,7 +216,7 @@ class Catalogue(Fetches):
             )
             some = Scope(chosen, scope.considered, (), by_path)
             question = Question(drawing, some, self._footers, lambda: self._rereading, self._cost())
-            return Captures(question, self._share, notify=self._notify)
+            return Captures(question, self._share, space=captures.space_of, notify=self._notify)
 
         return Sample(
             size,

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import click
 
 from catalogue.cli.app import Common
-from catalogue.wording import plain, size
+from catalogue.wording import plain, printable, size
 
 
 def cell(value: object) -> str:
@@ -64,7 +64,7 @@ class Table:
 
     def _print(self) -> None:
         rows, self._waiting = self._waiting, []
-        shown = [[_printable(cell(value)) for value in row] for row in rows]
+        shown = [[printable(cell(value)) for value in row] for row in rows]
         if self._widths is None:
             columns = range(len(self._names))
             self._numbers = [bool(rows) and all(isinstance(r[at], int | float | None) for r in rows) for at in columns]
@@ -103,11 +103,6 @@ def _fitted(widths: list[int], room: int) -> list[int]:
 
 def _cut(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"
-
-
-def _printable(text: str) -> str:
-    """Without what would move a terminal's cursor; values come from strangers' pages."""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def as_json(value: object) -> None:

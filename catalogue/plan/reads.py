@@ -16,6 +16,7 @@ from catalogue.plan.fetches import Fetch, Part, Purpose
 from catalogue.query import Query
 from catalogue.ranges import ByteRange, Pin
 from catalogue.surt import KeyInterval
+from catalogue.wording import duration, plural, size
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +231,17 @@ class ReadPlan:
     def seconds(self) -> float:
         """How long it takes at the present rate, about."""
         return self.cost.seconds(self.requests, self.bytes, self.round_trips)
+
+    @property
+    def price(self) -> str:
+        """Requests, bytes and seconds in words."""
+        what = f"{plural(self.requests, 'request')}, {size(self.bytes)}, {duration(self.seconds)}"
+        return f"{self.about}{what}"
+
+    @property
+    def about(self) -> str:
+        """What to put before requests and bytes: nothing if they are exact."""
+        return "about " if self.estimated else "" if self.exact or not self.requests else "at most "
 
     @property
     def round_trips(self) -> int:
