@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from catalogue.display import Displayed
 from catalogue.errors import Blocked, FormatError, GivenUp, SourceError
 from catalogue.plan import Cost, Fetch, ReadPlan
 from catalogue.query import Query
@@ -19,6 +20,7 @@ from catalogue.question import Question, Scope
 from catalogue.surt import EVERYTHING
 from catalogue.table import Table
 from catalogue.views import Candidate, Gaps
+from catalogue.wording import plural
 from catalogue.workers import Here, Lesson, Workers
 
 Ask = Callable[[Query, Scope], Question]
@@ -52,7 +54,7 @@ class Progress:
     """Reasons, by path."""
 
 
-class Backfill:
+class Backfill(Displayed):
     """Gaps to be filled; nothing is read until ``run``."""
 
     def __init__(
@@ -72,6 +74,12 @@ class Backfill:
         self._ask = ask
         self._readers = readers
         self.made = made
+
+    def _line(self) -> str:
+        return f"of {plural(len(self.gaps), 'file')} that say too little of their keys"
+
+    def _notes(self) -> Iterator[str]:
+        yield "estimate says what it takes, and run() does it."
 
     @cached_property
     def estimate(self) -> Estimate:

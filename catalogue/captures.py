@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from catalogue.cluster import dask_frame, machines_of_client
 from catalogue.crawl import newest_first
+from catalogue.display import Displayed
 from catalogue.distinct import Distinct
 from catalogue.errors import FormatError, IncompleteAnswer, QueryError, SourceError
 from catalogue.footer import NESTED, arrow_type
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-class Captures:
+class Captures(Displayed):
     """The answer to a question, read when it is looked at; each look reads it anew."""
 
     def __init__(
@@ -72,12 +73,15 @@ class Captures:
         """Rows that the plan counted by an index that turned out to be wrong, so that they were looked at after all."""
         self._plan: ReadPlan | None = None
 
-    def __repr__(self) -> str:
-        about = "about " if self.plan.estimated else "" if self.plan.exact else "at most "
-        return (
-            f"<Captures of {', '.join(self.plan.query.patterns[:3])}: {self.plan.row_groups} row groups, "
-            f"{about}{self.plan.requests} requests, {about}{self.plan.bytes:,} bytes>"
-        )
+    def _line(self) -> str:
+        return self.plan._line()  # noqa: SLF001 - which is what there is to say
+
+    def _rows(self) -> Iterable[tuple[str, str]]:
+        return self.plan._rows()  # noqa: SLF001 - likewise
+
+    def _notes(self) -> Iterator[str]:
+        yield from self.plan._notes()  # noqa: SLF001 - likewise
+        yield "This is the plan. to_pandas(), to_arrow(), batches() and count() read; plot() draws the plan."
 
     @property
     def plan(self) -> ReadPlan:

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from catalogue.captures import Captures
+from catalogue.display import Displayed
 from catalogue.draws import Drawn, Draws, Place, time_of
 from catalogue.errors import IncompleteAnswer, QueryError
 from catalogue.frames import frame_of
@@ -17,6 +18,7 @@ from catalogue.plan import ReadPlan
 from catalogue.query import DRAWN
 from catalogue.reader import BATCH_ROWS
 from catalogue.values import positions
+from catalogue.wording import plural
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,7 +61,7 @@ class _Strata:
         return ("NaN" if value != value else value for value in rows.column(self._column).to_pylist())  # noqa: PLR0124
 
 
-class Sample:
+class Sample(Displayed):
     """Captures of which each was as likely to be here as any other; drawn when they are looked at.
 
     The same seed gives the same sample, of which a smaller one is the beginning, whatever else is held by then of other
@@ -112,8 +114,14 @@ class Sample:
         self.rows = sum(groups.values())
         """How many there are to be drawn from."""
 
-    def __repr__(self) -> str:
-        return f"<Sample of {self.size:,} captures, drawn from {self.rows:,} rows>"
+    def _line(self) -> str:
+        return f"of {plural(self.size, 'capture')}, drawn from {plural(self.rows, 'row')}"
+
+    def _notes(self) -> Iterator[str]:
+        if self.drawn:
+            yield f"The last look found {plural(self.found, 'capture')}, and looked at {plural(self.drawn, 'row')}."
+        yield "plan says what is read at first; to_pandas(), to_arrow() and batches() read."
+        yield from (f"It is no sample of all that was asked for: {lack}" for lack in self.missing)
 
     @property
     def plan(self) -> ReadPlan:

@@ -14,6 +14,7 @@ ORDER = [
     # decisions: values in, values out
     "errors",
     "wording",
+    "display",
     "ranges",
     "values",
     "thrift",

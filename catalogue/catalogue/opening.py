@@ -11,6 +11,7 @@ from typing import Self
 
 from catalogue import views
 from catalogue.cluster import places
+from catalogue.display import Displayed
 from catalogue.errors import NotHarvested
 from catalogue.listing import load_table
 from catalogue.plan import Cost
@@ -45,7 +46,7 @@ class _Lent:
     rereading: PoliteSource | CachedSource
 
 
-class Opened:
+class Opened(Displayed):
     """A folder and a source; what is needed of them is opened when it is needed."""
 
     def __init__(
@@ -93,8 +94,8 @@ class Opened:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __repr__(self) -> str:
-        return f"<Catalogue in {self.data}, of {self.settings.source}>"
+    def _line(self) -> str:
+        return f"in {self.data}, of {self.settings.source}"
 
     def close(self) -> None:
         """Close what is open, breaking off requests that are under way; it opens again when it is used again."""

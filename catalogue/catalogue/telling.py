@@ -1,27 +1,54 @@
 """What the footers say."""
 
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 
 from catalogue import ducklake, views
+from catalogue.catalogue.opening import STORE_NAME
 from catalogue.catalogue.taking import Taking
 from catalogue.crawl import newest_first
 from catalogue.errors import CatalogueError, NotHarvested, QueryError
 from catalogue.keyspace import Extent, FileExtent, crawl_axis
 from catalogue.plotting import draw_crawl
 from catalogue.source import CachedSource
+from catalogue.wording import plural
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
 
+_SHOWN = 12
+"""Crawls that a catalogue names when it shows itself; there are over a hundred."""
+
+
 class Telling(Taking):
     """SQL and DataFrames of what is held."""
+
+    def _rows(self) -> Iterator[tuple[str, str]]:
+        if not (self.data / STORE_NAME).exists() or not self.path.exists():
+            return
+        with closing(views.connect(self.path)) as connection:  # as it is: to look at it changes nothing
+            held = connection.execute(
+                "SELECT crawl, files_harvested, subsets, num_rows FROM crawls WHERE files_harvested > 0"
+            ).fetchall()
+        for crawl, files, subsets, rows in held[:_SHOWN]:
+            yield crawl, f"{plural(files, 'file')} of {', '.join(subsets)}; {plural(rows, 'capture')}"
+        if len(held) > _SHOWN:
+            yield "others", plural(len(held) - _SHOWN, "crawl")
+        if len(held) > 1:
+            files, rows = (sum(each[at] for each in held) for at in (1, 3))
+            yield "all", f"{plural(files, 'file')}; {plural(rows, 'capture')}"
+
+    def _notes(self) -> Iterator[str]:
+        if not (self.data / STORE_NAME).exists():
+            yield "Nothing is harvested yet; harvest() takes the footers of a crawl."
+        elif not (self.path.exists() and views.is_fresh(self.path, self._store, indexes=False)):
+            yield "What was harvested last is not shown yet; the next question, or update(), sees to it."
 
     def sql(self, query: str) -> duckdb.DuckDBPyRelation:
         """Run SQL over the catalogue's views: ``crawls``, ``files``, ``row_groups``, ``pages``, ``column_chunks``.
