@@ -14,7 +14,9 @@ from catalogue.display import Displayed
 from catalogue.draws import Drawn, Draws, Place, time_of
 from catalogue.errors import IncompleteAnswer, QueryError
 from catalogue.frames import frame_of
+from catalogue.harvest import Progress
 from catalogue.plan import ReadPlan
+from catalogue.progress import Bars, nowhere
 from catalogue.query import DRAWN
 from catalogue.reader import BATCH_ROWS
 from catalogue.values import positions
@@ -68,7 +70,7 @@ class Sample(Displayed):
     crawls, and however much of what is asked about could be ruled out unread.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is named
         self,
         size: int,
         groups: Mapping[Place, int],
@@ -79,6 +81,7 @@ class Sample(Displayed):
         per: str | None = None,
         most: int = 1,
         missing: tuple[str, ...] = (),
+        bars: Bars = nowhere,
     ) -> None:
         """Say what is to be drawn.
 
@@ -92,6 +95,7 @@ class Sample(Displayed):
                 one such value.
             most: see ``per``.
             missing: what of all that is not held, a sentence each.
+            bars: show how far it is.
 
         Raises:
             QueryError: if that is no sample.
@@ -107,6 +111,7 @@ class Sample(Displayed):
         self._seed = seed
         self._per = per
         self._most = most
+        self._bars = bars
         self.found = 0
         """How many captures the last look at it found."""
         self.drawn = 0
@@ -223,7 +228,12 @@ class Sample(Displayed):
 
     def to_arrow(self) -> pa.Table:
         """The sample as an Arrow table."""
-        return pa.Table.from_batches(self.batches(), schema=self.schema)
+        with self._bars("captures") as bar:
+
+            def told(_: ReadPlan) -> None:
+                bar(Progress("sample", self.size, self.found))
+
+            return pa.Table.from_batches(self.batches(told), schema=self.schema)
 
     def to_pandas(self) -> "pd.DataFrame":
         """The sample as a DataFrame; see ``Captures.to_pandas``."""

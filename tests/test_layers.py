@@ -52,6 +52,7 @@ ORDER = [
     "metadata",
     "forming",
     "plotting",
+    "progress",
     # work: a decision joined to an edge
     "harvest",
     "checking",
@@ -104,7 +105,8 @@ HOMES = {
     "platformdirs": {"settings"},
     "pyiceberg": {"iceberg"},
     "resiliparse": {"document"},
-    "rich": {"cli"},
+    "rich": {"progress"},
+    "IPython": {"progress"},
     "jinja2": {"server"},
     "matplotlib": {"plotting", "captures", "catalogue"},  # the last two name its types only
     "s3fs": {"source"},

@@ -15,6 +15,7 @@ from catalogue.draws import Drawn, Place
 from catalogue.errors import QueryError
 from catalogue.keyspace import KeySpace, key_space
 from catalogue.plan import ReadPlan
+from catalogue.progress import bars
 from catalogue.query import Query, check_columns
 from catalogue.question import Question, Scope
 from catalogue.sampling import Sample
@@ -34,6 +35,7 @@ def open(  # noqa: A001 - catalogue.open, as gzip.open
     source: str | None = None,
     settings: Settings | None = None,
     executor: Executor | None = None,
+    progress: bool | None = None,
 ) -> "Catalogue":
     """Open the catalogue in a folder, which is made when something is first harvested into it.
 
@@ -44,8 +46,11 @@ def open(  # noqa: A001 - catalogue.open, as gzip.open
         executor: whose workers read, such as a ``ProcessPoolExecutor`` or that of a Dask client
             (``client.get_executor()``); they must have this package. Among machines of Dask's the rate is divided.
         settings: instead of those from the environment and ``config.toml``.
+        progress: whether what takes long shows how far it is; by default in notebooks and on terminals, and not where
+            errors go to a file or a pipe.
     """
-    return Catalogue(Path(data), settings or load_settings(source=source), table=table, executor=executor)
+    chosen = settings or load_settings(source=source)
+    return Catalogue(Path(data), chosen, table=table, executor=executor, bars=bars(progress))
 
 
 class Catalogue(Fetches):
@@ -75,6 +80,7 @@ class Catalogue(Fetches):
             ),
             self._workers or Here(lambda: self._source),
             lambda: self._made,
+            bars=self._bars,
         )
 
     def captures(  # noqa: PLR0913 - a question has many sides, and each is named
@@ -161,7 +167,13 @@ class Catalogue(Fetches):
             return key_space(mapped, self.extents(mapped, plan.paths), plan)
 
         return Captures(
-            question, self._share, workers=self._workers, distinct=distinct, space=space, notify=self._notify
+            question,
+            self._share,
+            space=space,
+            workers=self._workers,
+            distinct=distinct,
+            notify=self._notify,
+            bars=self._bars,
         )
 
     def _distinct(self, query: Query, unique: str | None, *, latest: bool) -> Distinct:
@@ -224,6 +236,7 @@ class Catalogue(Fetches):
             ask,
             columns=tuple(dict.fromkeys([*query.columns, *self.table.path_columns])),
             seed=seed,
+            bars=self._bars,
             per=next(iter(stratum), None),
             most=most,
             missing=scope.missing

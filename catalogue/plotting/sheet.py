@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _TITLE, _TEXT, _SMALL = 10.0, 8.0, 7.0
 """Points of letters: of the title, of what lanes are called, and of keys."""
-_CHARACTER = 0.56
+_CHARACTER = 0.6
 """How wide one is, about, of how high it is."""
 _MARGIN = 10.0
 """Points on either side."""
@@ -243,7 +243,7 @@ class Sheet:
 
     def _long(self, text: str) -> float:
         """How much of the width a key takes, and what is left free behind it."""
-        return (len(text) + 2) * _SMALL * _CHARACTER / self._inner
+        return (len(text) + 3) * _SMALL * _CHARACTER / self._inner
 
     def onto(self, ax: "Axes") -> None:
         """Draw it."""
@@ -258,7 +258,7 @@ class Sheet:
         ax.set_ylim(self.height, 0)
         for name, style in _STYLES.items():
             boxes = [_corners(*box) for box in self._boxes.get(name, [])]
-            ax.add_collection(PolyCollection(boxes, **style), autolim=False)
+            ax.add_collection(PolyCollection(boxes, label=name, **style), autolim=False)
         ax.add_collection(
             LineCollection(self._lines, colors="#8c8c8c", linewidths=0.6, linestyles=(0, (1, 1.5))), autolim=False
         )
