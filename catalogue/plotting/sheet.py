@@ -197,7 +197,8 @@ class Sheet:
             place = bar.wide((_READ_SEEN if style in {_READ, _BLIND} else _SEEN) / self._inner)
             by_place.setdefault((style, bar.row), []).append(place)
             if style in {_READ, _BLIND}:
-                found[bar.label] = (*place, self.height + rows * high)
+                others = found.get(bar.label, (*place, 0.0))  # it may have several bars
+                found[bar.label] = (min(place[0], others[0]), max(place[1], others[1]), self.height + rows * high)
         for (style, row), places in by_place.items():
             thin = high * (0.22 if style == _LEFT else 0.04)
             # Where each has its own edges, and they are narrow, one would see nothing but edges.
