@@ -5,12 +5,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from html import escape
+from threading import Lock
 from typing import Any, Protocol, TypeAlias
 
 from catalogue.wording import printable, size
 
 _AT_ONCE = 0.5
 """Seconds; of what is done by then nobody has to be told how far it is."""
+_ONE = Lock()
+"""Held by who shows a bar: of what several threads do at once, the others would write over it."""
 _EVERY = 0.25
 """Seconds between two sights of a bar in a notebook, each of which is a message."""
 
@@ -146,8 +149,9 @@ def bars(wanted: bool | None, *, clock: Callable[[], float] = time.monotonic) ->
 
             def report(progress: Progress) -> None:
                 nonlocal opened, show
-                if not opened and clock() - started >= _AT_ONCE:
+                if not opened and clock() - started >= _AT_ONCE and _ONE.acquire(blocking=False):
                     opened = True
+                    stack.callback(_ONE.release)
                     chosen = in_notebook(what) if is_notebook() else on_terminal(what, stays=False)
                     show = stack.enter_context(chosen)
                 show(progress)

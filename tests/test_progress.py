@@ -57,6 +57,18 @@ def test_what_is_done_at_once_is_not_seen(monkeypatch: pytest.MonkeyPatch) -> No
     assert terminal.getvalue() == ""
 
 
+def test_of_several_at_once_one_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = at_terminal(monkeypatch)
+    shown = bars(None, clock=slowly())
+    with shown("files") as one, shown("files") as other:
+        one(Progress("first", 3, 1))
+        other(Progress("second", 3, 1))
+    assert "second" not in terminal.getvalue()
+    with shown("files") as third:
+        third(Progress("third", 3, 1))
+    assert "third" in terminal.getvalue()
+
+
 def test_how_many_there_are_need_not_be_known(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = at_terminal(monkeypatch)
     with bars(None, clock=slowly())("records") as bar:

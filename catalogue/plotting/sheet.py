@@ -1,5 +1,6 @@
 """What is drawn of a map, laid out in points and then handed to matplotlib."""
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -130,15 +131,12 @@ class Sheet:
     def _name(self, name: str, count: str) -> None:
         """What a lane is called on the left, and on the right what is said of it; else on two lines."""
         room = self.fitting(_TEXT)
-        for line in [name] if len(name) + 2 + len(count) <= room else _wrapped(name, room):
-            self._write(0, "left", line, _TEXT)
-            self.height += 11
         if len(name) + 2 + len(count) <= room:
-            self.height -= 11
+            self._write(0, "left", name, _TEXT)
             self._write(1, "right", count, _TEXT)
             self.height += 11
             return
-        for line in _wrapped(count, room):
+        for line in (*_wrapped(name, room), *_wrapped(count, room)):
             self._write(0, "left", line, _TEXT)
             self.height += 11
 
@@ -309,8 +307,8 @@ def _styled(bars: Iterable[Bar], marks: list[tuple[float, float]]) -> Iterator[t
     """Bars and how they are drawn."""
     for bar in bars:
         if bar.state is State.LEFT:
-            spared = any(start < bar.end and bar.start < end for start, end in marks)
-            yield bar, _SPARED if spared else _LEFT
+            at = bisect_right(marks, bar.start, key=lambda mark: mark[1])  # the first that ends behind its beginning
+            yield bar, _SPARED if at < len(marks) and marks[at][0] < bar.end else _LEFT
         else:
             yield bar, _READ if bar.state is State.READ else _BLIND
 
