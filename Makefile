@@ -5,7 +5,7 @@ BIN = $(VENV)/bin
 # One more than there are cores: tests wait for servers and commands a tenth of their time.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 
-.PHONY: help demo test hold lint soak fuzz bench browser clean
+.PHONY: help demo test docs hold lint soak fuzz bench browser clean
 
 help:  ## What can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "%-8s %s\n", $$1, $$2}'
@@ -47,8 +47,16 @@ fuzz: $(VENV)/tested  ## Bytes that a parser does not survive, looked for a minu
 	$(BIN)/python -m pip install --quiet --no-compile -c constraints.txt -e '.[fuzz]'
 	$(BIN)/python -m tests.soak.fuzz
 
+$(VENV)/documented: $(BIN)/catalogue
+	$(BIN)/python -m pip install --quiet --no-compile -c constraints.txt -e '.[docs]'
+	touch $@
+
+docs: $(VENV)/documented  ## The documentation as a site in build/docs
+	$(BIN)/python -m sphinx -W -n --keep-going -q docs build/docs
+	@echo build/docs/index.html
+
 bench: $(VENV)/tested  ## Requests, bytes and seconds, against other ways to do it
 	$(BIN)/python -m benchmarks
 
 clean:  ## Remove what was made
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -7,13 +7,14 @@ name is matched against the one form that names of its kind have had (commoncraw
 import json
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import pyarrow as pa
 
 from catalogue.errors import BadManifest, QueryError, UnknownCrawl
+from catalogue.wording import meant
 
 COLLINFO = "collinfo.json"
 SUBSETS = ("warc", "crawldiagnostics", "robotstxt")
@@ -72,6 +73,8 @@ PATH_COLUMNS = ("crawl", "subset")
 
 _CRAWL = r"(?:CC-MAIN|CC-SUPPLEMENTAL)-[0-9]{4}(?:-[0-9]{2,4})?"
 _CRAWL_ID = re.compile(_CRAWL)
+_WEEK = re.compile(r"(?<![0-9])((?:19|20)[0-9]{2})[^0-9]{0,2}([0-9]{1,2})(?![0-9])")
+"""Of a crawl's name, or of what somebody takes for one."""
 _INDEX_PATH = re.compile(
     rf"(?:[A-Za-z0-9][A-Za-z0-9._+-]*/){{0,8}}crawl=({_CRAWL})/subset=([a-z0-9]+)/"
     r"([A-Za-z0-9][A-Za-z0-9._+-]*\.parquet)"
@@ -99,16 +102,40 @@ class IndexFile:
     subset: str
 
 
-def crawl_id(text: str) -> str:
+def crawl_id(text: str, known: Collection[str] = ()) -> str:
     """``text`` if it has the form of a crawl's name.
+
+    Args:
+        text: as typed.
+        known: crawls of which one may be meant, if it has not.
 
     Raises:
         UnknownCrawl: if it has not.
     """
     if not _CRAWL_ID.fullmatch(text):
-        message = f"{text!r} is not the name of a crawl; one looks like CC-MAIN-2022-05 (see: catalogue crawls)"
+        like = crawl_meant(text, known)
+        hint = f"did you mean {like}?" if like else "one looks like CC-MAIN-2022-05 (see: catalogue crawls)"
+        message = f"{text!r} is not the name of a crawl; {hint}"
         raise UnknownCrawl(message)
     return text
+
+
+def crawl_meant(text: str, known: Collection[str]) -> str | None:
+    """The crawl that was meant by what is no name of one, or of none that there is.
+
+    It is that of the same year and week, however these are written, or of those known the nearest to that within a
+    year; of a text that names no week one that is spelled alike, ``latest`` and ``all`` among them.
+    """
+    matched = _WEEK.search(text)
+    if not matched:
+        return meant(text[:100], [*newest_first(known), "latest", "all"])
+    wanted = f"CC-MAIN-{matched[1]}-{int(matched[2]):02}"
+    if wanted in known or not known:
+        return wanted if wanted != text else None
+    weeks = {crawl: int(at[1]) * 53 + int(at[2]) for crawl in newest_first(known) if (at := _WEEK.search(crawl))}
+    week = int(matched[1]) * 53 + int(matched[2])
+    nearest = min(weeks, key=lambda crawl: abs(weeks[crawl] - week), default=None)
+    return nearest if nearest and abs(weeks[nearest] - week) <= 53 else None  # noqa: PLR2004 - a year
 
 
 def manifest_path(crawl: str) -> str:
@@ -166,6 +193,12 @@ def parse_manifest(crawl: str, data: bytes) -> list[IndexFile]:
     return list(dict.fromkeys(files))
 
 
+def hint(text: str, known: Collection[str]) -> str:
+    """What to do, at the end of a sentence, when there is no such crawl."""
+    like = crawl_meant(text, known)
+    return f"did you mean {like}?" if like else "see: catalogue crawls"
+
+
 def parse_collinfo(data: bytes) -> list[Crawl]:
     """The crawls of a ``collinfo.json``, newest first.
 
@@ -212,12 +245,12 @@ def select_crawls(asked: Iterable[str], known: Sequence[str], *, every: bool = F
     for word in asked:
         first, dots, last = word.partition("..")
         if dots:
-            low, high = (_age(end if end in known else crawl_id(end)) if end else None for end in (first, last))
+            low, high = (_age(end if end in known else crawl_id(end, known)) if end else None for end in (first, last))
             found = [c for c in there_are if (low is None or low <= _age(c)) and (high is None or _age(c) <= high)]
         elif word in {"all", "latest"}:
             found = there_are if word == "all" else there_are[:1]
         else:
-            found = [word if word in known else crawl_id(word)]
+            found = [word if word in known else crawl_id(word, known)]
         if not found:
             message = f"there is no crawl in {word!r}; see: catalogue crawls"
             raise UnknownCrawl(message)
@@ -244,7 +277,9 @@ def select_subsets(asked: Iterable[str]) -> tuple[str, ...]:
     chosen: list[str] = []
     for word in asked:
         if word != "all" and word not in SUBSETS:
-            message = f"{word!r} is no subset; choose among {', '.join(SUBSETS)} and all"
+            like = meant(word[:100], SUBSETS)
+            hint = f"did you mean {like}?" if like else f"choose among {', '.join(SUBSETS)} and all"
+            message = f"{word!r} is no subset; {hint}"
             raise QueryError(message)
         chosen += SUBSETS if word == "all" else [word]
     return tuple(dict.fromkeys(chosen))

@@ -162,9 +162,11 @@ def _usual(charset: str) -> str:
 def _page(tree: Any) -> dict[str, Any]:  # noqa: ANN401 - of an extra
     metas = islice(tree.document.query_selector_all("meta"), _ITEMS)
     links = islice(tree.document.query_selector_all(_LINKS), _ITEMS)
+    base = tree.document.query_selector("base[href]")
     return {
         "type": "html-doc",
         "title": tree.title,
+        **({"base": base.getattr("href")} if base else {}),
         "meta_tags": [_attributes(meta) for meta in metas],
         "links": [found for link in links if (found := _link(link))],
     }

@@ -9,6 +9,7 @@
     │   ├── Blocked            403 for everything: we were too fast  (PermissionError)
     │   ├── SlowDown           429, 503: asked to wait, or longer than there was patience
     │   ├── Unreachable        no answer, or a broken one            (ConnectionError)
+    │   │   └── TextInstead    a page, or an error's text, in the file's place
     │   ├── Redirected         sent elsewhere; never followed
     │   ├── RangeIgnored       200 to a range request; the body was not read
     │   ├── WrongRange         206, but not the bytes that were asked for
@@ -82,6 +83,10 @@ class Unreachable(SourceError, ConnectionError):
     """No answer came, or the connection broke, or the server failed."""
 
 
+class TextInstead(Unreachable):
+    """A page or an error's text came with the status of a file: a listing, a captive portal, an S3 error."""
+
+
 class Redirected(SourceError):
     """The source sent us elsewhere, which is never followed."""
 
@@ -100,6 +105,11 @@ class ShortBody(SourceError):
 
 class Changed(SourceError):
     """The file at the source is not the one whose footer is held."""
+
+    def __init__(self, message: str, *, refused: bool = False) -> None:
+        super().__init__(message)
+        self.refused = refused
+        """Whether the source itself said so, for it honours If-Match; else it was seen here."""
 
 
 class GivenUp(SourceError):

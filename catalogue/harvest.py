@@ -21,7 +21,7 @@ from catalogue.listing import held, held_paths, listed, take_manifest
 from catalogue.pages import Indexes, cut_indexes
 from catalogue.ranges import ByteRange, Pin
 from catalogue.source import PoliteSource, get_tail
-from catalogue.store import Held, Store
+from catalogue.store import Held, Store, row_group_of
 from catalogue.table import INDEX, Table
 from catalogue.wording import plural, size
 
@@ -155,7 +155,8 @@ def harvest(  # noqa: PLR0913 - each is named
 
 def _without_pages(store: Store, table: Table, crawl: str, paths: Iterable[str]) -> dict[str, Held]:
     """The files held whose page indexes are not, though they have some."""
-    known = {key.rpartition("#")[0] for key in store.keys("indexes", "" if crawl == table.name else f"crawl={crawl}/")}
+    keys = store.keys("indexes", "" if crawl == table.name else f"crawl={crawl}/")
+    known = {of[0] for key in keys if (of := row_group_of(key))}
     found = {}
     for path in paths:
         value = _whole(store, path)

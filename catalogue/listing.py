@@ -4,8 +4,17 @@ from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
-from catalogue.crawl import COLLINFO, Crawl, IndexFile, has_table, manifest_path, parse_collinfo, parse_manifest
-from catalogue.errors import Missing, StoreDamaged, UnknownCrawl
+from catalogue.crawl import (
+    COLLINFO,
+    Crawl,
+    IndexFile,
+    has_table,
+    hint,
+    manifest_path,
+    parse_collinfo,
+    parse_manifest,
+)
+from catalogue.errors import FormatError, Missing, StoreDamaged, UnknownCrawl
 from catalogue.source import PoliteSource, Response
 from catalogue.store import Held, Store
 from catalogue.table import DEFINITION, INDEX, LISTED, Table, by_crawl, parse_paths, unpack_table
@@ -39,6 +48,20 @@ def take_crawl_list(store: Store, source: PoliteSource, *, max_age: timedelta = 
     return crawls
 
 
+def known_crawls(store: Store) -> list[str]:
+    """The crawls of the list that is held, newest first; none if none is."""
+    with suppress(FormatError):
+        if known := _whole(store, COLLINFO):
+            return [crawl.id for crawl in parse_collinfo(known.data)]
+    return []
+
+
+def crawl_list_age(store: Store) -> timedelta | None:
+    """How long ago the list of crawls was taken that is held; None if none is."""
+    known = _whole(store, COLLINFO)
+    return datetime.now(UTC) - datetime.fromisoformat(known.taken) if known else None
+
+
 def take_manifest(crawl: str, store: Store, source: PoliteSource, *, again: bool = False) -> list[IndexFile]:
     """The files of a crawl of Common Crawl's index; asked of the source once, or ``again``.
 
@@ -55,7 +78,7 @@ def take_manifest(crawl: str, store: Store, source: PoliteSource, *, again: bool
     try:
         answer = source.get(path)
     except Missing as error:
-        message = f"{source.url} has no columnar index of {crawl}; see: catalogue crawls"
+        message = f"{source.url} has no columnar index of {crawl}; {hint(crawl, known_crawls(store))}"
         raise UnknownCrawl(message) from error
     files = parse_manifest(crawl, answer.body)
     store.put("documents", [(path, held(answer, answer.body, source))])

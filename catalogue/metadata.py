@@ -4,13 +4,14 @@
 ``failure_detail``), ``server_ip``, ``http_result``, ``http_headers``, ``redirect_from``, ``content_len`` (bytes of the
 payload), ``mime_type``, ``download_size`` (bytes as they were archived), ``md5`` of the payload, ``text_simhash``
 (see ``catalogue.document``), ``charset_detected``, ``charset_detector``, ``parsed_as``, and ``content``: ``type`` is
-``html-doc`` with ``title``, ``meta_tags`` and ``links``, or ``rss-feed`` or ``atom-feed`` with ``items``. What is not
-known is left out.
+``html-doc`` with ``title``, ``base``, ``meta_tags`` and ``links`` as they were written, or ``rss-feed`` or
+``atom-feed`` with ``items``. What is not known is left out.
 """
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
+from urllib.parse import urljoin
 
 import pyarrow as pa
 
@@ -24,7 +25,9 @@ ROW = pa.schema(
         ("status", pa.int16()),
         ("mime", pa.string()),
         ("headers", pa.list_(pa.struct([("name", pa.string()), ("value", pa.string())]))),
+        ("title", pa.string()),
         ("text", pa.string()),
+        ("links", pa.list_(pa.struct([("type", pa.string()), ("url", pa.string()), ("text", pa.string())]))),
         ("failure", pa.string()),
         ("warc_filename", pa.string()),
         ("warc_record_offset", pa.int64()),
@@ -32,7 +35,11 @@ ROW = pa.schema(
     ]
 )
 """Columns of pages in tables. ``headers`` are those of the HTTP answer, ``mime`` is as it was detected; ``text`` is
-null where there is none, or where ``failure`` says why it could not be had."""
+null where there is none, or where ``failure`` says why it could not be had. ``links`` are those of an HTML page, else
+null: the element's name (``a``, ``img``), the text in it if there is any, and the whole URL that it leads to; those to
+anything but http and https are left out."""
+
+_LED_TO = ("http://", "https://")
 
 
 def metadata_of(record: Record, look: Callable[[Record], dict[str, Any]]) -> dict[str, Any]:
@@ -90,11 +97,14 @@ def text_of(record: Record, look: Callable[[Record], dict[str, Any]]) -> dict[st
 
 def row_of(record: Record, look: Callable[[Record], dict[str, Any]]) -> dict[str, Any]:
     """A record as a row with the columns of ``ROW``; its time in milliseconds since 1970, UTC."""
-    text, failure = None, None
+    inside: dict[str, Any] = {"text": None, "content": None}
+    failure = None
     try:
-        text = look(record)["text"]
+        inside = look(record)
     except (BadDocument, BadRecord) as error:
         failure = str(error)
+    content = inside["content"] or {}
+    html = content.get("type") == "html-doc"
     time, status = record.time, record.status
     return {
         "url": record.url,
@@ -102,9 +112,34 @@ def row_of(record: Record, look: Callable[[Record], dict[str, Any]]) -> dict[str
         "status": status if status is not None and status < 1 << 15 else None,
         "mime": record.mime,
         "headers": [{"name": name, "value": value} for name, value in record.http_headers],
-        "text": text,
+        "title": content.get("title"),
+        "text": inside["text"],
+        "links": list(_links(content["links"], record.url, content.get("base", ""))) if html else None,
         "failure": failure,
         "warc_filename": record.capture.filename,
         "warc_record_offset": record.capture.offset,
         "warc_record_length": record.capture.length,
     }
+
+
+def _links(links: Iterable[Mapping[str, str]], page: str, base: str) -> Iterator[dict[str, str | None]]:
+    """Links with the URLs that a browser would go to.
+
+    Args:
+        links: as they were written.
+        page: the URL of that they are on.
+        base: what they are relative to, if the page says so, itself relative to the page.
+    """
+    start = _joined(page, base) or page
+    for link in links:
+        url = _joined(start, link["href"])
+        if url and url.lower().startswith(_LED_TO):
+            yield {"type": link["type"], "url": url, "text": link.get("text")}
+
+
+def _joined(start: str, href: str) -> str | None:
+    """A URL relative to another; None if it is none."""
+    try:
+        return urljoin(start, href.strip())
+    except ValueError:  # brackets that hold no address, for instance
+        return None

@@ -7,7 +7,6 @@ that happen to be compared can still make answers lack rows: take snapshots from
 
 import hashlib
 import random
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -25,10 +24,9 @@ from catalogue.pages import Indexes
 from catalogue.ranges import ByteRange, Pin
 from catalogue.snapshot import LIST_OF_CRAWLS, MANIFEST, Piece, Snapshot, contents_of, unpack_snapshot
 from catalogue.source import MAX_DOCUMENT, PoliteSource
-from catalogue.store import Held, Row, Store, decode, encode, locked, read_piece, version_of
+from catalogue.store import Held, Row, Store, decode, encode, locked, read_piece, row_group_of, version_of
 from catalogue.wording import plural
 
-_INDEX_KEY = re.compile(r"(.+)#(0|[1-9][0-9]{0,5})")
 _LONGEST_TEXT = 1000
 _MOST_FILE = 1 << 50
 
@@ -186,7 +184,9 @@ class Pull:
         same_still = [path for path, version in versions.items() if version == version_of(content.files[path])]
         store.add_facts((path, decode(facts[path])) for path in same_still)
         same = {path for path, value in content.files.items() if path in added or self._is_held(path, value)}
-        indexes = [(key, value) for key, value in content.indexes.items() if key.rpartition("#")[0] in same]
+        indexes = [
+            (key, value) for key, value in content.indexes.items() if (of := row_group_of(key)) and of[0] in same
+        ]
         pulled.row_groups += len(store.add_missing("indexes", indexes))
         now = datetime.now(UTC).isoformat(timespec="seconds")
         store.put("documents", [(_note(piece), Held(b"", 0, None, None, self._place.url, now))])
@@ -231,8 +231,8 @@ class _Content:
             with _as_bad(path):
                 parse_collinfo(held.data) if path == COLLINFO else parse_manifest(piece.crawl, held.data)
         for key, held in _decoded(self.indexes):
-            named = _INDEX_KEY.fullmatch(key)
-            if not named or named[1] not in known or held.version != known[named[1]]:
+            path, _ = row_group_of(key) or ("", 0)
+            if path not in known or held.version != known[path]:
                 message = f"has a page index of {key!r}, which is not in it so"
                 raise BadSnapshot(message)
             with _as_bad(key):

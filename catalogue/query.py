@@ -5,7 +5,6 @@ is left is decided by the residual, on the rows themselves, always.
 """
 
 import calendar
-import difflib
 import enum
 import re
 from bisect import bisect_right
@@ -20,6 +19,7 @@ from catalogue.errors import QueryError, UnknownColumn
 from catalogue.footer import Bounds, ColumnChunk, Order, RowGroup, number
 from catalogue.surt import KeyInterval
 from catalogue.table import INDEX, Table
+from catalogue.wording import meant
 
 _DIGITS = len("YYYYMMDDhhmmss")
 _ISO = re.compile(
@@ -243,8 +243,8 @@ def check_columns(names: Iterable[str], known: Collection[str] = (), table: Tabl
             found.append(name)
             continue
         if name.casefold() not in there_are:
-            similar = difflib.get_close_matches(name.casefold(), there_are, 1)
-            hint = f"did you mean {there_are[similar[0]]}?" if similar else f"there are {', '.join(there_are.values())}"
+            like = meant(name[:100], there_are.values())
+            hint = f"did you mean {like}?" if like else f"there are {', '.join(there_are.values())}"
             message = f"there is no column {name[:100]!r}; {hint}"
             raise UnknownColumn(message)
         found.append(there_are[name.casefold()])

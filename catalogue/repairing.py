@@ -18,7 +18,7 @@ from catalogue.examine import Examiner, FileFacts
 from catalogue.harvest import Harvested, Progress, harvest
 from catalogue.listing import manifests, take_list
 from catalogue.source import PoliteSource
-from catalogue.store import Held, Store
+from catalogue.store import Held, Store, row_group_of
 from catalogue.table import DEFINITION, INDEX, LISTED, Table
 from catalogue.wording import plural
 
@@ -191,11 +191,12 @@ class Repair:
 
     def _take_indexes(self, keys: Sequence[str], repaired: Repaired) -> None:
         """Take page indexes again which the files have."""
-        held = {path for path in {key.rpartition("#")[0] for key in keys} if self._is_whole(path)}
+        of = {key: named[0] for key in keys if (named := row_group_of(key))}
+        held = {path for path in {*of.values()} if self._is_whole(path)}
         for crawl, paths in sorted(self._by_crawl(held).items()):
             repaired.failures |= self._harvest(crawl, paths, pages=True).failures
         there = {key for path in held for key in self._store.index_keys(path)}
-        repaired.forgotten += sorted({key for key in keys if key.rpartition("#")[0] in held} - there)
+        repaired.forgotten += sorted({key for key in of if of[key] in held} - there)
 
     def _is_whole(self, path: str) -> bool:
         with suppress(StoreDamaged):

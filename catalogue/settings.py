@@ -60,6 +60,7 @@ class Settings:
     """How to talk to a source."""
 
     source: str = DEFAULT_SOURCE
+    """Where files are read from: an https, http or s3 address, or a folder."""
     contact: str | None = None
     """An address, of e-mail or a page, by which the source's keepers can reach the user."""
     rate: float | None = None

@@ -6,12 +6,23 @@ it works for but by these values.
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from catalogue.crawl import SCHEMA, IndexFile, has_table, index_file, inflate, named, select_crawls
+from catalogue.crawl import (
+    SCHEMA,
+    IndexFile,
+    crawl_id,
+    has_table,
+    hint,
+    index_file,
+    inflate,
+    named,
+    newest_first,
+    select_crawls,
+)
 from catalogue.errors import BadManifest, FormatError, NotHarvested, QueryError, UnknownCrawl
 from catalogue.surt import Keys
 from catalogue.wording import open_part
@@ -86,20 +97,32 @@ class Table:
         """A word that names nothing that there is; of Common Crawl's index their form alone tells."""
         return None if self == INDEX else next((word for word in named(asked) if word not in known), None)
 
-    def select_held(self, held: Collection[str], asked: Iterable[str]) -> list[str]:
+    def select_held(
+        self, held: Collection[str], asked: Iterable[str], *, listed: Callable[[], Collection[str]] = tuple
+    ) -> list[str]:
         """What ``--crawl`` means where every crawl must be one that is held; see ``select_crawls``.
+
+        Args:
+            held: crawls.
+            asked: words.
+            listed: the crawls that there are, as far as that is known.
 
         Raises:
             NotHarvested: if one is not.
+            UnknownCrawl: if there is none of that name.
         """
         asked = list(asked)
         if not held:
             such = next(named(asked), None)
+            if such and self == INDEX:
+                crawl_id(such, listed())
             raise self._not_held(such, "nothing is harvested yet")
         unknown = self._unknown(asked, held)
         chosen = [unknown] if unknown else select_crawls(asked, sorted(held), every=self != INDEX)
         for crawl in chosen:
             if crawl not in held:
+                if self == INDEX:
+                    _check_listed(crawl, held, listed())
                 raise self._not_held(crawl, f"{crawl} is not harvested yet")
         return chosen
 
@@ -115,6 +138,15 @@ class Table:
         """The table as the store keeps it."""
         kept = {"name": self.name, "key": self.key, "keys": self.keys.value, "manifest": self.manifest}
         return json.dumps({**kept, "path_columns": self.path_columns}).encode()
+
+
+def _check_listed(crawl: str, held: Collection[str], listed: Collection[str]) -> None:
+    """Refuse a monthly crawl that is not in the list of crawls, though newer ones are."""
+    newest = next(iter(newest_first(listed)), None)
+    ours = crawl.startswith("CC-MAIN-") and has_table(crawl)  # others were never in that list
+    if newest and ours and crawl not in listed and newest_first([crawl, newest])[0] == newest:
+        message = f"there is no crawl {crawl}; {hint(crawl, {*held, *listed})}"
+        raise UnknownCrawl(message)
 
 
 INDEX = Table("index", "url_surtkey", Keys.URL, ("crawl", "subset"))

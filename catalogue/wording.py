@@ -1,12 +1,17 @@
 """Numbers, sizes, times and addresses as people may read them, and values as JSON has them; all say them alike."""
 
+import difflib
 import math
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
 from catalogue.errors import QueryError
+
+_TELLING = 3
+"""Letters of a name that tell which it is part of."""
 
 
 def number(count: int) -> str:
@@ -39,6 +44,16 @@ def duration(seconds: float) -> str:
 def printable(text: str) -> str:
     """On one line, and without what would move a terminal's cursor: values come from strangers' pages."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def meant(word: str, there_are: Iterable[str]) -> str | None:
+    """The name that somebody meant who typed another one; None if none is like it. Case does not matter."""
+    names = {name.casefold(): name for name in there_are}
+    typed = word.casefold()
+    like = difflib.get_close_matches(typed, names, 1)
+    if len(typed) >= _TELLING:
+        like += [name for name in names if typed in name]
+    return names[like[0]] if like else None
 
 
 def open_part(address: str) -> str:

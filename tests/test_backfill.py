@@ -241,7 +241,7 @@ def test_mistakes(bare: Path, tmp_path: Path) -> None:
         assert (ran.status, ran.out) == (2, "")
         assert says in ran.err
     assert command("harvest", "--crawl", OLD).status == 0
-    ran = command("backfill", "--crawl", "CC-MAIN-2020-24")
+    ran = command("backfill", "--crawl", "CC-MAIN-2099-24")
     assert ran.status == 2
     assert "is not harvested yet" in ran.err
     shown = command("backfill", "--dry-run")

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from catalogue import Catalogue
 from catalogue.document import Documents, simhash
 from catalogue.errors import BadDocument
-from catalogue.metadata import metadata_of, text_of
+from catalogue.metadata import metadata_of, row_of, text_of
 from catalogue.record import Record, read_record
 from tests.commands import Command
 from tests.test_examine import children
@@ -76,6 +77,29 @@ def test_links_of_pictures(documents: Documents) -> None:
     links = documents.look(record_of(page.encode()))["content"]["links"]
     assert [link["href"] for link in links] == ["/1", "/2", "/4"]
     assert links[1] == {"type": "a", "href": "/2", "text": "2"}
+
+
+@pytest.mark.parametrize(
+    ("base", "first", "empty"),
+    [
+        ("", "https://example.com/1#a", "https://example.com/dir/page"),
+        ("<base target=_top><base href='//cdn.example.org/x/y/'>", "https://cdn.example.org/x/1#a", None),
+        ("<base href='http://[x'>", "https://example.com/1#a", "https://example.com/dir/page"),
+    ],
+)
+def test_links_lead_where_a_browser_would_go(base: str, first: str, empty: str | None, documents: Documents) -> None:
+    page = f"""{base}<a href=' ../1#a '>one</a><img src=//p.test/p.png><a href=HTTP://other.test>o</a><a href=''></a>
+    <a href='http://[x'>no URL</a><a href=mailto:a@example.com>mail</a><a href='javascript:go()'>go</a>"""
+    record = replace(record_of(page.encode()), headers=(("WARC-Target-URI", "https://example.com/dir/page"),))
+    row = row_of(record, documents.look)
+    assert [tuple(link.values()) for link in row["links"]] == [
+        ("a", first, "one"),
+        ("img", "https://p.test/p.png", None),
+        ("a", "HTTP://other.test", "o"),
+        ("a", empty or "https://cdn.example.org/x/y/", None),
+    ]
+    text = row_of(record_of(b"no page", "text/plain"), documents.look)
+    assert (text["title"], text["links"]) == (None, None)
 
 
 def test_only_what_is_said(documents: Documents) -> None:

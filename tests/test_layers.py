@@ -70,6 +70,7 @@ ORDER = [
     "sampling",
     "publishing",
     "pulling",
+    "doctor",
     "catalogue",
     "serving",
     # faces

@@ -62,7 +62,7 @@ def records() -> list[Record]:
 
 def form_of(name: str) -> Form:
     def look(record: Record) -> dict[str, Any]:
-        return {"text": record.payload.decode()}
+        return {"text": record.payload.decode(), "content": None}
 
     if name == "text":
         return Lines(lambda record: {"url": record.url, **look(record)})
@@ -348,7 +348,10 @@ def test_tables_hold_what_pages_say(harvested: Catalogue, crawl: str, tmp_path: 
             assert (row["url"], row["time"], row["status"]) == (record.url, record.time, record.status)
             assert (row["mime"], row["failure"]) == (record.mime, None)
             assert [tuple(each.values()) for each in row["headers"]] == list(record.http_headers)
-            assert row["text"] == documents.look(record)["text"]
+            inside = documents.look(record)
+            assert row["text"] == inside["text"]
+            html = inside["parsed_as"] == "html"
+            assert (row["title"] is not None, row["links"] is not None) == (html, html)
     assert len(table) == len(found)
     frame = harvested.fetch_to_pandas(captures)
     assert list(frame["url"]) == table["url"].to_pylist()

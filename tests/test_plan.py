@@ -285,8 +285,8 @@ def test_times_the_wrong_way_round() -> None:
 
 
 def test_questions_about_what_is_not_held(harvested: catalogue.Catalogue) -> None:
-    with pytest.raises(NotHarvested, match="run: catalogue harvest --crawl CC-MAIN-2014-10"):
-        harvested.captures("example.com", crawls="CC-MAIN-2014-10")
+    with pytest.raises(NotHarvested, match="run: catalogue harvest --crawl CC-MAIN-2099-10"):
+        harvested.captures("example.com", crawls="CC-MAIN-2099-10")
     oldest = min(harvested.files()["crawl"])
     with pytest.raises(NotHarvested, match=f"{oldest} has no robotstxt"):
         harvested.captures("example.com", crawls=oldest, subsets="robotstxt")

@@ -119,3 +119,18 @@ def test_without_credentials_it_says_what_to_do(aws: dict[str, str], endpoint: s
     assert "needs AWS credentials" in ran.err
     assert "Traceback" not in ran.err
     assert endpoint
+
+
+def test_the_doctor_looks_at_a_bucket(aws: dict[str, str], tmp_path: Path) -> None:
+    command = Command(tmp_path / "data", f"s3://{BUCKET}/a-prefix/", tmp_path)
+    ran = command("doctor", "--json", **aws)
+    assert ran.status == 0, ran.err
+    found = {each["about"]: each["seen"] for part in ("here", "source") for each in ran.json()[part]}
+    assert found["credentials"] == "found, by env"
+    assert found["suffix ranges"] == found["ranges"] == "honoured"
+    assert "does not exist" in found["listing"]
+    nobody = aws | dict.fromkeys(canaries.AWS, "")
+    ran = command("doctor", **nobody)
+    assert ran.status == 75
+    assert "credentials     none were found" in ran.out
+    assert "needs AWS credentials" in ran.err

@@ -59,6 +59,7 @@ COMMANDS = [
     "--source {address} plan example.com",
     "--source {address} export ducklake",
     "--source {address} status",
+    "--source {address} doctor",
     "pull {address}",
     "export iceberg table --location {address}",
     "fetch * -o {address}/found.warc.gz --yes",

@@ -9,7 +9,6 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from catalogue import ducklake, views
-from catalogue.captures import several
 from catalogue.catalogue.telling import Telling
 from catalogue.display import Displayed, some
 from catalogue.errors import IncompleteAnswer, QueryError
@@ -157,7 +156,7 @@ class Exporting(Telling):
             message = f"only Common Crawl's index can be exported, and this is {self.table.name}"
             raise QueryError(message)
         shown = self._shown()
-        chosen = tuple(self.table.select_held(shown.crawls, several(crawls)))
+        chosen = tuple(self.select_held(shown.crawls, crawls))
         missing = shown.candidates(chosen, ()).missing
         with self.connect() as connection:
             return chosen, views.lake_files(connection, chosen), missing

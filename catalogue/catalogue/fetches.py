@@ -140,7 +140,7 @@ class Fetches(Sound):
         return done
 
     def fetch_to_pandas(self, captures: SomeCaptures, *, main_content: bool = False) -> "pd.DataFrame":
-        """The pages of captures as a DataFrame: URL, time, status, HTTP headers, text and where the record lies.
+        """The pages of captures as a DataFrame: URL, time, status, HTTP headers, title, text and links.
 
         The columns are those of ``catalogue.metadata.ROW``. Of each that cannot be had there is a warning.
 

@@ -31,6 +31,7 @@ from catalogue.source import (
 )
 from catalogue.store import Store, remote_kind
 from catalogue.table import INDEX, Table, check_name
+from catalogue.wording import meant
 from catalogue.workers import Workers
 
 STORE_NAME = "footers.sqlite"
@@ -174,8 +175,10 @@ class Opened(Displayed):
         return table
 
     def _undefined(self) -> NotHarvested:
+        like = meant(self._name or "", (path.parent.name for path in self.data.parent.glob(f"*/{STORE_NAME}")))
+        hint = f"did you mean {like}? if not, " if like else ""
         message = (
-            f"there is no table {self._name} in {self.data.parent} yet; "
+            f"there is no table {self._name} in {self.data.parent} yet; {hint}"
             f"run: catalogue harvest --table {self._name} --key COLUMN --manifest PATH"
         )
         return NotHarvested(message)

@@ -2,26 +2,31 @@
 
 import secrets
 from collections.abc import Callable, Iterable
-from contextlib import suppress
+from contextlib import ExitStack, closing, suppress
 
 from catalogue import views
 from catalogue.captures import several
 from catalogue.catalogue.opening import STORE_NAME
 from catalogue.catalogue.snapshots import Snapshots
 from catalogue.checking import Check, Checked, Finding, Share
+from catalogue.crawl import crawl_id, newest_first
+from catalogue.doctor import PATIENCE, Asking, Diagnosis, look_here
 from catalogue.errors import (
     CatalogueError,
     DiskFailed,
     ForeignLog,
     FormatError,
+    QueryError,
     StoreDamaged,
     StoreError,
     StoreLocked,
 )
 from catalogue.examine import Examiner
 from catalogue.harvest import Progress
-from catalogue.listing import load_table
+from catalogue.listing import known_crawls, load_table, manifests
 from catalogue.repairing import Repair, Repaired, note_lost
+from catalogue.settings import COLLINFO_SOURCE
+from catalogue.source import PoliteSource, open_source
 from catalogue.store import Salvaged, Store, alone, salvage
 from catalogue.surt import Keys
 from catalogue.table import DEFINITION, INDEX, LISTED, Table
@@ -77,6 +82,52 @@ class Sound(Snapshots):
                 drawn = secrets.randbelow(1 << 32) if seed is None else seed
                 check.compare(share, drawn, store, table, self._source, examiner)
         return check.checked
+
+    def doctor(self, crawl: str | None = None) -> Diagnosis:
+        """What the source and this installation are like, and what that means for cost.
+
+        The source is asked ten times at most, politely, and each thing once; nothing is written but what is known of
+        its host. Works with nothing harvested, and tells what is here when the source does not answer.
+
+        Args:
+            crawl: of whose index a file is looked at, or ``latest``; by default the newest that is harvested, or
+                else listed.
+
+        Raises:
+            UnknownCrawl: if the source has no such crawl.
+            QueryError: if this is another table than the index.
+        """
+        if self._name is not None:
+            message = "only Common Crawl's index is looked at; leave out --table"
+            raise QueryError(message)
+        path, settings = self.data / STORE_NAME, self.settings
+        if crawl is not None and crawl != "latest":
+            crawl_id(crawl)
+        held: list[str] = []
+        if path.exists():
+            with suppress(StoreError), Store(path, busy_seconds=1.0) as store:
+                held = newest_first(manifests(store.keys("documents")))
+        try:
+            files = self._once(settings.source)
+        except QueryError as error:
+            return Diagnosis(look_here(self.data, path, self.path, settings, None), (), 0, 0, error)
+        with ExitStack() as opened:
+            opened.enter_context(closing(files))
+            lists = files
+            if settings.asks_strangers:
+                lists = opened.enter_context(closing(self._once(COLLINFO_SOURCE)))
+            here = look_here(self.data, path, self.path, settings, files)
+            asking = Asking(lists, files, settings)
+            try:
+                asking.look(crawl, held)
+            finally:
+                self._listing = (self._listing[0] + asking.requests, self._listing[1] + asking.bytes)
+        return Diagnosis(here, tuple(asking.seen), asking.requests, asking.bytes, asking.failure)
+
+    def _once(self, url: str) -> PoliteSource:
+        """A source that makes one attempt at each request."""
+        patience = min(self._patience, PATIENCE)
+        return open_source(url, self.settings, clock=self._clock(), notify=self._notify, attempts=1, patience=patience)
 
     def repair(
         self, crawls: str | Iterable[str] = "all", *, report: Callable[[Progress], None] | None = None
@@ -163,7 +214,7 @@ class Sound(Snapshots):
         table, _ = self._table_of(store)
         with suppress(StoreDamaged):
             files = (table.file(path) for kind in ("files", "failures") for path in store.keys(kind))
-            return table.select_held({file.crawl for file in files if file}, words)
+            return table.select_held({file.crawl for file in files if file}, words, listed=lambda: known_crawls(store))
         return None
 
     def _salvage(self, repaired: Repaired) -> Salvaged:

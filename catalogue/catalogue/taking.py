@@ -1,17 +1,17 @@
 """The crawls and files there are, and taking their footers."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
 from catalogue import views
 from catalogue.captures import several
-from catalogue.catalogue.opening import Opened
+from catalogue.catalogue.opening import STORE_NAME, Opened
 from catalogue.crawl import SUBSETS, Crawl, manifest_path, select_crawls, select_subsets
 from catalogue.errors import FormatError, QueryError, SourceError, StoreDamaged, UnknownCrawl
 from catalogue.examine import Examiner
 from catalogue.harvest import Harvested, Progress, harvest
-from catalogue.listing import held_paths, listed, load_table, save_table, take_crawl_list, take_list
+from catalogue.listing import held_paths, known_crawls, listed, load_table, save_table, take_crawl_list, take_list
 from catalogue.settings import COLLINFO_SOURCE, DEFAULT_SOURCE
 from catalogue.source import ATTEMPTS
 from catalogue.surt import Keys
@@ -142,7 +142,8 @@ class Taking(Opened):
             message = "which crawl is to be harvested? name one, such as CC-MAIN-2022-05"
             raise QueryError(message)
         plain = [word for word in words if ".." not in word and word not in {"all", "latest"}]
-        select_crawls(plain, [])
+        known = known_crawls(self._store) if (self.data / STORE_NAME).exists() else []
+        select_crawls(plain, known)
         if len(plain) < len(words):
             return select_crawls(words, [crawl.id for crawl in self.crawl_list()])
         with suppress(SourceError, FormatError):
@@ -200,4 +201,8 @@ class Taking(Opened):
             NotHarvested: if one is not.
         """
         files = (self.table.file(path) for path in self._store.keys("files"))
-        return self.table.select_held({file.crawl for file in files if file}, several(crawls))
+        return self.select_held({file.crawl for file in files if file}, crawls)
+
+    def select_held(self, held: Collection[str], crawls: str | Iterable[str]) -> list[str]:
+        """Of some crawls that are held those that words mean; see ``Table.select_held``."""
+        return self.table.select_held(held, several(crawls), listed=lambda: known_crawls(self._store))

@@ -56,7 +56,7 @@ class Telling(Taking):
         And over captures: the DuckLake that ``export_ducklake`` wrote into our folder is ``cc``.
 
         Returns:
-            A DuckDB relation: ``.df()`` makes a DataFrame of it, ``.pl()`` polars, ``.arrow()`` Arrow.
+            A DuckDB relation, of which ``.df()`` makes a DataFrame, ``.pl()`` polars and ``.arrow()`` Arrow.
 
         Raises:
             QueryError: if DuckDB cannot run it, or it asks for captures and there is no DuckLake.

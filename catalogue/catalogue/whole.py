@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,11 +10,13 @@ from catalogue import views
 from catalogue.backfill import Backfill
 from catalogue.captures import Captures, parse_query, several
 from catalogue.catalogue.fetches import Fetches
+from catalogue.catalogue.steps import Step, steps
 from catalogue.crawl import newest_first, select_subsets
 from catalogue.distinct import Distinct
 from catalogue.draws import Drawn, Place
 from catalogue.errors import QueryError
 from catalogue.keyspace import KeySpace, key_space
+from catalogue.listing import crawl_list_age, known_crawls
 from catalogue.plan import ReadPlan
 from catalogue.progress import bars
 from catalogue.query import Query, check_columns
@@ -22,10 +25,13 @@ from catalogue.sampling import Sample
 from catalogue.settings import Settings, load_settings
 from catalogue.surt import Match
 from catalogue.table import INDEX
+from catalogue.wording import plural, size
 from catalogue.workers import Here
 
 _STRATA = {"host": "url_host_name", "domain": "url_host_registered_domain"}
 """Short names of columns of Common Crawl's index."""
+_PRICED = 500
+"""Row groups of which it is quickly said what reading their keys takes."""
 
 
 def open(  # noqa: A001 - catalogue.open, as gzip.open
@@ -70,7 +76,7 @@ class Catalogue(Fetches):
             files: patterns such as ``*part-00007-*`` of paths to look at; all unless given.
         """
         with self.connect() as connection:
-            words = self.table.select_held(self._shown().crawls, several(crawls))
+            words = self.select_held(self._shown().crawls, crawls)
             found = views.gaps(connection, words, several(files), overlapping=not only_gaps)
         return Backfill(
             found,
@@ -82,6 +88,18 @@ class Catalogue(Fetches):
             lambda: self._made,
             bars=self._bars,
         )
+
+    def next_steps(self) -> list[Step]:
+        """What is worth doing, the most urgent first, each with its command; nothing is asked of the source."""
+        coverage = self.coverage_rows()
+        price = ""
+        with suppress(QueryError):  # of a source that cannot be asked
+            if 0 < sum(row["without_bounds"] for row in coverage) <= _PRICED:
+                needed = self.backfill(only_gaps=True).estimate
+                price = f"{plural(needed.requests, 'request')}, {size(needed.bytes)}, about {needed.seconds:.0f} s"
+        listed = known_crawls(self._store) if self.table == INDEX else []
+        age = crawl_list_age(self._store) if listed else None
+        return list(steps(self.table, coverage, listed, age, price))
 
     def captures(  # noqa: PLR0913 - a question has many sides, and each is named
         self,
@@ -155,7 +173,7 @@ class Catalogue(Fetches):
             QueryError: if it is about what is not harvested.
         """
         shown = self._shown()
-        words = self.table.select_held(shown.crawls, several(crawls))
+        words = self.select_held(shown.crawls, crawls)
         chosen = select_subsets(several(subsets)) if self.table == INDEX else several(subsets)
         candidates = shown.candidates(words, chosen)
         scope = Scope(tuple(candidates.files(query)), candidates.row_groups, candidates.missing)

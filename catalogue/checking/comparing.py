@@ -11,7 +11,7 @@ from catalogue.footer import decode_footer, with_trailer
 from catalogue.pages import Indexes, cut_indexes
 from catalogue.ranges import ByteRange, Pin
 from catalogue.source import PoliteSource
-from catalogue.store import Held, Store
+from catalogue.store import Held, Store, row_group_of
 from catalogue.table import Table
 
 
@@ -31,7 +31,7 @@ class Comparison:
 
     def _indexes(self, path: str, held: Held) -> dict[int, Indexes]:
         """The page indexes that are held as the file has them."""
-        ordinals = [int(key.rpartition("#")[2]) for key in self._store.index_keys(path)]
+        ordinals = [of[1] for key in self._store.index_keys(path) if (of := row_group_of(key))]
         return {n: each for n, each in self._store.indexes(path, ordinals, held).items() if not each.own}
 
     def _start(self, held: Held, indexes: dict[int, Indexes]) -> int:

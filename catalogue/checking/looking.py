@@ -1,6 +1,5 @@
 """Looking at the store, value by value, and at the catalogue that is derived from it."""
 
-import re
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -16,10 +15,9 @@ from catalogue.examine import Examiner
 from catalogue.harvest import Progress
 from catalogue.listing import manifests
 from catalogue.source import PoliteSource
-from catalogue.store import TABLES, Inspection, Label, Seen, Store, inspected
+from catalogue.store import TABLES, Inspection, Label, Seen, Store, inspected, row_group_of
 from catalogue.table import DEFINITION, INDEX, LISTED, Table
 
-_INDEX_KEY = re.compile(r"(.+)#(0|[1-9][0-9]{0,5})")
 _MEANS = {
     "files": "the footer is not what was written; questions about it fail",
     "documents": "the list is not what was written",
@@ -126,10 +124,10 @@ class Check:
             return None
         path = seen.key
         if name == "indexes":
-            named = _INDEX_KEY.fullmatch(seen.key)
-            if not named:
+            of = row_group_of(seen.key)
+            if not of:
                 return "no page index has such a key"
-            path = named[1]
+            path, _ = of
         if table.file(path) is None:
             return "this is no path of a file"
         if name == "failures" and seen.label.note == LOST:
@@ -257,7 +255,8 @@ def crawl_of(name: str, key: str, table: Table) -> str | None:
     """The crawl to which a key of one of the store's tables belongs; None if to none, or it is no such key."""
     if name == "documents":
         return next(iter(manifests([key])), None) if table == INDEX else None
-    file = table.file(key.rpartition("#")[0] if name == "indexes" else key)
+    path, _ = (name == "indexes" and row_group_of(key)) or (key, 0)
+    file = table.file(path)
     return file.crawl if file else None
 
 

@@ -7,12 +7,10 @@ from typing import Any
 
 import click
 
-from catalogue.cli.app import Common, common
-from catalogue.cli.asking import found_by, question, with_patterns
+from catalogue.cli.app import Common, OneOf, common
+from catalogue.cli.asking import FORMATS, found_by, question, with_patterns
 from catalogue.cli.consent import Leave, with_leave
-from catalogue.cli.parts import Parts, question_of
 from catalogue.cli.showing import as_json, harvest_bar, table
-from catalogue.cli.writing import FORMATS, format_for, write
 from catalogue.errors import IncompleteAnswer, QueryError
 from catalogue.wording import plural
 
@@ -22,7 +20,7 @@ from catalogue.wording import plural
 @click.option(
     "--format",
     "format_",
-    type=click.Choice(FORMATS),
+    type=OneOf(FORMATS),
     help="[default: by -o; else table on a terminal, jsonl in a pipe]",
 )
 @click.option(
@@ -32,7 +30,7 @@ from catalogue.wording import plural
     help="Write to this file, when it is whole; to a folder, or to one to be made if this ends with /, a file a crawl.",
 )
 @click.option("--count", is_flag=True, help="Only how many; pages that match as a whole need not be read for that.")
-@click.option("--by", type=click.Choice(["crawl"]), help="With --count: how many in each crawl that has some.")
+@click.option("--by", type=OneOf(["crawl"]), help="With --count: how many in each crawl that has some.")
 @click.option("--no-cache", is_flag=True, help="Neither use pages that were kept on disk nor keep any.")
 @click.option("--scheduler", metavar="ADDRESS", help="Let the workers of a Dask cluster read, as tcp://host:8786.")
 @click.option("--harvest", "harvest_first", is_flag=True, help="Harvest the crawls named first, if need be.")
@@ -71,6 +69,8 @@ def query(  # noqa: PLR0913 - an option each
     if by and not count:
         message = "--by goes with --count"
         raise QueryError(message)
+    from catalogue.cli.writing import format_for, write  # noqa: PLC0415 - --help needs none of what this imports
+
     folder = Path(output) if output and (output.endswith("/") or Path(output).is_dir()) else None
     path = Path(output) if output and not folder else None
     chosen = "" if folder else format_for(format_, path)
@@ -112,6 +112,8 @@ def _into_folder(
     asked: dict[str, Any],
 ) -> list[Any]:
     """Write a file a crawl of those that are not there yet; returns the plans."""
+    from catalogue.cli.parts import Parts, question_of  # noqa: PLC0415 - --help needs none of what this imports
+
     if asked["limit"] is not None or asked["unique"] or asked["latest"]:
         message = "a folder gets all captures of each crawl; leave out --limit, --unique and --latest"
         raise QueryError(message)

@@ -13,10 +13,12 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
+from click.shell_completion import CompletionItem
 
 from catalogue.durable import room
 from catalogue.errors import CatalogueError, DiskFailed
 from catalogue.settings import Settings, load_settings, package_version
+from catalogue.wording import meant
 
 if TYPE_CHECKING:
     from catalogue.catalogue import Catalogue
@@ -42,7 +44,7 @@ class Common:
     @property
     def folder(self) -> Path:
         """That of the store and the catalogue."""
-        return self.data or Path(os.environ.get("CATALOGUE_DATA") or "data")
+        return data_folder(self.data)
 
     def settings(self, **others: object) -> Settings:
         """What the options, and others beside them, set."""
@@ -69,13 +71,29 @@ class Common:
                 click.echo(f"requests: {catalogue.requests}, bytes: {catalogue.bytes:,}", err=True)
 
 
+def data_folder(chosen: Path | None) -> Path:
+    """That of the store and the catalogue."""
+    return chosen or Path(os.environ.get("CATALOGUE_DATA") or "data")
+
+
+def _tables(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    from catalogue.cli.completing import tables  # noqa: PLC0415 - it knows our options
+
+    return tables(context, incomplete)
+
+
 _OPTIONS = [
     click.option(
         "--data",
         type=click.Path(file_okay=False, path_type=Path),
         help="Folder of the store and the catalogue.  [default: CATALOGUE_DATA, else data]",
     ),
-    click.option("--table", metavar="NAME", help="Another table than Common Crawl's index; see: catalogue harvest -h"),
+    click.option(
+        "--table",
+        metavar="NAME",
+        shell_complete=_tables,
+        help="Another table than Common Crawl's index; see: catalogue harvest -h",
+    ),
     click.option("--source", metavar="URL", help="Where files are read from: https, http, s3 or a folder."),
     click.option("--rate", type=float, metavar="N", help="Requests a second at most.  [default: 5 for Common Crawl]"),
     click.option("--contact", metavar="ADDRESS", help="E-mail or page by which the source can reach you."),
@@ -88,6 +106,15 @@ _OPTIONS = [
         help="Count requests; show the way to the source, and where errors come from.",
     ),
 ]
+
+
+class OneOf(click.Choice[str]):
+    """A choice that says which of them was meant."""
+
+    def get_invalid_choice_message(self, value: object, ctx: click.Context | None) -> str:
+        """See ``click.Choice``."""
+        like = meant(str(value)[:100], self.choices)
+        return super().get_invalid_choice_message(value, ctx) + (f" Did you mean {like!r}?" if like else "")
 
 
 def common(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -118,6 +145,7 @@ class _Commands(click.Group):
         "forget": "harvesting",
         "check": "checking",
         "repair": "checking",
+        "doctor": "doctoring",
         "plan": "asking",
         "query": "answering",
         "fetch": "fetching",
@@ -128,10 +156,26 @@ class _Commands(click.Group):
         "serve": "serving",
         "sql": "shell",
         "demo": "demonstrating",
+        "completion": "completing",
     }
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(self.homes)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        # click's own imports every command, to say what it does.
+        names = [CompletionItem(name) for name in self.homes if name.startswith(incomplete)]
+        return names + click.Command.shell_complete(self, ctx, incomplete)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        # click looks at commands that are there, and ours come when they are asked for.
+        if args[0] not in self.homes and not ctx.resilient_parsing:
+            like = meant(args[0][:100], self.homes)
+            ctx.fail(f"No such command {args[0]!r}." + (f" Did you mean {like!r}?" if like else ""))
+        _running[:] = args[:1]
+        return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in self.homes:
@@ -166,7 +210,7 @@ def main() -> NoReturn:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
     try:
-        status = entry(standalone_mode=False)
+        status = entry(standalone_mode=False, prog_name="catalogue")
         sys.stdout.flush()
     except click.ClickException as error:
         error.show()
@@ -190,6 +234,10 @@ def main() -> NoReturn:
     sys.exit(status if isinstance(status, int) else 0)
 
 
+_GO_ON = {"harvest", "backfill", "repair", "pull", "query", "fetch", "sample"}
+"""Commands that keep what they did when they are stopped, or part of it."""
+_running: list[str] = []
+"""The command that is run."""
 _signals: list[int] = []
 """Signals to stop that came; libraries turn what is raised for them into errors of their own."""
 
@@ -200,7 +248,8 @@ def _stop(number: int, _: FrameType | None) -> NoReturn:
 
 
 def _stopped() -> int:
-    click.echo("stopped; what was committed is kept, and the same command goes on from there", err=True)
+    goes_on = "; what was committed is kept, and the same command goes on from there" if _GO_ON & {*_running} else ""
+    click.echo(f"stopped{goes_on}", err=True)
     return 128 + (_signals[0] if _signals else signal.SIGINT)
 
 

@@ -7,21 +7,38 @@ from typing import Any
 
 import click
 
-from catalogue.cli.app import Common, common
+from catalogue.cli.app import Common, OneOf, common
+from catalogue.cli.completing import columns, crawls_held, subsets
+from catalogue.cli.shorthand import language, media_type
 from catalogue.cli.showing import as_json, table
 from catalogue.errors import QueryError
 from catalogue.wording import plural, size
 
+FORMATS = ["table", "jsonl", "csv", "tsv", "cdxj", "parquet", "arrow"]
+"""Of captures."""
+
 _QUESTION = [
     click.argument("patterns", nargs=-1, metavar="[PATTERN]..."),
     click.option(
-        "--crawl", "crawls", multiple=True, help="Harvested: a name, A..B, latest or all; repeatable.  [default: all]"
+        "--crawl",
+        "crawls",
+        multiple=True,
+        shell_complete=crawls_held,
+        help="Harvested: a name, A..B, latest or all; repeatable.  [default: all]",
     ),
-    click.option("--subset", "subsets", multiple=True, help="warc, crawldiagnostics, robotstxt.  [default: all held]"),
-    click.option("--match", type=click.Choice(["exact", "prefix", "host", "domain"]), help="Instead of wildcards."),
+    click.option(
+        "--subset",
+        "subsets",
+        multiple=True,
+        shell_complete=subsets,
+        help="warc, crawldiagnostics, robotstxt.  [default: all held]",
+    ),
+    click.option("--match", type=OneOf(["exact", "prefix", "host", "domain"]), help="Instead of wildcards."),
     click.option("--urls-file", type=click.File(encoding="utf-8"), help="More patterns, one a line; - for stdin."),
     click.option("--exact-url", is_flag=True, help="Match the URL as typed: scheme, www, case and slash count."),
-    click.option("--columns", help="Comma-separated; * for all.  [default: those of the CDX index]"),
+    click.option(
+        "--columns", shell_complete=columns, help="Comma-separated; * for all.  [default: those of the CDX index]"
+    ),
     click.option("--where", help="A boolean expression over the columns, in SQL."),
     click.option("--status", type=int, help='Short for --where "fetch_status = N".'),
     click.option("--mime", help="Short for --where \"content_mime_detected = '...'\"."),
@@ -32,7 +49,10 @@ _QUESTION = [
 _CHOICE = [
     click.option("--limit", type=click.IntRange(min=0), help="Stop after this many captures."),
     click.option(
-        "--unique", metavar="url|digest|COLUMN", help="Of captures that are the same in this only the first that comes."
+        "--unique",
+        metavar="url|digest|COLUMN",
+        shell_complete=columns,
+        help="Of captures that are the same in this only the first that comes.",
     ),
     click.option("--latest", is_flag=True, help="Of each URL the last capture; or of what --unique says."),
     click.option("--ordered", is_flag=True, help="By key, time and crawl; takes the whole answer into memory."),
@@ -181,9 +201,9 @@ def _where(asked: dict[str, Any]) -> str | None:
     if asked["status"] is not None:
         parts.append(f"fetch_status = {asked['status']}")
     if asked["mime"]:
-        parts.append(f"content_mime_detected = {literal(asked['mime'])}")
+        parts.append(f"content_mime_detected = {literal(media_type(asked['mime']))}")
     if asked["lang"]:
-        parts.append(f"list_contains(string_split(content_languages, ','), {literal(asked['lang'])})")
+        parts.append(f"list_contains(string_split(content_languages, ','), {literal(language(asked['lang']))})")
     if len(parts) == 1 and asked["where"]:
         return str(asked["where"])
     return " AND ".join(parts) or None

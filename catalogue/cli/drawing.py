@@ -8,12 +8,12 @@ from typing import Any
 
 import click
 
-from catalogue.cli.app import Common, common
-from catalogue.cli.asking import found_by, population, show_plan, with_patterns
+from catalogue.cli.app import Common, OneOf, common
+from catalogue.cli.asking import FORMATS, found_by, population, show_plan, with_patterns
+from catalogue.cli.completing import columns
 from catalogue.cli.consent import Leave, told, with_leave
 from catalogue.cli.keeping import FORMS, Keep, columns_of_records, with_keeping
 from catalogue.cli.showing import as_json
-from catalogue.cli.writing import FORMATS, format_for, write
 from catalogue.errors import IncompleteAnswer, QueryError
 from catalogue.wording import plural
 
@@ -22,15 +22,17 @@ from catalogue.wording import plural
 @population
 @click.option("-n", "--size", type=click.IntRange(min=1), required=True, help="How many captures.")
 @click.option("--seed", type=int, default=0, show_default=True, help="The same gives the same sample.")
-@click.option("--per", metavar="host|domain|COLUMN", help="No more of each of these than --max.")
+@click.option(
+    "--per", metavar="host|domain|COLUMN", shell_complete=columns, help="No more of each of these than --max."
+)
 @click.option("--max", "most", type=click.IntRange(min=1), default=1, show_default=True, help="See --per.")
 @click.option(
     "--format",
     "format_",
-    type=click.Choice(FORMATS),
+    type=OneOf(FORMATS),
     help="Of captures.  [default: by -o; else table on a terminal, jsonl in a pipe]",
 )
-@click.option("--fetch", "form", type=click.Choice(FORMS), help="Instead of captures their records, as by fetch.")
+@click.option("--fetch", "form", type=OneOf(FORMS), help="Instead of captures their records, as by fetch.")
 @click.option("-o", "--output", help="The file to write.")
 @with_keeping
 @click.option("--dry-run", is_flag=True, help="Only say what its first round would read.")
@@ -66,6 +68,8 @@ def sample(  # noqa: PLR0913 - an option each
     catalogue sample -n 500 --crawl latest --per host --max 5     no host more than five times
     catalogue sample -n 100 --crawl latest --status 200 --fetch warc -o sample.warc.gz
     """  # noqa: D301
+    from catalogue.cli.writing import format_for, write  # noqa: PLC0415 - --help needs none of what this imports
+
     keep = Keep(output, form, main_content, max_size) if form else None
     fetching = bool(main_content or max_size or scheduler)
     _check(keep, asked, fetching=fetching, listed=bool(format_), dry_run=dry_run, json_=json_)

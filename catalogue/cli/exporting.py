@@ -7,12 +7,17 @@ from typing import Any
 
 import click
 
-from catalogue.cli.app import Common, common
+from catalogue.cli.app import Common, OneOf, common
+from catalogue.cli.completing import crawls_held
 from catalogue.cli.showing import as_json, harvest_bar
 from catalogue.wording import plural
 
 _crawls = click.option(
-    "--crawl", "crawls", multiple=True, help="Harvested: a name, A..B, latest or all; repeatable.  [default: all]"
+    "--crawl",
+    "crawls",
+    multiple=True,
+    shell_complete=crawls_held,
+    help="Harvested: a name, A..B, latest or all; repeatable.  [default: all]",
 )
 _json = click.option("--json", "json_", is_flag=True, help="One JSON object.")
 
@@ -31,9 +36,7 @@ def export() -> None:
 @export.command()
 @click.argument("path", required=False, type=click.Path(path_type=Path))
 @_crawls
-@click.option(
-    "--backend", type=click.Choice(["sqlite", "duckdb"]), help="What keeps it.  [default: as it is, or sqlite]"
-)
+@click.option("--backend", type=OneOf(["sqlite", "duckdb"]), help="What keeps it.  [default: as it is, or sqlite]")
 @_json
 @common
 def ducklake(options: Common, *, path: Path | None, crawls: tuple[str, ...], backend: str | None, json_: bool) -> None:

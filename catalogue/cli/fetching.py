@@ -7,7 +7,7 @@ from typing import Any, BinaryIO
 
 import click
 
-from catalogue.cli.app import Common, common
+from catalogue.cli.app import Common, OneOf, common
 from catalogue.cli.asking import found_by, question, with_patterns
 from catalogue.cli.consent import Leave, with_leave
 from catalogue.cli.keeping import FORMS, Keep, columns_of_records, with_keeping
@@ -26,7 +26,7 @@ from catalogue.errors import IncompleteAnswer, QueryError
 @click.option(
     "--format",
     "form",
-    type=click.Choice(FORMS),
+    type=OneOf(FORMS),
     default="warc",
     show_default=True,
     help="Records as archived; JSON lines of text or metadata; a table with texts; or a folder of payloads.",

@@ -6,7 +6,9 @@ from typing import Any, BinaryIO
 
 import click
 
-from catalogue.cli.app import Common, common
+from catalogue.cli import completing
+from catalogue.cli.app import Common, OneOf, common
+from catalogue.cli.completing import crawls_held, crawls_listed
 from catalogue.cli.showing import as_json, confirmed, harvest_bar, table
 from catalogue.errors import QueryError, TooExpensive
 from catalogue.wording import parse_size, plural, size
@@ -15,6 +17,9 @@ _MANY_REQUESTS, _MANY_BYTES = 500, 1_000_000_000
 """What a backfill asks first to go beyond."""
 _LONG_LOG = 32 << 20
 """Bytes; a log that nobody holds up has half of that at most."""
+
+_FEW_STEPS = 2
+"""That are told of at once; more come up when these are done."""
 
 
 @click.command()
@@ -66,11 +71,18 @@ def _plain(row: dict[Any, Any]) -> dict[str, Any]:
 
 @click.command()
 @click.argument("paths", nargs=-1, metavar="[PATH...]")
-@click.option("--crawl", "crawls", multiple=True, help="A name, a range A..B, latest or all; repeatable.")
+@click.option(
+    "--crawl",
+    "crawls",
+    multiple=True,
+    shell_complete=crawls_listed,
+    help="A name, a range A..B, latest or all; repeatable.",
+)
 @click.option(
     "--subset",
     "subsets",
     multiple=True,
+    shell_complete=completing.subsets,
     default=["warc"],
     show_default=True,
     help="warc, crawldiagnostics, robotstxt or all.",
@@ -79,7 +91,7 @@ def _plain(row: dict[Any, Any]) -> dict[str, Any]:
 @click.option("--refresh", is_flag=True, help="Take again what is held, to notice files that changed.")
 @click.option("--key", metavar="COLUMN", help="With --table: the column of text that its files are sorted by.")
 @click.option(
-    "--keys", type=click.Choice(["url", "host", "text"]), help="With --table: what that holds.  [default: by its name]"
+    "--keys", type=OneOf(["url", "host", "text"]), help="With --table: what that holds.  [default: by its name]"
 )
 @click.option("--manifest", metavar="PATH", help="With --table: where the source lists its files, a path a line.")
 @click.option("--paths-file", type=click.File("rb"), help="With --table: such a list here; - for stdin.")
@@ -166,7 +178,13 @@ def _define(catalogue: Any, key: str | None, keys: str | None, manifest: str | N
 
 
 @click.command()
-@click.option("--crawl", "crawls", multiple=True, help="Harvested: a name, A..B, latest or all.  [default: all]")
+@click.option(
+    "--crawl",
+    "crawls",
+    multiple=True,
+    shell_complete=crawls_held,
+    help="Harvested: a name, A..B, latest or all.  [default: all]",
+)
 @click.option("--only-gaps", is_flag=True, help="Only what has no bounds; leave zipped files as they are.")
 @click.option("--files", multiple=True, metavar="GLOB", help="Only index files such as '*part-00007-*'; repeatable.")
 @click.option("--budget", metavar="SIZE", help="End before more than this is received, such as 2GB.")
@@ -240,7 +258,7 @@ def backfill(  # noqa: PLR0913 - an option each
 @click.option("--json", "json_", is_flag=True, help="One JSON object.")
 @common
 def status(options: Common, *, json_: bool) -> None:
-    """What is held: files, row groups, gaps in statistics, failures, sizes.
+    """What is held: files, row groups, gaps in statistics, failures, sizes; and what to do next, by what is held.
 
     \b
     catalogue status
@@ -251,6 +269,7 @@ def status(options: Common, *, json_: bool) -> None:
         failures = [_plain(row) for row in catalogue.failures().to_dict("records")]
         store_size, catalogue_size = catalogue.sizes()
         log_size = catalogue.log_size()
+        steps = catalogue.next_steps()
     if json_:
         as_json(
             {
@@ -259,6 +278,7 @@ def status(options: Common, *, json_: bool) -> None:
                 "store_bytes": store_size,
                 "store_log_bytes": log_size,
                 "catalogue_bytes": catalogue_size,
+                "next": [asdict(step) for step in steps],
             }
         )
         return
@@ -282,14 +302,21 @@ def status(options: Common, *, json_: bool) -> None:
         click.echo(
             f"of the store {size(log_size)} are its log, because some program reads it all the time; end that one"
         )
-    if unbounded := sum(r["without_bounds"] for r in coverage):
-        click.echo(f"{plural(unbounded, 'row group')} without bounds: catalogue backfill --only-gaps learns them, once")
     for failure in failures:
         click.echo(f"failed: {failure['reason']}")
+    for step in steps[:_FEW_STEPS]:
+        click.echo(f"{step.why}; run: {step.command}")
 
 
 @click.command()
-@click.option("--crawl", "crawls", multiple=True, required=True, help="A name, a range A..B, or all; repeatable.")
+@click.option(
+    "--crawl",
+    "crawls",
+    multiple=True,
+    required=True,
+    shell_complete=crawls_held,
+    help="A name, a range A..B, or all; repeatable.",
+)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @common
 def forget(options: Common, *, crawls: tuple[str, ...], yes: bool) -> None:

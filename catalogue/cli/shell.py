@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import click
 
 from catalogue.cli.app import Common, common
+from catalogue.cli.completing import crawls_held
 from catalogue.cli.showing import Table, as_json
 from catalogue.errors import CatalogueError, QueryError
 from catalogue.views import answerable, queries_folder
@@ -22,7 +23,12 @@ _AT_ONCE = 1000
 @click.argument("statement", metavar="[SQL]", required=False)
 @click.option("--json", "json_", is_flag=True, help="One JSON object a row.")
 @click.option(
-    "--column-chunks", "chunks_of", multiple=True, metavar="CRAWL", help="Fill the view column_chunks for it."
+    "--column-chunks",
+    "chunks_of",
+    multiple=True,
+    metavar="CRAWL",
+    shell_complete=crawls_held,
+    help="Fill the view column_chunks for it.",
 )
 @common
 def sql(options: Common, *, statement: str | None, json_: bool, chunks_of: tuple[str, ...]) -> None:

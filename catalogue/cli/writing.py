@@ -14,11 +14,11 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from catalogue.cdx import Output, cdx_table, write_lines
+from catalogue.cli.asking import FORMATS
 from catalogue.cli.showing import Table
 from catalogue.durable import named, put_in_place
 from catalogue.errors import QueryError
 
-FORMATS = ["table", "jsonl", "csv", "tsv", "cdxj", "parquet", "arrow"]
 _BY_SUFFIX = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "csv", ".tsv": "tsv", ".cdxj": "cdxj"}
 _BY_SUFFIX |= {".parquet": "parquet", ".arrow": "arrow"}
 SUFFIXES = {format_: suffix.removeprefix(".") for suffix, format_ in reversed(_BY_SUFFIX.items())}

@@ -13,6 +13,8 @@ MAX_PAGES = 20_000
 """Of a column chunk; Common Crawl's have some 120."""
 
 _V1 = DATA_PAGES[0]
+_CRC = 4
+"""``PageHeader.crc``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,8 @@ class PageHeader:
     """Nulls included; rows, where the column is flat."""
     encoding: int | None
     """Of its values; None for what is no data page, or does not say."""
+    has_crc: bool
+    """Whether it has a checksum of its bytes."""
 
     @property
     def needs_dictionary(self) -> bool:
@@ -57,7 +61,8 @@ def page_header(data: bytes, start: int = 0) -> PageHeader:
         message = "no page starts there"
         raise BadPageIndex(message)
     size = reader.position - start + stored
-    return PageHeader(data_page, size, inflated, values, encoding if isinstance(encoding, int) else None)
+    encoding = encoding if isinstance(encoding, int) else None
+    return PageHeader(data_page, size, inflated, values, encoding, has_crc=_CRC in header)
 
 
 def page_headers(data: bytes, num_values: int) -> Iterator[PageHeader]:

@@ -82,7 +82,7 @@ def search(catalogue: Catalogue, asked: Asked) -> Found:
     started = perf_counter()
     rows = [row for row in catalogue.crawl_rows() if row["files_harvested"]]
     held = {row["crawl"]: row for row in rows}
-    crawls = catalogue.table.select_held(list(held), asked.crawls)
+    crawls = catalogue.select_held(list(held), asked.crawls)
     captures = catalogue.captures(
         asked.pattern,
         crawls=crawls,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from threading import Lock
 
 from catalogue.catalogue import Catalogue
-from catalogue.crawl import Crawl, newest_first
+from catalogue.crawl import Crawl, crawl_meant, newest_first
 from catalogue.errors import Busy, CatalogueError, FormatError, GivenUp, NotHarvested, SourceError, UnknownCrawl
 from catalogue.harvest import Progress
 from catalogue.views import MARGIN
@@ -63,7 +63,8 @@ def named(crawls: Mapping[str, Crawl], name: str) -> Crawl:
         UnknownCrawl: if it is none of them.
     """
     if name not in crawls:
-        message = f"there is no crawl {name[:100]}; see /collinfo.json"
+        like = crawl_meant(name, crawls)
+        message = f"there is no crawl {name[:100]}; {f'did you mean {like}? ' if like else ''}see /collinfo.json"
         raise UnknownCrawl(message)
     return crawls[name]
 

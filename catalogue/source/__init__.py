@@ -3,9 +3,9 @@
 from catalogue.source.cache import CachedSource, RangeCache
 from catalogue.source.discreet import be_discreet
 from catalogue.source.limiter import Clock, Limiter, Policy, SystemClock
-from catalogue.source.opening import open_source, surroundings
+from catalogue.source.opening import credentials_from, open_source, surroundings
 from catalogue.source.polite import ATTEMPTS, PoliteSource
-from catalogue.source.response import MAX_DOCUMENT, Response, Source, Wanted
+from catalogue.source.response import MAX_DOCUMENT, Response, Source, Wanted, is_strong
 from catalogue.source.shared import SharedSource
 from catalogue.source.tail import get_tail
 
@@ -24,7 +24,9 @@ __all__ = [
     "SystemClock",
     "Wanted",
     "be_discreet",
+    "credentials_from",
     "get_tail",
+    "is_strong",
     "open_source",
     "surroundings",
 ]

@@ -9,6 +9,7 @@ from urllib.parse import SplitResult
 
 from catalogue.errors import QueryError
 from catalogue.settings import DEFAULT_SOURCE, Settings, address, is_folder
+from catalogue.source.discreet import be_discreet
 from catalogue.source.folder import FolderSource
 from catalogue.source.limiter import COMMON_CRAWL, S3_COMMON_CRAWL, Clock, Limiter, Policy, SystemClock
 from catalogue.source.polite import ATTEMPTS, PoliteSource
@@ -74,6 +75,24 @@ def open_source(
 def surroundings() -> dict[str, str]:
     """What the environment says of the way to a source, without what might be secret in it."""
     return {name: open_part(value) for name in _ENVIRONMENT if (value := os.environ.get(name))}
+
+
+def credentials_from() -> str | None:
+    """The kind of place where the AWS SDK finds credentials, as it names it; None if it finds none, or is not here.
+
+    Where it finds none elsewhere, it asks the cloud's own service for them, as it would for a request.
+    """
+    try:
+        from botocore.exceptions import BotoCoreError  # noqa: PLC0415 - an extra, and slow to import
+        from botocore.session import Session  # noqa: PLC0415 - likewise
+    except ImportError:
+        return None
+    be_discreet()
+    try:
+        found = Session().get_credentials()
+    except BotoCoreError:
+        return None
+    return str(found.method) if found else None
 
 
 def _host(parts: SplitResult) -> str:

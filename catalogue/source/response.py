@@ -22,6 +22,7 @@ from catalogue.errors import (
     Redirected,
     ShortBody,
     SlowDown,
+    TextInstead,
     Unreachable,
     WrongRange,
 )
@@ -51,6 +52,10 @@ class Response:
     """Bytes of the whole file."""
     etag: str | None
     last_modified: str | None
+    date: str | None = None
+    """When the source says that it answered."""
+    server: str | None = None
+    """What it says that it is."""
 
 
 class Source(Protocol):
@@ -119,7 +124,7 @@ class Request:
             return SlowDown(said, retry_after=_retry_after(headers))
         match status:
             case 200 | 206 if _is_text(headers):
-                return Unreachable(f"{said}, as {headers['content-type']!r} instead of the file")
+                return TextInstead(f"{said}, as {headers['content-type']!r} instead of the file")
             case 200 if headers.get("content-length") != "0":  # of nothing there is no range to send
                 return RangeIgnored(f"{self.where} was sent whole when a range of it was asked for")
             # What S3 refuses CloudFront passes on in S3's name; its own refusals are for everything, whatever they say.
@@ -128,7 +133,7 @@ class Request:
             case 404 | 410:
                 return Missing(f"{self.where} does not exist")
             case 412:
-                return Changed(f"{self.where} is not the file whose footer is held")
+                return Changed(f"{self.where} is not the file whose footer is held", refused=True)
             case 200 | 416:
                 return self._unsatisfiable(headers, said)
             case _ if 300 <= status < 400:  # noqa: PLR2004
@@ -240,6 +245,8 @@ class Request:
             total_size=total or len(body),
             etag=_printable(headers.get("etag")),
             last_modified=_printable(headers.get("last-modified")),
+            date=_printable(headers.get("date")),
+            server=_printable(headers.get("server")),
         )
 
 

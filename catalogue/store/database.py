@@ -19,7 +19,7 @@ from catalogue.durable import make_folder
 from catalogue.errors import BadPageIndex, NotHarvested, StoreDamaged, StoreError
 from catalogue.pages import Indexes
 from catalogue.store.held import DIGEST_SIZE, Held, decode, encode, label_of
-from catalogue.store.layout import COUNTERS, TABLES, disk_errors, prepare, transaction
+from catalogue.store.layout import COUNTERS, TABLES, disk_errors, index_key, prepare, transaction
 from catalogue.store.locks import harvesting
 from catalogue.store.log import check_log, log_of
 
@@ -158,7 +158,7 @@ class Store:
             row_groups: which.
             version: the file's own value, so that indexes of another version are not given.
         """
-        wanted = {f"{path}#{ordinal}": ordinal for ordinal in row_groups}
+        wanted = {index_key(path, ordinal): ordinal for ordinal in row_groups}
         with self._using() as connection:
             rows = [
                 row
@@ -185,7 +185,9 @@ class Store:
         with self._using() as connection, self._impatient(), self._transaction("index_changes"):
             held = self.indexes(path, indexes, version)
             packed = {n: (held.get(n, found).joined(found)).pack() for n, found in indexes.items()}
-            values = [(f"{path}#{n}", encode(replace(version, data=data, taken=now))) for n, data in packed.items()]
+            values = [
+                (index_key(path, n), encode(replace(version, data=data, taken=now))) for n, data in packed.items()
+            ]
             connection.executemany('INSERT OR REPLACE INTO "indexes" (key, value) VALUES (?, ?)', values)
             self._touch("indexes", [key for key, _ in values])
 

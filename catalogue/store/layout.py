@@ -1,5 +1,6 @@
 """The layout of a store's file: how it is made, brought up to date, and known for what it is."""
 
+import re
 import secrets
 import sqlite3
 from collections.abc import Iterator
@@ -16,8 +17,10 @@ APPLICATION_ID = 0x43434154
 VERSION = 4
 TABLES = ("files", "documents", "failures", "indexes", "facts")
 """Footers by path; manifests and the list of crawls; reasons why a file could not be harvested; page indexes, as
-``catalogue.pages.Indexes`` packs them, by ``path#row_group``; and by path again what examining a footer found, which
+``catalogue.pages.Indexes`` packs them, by ``index_key``; and by path again what examining a footer found, which
 the catalogue is made of."""
+
+_INDEX_KEY = re.compile(r"(.+)#(0|[1-9][0-9]{0,5})")
 
 _LAYOUT = {
     **{table: f'CREATE TABLE "{table}" (key TEXT PRIMARY KEY, value BLOB)' for table in TABLES},
@@ -33,6 +36,17 @@ _LOG_LIMIT = 16 << 20
 """Bytes that the write-ahead log keeps on the disk, once nobody reads what is in it any more."""
 _CLOSED_FOLDER = ("SQLITE_READONLY", "SQLITE_CANTOPEN")
 _DISK_ERRORS = ("SQLITE_FULL", "SQLITE_IOERR", *_CLOSED_FOLDER)
+
+
+def index_key(path: str, row_group: int) -> str:
+    """By what the page index of a row group is held."""
+    return f"{path}#{row_group}"
+
+
+def row_group_of(key: str) -> tuple[str, int] | None:
+    """Whose page index is held by a key, path and row group; None if by such a key none is."""
+    named = _INDEX_KEY.fullmatch(key)
+    return (named[1], int(named[2])) if named else None
 
 
 def prepare(connection: sqlite3.Connection, path: Path, busy_seconds: float) -> None:

@@ -20,12 +20,11 @@ from catalogue.durable import put_in_place
 from catalogue.errors import StoreLocked
 from catalogue.store.carving import Entry, Pages, TableRow, carve, mended_head
 from catalogue.store.held import label_of, version_of
-from catalogue.store.layout import COUNTERS, TABLES, disk_errors, prepare, transaction
+from catalogue.store.layout import COUNTERS, TABLES, disk_errors, prepare, row_group_of, transaction
 from catalogue.store.locks import nobody_harvesting
 from catalogue.store.log import log_of
 
 _FACTS = re.compile(r"[0-9]+:[0-9a-f]{32}")
-_INDEX_KEY = re.compile(r".+#[0-9]+")
 _LEFT = ("-wal", "-shm", "-journal")
 """What SQLite may leave beside a file."""
 
@@ -163,7 +162,7 @@ class _Carved:
             return "facts"
         if label.note:
             return "failures"
-        if _INDEX_KEY.fullmatch(row.key):
+        if row_group_of(row.key):
             return "indexes"
         return "files" if self._is_file(row.key) else "documents"
 

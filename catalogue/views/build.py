@@ -22,7 +22,7 @@ from catalogue.errors import CatalogueError, DiskFailed, FormatError
 from catalogue.examine import Examiner, FileFacts, digest_of
 from catalogue.footer import decode_footer
 from catalogue.listing import listed, manifests
-from catalogue.store import Held, Store, alone
+from catalogue.store import Held, Store, alone, row_group_of
 from catalogue.surt import MACROS, Keys
 from catalogue.table import INDEX, Table
 from catalogue.views.facts import NewFile, add_files, are_of, packed
@@ -261,9 +261,8 @@ class _Build:
     def _show_indexes(self, keys: set[str]) -> None:
         """Show the pages of row groups whose index is new, or another than before."""
         changed: dict[str, list[int]] = {}
-        for key in sorted(keys):
-            path, _, ordinal = key.rpartition("#")
-            changed.setdefault(path, []).append(int(ordinal))
+        for path, ordinal in sorted(filter(None, map(row_group_of, keys))):
+            changed.setdefault(path, []).append(ordinal)
         numbers = self._numbers(changed)
         stale = [[numbers[path], ordinal] for path in numbers for ordinal in changed[path]]
         if stale:

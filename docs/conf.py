@@ -1,0 +1,44 @@
+"""How the site is built: ``make docs``."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))  # where the extension is
+
+from catalogue.settings import package_version
+
+project = "catalogue"
+author = "The maintainers of catalogue"
+version = release = package_version()
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "generated"]
+exclude_patterns = ["_build"]
+default_role = "code"
+smartquotes = False  # what is quoted may be typed
+nitpicky = True
+# Other projects' names are not looked up: the site is built without a network.
+nitpick_ignore_regex = [
+    (r"py:.*", r"(asyncio|collections|concurrent|datetime|_duckdb|enum|pathlib|typing)\..*"),
+    (r"py:.*", r"(dask|dd|pa|pandas|pd|pyarrow|pyiceberg)\..*"),
+    # What nobody outside looks into: it is made by the package and handed on.
+    (r"py:class", r"catalogue\.(distinct\.Distinct|draws\.Drawn|examine\.FileFacts|store\.database\.Store)"),
+    (r"py:class", r"catalogue\.(question\.(Question|Scope)|ranges\.Pin|views\.gaps\.Gaps|workers\.(Workers|Here))"),
+    (r"py:class", r"catalogue\.(footer\.values\.ColumnChunk|pages\.values\.(ColumnIndex|OffsetIndex))"),
+    (r"py:class", r"catalogue\.(iceberg\.reading\.IndexScan|prefix_index\.keys\.KeyPattern)"),
+]
+
+myst_enable_extensions = ["deflist", "fieldlist"]
+myst_heading_anchors = 4
+
+napoleon_google_docstring = True
+napoleon_numpy_docstring = False
+autodoc_member_order = "bysource"
+autodoc_typehints_format = "short"
+autodoc_class_signature = "separated"
+# What calls return is made by nobody else; and what says nothing of itself is there all the same.
+autodoc_default_options = {"exclude-members": "__init__", "undoc-members": True}
+
+html_theme = "furo"
+html_title = f"catalogue {release}"
+html_copy_source = False
+html_show_copyright = False

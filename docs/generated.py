@@ -1,0 +1,213 @@
+"""What pages of the reference say that is known elsewhere: in help texts, SQL, docstrings and the OpenAPI document.
+
+A page asks for it by a comment, ``<!-- generated: commands -->``, in whose place it stands as Markdown.
+"""
+
+import builtins
+import inspect
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import MISSING, fields
+from typing import Any
+
+import click
+import duckdb
+from docutils import nodes
+from sphinx.addnodes import pending_xref
+from sphinx.application import Sphinx
+from sphinx.pycode import ModuleAnalyzer
+
+from catalogue import errors
+from catalogue.cli.app import entry
+from catalogue.server import api, openapi
+from catalogue.settings import Settings
+from catalogue.table import INDEX
+from catalogue.views import queries_folder, statement
+
+_WANTED = re.compile(r"<!-- generated: (\w+) -->")
+_MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~$^])")
+
+
+def commands() -> str:
+    """Every command with all its options, as ``--help`` has them."""
+    return "\n".join(_command(*each) for each in all_commands())
+
+
+def all_commands() -> Iterator[tuple[click.Context, click.Command]]:
+    """Every command and where it stands, groups before what is in them."""
+    waiting: list[tuple[click.Context | None, str, click.Command]] = [(None, "catalogue", entry)]
+    while waiting:
+        parent, name, command = waiting.pop(0)
+        context = click.Context(command, parent, name, **command.context_settings)
+        yield context, command
+        if isinstance(command, click.Group):
+            inner = ((each, command.get_command(context, each)) for each in command.list_commands(context))
+            waiting = [*((context, each, found) for each, found in inner if found), *waiting]
+
+
+def _command(context: click.Context, command: click.Command) -> str:
+    lines = [f"## {context.command_path}", ""]
+    for paragraph in re.split(r"\n{2,}", inspect.cleandoc(command.help or "")):
+        as_it_is = paragraph.removeprefix("\b\n")
+        lines += [_block(as_it_is) if as_it_is != paragraph else _plain(paragraph), ""]
+    lines += [_block(command.get_usage(context).removeprefix("Usage: ")), ""]
+    for parameter in command.get_params(context):
+        if record := parameter.get_help_record(context):
+            lines += [f"`{record[0]}`", f": {_plain(record[1])}", ""]
+    return "\n".join(lines)
+
+
+def views() -> str:
+    """The views of a catalogue and their columns, as ``COMMENT ON`` describes them."""
+    with duckdb.connect() as connection:
+        connection.execute(statement("views/_tables.sql", INDEX))
+        for view in sorted((queries_folder() / "views").glob("[a-z]*.sql")):
+            connection.execute(statement(f"views/{view.name}", INDEX))
+        told = connection.execute("SELECT view_name, comment FROM duckdb_views() WHERE NOT internal ORDER BY 1")
+        found = []
+        for name, comment in told.fetchall():
+            columns = connection.execute(
+                "SELECT column_name, data_type, comment FROM duckdb_columns() "
+                "WHERE schema_name = 'main' AND table_name = ? ORDER BY column_index",
+                [name],
+            ).fetchall()
+            rows = ([f"`{column}`", f"`{kind}`", _plain(about)] for column, kind, about in columns)
+            found.append(f"## {name}\n\n{_plain(comment)}\n\n{_table(('column', 'type', 'meaning'), rows)}")
+    return "\n\n".join(found)
+
+
+def queries() -> str:
+    """The SQL that comes with the package."""
+    found = []
+    for kind in ("", "lake/"):
+        for file in sorted((queries_folder() / kind).glob("*.sql")):
+            lines = file.read_text(encoding="utf-8").splitlines()
+            about = [line.removeprefix("--").strip() for line in lines if line.startswith("--")]
+            sql = "\n".join(line for line in lines if not line.startswith("--"))
+            found.append(f"## {file.stem}\n\n{_plain(' '.join(about))}\n\n{_block(sql, 'sql')}")
+    return "\n\n".join(found)
+
+
+def settings() -> str:
+    """Every setting, and where it may be set."""
+    told = ModuleAnalyzer.for_module("catalogue.settings").find_attr_docs()
+    options = {name for parameter in entry.params for name in parameter.opts}
+    found = []
+    for field in fields(Settings):
+        names = [field.name, f"CATALOGUE_{field.name.upper()}", *({f"--{field.name}"} & options)]
+        value = f"{field.default:_}" if isinstance(field.default, int | float) else field.default
+        default = (
+            "" if value is None else " By default your cache folder." if value is MISSING else f" By default `{value}`."
+        )
+        about = _plain(" ".join(told["Settings", field.name]))
+        found.append(f"{', '.join(f'`{name}`' for name in names)}\n: {about}{default}")
+    return "\n\n".join(found)
+
+
+def error_classes() -> str:
+    """Every error, and the status that a command leaves with for it."""
+    classes = (each for each in vars(errors).values() if isinstance(each, type))
+    rows = [
+        [f"[](#{each.__module__}.{each.__qualname__})", _plain(each.__doc__ or ""), str(each.exit_status)]
+        for each in classes
+        if issubclass(each, errors.CatalogueError)
+    ]
+    return _table(("error", "means", "status"), rows)
+
+
+def operations() -> str:
+    """The JSON API: paths, parameters and answers, as its OpenAPI document has them."""
+    document = openapi.document(api.OPERATIONS)
+    found = []
+    for path, methods in document["paths"].items():
+        operation = methods["get"]
+        found += [f"## {path}", _plain(operation["summary"])]
+        if parameters := operation["parameters"]:
+            rows = ([f"`{each['name']}`", _form(each["schema"]), _plain(each["description"])] for each in parameters)
+            found.append(_table(("parameter", "form", "meaning"), rows))
+        answer = operation["responses"]["200"]["content"]["application/json"]["schema"]
+        found.append(f"Answers with {_form(answer)}.")
+    for name, schema in document["components"]["schemas"].items():
+        found += [f"## {name}", _plain(schema.get("description", ""))]
+        rows = ([f"`{key}`", _form(each), _plain(each.get("description", ""))] for key, each in _inside(schema))
+        found.append(_table(("field", "form", "meaning"), rows))
+    return "\n\n".join(filter(None, found))
+
+
+def _inside(schema: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The fields of an object, with those of objects in it and in its lists."""
+    for name, each in schema["properties"].items():
+        yield before + name, each
+        inner = each.get("items", each)
+        if "properties" in inner:
+            yield from _inside(inner, f"{before}{name}.")
+
+
+def _form(schema: Mapping[str, Any]) -> str:
+    """What a value looks like, in few words."""
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        return f"[{name}](#{name.lower()})"
+    if "enum" in schema:
+        return ", ".join(f"`{value}`" for value in schema["enum"])
+    kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+    named = f"list of {_form(schema['items'])}" if kinds[0] == "array" else schema.get("format", kinds[0])
+    if "maximum" in schema:
+        named += f" {schema['minimum']:,} to {schema['maximum']:,}"
+    if "default" in schema:
+        named += f", {schema['default']} unless given"
+    return named + (" or null" if "null" in kinds else "")
+
+
+def _plain(text: str) -> str:
+    """Text of which nothing is markup."""
+    return _MARKUP.sub(r"\\\1", " ".join(text.split()))
+
+
+def _block(text: str, language: str = "text") -> str:
+    return f"```{language}\n{text.strip()}\n```"
+
+
+def _table(names: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    lines = [list(names), ["---" for _ in names], *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+_MADE: Mapping[str, Callable[[], str]] = {
+    made.__name__: made for made in (commands, views, queries, settings, error_classes, operations)
+}
+
+
+def fill(_app: Sphinx, _page: str, source: list[str]) -> None:
+    """Put what is wanted into a page."""
+    source[0] = _WANTED.sub(lambda found: _MADE[found[1]](), source[0])
+
+
+def keep(_app: Sphinx, what: str, name: str, _it: object, _options: object, lines: list[str]) -> None:
+    """Keep what is said of an attribute as it is: napoleon takes what stands before a colon in it for a type."""
+    if what in {"attribute", "property"} and not any(line.endswith(":") for line in lines):
+        _kept[name] = list(lines)
+
+
+def put_back(_app: Sphinx, _what: str, name: str, _it: object, _options: object, lines: list[str]) -> None:
+    """Put that in the place of what napoleon made of it."""
+    lines[:] = _kept.pop(name, lines)
+
+
+_kept: dict[str, list[str]] = {}
+
+
+def unlink(_app: Sphinx, doctree: nodes.document) -> None:
+    """Leave Python's own types alone: ``bytes`` and ``range`` would be taken for members of that name."""
+    for reference in list(doctree.findall(pending_xref)):
+        if hasattr(builtins, reference["reftarget"]) and reference["refdomain"] == "py":
+            reference.replace_self(reference.children)
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Register with Sphinx."""
+    app.connect("source-read", fill)
+    app.connect("autodoc-process-docstring", keep, priority=400)
+    app.connect("autodoc-process-docstring", put_back, priority=600)  # napoleon has 500
+    app.connect("doctree-read", unlink)
+    return {"parallel_read_safe": True}

@@ -1,0 +1,211 @@
+"""How the command line explains itself, completes words, and what it does to a terminal."""
+
+import inspect
+import os
+import pty
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from shutil import copytree
+from types import SimpleNamespace
+
+import click
+import pytest
+
+from catalogue.cli.app import Common, entry
+from catalogue.cli.showing import harvest_bar
+from catalogue.crawl import SCHEMA
+from tests.commands import Command
+from tests.miniatures import OLD
+
+# ---- help ----
+
+
+def all_commands(
+    command: click.Command = entry, words: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    yield words, command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            inner = command.get_command(context, name)
+            assert inner, name
+            yield from all_commands(inner, (*words, name))
+
+
+def examples(command: click.Command) -> Iterator[list[str]]:
+    """The words of each command that help shows, up to a redirection or what is said of it."""
+    for block in inspect.cleandoc(command.help or "").split("\n\n"):
+        lines = block.splitlines()
+        for at, line in enumerate(lines):
+            if lines[0] != "\b" or not line.startswith("catalogue "):
+                continue
+            for end in range(at + 1, len(lines) + 1):
+                typed = re.split(r"\s{3,}(?=\w)(?!.*[\"'])| > ", "\n".join(lines[at:end]))[0]
+                parts = re.split(r" \|{1,2} ", typed)
+                with suppress(ValueError):  # of a quote that ends on another line
+                    yield from [shlex.split(part)[1:] for part in parts if part.startswith("catalogue ")]
+                    break
+
+
+COMMANDS = {" ".join(words): command for words, command in all_commands()}
+
+
+@pytest.mark.parametrize("name", list(COMMANDS))
+def test_help_has_examples_that_parse(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    found = list(examples(COMMANDS[name]))
+    assert any(each[: len(name.split())] == name.split() for each in found)
+    for example in found:
+        status = entry.main([*example, "--help"], standalone_mode=False)  # which words that are none would not get to
+        assert status == 0
+    assert capsys.readouterr().out.count("Usage: ") == len(found)
+
+
+def test_an_option_that_is_none_is_no_example() -> None:
+    """What the test above rests on."""
+    with pytest.raises(click.UsageError, match="--no-such"):
+        entry.main(["query", "x", "--no-such", "--help"], standalone_mode=False)
+
+
+# ---- completion ----
+
+
+@pytest.fixture
+def held(few_data: Path, few: Path, tmp_path: Path) -> Command:
+    return Command(copytree(few_data, tmp_path / "data"), str(few), tmp_path)
+
+
+def completed(command: Command, line: str, shell: str = "bash") -> list[str]:
+    """What a shell is told about the last word of a line."""
+    words = line.split(" ")
+    ran = command(
+        _CATALOGUE_COMPLETE=f"{shell}_complete",
+        COMP_WORDS=words[-1] if shell == "fish" else line,
+        COMP_CWORD=words[-1] if shell == "fish" else str(len(words) - 1),
+    )
+    assert (ran.status, ran.err) == (0, "")
+    return [text.removeprefix("plain,") for text in ran.out.split()]
+
+
+def test_words_are_completed(held: Command) -> None:
+    assert completed(held, "catalogue que") == ["query"]
+    assert completed(held, "catalogue export i") == ["iceberg"]
+    assert completed(held, "catalogue query --form") == ["--format"]
+    assert completed(held, "catalogue query --format c") == ["csv", "cdxj"]
+    assert completed(held, "catalogue query --subset r") == ["robotstxt"]
+    urls = [name for name in SCHEMA.names if name.startswith("url_p")]
+    assert completed(held, "catalogue query --columns url_p") == urls
+    assert completed(held, f"catalogue query --columns fetch_time,{urls[0]},url_p") == [
+        f"fetch_time,{urls[0]},{name}" for name in urls[1:]
+    ]
+
+
+def test_crawls_are_completed_without_a_request(held: Command, tmp_path: Path) -> None:
+    assert completed(held, "catalogue query --crawl CC-MAIN-2018") == [OLD]
+    assert completed(held, "catalogue query --crawl l") == ["latest"]
+    assert completed(held, f"catalogue query --crawl {OLD}..CC-MAIN-2018") == [f"{OLD}..{OLD}"]
+    nobody = Command(held.data, "http://127.0.0.1:9/", tmp_path)
+    assert "CC-MAIN-2012" in completed(nobody, "catalogue harvest --crawl CC-")
+    assert "CC-MAIN-2012" not in completed(nobody, "catalogue query --crawl CC-")
+    elsewhere = Command(tmp_path / "nothing", "http://127.0.0.1:9/", tmp_path)
+    assert completed(elsewhere, "catalogue query --crawl C") == []
+    assert completed(elsewhere, f"catalogue --data {held.data} query --crawl CC-MAIN-2018") == [OLD]
+    assert not (tmp_path / "nothing").exists()
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged/footers.sqlite").write_bytes(b"no store" * 1000)
+    assert completed(Command(tmp_path / "damaged", "", tmp_path), "catalogue harvest --crawl C") == []
+
+
+def test_tables_are_completed(command: Command) -> None:
+    assert command("harvest", "--table", "hosts", "--key", "host", "nowhere.parquet").status == 1
+    assert completed(command, "catalogue query --table ") == ["hosts"]
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_other_shells(held: Command, shell: str) -> None:
+    script = held("completion", shell)
+    assert script.status == 0
+    assert f"_CATALOGUE_COMPLETE={shell}_complete" in script.out
+    if shell == "zsh":  # which is told of all words, and fish of the last
+        assert OLD in completed(held, "catalogue query --crawl CC-MAIN-2018", shell)
+    else:
+        assert completed(held, "catalogue que", shell) == ["query"]
+
+
+def test_bash_itself(held: Command, tmp_path: Path) -> None:
+    """The script is read by it, and asks the command, which imports little for that."""
+    program = tmp_path / "bin/catalogue"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -X importtime -m catalogue "$@" 2>>imported\n')
+    program.chmod(0o755)
+    script = held("completion", "bash").out
+    asked = f"""{script}
+COMP_WORDS=(catalogue query --crawl CC-MAIN-2018) COMP_CWORD=3
+_catalogue_completion catalogue
+echo "${{COMPREPLY[@]}}"
+complete -p catalogue"""
+    environment = held.environment(PYTHONPATH=os.environ.get("PYTHONPATH", ""))
+    environment["PATH"] = f"{program.parent}:{environment['PATH']}"
+    done = subprocess.run(
+        ["bash", "--norc", "-c", asked], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    first, second = done.stdout.splitlines()
+    assert first == OLD
+    assert "_catalogue_completion" in second
+    imported = {line.rpartition("|")[2].strip() for line in (tmp_path / "imported").read_text().splitlines()}
+    assert "catalogue.store.held" in imported
+    assert imported.isdisjoint({"aiohttp", "duckdb", "pandas", "pyarrow", "rich"})
+
+
+# ---- terminals ----
+
+
+@contextmanager
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bytes]]:
+    """Errors go to a terminal; what it was sent is had when that is over."""
+    leader, follower = pty.openpty()
+    seen: list[bytes] = []
+    with os.fdopen(follower, "w", encoding="utf-8") as stream, monkeypatch.context() as patched:
+        patched.setattr(sys, "stderr", stream)
+        yield seen
+        stream.flush()
+        os.set_blocking(leader, False)
+        with suppress(BlockingIOError):
+            while True:
+                seen.append(os.read(leader, 65536))
+    os.close(leader)
+
+
+SIGNS = {"colours": re.compile(rb"\x1b\[[0-9;]*[1-9][0-9;]*m"), "moves": re.compile(rb"\x1b\[[0-9?;]*[A-Zhl]")}
+
+
+@pytest.mark.parametrize(
+    ("environment", "sent"),
+    [
+        ({"TERM": "xterm-256color"}, {"colours", "moves"}),
+        ({"TERM": "xterm-256color", "NO_COLOR": "1"}, {"moves"}),
+        ({"TERM": "dumb"}, set()),
+    ],
+)
+def test_colours_are_for_terminals_that_want_them(
+    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], sent: set[str]
+) -> None:
+    for name in ("NO_COLOR", "FORCE_COLOR", "COLORTERM"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with terminal(monkeypatch) as seen, harvest_bar(Common()) as bar:
+        bar(SimpleNamespace(crawl=OLD, listed=3, done=1, failed=0, bytes=7))
+    text = b"".join(seen)
+    assert OLD.encode() in text
+    assert {name for name, sign in SIGNS.items() if sign.search(text)} == sent
+
+
+def test_a_pipe_gets_no_colours_even_by_force(command: Command, few: Path) -> None:
+    ran = Command(command.data, str(few), command.home)("harvest", "--crawl", OLD, FORCE_COLOR="1", TERM="xterm")
+    assert ran.status == 0
+    assert "\x1b" not in ran.out + ran.err

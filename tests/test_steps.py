@@ -1,0 +1,94 @@
+"""``catalogue status`` says what to do next."""
+
+import shlex
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from catalogue.catalogue.steps import steps
+from catalogue.surt import Keys
+from catalogue.table import INDEX, Table
+from tests.commands import Command
+from tests.faults import Fault, FaultServer, Kind, Request
+from tests.miniatures import OLD
+
+NEW, OLDER = "CC-MAIN-2022-05", "CC-MAIN-2021-49"
+
+
+def held(crawl: str = NEW, subset: str = "warc", listed: int | None = 3, **others: int) -> dict[str, Any]:
+    counts = {"files_harvested": 3, "files_failed": 0, "without_bounds": 0}
+    return {"crawl": crawl, "subset": subset, "files_listed": listed, **counts, **others}
+
+
+@pytest.mark.parametrize(
+    ("coverage", "listed", "days", "price", "commands"),
+    [
+        ([], [], 0, "", ["catalogue harvest --crawl CC-MAIN-2022-05"]),
+        ([], ["CC-MAIN-2012", OLDER], 0, "", [f"catalogue harvest --crawl {OLDER}"]),
+        ([held(files_harvested=0)], [NEW], 0, "", [f"catalogue harvest --crawl {NEW}"]),
+        ([held()], [NEW, OLDER], 0, "", []),
+        ([held(), held(subset="robotstxt", files_harvested=0)], [], 0, "", []),
+        ([held(OLDER)], [NEW, OLDER], 0, "", [f"catalogue harvest --crawl {NEW}"]),
+        ([held(OLDER)], [], 0, "", []),
+        ([held()], [NEW], 60, "", ["catalogue crawls"]),
+        ([held(listed=None, without_bounds=1)], [], 0, "", ["catalogue backfill --only-gaps --dry-run"]),
+        ([held(without_bounds=1)], [NEW], 0, "a request", ["catalogue backfill --only-gaps"]),
+        (
+            [
+                held(OLDER, files_failed=2, files_harvested=1),
+                held(subset="robotstxt", files_harvested=2),
+                held(without_bounds=2),
+            ],
+            ["CC-MAIN-2022-21", NEW],
+            60,
+            "a request",
+            [
+                f"catalogue harvest --crawl {NEW} --subset robotstxt",
+                f"catalogue harvest --crawl {OLDER} --subset warc",
+                "catalogue backfill --only-gaps",
+                "catalogue harvest --crawl CC-MAIN-2022-21",
+                "catalogue crawls",
+            ],
+        ),
+    ],
+)
+def test_steps(coverage: list[dict[str, Any]], listed: list[str], days: int, price: str, commands: list[str]) -> None:
+    found = list(steps(INDEX, coverage, listed, timedelta(days=days), price))
+    assert [step.command for step in found] == commands
+    assert all(step.why for step in found)
+
+
+def test_steps_of_another_table() -> None:
+    hosts = Table("hosts", "host", Keys.HOST)
+    coverage = [held("hosts", "all", files_failed=1, files_harvested=2, without_bounds=1)]
+    assert [step.command for step in steps(hosts, coverage, [], None, "a request")] == [
+        "catalogue harvest --table hosts",
+        "catalogue backfill --only-gaps --table hosts",
+    ]
+
+
+def test_what_status_says_works(command: Command, few: Path) -> None:
+    """Its commands are run as they are, until it has nothing more to say."""
+    broken = {path.name for path in few.rglob(f"crawl={OLD}/**/*.parquet")}
+    mended = False
+
+    def script(request: Request) -> Fault | None:
+        lost = not mended and request.path.rpartition("/")[2] in sorted(broken)[:1]
+        return Fault(Kind.NOT_FOUND) if lost else None
+
+    with FaultServer(few, script=script) as server:
+        here = Command(command.data, server.url, command.home)
+        assert here("harvest", "--crawl", OLD).status == 1
+        mended = True
+        ran: list[str] = []
+        while steps := here("status", "--json").json()["next"]:
+            made = server.requests
+            assert f"{steps[0]['why']}; run: {steps[0]['command']}\n" in here("status").out
+            assert server.requests == made
+            assert steps[0]["command"] not in ran
+            ran.append(steps[0]["command"])
+            assert here(*shlex.split(ran[-1])[1:]).status == 0
+    assert ran[0] == f"catalogue harvest --crawl {OLD} --subset warc"
+    assert "--crawl" in ran[-1]

@@ -1,0 +1,143 @@
+"""Whoever types a name that is none is told in one sentence which was probably meant."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from shutil import copytree
+
+import pytest
+
+import catalogue
+from catalogue.cli.shorthand import language, media_type
+from catalogue.crawl import crawl_id, crawl_meant, select_crawls, select_subsets
+from catalogue.errors import NotHarvested, QueryError, UnknownColumn, UnknownCrawl
+from catalogue.query import check_columns
+from catalogue.settings import Settings
+from catalogue.wording import meant
+from tests.commands import Command
+from tests.miniatures import OLD
+from tests.test_cli import sentence
+
+KNOWN = ["CC-MAIN-2022-21", "CC-MAIN-2022-05", "CC-MAIN-2021-49", "CC-MAIN-2018-05", "CC-MAIN-2012"]
+
+
+@pytest.mark.parametrize(
+    ("text", "like"),
+    [
+        ("CC-MAIN-2022-5", "CC-MAIN-2022-05"),
+        ("cc-main-2022-05", "CC-MAIN-2022-05"),
+        ("2022-05", "CC-MAIN-2022-05"),
+        ("202205", "CC-MAIN-2022-05"),
+        ("CC-MAIN-2022-05-index", "CC-MAIN-2022-05"),
+        ("CC-MAIN-2022-06", "CC-MAIN-2022-05"),
+        ("CC-MAIN-2021-52", "CC-MAIN-2021-49"),
+        ("CC-MAIN-2022-01", "CC-MAIN-2022-05"),
+        ("CC-MAIN-2016-01", None),
+        ("CC-MAIN-2022-05", None),
+        ("2021", "CC-MAIN-2021-49"),
+        ("latst", "latest"),
+        ("ALL", "all"),
+        ("", None),
+        ("nonsense", None),
+    ],
+)
+def test_crawls(text: str, like: str | None) -> None:
+    assert crawl_meant(text, KNOWN) == like
+
+
+def test_a_crawl_is_known_by_its_week_where_no_list_is() -> None:
+    assert crawl_meant("2022-5", []) == "CC-MAIN-2022-05"
+    with pytest.raises(UnknownCrawl, match=r"'2022-5' is not the name of a crawl; did you mean CC-MAIN-2022-05\?"):
+        crawl_id("2022-5")
+    with pytest.raises(UnknownCrawl, match=r"did you mean CC-MAIN-2021-49\?"):
+        select_crawls(["CC-MAIN-2018-05..2021-50"], KNOWN)
+    with pytest.raises(UnknownCrawl, match="one looks like CC-MAIN-2022-05"):
+        select_crawls(["nonsense"], KNOWN)
+
+
+def test_columns_and_subsets() -> None:
+    assert meant("url", ["URLS"]) == "URLS"
+    assert meant("charset", ["url", "content_charset"]) == "content_charset"
+    assert meant("x", ["xyz"]) is None
+    for name, like in [("status", "fetch_status"), ("language", "content_languages"), ("redirect", "fetch_redirect")]:
+        with pytest.raises(UnknownColumn, match=f"did you mean {like}"):
+            check_columns([name])
+    with pytest.raises(QueryError, match=r"'crawldiag' is no subset; did you mean crawldiagnostics\?"):
+        select_subsets(["crawldiag"])
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        ("en", "mean eng?"),
+        ("de-AT", "mean deu?"),
+        ("ISL", "mean isl?"),
+        ("english", "such as eng"),
+        ("", "such as eng"),
+    ],
+)
+def test_languages(code: str, says: str) -> None:
+    assert language("isl") == "isl"
+    with pytest.raises(QueryError) as raised:
+        language(code)
+    assert says in str(raised.value)
+
+
+def test_media_types() -> None:
+    for text in ("text/html", "application/x-never-heard-of", "unk"):
+        assert media_type(text) == text
+    for text, like in [("html", "text/html"), (".pdf", "application/pdf"), ("JPG", "image/jpe?g")]:
+        with pytest.raises(QueryError, match=f"did you mean {like}"):
+            media_type(text)
+
+
+@pytest.fixture
+def some(few: Path, few_data: Path, tmp_path: Path) -> Iterator[catalogue.Catalogue]:
+    """All crawls are listed, and all but the oldest held."""
+    data = copytree(few_data, tmp_path / "data")
+    with catalogue.open(data, settings=Settings(source=str(few), cache=tmp_path / "cache")) as cat:
+        cat.forget(OLD)
+        yield cat
+
+
+def test_what_is_held_and_what_there_is(some: catalogue.Catalogue, few: Path) -> None:
+    """In Python as on the command line."""
+    newest = some.held()[0]
+    year, week = newest.split("-")[2:]
+    never = f"CC-MAIN-{year}-{int(week) - 1:02}"
+    with pytest.raises(UnknownCrawl, match=rf"^there is no crawl {never}; did you mean {newest}\?$"):
+        some.captures("example.com", crawls=never)
+    with pytest.raises(UnknownCrawl, match=rf"did you mean {newest}\?$"):
+        some.captures("example.com", crawls=f"{year}-{week}")
+    with pytest.raises(NotHarvested, match=f"^{OLD} is not harvested yet; run: catalogue harvest --crawl {OLD}$"):
+        some.captures("example.com", crawls=OLD)
+    with pytest.raises(NotHarvested, match="CC-MAIN-2099-01 is not harvested yet"):  # the list may be older than it
+        some.captures("example.com", crawls="CC-MAIN-2099-01")
+    with pytest.raises(UnknownCrawl, match=rf"has no columnar index of {never}; did you mean {newest}\?$"):
+        some.harvest(never)
+    with pytest.raises(UnknownCrawl, match=rf"did you mean {newest}\?$"):
+        some.harvest(newest.lower())
+    assert {newest, OLD} <= {crawl["id"] for crawl in json.loads((few / "collinfo.json").read_text(encoding="utf-8"))}
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("qurey example.com", "No such command 'qurey'. Did you mean 'query'?"),
+        ("query x.com --colums url", "'--columns'"),
+        ("query x.com --format jsn", "Did you mean 'jsonl'?"),
+        ("query x.com --match dmain", "Did you mean 'domain'?"),
+        ("export iceburg x", "Did you mean 'iceberg'?"),
+    ],
+)
+def test_words_of_the_command_line(command: Command, words: str, says: str) -> None:
+    ran = command(*words.split())
+    assert ran.status == 2
+    assert says in ran.err
+
+
+def test_tables(command: Command) -> None:
+    assert command("harvest", "--table", "hosts", "--key", "host", "nowhere.parquet").status == 1
+    told = sentence(command("query", "x", "--table", "hsts"))
+    assert "there is no table hsts in" in told
+    assert "did you mean hosts? if not, run: catalogue harvest --table hsts" in told
