@@ -12,13 +12,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from catalogue.display import Displayed
 from catalogue.errors import Blocked, FormatError, GivenUp, SourceError
+from catalogue.harvest import Progress as Harvesting
 from catalogue.plan import Cost, Fetch, ReadPlan
+from catalogue.progress import Bars, nowhere
 from catalogue.query import Query
 from catalogue.question import Question, Scope
 from catalogue.surt import EVERYTHING
 from catalogue.table import Table
 from catalogue.views import Candidate, Gaps
+from catalogue.wording import plural
 from catalogue.workers import Here, Lesson, Workers
 
 Ask = Callable[[Query, Scope], Question]
@@ -52,11 +56,18 @@ class Progress:
     """Reasons, by path."""
 
 
-class Backfill:
+class Backfill(Displayed):
     """Gaps to be filled; nothing is read until ``run``."""
 
     def __init__(
-        self, gaps: Sequence[Gaps], table: Table, ask: Ask, readers: Here | Workers, made: Callable[[], tuple[int, int]]
+        self,
+        gaps: Sequence[Gaps],
+        table: Table,
+        ask: Ask,
+        readers: Here | Workers,
+        made: Callable[[], tuple[int, int]],
+        *,
+        bars: Bars = nowhere,
     ) -> None:
         """Look at gaps of a table.
 
@@ -66,12 +77,20 @@ class Backfill:
             ask: makes questions about them.
             readers: who read.
             made: how many requests were made so far, and how many bytes received.
+            bars: show how far it is.
         """
         self._everything = Query((EVERYTHING,), ("*",), columns=(table.key,), table=table)
         self.gaps = gaps
         self._ask = ask
         self._readers = readers
         self.made = made
+        self._bars = bars
+
+    def _line(self) -> str:
+        return f"of {plural(len(self.gaps), 'file')} that say too little of their keys"
+
+    def _notes(self) -> Iterator[str]:
+        yield "estimate says what it takes, and run() does it."
 
     @cached_property
     def estimate(self) -> Estimate:
@@ -82,12 +101,12 @@ class Backfill:
         seconds = takes[0].cost.seconds(requests, size, 1) if takes else 0.0
         return Estimate(len(self.gaps), row_groups, requests, size, seconds)
 
-    def run(self, *, budget: int | None = None, report: Callable[[Progress], None] = lambda _: None) -> Progress:
+    def run(self, *, budget: int | None = None, report: Callable[[Progress], None] | None = None) -> Progress:
         """Fill gaps file by file. Each is kept as soon as it is known: stopped at any time, it goes on from there.
 
         Args:
             budget: bytes that may be received; it ends before the file that would take more.
-            report: told how far it is, after each file.
+            report: told how far it is, after each file, instead of a bar.
 
         Returns:
             How far it got; the rest is left by a budget, or failed.
@@ -97,9 +116,14 @@ class Backfill:
             WorkersLost: if those who read were lost.
             StoreError: if what was found cannot be kept.
         """
-        filling = _Filling(self, budget, report)
-        for lesson in self._readers.learn(filling.plans()):
-            filling.take(lesson)
+        with self._bars("files") as bar:
+
+            def told(at: Progress) -> None:
+                bar(Harvesting("backfill", len(self.gaps), at.done, failed=len(at.failures), bytes=at.bytes))
+
+            filling = _Filling(self, budget, report or told)
+            for lesson in self._readers.learn(filling.plans()):
+                filling.take(lesson)
         return filling.progress
 
     def takes(self, gaps: Gaps) -> "_Takes":

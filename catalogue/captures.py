@@ -12,11 +12,16 @@ import pyarrow as pa
 
 from catalogue.cluster import dask_frame, machines_of_client
 from catalogue.crawl import newest_first
+from catalogue.display import Displayed
 from catalogue.distinct import Distinct
 from catalogue.errors import FormatError, IncompleteAnswer, QueryError, SourceError
 from catalogue.footer import NESTED, arrow_type
 from catalogue.frames import frame_of
-from catalogue.plan import ReadPlan
+from catalogue.harvest import Progress
+from catalogue.keyspace import KeySpace
+from catalogue.plan import Fetch, ReadPlan
+from catalogue.plotting import draw_question
+from catalogue.progress import Bars, nowhere
 from catalogue.query import CDX_COLUMNS, Query, check_columns, time_bounds
 from catalogue.question import Question
 from catalogue.reader import Told, in_order, read
@@ -29,9 +34,10 @@ from catalogue.workers import Done, Workers, run, tasks
 if TYPE_CHECKING:
     import dask.dataframe as dd
     import pandas as pd
+    from matplotlib.axes import Axes
 
 
-class Captures:
+class Captures(Displayed):
     """The answer to a question, read when it is looked at; each look reads it anew."""
 
     def __init__(
@@ -39,38 +45,48 @@ class Captures:
         question: Question,
         share: Callable[[int], Settings],
         *,
+        space: Callable[[ReadPlan, str | None], KeySpace],
         workers: Workers | None = None,
         counts: bool = False,
         distinct: Distinct | None = None,
         notify: Callable[[str], None] = lambda _: None,
+        bars: Bars = nowhere,
     ) -> None:
         """Take a question.
 
         Args:
             question: what is asked, and where.
             share: settings of one of so many machines.
+            space: where what a plan reads of a crawl lies in it; of the newest that it reads, if none is named.
             workers: who read; None for threads of this process.
             counts: whether only the number of captures is wanted.
             distinct: which of what is found are wanted; None for all.
             notify: told in a sentence of a page index that turns out to be wrong.
+            bars: show how far it is.
         """
         self.question = question
         """That was asked."""
         self._share = share
+        self.space_of = space
+        """See ``__init__``."""
         self._workers = workers
         self._counts = counts
         self._distinct = distinct
         self._notify = notify
+        self._bars = bars
         self._uncounted: Counter[str] = Counter()
         """Rows that the plan counted by an index that turned out to be wrong, so that they were looked at after all."""
         self._plan: ReadPlan | None = None
 
-    def __repr__(self) -> str:
-        about = "about " if self.plan.estimated else "" if self.plan.exact else "at most "
-        return (
-            f"<Captures of {', '.join(self.plan.query.patterns[:3])}: {self.plan.row_groups} row groups, "
-            f"{about}{self.plan.requests} requests, {about}{self.plan.bytes:,} bytes>"
-        )
+    def _line(self) -> str:
+        return self.plan._line()  # noqa: SLF001 - which is what there is to say
+
+    def _rows(self) -> Iterable[tuple[str, str]]:
+        return self.plan._rows()  # noqa: SLF001 - likewise
+
+    def _notes(self) -> Iterator[str]:
+        yield from self.plan._notes()  # noqa: SLF001 - likewise
+        yield "This is the plan. to_pandas(), to_arrow(), batches() and count() read; plot() draws the plan."
 
     @property
     def plan(self) -> ReadPlan:
@@ -79,20 +95,56 @@ class Captures:
             self._plan = self.question.plan(counts=self._counts)
         return self._plan
 
+    def space(self, crawl: str | None = None) -> KeySpace:
+        """Where what the plan reads lies among the keys of a crawl.
+
+        Args:
+            crawl: of those asked about; by default the newest of which something is read.
+
+        Raises:
+            QueryError: if it is none of those asked about.
+        """
+        return self.space_of(self.plan, crawl)
+
+    def plot(self, crawl: str | None = None, *, ax: "Axes | None" = None) -> "Axes":
+        """Draw the way of the question through a crawl: files, their row groups, their pages, and what is read of them.
+
+        It shows the plan and reads nothing; pages are there once their indexes are, see ``fetch_indexes``.
+
+        Args:
+            crawl: of those asked about; by default the newest of which something is read.
+            ax: where to draw, which should be some inches wide; a figure of its own unless given.
+
+        Raises:
+            QueryError: if the crawl is none of those asked about, or matplotlib is not installed.
+        """
+        return draw_question(self.space(crawl), self.plan, ax)
+
     @property
     def complete(self) -> bool:
         """Whether all files that might match are held; if not, the answer may lack rows."""
         return not self.plan.missing
 
-    def fetch_indexes(self) -> ReadPlan:
+    def fetch_indexes(self, *, report: Callable[[Progress], None] | None = None) -> ReadPlan:
         """Fetch the page indexes that the plan lacks, keep them in the store, and plan anew; returns the plan.
+
+        Args:
+            report: told how far it is, instead of a bar.
 
         Raises:
             SourceError: if they cannot be had.
         """
-        while self.plan.indexes:  # what some say can make those of others worth their price
-            self.question.fetch_indexes(self.plan.indexes)
-            self._plan = self.question.plan(counts=self._counts)
+        at = Progress("page indexes", 0, 0)
+        with self._bars("") as bar:
+
+            def told(fetch: Fetch) -> None:
+                at.done, at.bytes = at.done + 1, at.bytes + len(fetch.range)
+                (report or bar)(at)
+
+            while lacking := self.plan.indexes:  # what some say can make those of others worth their price
+                at.listed += len(lacking)
+                self.question.fetch_indexes(lacking, told)
+                self._plan = self.question.plan(counts=self._counts)
         return self.plan
 
     @property
@@ -106,32 +158,41 @@ class Captures:
         schema = self.plan.schema
         return pa.schema([schema.field(name) for name in self._distinct.columns]) if self._distinct else schema
 
-    def batches(self, *, warn: bool = True) -> Iterator[pa.RecordBatch]:
+    def batches(
+        self, *, warn: bool = True, report: Callable[[Progress], None] = lambda _: None
+    ) -> Iterator[pa.RecordBatch]:
         """The rows, some thousands at a time, in bounded memory (unless they are ordered, or the latest of something).
 
         Args:
             warn: whether there is a warning if the answer may lack rows; who says no says so otherwise.
+            report: told how far it is, row group by row group.
 
         Raises:
             SourceError: if something planned could not be read.
         """
         if warn:
             self._warn()
-        with closing(self._found()) as found:
+        with closing(self._found(report)) as found:
             yield from self._distinct.of(found, self.plan.schema) if self._distinct else found
 
-    def _found(self) -> Generator[pa.RecordBatch, None, None]:
+    def _found(self, report: Callable[[Progress], None]) -> Generator[pa.RecordBatch, None, None]:
         """The rows that the question finds."""
-        plan = self.fetch_indexes()
+        plan = self.fetch_indexes(report=report)
         self._uncounted.clear()
         if not plan.waves:
             return
         if self._workers:
-            yield from self._gathered(plan, self._workers)
+            yield from self._gathered(plan, self._workers, report)
             return
         source = self.question.source()
+        at = Progress("reading", plan.row_groups, 0)
+
+        def done() -> None:
+            at.done += 1
+            report(at)
+
         executor = ThreadPoolExecutor(source.connections, thread_name_prefix="read")
-        told = Told(self.question.learn, self._notify, self._uncount)
+        told = Told(self.question.learn, self._notify, self._uncount, done)
         try:
             with closing(read(plan, source, executor, told)) as batches:
                 yield from batches
@@ -143,14 +204,17 @@ class Captures:
         for lack in self.plan.missing:
             warnings.warn(lack, IncompleteAnswer, stacklevel=3)
 
-    def _gathered(self, plan: ReadPlan, workers: Workers) -> Iterator[pa.RecordBatch]:
+    def _gathered(
+        self, plan: ReadPlan, workers: Workers, report: Callable[[Progress], None]
+    ) -> Iterator[pa.RecordBatch]:
         """The same rows, read by workers."""
+        at = Progress("reading", plan.row_groups, 0)
         left = plan.query.limit
         if plan.query.ordered:  # which is done here, by columns that need not be among those of the answer
             plan = replace(plan, query=replace(plan.query, ordered=False, limit=None), schema=plan.row_schema)
         try:
             with closing(workers.done(tasks(plan, workers.settings), self._notify, do=run)) as slices:
-                tables = self._taught(slices)
+                tables = self._taught(slices, at, report)
                 if self.plan.query.ordered:
                     tables = in_order(plan.query.table, plan.schema, tables)
                 for table in tables:
@@ -163,7 +227,9 @@ class Captures:
         finally:
             self.question.finish()
 
-    def _taught(self, slices: Iterable[Done | SourceError | FormatError]) -> Iterator[pa.Table]:
+    def _taught(
+        self, slices: Iterable[Done | SourceError | FormatError], at: Progress, report: Callable[[Progress], None]
+    ) -> Iterator[pa.Table]:
         for done in slices:
             if not isinstance(done, Done):
                 raise done
@@ -171,6 +237,8 @@ class Captures:
                 self.question.learn(file, row_group, indexes)
             for crawl, rows in done.uncounted:
                 self._uncount(crawl, rows)
+            at.done += done.row_groups
+            report(at)
             yield done.rows
 
     def counting(self) -> "Captures":
@@ -178,7 +246,15 @@ class Captures:
         return (
             self
             if self._counts or self._distinct
-            else Captures(self.question, self._share, workers=self._workers, counts=True, notify=self._notify)
+            else Captures(
+                self.question,
+                self._share,
+                space=self.space_of,
+                workers=self._workers,
+                counts=True,
+                notify=self._notify,
+                bars=self._bars,
+            )
         )
 
     def count(self) -> int:
@@ -188,7 +264,8 @@ class Captures:
             SourceError: if something planned could not be read.
         """
         asked = self.counting()
-        looked_at = sum(batch.num_rows for batch in asked.batches())
+        with self._bars("row groups") as bar:
+            looked_at = sum(batch.num_rows for batch in asked.batches(report=bar))
         rows: int = looked_at + sum(dict(asked.plan.counted).values()) - asked._uncounted.total()  # noqa: SLF001 - of this class
         limit = asked.plan.query.limit  # which those that are distinct have kept to already
         return rows if limit is None else min(rows, limit)
@@ -206,8 +283,9 @@ class Captures:
             message = "captures are counted by crawl without a limit, of a table whose files' paths name crawls"
             raise QueryError(message)
         found: Counter[str] = Counter()
-        for batch in asked.batches():
-            found.update(batch.column("crawl").to_pylist())
+        with self._bars("row groups") as bar:
+            for batch in asked.batches(report=bar):
+                found.update(batch.column("crawl").to_pylist())
         found.update(dict(asked.plan.counted))
         found.subtract(asked._uncounted)  # noqa: SLF001 - of this class
         return {crawl: found[crawl] for crawl in newest_first(found) if found[crawl]}
@@ -217,7 +295,8 @@ class Captures:
 
     def to_arrow(self) -> pa.Table:
         """All rows as an Arrow table."""
-        return pa.Table.from_batches(self.batches(), schema=self.schema)
+        with self._bars("row groups") as bar:
+            return pa.Table.from_batches(self.batches(report=bar), schema=self.schema)
 
     def to_pandas(self) -> "pd.DataFrame":
         """All rows as a DataFrame; integers stay integers where values are missing, and times are in UTC."""

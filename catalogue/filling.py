@@ -8,13 +8,18 @@ from itertools import islice
 from urllib.parse import urlsplit
 
 from catalogue.capture import Capture, timestamp
+from catalogue.display import Displayed, some
 from catalogue.fetching import Failed, Made, Making
 from catalogue.outputs import Ledger, Output, Place, digest_of
 from catalogue.plan import Cost, record_fetches
+from catalogue.wording import duration, plural, size
+
+_SHOWN = 10
+"""Hosts that an estimate names when it shows itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class FetchEstimate:
+@dataclass(frozen=True, slots=True, repr=False)
+class FetchEstimate(Displayed):
     """What fetching captures takes."""
 
     captures: int
@@ -25,6 +30,16 @@ class FetchEstimate:
     """At the rate that the source allows."""
     hosts: dict[str, int]
     """How many captures there are of each host, most first."""
+
+    def _line(self) -> str:
+        cost = f"{plural(self.requests, 'request')}, {size(self.bytes)}, about {duration(self.seconds)}"
+        return f"of {plural(self.captures, 'capture')}: {cost}"
+
+    def _rows(self) -> Iterator[tuple[str, str]]:
+        for host, count in islice(self.hosts.items(), _SHOWN):
+            yield host, f"{count:,}"
+        if len(self.hosts) > _SHOWN:
+            yield "", f"and {len(self.hosts) - _SHOWN:,} more"
 
 
 def estimate(captures: Iterable[Capture], cost: Cost) -> FetchEstimate:
@@ -72,8 +87,8 @@ def each_place(captures: Iterable[Capture]) -> list[Capture]:
     return list(found.values())
 
 
-@dataclass(slots=True)
-class Fetched:
+@dataclass(slots=True, repr=False)
+class Fetched(Displayed):
     """How far it is."""
 
     records: int = 0
@@ -86,6 +101,13 @@ class Fetched:
     """Of the records, as archived, that were fetched now."""
     files: list[str] = field(default_factory=list)
     """Names of those of the output."""
+
+    def _line(self) -> str:
+        there = f"in {some(self.files, len(self.files))}" if self.files else "so far"
+        return f"{plural(self.records, 'record')} {there}; {size(self.bytes)} of them fetched now"
+
+    def _notes(self) -> Iterator[str]:
+        yield from (f"not fetched: {reason}" for reason in [*self.failed.values(), *self.unusable])
 
 
 def fetch_into(

@@ -4,7 +4,7 @@ One request a file in the common case: its tail, by a suffix range whose length 
 """
 
 import time
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
@@ -13,6 +13,7 @@ from itertools import islice
 from threading import Lock
 
 from catalogue.crawl import IndexFile
+from catalogue.display import Displayed
 from catalogue.errors import BadFooter, Blocked, CatalogueError, FormatError, GivenUp, SourceError, StoreDamaged
 from catalogue.examine import Examiner, FileFacts
 from catalogue.footer import TRAILER, Footer, RowGroup, decode_footer, footer_length
@@ -22,6 +23,7 @@ from catalogue.ranges import ByteRange, Pin
 from catalogue.source import PoliteSource, get_tail
 from catalogue.store import Held, Store, row_group_of
 from catalogue.table import INDEX, Table
+from catalogue.wording import plural, size
 
 FIRST_TAIL = 128 << 10
 """Bytes of the first tails of a crawl: more than the footer of nearly every index file so far."""
@@ -49,8 +51,8 @@ class Progress:
     seconds: float = 0.0
 
 
-@dataclass(slots=True)
-class Harvested:
+@dataclass(slots=True, repr=False)
+class Harvested(Displayed):
     """What the harvest of a crawl came to."""
 
     progress: Progress
@@ -58,6 +60,23 @@ class Harvested:
     """Of the files that were taken, by path."""
     failures: dict[str, str] = field(default_factory=dict)
     """Reasons, by path."""
+
+    @property
+    def told(self) -> str:
+        """What it came to, in a sentence."""
+        at = self.progress
+        cost = f"{plural(at.requests, 'request')}, {size(at.bytes)}, {at.seconds:.1f} s"
+        held = f"{at.done:,} of {plural(at.listed, 'file')} held, {len(self.facts):,} of them taken now"
+        return f"{at.crawl}: {held}; {cost}"
+
+    def _line(self) -> str:
+        return self.told
+
+    def _notes(self) -> Iterator[str]:
+        for path, reason in self.failures.items():
+            yield f"failed: {reason}" if path in reason else f"failed: {path}: {reason}"
+        if self.failures:
+            yield "Harvest it again to try these again."
 
 
 def harvest(  # noqa: PLR0913 - each is named

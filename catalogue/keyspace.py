@@ -6,9 +6,9 @@ beginning of the next. Between two bounds it goes by the characters in which the
 """
 
 import enum
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
 from catalogue.plan import FileRead, ReadPlan, RowGroupRead
@@ -17,12 +17,14 @@ from catalogue.surt import KeyInterval, text_after, text_from
 SHOWN_FILES, SHOWN_GROUPS = 4, 4
 """Files of which the row groups are shown, and row groups of which the pages are, at most."""
 
-_MOST_ROWS = 40
+MOST_ROWS = 40
 """In a lane; what would be below the last is put into it."""
 _COMPARED = 8
 """Characters behind what two bounds have in common that tell where between them a key lies."""
 _PLAIN = 128
 """Characters told apart there."""
+_TICKS = 5
+"""Places on an axis of which it is told what lies there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,13 @@ class Bar:
     bounded: bool = True
     """Whether it is known where it lies; if not, it takes the whole axis."""
 
+    def wide(self, least: float) -> tuple[float, float]:
+        """Where it begins and ends; be it of a single key, it is made as wide as can be seen."""
+        if self.end - self.start >= least:
+            return self.start, self.end
+        start = min(self.start, 1 - least)
+        return start, start + least
+
 
 @dataclass(frozen=True, slots=True)
 class Lane:
@@ -115,6 +124,8 @@ class Axis:
     lanes: tuple[Lane, ...]
     marks: tuple[tuple[float, float], ...]
     """Where the keys asked for begin and end; disjoint and ascending."""
+    ticks: tuple[tuple[float, str], ...] = ()
+    """Some bounds, from the least to the greatest, and where they lie; at about the same distance from each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +180,40 @@ def key_space(crawl: str, files: Sequence[FileExtent], plan: ReadPlan) -> KeySpa
         all_groups=sum(file.row_groups for file in files),
         without_bounds=sum(file.without_bounds for file in files),
     )
+
+
+def crawl_axis(files: Sequence[FileExtent]) -> Axis:
+    """Where the files of a crawl and all their row groups lie: two lanes for each subset.
+
+    Args:
+        files: all that are held, with their row groups.
+    """
+    lanes: dict[str, list[tuple[Extent, State]]] = {}
+    for file in files:
+        lanes.setdefault(f"files of {file.subset}", []).append((file.extent, State.LEFT))
+        groups = lanes.setdefault(f"row groups of {file.subset}", [])
+        groups += ((replace(extent, name=f"{file.path}#{at}"), State.LEFT) for at, extent in file.groups)
+    return _axis("", lanes, ())
+
+
+def part(path: str) -> str:
+    """The name of an index file, without what makes it unlike those of other crawls: ``part-00007``."""
+    name = path.rpartition("/")[2]
+    return "-".join(name.split("-")[:2]).removesuffix(".parquet")
+
+
+def joined(marks: Iterable[tuple[float, float]], gap: float) -> Iterator[tuple[float, float]]:
+    """Marks, those made one that are no further from each other than what nobody could see."""
+    held: tuple[float, float] | None = None
+    for start, end in marks:
+        if held and start - held[1] <= gap:
+            held = (held[0], max(held[1], end))
+        else:
+            if held:
+                yield held
+            held = (start, end)
+    if held:
+        yield held
 
 
 def shortened(key: str, other: str = "", *, width: int = 24) -> str:
@@ -261,6 +306,12 @@ class _Scale:
             rank += (self._ranks[at + 1] - rank) * _between(self.keys[at], key, self.keys[at + 1])
         return min(1.0, rank / self._length)
 
+    def ticks(self) -> Iterator[tuple[float, str]]:
+        """Some of the keys and their places."""
+        wanted = (share * self._length // (_TICKS - 1) for share in range(_TICKS))
+        for at in sorted({min(bisect_left(self._ranks, rank), len(self.keys) - 1) for rank in wanted}):
+            yield self(self.keys[at]), self.keys[at]
+
 
 def _between(low: str, key: str, high: str) -> float:
     """How far a key lies on the way from one that is less to one that is greater: from 0 to 1, never falling."""
@@ -297,28 +348,19 @@ def _axis(
         low,
         high,
         tuple(_lane(each, extents, scale) for each, extents in lanes.items()),
-        tuple(_marks(intervals, scale, low, None if outside else high)),
+        tuple(joined(_marks(intervals, scale, low, None if outside else high), 0.0)),
+        tuple(scale.ticks()),
     )
 
 
 def _marks(
     intervals: Iterable[KeyInterval], scale: _Scale, low: str, last: str | None
 ) -> Iterator[tuple[float, float]]:
-    """Where intervals lie, those that touch made one; none that lies outside, if ``last`` is given."""
-    held: tuple[float, float] | None = None
+    """Where intervals lie; none that lies outside, if ``last`` is given."""
     for interval in intervals:
         start, end = text_from(interval.start), text_after(interval.end)
-        if last is not None and (start > last or (end is not None and end <= low)):
-            continue
-        place = (scale(start), 1.0 if end is None else scale(end))
-        if held and place[0] <= held[1]:
-            held = (held[0], max(held[1], place[1]))
-        else:
-            if held:
-                yield held
-            held = place
-    if held:
-        yield held
+        if last is None or (start <= last and (end is None or end > low)):
+            yield scale(start), 1.0 if end is None else scale(end)
 
 
 def _lane(name: str, extents: Sequence[tuple[Extent, State]], scale: _Scale | None) -> Lane:
@@ -331,9 +373,9 @@ def _lane(name: str, extents: Sequence[tuple[Extent, State]], scale: _Scale | No
         low, high = extent.parts[0][0], max(high for _, high in extent.parts)
         row = next((row for row, end in enumerate(ends) if end <= low), len(ends))
         ends[row : row + 1] = [high]
-        at = min(row, _MOST_ROWS - 1)
+        at = min(row, MOST_ROWS - 1)
         bars += [Bar(scale(a), scale(b), state, extent.name, at) for a, b in extent.parts]
     unknown = [(extent, state) for extent, state in extents if not extent.filled]
-    rows = min(len(ends), _MOST_ROWS)
+    rows = min(len(ends), MOST_ROWS)
     bars += [Bar(0.0, 1.0, state, extent.name, rows, bounded=False) for extent, state in unknown]
     return Lane(name, tuple(bars), rows + bool(unknown))

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from catalogue import views
 from catalogue.crawl import COLLINFO, index_file, manifest_path, parse_collinfo, parse_manifest
+from catalogue.display import Displayed
 from catalogue.durable import named
 from catalogue.errors import BadSnapshot, Changed, FormatError, Missing, StoreDamaged
 from catalogue.examine import Examiner
@@ -24,13 +25,14 @@ from catalogue.ranges import ByteRange, Pin
 from catalogue.snapshot import LIST_OF_CRAWLS, MANIFEST, Piece, Snapshot, contents_of, unpack_snapshot
 from catalogue.source import MAX_DOCUMENT, PoliteSource
 from catalogue.store import Held, Row, Store, decode, encode, locked, read_piece, row_group_of, version_of
+from catalogue.wording import plural
 
 _LONGEST_TEXT = 1000
 _MOST_FILE = 1 << 50
 
 
-@dataclass(slots=True)
-class Pulled:
+@dataclass(slots=True, repr=False)
+class Pulled(Displayed):
     """What was taken of a snapshot."""
 
     place: str
@@ -50,6 +52,13 @@ class Pulled:
     """Footers that were compared with the source's own."""
     missing: tuple[str, ...] = ()
     """Of these crawls, what is not held now: a sentence each."""
+
+    def _line(self) -> str:
+        added = f"{plural(self.files, 'footer')} added, {self.kept:,} held already"
+        return f"from {self.place}: {added}; {plural(self.compared, 'footer')} compared with the source"
+
+    def _notes(self) -> Iterator[str]:
+        yield from self.missing
 
 
 class Pull:

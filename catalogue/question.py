@@ -197,8 +197,8 @@ class Question:
                 found[ordinal] = found[ordinal].joined(indexes) if ordinal in found else indexes
         return found
 
-    def fetch_indexes(self, fetches: Sequence[Fetch]) -> None:
-        """Fetch page indexes, such as a plan lacks, and keep them.
+    def fetch_indexes(self, fetches: Sequence[Fetch], report: Callable[[Fetch], None] = lambda _: None) -> None:
+        """Fetch page indexes, such as a plan lacks, and keep them; ``report`` is told of each fetch that is done.
 
         Raises:
             SourceError: if they cannot be had.
@@ -215,6 +215,7 @@ class Question:
                     before = self._fetched.get((fetch.path, ordinal), Indexes())
                     self._fetched[fetch.path, ordinal] = before.joined(indexes)
                 self._keep(each, found)
+                report(fetch)
         finally:
             executor.shutdown(wait=False, cancel_futures=True)
 

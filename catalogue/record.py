@@ -19,7 +19,9 @@ from warcio.statusandheaders import StatusAndHeaders, StatusAndHeadersParser
 
 from catalogue.capture import Capture, moment
 from catalogue.crawl import inflate
+from catalogue.display import Displayed
 from catalogue.errors import BadManifest, BadRecord, CatalogueError
+from catalogue.wording import clock, printable, size
 
 MAX_INFLATED = 64 << 20
 """Bytes that a record, or the payload in it, may have once it is inflated."""
@@ -47,8 +49,8 @@ _STATUS = re.compile(r"[0-9]{1,9}")
 Headers = tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+@dataclass(frozen=True, slots=True, repr=False)
+class Record(Displayed):
     """What was archived of a capture."""
 
     capture: Capture
@@ -67,6 +69,17 @@ class Record:
     """That and those as they were archived, with the blank line behind them."""
     body: bytes
     """Of the answer as it was archived; see ``payload``."""
+
+    def _line(self) -> str:
+        return f"of {self.url}: {self.kind}, {size(len(self.body))}"
+
+    def _rows(self) -> Iterator[tuple[str, str]]:
+        yield "time", "-" if self.time is None else clock(self.time)
+        yield "status", self.status_line or "-"
+        yield "type", self.mime or "-"
+        yield "body as archived", f"{len(self.body):,} bytes"
+        yield "archive", self.capture.filename
+        yield "bytes there", f"{self.capture.offset:,} to {self.capture.offset + self.capture.length - 1:,}"
 
     def header(self, name: str) -> str | None:
         """A header of the record; case does not matter."""
@@ -333,7 +346,7 @@ def _time(text: str) -> datetime | None:
 
 def _shown(told: object) -> str:
     """What a record says, so that a terminal does nothing but show it."""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(told)[:200])
+    return printable(str(told)[:200])
 
 
 def _find(headers: Iterable[tuple[str, str]], name: str) -> str | None:

@@ -4,14 +4,15 @@ What the source has is asked for before what is damaged is let go of, and only t
 nothing is lost that was good, and to run it again goes on from there.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from catalogue.checking import LOST, Finding
+from catalogue.checking import LOST, Finding, told_next
 from catalogue.crawl import COLLINFO, manifest_path
+from catalogue.display import Displayed
 from catalogue.errors import FormatError, StoreDamaged, UnknownCrawl
 from catalogue.examine import Examiner, FileFacts
 from catalogue.harvest import Harvested, Progress, harvest
@@ -19,10 +20,11 @@ from catalogue.listing import manifests, take_list
 from catalogue.source import PoliteSource
 from catalogue.store import Held, Store, row_group_of
 from catalogue.table import DEFINITION, INDEX, LISTED, Table
+from catalogue.wording import plural
 
 
-@dataclass(slots=True)
-class Repaired:
+@dataclass(slots=True, repr=False)
+class Repaired(Displayed):
     """What a repair came to."""
 
     found: list[Finding] = field(default_factory=list)
@@ -48,6 +50,23 @@ class Repaired:
     def complete(self) -> bool:
         """Whether all is well again."""
         return not (self.left or self.failures)
+
+    def _line(self) -> str:
+        if not self.found:
+            return "nothing: all is well"
+        state = "all is well again" if self.complete else f"{plural(len(self.left), 'finding')} left"
+        return f"{plural(len(self.found), 'finding')}: {state}"
+
+    def _rows(self) -> Iterator[tuple[str, str]]:
+        if self.aside:
+            yield "the damaged store", str(self.aside)
+        yield "footers taken again", f"{len(self.taken):,}"
+        yield "requests", f"{self.requests:,}"
+        yield "catalogue", "made anew" if self.catalogue else "left as it was"
+
+    def _notes(self) -> Iterator[str]:
+        yield from (f"failed: {path}: {reason}" for path, reason in self.failures.items())
+        yield from told_next(self.left)
 
 
 def note_lost(store: Store, table: Table, keys: Iterable[str]) -> None:

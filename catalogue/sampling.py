@@ -10,13 +10,17 @@ import numpy as np
 import pyarrow as pa
 
 from catalogue.captures import Captures
+from catalogue.display import Displayed
 from catalogue.draws import Drawn, Draws, Place, time_of
 from catalogue.errors import IncompleteAnswer, QueryError
 from catalogue.frames import frame_of
+from catalogue.harvest import Progress
 from catalogue.plan import ReadPlan
+from catalogue.progress import Bars, nowhere
 from catalogue.query import DRAWN
 from catalogue.reader import BATCH_ROWS
 from catalogue.values import positions
+from catalogue.wording import plural
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,14 +63,14 @@ class _Strata:
         return ("NaN" if value != value else value for value in rows.column(self._column).to_pylist())  # noqa: PLR0124
 
 
-class Sample:
+class Sample(Displayed):
     """Captures of which each was as likely to be here as any other; drawn when they are looked at.
 
     The same seed gives the same sample, of which a smaller one is the beginning, whatever else is held by then of other
     crawls, and however much of what is asked about could be ruled out unread.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is named
         self,
         size: int,
         groups: Mapping[Place, int],
@@ -77,6 +81,7 @@ class Sample:
         per: str | None = None,
         most: int = 1,
         missing: tuple[str, ...] = (),
+        bars: Bars = nowhere,
     ) -> None:
         """Say what is to be drawn.
 
@@ -90,6 +95,7 @@ class Sample:
                 one such value.
             most: see ``per``.
             missing: what of all that is not held, a sentence each.
+            bars: show how far it is.
 
         Raises:
             QueryError: if that is no sample.
@@ -105,6 +111,7 @@ class Sample:
         self._seed = seed
         self._per = per
         self._most = most
+        self._bars = bars
         self.found = 0
         """How many captures the last look at it found."""
         self.drawn = 0
@@ -112,8 +119,14 @@ class Sample:
         self.rows = sum(groups.values())
         """How many there are to be drawn from."""
 
-    def __repr__(self) -> str:
-        return f"<Sample of {self.size:,} captures, drawn from {self.rows:,} rows>"
+    def _line(self) -> str:
+        return f"of {plural(self.size, 'capture')}, drawn from {plural(self.rows, 'row')}"
+
+    def _notes(self) -> Iterator[str]:
+        if self.drawn:
+            yield f"The last look found {plural(self.found, 'capture')}, and looked at {plural(self.drawn, 'row')}."
+        yield "plan says what is read at first; to_pandas(), to_arrow() and batches() read."
+        yield from (f"It is no sample of all that was asked for: {lack}" for lack in self.missing)
 
     @property
     def plan(self) -> ReadPlan:
@@ -215,7 +228,12 @@ class Sample:
 
     def to_arrow(self) -> pa.Table:
         """The sample as an Arrow table."""
-        return pa.Table.from_batches(self.batches(), schema=self.schema)
+        with self._bars("captures") as bar:
+
+            def told(_: ReadPlan) -> None:
+                bar(Progress("sample", self.size, self.found))
+
+            return pa.Table.from_batches(self.batches(told), schema=self.schema)
 
     def to_pandas(self) -> "pd.DataFrame":
         """The sample as a DataFrame; see ``Captures.to_pandas``."""

@@ -41,6 +41,11 @@ def duration(seconds: float) -> str:
     return f"{minutes:.0f} min" if minutes < 100 else f"{minutes / 60:,.0f} h"  # noqa: PLR2004
 
 
+def printable(text: str) -> str:
+    """On one line, and without what would move a terminal's cursor: values come from strangers' pages."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
 def meant(word: str, there_are: Iterable[str]) -> str | None:
     """The name that somebody meant who typed another one; None if none is like it. Case does not matter."""
     names = {name.casefold(): name for name in there_are}

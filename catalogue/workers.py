@@ -62,6 +62,8 @@ class Done:
     """What a person would want to know."""
     uncounted: tuple[tuple[str, int], ...]
     """See ``Told.uncount``."""
+    row_groups: int
+    """That were read."""
     requests: int
     bytes: int
 
@@ -105,7 +107,8 @@ def run(task: Task) -> Done:
         finally:
             executor.shutdown(wait=False, cancel_futures=True)
         rows = pa.Table.from_batches(kept, task.plan.schema)
-        return Done(rows, tuple(learned), tuple(said), tuple(uncounted), source.requests, source.bytes)
+        groups = task.plan.row_groups
+        return Done(rows, tuple(learned), tuple(said), tuple(uncounted), groups, source.requests, source.bytes)
 
 
 def at_home(settings: Settings) -> Settings:

@@ -14,6 +14,7 @@ ORDER = [
     # decisions: values in, values out
     "errors",
     "wording",
+    "display",
     "ranges",
     "values",
     "thrift",
@@ -50,6 +51,8 @@ ORDER = [
     "document",
     "metadata",
     "forming",
+    "plotting",
+    "progress",
     # work: a decision joined to an edge
     "harvest",
     "checking",
@@ -103,8 +106,10 @@ HOMES = {
     "platformdirs": {"settings"},
     "pyiceberg": {"iceberg"},
     "resiliparse": {"document"},
-    "rich": {"cli"},
+    "rich": {"progress"},
+    "IPython": {"progress"},
     "jinja2": {"server"},
+    "matplotlib": {"plotting", "captures", "catalogue"},  # the last two name its types only
     "s3fs": {"source"},
     "sqlite3": {"store", "ducklake"},
     "starlette": {"server"},

@@ -69,6 +69,16 @@ class Truth:
         return self.rows(select, rf"regexp_matches(url_host_name, '(^|\.)example\.com$') AND {where}")
 
 
+def pruned(told: Any, truth: Truth) -> None:
+    of = f"crawl = '{truth.crawl}' AND subset = 'warc'"
+    ((captures, files),) = truth.of_site("count(*), count(DISTINCT filename)", of)
+    ((there,),) = truth.rows("count(DISTINCT filename)", of)
+    assert (told["captures"], told["all"]["files"]) == (captures, there)
+    assert files <= told["left"]["files"] <= there
+    assert told["left"]["row groups"] < told["all"]["row groups"]
+    assert told["made"] <= told["planned"]
+
+
 def through_time(told: Any, truth: Truth) -> None:
     asked = f"crawl IN {truth.crawls} AND subset"
     assert told["captures"] == dict(truth.of_site("crawl, count(*)", f"{asked} = 'warc' GROUP BY crawl"))
@@ -129,6 +139,16 @@ def from_the_lake(told: Any, truth: Truth) -> None:
 
 
 LOOKED_AT: dict[str, tuple[Callable[[Any, Truth], None], dict[str, str]]] = {
+    "02-how-pruning-works": (
+        pruned,
+        {
+            "captures": "rows",
+            "all": "steps['all'].to_dict()",
+            "left": "steps['left'].to_dict()",
+            "made": "made",
+            "planned": "found.plan.requests",
+        },
+    ),
     "03-one-site-through-time": (
         through_time,
         {

@@ -10,17 +10,19 @@ from typing import TYPE_CHECKING
 
 from catalogue import ducklake, views
 from catalogue.catalogue.telling import Telling
+from catalogue.display import Displayed, some
 from catalogue.errors import IncompleteAnswer, QueryError
 from catalogue.lake import LakeFile
 from catalogue.settings import address
 from catalogue.table import INDEX
+from catalogue.wording import plural
 
 if TYPE_CHECKING:
     from catalogue.iceberg import IcebergTable
 
 
-@dataclass(frozen=True, slots=True)
-class Exported:
+@dataclass(frozen=True, slots=True, repr=False)
+class Exported(Displayed):
     """What was exported, and what should have been."""
 
     place: str
@@ -35,6 +37,12 @@ class Exported:
     def complete(self) -> bool:
         """Whether all that the crawls' lists name is in it, of those subsets that are held."""
         return not self.missing
+
+    def _line(self) -> str:
+        return f"in {self.place}: {plural(self.files, 'file')} of {some(self.crawls, len(self.crawls))}"
+
+    def _notes(self) -> Iterable[str]:
+        return self.missing
 
 
 class Exporting(Telling):

@@ -2,7 +2,7 @@
 
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -21,6 +21,7 @@ from catalogue.fetching import MadeByWorkers, MadeHere, fetch_records
 from catalogue.filling import Fetched, FetchEstimate, each_place, estimate, fetch_into, lacking
 from catalogue.forming import FormOf, open_form
 from catalogue.frames import frame_of
+from catalogue.harvest import Progress
 from catalogue.metadata import ROW
 from catalogue.old_index import PATH, OldIndex
 from catalogue.outputs import open_output
@@ -86,7 +87,7 @@ class Fetches(Sound):
         most: int | None = None,
         about: str = "",
         agree: Callable[[FetchEstimate], None] | None = None,
-        report: Callable[[Fetched], None] = lambda _: None,
+        report: Callable[[Fetched], None] | None = None,
     ) -> Fetched:
         """Fetch records into a file. The same again fetches what is missing, and goes on after a kill.
 
@@ -104,7 +105,7 @@ class Fetches(Sound):
             about: what was asked, for the file's first record.
             agree: told what fetching those takes that the output lacks; if it raises, none is. An answer is read twice
                 for it.
-            report: told how far it is, often.
+            report: told how far it is, often, instead of a bar.
 
         Returns:
             What is there, and what could not be had and why.
@@ -126,9 +127,14 @@ class Fetches(Sound):
             if agree:
                 known = self._captures(captures, lambda _: None)
                 agree(estimate(lacking(known, ledger, url), cost))
-            wanted = self._captures(captures, unusable.append)
-            with closing(make):
-                done = fetch_into(parts, ledger, wanted, make, source=url, max_gap=cost.max_gap, report=report)
+            wanted, count = self._captures(captures, unusable.append), _count(captures)
+            with closing(make), self._bars("records") as bar:
+
+                def told(at: Fetched) -> None:
+                    bar(Progress("fetch", count, at.records, failed=len(at.failed), bytes=at.bytes))
+
+                tell = report or told
+                done = fetch_into(parts, ledger, wanted, make, source=url, max_gap=cost.max_gap, report=tell)
             done.files = parts.finish()
         done.unusable = unusable
         return done
@@ -195,6 +201,11 @@ def _crawls(captures: SomeCaptures) -> tuple[str, ...]:
     elif _is_frame(captures):
         names = frame[record_columns(frame.columns)["filename"]].astype(str).unique()
     return tuple(sorted({found[1] for name in names if (found := _CRAWL.search(str(name)))}))
+
+
+def _count(captures: SomeCaptures) -> int:
+    """How many they are; 0 if that is not known before they are read."""
+    return 0 if isinstance(captures, Captures | Sample) or not isinstance(captures, Sized) else len(captures)
 
 
 def _is_frame(captures: object) -> bool:

@@ -1,8 +1,9 @@
 """What a ``Catalogue`` has open: store, source, DuckDB file."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -11,9 +12,11 @@ from typing import Self
 
 from catalogue import views
 from catalogue.cluster import places
+from catalogue.display import Displayed
 from catalogue.errors import NotHarvested
 from catalogue.listing import load_table
 from catalogue.plan import Cost
+from catalogue.progress import Bars, Report, nowhere
 from catalogue.question import Footers
 from catalogue.settings import Settings
 from catalogue.source import (
@@ -46,7 +49,7 @@ class _Lent:
     rereading: PoliteSource | CachedSource
 
 
-class Opened:
+class Opened(Displayed):
     """A folder and a source; what is needed of them is opened when it is needed."""
 
     def __init__(
@@ -59,6 +62,7 @@ class Opened:
         notify: Callable[[str], None] = lambda _: None,
         patience: float = math.inf,
         clock: Callable[[], Clock] = SystemClock,
+        bars: Bars = nowhere,
     ) -> None:
         """See ``open``.
 
@@ -71,6 +75,7 @@ class Opened:
             patience: seconds that a request may have to wait for; what would take longer is a ``SlowDown`` at once.
                 For questions: whoever fetches many records or footers has to have patience.
             clock: makes what a source waits by; each has its own, since closing a source stops it.
+            bars: show how far it is what takes long, if nobody else is told.
         """
         self.settings = settings
         self._folder = data
@@ -80,6 +85,7 @@ class Opened:
         self._notify = notify
         self._patience = patience
         self._clock = clock
+        self._bars = bars
         self._shares = False
         """Whether several threads read by our sources, each with a catalogue of its own."""
         self._lent: _Lent | None = None
@@ -94,8 +100,8 @@ class Opened:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __repr__(self) -> str:
-        return f"<Catalogue in {self.data}, of {self.settings.source}>"
+    def _line(self) -> str:
+        return f"in {self.data}, of {self.settings.source}"
 
     def close(self) -> None:
         """Close what is open, breaking off requests that are under way; it opens again when it is used again."""
@@ -129,9 +135,19 @@ class Opened:
             notify=self._notify,
             patience=self._patience,
             clock=self._clock,
+            bars=self._bars,
         )
         other._lent = self._lent or _Lent(self._source, self._reading, self._rereading)  # noqa: SLF001 - of this class
         return other
+
+    @contextmanager
+    def _reporting(self, report: Report | None, what: str) -> Iterator[Report]:
+        """Who is told how far it is: ``report``, or a bar that counts something."""
+        if report:
+            yield report
+        else:
+            with self._bars(what) as bar:
+                yield bar
 
     @property
     def path(self) -> Path:

@@ -28,7 +28,7 @@ class Snapshots(Exporting):
         place: str | Path,
         *,
         crawls: str | Iterable[str] = "all",
-        report: Callable[[Progress], None] = lambda _: None,
+        report: Callable[[Progress], None] | None = None,
     ) -> Exported:
         """Write what is held for others to take over, see ``pull``; and as plain Parquet tables.
 
@@ -37,7 +37,7 @@ class Snapshots(Exporting):
         Args:
             place: a folder, or the URL of one that fsspec can write to, such as ``s3://bucket/prefix``.
             crawls: harvested ones: names, ranges ``A..B``, ``latest`` or ``all``.
-            report: told how far it is.
+            report: told how far it is, instead of a bar.
 
         Raises:
             QueryError: if there is something else, or a crawl is not harvested.
@@ -47,12 +47,13 @@ class Snapshots(Exporting):
         chosen, files, missing = self._lake(crawls)
         at = Progress("snapshot", listed=len(files), done=0)
 
-        def told(piece: Piece) -> None:
-            at.done += piece.files
-            at.bytes += piece.size
-            report(at)
+        with self.connect() as connection, self._reporting(report, "files") as bar:
 
-        with self.connect() as connection:
+            def told(piece: Piece) -> None:
+                at.done += piece.files
+                at.bytes += piece.size
+                bar(at)
+
             tables = {view: partial(views.write_table, connection, view, chosen) for view in TABLES}
             made = publish(place, self._store, chosen, tables, missing=missing, cache=self.settings.cache, report=told)
         return Exported(str(place), chosen, sum(piece.files for piece in made.pieces), missing)
@@ -63,7 +64,7 @@ class Snapshots(Exporting):
         *,
         crawls: str | Iterable[str] = "all",
         compare: int = COMPARED,
-        report: Callable[[Progress], None] = lambda _: None,
+        report: Callable[[Progress], None] | None = None,
     ) -> Pulled:
         """Take over what somebody else harvested and exported as a snapshot; what is held stays.
 
@@ -71,7 +72,7 @@ class Snapshots(Exporting):
             place: a folder, or an https, http or s3 address.
             crawls: names, ranges ``A..B``, ``latest`` or ``all``, of those in it.
             compare: how many footers of each piece, a crawl mostly, are compared with the source's; a request each.
-            report: told how far it is.
+            report: told how far it is, instead of a bar.
 
         Raises:
             QueryError: if this is another table than the index; ``UnknownCrawl`` if it holds nothing of a crawl.
@@ -85,6 +86,7 @@ class Snapshots(Exporting):
         with (
             closing(self._open_source(place)) as there,
             Examiner(self.table.key) as examiner,
+            self._reporting(report, "pieces") as told,
         ):
             pull = Pull(there, self.create(), self._source, examiner, compare=compare, folder=self.data)
             snapshot = pull.snapshot()
@@ -94,7 +96,7 @@ class Snapshots(Exporting):
             pull.take(
                 pieces,
                 pulled,
-                lambda now: report(Progress("pull", listed=len(pieces), done=now.pieces, bytes=there.bytes)),
+                lambda now: told(Progress("pull", listed=len(pieces), done=now.pieces, bytes=there.bytes)),
             )
         pulled.missing = self._shown().candidates(names, ()).missing if names else ()
         return pulled

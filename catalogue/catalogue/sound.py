@@ -41,7 +41,7 @@ class Sound(Snapshots):
         *,
         read_subset: str | None = None,
         seed: int | None = None,
-        report: Callable[[Progress], None] = lambda _: None,
+        report: Callable[[Progress], None] | None = None,
     ) -> Checked:
         """Look whether all that is held is what was taken, and the catalogue says what the store does.
 
@@ -51,7 +51,7 @@ class Sound(Snapshots):
             read_subset: compare a share of the files with the source, by a request each: ``1%`` of them drawn at
                 random, ``3/30`` the third of thirty parts, or as many as have ``50MB`` of footers and page indexes.
             seed: draws the share; another each time unless given.
-            report: told how far it is.
+            report: told how far it is, instead of a bar.
 
         Returns:
             What was found. If the source failed, that is in it; nothing is raised for it.
@@ -61,6 +61,12 @@ class Sound(Snapshots):
             StoreError: if there is something else, or the disk fails.
         """
         share = Share.of(read_subset) if read_subset is not None else None
+        with self._reporting(report, "values") as told:
+            return self._checked(crawls, share, seed, told)
+
+    def _checked(
+        self, crawls: str | Iterable[str], share: Share | None, seed: int | None, report: Callable[[Progress], None]
+    ) -> Checked:
         store = self._openable()
         check = Check(self.data / STORE_NAME, self._scope(crawls, store), report=report)
         if not check.look_at_file() or store is None:
@@ -124,7 +130,7 @@ class Sound(Snapshots):
         return open_source(url, self.settings, clock=self._clock(), notify=self._notify, attempts=1, patience=patience)
 
     def repair(
-        self, crawls: str | Iterable[str] = "all", *, report: Callable[[Progress], None] = lambda _: None
+        self, crawls: str | Iterable[str] = "all", *, report: Callable[[Progress], None] | None = None
     ) -> Repaired:
         """Mend what ``check`` finds: forget what is damaged, and take or find it again.
 
@@ -133,7 +139,7 @@ class Sound(Snapshots):
 
         Args:
             crawls: harvested ones, see ``check``.
-            report: told how far it is.
+            report: told how far it is, instead of a bar.
 
         Raises:
             QueryError: if a crawl is not harvested.
@@ -141,6 +147,10 @@ class Sound(Snapshots):
             StoreLocked: if another process harvests or mends the same.
             StoreError: if there is something else, or the disk fails.
         """
+        with self._reporting(report, "values") as told:
+            return self._repaired(crawls, told)
+
+    def _repaired(self, crawls: str | Iterable[str], report: Callable[[Progress], None]) -> Repaired:
         self._openable()
         repaired, requests = Repaired(), self.requests
         with alone(self.data / "repair.lock", f"another process repairs {self.data}; wait for it"):

@@ -91,7 +91,7 @@ class Taking(Opened):
         subsets: str | Iterable[str] = "warc",
         refresh: bool = False,
         pages: bool = False,
-        report: Callable[[Progress], None] = lambda _: None,
+        report: Callable[[Progress], None] | None = None,
     ) -> list[Harvested]:
         """Take the footers of crawls that are not held yet, and show them in the catalogue.
 
@@ -100,7 +100,7 @@ class Taking(Opened):
             subsets: ``warc``, ``crawldiagnostics``, ``robotstxt`` or ``all``, of the index.
             refresh: take them again, held or not.
             pages: take the page indexes too, which questions fetch when they need them otherwise.
-            report: told how far it is, often.
+            report: told how far it is, often, instead of a bar.
 
         Raises:
             SourceError: if the source failed as a whole; what was taken until then is kept, and so is shown later.
@@ -112,7 +112,7 @@ class Taking(Opened):
             words, chosen_subsets = several(crawls or "all"), SUBSETS
             chosen = self._choose_listed(words, refresh=refresh)
         store, outcomes = self.create(), []
-        with Examiner(self.table.key) as examiner:
+        with Examiner(self.table.key) as examiner, self._reporting(report, "files") as told:
             for crawl in chosen:
                 try:
                     outcome = harvest(
@@ -124,7 +124,7 @@ class Taking(Opened):
                         examiner=examiner,
                         refresh=refresh,
                         pages=pages,
-                        report=report,
+                        report=told,
                         notify=self._notify,
                     )
                 except UnknownCrawl as error:

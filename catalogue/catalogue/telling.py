@@ -1,25 +1,54 @@
 """What the footers say."""
 
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 
 from catalogue import ducklake, views
+from catalogue.catalogue.opening import STORE_NAME
 from catalogue.catalogue.taking import Taking
 from catalogue.crawl import newest_first
 from catalogue.errors import CatalogueError, NotHarvested, QueryError
-from catalogue.keyspace import Extent, FileExtent
+from catalogue.keyspace import Extent, FileExtent, crawl_axis
+from catalogue.plotting import draw_crawl
 from catalogue.source import CachedSource
+from catalogue.wording import plural
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
+
+
+_SHOWN = 12
+"""Crawls that a catalogue names when it shows itself; there are over a hundred."""
 
 
 class Telling(Taking):
     """SQL and DataFrames of what is held."""
+
+    def _rows(self) -> Iterator[tuple[str, str]]:
+        if not (self.data / STORE_NAME).exists() or not self.path.exists():
+            return
+        with closing(views.connect(self.path)) as connection:  # as it is: to look at it changes nothing
+            held = connection.execute(
+                "SELECT crawl, files_harvested, subsets, num_rows FROM crawls WHERE files_harvested > 0"
+            ).fetchall()
+        for crawl, files, subsets, rows in held[:_SHOWN]:
+            yield crawl, f"{plural(files, 'file')} of {', '.join(subsets)}; {plural(rows, 'capture')}"
+        if len(held) > _SHOWN:
+            yield "others", plural(len(held) - _SHOWN, "crawl")
+        if len(held) > 1:
+            files, rows = (sum(each[at] for each in held) for at in (1, 3))
+            yield "all", f"{plural(files, 'file')}; {plural(rows, 'capture')}"
+
+    def _notes(self) -> Iterator[str]:
+        if not (self.data / STORE_NAME).exists():
+            yield "Nothing is harvested yet; harvest() takes the footers of a crawl."
+        elif not (self.path.exists() and views.is_fresh(self.path, self._store, indexes=False)):
+            yield "What was harvested last is not shown yet; the next question, or update(), sees to it."
 
     def sql(self, query: str) -> duckdb.DuckDBPyRelation:
         """Run SQL over the catalogue's views: ``crawls``, ``files``, ``row_groups``, ``pages``, ``column_chunks``.
@@ -145,12 +174,12 @@ class Telling(Taking):
         """What ``coverage`` says, likewise."""
         return self._shown().rows(views.statement("coverage.sql", self.table))
 
-    def extents(self, crawl: str, detailed: Iterable[str] = ()) -> list[FileExtent]:
+    def extents(self, crawl: str, detailed: Iterable[str] | None = ()) -> list[FileExtent]:
         """Between which keys the files of a crawl lie.
 
         Args:
             crawl: its name.
-            detailed: paths of files of which that is told of each row group, too.
+            detailed: paths of files of which that is told of each row group, too; None for all.
         """
         least, greatest = (f'"{bound}_{self.table.key}"' for bound in ("min", "max"))
         rows = self._shown().rows(
@@ -159,11 +188,11 @@ class Telling(Taking):
               path, subset, min({least}) AS least, max({greatest}) AS greatest,
               count(*) AS row_groups, count(*) FILTER ({least} IS NULL) AS without_bounds,
               list((row_group, {least}, {greatest}, key_intervals) ORDER BY row_group)
-                FILTER (list_contains($2, path)) AS groups
+                FILTER ($2 IS NULL OR list_contains($2, path)) AS groups
             FROM row_groups WHERE crawl = $1 GROUP BY path, subset ORDER BY subset, path
             """,  # noqa: S608 - the name of a column
             crawl,
-            list(detailed),
+            None if detailed is None else list(detailed),
         )
         return [
             FileExtent(
@@ -176,6 +205,21 @@ class Telling(Taking):
             )
             for row in rows
         ]
+
+    def plot(self, crawl: str, *, ax: "Axes | None" = None) -> "Axes":
+        """Draw the files of a crawl, and their row groups, along the keys that they hold.
+
+        Where a crawl's files are two sorted streams zipped together its row groups lie over each other.
+
+        Args:
+            crawl: a harvested one.
+            ax: where to draw, which should be some inches wide; a figure of its own unless given.
+
+        Raises:
+            QueryError: if the crawl is not harvested, or matplotlib is not installed.
+        """
+        (chosen,) = self.table.select_held(self._shown().crawls, [crawl])
+        return draw_crawl(chosen, crawl_axis(self.extents(chosen, None)), self.table.keys, ax)
 
     def kept(self) -> tuple[int, int]:
         """Row groups whose page index is held, and bytes of pages in the cache on this machine."""

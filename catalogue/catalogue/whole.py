@@ -11,11 +11,14 @@ from catalogue.backfill import Backfill
 from catalogue.captures import Captures, parse_query, several
 from catalogue.catalogue.fetches import Fetches
 from catalogue.catalogue.steps import Step, steps
-from catalogue.crawl import select_subsets
+from catalogue.crawl import newest_first, select_subsets
 from catalogue.distinct import Distinct
 from catalogue.draws import Drawn, Place
 from catalogue.errors import QueryError
+from catalogue.keyspace import KeySpace, key_space
 from catalogue.listing import crawl_list_age, known_crawls
+from catalogue.plan import ReadPlan
+from catalogue.progress import bars
 from catalogue.query import Query, check_columns
 from catalogue.question import Question, Scope
 from catalogue.sampling import Sample
@@ -38,6 +41,7 @@ def open(  # noqa: A001 - catalogue.open, as gzip.open
     source: str | None = None,
     settings: Settings | None = None,
     executor: Executor | None = None,
+    progress: bool | None = None,
 ) -> "Catalogue":
     """Open the catalogue in a folder, which is made when something is first harvested into it.
 
@@ -48,8 +52,11 @@ def open(  # noqa: A001 - catalogue.open, as gzip.open
         executor: whose workers read, such as a ``ProcessPoolExecutor`` or that of a Dask client
             (``client.get_executor()``); they must have this package. Among machines of Dask's the rate is divided.
         settings: instead of those from the environment and ``config.toml``.
+        progress: whether what takes long shows how far it is; by default in notebooks and on terminals, and not where
+            errors go to a file or a pipe.
     """
-    return Catalogue(Path(data), settings or load_settings(source=source), table=table, executor=executor)
+    chosen = settings or load_settings(source=source)
+    return Catalogue(Path(data), chosen, table=table, executor=executor, bars=bars(progress))
 
 
 class Catalogue(Fetches):
@@ -79,6 +86,7 @@ class Catalogue(Fetches):
             ),
             self._workers or Here(lambda: self._source),
             lambda: self._made,
+            bars=self._bars,
         )
 
     def next_steps(self) -> list[Step]:
@@ -170,7 +178,21 @@ class Catalogue(Fetches):
         candidates = shown.candidates(words, chosen)
         scope = Scope(tuple(candidates.files(query)), candidates.row_groups, candidates.missing)
         question = Question(query, scope, self._footers, lambda: self._reading, self._cost())
-        return Captures(question, self._share, workers=self._workers, distinct=distinct, notify=self._notify)
+
+        def space(plan: ReadPlan, crawl: str | None) -> KeySpace:
+            touched = newest_first(file.crawl for path in plan.paths if (file := self.table.file(path)))
+            (mapped,) = self.table.select_held(words, [crawl]) if crawl else (touched or words)[:1]
+            return key_space(mapped, self.extents(mapped, plan.paths), plan)
+
+        return Captures(
+            question,
+            self._share,
+            space=space,
+            workers=self._workers,
+            distinct=distinct,
+            notify=self._notify,
+            bars=self._bars,
+        )
 
     def _distinct(self, query: Query, unique: str | None, *, latest: bool) -> Distinct:
         """Which captures are the same, and which of them is wanted.
@@ -224,7 +246,7 @@ class Catalogue(Fetches):
             )
             some = Scope(chosen, scope.considered, (), by_path)
             question = Question(drawing, some, self._footers, lambda: self._rereading, self._cost())
-            return Captures(question, self._share, notify=self._notify)
+            return Captures(question, self._share, space=captures.space_of, notify=self._notify)
 
         return Sample(
             size,
@@ -232,6 +254,7 @@ class Catalogue(Fetches):
             ask,
             columns=tuple(dict.fromkeys([*query.columns, *self.table.path_columns])),
             seed=seed,
+            bars=self._bars,
             per=next(iter(stratum), None),
             most=most,
             missing=scope.missing

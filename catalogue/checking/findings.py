@@ -2,14 +2,15 @@
 
 import random
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import accumulate
 
+from catalogue.display import Displayed
 from catalogue.errors import QueryError, SourceError
-from catalogue.wording import parse_size
+from catalogue.wording import parse_size, plural, size
 
 REPAIR = "catalogue repair"
 LOST = "StoreDamaged: it was lost with the damaged store"
@@ -35,8 +36,14 @@ class Finding:
         return f"{self.key}: {self.what}" if self.key else self.what
 
 
-@dataclass(slots=True)
-class Checked:
+def told_next(findings: Sequence[Finding]) -> Iterator[str]:
+    """Which commands mend findings, and these."""
+    yield from (f"run: {command}" for command in dict.fromkeys(finding.next for finding in findings))
+    yield from (f"{finding.kind}: {finding}" for finding in findings)
+
+
+@dataclass(slots=True, repr=False)
+class Checked(Displayed):
     """What a check came to."""
 
     findings: list[Finding] = field(default_factory=list)
@@ -59,6 +66,21 @@ class Checked:
     def complete(self) -> bool:
         """Whether all is well, and all was looked at."""
         return not self.findings and self.failure is None
+
+    def _line(self) -> str:
+        found = plural(len(self.findings), "finding") if self.findings else "nothing is wrong"
+        return f"{sum(self.values.values()):,} values, {size(self.bytes)}: {found}"
+
+    def _rows(self) -> Iterator[tuple[str, str]]:
+        yield from ((table, f"{count:,}") for table, count in self.values.items())
+        yield "catalogue", "compared with the store" if self.catalogue else "not compared with the store"
+        if self.compared:
+            yield "source", f"{self.equal:,} of {plural(self.compared, 'file')} the same"
+
+    def _notes(self) -> Iterator[str]:
+        if self.failure:
+            yield f"Not all could be compared: {self.failure}"
+        yield from told_next(self.findings)
 
 
 @dataclass(frozen=True, slots=True)

@@ -211,7 +211,6 @@ def _where(asked: dict[str, Any]) -> str | None:
 
 def show_plan(plan: Any) -> None:  # noqa: ANN401
     """Print a plan as a table."""
-    about = "about " if plan.estimated else "" if plan.exact else "at most "
     table(
         ["files", "row groups", "of", "pages", "captures in them", "requests", "bytes", "seconds"],
         [
@@ -219,10 +218,10 @@ def show_plan(plan: Any) -> None:  # noqa: ANN401
                 len(plan.paths),
                 plan.row_groups,
                 plan.considered,
-                f"{about}{plan.pages:,}" if plan.pages else "-",
+                f"{plan.about}{plan.pages:,}" if plan.pages else "-",
                 plan.rows,
-                f"{about}{plan.requests:,}",
-                f"{about}{size(plan.bytes)}",
+                f"{plan.about}{plan.requests:,}",
+                f"{plan.about}{size(plan.bytes)}",
                 f"{plan.seconds:.1f}",
             ]
         ],

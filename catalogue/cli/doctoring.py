@@ -11,8 +11,8 @@ import click
 
 from catalogue.cli.app import Common, common
 from catalogue.cli.completing import crawls_listed
-from catalogue.cli.showing import as_json, printable
-from catalogue.wording import plural, size
+from catalogue.cli.showing import as_json
+from catalogue.wording import plural, printable, size
 
 if TYPE_CHECKING:
     from catalogue.doctor import Seen

@@ -156,9 +156,7 @@ def harvest(  # noqa: PLR0913 - an option each
                 }
             )
         else:
-            taken = f"{len(outcome.facts):,} of them taken now"
-            cost = f"{plural(at.requests, 'request')}, {size(at.bytes)}, {at.seconds:.1f} s"
-            options.say(f"{at.crawl}: {at.done:,} of {plural(at.listed, 'file')} held, {taken}; {cost}")
+            options.say(outcome.told)
         for path, reason in outcome.failures.items():
             options.say(f"  {path}: {reason}" if path not in reason else f"  {reason}")
     if any(outcome.failures for outcome in outcomes):

@@ -6,12 +6,13 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any
 
 import click
 
 from catalogue.cli.app import Common
-from catalogue.wording import plain, size
+from catalogue.progress import Report, is_terminal, nowhere, on_terminal
+from catalogue.wording import plain, printable
 
 
 def cell(value: object) -> str:
@@ -105,11 +106,6 @@ def _cut(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
-def printable(text: str) -> str:
-    """Without what would move a terminal's cursor; values come from strangers' pages."""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
-
-
 def as_json(value: object) -> None:
     """Print one value as a line of JSON."""
     click.echo(json.dumps(plain(value), ensure_ascii=False))
@@ -120,53 +116,8 @@ def confirmed(question: str) -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty() and click.confirm(question, err=True)
 
 
-class _Harvesting(Protocol):
-    crawl: str
-    listed: int
-    done: int
-    failed: int
-    bytes: int
-
-
-class Bar(Protocol):
-    """Shows how far something is."""
-
-    def __call__(self, progress: _Harvesting, /) -> None:
-        """Show this."""
-
-
 @contextmanager
-def harvest_bar(options: Common, what: str = "files") -> Iterator[Bar]:
+def harvest_bar(options: Common, what: str = "files") -> Iterator[Report]:
     """A progress bar a crawl, on a terminal; elsewhere nothing."""
-    if options.quiet or not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    from rich.console import Console  # noqa: PLC0415 - slow to import, and only terminals need it
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
-
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=None),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]:.1f} " + what + "/s  {task.fields[received]}  {task.fields[failed]}"),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-    )
-    tasks: dict[str, Any] = {}
-
-    def show(progress: _Harvesting) -> None:
-        if progress.crawl not in tasks:
-            tasks[progress.crawl] = bar.add_task(
-                progress.crawl, total=progress.listed, completed=progress.done, rate=0.0, received="", failed=""
-            )
-        task = tasks[progress.crawl]
-        bar.update(
-            task,
-            completed=progress.done + progress.failed,
-            rate=bar.tasks[task].speed or 0.0,
-            received=size(progress.bytes),
-            failed=f"{progress.failed} failed" if progress.failed else "",
-        )
-
-    with bar:
-        yield show
+    with nowhere(what) if options.quiet or not is_terminal() else on_terminal(what) as bar:
+        yield bar

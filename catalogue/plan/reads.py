@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from catalogue.crawl import IndexFile
+from catalogue.display import Displayed, some
 from catalogue.draws import Drawn
 from catalogue.footer import ColumnChunk
 from catalogue.pages import ColumnIndex, OffsetIndex
@@ -16,6 +17,7 @@ from catalogue.plan.fetches import Fetch, Part, Purpose
 from catalogue.query import Query
 from catalogue.ranges import ByteRange, Pin
 from catalogue.surt import KeyInterval
+from catalogue.wording import duration, plural, size
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +140,8 @@ READS = pa.schema(
 """Of a plan as a table. The last four are null where page indexes must be fetched first to know them."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReadPlan:
+@dataclass(frozen=True, slots=True, repr=False)
+class ReadPlan(Displayed):
     """The reads that answer a query, and what they cost."""
 
     query: Query
@@ -232,6 +234,17 @@ class ReadPlan:
         return self.cost.seconds(self.requests, self.bytes, self.round_trips)
 
     @property
+    def price(self) -> str:
+        """Requests, bytes and seconds in words."""
+        what = f"{plural(self.requests, 'request')}, {size(self.bytes)}, {duration(self.seconds)}"
+        return f"{self.about}{what}"
+
+    @property
+    def about(self) -> str:
+        """What to put before requests and bytes: nothing if they are exact."""
+        return "about " if self.estimated else "" if self.exact or not self.requests else "at most "
+
+    @property
     def round_trips(self) -> int:
         """How many waves there are, that of the indexes and at least one behind it among them."""
         return 1 + max(1, len(self.waves)) if self.indexes else len(self.waves)
@@ -250,6 +263,32 @@ class ReadPlan:
     def stops_early(self) -> bool:
         """Whether reading ends as soon as there are enough rows."""
         return self.query.limit is not None and not self.query.ordered
+
+    def _line(self) -> str:
+        groups = f"{self.row_groups:,} of {plural(self.considered, 'row group')}"
+        asked = some(self.query.patterns, len(self.query.patterns))
+        return f"of {asked}: {plural(len(self.paths), 'file')}, {groups}, {self.price}"
+
+    def _rows(self) -> Iterator[tuple[str, str]]:
+        yield "files", f"{len(self.paths):,}"
+        yield "row groups", f"{self.row_groups:,} of {self.considered:,}"
+        if self.pages:
+            yield "pages", f"{self.about}{self.pages:,}"
+        if self.chunks:
+            yield "column chunks read whole", f"{self.chunks:,}"
+        yield "captures in them", f"{self.rows:,}"
+        yield "requests", f"{self.about}{self.requests:,}"
+        yield "bytes", f"{self.about}{size(self.bytes)}"
+        if self.cached_bytes:
+            yield "from the cache", size(self.cached_bytes)
+        yield "time", f"about {duration(self.seconds)}"
+
+    def _notes(self) -> Iterator[str]:
+        if self.indexes:
+            needed = f"{plural(len(self.indexes), 'request')}, {size(sum(len(fetch.range) for fetch in self.indexes))}"
+            yield f"Page indexes are fetched first ({needed}); until then the rest is an estimate."
+        yield from (f"Note: {warning}" for warning in self.warnings)
+        yield from (f"The answer may be incomplete: {lack}" for lack in self.missing)
 
     def to_arrow(self) -> pa.Table:
         """What is read, for other engines: a row for each run of bytes of a column of a row group, see ``READS``.

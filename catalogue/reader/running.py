@@ -39,6 +39,8 @@ class Told:
     """A sentence about an index that is wrong."""
     uncount: Callable[[str, int], None] = lambda _crawl, _rows: None
     """How many rows of a crawl the plan counted by such an index; those of them that match are among the rows."""
+    done: Callable[[], None] = lambda: None
+    """That one more row group was read."""
 
 
 def read(
@@ -223,6 +225,7 @@ class _Reading:
             except BadPageIndex as error:
                 each = self._whole(each.group, error)
         yield from self._chosen(each) if isinstance(each, _Waiting) else self._streamed(each)
+        self._told.done()
 
     def _chosen(self, each: _Waiting) -> Iterator[pa.Table]:
         """The chosen rows of a row group all of whose bytes are there."""

@@ -1,10 +1,8 @@
 """The map of a key space as SVG: what is drawn where, as wide as its place allows and with letters of one size."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-from catalogue.keyspace import Axis, Bar, KeySpace, Lane, State, shortened
-from catalogue.server.sentences import part
+from catalogue.keyspace import Axis, Bar, KeySpace, Lane, State, joined, part, shortened
 from catalogue.wording import plural
 
 _UNITS = 10_000
@@ -139,7 +137,7 @@ class _Pen:
             self._write("100%", "end", "lane", f"{read:,} of {lane.size:,} read", 0)
             self._write("0", "start", "lane", name or lane.name, _LINE)
             self._lane(lane, noun)
-        for start, end in _joined(axis.marks):
+        for start, end in joined(axis.marks, _VISIBLE):
             width = _share(end - start) if end - start > _VISIBLE else ""
             self.marks.append(Mark(_share(start), _share(end), width, top, self.y - top))
         if axis.low or axis.high:
@@ -180,22 +178,8 @@ class _Pen:
         style = "read" if bar.state is State.READ else "blind"
         name = part(bar.label) if bar.label.endswith(".parquet") else bar.label
         at = self.y + bar.row * height
-        start, end = _wide(bar)
+        start, end = bar.wide(_VISIBLE)
         return Box(_share(start), _share(end - start), at, height - 1, style, f"{name}: {bar.state.value}")
-
-
-def _joined(marks: tuple[tuple[float, float], ...]) -> Iterator[tuple[float, float]]:
-    """Marks, those made one between which nobody could see."""
-    held: tuple[float, float] | None = None
-    for start, end in marks:
-        if held and start - held[1] < _VISIBLE:
-            held = (held[0], end)
-        else:
-            if held:
-                yield held
-            held = (start, end)
-    if held:
-        yield held
 
 
 def _path(bars: list[Bar], height: int, *, thin: bool) -> str:
@@ -204,17 +188,9 @@ def _path(bars: list[Bar], height: int, *, thin: bool) -> str:
     tall = height - 2 * inset - (0 if thin else 1)
     steps = []
     for bar in bars:
-        start, end = (round(place * _UNITS) for place in _wide(bar))
+        start, end = (round(place * _UNITS) for place in bar.wide(_VISIBLE))
         steps.append(f"M{start} {bar.row * height + inset}h{end - start}v{tall}h{start - end}z")
     return "".join(steps)
-
-
-def _wide(bar: Bar) -> tuple[float, float]:
-    """Where a bar begins and ends, and be it of a single key, so that it can be seen."""
-    if bar.end - bar.start >= _VISIBLE:
-        return bar.start, bar.end
-    start = min(bar.start, 1 - _VISIBLE)
-    return start, start + _VISIBLE
 
 
 def _side(middle: float, start: float, end: float) -> tuple[str, str]:

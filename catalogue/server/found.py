@@ -11,7 +11,7 @@ import pyarrow as pa
 from catalogue.capture import timestamp
 from catalogue.catalogue import Catalogue
 from catalogue.crawl import newest_first
-from catalogue.keyspace import KeySpace, key_space
+from catalogue.keyspace import KeySpace
 from catalogue.plan import ReadPlan
 from catalogue.server.form import Asked
 
@@ -99,7 +99,6 @@ def search(catalogue: Catalogue, asked: Asked) -> Found:
         table = pa.Table.from_batches(captures.batches(warn=False), captures.schema)
     plan = captures.plan
     touched = newest_first(file.crawl for path in plan.paths if (file := catalogue.table.file(path)))
-    mapped = touched[0] if touched else crawls[0]
     return Found(
         tuple(crawls),
         None if table is None else _rows(table, asked),
@@ -109,7 +108,7 @@ def search(catalogue: Catalogue, asked: Asked) -> Found:
         perf_counter() - started,
         sum(held[crawl]["files_harvested"] for crawl in crawls),
         sum(held[crawl]["file_size"] for crawl in crawls),
-        key_space(mapped, catalogue.extents(mapped, plan.paths), plan),
+        captures.space(),
         tuple(touched[1:]),
     )
 

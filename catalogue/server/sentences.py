@@ -4,12 +4,6 @@ from catalogue.keyspace import KeySpace
 from catalogue.wording import plural
 
 
-def part(path: str) -> str:
-    """The name of an index file, without what makes it unlike those of other crawls: ``part-00007``."""
-    name = path.rpartition("/")[2]
-    return "-".join(name.split("-")[:2]).removesuffix(".parquet")
-
-
 def told(space: KeySpace, *, enough: bool) -> list[str]:
     """What the map of a key space shows, in sentences.
 

@@ -261,17 +261,16 @@ def _site(form: Form, asked: Asked) -> list[tuple[str, str]]:
 def _facts(found: Found) -> dict[str, str]:
     """The plan in numbers."""
     plan = found.plan
-    about = "about " if plan.estimated else "" if plan.exact or not plan.requests else "at most "
     facts = {
         "Files": f"{len(plan.paths):,} of {found.files:,}",
         "Row groups": f"{plan.row_groups:,} of {plan.considered:,}",
-        "Pages": f"{about}{plan.pages:,}" if plan.pages else "",
+        "Pages": f"{plan.about}{plan.pages:,}" if plan.pages else "",
         "Column chunks read whole": f"{plan.chunks:,}" if plan.chunks else "",
         "Page indexes, fetched first": wording.plural(len(found.first_plan.indexes), "request")
         if found.first_plan.indexes
         else "",
-        "Requests": f"{about}{plan.requests:,}",
-        "Bytes": f"{about}{wording.size(plan.bytes)} of {wording.size(found.bytes)}",
+        "Requests": f"{plan.about}{plan.requests:,}",
+        "Bytes": f"{plan.about}{wording.size(plan.bytes)} of {wording.size(found.bytes)}",
         "From the cache": wording.size(plan.cached_bytes) if plan.cached_bytes else "",
         "Time": wording.duration(found.seconds),
     }

@@ -26,6 +26,14 @@ class Keys(enum.Enum):
     TEXT = "text"
     """Any text."""
 
+    def spelt(self, key: str) -> str:
+        """A key as people spell what it is of: ``example.com/page`` for ``com,example)/page``."""
+        host, bracket, rest = key.partition(")")
+        if self is Keys.TEXT or (self is Keys.URL and not bracket):  # such as that of a mailto:
+            return key
+        host, colon, port = host.partition(":")
+        return ".".join(reversed(host.strip(",").split(","))) + colon + port + rest
+
 
 def parse_key_pattern(text: str, keys: Keys, match: Match | None = None) -> Pattern:
     """Read a pattern of such keys; see ``parse_pattern`` for those of URLs.

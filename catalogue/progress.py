@@ -1,0 +1,176 @@
+"""How far something is, while it lasts: a bar on a terminal or in a notebook, and nothing elsewhere."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from html import escape
+from threading import Lock
+from typing import Any, Protocol, TypeAlias
+
+from catalogue.wording import printable, size
+
+_AT_ONCE = 0.5
+"""Seconds; of what is done by then nobody has to be told how far it is."""
+_ONE = Lock()
+"""Held by who shows a bar: of what several threads do at once, the others would write over it."""
+_EVERY = 0.25
+"""Seconds between two sights of a bar in a notebook, each of which is a message."""
+
+
+class Progress(Protocol):
+    """How far something is."""
+
+    @property
+    def crawl(self) -> str:
+        """What it is, or of which crawl."""
+
+    @property
+    def listed(self) -> int:
+        """How many there are; 0 if nobody knows."""
+
+    @property
+    def done(self) -> int:
+        """How many of them are done."""
+
+    @property
+    def failed(self) -> int:
+        """How many could not be."""
+
+    @property
+    def bytes(self) -> int:
+        """Received so far."""
+
+
+Report: TypeAlias = Callable[[Any], None]
+"""Is told of a ``Progress``, often."""
+Bars: TypeAlias = Callable[[str], AbstractContextManager[Report]]
+"""Makes bars, given what it is that is counted."""
+
+
+@contextmanager
+def nowhere(_: str) -> Iterator[Report]:
+    """No bar."""
+    yield lambda _: None
+
+
+@contextmanager
+def on_terminal(what: str = "", *, stays: bool = True) -> Iterator[Report]:
+    """A bar on the terminal for each ``crawl`` that it is told of.
+
+    Args:
+        what: is counted.
+        stays: whether it can still be seen when all is done.
+    """
+    from rich.console import Console  # noqa: PLC0415 - slow to import, and only terminals need it
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+    from rich.progress import Progress as RichProgress  # noqa: PLC0415
+
+    bar = RichProgress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=None),
+        MofNCompleteColumn(),
+        TextColumn(
+            "{task.fields[rate]:.1f} " + f"{what}/s".strip() + "  {task.fields[received]}  {task.fields[failed]}"
+        ),
+        TimeRemainingColumn(),
+        console=Console(stderr=True, force_terminal=True, force_jupyter=False),
+        transient=not stays,
+    )
+    tasks: dict[str, Any] = {}
+
+    def show(progress: Progress) -> None:
+        if progress.crawl not in tasks:
+            tasks[progress.crawl] = bar.add_task(
+                progress.crawl, total=progress.listed or None, completed=progress.done, rate=0.0, received="", failed=""
+            )
+        task = tasks[progress.crawl]
+        bar.update(
+            task,
+            total=progress.listed or None,
+            completed=progress.done + progress.failed,
+            rate=bar.tasks[task].speed or 0.0,
+            received=size(progress.bytes),
+            failed=f"{progress.failed} failed" if progress.failed else "",
+        )
+
+    with bar:
+        yield show
+
+
+@contextmanager
+def in_notebook(what: str = "", *, clock: Callable[[], float] = time.monotonic) -> Iterator[Report]:
+    """A bar below the cell, which is gone when all is done. It needs nothing but IPython: no widgets.
+
+    Args:
+        what: is counted.
+        clock: says in seconds when it is.
+    """
+    from IPython.display import display  # noqa: PLC0415 - there, since this is a notebook
+
+    handle: Any = display({"text/plain": ""}, raw=True, display_id=True)  # type: ignore[no-untyped-call]
+    last = -_EVERY
+
+    def show(progress: Progress) -> None:
+        nonlocal last
+        if clock() - last >= _EVERY:
+            last = clock()
+            handle.update(_as_shown(progress, what), raw=True)
+
+    try:
+        yield show
+    finally:
+        handle.update({"text/plain": "", "text/html": ""}, raw=True)
+
+
+def _as_shown(progress: Progress, what: str) -> dict[str, str]:
+    done = progress.done + progress.failed
+    of = f" of {progress.listed:,}" if progress.listed else ""
+    received = f"; {size(progress.bytes)}" if progress.bytes else ""
+    failed = f"; {progress.failed:,} failed" if progress.failed else ""
+    text = printable(f"{progress.crawl}: {done:,}{of} {what}".rstrip() + received + failed)
+    bar = f'<progress value="{done}" max="{progress.listed}"></progress> ' if progress.listed else ""
+    return {"text/plain": text, "text/html": f"<div>{bar}{escape(text)}</div>"}
+
+
+def bars(wanted: bool | None, *, clock: Callable[[], float] = time.monotonic) -> Bars:  # noqa: FBT001 - as open has it
+    """Bars for what takes more than half a second, where somebody can see them.
+
+    Args:
+        wanted: whether there are to be some; None for where a terminal or a notebook is.
+        clock: says in seconds when it is.
+    """
+
+    @contextmanager
+    def bar(what: str) -> Iterator[Report]:
+        started, opened = clock(), False
+        show: Report = lambda _: None  # noqa: E731 - until then
+        with ExitStack() as stack:
+
+            def report(progress: Progress) -> None:
+                nonlocal opened, show
+                if not opened and clock() - started >= _AT_ONCE and _ONE.acquire(blocking=False):
+                    opened = True
+                    stack.callback(_ONE.release)
+                    chosen = in_notebook(what) if is_notebook() else on_terminal(what, stays=False)
+                    show = stack.enter_context(chosen)
+                show(progress)
+
+            yield report
+
+    def seen(what: str) -> AbstractContextManager[Report]:
+        there = wanted if wanted is not None else is_notebook() or is_terminal()
+        return bar(what) if there else nowhere(what)
+
+    return seen
+
+
+def is_terminal() -> bool:
+    """Whether somebody looks at what is written to standard error."""
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
+def is_notebook() -> bool:
+    """Whether this runs in the kernel of a notebook."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return hasattr(shell, "kernel")
