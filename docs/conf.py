@@ -19,7 +19,7 @@ nitpicky = True
 # Other projects' names are not looked up: the site is built without a network.
 nitpick_ignore_regex = [
     (r"py:.*", r"(asyncio|collections|concurrent|datetime|_duckdb|enum|pathlib|typing)\..*"),
-    (r"py:.*", r"(dask|dd|pa|pandas|pd|pyarrow|pyiceberg)\..*"),
+    (r"py:.*", r"(dask|dd|pa|pandas|pd|pyarrow|pyiceberg)\..*|Axes"),
     # What nobody outside looks into: it is made by the package and handed on.
     (r"py:class", r"catalogue\.(distinct\.Distinct|draws\.Drawn|examine\.FileFacts|store\.database\.Store)"),
     (r"py:class", r"catalogue\.(question\.(Question|Scope)|ranges\.Pin|views\.gaps\.Gaps|workers\.(Workers|Here))"),

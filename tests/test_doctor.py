@@ -244,7 +244,7 @@ def test_a_store_that_cannot_be_opened_is_told_of(command: Command) -> None:
 
 def test_every_extra_is_known() -> None:
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
-    assert EXTRAS.keys() == declared.keys() - {"all", "test", "fuzz"}
+    assert EXTRAS.keys() == declared.keys() - {"all", "docs", "fuzz", "test"}
     for name, (needs, _) in EXTRAS.items():
         assert {re.split(r"[>\[]", line)[0] for line in declared[name]} >= {*needs} - {"distributed"}
 
