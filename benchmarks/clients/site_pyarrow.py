@@ -14,7 +14,6 @@ _THREADS = 32
 
 def ask(task: Task) -> Ask:
     """Prepare."""
-    pa.set_io_thread_count(_THREADS)
     # Told not to read ahead, which halves the bytes.
     http = fsspec.filesystem("http", cache_type="none")
     made: list[ds.Dataset] = []
@@ -30,4 +29,5 @@ def ask(task: Task) -> Ask:
 
 
 if __name__ == "__main__":
+    pa.set_io_thread_count(_THREADS)
     start(ask)
