@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from importlib.metadata import version
 
-_LIBRARIES = ("aiohttp", "duckdb", "fsspec", "pandas", "pyarrow", "sqlitedict")
+_LIBRARIES = ("commoncrawl-catalogue", "aiohttp", "duckdb", "fsspec", "pandas", "pyarrow", "sqlitedict")
 
 Value = str | int | float | None
 

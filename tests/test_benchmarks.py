@@ -14,7 +14,7 @@ import pytest
 from benchmarks.clients import site_ours, site_pyarrow, site_recipe
 from benchmarks.clients.site_asking import COLUMNS, Ask, Site, Task, digest
 from benchmarks.late import Late
-from benchmarks.summary import Measurement, Missing, document
+from benchmarks.summary import Measurement, Missing, Result, document
 from catalogue.crawl import COLLINFO, manifest_path
 from catalogue.demo import Miniature
 from tests.faults import FaultServer
@@ -71,7 +71,7 @@ def test_requests_through_a_late_server_are_counted(miniature: Miniature) -> Non
 
 
 def test_one_table_has_all_results_beside_ours() -> None:
-    results = [
+    results: list[Result] = [
         Measurement("one job", "another", 30, 8e6, 1.0, 0.5, 200_000_000),
         Measurement("one job", "catalogue", 10, 2e6, 2.0, 0.5, 100_000_000),
         Measurement("other job", "catalogue", 0, 0, 0.1, 0.1, 100_000_000),
