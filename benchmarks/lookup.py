@@ -105,6 +105,7 @@ def _ask(
                 label = f"{name}, {step.name}"
                 steps.setdefault(label, []).append(step)
                 peaks.setdefault(label, []).append(ran.cost.peak_bytes)
+    steps = {label: each for label, each in steps.items() if label.rpartition(", ")[0] not in lacking}
     found = {label: {step.rows for step in each} for label, each in steps.items()}
     if len(set().union(*found.values())) != 1:
         message = f"not all find the same rows: {found}"

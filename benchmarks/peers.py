@@ -23,7 +23,7 @@ POLARS = "polars"
 DUCKDB = "DuckDB, httpfs"
 PYARROW = "pyarrow over fsspec"
 RECIPE = "recipe of 2022"
-CDX_TOOLKIT = "cdx_toolkit and pywb"
+CDX_TOOLKIT = "cdx_toolkit; pywb reads its disk"
 PYWB = "pywb"
 SPARK = "Spark"
 

@@ -1,13 +1,11 @@
 """Our own way: footers are harvested once; then what is held decides what is asked for."""
 
-from pathlib import Path
 from typing import Any
 
 from benchmarks.clients.site_asking import COLUMNS, Ask, Site, Task, start
+from benchmarks.paced import LATENCY, RATE
 from catalogue.catalogue import Catalogue
 from catalogue.settings import Settings
-
-_LATENCY, _BANDWIDTH = 0.03, 40e6
 
 
 def harvest(task: Task) -> int:
@@ -30,8 +28,8 @@ def ask(task: Task) -> Ask:
 
 def _settings(task: Task) -> Settings:
     # No page is kept from one question to the next, so that what is held is footers and page indexes.
-    cache = Path(task.folder) / "cache"
-    return Settings(source=task.source, cache=cache, cache_size=0, latency=_LATENCY, bandwidth=_BANDWIDTH)
+    cache = task.folder / "cache"
+    return Settings(source=task.source, cache=cache, cache_size=0, latency=LATENCY, bandwidth=RATE)
 
 
 if __name__ == "__main__":
