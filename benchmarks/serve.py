@@ -177,7 +177,7 @@ def _measure(
 
 def _jobs(title: str, queries: Sequence[str]) -> dict[str, str]:
     """What the summary calls them, cold and warm."""
-    what = f"{len(queries)} CDX queries of one client, {title.partition(':')[0].lower()}"
+    what = f"{len(queries)} CDX queries of one client: {title.partition(':')[0]}"
     return {state: f"{what}, {state} server" for state in ("cold", "warm")}
 
 
