@@ -95,22 +95,31 @@ def crawl_list(crawls: Sequence[str]) -> bytes:
     return json.dumps([{"id": crawl, "name": f"Index of {crawl}", **times} for crawl in crawls]).encode()
 
 
-def write_crawl(folder: Path, template: Template, files: int) -> None:
-    """Write a crawl into a folder: the list of crawls, the manifest, and index files full of holes."""
-    for path, data in {COLLINFO: crawl_list([CRAWL]), manifest_path(CRAWL): manifest(CRAWL, files)}.items():
+def write_lists(folder: Path, crawl: str, files: int) -> None:
+    """Write into a folder what says which crawls and which index files there are."""
+    for path, data in {COLLINFO: crawl_list([crawl]), manifest_path(crawl): manifest(crawl, files)}.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_bytes(data)
-    (folder / path_of(CRAWL, 0)).parent.mkdir(parents=True)
+
+
+def write_crawl(folder: Path, template: Template, files: int, *, crawl: str = CRAWL) -> None:
+    """Write a crawl into a folder: the list of crawls, the manifest, and index files full of holes."""
+    write_lists(folder, crawl, files)
+    (folder / path_of(crawl, 0)).parent.mkdir(parents=True)
     for number in range(files):
-        with (folder / path_of(CRAWL, number)).open("wb") as file:
+        with (folder / path_of(crawl, number)).open("wb") as file:
             file.write(b"PAR1")
             file.seek(template.hole)
-            file.write(template.end_of(CRAWL, number))
+            file.write(template.end_of(crawl, number))
 
 
 @cache
-def make_template() -> Template:
-    """Write the one file; takes some seconds."""
+def make_template(*, page_rows: int = 20_000) -> Template:
+    """Write the one file; takes some seconds.
+
+    Args:
+        page_rows: rows of a page. Its row groups have so few that each is a single page, unless this is less.
+    """
     buffer = BytesIO()
     schema = _schema()
     start = datetime(2022, 1, 16, 9, 31, 37, tzinfo=UTC)
@@ -124,6 +133,8 @@ def make_template() -> Template:
         use_dictionary=[name for name in schema.names if name not in _PLAIN],
         write_page_index=True,
         write_page_checksum=True,
+        max_rows_per_page=page_rows,
+        write_batch_size=min(page_rows, 1024),
     ) as writer:
         for group in range(ROW_GROUPS):
             rng = Random(group)

@@ -35,7 +35,7 @@ def main(*, full: bool) -> None:
 
     rows = []
     with TemporaryDirectory(prefix="benchmarks-") as name:
-        for size in _PASSED_ON:
+        for size in _PASSED_ON if full else _PASSED_ON[:-1]:
             rows.append(_pass_on(Path(name) / str(size), crawl_names(size)))
     table(
         "Snapshots of so many files, and taking them over, by HTTP from a server that is no way off",
@@ -127,6 +127,6 @@ def _export(folder: Path, words: tuple[str, ...]) -> Ran:
 
 def _catalogue(folder: Path, *words: str) -> Ran:
     say(f"catalogue {' '.join(words[:2])}")
-    wait_for_quiet(at_most=5.0)
+    wait_for_quiet()
     with TemporaryDirectory(prefix="benchmarks-") as home:
         return run(["catalogue", *words, "--data", str(folder), "--source", str(folder)], home=Path(home))

@@ -9,49 +9,42 @@ import fnmatch
 import json
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
-from tempfile import TemporaryDirectory, gettempdir, mkdtemp
+from tempfile import TemporaryDirectory, mkdtemp
 
 from benchmarks.clients.lookup_asking import Step
 from benchmarks.paced import LATENCY, serving
-from benchmarks.peers import environment
+from benchmarks.peers import CACHE, DATAFUSION, DUCKDB, PEERS, POLARS, PYARROW, SPARK, available, python_of
 from benchmarks.processes import ROOT, Failed, run, wait_for_quiet
 from benchmarks.real_size import FULL, INDEX_FILE, QUESTIONS, ROW_GROUPS, SMALL, real_size
 from benchmarks.report import say, table
+from benchmarks.summary import OURS, Measurement, Missing, Result
 
 RUNS = 3
 
 _PEERS = {
-    "DataFusion": "lookup_datafusion",
-    "polars": "lookup_polars",
-    "DuckDB, httpfs": "lookup_duckdb",
-    "pyarrow over fsspec": "lookup_pyarrow",
+    DATAFUSION: "benchmarks.clients.lookup_datafusion",
+    POLARS: "benchmarks.clients.lookup_polars",
+    DUCKDB: "benchmarks.clients.lookup_duckdb",
+    PYARROW: "benchmarks.clients.lookup_pyarrow",
 }
 """Modules by the names in the tables."""
-_REQUIREMENTS = (
-    "aiohttp==3.14.5",
-    "datafusion==55.0.0",
-    "duckdb==1.5.5",  # the last that the wheels of its extensions have been made for
-    "duckdb-extension-httpfs==1.5.5",
-    "fsspec==2026.9.0",
-    "polars==2.1.0",
-    "pyarrow==26.0.1",
-)
-_SPARK = "pyspark==3.5.8"
-CACHE = Path(gettempdir()) / "catalogue-benchmarks"
-"""Of what takes long to make."""
+_HELD = "footers held"
+_JOBS = {"cold": "nothing held", _HELD: "nothing held", "second question": "asked again", "warm": "asked again"}
+"""In what of the summary a step stands: what is comparable together."""
+_WITHOUT_MORE = ("exact URL",)
+"""The question that is put unless all are to be."""
 
 Command = Sequence[str]
 """A module and its first arguments; the question follows."""
 
 
-def main(*, full: bool) -> None:
+def main(*, full: bool) -> Iterator[Result]:
     """Measure and print."""
-    rows = FULL if full else SMALL
-    say(f"{ROW_GROUPS} row groups of {rows:,} rows, unless they are there")
-    compare(real_size(CACHE, rows=rows), f"{ROW_GROUPS} row groups of {rows:,} rows")
+    say(f"{ROW_GROUPS} row groups of {FULL:,} rows, unless they are there")
+    yield from compare(real_size(CACHE, rows=FULL), f"{ROW_GROUPS} row groups of {FULL:,} rows", full=full)
 
 
 def by_spark(*, full: bool) -> None:
@@ -63,50 +56,62 @@ def by_spark(*, full: bool) -> None:
     original = real_size(CACHE, rows=rows)
     folder = CACHE / f"spark-{ROW_GROUPS}-times-{rows}"
     if not folder.exists():
-        python = environment(CACHE, [_SPARK])
+        python = python_of(SPARK)
         made = Path(mkdtemp(prefix="crawl-", dir=CACHE))
         shutil.copytree(original, made, dirs_exist_ok=True, ignore=lambda _, names: fnmatch.filter(names, "*.parquet"))
         command = [str(python), "-m", "benchmarks.clients.write_by_spark", str(original / INDEX_FILE)]
         subprocess.run([*command, str(made / INDEX_FILE)], cwd=ROOT, check=True, capture_output=True)
         made.rename(folder)
-    compare(folder, f"written by {_SPARK.replace('==', ' ')}, {ROW_GROUPS * rows:,} rows")
+    what = f"written by {' '.join(PEERS[SPARK]).replace('==', ' ')}, {ROW_GROUPS * rows:,} rows"
+    list(compare(folder, what, full=full))  # the tables are enough
 
 
-def compare(folder: Path, what: str) -> None:
-    """Put all questions to all clients, about the index file in a folder."""
-    peers = environment(CACHE, _REQUIREMENTS)
-    clients: dict[str, Command] = {"catalogue": ["benchmarks.clients.lookup_ours"]}
-    for name, module in _PEERS.items():
-        clients[name] = ["benchmarks.clients.lookup_within", str(peers), f"benchmarks.clients.{module}"]
+def compare(folder: Path, what: str, *, full: bool) -> Iterator[Result]:
+    """Put questions to all clients, about the index file in a folder."""
+    pythons, lacking = available([*_PEERS])
+    clients: dict[str, Command] = {OURS: ["benchmarks.clients.lookup_ours"]}
+    for name in [name for name in _PEERS if name in pythons]:
+        clients[name] = ["benchmarks.clients.lookup_within", str(pythons[name]), _PEERS[name]]
     size = (folder / INDEX_FILE).stat().st_size
     with serving(folder, INDEX_FILE) as (server, rate):
-        where = f"{what}, {size / 1e6:,.0f} MB"
         pace = f"{1000 * LATENCY:.0f} ms, {rate / 1e6:.0f} MB/s a connection, median of {RUNS}"
-        print(f"\n{where}; {', '.join(_REQUIREMENTS).replace('==', ' ')}")
-        for question, (low, high) in QUESTIONS.items():
-            _ask(f"{question}: {pace}", clients, [server.url, INDEX_FILE, low, high])
+        for question in QUESTIONS if full else _WITHOUT_MORE:
+            asked = [server.url, INDEX_FILE, *QUESTIONS[question]]
+            title = f"One {question} out of a file of {size / 1e6:,.0f} MB"
+            yield from _ask(title, f"{what}: {pace}", clients, asked, lacking)
 
 
-def _ask(title: str, clients: Mapping[str, Command], question: Sequence[str]) -> None:
-    """Ask all of them one question, and print a table."""
+def _ask(
+    title: str, where: str, clients: Mapping[str, Command], question: Sequence[str], lacking: dict[str, str]
+) -> Iterator[Result]:
+    """Ask all of them one question, and print a table; told is why a client has no figures, if it fails."""
     steps: dict[str, list[Step]] = {}
     peaks: dict[str, list[int]] = {}
     for turn in range(RUNS):
         for name, command in clients.items():
-            say(f"{title.partition(':')[0]}, run {turn + 1} of {RUNS}: {name}")
-            wait_for_quiet(at_most=5.0)
-            with TemporaryDirectory(prefix="benchmarks-") as home:
-                ran = run([*command, *question], home=Path(home))
+            if name in lacking:
+                continue
+            say(f"{title}, run {turn + 1} of {RUNS}: {name}")
+            wait_for_quiet()
+            try:
+                with TemporaryDirectory(prefix="benchmarks-") as home:
+                    ran = run([*command, *question], home=Path(home))
+            except Failed as error:
+                if name == OURS:
+                    raise
+                lacking[name] = str(error)
+                continue
             for step in (Step(**each) for each in json.loads(ran.output)):
                 label = f"{name}, {step.name}"
                 steps.setdefault(label, []).append(step)
                 peaks.setdefault(label, []).append(ran.cost.peak_bytes)
+    steps = {label: each for label, each in steps.items() if label.rpartition(", ")[0] not in lacking}
     found = {label: {step.rows for step in each} for label, each in steps.items()}
     if len(set().union(*found.values())) != 1:
         message = f"not all find the same rows: {found}"
         raise Failed(message)
     table(
-        title,
+        f"{title}; {where}",
         ["client", "rows", "GET", "HEAD", "MB", "seconds", "CPU s", "peak MB"],
         [
             [
@@ -122,3 +127,21 @@ def _ask(title: str, clients: Mapping[str, Command], question: Sequence[str]) ->
             for label, each in steps.items()
         ],
     )
+    yield from _results(title, steps, peaks)
+    for name, why in lacking.items():
+        yield from (Missing(f"{title}, {job}", name, why) for job in dict.fromkeys(_JOBS.values()))
+
+
+def _results(title: str, steps: Mapping[str, Sequence[Step]], peaks: Mapping[str, Sequence[int]]) -> Iterator[Result]:
+    for label, each in steps.items():
+        client, _, name = label.rpartition(", ")
+        if name in _JOBS:
+            yield Measurement(
+                f"{title}, {_JOBS[name]}",
+                label if name == _HELD else client,
+                round(median(step.gets + step.heads for step in each)),
+                median(step.bytes for step in each),
+                median(step.seconds for step in each),
+                median(step.cpu_seconds for step in each),
+                round(median(peaks[label])),
+            )

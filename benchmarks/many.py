@@ -14,13 +14,12 @@ import pyarrow.parquet as pq
 
 from benchmarks.clients.lookup_asking import Step
 from benchmarks.clients.many_ours import SINGLE
-from benchmarks.crawls import crawl_list, manifest, path_of
-from benchmarks.lookup import CACHE
+from benchmarks.crawls import path_of, write_lists
 from benchmarks.paced import LATENCY, serving
+from benchmarks.peers import CACHE
 from benchmarks.processes import run, wait_for_quiet
 from benchmarks.real_size import CRAWL, FULL, INDEX_FILE, ROW_GROUPS, SMALL, real_size, writing
 from benchmarks.report import say, table
-from catalogue.crawl import COLLINFO, manifest_path
 
 FILES = 300
 URLS = 10_000
@@ -45,7 +44,7 @@ def _ask(folder: Path, urls: list[str], title: str) -> None:
     with serving(folder, INDEX_FILE) as (server, rate), TemporaryDirectory(prefix="benchmarks-") as home:
         file = Path(home) / "urls"
         file.write_text("\n".join(urls), encoding="utf-8")
-        wait_for_quiet(at_most=5.0)
+        wait_for_quiet()
         ran = run(["benchmarks.clients.many_ours", server.url, str(file)], home=Path(home))
     steps = [Step(**each) for each in json.loads(ran.output)]
     asked = [len(urls), len(urls), min(SINGLE, len(urls))]
@@ -83,9 +82,7 @@ def _split(large: Path, folder: Path, rows: int) -> Path:
     if not folder.exists():
         made = Path(mkdtemp(prefix="crawl-", dir=folder.parent))
         try:
-            for path, data in {COLLINFO: crawl_list([CRAWL]), manifest_path(CRAWL): manifest(CRAWL, FILES)}.items():
-                (made / path).parent.mkdir(parents=True, exist_ok=True)
-                (made / path).write_bytes(data)
+            write_lists(made, CRAWL, FILES)
             _write(made, pq.ParquetFile(large / INDEX_FILE), ROW_GROUPS * rows // FILES)
             made.rename(folder)
         finally:

@@ -6,6 +6,7 @@ reports as the peak memory of a child is never less than what its parent had whe
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -21,6 +22,8 @@ _SAMPLED = 0.1
 """Seconds between two looks at a process's children."""
 _QUIET = 0.1
 """Seconds of work that a quiet machine does in one."""
+_PATIENCE = 900.0
+"""Seconds that a command may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,7 @@ class Ran:
     output: str
 
 
-def wait_for_quiet(*, at_most: float = 120.0) -> None:
+def wait_for_quiet(*, at_most: float = 5.0) -> None:
     """Wait until nothing else computes on this machine, or that much time has gone by."""
     until = time.monotonic() + at_most
     while time.monotonic() < until:
@@ -70,13 +73,33 @@ class Failed(Exception):
 
 
 def run(command: Sequence[str], *, home: Path) -> Ran:
-    """Run a Python module with its arguments and measure it, at ``home`` instead of the user's own folders."""
+    """Run a Python module with its arguments and measure it, at ``home`` instead of the user's own folders.
+
+    Raises:
+        Failed: if it does not succeed, or has not come to an end after a quarter of an hour.
+    """
     supervisor = [sys.executable, "-m", "benchmarks.processes", sys.executable, "-m", *command]
-    done = subprocess.run(supervisor, cwd=ROOT, env=away_from_home(home), capture_output=True, text=True, check=False)
-    if done.returncode:
-        message = f"{' '.join(command)} failed:\n{done.stderr or done.stdout}"
+    with subprocess.Popen(
+        supervisor,
+        cwd=ROOT,
+        env=away_from_home(home),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            said, errors = process.communicate(timeout=_PATIENCE)
+        except BaseException as error:
+            os.killpg(process.pid, signal.SIGKILL)  # the command too, not only who supervises it
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
+            message = f"{' '.join(command)} has not ended after {_PATIENCE:.0f} s"
+            raise Failed(message) from error
+    if process.returncode:
+        message = f"{' '.join(command)} failed:\n{errors or said}"
         raise Failed(message)
-    output, _, cost = done.stdout.rstrip("\n").rpartition("\n")
+    output, _, cost = said.rstrip("\n").rpartition("\n")
     return Ran(Cost(**json.loads(cost)), output)
 
 

@@ -22,8 +22,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from benchmarks.crawls import crawl_list, manifest, path_of
-from catalogue.crawl import COLLINFO, PATH_COLUMNS, SCHEMA, manifest_path
+from benchmarks.crawls import path_of, write_lists
+from catalogue.crawl import PATH_COLUMNS, SCHEMA
 from catalogue.surt import url_surtkey
 
 CRAWL = "CC-MAIN-2022-33"
@@ -116,9 +116,7 @@ def real_size(cache: Path, *, rows: int) -> Path:
         cache.mkdir(parents=True, exist_ok=True)
         made = Path(mkdtemp(prefix="crawl-", dir=cache))
         try:
-            for path, data in {COLLINFO: crawl_list([CRAWL]), manifest_path(CRAWL): manifest(CRAWL, 1)}.items():
-                (made / path).parent.mkdir(parents=True, exist_ok=True)
-                (made / path).write_bytes(data)
+            write_lists(made, CRAWL, 1)
             (made / INDEX_FILE).parent.mkdir(parents=True)
             _write(made / INDEX_FILE, rows)
             made.rename(folder)

@@ -7,31 +7,43 @@ import time
 from collections.abc import Sequence
 from importlib.metadata import version
 
-_LIBRARIES = ("aiohttp", "duckdb", "fsspec", "pandas", "pyarrow", "sqlitedict")
+_LIBRARIES = ("commoncrawl-catalogue", "aiohttp", "duckdb", "fsspec", "pandas", "pyarrow", "sqlitedict")
 
 Value = str | int | float | None
 
 
 def machine() -> str:
-    """Where and with what it is measured."""
+    """When, where and with what it is measured."""
     libraries = ", ".join(f"{name} {version(name)}" for name in _LIBRARIES)
     load = f"; load before the start {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
     return (
-        f"{time.strftime('%Y-%m')}; {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}; "
+        f"{time.strftime('%Y-%m-%d')}; {os.cpu_count()} cores, {_system()}, Python {platform.python_version()}; "
         f"{libraries}{load}"
     )
 
 
+def _system() -> str:
+    try:
+        return platform.freedesktop_os_release()["PRETTY_NAME"]
+    except (OSError, KeyError):
+        return platform.system()
+
+
 def table(title: str, names: Sequence[str], rows: Sequence[Sequence[Value]]) -> None:
-    """Print a table; the first column is text, the others are numbers."""
+    """Print a table under its title."""
+    print(f"\n### {title}\n\n{markdown(names, rows)}", flush=True)
+
+
+def markdown(names: Sequence[str], rows: Sequence[Sequence[Value]]) -> str:
+    """A table; the first column is text, the others are numbers."""
     shown = [[_text(value) for value in row] for row in rows]
-    widths = [max(len(text) for text in column) for column in zip(names, *shown, strict=True)]
+    widths = [max(3, *(len(text) for text in column)) for column in zip(names, *shown, strict=True)]
     rule = [f"{'-' * (width - 1)}:" if at else "-" * width for at, width in enumerate(widths)]
-    print(f"\n{title}\n")
+    lines = []
     for row in [names, rule, *shown]:
         first, *others = (text.rjust(width) for text, width in zip(row, widths, strict=True))
-        print(f"| {' | '.join([first.lstrip().ljust(widths[0]), *others])} |")
-    sys.stdout.flush()
+        lines.append(f"| {' | '.join([first.lstrip().ljust(widths[0]), *others])} |")
+    return "\n".join(lines)
 
 
 def say(text: str) -> None:

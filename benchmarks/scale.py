@@ -91,7 +91,7 @@ def _measure(folder: Path, crawls: list[str], held: int) -> list[str | int | flo
 
 def _command(folder: Path, name: str, *words: str) -> Ran:
     say(f"catalogue {name}")
-    wait_for_quiet(at_most=5.0)
+    wait_for_quiet()
     with TemporaryDirectory(prefix="benchmarks-") as home:
         return run(["catalogue", name, *words, "--data", str(folder), "--source", _NOWHERE], home=Path(home))
 

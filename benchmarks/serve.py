@@ -15,6 +15,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from shutil import copytree
@@ -22,14 +23,18 @@ from tempfile import TemporaryDirectory
 from urllib.parse import urlencode
 from urllib.request import ProxyHandler, build_opener
 
+from benchmarks.peers import PYWB
 from benchmarks.processes import ROOT, Failed, Served, Server, away_from_home, run, serving, wait_for_quiet
 from benchmarks.report import Value, say, table
-from benchmarks.zipnum import VARIABLE, programs, pywb, write_cluster
+from benchmarks.summary import OURS, Measurement, Missing, Result
+from benchmarks.zipnum import installed, pywb, write_cluster
 from catalogue.demo import write_miniature
 from tests.cdx_oracle import Capture, plain_key, read_captures
 
 CRAWL = "CC-MAIN-2022-05"
-CLIENTS = (1, 16, 128)
+CLIENTS = (1, 16)
+MORE = 128
+"""Clients, if there is time."""
 LATENCY = 0.03
 _SECONDS = 4.0
 """For which a warm server is asked, and until the round is over."""
@@ -42,12 +47,18 @@ Start = Callable[[], AbstractContextManager[Served]]
 """Starts a cold server."""
 
 
-def main(*, full: bool) -> None:
+def main(*, full: bool) -> Iterator[Result]:
     """Measure and print."""
-    pages, count = (200_000, 400) if full else (40_000, 100)
-    bin_folder = programs()
-    if bin_folder is None:
-        say(f"without pywb, because {VARIABLE} does not say where its programs are")
+    pages, count, clients = (200_000, 400, (*CLIENTS, MORE)) if full else (40_000, 60, CLIENTS)
+    why = ""
+    try:
+        bin_folder = installed()
+        with TemporaryDirectory(prefix="benchmarks-") as folder:
+            write_cluster(Path(folder), CRAWL, [])
+            with pywb(Path(folder), bin_folder):
+                pass
+    except Failed as error:  # ours is measured all the same
+        why = str(error)
     with TemporaryDirectory(prefix="benchmarks-") as folder:
         crawl, data, cluster = (Path(folder) / name for name in ("crawl", "data", "cluster"))
         say(f"a crawl of {pages:,} captures")
@@ -71,12 +82,14 @@ def main(*, full: bool) -> None:
                 ],
                 home=Path(folder) / "home",
             )
-            servers: dict[str, Start] = {"catalogue": lambda: serve(data, source.url)}
-            if bin_folder:
-                servers["pywb"] = lambda: pywb(cluster, bin_folder)
+            servers: dict[str, Start] = {OURS: lambda: serve(data, source.url)}
+            if not why:
+                servers[PYWB] = lambda: pywb(cluster, bin_folder)
             for kind, queries in draw(captures, count).items():
                 title = f"{kind}: {len(queries)} of {len(captures):,} captures, {1000 * LATENCY:.0f} ms to the source"
-                _measure(title, queries, servers, source)
+                yield from _measure(title, queries, servers, source, clients)
+                if why:
+                    yield from (Missing(job, PYWB, why) for job in _jobs(title, queries).values())
 
 
 def draw(captures: Sequence[Capture], count: int) -> dict[str, list[str]]:
@@ -136,29 +149,79 @@ def serve(data: Path, source: str) -> Iterator[Served]:
                 process.terminate()
 
 
-def _measure(title: str, queries: Sequence[str], servers: dict[str, Start], source: Server) -> None:
+def _measure(
+    title: str, queries: Sequence[str], servers: dict[str, Start], source: Server, clients: Sequence[int]
+) -> Iterator[Result]:
     """Ask all servers and print a table."""
     rows: list[list[Value]] = []
     answers: dict[str, list[str]] = {}
     for name, start in servers.items():
-        asked = [query + (_SPARED if name == "pywb" else "") for query in queries]
-        for clients in CLIENTS:
-            say(f"{title.partition(':')[0]}: {name}, cold, {clients} clients")
+        asked = [query + (_SPARED if name == PYWB else "") for query in queries]
+        taken: dict[tuple[str, int], Taken] = {}
+        for number in clients:
+            say(f"{title.partition(':')[0]}: {name}, cold, {number} clients")
             with start() as served:
-                rows.append([name, "cold", clients, *_ask(served, asked, clients, 0.0, source)])
+                taken["cold", number] = _ask(served, asked, number, 0.0, source)
         with start() as served:
             answers[name] = [_answer(served.url + query) for query in asked]
-            for clients in CLIENTS:
-                say(f"{title.partition(':')[0]}: {name}, warm, {clients} clients")
-                rows.append([name, "warm", clients, *_ask(served, asked, clients, _SECONDS, source)])
+            for number in clients:
+                say(f"{title.partition(':')[0]}: {name}, warm, {number} clients")
+                taken["warm", number] = _ask(served, asked, number, _SECONDS, source)
+        rows += [[name, *which, *each.row()] for which, each in taken.items()]
+        for state, job in _jobs(title, queries).items():
+            yield taken[state, 1].measurement(job, name, len(queries))
     lines = _compare(queries, answers)
     names = ["", "", "clients", "queries/s", "p50 ms", "p99 ms", "CPU ms a query", "peak MB", "GET", "kB a query"]
     table(f"{title}, {lines:,} lines", names, rows)
 
 
-def _ask(served: Served, queries: Sequence[str], clients: int, seconds: float, source: Server) -> list[Value]:
-    """What a row of the table says of it: the last two are of what the server asked its source for."""
-    wait_for_quiet(at_most=5.0)
+def _jobs(title: str, queries: Sequence[str]) -> dict[str, str]:
+    """What the summary calls them, cold and warm."""
+    what = f"{len(queries)} CDX queries of one client: {title.partition(':')[0]}"
+    return {state: f"{what}, {state} server" for state in ("cold", "warm")}
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What as many queries took: of requests and bytes those that the server asked its source for."""
+
+    queries: int
+    seconds: float
+    p50: float
+    p99: float
+    cpu_seconds: float
+    peak_bytes: int
+    gets: int
+    bytes: int
+
+    def row(self) -> list[Value]:
+        """What the table says of it."""
+        return [
+            self.queries / self.seconds,
+            1000 * self.p50,
+            1000 * self.p99,
+            1000 * self.cpu_seconds / self.queries,
+            round(self.peak_bytes / 1e6),
+            self.gets,
+            self.bytes / self.queries / 1e3,
+        ]
+
+    def measurement(self, job: str, client: str, queries: int) -> Measurement:
+        """The same of so many queries."""
+        share = queries / self.queries
+        return Measurement(
+            job,
+            client,
+            round(self.gets * share),
+            self.bytes * share,
+            self.seconds * share,
+            self.cpu_seconds * share,
+            self.peak_bytes,
+        )
+
+
+def _ask(served: Served, queries: Sequence[str], clients: int, seconds: float, source: Server) -> Taken:
+    wait_for_quiet()
     source.reset()
     with TemporaryDirectory(prefix="benchmarks-") as home:
         file = Path(home) / "urls"
@@ -170,15 +233,16 @@ def _ask(served: Served, queries: Sequence[str], clients: int, seconds: float, s
         message = f"{taken['failed']} of {taken['queries']} queries were not answered by 200"
         raise Failed(message)
     counted = source.counted()
-    return [
-        taken["queries"] / taken["seconds"],
-        1000 * taken["p50"],
-        1000 * taken["p99"],
-        1000 * (served.cpu_seconds() - before) / taken["queries"],
-        round(served.peak_bytes() / 1e6),
+    return Taken(
+        taken["queries"],
+        taken["seconds"],
+        taken["p50"],
+        taken["p99"],
+        served.cpu_seconds() - before,
+        served.peak_bytes(),
         counted.gets,
-        counted.bytes / taken["queries"] / 1e3,
-    ]
+        counted.bytes,
+    )
 
 
 def _answer(url: str) -> str:

@@ -3,7 +3,7 @@
 The layout is that of https://data.commoncrawl.org/cc-index/collections/: sorted lines in blocks of 3,000, each a gzip
 member of its own, and the first key of each block in ``cluster.idx``; the configuration is that of
 commoncrawl/cc-index-server (branch ``pywb2``), but for where the blocks lie. pywb is a program in an environment of
-its own, whose ``bin`` folder the environment variable ``CATALOGUE_PYWB`` names.
+its own: that whose ``bin`` folder the environment variable ``CATALOGUE_PYWB`` names, or one that is made for it.
 """
 
 import os
@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from benchmarks.peers import PYWB, python_of
 from benchmarks.processes import Failed, Served
 
 VARIABLE = "CATALOGUE_PYWB"
@@ -74,6 +75,15 @@ def programs() -> Path | None:
     """The folder of pywb's programs; None if nobody says which."""
     given = os.environ.get(VARIABLE)
     return Path(given) if given else None
+
+
+def installed() -> Path:
+    """The same, and if nobody says which that of an environment that is made for it.
+
+    Raises:
+        Failed: if it cannot be.
+    """
+    return programs() or python_of(PYWB).parent
 
 
 @contextmanager

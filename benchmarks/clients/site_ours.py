@@ -1,0 +1,36 @@
+"""Our own way: footers are harvested once; then what is held decides what is asked for."""
+
+from typing import Any
+
+from benchmarks.clients.site_asking import COLUMNS, Ask, Site, Task, start
+from benchmarks.paced import LATENCY, RATE
+from catalogue.catalogue import Catalogue
+from catalogue.settings import Settings
+
+
+def harvest(task: Task) -> int:
+    """Take the footers of all files, as ``catalogue harvest`` does."""
+    with Catalogue(task.folder / "data", _settings(task)) as cat:
+        return sum(len(harvested.facts) for harvested in cat.harvest(task.crawl))
+
+
+def ask(task: Task) -> Ask:
+    """Prepare; the catalogue is opened by the first question, and stays open."""
+    opened: list[Catalogue] = []
+
+    def asked(site: Site) -> Any:  # noqa: ANN401 - pyarrow has no types
+        if not opened:
+            opened.append(Catalogue(task.folder / "data", _settings(task)))
+        return opened[0].captures(site.pattern, columns=COLUMNS).to_arrow()
+
+    return asked
+
+
+def _settings(task: Task) -> Settings:
+    # No page is kept from one question to the next, so that what is held is footers and page indexes.
+    cache = task.folder / "cache"
+    return Settings(source=task.source, cache=cache, cache_size=0, latency=LATENCY, bandwidth=RATE)
+
+
+if __name__ == "__main__":
+    start(ask, before=harvest)
