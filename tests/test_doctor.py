@@ -21,7 +21,7 @@ from catalogue.errors import QueryError, RangeIgnored, SlowDown, TextInstead, Un
 from catalogue.examine import Examiner
 from catalogue.footer import TRAILER, decode_footer, footer_length
 from catalogue.settings import Settings
-from catalogue.source import credentials_from
+from catalogue.source import credentials_from, surroundings
 from tests import canaries
 from tests.commands import Command
 from tests.faults import ALL_KINDS, SLOW, Fault, FaultServer, Kind, Request, Script, always, seeded
@@ -301,3 +301,13 @@ def test_what_is_too_long_is_cut_short(command: Command) -> None:
     assert "SSL_CERT_DIR=x" in ran.out
     assert "x…\n" in ran.out
     assert len(ran.out) < 6_000
+
+
+@pytest.mark.parametrize(
+    "value", ["http://user:se/cret@proxy:3128", "user:se/cret@proxy:3128", "http://u:se://cret@proxy:3128"]
+)
+def test_no_form_of_a_password_is_shown(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("https_proxy", value)
+    shown = surroundings()["https_proxy"]
+    assert shown.endswith("proxy:3128")
+    assert "cret" not in shown

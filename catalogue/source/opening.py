@@ -74,7 +74,13 @@ def open_source(
 
 def surroundings() -> dict[str, str]:
     """What the environment says of the way to a source, without what might be secret in it."""
-    return {name: open_part(value) for name in _ENVIRONMENT if (value := os.environ.get(name))}
+    return {name: _open_part(value) for name in _ENVIRONMENT if (value := os.environ.get(name))}
+
+
+def _open_part(value: str) -> str:
+    """Of a place without a path that matters: a password may have a slash in it that should have been written %2F."""
+    scheme, slashes, rest = value.rpartition("://") if value.count("://") == 1 else ("", "", value)
+    return open_part(f"{scheme}{slashes}{rest.rpartition('@')[2]}")
 
 
 def credentials_from() -> str | None:
