@@ -37,9 +37,13 @@ ROW = pa.schema(
 """Columns of pages in tables. ``headers`` are those of the HTTP answer, ``mime`` is as it was detected; ``text`` is
 null where there is none, or where ``failure`` says why it could not be had. ``links`` are those of an HTML page, else
 null: the element's name (``a``, ``img``), the text in it if there is any, and the whole URL that it leads to; those to
-anything but http and https are left out."""
+anything but http and https are left out, and those relative to an address of over 10,000 characters."""
 
 _LED_TO = ("http://", "https://")
+_NO_BASE = ("data:", "javascript:")
+"""Browsers take none of these for a base."""
+_LONGEST_BASE = 10_000
+"""Characters. Each of thousands of links would repeat a longer one, which would fill any memory."""
 
 
 def metadata_of(record: Record, look: Callable[[Record], dict[str, Any]]) -> dict[str, Any]:
@@ -130,7 +134,9 @@ def _links(links: Iterable[Mapping[str, str]], page: str, base: str) -> Iterator
         page: the URL of that they are on.
         base: what they are relative to, if the page says so, itself relative to the page.
     """
+    base = "" if base.strip().lower().startswith(_NO_BASE) else base
     start = _joined(page, base) or page
+    start = start if len(start) <= _LONGEST_BASE else ""
     for link in links:
         url = _joined(start, link["href"])
         if url and url.lower().startswith(_LED_TO):

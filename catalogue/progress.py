@@ -82,7 +82,12 @@ def on_terminal(what: str = "", *, stays: bool = True) -> Iterator[Report]:
     def show(progress: Progress) -> None:
         if progress.crawl not in tasks:
             tasks[progress.crawl] = bar.add_task(
-                progress.crawl, total=progress.listed or None, completed=progress.done, rate=0.0, received="", failed=""
+                printable(progress.crawl),
+                total=progress.listed or None,
+                completed=progress.done,
+                rate=0.0,
+                received="",
+                failed="",
             )
         task = tasks[progress.crawl]
         bar.update(
@@ -143,12 +148,14 @@ def bars(wanted: bool | None, *, clock: Callable[[], float] = time.monotonic) ->
 
     @contextmanager
     def bar(what: str) -> Iterator[Report]:
-        started, opened = clock(), False
+        started, opened, ended = clock(), False, False
         show: Report = lambda _: None  # noqa: E731 - until then
         with ExitStack() as stack:
 
             def report(progress: Progress) -> None:
                 nonlocal opened, show
+                if ended:  # by a thread that was not waited for
+                    return
                 if not opened and clock() - started >= _AT_ONCE and _ONE.acquire(blocking=False):
                     opened = True
                     stack.callback(_ONE.release)
@@ -156,7 +163,10 @@ def bars(wanted: bool | None, *, clock: Callable[[], float] = time.monotonic) ->
                     show = stack.enter_context(chosen)
                 show(progress)
 
-            yield report
+            try:
+                yield report
+            finally:
+                ended = True
 
     def seen(what: str) -> AbstractContextManager[Report]:
         there = wanted if wanted is not None else is_notebook() or is_terminal()

@@ -46,6 +46,11 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
+def printable_lines(text: str) -> str:
+    """Likewise, on the lines that it has."""
+    return "\n".join(map(printable, text.split("\n")))
+
+
 def meant(word: str, there_are: Iterable[str]) -> str | None:
     """The name that somebody meant who typed another one; None if none is like it. Case does not matter."""
     names = {name.casefold(): name for name in there_are}

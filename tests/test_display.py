@@ -1,6 +1,7 @@
 """What values show of themselves: right, harmless, and without asking for anything."""
 
 import re
+import sqlite3
 import warnings
 from collections.abc import Iterable
 from contextlib import closing
@@ -199,6 +200,27 @@ def test_a_catalogue_that_is_damaged_is_shown_all_the_same(
         cat.path.write_bytes(b"<b>" * 5000)
         assert len(texts(cat, "p")) == 2
         assert texts(cat, "td") == []
+
+
+def test_to_look_at_a_catalogue_takes_no_time_and_leaves_nothing_open(
+    few_data: Path, few_settings: Settings, tmp_path: Path
+) -> None:
+    data = copytree(few_data, tmp_path / "data")
+    names = {path.name for path in data.iterdir()}
+    with catalogue.open(data, settings=few_settings) as cat:
+        assert len(texts(cat, "p")) == 1
+        assert {path.name for path in data.iterdir()} == names
+        with closing(sqlite3.connect(data / STORE_NAME, isolation_level=None)) as other:
+            other.execute("PRAGMA locking_mode=EXCLUSIVE")
+            other.execute("BEGIN EXCLUSIVE")
+            assert "is locked by another process" in texts(cat, "p")[1]  # 30 seconds before the test would end
+        found = cat.captures("*")
+        cat.close()
+        assert "open the catalogue again" in repr(found)
+        assert "repair" not in repr(found)
+        (data / STORE_NAME).write_bytes(b"")
+        assert "Nothing is harvested yet" in texts(cat, "p")[1]
+        assert (data / STORE_NAME).stat().st_size == 0
 
 
 def test_what_is_still_to_be_done_says_how(few_harvested: catalogue.Catalogue) -> None:

@@ -8,6 +8,7 @@ import signal
 import threading
 import tomllib
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -15,8 +16,12 @@ import pytest
 
 import catalogue
 from catalogue.doctor import EXTRAS, MOST_REQUESTS, Diagnosis, Seen
+from catalogue.doctor.layout import of_layout
 from catalogue.errors import QueryError, RangeIgnored, SlowDown, TextInstead, UnknownCrawl, Unreachable
+from catalogue.examine import Examiner
+from catalogue.footer import TRAILER, decode_footer, footer_length
 from catalogue.settings import Settings
+from catalogue.source import credentials_from, surroundings
 from tests import canaries
 from tests.commands import Command
 from tests.faults import ALL_KINDS, SLOW, Fault, FaultServer, Kind, Request, Script, always, seeded
@@ -252,3 +257,57 @@ def test_every_extra_is_known() -> None:
 def test_another_table_has_no_doctor(settings: Settings, tmp_path: Path) -> None:
     with catalogue.open(tmp_path, table="hosts", settings=settings) as cat, pytest.raises(QueryError, match="--table"):
         cat.doctor()
+
+
+@pytest.mark.parametrize(
+    "writes",
+    [
+        {"AWS_CONTAINER_CREDENTIALS_FULL_URI": "http://stranger.example/x"},
+        {"AWS_METADATA_SERVICE_TIMEOUT": "soon"},
+        {"AWS_CONFIG_FILE": "config"},
+    ],
+)
+def test_settings_of_aws_that_are_wrong_find_no_credentials(
+    writes: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The SDK hands on whatever goes wrong in the programs and services that it asks."""
+    pytest.importorskip("botocore", reason="S3 is an extra")
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "config").write_text("[default]\ncredential_process = /no/such/program\n")
+    for name, value in writes.items():
+        monkeypatch.setenv(name, value)
+    assert credentials_from() is None
+
+
+def test_a_writer_that_does_not_say_and_a_row_group_without_rows(mirror: Path, newest: str) -> None:
+    path = next(path for path in sorted(mirror.rglob("*.parquet")) if newest in str(path))
+    data = path.read_bytes()
+    length = footer_length(data)
+    footer = data[-TRAILER - length : -TRAILER]
+    with Examiner(children=1) as examiner:
+        facts = examiner.examine(footer, len(data))
+    decoded = decode_footer(footer, len(data))
+    empty = replace(decoded, row_groups=tuple(replace(group, num_rows=0) for group in decoded.row_groups))
+    seen = list(of_layout(newest, replace(facts, created_by="   "), empty, length))
+    assert Seen("writer", "does not say") in seen
+    assert "page index" in told(seen)
+
+
+def test_what_is_too_long_is_cut_short(command: Command) -> None:
+    ran = Command(command.data, "http://127.0.0.1:9/", command.home)("doctor", SSL_CERT_DIR="x" * 7_000)
+    assert "SSL_CERT_DIR=x" in ran.out
+    assert "x…\n" in ran.out
+    assert len(ran.out) < 6_000
+
+
+@pytest.mark.parametrize(
+    "value", ["http://user:se/cret@proxy:3128", "user:se/cret@proxy:3128", "http://u:se://cret@proxy:3128"]
+)
+def test_no_form_of_a_password_is_shown(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("https_proxy", value)
+    shown = surroundings()["https_proxy"]
+    assert shown.endswith("proxy:3128")
+    assert "cret" not in shown

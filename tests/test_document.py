@@ -85,6 +85,8 @@ def test_links_of_pictures(documents: Documents) -> None:
         ("", "https://example.com/1#a", "https://example.com/dir/page"),
         ("<base target=_top><base href='//cdn.example.org/x/y/'>", "https://cdn.example.org/x/1#a", None),
         ("<base href='http://[x'>", "https://example.com/1#a", "https://example.com/dir/page"),
+        ("<base href=' JavaScript:go()'>", "https://example.com/1#a", "https://example.com/dir/page"),
+        ("<base href='data:,x'>", "https://example.com/1#a", "https://example.com/dir/page"),
     ],
 )
 def test_links_lead_where_a_browser_would_go(base: str, first: str, empty: str | None, documents: Documents) -> None:
@@ -100,6 +102,16 @@ def test_links_lead_where_a_browser_would_go(base: str, first: str, empty: str |
     ]
     text = row_of(record_of(b"no page", "text/plain"), documents.look)
     assert (text["title"], text["links"]) == (None, None)
+
+
+@pytest.mark.parametrize("of_page", [False, True])
+def test_a_long_address_is_not_repeated_in_every_link(documents: Documents, *, of_page: bool) -> None:
+    """Ten thousand links of a page of one megabyte would be ten gigabytes."""
+    long = f"https://example.com/{'x' * 20_000}/"
+    page = f"{'' if of_page else f'<base href={long}>'}<a href=1>one</a><a href=https://other.test/>two</a>"
+    record = record_of(page.encode())
+    record = replace(record, headers=(("WARC-Target-URI", long if of_page else "https://example.com/"),))
+    assert [link["url"] for link in row_of(record, documents.look)["links"]] == ["https://other.test/"]
 
 
 def test_only_what_is_said(documents: Documents) -> None:

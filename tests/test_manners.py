@@ -1,24 +1,29 @@
 """How the command line explains itself, completes words, and what it does to a terminal."""
 
 import inspect
+import json
 import os
 import pty
 import re
 import shlex
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from shutil import copytree
 from types import SimpleNamespace
 
 import click
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from catalogue.cli.app import Common, entry
 from catalogue.cli.showing import harvest_bar
 from catalogue.crawl import SCHEMA
+from catalogue.store import Held, Store, names_of
 from tests.commands import Command
 from tests.miniatures import OLD
 
@@ -125,6 +130,45 @@ def test_tables_are_completed(command: Command) -> None:
     assert completed(command, "catalogue query --table ") == ["hosts"]
 
 
+NO_NAMES = ["$(touch ran)", "a b;c", "x\nplain,y", "'", "\x1b[2J"]
+"""Of crawls and tables, which a shell would take for more than a word."""
+
+
+def test_nothing_is_completed_that_a_shell_would_run(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    listed = json.dumps([{"id": name} for name in (*NO_NAMES, OLD)]).encode()
+    with Store(data / "footers.sqlite", create=True) as store:
+        held = Held(listed, len(listed), None, None, "", "")
+        names = [f"crawl-data/{crawl}/cc-index-table.paths.gz" for crawl in (*NO_NAMES, OLD)]
+        store.put("documents", [(name, held) for name in (*names, "/cc-index-table.paths.gz", "collinfo.json")])
+    for name in (*NO_NAMES, "hosts"):
+        (data / name).mkdir()
+        (data / name / "footers.sqlite").touch()
+    command = Command(data, "", tmp_path)
+    for asks in ("query", "harvest"):
+        assert completed(command, f"catalogue {asks} --crawl ") == [OLD, "latest", "all"]
+    assert completed(command, "catalogue query --table ") == ["hosts"]
+
+
+def test_to_complete_a_word_changes_nothing_and_ends(held: Command, tmp_path: Path) -> None:
+    before = {path.name: path.stat().st_mtime_ns for path in held.data.iterdir()}
+    store = held.data / "footers.sqlite"
+    assert any(OLD in name for name in names_of(store))
+    assert {path.name: path.stat().st_mtime_ns for path in held.data.iterdir()} == before
+    with Store(store) as opened:  # what is in the log alone is seen, too
+        opened.put("documents", [("new", Held(b"", 0, None, None, "", ""))])
+        assert "new" in names_of(store)
+    os.mkfifo(tmp_path / "pipe")
+    assert names_of(tmp_path / "pipe") == []
+    assert names_of(Path(os.fsdecode(b"/nowhere/\xff"))) == []
+    with closing(sqlite3.connect(tmp_path / "endless")) as connection:
+        connection.execute(
+            "CREATE VIEW documents AS WITH RECURSIVE n(key) AS (SELECT 1 UNION ALL SELECT key + 1 FROM n) "
+            "SELECT key FROM n WHERE key < 0"
+        )
+    assert names_of(tmp_path / "endless", seconds=0.01) == []
+
+
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
 def test_other_shells(held: Command, shell: str) -> None:
     script = held("completion", shell)
@@ -209,3 +253,14 @@ def test_a_pipe_gets_no_colours_even_by_force(command: Command, few: Path) -> No
     ran = Command(command.data, str(few), command.home)("harvest", "--crawl", OLD, FORCE_COLOR="1", TERM="xterm")
     assert ran.status == 0
     assert "\x1b" not in ran.out + ran.err
+
+
+def test_names_of_strangers_do_nothing_to_a_terminal(command: Command, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"key": ["a"], "rub\x08out\x07": ["b"]}), tmp_path / "x.parquet")
+    here = Command(command.data, str(tmp_path), command.home)
+    assert here("harvest", "--table", "ours", "--key", "key", "x.parquet").status == 0
+    asked = here("query", "a", "--table", "ours", "--columns", "rubout")
+    other = here("harvest", "--table", "other", "--key", "rubout", "x.parquet")
+    for told in (asked.err, other.err):
+        assert "rub\N{REPLACEMENT CHARACTER}out" in told
+        assert "".join(told.splitlines()).isprintable()

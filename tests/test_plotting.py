@@ -179,6 +179,8 @@ def test_a_crawl_is_chosen_among_those_asked_about(few_harvested: Catalogue) -> 
         few_harvested.captures("*", crawls=newest).plot(others[-1])
     with pytest.raises(NotHarvested):
         few_harvested.plot("CC-MAIN-2013-20")
+    with pytest.raises(QueryError, match=f"one can be drawn; name it, such as {newest}"):
+        few_harvested.plot("all")
 
 
 def test_styles_differ_without_colour(paged: Catalogue) -> None:

@@ -69,6 +69,18 @@ def test_of_several_at_once_one_is_seen(monkeypatch: pytest.MonkeyPatch) -> None
     assert "third" in terminal.getvalue()
 
 
+def test_who_is_late_starts_none_that_nobody_would_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = at_terminal(monkeypatch)
+    shown = bars(None, clock=slowly())
+    with shown("files") as late:
+        pass
+    late(Progress("late", 3, 1))
+    with shown("files") as other:
+        other(Progress("other\x1b[2J", 3, 1))
+    assert "late" not in terminal.getvalue()
+    assert "other\N{REPLACEMENT CHARACTER}" in terminal.getvalue()
+
+
 def test_how_many_there_are_need_not_be_known(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = at_terminal(monkeypatch)
     with bars(None, clock=slowly())("records") as bar:

@@ -15,6 +15,7 @@ from catalogue.errors import CatalogueError, NotHarvested, QueryError
 from catalogue.keyspace import Extent, FileExtent, crawl_axis
 from catalogue.plotting import draw_crawl
 from catalogue.source import CachedSource
+from catalogue.store import Store
 from catalogue.wording import plural
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 _SHOWN = 12
 """Crawls that a catalogue names when it shows itself; there are over a hundred."""
+_GLANCE = 0.1
+"""Seconds for which it then waits for another process that is writing."""
 
 
 class Telling(Taking):
@@ -45,10 +48,18 @@ class Telling(Taking):
             yield "all", f"{plural(files, 'file')}; {plural(rows, 'capture')}"
 
     def _notes(self) -> Iterator[str]:
-        if not (self.data / STORE_NAME).exists():
+        store = self.data / STORE_NAME
+        if not store.exists() or not store.stat().st_size:  # an empty file would be made a store
             yield "Nothing is harvested yet; harvest() takes the footers of a crawl."
-        elif not (self.path.exists() and views.is_fresh(self.path, self._store, indexes=False)):
+        elif not (self.path.exists() and self._is_fresh()):
             yield "What was harvested last is not shown yet; the next question, or update(), sees to it."
+
+    def _is_fresh(self) -> bool:
+        """Whether the catalogue shows all; of a store that is not open it is not left open, nor waited for."""
+        if "_store" in self.__dict__:
+            return views.is_fresh(self.path, self._store, indexes=False)
+        with Store(self.data / STORE_NAME, busy_seconds=_GLANCE) as store:
+            return views.is_fresh(self.path, store, indexes=False)
 
     def sql(self, query: str) -> duckdb.DuckDBPyRelation:
         """Run SQL over the catalogue's views: ``crawls``, ``files``, ``row_groups``, ``pages``, ``column_chunks``.
@@ -216,9 +227,14 @@ class Telling(Taking):
             ax: where to draw, which should be some inches wide; a figure of its own unless given.
 
         Raises:
-            QueryError: if the crawl is not harvested, or matplotlib is not installed.
+            QueryError: if the crawl is not harvested, several are named, or matplotlib is not installed.
         """
-        (chosen,) = self.table.select_held(self._shown().crawls, [crawl])
+        chosen, *others = self.table.select_held(self._shown().crawls, [crawl])
+        if others:
+            message = (
+                f"{crawl!r} is {plural(1 + len(others), 'crawl')}, and one can be drawn; name it, such as {chosen}"
+            )
+            raise QueryError(message)
         return draw_crawl(chosen, crawl_axis(self.extents(chosen, None)), self.table.keys, ax)
 
     def kept(self) -> tuple[int, int]:

@@ -18,7 +18,7 @@ from click.shell_completion import CompletionItem
 from catalogue.durable import room
 from catalogue.errors import CatalogueError, DiskFailed
 from catalogue.settings import Settings, load_settings, package_version
-from catalogue.wording import meant
+from catalogue.wording import meant, printable, printable_lines
 
 if TYPE_CHECKING:
     from catalogue.catalogue import Catalogue
@@ -39,7 +39,7 @@ class Common:
     def say(self, text: str) -> None:
         """Tell the user something that is no result."""
         if not self.quiet:
-            click.echo(text, err=True)
+            click.echo(printable_lines(text), err=True)
 
     @property
     def folder(self) -> Path:
@@ -256,13 +256,14 @@ def _stopped() -> int:
 def _explain(error: CatalogueError) -> int:
     if "--verbose" in sys.argv or "-v" in sys.argv:
         traceback.print_exc()
-    click.echo(f"catalogue: {error}", err=True)
+    # Strangers name columns and files, of which it may speak.
+    click.echo(printable_lines(f"catalogue: {error}"), err=True)
     return error.exit_status
 
 
 def _explain_bug(error: Exception) -> int:
     if "--verbose" in sys.argv or "-v" in sys.argv:
         traceback.print_exc()
-    what = f"{type(error).__name__}: {error}".splitlines()[0]
+    what = printable(f"{type(error).__name__}: {error}".splitlines()[0])
     click.echo(f"catalogue: something failed that should not ({what}); -v shows where, please report it", err=True)
     return os.EX_SOFTWARE if hasattr(os, "EX_SOFTWARE") else 70

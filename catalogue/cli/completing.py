@@ -1,5 +1,6 @@
 """What a shell completes, and the command that teaches it to."""
 
+import re
 from pathlib import Path
 
 import click
@@ -9,7 +10,9 @@ from catalogue.cli.app import Common, OneOf, common, data_folder, entry
 
 _SHELLS = ["bash", "zsh", "fish"]
 _STORE = "footers.sqlite"
-_MANIFEST = "/cc-index-table.paths.gz"
+_MANIFEST = re.compile(r"crawl-data/([^/]+)/cc-index-table\.paths\.gz")
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+"""What all names of ours are. A shell would run others: a store or a folder may be a stranger's."""
 
 
 @click.command()
@@ -38,7 +41,7 @@ def crawls_held(context: click.Context, _: click.Parameter, incomplete: str) -> 
     from catalogue.store import names_of  # noqa: PLC0415 - most completions do without
 
     names = names_of(_folder(context) / _STORE)
-    return _crawls([name.split("/")[1] for name in names if name.endswith(_MANIFEST)], incomplete)
+    return _crawls([found[1] for name in names if (found := _MANIFEST.fullmatch(name))], incomplete)
 
 
 def crawls_listed(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -68,13 +71,13 @@ def columns(_: click.Context, __: click.Parameter, incomplete: str) -> list[Comp
 def tables(context: click.Context, incomplete: str) -> list[str]:
     """Other tables in the data folder."""
     there_are = sorted(path.parent.name for path in _folder(context, table=False).glob(f"*/{_STORE}"))
-    return [name for name in there_are if name.startswith(incomplete)]
+    return [name for name in there_are if _PLAIN.fullmatch(name) and name.startswith(incomplete)]
 
 
 def _crawls(names: list[str], incomplete: str) -> list[CompletionItem]:
     before, dots, last = incomplete.rpartition("..")
-    words = [] if dots else ["latest", "all"]
-    return [CompletionItem(f"{before}{dots}{name}") for name in [*sorted(names), *words] if name.startswith(last)]
+    there_are = [*sorted(filter(_PLAIN.fullmatch, names)), *([] if dots else ["latest", "all"])]
+    return [CompletionItem(f"{before}{dots}{name}") for name in there_are if name.startswith(last)]
 
 
 def _folder(context: click.Context, *, table: bool = True) -> Path:

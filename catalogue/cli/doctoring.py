@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _WIDTH = 80
 """Also where nobody looks: it is made to be pasted."""
 _NAME = 16
+_LONGEST = 1000
 
 
 @click.command()
@@ -74,13 +75,13 @@ def _terminal() -> "Seen":
 
 
 def _plain(each: "Seen") -> dict[str, str]:
-    return {name: printable(text) for name, text in asdict(each).items()}
+    return {name: _short(text) for name, text in asdict(each).items()}
 
 
 def _show(title: str, seen: "Iterable[Seen]") -> None:
     click.echo(title)
     for each in seen:
-        lines = _wrapped(each.seen, 2 + _NAME)
+        lines = _wrapped(each.seen, 2 + _NAME) or [""]
         lines += _wrapped(each.means, 4 + _NAME)
         lines[0] = f"  {each.about:{_NAME - 1}} {lines[0].lstrip()}"
         click.echo("\n".join(lines))
@@ -88,6 +89,9 @@ def _show(title: str, seen: "Iterable[Seen]") -> None:
 
 def _wrapped(text: str, indent: int) -> list[str]:
     margin = " " * indent
-    return textwrap.wrap(
-        printable(text), _WIDTH, initial_indent=margin, subsequent_indent=margin, break_on_hyphens=False
-    )
+    return textwrap.wrap(_short(text), _WIDTH, initial_indent=margin, subsequent_indent=margin, break_on_hyphens=False)
+
+
+def _short(text: str) -> str:
+    """On one line that is not too long: servers and files may say what they like of themselves."""
+    return printable(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…")

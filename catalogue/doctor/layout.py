@@ -26,7 +26,7 @@ def of_layout(crawl: str, facts: FileFacts, footer: Footer, length: int) -> Iter
         length: bytes of the footer.
     """
     groups = facts.row_groups
-    yield Seen("writer", facts.created_by[:_LONGEST_WRITER] or "does not say")
+    yield Seen("writer", facts.created_by.strip()[:_LONGEST_WRITER] or "does not say")
     rows = f"{plural(facts.num_rows, 'row')} in {plural(len(groups), 'row group')}"
     yield Seen("footer", f"{size(length)}; {rows}, {facts.codec}, {plural(len(footer.columns), 'column')}")
     if not groups:
@@ -79,5 +79,5 @@ def _costs(groups: Sequence[RowGroup]) -> tuple[int, int]:
                 whole += len(chunk.range)
                 indexes = (chunk.column_index if name == INDEX.key else None, chunk.offset_index)
                 paged += sum(len(index) for index in indexes if index)
-                paged += len(chunk.range) * min(group.num_rows, _PAGE_ROWS) // group.num_rows
+                paged += len(chunk.range) * min(group.num_rows, _PAGE_ROWS) // max(1, group.num_rows)
     return whole // len(groups), paged // len(groups)

@@ -74,7 +74,13 @@ def open_source(
 
 def surroundings() -> dict[str, str]:
     """What the environment says of the way to a source, without what might be secret in it."""
-    return {name: open_part(value) for name in _ENVIRONMENT if (value := os.environ.get(name))}
+    return {name: _open_part(value) for name in _ENVIRONMENT if (value := os.environ.get(name))}
+
+
+def _open_part(value: str) -> str:
+    """Of a place without a path that matters: a password may have a slash in it that should have been written %2F."""
+    scheme, slashes, rest = value.rpartition("://") if value.count("://") == 1 else ("", "", value)
+    return open_part(f"{scheme}{slashes}{rest.rpartition('@')[2]}")
 
 
 def credentials_from() -> str | None:
@@ -83,14 +89,13 @@ def credentials_from() -> str | None:
     Where it finds none elsewhere, it asks the cloud's own service for them, as it would for a request.
     """
     try:
-        from botocore.exceptions import BotoCoreError  # noqa: PLC0415 - an extra, and slow to import
-        from botocore.session import Session  # noqa: PLC0415 - likewise
+        from botocore.session import Session  # noqa: PLC0415 - an extra, and slow to import
     except ImportError:
         return None
     be_discreet()
     try:
         found = Session().get_credentials()
-    except BotoCoreError:
+    except Exception:  # noqa: BLE001 - by the settings it runs programs and opens files, whose errors it hands on
         return None
     return str(found.method) if found else None
 

@@ -1,7 +1,9 @@
 """A look at documents of a store that costs next to nothing, for a shell that waits for it between two keys."""
 
 import json
+import os
 import sqlite3
+import time
 from contextlib import closing, suppress
 from pathlib import Path
 from urllib.parse import quote
@@ -11,11 +13,15 @@ from catalogue.store.held import decode
 
 _WAIT = 0.1
 """Seconds for another process that is writing."""
+_PATIENCE = 2.0
+"""Seconds for all of it: what is no store of ours may have no end."""
+_OFTEN = 10_000
+"""SQLite's own instructions between two looks at the clock."""
 
 
-def names_of(path: Path) -> list[str]:
+def names_of(path: Path, *, seconds: float = _PATIENCE) -> list[str]:
     """The names of a store's documents; none if it cannot be read at once."""
-    return [str(key) for (key,) in _rows(path, "SELECT key FROM documents")]
+    return [str(key) for (key,) in _rows(path, "SELECT key FROM documents", seconds=seconds)]
 
 
 def named_in(path: Path, name: str) -> list[str]:
@@ -26,9 +32,15 @@ def named_in(path: Path, name: str) -> list[str]:
     return []
 
 
-def _rows(path: Path, sql: str, *parameters: str) -> list[tuple[object]]:
-    with suppress(sqlite3.Error):
-        address = f"file:{quote(str(path.absolute()))}?mode=ro"
+def _rows(path: Path, sql: str, *parameters: str, seconds: float = _PATIENCE) -> list[tuple[object]]:
+    with suppress(sqlite3.Error, OSError):
+        if not path.is_file():  # a pipe would be waited for
+            return []
+        # Where nobody has it open, SQLite would make files beside it, and leave them, even of one that it only reads.
+        mode = "mode=ro" if path.with_name(f"{path.name}-shm").exists() else "mode=ro&immutable=1"
+        address = f"file:{quote(os.fsencode(path.absolute()))}?{mode}"
+        until = time.monotonic() + seconds
         with closing(sqlite3.connect(address, uri=True, timeout=_WAIT)) as connection:
+            connection.set_progress_handler(lambda: time.monotonic() > until, _OFTEN)
             return connection.execute(sql, parameters).fetchall()
     return []

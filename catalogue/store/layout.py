@@ -201,6 +201,9 @@ def disk_errors(path: Path) -> Iterator[None]:
         yield
     except (sqlite3.Error, OSError, UnicodeDecodeError, OverflowError) as error:  # the last two of damaged texts
         name = getattr(error, "sqlite_errorname", "")
+        if isinstance(error, sqlite3.ProgrammingError) and not name:  # of Python's own, such as of one that is closed
+            message = f"{path} is not open any more ({error}); open the catalogue again"
+            raise StoreError(message) from error
         if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
             message = f"{path} is locked by another process; try again when that is done"
             raise StoreLocked(message) from error
