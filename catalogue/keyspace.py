@@ -374,7 +374,9 @@ def _lane(name: str, extents: Sequence[tuple[Extent, State]], scale: _Scale | No
         row = next((row for row, end in enumerate(ends) if end <= low), len(ends))
         ends[row : row + 1] = [high]
         at = min(row, MOST_ROWS - 1)
-        bars += [Bar(scale(a), scale(b), state, extent.name, at) for a, b in extent.parts]
+        # Where nothing else lies between two parts they touch: one bar, as what is counted is one thing.
+        parts = joined(((scale(a), scale(b)) for a, b in extent.parts), 0.0)
+        bars += [Bar(start, end, state, extent.name, at) for start, end in parts]
     unknown = [(extent, state) for extent, state in extents if not extent.filled]
     rows = min(len(ends), MOST_ROWS)
     bars += [Bar(0.0, 1.0, state, extent.name, rows, bounded=False) for extent, state in unknown]

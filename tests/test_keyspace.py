@@ -47,6 +47,15 @@ def a_file(name: str, *groups: tuple[str, str] | None, subset: str = "warc") -> 
     return FileExtent(name, subset, whole, len(groups), len(groups) - len(known), extents)
 
 
+def test_what_touches_is_one_bar_unless_something_lies_between() -> None:
+    """People count boxes."""
+    gapped = Extent("row group 0", (("a", "b"), ("d", "e"), ("x", "y")))
+    extents = ((0, gapped), (1, Extent("row group 1", (("p", "q"),))))
+    file = FileExtent("f", "warc", Extent("f", (("a", "y"),)), 2, 0, extents)
+    (axis,) = key_space(CRAWL, [file], plan(prefix_interval(b"d"), f=[(0, True)])).groups
+    assert [bar.label for bar in axis.lanes[0].bars] == ["row group 0", "row group 0", "row group 1"]
+
+
 keys = st.text(st.sampled_from("abc,)/é\U0001f600"), max_size=6)
 bounds = st.tuples(keys, keys).map(lambda ends: (min(ends), max(ends)))
 crawls = st.lists(st.lists(st.none() | bounds, min_size=1, max_size=5), min_size=1, max_size=5)
