@@ -15,6 +15,7 @@ from catalogue.errors import (
     Redirected,
     ShortBody,
     SlowDown,
+    TextInstead,
     Unreachable,
     WrongRange,
 )
@@ -56,8 +57,8 @@ ERRORS: dict[Kind, type[Exception] | None] = {
     Kind.NO_CONTENT_RANGE: WrongRange,
     Kind.MALFORMED_CONTENT_RANGE: WrongRange,
     Kind.MULTIPART: WrongRange,
-    Kind.HTML_200: Unreachable,
-    Kind.HTML_206: Unreachable,
+    Kind.HTML_200: TextInstead,
+    Kind.HTML_206: TextInstead,
     Kind.XML_IN_200: SlowDown,
     Kind.FLIPPED_BIT: None,  # nobody can tell
     Kind.OTHER_OBJECT: None,  # nor here, without a pin

@@ -118,7 +118,6 @@ def most_at_once(data: bytes, rows: int) -> int:
     return most
 
 
-@pytest.mark.timeout(60)
 def test_what_a_dictionary_holds_once_is_repeated_a_little_at_a_time() -> None:
     """600 MB of texts in some kilobytes."""
     keys = pa.array([f"com,example)/{number:05}" for number in range(6000)])
@@ -127,7 +126,6 @@ def test_what_a_dictionary_holds_once_is_repeated_a_little_at_a_time() -> None:
     assert most_at_once(data, 6000) < 400 << 20
 
 
-@pytest.mark.timeout(60)
 def test_beginnings_that_are_left_out_are_put_back_a_little_at_a_time() -> None:
     """With this encoding a value is told by how much of the one before it begins it, too."""
     keys = pa.array([f"com,example)/{number:05}" for number in range(6000)])
@@ -183,7 +181,6 @@ BOMBS = {
 }
 
 
-@pytest.mark.timeout(60)
 def test_footers_that_are_more_than_footers() -> None:
     """Refused, or taken for what they are, by one child that lives."""
     taken, died = [], []

@@ -163,7 +163,6 @@ def test_hostile_paths(path: str) -> None:
     assert index_file(path) is None
 
 
-@pytest.mark.timeout(10)
 def test_a_path_of_megabytes_takes_no_time() -> None:
     assert index_file("a/" * (1 << 20)) is None
     assert index_file("a" * (4 << 20)) is None

@@ -264,3 +264,20 @@ def test_names_of_strangers_do_nothing_to_a_terminal(command: Command, tmp_path:
     for told in (asked.err, other.err):
         assert "rub\N{REPLACEMENT CHARACTER}out" in told
         assert "".join(told.splitlines()).isprintable()
+
+
+# ---- nothing ----
+
+
+def test_who_finds_nothing_is_told_where_it_was_looked_for(held: Command) -> None:
+    """And that a bare host is one page, which hardly anybody means."""
+    newest, *others = dict.fromkeys(row["crawl"] for row in held("status", "--json").json()["coverage"])
+    ran = held("query", "nosuch.example", "--count", "--subset", "warc", "--crawl", newest)
+    assert (ran.status, ran.out) == (0, "0\n")
+    assert ran.err.splitlines() == [
+        f"nothing in {newest} (warc)",
+        "tip: nosuch.example is its home page alone; 'nosuch.example/*' is the site, '*.nosuch.example' subdomains too",
+    ]
+    there = f"nothing in {1 + len(others)} crawls, {others[-1]} to {newest}"
+    assert held("query", "*.nosuch.example").err.splitlines()[:2] == ["0 captures", there]
+    assert held("query", "nosuch.example", "--quiet").err == ""

@@ -947,7 +947,7 @@ def test_a_dictionary_is_no_data_page() -> None:
         inflated=dictionary.inflated,
         num_values=0,
         encoding=None,
-        has_crc=False,
+        has_crc=True,
     )
     assert each.chunk.range.start + dictionary.size == each.located.offsets[0]
     index = OffsetIndex((each.chunk.range.start, each.located.offsets[0]), (0, 0))

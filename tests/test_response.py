@@ -19,6 +19,7 @@ from catalogue.errors import (
     ShortBody,
     SlowDown,
     SourceError,
+    TextInstead,
     Unreachable,
     WrongRange,
 )
@@ -82,8 +83,8 @@ def right(size: int = 100, wanted: ByteRange = BOUNDED, **more: str) -> dict[str
     ("status", "headers", "body", "error"),
     [
         (200, {}, "", RangeIgnored),
-        (200, {"content-type": "text/html; charset=utf-8"}, "Welcome", Unreachable),
-        (200, {"content-type": "Application/XML"}, "<Error><Code>InternalError</Code></Error>", Unreachable),
+        (200, {"content-type": "text/html; charset=utf-8"}, "Welcome", TextInstead),
+        (200, {"content-type": "Application/XML"}, "<Error><Code>InternalError</Code></Error>", TextInstead),
         (200, {"content-type": "application/xml"}, S3_SLOW, SlowDown),
         (300, {}, "", Redirected),
         (301, {"location": "https://other.example/"}, "", Redirected),

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from catalogue.cli.app import Common, OneOf, common
-from catalogue.cli.asking import FORMATS, found_by, question, with_patterns
+from catalogue.cli.asking import FORMATS, found_by, question, say_where, with_patterns
 from catalogue.cli.consent import Leave, with_leave
 from catalogue.cli.showing import as_json, harvest_bar, table
 from catalogue.errors import IncompleteAnswer, QueryError
@@ -84,15 +84,15 @@ def query(  # noqa: PLR0913 - an option each
             plans = _into_folder(folder, format_, leave, catalogue, options, asked)
         else:
             found = found_by(catalogue, options, asked)
-            if by:
-                _show_counts(leave.given(found.counting()).count_by_crawl())
-            elif count:
-                click.echo(leave.given(found.counting()).count())
+            if count:
+                rows = _count(leave.given(found.counting()), by_crawl=by is not None)
             else:
                 wanted = bool(asked["columns"]) or options.table is not None
                 batches = leave.given(found).batches()
                 rows = write(batches, found.schema, chosen, path, chosen_columns=wanted)
                 options.say(f"{plural(rows, 'capture')}" + (f" in {path}" if path else ""))
+            if not rows and asked["limit"] != 0:
+                say_where(options, catalogue, asked)
             plans = [found.plan]
     for warning in dict.fromkeys(warning for plan in plans for warning in plan.warnings):
         options.say(f"note: {warning}")
@@ -135,12 +135,19 @@ def _into_folder(
     return plans
 
 
-def _show_counts(counts: dict[str, int]) -> None:
+def _count(found: Any, *, by_crawl: bool) -> int:  # noqa: ANN401 - as above
+    """Print how many captures there are; returns that."""
+    if not by_crawl:
+        count = int(found.count())
+        click.echo(count)
+        return count
+    counts: dict[str, int] = found.count_by_crawl()
     if sys.stdout.isatty():
         table(["crawl", "captures"], counts.items())
     else:
         for crawl, captures in counts.items():
             as_json({"crawl": crawl, "captures": captures})
+    return sum(counts.values())
 
 
 def _harvest(catalogue: Any, options: Common, asked: dict[str, Any]) -> None:  # noqa: ANN401

@@ -1,7 +1,7 @@
 """Commands that plan and answer questions about captures."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -182,13 +182,27 @@ def found_by(catalogue: Any, options: Common, asked: dict[str, Any]) -> Any:  # 
         unique=asked.get("unique"),
         latest=asked.get("latest", False),
     )
-    if sys.stderr.isatty() and options.table is None:
-        for pattern in patterns[:1]:
-            if "/" not in pattern and "*" not in pattern and not asked["match"]:
-                options.say(
-                    f"tip: {pattern} is its home page alone; '{pattern}/*' is the site, '*.{pattern}' subdomains too"
-                )
+    if sys.stderr.isatty():
+        for tip in _tips(options, asked):
+            options.say(tip)
     return found
+
+
+def say_where(options: Common, catalogue: Any, asked: dict[str, Any]) -> None:  # noqa: ANN401
+    """Say of a question that found nothing where nothing was found, and what may have been meant."""
+    newest, *others = catalogue.held(asked["crawls"] or "all")
+    crawls = f"{plural(1 + len(others), 'crawl')}, {others[-1]} to {newest}" if others else newest
+    chosen = f" ({', '.join(asked['subsets'])})" if asked["subsets"] else ""
+    options.say(f"nothing in {crawls}{chosen}")
+    if not sys.stderr.isatty():  # else it was said before
+        for tip in _tips(options, asked):
+            options.say(tip)
+
+
+def _tips(options: Common, asked: dict[str, Any]) -> Iterator[str]:
+    pattern = asked["patterns"][0]
+    if options.table is None and not asked["match"] and "/" not in pattern and "*" not in pattern:
+        yield f"tip: {pattern} is its home page alone; '{pattern}/*' is the site, '*.{pattern}' subdomains too"
 
 
 def _where(asked: dict[str, Any]) -> str | None:
