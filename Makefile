@@ -10,14 +10,16 @@ WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 help:  ## What can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "%-8s %s\n", $$1, $$2}'
 
-$(BIN)/catalogue: pyproject.toml constraints.txt
+$(VENV)/pyvenv.cfg:
 	$(PYTHON) -m venv $(VENV)
+
+$(BIN)/catalogue: pyproject.toml constraints.txt | $(VENV)/pyvenv.cfg
 	$(BIN)/python -m pip install --quiet --no-compile -c constraints.txt -e .
 	touch $@
 
-$(VENV)/tested: $(BIN)/catalogue
+$(VENV)/tested: pyproject.toml constraints.txt | $(VENV)/pyvenv.cfg
 	$(BIN)/python -m pip install --quiet --no-compile -c constraints.txt -e '.[test]'
-	touch $@
+	touch $(BIN)/catalogue $@
 
 demo: $(BIN)/catalogue  ## Everything against a miniature crawl, offline, in a minute
 	$(BIN)/catalogue demo
@@ -34,11 +36,12 @@ browser:
 	  apt-get update && apt-get install --yes --no-install-recommends chromium chromium-driver; \
 	fi >/dev/null 2>&1 || true
 
-test: browser $(VENV)/tested  ## Everything that must hold
+test:  ## Everything that must hold
+	@$(MAKE) --no-print-directory --jobs=2 browser $(VENV)/tested
 	@$(MAKE) --no-print-directory --jobs=2 lint hold
 
 hold: $(VENV)/tested
-	$(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 4 --dist loadfile
+	$(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 soak: $(VENV)/tested  ## What the tests try a little of, tried for hours
 	$(BIN)/python -m tests.soak
@@ -47,9 +50,9 @@ fuzz: $(VENV)/tested  ## Bytes that a parser does not survive, looked for a minu
 	$(BIN)/python -m pip install --quiet --no-compile -c constraints.txt -e '.[fuzz]'
 	$(BIN)/python -m tests.soak.fuzz
 
-$(VENV)/documented: $(BIN)/catalogue
+$(VENV)/documented: pyproject.toml constraints.txt | $(VENV)/pyvenv.cfg
 	$(BIN)/python -m pip install --quiet --no-compile -c constraints.txt -e '.[docs]'
-	touch $@
+	touch $(BIN)/catalogue $@
 
 docs: $(VENV)/documented  ## The documentation as a site in build/docs
 	$(BIN)/python -m sphinx -W -n --keep-going -q docs build/docs

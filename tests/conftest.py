@@ -24,6 +24,15 @@ LEAKED: list[str] = []
 """What was logged and holds a secret."""
 
 
+_LONG = {"test_soak_mutations", "test_soak_traffic", "test_disk", "test_workers", "test_answers", "test_sharing"}
+"""Files whose tests are few and take long."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes longest, so that in the end no core waits for another."""
+    items.sort(key=lambda item: item.path.stem not in _LONG)
+
+
 def pytest_configure() -> None:
     trying.register_profile("suite", trying(), deadline=None)  # how long a test takes depends on who else is at work
     trying.load_profile("suite")
