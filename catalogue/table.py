@@ -37,7 +37,6 @@ _COLUMN = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,200}")
 _STEP = r"(?!\.{1,2}(?:/|$))[A-Za-z0-9._+=,@~-]+"
 _PATH = re.compile(rf"{_STEP}(?:/{_STEP}){{0,30}}")
 _PART = re.compile(r"(?:^|/)(crawl|subset)=([A-Za-z0-9][A-Za-z0-9._-]*)(?=/)")
-_SUCH_AS = "CC-MAIN-2022-05"
 _GZIP = b"\x1f\x8b"
 
 
@@ -130,7 +129,7 @@ class Table:
         if self == INDEX and crawl and not has_table(crawl):
             message = f"{crawl} has no columnar index; the first crawl that has one is CC-MAIN-2013-20"
         else:
-            such_as = crawl or (_SUCH_AS if self == INDEX else self.name)
+            such_as = crawl or ("latest" if self == INDEX else self.name)
             message = f"{what}; run: {self.harvest_command(such_as)}"
         return NotHarvested(message, crawl=crawl)
 

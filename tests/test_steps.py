@@ -25,7 +25,7 @@ def held(crawl: str = NEW, subset: str = "warc", listed: int | None = 3, **other
 @pytest.mark.parametrize(
     ("coverage", "listed", "days", "price", "commands"),
     [
-        ([], [], 0, "", ["catalogue harvest --crawl CC-MAIN-2022-05"]),
+        ([], [], 0, "", ["catalogue harvest --crawl latest"]),
         ([], ["CC-MAIN-2012", OLDER], 0, "", [f"catalogue harvest --crawl {OLDER}"]),
         ([held(files_harvested=0)], [NEW], 0, "", [f"catalogue harvest --crawl {NEW}"]),
         ([held()], [NEW, OLDER], 0, "", []),

@@ -51,7 +51,7 @@ def steps(
         yield Step(reasons[crawl], table.harvest_command(crawl) + chosen)
     there_are = [crawl for crawl in newest_first(listed) if has_table(crawl)]
     if not held and not lacking:
-        such = there_are[0] if there_are else "CC-MAIN-2022-05" if table == INDEX else table.name
+        such = there_are[0] if there_are else "latest" if table == INDEX else table.name
         yield Step("nothing is harvested yet", table.harvest_command(such))
     if unbounded := sum(row["without_bounds"] for row in coverage):
         options = "" if table == INDEX else f" --table {table.name}"

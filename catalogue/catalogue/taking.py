@@ -139,7 +139,7 @@ class Taking(Opened):
     def _choose(self, words: Sequence[str]) -> list[str]:
         """The crawls that words mean. Plain names do without the list of crawls, if it cannot be had."""
         if not words:
-            message = "which crawl is to be harvested? name one, such as CC-MAIN-2022-05"
+            message = "which crawl is to be harvested? name one, such as CC-MAIN-2022-05, or latest"
             raise QueryError(message)
         plain = [word for word in words if ".." not in word and word not in {"all", "latest"}]
         known = known_crawls(self._store) if (self.data / STORE_NAME).exists() else []

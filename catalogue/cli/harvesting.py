@@ -133,7 +133,7 @@ def harvest(  # noqa: PLR0913 - an option each
         message = "--key, --manifest and paths are for other tables; name one with --table"
         raise QueryError(message)
     if options.table is None and not crawls:
-        message = "which crawl is to be harvested? name it, such as --crawl CC-MAIN-2022-05"
+        message = "which crawl is to be harvested? name it, such as --crawl latest"
         raise QueryError(message)
     with options.opened() as catalogue, harvest_bar(options) as bar:
         if defines:

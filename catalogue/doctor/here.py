@@ -84,7 +84,7 @@ def _held(data: Path, store: Path, catalogue: Path) -> Iterator[Seen]:
         means = "little room: a crawl's footers take some 25 MB, the cache as much as it is allowed"
     yield Seen("data folder", f"{data}{'' if data.exists() else ' (not there yet)'}, {size(free)} free{where}", means)
     if not store.exists():
-        yield Seen("store", "none yet", "nothing can be asked before: catalogue harvest --crawl CC-MAIN-2022-05")
+        yield Seen("store", "none yet", "nothing can be asked before: catalogue harvest --crawl latest")
         return
     try:
         with Store(store, busy_seconds=1.0) as opened:

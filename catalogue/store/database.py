@@ -47,7 +47,7 @@ class Store:
         self._process = os.getpid()
         self._mutex = threading.RLock()
         if not create and not path.exists():
-            message = f"nothing is harvested in {path.parent} yet; run: catalogue harvest --crawl CC-MAIN-2022-05"
+            message = f"nothing is harvested in {path.parent} yet; run: catalogue harvest --crawl latest"
             raise NotHarvested(message)
         with disk_errors(path):
             make_folder(path.parent)
