@@ -376,6 +376,7 @@ def test_demo_serves_until_ctrl_c_and_leaves_nothing(command: Command, tmp_path:
         assert process.stdout
         while not (line := process.stdout.readline()).startswith(b"  export"):
             assert line
+        assert not (tmp_path / "cache").exists()  # or what is asked next would look as if it took nothing
         settings = dict(word.split("=", 1) for word in line.decode().split()[1:])
         served = Command(Path(settings["CATALOGUE_DATA"]), settings["CATALOGUE_SOURCE"], tmp_path)
         assert served("query", "*.example.com", "--limit", "1").status == 0

@@ -62,7 +62,11 @@ def demo(options: Common, *, keep: bool, serve: bool) -> None:
         )
         with (
             LoopbackServer(folder / "mirror") as server,
-            _environment(CATALOGUE_DATA=str(folder / "data"), CATALOGUE_SOURCE=server.url),
+            _environment(
+                CATALOGUE_DATA=str(folder / "data"),
+                CATALOGUE_SOURCE=server.url,
+                CATALOGUE_CACHE=str(folder / "cache"),  # the user's own is for what others ask, too
+            ),
         ):
             for why, command in _COMMANDS:
                 _run(why, command)
