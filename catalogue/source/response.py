@@ -7,7 +7,7 @@ short or misplaced bytes as if nothing were wrong. So nothing is believed here t
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import Protocol, TypeAlias
 
@@ -52,8 +52,8 @@ class Response:
     """Bytes of the whole file."""
     etag: str | None
     last_modified: str | None
-    date: str | None = None
-    """When the source says that it answered."""
+    date: str | None = field(default=None, compare=False)
+    """When the source says that it answered, in which the same bytes may differ."""
     server: str | None = None
     """What it says that it is."""
 
