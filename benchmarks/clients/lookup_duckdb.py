@@ -12,8 +12,8 @@ import pyarrow as pa
 from benchmarks.clients.lookup_asking import Question, Steps, start, twice
 
 
-def with_httpfs(question: Question) -> Steps:
-    """Prepare."""
+def connected() -> duckdb.DuckDBPyConnection:
+    """A connection that has the extension, as the wheel of it brings it."""
     pa.table({})  # imported for to_arrow_table, which would do it while it is measured
     found = find_spec("duckdb_extension_httpfs")
     assert found
@@ -21,6 +21,12 @@ def with_httpfs(question: Question) -> Steps:
     (extension,) = Path(found.origin).parent.rglob("*.duckdb_extension")
     connection = duckdb.connect()
     connection.execute(f"LOAD '{extension}'")
+    return connection
+
+
+def with_httpfs(question: Question) -> Steps:
+    """Prepare."""
+    connection = connected()
 
     def ask() -> int:
         query = question.sql.replace("FROM lookup", f"FROM read_parquet('{question.url}')")

@@ -5,13 +5,9 @@ and caches of footers and of what HEAD said.
 """
 
 import os
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
-import duckdb
-import pyarrow as pa
-
+from benchmarks.clients.lookup_duckdb import connected
 from benchmarks.clients.site_asking import COLUMNS, Ask, Site, Task, start
 
 _THREADS = 5
@@ -20,13 +16,7 @@ _THREADS = 5
 
 def ask(task: Task) -> Ask:
     """Prepare."""
-    pa.table({})  # imported for to_arrow_table, which would do it while it is measured
-    found = find_spec("duckdb_extension_httpfs")
-    assert found
-    assert found.origin
-    (extension,) = Path(found.origin).parent.rglob("*.duckdb_extension")
-    connection = duckdb.connect()
-    connection.execute(f"LOAD '{extension}'")
+    connection = connected()
     connection.execute(f"SET threads = {_THREADS * (os.cpu_count() or 1)}")
     connection.execute("SET parquet_metadata_cache = true")
     connection.execute("SET enable_http_metadata_cache = true")

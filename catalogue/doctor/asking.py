@@ -179,7 +179,7 @@ class Asking:
             told = ", ".join(f"{count:,} {subset}" for subset, count in subsets.items())
             rate = self._files.limiter.rate
             seconds = f", {duration(len(files) / rate)} at the least" if rate else ""
-            means = f"all of them are harvested by {plural(len(files), 'request')}{seconds}"
+            means = f"to harvest all of them takes {plural(len(files), 'request')}{seconds}"
             self._tell("manifest", f"{crawl}: {plural(len(files), 'file')} ({told})", means)
             self._has_manifest = True
             return next((file for file in files if file.subset == "warc"), files[0])
