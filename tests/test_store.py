@@ -18,6 +18,7 @@ from contextlib import closing, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from random import Random
+from threading import Event
 from typing import Any
 
 import pytest
@@ -860,6 +861,29 @@ def test_a_closed_store_is_an_error(path: Path) -> None:
     store.close()
     with pytest.raises(StoreError):
         store.keys("files")
+
+
+def test_closing_waits_for_the_thread_that_is_at_it(path: Path) -> None:
+    """Else SQLite takes the process down."""
+    store = Store(path, create=True)
+    begun, closing_now = Event(), Event()
+
+    def facts() -> Iterator[tuple[str, Held]]:
+        begun.set()
+        closing_now.wait(60)
+        yield path_of(1), held()
+
+    def close() -> None:
+        closing_now.set()
+        store.close()
+
+    with ThreadPoolExecutor(2) as executor:
+        writing = executor.submit(store.add_facts, facts())
+        assert begun.wait(60)
+        executor.submit(close).result()
+        writing.result()
+    with Store(path) as again:
+        assert list(again.facts([path_of(1)])) == [path_of(1)]
 
 
 def test_values_are_frozen() -> None:

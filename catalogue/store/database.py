@@ -69,9 +69,10 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file, once no thread is at it: SQLite's connections do not survive being closed in use."""
         if self._process == os.getpid():
-            self._connection.close()
+            with self._mutex:
+                self._connection.close()
 
     @contextmanager
     def _using(self) -> Iterator[sqlite3.Connection]:
