@@ -430,6 +430,25 @@ def test_who_leaves_takes_the_answer_from_nobody(harvested_data: Path, settings:
         service.close()
 
 
+def test_who_stops_it_waits_for_questions_that_are_being_answered(harvested_data: Path, settings: Settings) -> None:
+    """Else DuckDB takes the process down."""
+    service = Service(harvested_data, settings, at_once=2)
+    begun, stopping = Event(), Event()
+
+    def slow(cat: Catalogue) -> list[dict[str, Any]]:
+        begun.set()
+        assert stopping.wait(30)
+        return cat.crawl_rows()
+
+    answer = service.ask(slow)
+    assert begun.wait(30)
+    stopping.set()
+    service.close()
+    assert answer.done()
+    with catalogue.open(harvested_data, settings=settings) as cat:
+        assert answer.result() == cat.crawl_rows()
+
+
 # ---- a source that fails ----
 
 

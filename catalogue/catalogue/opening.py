@@ -93,6 +93,7 @@ class Opened(Displayed):
         self._planning: views.Shown | None = None
         self._listing = (0, 0)
         self._temporary: TemporaryDirectory[str] | None = None
+        self._broken_off = False
 
     def __enter__(self) -> Self:
         return self
@@ -115,6 +116,16 @@ class Opened(Displayed):
         if self._temporary:
             self._temporary.cleanup()
             self._temporary = None
+
+    def break_off(self) -> None:
+        """End requests that are under way and refuse others, so that whoever works with this is done soon.
+
+        From any thread; to close it is for the one that works with it, since DuckDB does not survive otherwise.
+        """
+        self._broken_off = True
+        for each in list(self._opened):
+            if isinstance(each, PoliteSource):
+                each.close()
 
     def sharing(self) -> Self:
         """Another of the same folder, for another thread, that asks by our source, limiter and cache.
@@ -189,6 +200,8 @@ class Opened(Displayed):
             return self._lent.source
         source = self._open_source(self.settings.source)
         self._opened.append(source)
+        if self._broken_off:
+            source.close()
         return source
 
     def _open_source(self, url: str, *, attempts: int = ATTEMPTS) -> PoliteSource:

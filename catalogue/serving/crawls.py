@@ -154,12 +154,13 @@ class Harvests:
             return sum(at.requests for at in self._reports.values()), sum(at.bytes for at in self._reports.values())
 
     def close(self) -> None:
-        """Begin no more, and break off what is under way; what was committed is kept."""
+        """Begin no more, break off what is under way, and wait until it has ended; what was committed is kept."""
         self._executor.shutdown(wait=False, cancel_futures=True)
         with self._lock:
             self._closed, harvesting = True, self._harvesting
         if harvesting:
-            harvesting.close()
+            harvesting.break_off()
+        self._executor.shutdown()
 
     def _harvest(self, crawl: str) -> None:
         self._notify(f"{crawl} was asked for; harvesting it")
@@ -169,6 +170,8 @@ class Harvests:
             with self._opened() as catalogue:
                 with self._lock:
                     self._harvesting = catalogue
+                    if self._closed:
+                        catalogue.break_off()
                 outcomes = catalogue.harvest(crawl, subsets="all", report=lambda at: self._report(crawl, at))
             for outcome in outcomes:
                 at = outcome.progress

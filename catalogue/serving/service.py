@@ -179,11 +179,13 @@ class Service:
         return self._first.requests + requests, self._first.bytes + size
 
     def close(self) -> None:
-        """Break off what is under way."""
+        """Break off what is under way, and wait until it has ended."""
         if self.harvests:
             self.harvests.close()
+        self._first.break_off()
         self._executor.shutdown(wait=False, cancel_futures=True)
         if self._documents:
             self._documents.close()
+        self._executor.shutdown()
         for each in reversed(self._all):
             each.close()
