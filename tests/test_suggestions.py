@@ -113,6 +113,8 @@ def test_what_is_held_and_what_there_is(some: catalogue.Catalogue, few: Path) ->
         some.captures("example.com", crawls=OLD)
     with pytest.raises(NotHarvested, match="CC-MAIN-2099-01 is not harvested yet"):  # the list may be older than it
         some.captures("example.com", crawls="CC-MAIN-2099-01")
+    with pytest.raises(QueryError, match=r"^of which crawls\?"):
+        some.captures("example.com", crawls=[])
     with pytest.raises(UnknownCrawl, match=rf"has no columnar index of {never}; did you mean {newest}\?$"):
         some.harvest(never)
     with pytest.raises(UnknownCrawl, match=rf"did you mean {newest}\?$"):
