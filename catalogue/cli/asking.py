@@ -17,15 +17,17 @@ from catalogue.wording import plural, size
 FORMATS = ["table", "jsonl", "csv", "tsv", "cdxj", "parquet", "arrow"]
 """Of captures."""
 
+among_crawls = click.option(
+    "--crawl",
+    "crawls",
+    multiple=True,
+    shell_complete=crawls_held,
+    help="Harvested: a name, A..B, latest or all; repeatable.  [default: all]",
+)
+"""Gives a command the option that says which crawls it is about."""
 _QUESTION = [
     click.argument("patterns", nargs=-1, metavar="[PATTERN]..."),
-    click.option(
-        "--crawl",
-        "crawls",
-        multiple=True,
-        shell_complete=crawls_held,
-        help="Harvested: a name, A..B, latest or all; repeatable.  [default: all]",
-    ),
+    among_crawls,
     click.option(
         "--subset",
         "subsets",
