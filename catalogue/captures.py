@@ -24,7 +24,7 @@ from catalogue.plotting import draw_question
 from catalogue.progress import Bars, nowhere
 from catalogue.query import CDX_COLUMNS, Query, check_columns, time_bounds
 from catalogue.question import Question
-from catalogue.reader import Told, in_order, read
+from catalogue.reader import BATCH_ROWS, Told, in_order, read
 from catalogue.settings import Settings
 from catalogue.surt import Match, Pattern, merge, parse_key_pattern
 from catalogue.table import INDEX, Table
@@ -219,7 +219,7 @@ class Captures(Displayed):
                     tables = in_order(plan.query.table, plan.schema, tables)
                 for table in tables:
                     rows = table.select(self.plan.schema.names).slice(0, left)
-                    yield from rows.combine_chunks().to_batches()
+                    yield from rows.combine_chunks().to_batches(BATCH_ROWS)
                     if left is not None:
                         left -= rows.num_rows
                         if left <= 0:
