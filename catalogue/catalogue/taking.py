@@ -81,7 +81,7 @@ class Taking(Opened):
         try:
             return take_crawl_list(store, source)
         finally:
-            self._listing = (self._listing[0] + source.requests, self._listing[1] + source.bytes)
+            self._count(source.requests, source.bytes)
             source.close()
 
     def harvest(
