@@ -132,6 +132,12 @@ def test_a_subset_that_is_not_held_of_a_crawl_makes_the_answer_incomplete(
     assert not (tmp_path / "none").exists()
 
 
+def test_states_are_those_of_the_subsets_named(harvested: Catalogue, whole_crawls: list[str]) -> None:
+    states = harvested.states(subsets="crawldiagnostics")
+    assert list(states) == whole_crawls[::-1]
+    assert states == harvested.states(whole_crawls, ["crawldiagnostics"])
+
+
 def test_two_do_not_write_into_one_folder(asking: Command, tmp_path: Path) -> None:
     (tmp_path / "found").mkdir()
     with locked(tmp_path / "found" / ".answer.lock", "found"):
