@@ -24,7 +24,7 @@ from catalogue.plotting import draw_question
 from catalogue.progress import Bars, nowhere
 from catalogue.query import CDX_COLUMNS, Query, check_columns, time_bounds
 from catalogue.question import Question
-from catalogue.reader import Told, in_order, read
+from catalogue.reader import BATCH_ROWS, Told, in_order, read
 from catalogue.settings import Settings
 from catalogue.surt import Match, Pattern, merge, parse_key_pattern
 from catalogue.table import INDEX, Table
@@ -219,7 +219,7 @@ class Captures(Displayed):
                     tables = in_order(plan.query.table, plan.schema, tables)
                 for table in tables:
                     rows = table.select(self.plan.schema.names).slice(0, left)
-                    yield from rows.combine_chunks().to_batches()
+                    yield from rows.combine_chunks().to_batches(BATCH_ROWS)
                     if left is not None:
                         left -= rows.num_rows
                         if left <= 0:
@@ -329,7 +329,7 @@ def parse_query(  # noqa: PLR0913 - a question has many sides, and each is named
     where: str | None,
     times: tuple[str | None, str | None],
     limit: int | None,
-    match: Match | None,
+    match: Match | str | None,
     exact_url: bool,
     ordered: bool,
 ) -> Query:
@@ -343,7 +343,7 @@ def parse_query(  # noqa: PLR0913 - a question has many sides, and each is named
         where: an expression.
         times: the first and the last.
         limit: of rows.
-        match: overrides what a pattern's wildcards say.
+        match: overrides what a pattern's wildcards say; also by its name, such as ``host``.
         exact_url: whether URLs are meant as typed.
         ordered: by key.
 
@@ -360,7 +360,12 @@ def parse_query(  # noqa: PLR0913 - a question has many sides, and each is named
     if exact_url and "url" not in there:
         message = f"{table.name} has no column of URLs to compare with"
         raise QueryError(message)
-    parsed = [parse_key_pattern(text, table.keys, match) for text in typed]
+    try:
+        how = Match(match) if match else None
+    except ValueError as error:
+        message = f"{match!r} is no way to match; choose among {', '.join(each.value for each in Match)}"
+        raise QueryError(message) from error
+    parsed = [parse_key_pattern(text, table.keys, how) for text in typed]
     flat = [name for name, kind in there.items() if kind != NESTED]
     every = [*table.schema.names, *flat] if table == INDEX else [*flat, *table.path_columns]
     newer = pa.schema([(name, arrow_type(there[name])) for name in there if name not in table.schema.names])

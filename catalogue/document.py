@@ -28,6 +28,8 @@ _HEAD = 1024
 """Bytes of a page in which it may name its charset."""
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([A-Za-z0-9._:-]+)", re.IGNORECASE)
 _WORD = re.compile(r"\w+")
+_FOUND = ("charset", "charset_detector", "parsed_as", "text", "simhash", "content")
+"""What is told of any document."""
 _ITEMS = 10_000
 """Items of a feed, and links of a page, that are told of at most."""
 _SHINGLE = 3
@@ -75,8 +77,9 @@ class Documents:
         """What is in the document of a record.
 
         Returns:
-            ``charset``, ``charset_detector``, ``parsed_as`` (``html``, ``rss``, ``atom``, ``text`` or None), ``text``,
-            ``simhash`` of that, and ``content``, which is described in ``catalogue.metadata``.
+            ``charset``, ``charset_detector``, ``parsed_as`` (``html``, ``rss``, ``atom`` or ``text``), ``text``, its
+            ``simhash``, and ``content``, which is described in ``catalogue.metadata``; all of them None for what is
+            none of these, and ``content`` for plain text.
 
         Raises:
             BadDocument: if it cannot be parsed, or its parser died or took too long.
@@ -125,7 +128,7 @@ def _look(kind: str, data: bytes, *, main_content: bool) -> dict[str, Any]:
         charset, detector = _charset(kind, data, html=False)
         parsed_as, text, content = "text", bytes_to_str(data, charset), None
     else:
-        return {"charset": None, "charset_detector": None, "parsed_as": None, "text": None, "content": None}
+        return dict.fromkeys(_FOUND)
     return {
         "charset": _usual(charset),
         "charset_detector": detector,

@@ -112,12 +112,13 @@ def harvest(  # noqa: PLR0913 - each is named
         SourceError: if the source failed as a whole; what was taken until then is in the store.
         StoreLocked: if another process harvests this crawl.
     """
+    chosen = set(subsets)
     with store.harvesting(crawl):
         if table == INDEX:
             files = take_manifest(crawl, store, source, again=refresh)
         else:
             files = listed(store, table).get(crawl, [])
-        wanted = [file for file in files if table != INDEX or file.subset in set(subsets)]
+        wanted = [file for file in files if table != INDEX or file.subset in chosen]
         if only is not None:
             if not files:  # the list of a table that nobody else has may be lost
                 files = [file for path in sorted(only) if (file := table.file(path)) and file.crawl == crawl]
@@ -126,8 +127,7 @@ def harvest(  # noqa: PLR0913 - each is named
         names = {file.path for file in files}
         for kind in ("files", "failures"):
             gone = set(held_paths(store, table, crawl, kind=kind)) - names
-            if gone := gone if only is None else gone & {*only}:
-                store.delete(kind, gone)
+            store.delete(kind, gone if only is None else gone & {*only})
         lacking = _without_pages(store, table, crawl, there if only is None else there & {*only}) if pages else {}
         again = refresh or (only is not None and not pages)
         missing = [file for file in wanted if again or file.path not in there or file.path in lacking]
@@ -135,8 +135,8 @@ def harvest(  # noqa: PLR0913 - each is named
         tails = _Tails(store, table, sorted(there), pages=pages)
         taker = _Taker(source, examiner, tails, {} if refresh else lacking, table, pages=pages)
         if pages and missing:
-            size = sum(tails.length(file.subset) for file in missing)
-            notify(f"{crawl}: about {len(missing):,} requests and {size / 1e6:,.0f} MB, for the page indexes above all")
+            needed = f"{plural(len(missing), 'request')} and {size(sum(tails.length(file.subset) for file in missing))}"
+            notify(f"{crawl}: about {needed}, for the page indexes above all")
         batch = _Batch(store)
         before, started = (source.requests, source.bytes), time.monotonic()
         report(outcome.progress)

@@ -73,7 +73,7 @@ def metadata_of(record: Record, look: Callable[[Record], dict[str, Any]]) -> dic
         found |= {"disposition": "FAILURE", "failure_reason": "PARSE", "failure_detail": str(error)}
     else:
         found |= {
-            "text_simhash": inside.get("simhash"),
+            "text_simhash": inside["simhash"],
             "charset_detected": inside["charset"],
             "charset_detector": inside["charset_detector"],
             "parsed_as": inside["parsed_as"],

@@ -184,7 +184,8 @@ class Workers:
         except Exception as error:
             # Dask has classes of its own for it, and is not to be imported to know them.
             if isinstance(error, BrokenExecutor | CancelledError) or type(error).__module__.startswith("distributed"):
-                message = f"workers were lost and their work with them ({error or type(error).__name__}); run it again"
+                why = str(error) or type(error).__name__
+                message = f"workers were lost and their work with them ({why}); run it again"
                 raise WorkersLost(message) from error
             raise
         finally:

@@ -197,7 +197,14 @@ def test_what_a_share_is() -> None:
     assert len({*drawn}) == 30
     assert drawn == Share.of("10%").choose(names[::-1], len, 5) != Share.of("10%").choose(names, len, 6)
     assert len(Share.of("0.01%").choose(names, len, 5)) == 1
-    assert len(Share.of("1kB").choose(names, lambda _: 30, 5)) == 33
+    looked_into: list[str] = []
+
+    def length(name: str) -> int:
+        looked_into.append(name)
+        return 30
+
+    assert len(Share.of("1kB").choose(names, length, 5)) == 33
+    assert len(looked_into) == 34  # and not all that are held
 
 
 @pytest.mark.parametrize("text", ["0%", "101%", "5/4", "0/4", "much", ""])

@@ -114,6 +114,30 @@ def test_crawls_without_a_subset_are_left_out(asking: Command, tmp_path: Path) -
     assert sum(pq.read_metadata(path).num_rows for path in parts) == int(total)
 
 
+def test_a_subset_that_is_not_held_of_a_crawl_makes_the_answer_incomplete(
+    command: Command, tmp_path: Path, whole_crawls: list[str]
+) -> None:
+    held, lacking = whole_crawls[0], whole_crawls[-1]
+    assert command("harvest", "--crawl", held, "--subset", "all").status == 0
+    assert command("harvest", "--crawl", lacking).status == 0
+    question = ["query", "*.org", "--subset", "crawldiagnostics"]
+    in_a_file = command(*question, "-o", "found.jsonl")
+    for _ in range(2):
+        ran = command(*question, "-o", "found/")
+        assert ran.status == in_a_file.status == 1
+        assert f"files of {lacking}, crawldiagnostics, are not harvested" in ran.err
+    assert [path.stem for path in (tmp_path / "found").glob("*.parquet")] == [held]
+    of_one = [*question, "--crawl", lacking]
+    assert command(*of_one, "-o", "none/").err == command(*of_one, "-o", "none.jsonl").err
+    assert not (tmp_path / "none").exists()
+
+
+def test_states_are_those_of_the_subsets_named(harvested: Catalogue, whole_crawls: list[str]) -> None:
+    states = harvested.states(subsets="crawldiagnostics")
+    assert list(states) == whole_crawls[::-1]
+    assert states == harvested.states(whole_crawls, ["crawldiagnostics"])
+
+
 def test_two_do_not_write_into_one_folder(asking: Command, tmp_path: Path) -> None:
     (tmp_path / "found").mkdir()
     with locked(tmp_path / "found" / ".answer.lock", "found"):

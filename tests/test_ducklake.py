@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -360,6 +361,14 @@ def test_what_is_no_lake_of_ours_is_left_as_it_is(kind: str, tmp_path: Path) -> 
         export_lake(path, [], [], data_path="/", backend=None)
     assert path.read_bytes() == before
     assert {each.name for each in tmp_path.iterdir()} - names <= {"other.lock"}
+
+
+def test_a_lake_that_lacks_a_table_cannot_be_read(places: Places) -> None:
+    places.export(backend="sqlite")
+    with closing(sqlite3.connect(places.lake)) as spoilt:
+        spoilt.execute("DROP TABLE ducklake_file_partition_value")
+    with pytest.raises(DiskFailed, match=f"{places.lake.name} cannot be read: no such table"):
+        crawls_in(places.lake)
 
 
 def test_where_a_lake_cannot_be(places: Places, tmp_path: Path) -> None:

@@ -542,6 +542,15 @@ def test_lists_of_captures(tmp_path: Path, text: bytes, columns: list[tuple[str,
 
 
 @pytest.mark.parametrize(
+    "text", [b'[{"filename": "a", "offset": 1, "length": 2}]', b"https://example.com/\n", b"a,b\n1,2\n"]
+)
+def test_what_is_no_list_of_captures_is_not_taken_for_an_empty_one(tmp_path: Path, text: bytes) -> None:
+    (tmp_path / "list").write_bytes(text)
+    with (tmp_path / "list").open("rb") as file, pytest.raises(QueryError, match="names no column of captures"):
+        captures_in(file)
+
+
+@pytest.mark.parametrize(
     ("words", "what"),
     [
         ([], "either patterns or --captures"),

@@ -89,7 +89,7 @@ def polite(server: FaultServer, clock: FakeClock | None = None, policy: Policy |
 
 
 def run(source: PoliteSource, store: Store, examiner: Examiner, crawl: str) -> Harvested:
-    return harvest(crawl, ALL, store=store, source=source, examiner=examiner)
+    return harvest(crawl, iter(ALL), store=store, source=source, examiner=examiner)
 
 
 def test_one_request_a_file_and_none_again(mirror: Path, crawls: list[str], tmp_path: Path) -> None:

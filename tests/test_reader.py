@@ -3,7 +3,8 @@
 import gzip
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import date
 from decimal import Decimal
@@ -15,8 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import catalogue
-from catalogue.errors import BadFooter
+from catalogue.errors import BadFooter, UnplannedRead
+from catalogue.reader import read
 from catalogue.settings import Settings
+from catalogue.source.folder import FolderSource
 from catalogue.store import Store
 from tests.faults import FaultServer, Kind, only
 
@@ -69,6 +72,19 @@ def test_integers_prune_only_as_what_they_mean(tmp_path: Path, column: str, valu
         scanned = cat.captures("*", where=f"{column} + 0 {where}", columns=["url"]).to_arrow()
         assert pruned == scanned
         assert 0 < pruned.num_rows < ROWS
+
+
+def test_what_a_plan_does_not_fetch_is_not_left_out_without_a_word(tmp_path: Path) -> None:
+    with (
+        harvested(tmp_path, rows(), rows()) as cat,
+        ThreadPoolExecutor(1) as executor,
+        closing(FolderSource(tmp_path)) as source,
+    ):
+        plan = cat.captures("*", columns=["url"]).plan
+        assert sum(batch.num_rows for batch in read(plan, source, executor)) == 2 * ROWS
+        for fetches in (plan.waves[0][:-1], plan.waves[0][1:], ()):
+            with pytest.raises(UnplannedRead, match="row group 0 was planned but not fetched whole"):
+                list(read(replace(plan, waves=(fetches,)), source, executor))
 
 
 def test_columns_that_cannot_be_read_are_refused_not_left_out(tmp_path: Path) -> None:

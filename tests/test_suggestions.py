@@ -13,6 +13,7 @@ from catalogue.crawl import crawl_id, crawl_meant, select_crawls, select_subsets
 from catalogue.errors import NotHarvested, QueryError, UnknownColumn, UnknownCrawl
 from catalogue.query import check_columns
 from catalogue.settings import Settings
+from catalogue.surt import Match
 from catalogue.wording import meant
 from tests.commands import Command
 from tests.miniatures import OLD
@@ -113,6 +114,12 @@ def test_what_is_held_and_what_there_is(some: catalogue.Catalogue, few: Path) ->
         some.captures("example.com", crawls=OLD)
     with pytest.raises(NotHarvested, match="CC-MAIN-2099-01 is not harvested yet"):  # the list may be older than it
         some.captures("example.com", crawls="CC-MAIN-2099-01")
+    with pytest.raises(QueryError, match=r"^of which crawls\?"):
+        some.captures("example.com", crawls=[])
+    with pytest.raises(QueryError, match=r"^'site' is no way to match; choose among exact, prefix, host, domain$"):
+        some.captures("example.com", match="site")
+    by_name, by_match = (some.captures("example.com", match=match).plan.query for match in ("host", Match.HOST))
+    assert by_name == by_match
     with pytest.raises(UnknownCrawl, match=rf"has no columnar index of {never}; did you mean {newest}\?$"):
         some.harvest(never)
     with pytest.raises(UnknownCrawl, match=rf"did you mean {newest}\?$"):

@@ -214,6 +214,20 @@ def test_an_executor_that_was_shut_down(asked_data: Path, few_settings: Settings
 # ---- the rate ----
 
 
+def test_work_that_was_cancelled(asked_data: Path, few_settings: Settings) -> None:
+    class Cancelled(ThreadPoolExecutor):
+        def submit(self, *_: object, **__: object) -> Future[Any]:
+            future: Future[Any] = Future()
+            future.cancel()
+            return future
+
+    with (
+        opened(asked_data, few_settings, Cancelled()) as cat,
+        pytest.raises(WorkersLost, match=r"\(CancelledError\); run it again"),
+    ):
+        cat.captures("*").to_arrow()
+
+
 def test_the_rate_is_divided_among_machines(asked_data: Path, few: Path, tmp_path: Path) -> None:
     three = {"tcp://10.0.0.1:40000": 4, "tcp://10.0.0.1:40001": 4, "tcp://10.0.0.2:1": 4, "tcp://[::1]:1": 2}
     with LoopbackServer(few) as server:

@@ -10,13 +10,12 @@ from datafusion.object_store import AmazonS3  # type: ignore[import-not-found]
 from benchmarks.clients.lookup_asking import Question, Steps, start, twice
 
 
-def datafusion(question: Question) -> Steps:
-    """Prepare; a bucket is a folder at the root of the server."""
-    bucket, _, path = question.file.partition("/")
-    context = SessionContext()
+def read_as_s3(context: SessionContext, source: str, file: str) -> None:
+    """Let a context read files of the server as ``s3://FILE``; the first folder of ``file`` is their bucket."""
+    bucket = file.partition("/")[0]
     store = AmazonS3(
         bucket_name=bucket,
-        endpoint=question.source.rstrip("/"),
+        endpoint=source.rstrip("/"),
         allow_http=True,
         region="us-east-1",
         access_key_id="nobody",
@@ -24,9 +23,15 @@ def datafusion(question: Question) -> Steps:
     )
     context.register_object_store("s3://", store, host=bucket)
 
+
+def datafusion(question: Question) -> Steps:
+    """Prepare."""
+    context = SessionContext()
+    read_as_s3(context, question.source, question.file)
+
     def ask() -> int:
         if not context.table_exist("lookup"):
-            context.register_parquet("lookup", f"s3://{bucket}/{path}")
+            context.register_parquet("lookup", f"s3://{question.file}")
         return int(context.sql(question.sql).to_arrow_table().num_rows)
 
     return twice(ask)

@@ -7,8 +7,8 @@ schema, or each would be asked for it before. The context stays, and with it foo
 from typing import Any
 
 from datafusion import SessionConfig, SessionContext  # type: ignore[import-not-found]
-from datafusion.object_store import AmazonS3  # type: ignore[import-not-found]
 
+from benchmarks.clients.lookup_datafusion import read_as_s3
 from benchmarks.clients.site_asking import COLUMNS, Ask, Site, Task, start
 
 _SETTINGS = {"datafusion.execution.parquet.metadata_size_hint": "2000000"}
@@ -16,18 +16,9 @@ _SETTINGS = {"datafusion.execution.parquet.metadata_size_hint": "2000000"}
 
 
 def ask(task: Task) -> Ask:
-    """Prepare; a bucket is a folder at the root of the server."""
-    bucket = task.files[0].partition("/")[0]
+    """Prepare."""
     context = SessionContext(SessionConfig(_SETTINGS))
-    store = AmazonS3(
-        bucket_name=bucket,
-        endpoint=task.source.rstrip("/"),
-        allow_http=True,
-        region="us-east-1",
-        access_key_id="nobody",
-        secret_access_key="nothing",
-    )
-    context.register_object_store("s3://", store, host=bucket)
+    read_as_s3(context, task.source, task.files[0])
 
     def asked(site: Site) -> Any:  # noqa: ANN401 - pyarrow has no types
         tables = [f"file{number}" for number in range(len(task.files))]

@@ -91,7 +91,8 @@ class Opened(Displayed):
         self._lent: _Lent | None = None
         self._opened: list[Store | PoliteSource] = []
         self._planning: views.Shown | None = None
-        self._listing = (0, 0)
+        self._spent = (0, 0)
+        """Requests made of sources that were opened for one thing and closed again, and bytes received."""
         self._temporary: TemporaryDirectory[str] | None = None
         self._broken_off = False
 
@@ -284,6 +285,10 @@ class Opened(Displayed):
             self.__dict__["_store"] = self._open_store(create=True)
         return self._store
 
+    def _count(self, requests: int, received: int) -> None:
+        """Count what a source was asked that is not kept open."""
+        self._spent = self._spent[0] + requests, self._spent[1] + received
+
     @property
     def requests(self) -> int:
         """Requests made of the source so far."""
@@ -300,7 +305,7 @@ class Opened(Displayed):
         source = self._lent.source if self._lent else self.__dict__.get("_source")
         asked = [source, self.__dict__.get("_workers")]
         requests, size = (sum(getattr(each, name) for each in asked if each) for name in ("requests", "bytes"))
-        return self._listing[0] + requests, self._listing[1] + size
+        return self._spent[0] + requests, self._spent[1] + size
 
     def _shown(self) -> views.Shown:
         """The catalogue as it is now, kept open for planning."""

@@ -121,7 +121,7 @@ class Sound(Snapshots):
             try:
                 asking.look(crawl, held)
             finally:
-                self._listing = (self._listing[0] + asking.requests, self._listing[1] + asking.bytes)
+                self._count(asking.requests, asking.bytes)
         return Diagnosis(here, tuple(asking.seen), asking.requests, asking.bytes, asking.failure)
 
     def _once(self, url: str) -> PoliteSource:

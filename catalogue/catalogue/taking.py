@@ -7,7 +7,7 @@ from dataclasses import replace
 from catalogue import views
 from catalogue.captures import several
 from catalogue.catalogue.opening import STORE_NAME, Opened
-from catalogue.crawl import SUBSETS, Crawl, manifest_path, select_crawls, select_subsets
+from catalogue.crawl import SUBSETS, Crawl, manifest_path, named, select_crawls, select_subsets
 from catalogue.errors import FormatError, QueryError, SourceError, StoreDamaged, UnknownCrawl
 from catalogue.examine import Examiner
 from catalogue.harvest import Harvested, Progress, harvest
@@ -38,8 +38,8 @@ class Taking(Opened):
         if self._name is None:
             message = "this is Common Crawl's index; open another table by its name: catalogue.open(table='hosts')"
             raise QueryError(message)
-        named = tuple(paths)
-        if (manifest is None) is (not named):
+        given = tuple(paths)
+        if (manifest is None) is (not given):
             message = f"to find the files of {self._name} takes either a manifest or their paths"
             raise QueryError(message)
         source = self.settings.source.rstrip("/")
@@ -49,7 +49,7 @@ class Taking(Opened):
             keys=Keys(keys) if keys else None,
             manifest=manifest and manifest.removeprefix(source).lstrip("/"),
         )
-        named = parse_paths("\n".join(named).encode(errors="replace"), source=source) if named else ()
+        listing = parse_paths("\n".join(given).encode(errors="replace"), source=source) if given else ()
         store = self.create()
         before = None
         with suppress(StoreDamaged):  # what is damaged is defined again
@@ -63,7 +63,7 @@ class Taking(Opened):
         if before and before.key == table.key:  # what stands in paths is looked for when there are some
             table = replace(table, path_columns=before.path_columns)
         store.delete("failures", store.keys("failures"))
-        save_table(store, table, named)
+        save_table(store, table, listing)
         self.__dict__.pop("table", None)
 
     def crawl_list(self, *, attempts: int = ATTEMPTS) -> list[Crawl]:
@@ -81,7 +81,7 @@ class Taking(Opened):
         try:
             return take_crawl_list(store, source)
         finally:
-            self._listing = (self._listing[0] + source.requests, self._listing[1] + source.bytes)
+            self._count(source.requests, source.bytes)
             source.close()
 
     def harvest(
@@ -141,7 +141,7 @@ class Taking(Opened):
         if not words:
             message = "which crawl is to be harvested? name one, such as CC-MAIN-2022-05, or latest"
             raise QueryError(message)
-        plain = [word for word in words if ".." not in word and word not in {"all", "latest"}]
+        plain = list(named(words))
         known = known_crawls(self._store) if (self.data / STORE_NAME).exists() else []
         select_crawls(plain, known)
         if len(plain) < len(words):
@@ -162,8 +162,7 @@ class Taking(Opened):
             )
             raise StoreDamaged(message)
         for kind in ("files", "failures"):
-            if gone := set(self._store.keys(kind)) - there:
-                self._store.delete(kind, gone)
+            self._store.delete(kind, set(self._store.keys(kind)) - there)
         columns = tuple(name for name in path_columns(there) if name != self.table.key)
         if columns != self.table.path_columns:
             save_table(self._store, replace(self.table, path_columns=columns))

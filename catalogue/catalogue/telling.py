@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from catalogue import ducklake, views
+from catalogue.captures import several
 from catalogue.catalogue.opening import STORE_NAME
 from catalogue.catalogue.taking import Taking
 from catalogue.crawl import newest_first
@@ -246,14 +247,14 @@ class Telling(Taking):
         """Index files whose footers could not be taken, and why."""
         return self._frame("SELECT path, reason, failed_at FROM derived.failures ORDER BY path")
 
-    def states(self, crawls: str | Iterable[str] = "all", subsets: Iterable[str] = ()) -> dict[str, str]:
+    def states(self, crawls: str | Iterable[str] = "all", subsets: str | Iterable[str] = ()) -> dict[str, str]:
         """For each crawl, newest first, what changes with the files that are held of it and those that it lists.
 
         Args:
             crawls: harvested ones: names, ranges ``A..B``, ``latest`` or ``all``.
             subsets: to look at; all that are held unless named. Crawls that have none of these are left out.
         """
-        chosen, wanted = self.held(crawls), list(subsets)
+        chosen, wanted = self.held(crawls), several(subsets)
         with self.connect() as connection:
             rows = connection.execute(
                 """

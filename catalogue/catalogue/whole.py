@@ -112,7 +112,7 @@ class Catalogue(Fetches):
         from_: str | None = None,
         to: str | None = None,
         limit: int | None = None,
-        match: Match | None = None,
+        match: Match | str | None = None,
         exact_url: bool = False,
         ordered: bool = False,
         unique: str | None = None,
@@ -130,7 +130,7 @@ class Catalogue(Fetches):
             from_: the first time, as ``2022``, ``20220131`` or ``2022-01-31T12:00:00``, UTC, inclusive.
             to: the last, likewise.
             limit: of rows; reading stops when they are found.
-            match: overrides what a pattern's wildcards say.
+            match: overrides what a pattern's wildcards say: ``exact``, ``prefix``, ``host`` or ``domain``.
             exact_url: match the URL as typed instead of its key, which ignores scheme, ``www``, case and the like.
             ordered: by key, time and crawl, which takes the whole answer into memory.
             unique: ``url``, ``digest`` or a column: of captures that are the same in it only the first that comes.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from itertools import accumulate
+from itertools import accumulate, takewhile
 
 from catalogue.display import Displayed
 from catalogue.errors import QueryError, SourceError
@@ -128,8 +128,9 @@ class Share:
         drawn = random.Random(seed).sample(sorted(paths), len(paths))  # noqa: S311 - nobody is to be surprised
         if self.percent is not None:
             return sorted(drawn[: max(1, round(len(drawn) * self.percent / 100))])
-        taken = list(accumulate(map(length, drawn)))
-        return sorted(drawn[: max(1, sum(sofar <= (self.size or 0) for sofar in taken))])
+        most = self.size or 0
+        taken = takewhile(lambda sofar: sofar <= most, accumulate(map(length, drawn)))  # no more are looked into
+        return sorted(drawn[: max(1, sum(1 for _ in taken))])
 
 
 def _number(path: str) -> int:

@@ -106,12 +106,14 @@ class Check:
             self._report(at)
 
     def _wanted(self, inspection: Inspection, name: str, table: Table, at: Progress) -> Iterator[Seen]:
+        """The values of one of the store's tables that belong to the crawls, or to none."""
+        crawls = None if self._crawls is None else {None, *self._crawls}
         for seen in inspection.values(name):
             at.done += 1
             at.bytes += seen.size
             if at.done % _EVERY == 0:
                 self._report(at)
-            if self._crawls is None or crawl_of(name, seen.key, table) in {None, *self._crawls}:
+            if crawls is None or crawl_of(name, seen.key, table) in crawls:
                 self.checked.values[name] += 1
                 self.checked.bytes += seen.size
                 yield seen

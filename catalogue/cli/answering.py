@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from catalogue.cli.app import Common, OneOf, common
-from catalogue.cli.asking import FORMATS, found_by, question, say_where, with_patterns
+from catalogue.cli.asking import FORMATS, captures_by, found_by, question, say_where, with_patterns
 from catalogue.cli.consent import Leave, with_leave
 from catalogue.cli.showing import as_json, harvest_bar, table
 from catalogue.errors import IncompleteAnswer, QueryError
@@ -81,7 +81,7 @@ def query(  # noqa: PLR0913 - an option each
         if harvest_first:
             _harvest(catalogue, options, asked)
         if folder:
-            plans = _into_folder(folder, format_, leave, catalogue, options, asked)
+            plans, missing = _into_folder(folder, format_, leave, catalogue, options, asked)
         else:
             found = found_by(catalogue, options, asked)
             if count:
@@ -93,10 +93,9 @@ def query(  # noqa: PLR0913 - an option each
                 options.say(f"{plural(rows, 'capture')}" + (f" in {path}" if path else ""))
             if not rows and asked["limit"] != 0:
                 say_where(options, catalogue, asked)
-            plans = [found.plan]
+            plans, missing = [found.plan], found.plan.missing
     for warning in dict.fromkeys(warning for plan in plans for warning in plan.warnings):
         options.say(f"note: {warning}")
-    missing = [lack for plan in plans for lack in plan.missing]
     for lack in missing:
         click.echo(f"catalogue: the answer may be incomplete: {lack}", err=True)
     if missing:
@@ -110,29 +109,33 @@ def _into_folder(
     catalogue: Any,  # noqa: ANN401 - importing their types is slow
     options: Common,
     asked: dict[str, Any],
-) -> list[Any]:
-    """Write a file a crawl of those that are not there yet; returns the plans."""
+) -> tuple[list[Any], tuple[str, ...]]:
+    """Write a file a crawl of those that are not there yet.
+
+    Returns:
+        The plans of these; and what is not held that was asked for, a sentence each, of crawls too that have no file
+        because nothing of the subsets is held of them.
+    """
     from catalogue.cli.parts import Parts, question_of  # noqa: PLC0415 - --help needs none of what this imports
 
     if asked["limit"] is not None or asked["unique"] or asked["latest"]:
         message = "a folder gets all captures of each crawl; leave out --limit, --unique and --latest"
         raise QueryError(message)
     states = catalogue.states(asked["crawls"] or "all", asked["subsets"])
-    every = found_by(catalogue, options, asked | {"crawls": list(states)})
-    columns = asked["columns"]
-    question = question_of(every.plan.query, every_column=columns == "*", subsets=asked["subsets"])
+    every = found_by(catalogue, options, asked).plan
+    question = question_of(every.query, every_column=asked["columns"] == "*", subsets=asked["subsets"])
     plans = []
     with Parts(folder, format_, question) as parts:
         if not (lacking := parts.lacking(states)):
             options.say(f"{folder} has the answer of {plural(len(states), 'crawl')} already")
-            return []
-        leave.agree(found_by(catalogue, options, asked | {"crawls": lacking}).plan)
+            return [], every.missing
+        leave.agree(captures_by(catalogue, asked | {"crawls": lacking}).plan)
         for crawl in lacking:
-            found = found_by(catalogue, options, asked | {"crawls": [crawl]})
+            found = captures_by(catalogue, asked | {"crawls": [crawl]})
             rows = parts.write(crawl, states[crawl], found)
             options.say(f"{crawl}: {plural(rows, 'capture')}")
             plans.append(found.plan)
-    return plans
+    return plans, tuple(dict.fromkeys(lack for plan in [every, *plans] for lack in plan.missing))
 
 
 def _count(found: Any, *, by_crawl: bool) -> int:  # noqa: ANN401 - as above

@@ -17,15 +17,17 @@ from catalogue.wording import plural, size
 FORMATS = ["table", "jsonl", "csv", "tsv", "cdxj", "parquet", "arrow"]
 """Of captures."""
 
+among_crawls = click.option(
+    "--crawl",
+    "crawls",
+    multiple=True,
+    shell_complete=crawls_held,
+    help="Harvested: a name, A..B, latest or all; repeatable.  [default: all]",
+)
+"""Gives a command the option that says which crawls it is about."""
 _QUESTION = [
     click.argument("patterns", nargs=-1, metavar="[PATTERN]..."),
-    click.option(
-        "--crawl",
-        "crawls",
-        multiple=True,
-        shell_complete=crawls_held,
-        help="Harvested: a name, A..B, latest or all; repeatable.  [default: all]",
-    ),
+    among_crawls,
     click.option(
         "--subset",
         "subsets",
@@ -162,13 +164,21 @@ def with_patterns(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def found_by(catalogue: Any, options: Common, asked: dict[str, Any]) -> Any:  # noqa: ANN401 - importing their types is slow
-    """The captures that the options of a question mean, not read yet."""
+    """The captures that the options of a question mean, not read yet; on a terminal what else may be meant is told."""
+    found = captures_by(catalogue, asked)
+    if sys.stderr.isatty():
+        for tip in _tips(options, asked):
+            options.say(tip)
+    return found
+
+
+def captures_by(catalogue: Any, asked: dict[str, Any]) -> Any:  # noqa: ANN401 - likewise
+    """The same without a word."""
     from catalogue.surt import Match  # noqa: PLC0415
 
-    patterns = asked["patterns"]
     columns = asked["columns"]
-    found = catalogue.captures(
-        patterns,
+    return catalogue.captures(
+        asked["patterns"],
         crawls=asked["crawls"] or "all",
         subsets=asked["subsets"],
         columns=None if not columns else "*" if columns == "*" else [c.strip() for c in columns.split(",")],
@@ -182,10 +192,6 @@ def found_by(catalogue: Any, options: Common, asked: dict[str, Any]) -> Any:  # 
         unique=asked.get("unique"),
         latest=asked.get("latest", False),
     )
-    if sys.stderr.isatty():
-        for tip in _tips(options, asked):
-            options.say(tip)
-    return found
 
 
 def say_where(options: Common, catalogue: Any, asked: dict[str, Any]) -> None:  # noqa: ANN401

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from catalogue.cli.app import Common, common
-from catalogue.cli.completing import crawls_held
+from catalogue.cli.asking import among_crawls
 from catalogue.cli.showing import as_json, harvest_bar
 from catalogue.wording import plural, size
 
@@ -17,17 +17,8 @@ if TYPE_CHECKING:
     from catalogue.repairing import Repaired
 
 
-_crawls = click.option(
-    "--crawl",
-    "crawls",
-    multiple=True,
-    shell_complete=crawls_held,
-    help="Harvested: a name, A..B, latest or all.  [default: all]",
-)
-
-
 @click.command()
-@_crawls
+@among_crawls
 @click.option(
     "--read-subset", metavar="SHARE", help="Compare with the source: 1%, 3/30 for a part of thirty, or 50MB of footers."
 )
@@ -93,7 +84,7 @@ def _looked_at(done: "Checked", cost: str) -> list[str]:
 
 
 @click.command()
-@_crawls
+@among_crawls
 @click.option("--json", "json_", is_flag=True, help="One JSON object.")
 @common
 def repair(options: Common, *, crawls: tuple[str, ...], json_: bool) -> None:

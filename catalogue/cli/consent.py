@@ -11,6 +11,9 @@ from catalogue.cli.showing import confirmed
 from catalogue.errors import TooExpensive
 from catalogue.wording import plural, size
 
+MANY_REQUESTS, MANY_BYTES = 500, 1_000_000_000
+"""What the user is asked first to go beyond, unless told otherwise."""
+
 
 @dataclass(frozen=True)
 class Leave:
@@ -69,8 +72,8 @@ def told(cost: Any) -> str:  # noqa: ANN401 - likewise
 
 _OPTIONS = [
     click.option("--yes", is_flag=True, help="Do not ask, however much it is."),
-    click.option("--max-requests", type=int, default=500, show_default=True, help="Ask before making more."),
-    click.option("--max-bytes", type=int, default=1_000_000_000, show_default=True, help="Ask before reading more."),
+    click.option("--max-requests", type=int, default=MANY_REQUESTS, show_default=True, help="Ask before making more."),
+    click.option("--max-bytes", type=int, default=MANY_BYTES, show_default=True, help="Ask before reading more."),
 ]
 
 

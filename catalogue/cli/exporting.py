@@ -8,17 +8,10 @@ from typing import Any
 import click
 
 from catalogue.cli.app import Common, OneOf, common
-from catalogue.cli.completing import crawls_held
+from catalogue.cli.asking import among_crawls
 from catalogue.cli.showing import as_json, harvest_bar
 from catalogue.wording import plural
 
-_crawls = click.option(
-    "--crawl",
-    "crawls",
-    multiple=True,
-    shell_complete=crawls_held,
-    help="Harvested: a name, A..B, latest or all; repeatable.  [default: all]",
-)
 _json = click.option("--json", "json_", is_flag=True, help="One JSON object.")
 
 
@@ -35,7 +28,7 @@ def export() -> None:
 
 @export.command()
 @click.argument("path", required=False, type=click.Path(path_type=Path))
-@_crawls
+@among_crawls
 @click.option("--backend", type=OneOf(["sqlite", "duckdb"]), help="What keeps it.  [default: as it is, or sqlite]")
 @_json
 @common
@@ -67,12 +60,12 @@ def ducklake(options: Common, *, path: Path | None, crawls: tuple[str, ...], bac
     paths, and refuses others; those take url_surtkey = 'com,example)/page?a=1', as catalogue.url_surtkey writes it.
     """  # noqa: D301 - \b is click's
     with options.opened() as catalogue:
-        told(options, catalogue.export_ducklake(path, crawls=crawls or "all", backend=backend), json_=json_)
+        _tell(options, catalogue.export_ducklake(path, crawls=crawls or "all", backend=backend), json_=json_)
 
 
 @export.command()
 @click.argument("path", type=click.Path(file_okay=False, path_type=Path))
-@_crawls
+@among_crawls
 @click.option("--location", metavar="URL", help="Where engines read the files from.  [default: the source]")
 @_json
 @common
@@ -97,12 +90,12 @@ def iceberg(options: Common, *, path: Path, crawls: tuple[str, ...], location: s
     """  # noqa: D301
     with options.opened() as catalogue:
         exported = catalogue.export_iceberg(path, crawls=crawls or "all", location=location)
-    told(options, exported, json_=json_)
+    _tell(options, exported, json_=json_)
 
 
 @export.command()
 @click.argument("place", metavar="PATH_OR_URL")
-@_crawls
+@among_crawls
 @_json
 @common
 def snapshot(options: Common, *, place: str, crawls: tuple[str, ...], json_: bool) -> None:
@@ -118,10 +111,10 @@ def snapshot(options: Common, *, place: str, crawls: tuple[str, ...], json_: boo
     """  # noqa: D301
     with options.opened() as catalogue, harvest_bar(options) as bar:
         exported = catalogue.export_snapshot(place, crawls=crawls or "all", report=bar)
-    told(options, exported, json_=json_)
+    _tell(options, exported, json_=json_)
 
 
-def told(options: Common, exported: Any, *, json_: bool) -> None:  # noqa: ANN401 - importing its type is slow
+def _tell(options: Common, exported: Any, *, json_: bool) -> None:  # noqa: ANN401 - importing its type is slow
     """Say what was exported; what is missing makes it done in part."""
     if json_:
         as_json(

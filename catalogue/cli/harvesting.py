@@ -8,13 +8,13 @@ import click
 
 from catalogue.cli import completing
 from catalogue.cli.app import Common, OneOf, common
+from catalogue.cli.asking import among_crawls
 from catalogue.cli.completing import crawls_held, crawls_listed
+from catalogue.cli.consent import MANY_BYTES, MANY_REQUESTS, told
 from catalogue.cli.showing import as_json, confirmed, harvest_bar, table
 from catalogue.errors import QueryError, TooExpensive
 from catalogue.wording import parse_size, plural, size
 
-_MANY_REQUESTS, _MANY_BYTES = 500, 1_000_000_000
-"""What a backfill asks first to go beyond."""
 _LONG_LOG = 32 << 20
 """Bytes; a log that nobody holds up has half of that at most."""
 
@@ -178,13 +178,7 @@ def _define(catalogue: Any, key: str | None, keys: str | None, manifest: str | N
 
 
 @click.command()
-@click.option(
-    "--crawl",
-    "crawls",
-    multiple=True,
-    shell_complete=crawls_held,
-    help="Harvested: a name, A..B, latest or all.  [default: all]",
-)
+@among_crawls
 @click.option("--only-gaps", is_flag=True, help="Only what has no bounds; leave zipped files as they are.")
 @click.option("--files", multiple=True, metavar="GLOB", help="Only index files such as '*part-00007-*'; repeatable.")
 @click.option("--budget", metavar="SIZE", help="End before more than this is received, such as 2GB.")
@@ -222,13 +216,13 @@ def backfill(  # noqa: PLR0913 - an option each
     with options.opened(scheduler=scheduler) as catalogue:
         filling = catalogue.backfill(crawls or "all", only_gaps=only_gaps, files=files)
         needed = filling.estimate
-        cost = f"{plural(needed.requests, 'request')}, {size(needed.bytes)}, about {needed.seconds:.0f} s"
+        cost = told(needed)
         options.say(f"{plural(needed.row_groups, 'row group')} of {plural(needed.files, 'file')}: {cost}")
         if dry_run:
             if json_:
                 as_json(asdict(needed))
             return
-        large = needed.requests > _MANY_REQUESTS or min(needed.bytes, most or needed.bytes) > _MANY_BYTES
+        large = needed.requests > MANY_REQUESTS or min(needed.bytes, most or needed.bytes) > MANY_BYTES
         if large and not yes and not confirmed("Go on?"):
             message = f"this takes {cost}; set a --budget, or add --yes if that is meant"
             raise TooExpensive(message)

@@ -44,7 +44,12 @@ def _rows(text: io.TextIOWrapper) -> Iterator[Mapping[str, Any]]:
     first = next((line for line in text if line.strip()), "")
     lines = _chained(first, text)
     if not (first.startswith("{") or _CDXJ.match(first)):
-        yield from csv.DictReader(lines)
+        rows = csv.DictReader(lines)
+        # Else of something else with a single line nobody would be told that no captures are in it.
+        if first and set(CAPTURE_COLUMNS).isdisjoint(rows.fieldnames or ()):
+            message = "the first line is no JSON object, and names no column of captures"
+            raise ValueError(message)
+        yield from rows
         return
     for line in lines:
         cdxj = _CDXJ.fullmatch(line)

@@ -148,21 +148,17 @@ def _write_csv(batches: Iterable[pa.RecordBatch], schema: pa.Schema, file: Binar
 
 
 def _write_whole(batches: Iterable[pa.RecordBatch], writer: Any) -> int:  # noqa: ANN401 - two classes with one shape
-    count = 0
+    written = count = 0
     waiting: list[pa.RecordBatch] = []
-
-    def write_waiting() -> None:
-        if waiting:
-            writer.write_table(pa.Table.from_batches(waiting))
-            waiting.clear()
-
     with writer:
         for batch in batches:
             waiting.append(batch)
             count += batch.num_rows
-            if sum(kept.num_rows for kept in waiting) >= _ROW_GROUP:
-                write_waiting()
-        write_waiting()
+            if count - written >= _ROW_GROUP:
+                writer.write_table(pa.Table.from_batches(waiting))
+                waiting, written = [], count
+        if waiting:
+            writer.write_table(pa.Table.from_batches(waiting))
     return count
 
 

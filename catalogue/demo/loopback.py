@@ -21,6 +21,8 @@ from types import TracebackType
 from typing import IO, ClassVar, Self
 from urllib.parse import unquote
 
+from catalogue.ranges import ByteRange, content_range
+
 _BLOCK = 1 << 16
 """Bytes sent at a time."""
 
@@ -209,7 +211,7 @@ class _Handler(BaseHTTPRequestHandler):
         end = min(int(last) + 1, size) if last else size
         if start >= end:
             return _Answer(HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE, {"Content-Range": f"bytes */{size}"})
-        described["Content-Range"] = f"bytes {start}-{end - 1}/{size}"
+        described["Content-Range"] = content_range(ByteRange(start, end), size)
         return _Answer(HTTPStatus.PARTIAL_CONTENT, described, start, end)
 
     def _head(self, path: str, answer: _Answer, length: int) -> Exchange:

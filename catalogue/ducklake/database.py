@@ -85,8 +85,9 @@ def reading(path: Path) -> Iterator[Database]:
     Raises:
         QueryError: if the file is none.
         StoreLocked: if somebody is writing to it.
+        DiskFailed: if it cannot be read.
     """
-    with _explained(path), _opened(path, backend_of(path)) as database:
+    with _explained(path, "read"), _opened(path, backend_of(path)) as database:
         _check(path, database)
         yield database
 
@@ -112,7 +113,7 @@ def changing(path: Path, backend: str | None) -> Iterator["Change"]:
     if not path.name:
         raise _no_file(path)
     beside = path.with_name(path.name + ".new")
-    with _explained(path), locked(path.with_name(f"{path.name}.lock"), path):
+    with _explained(path, "written"), locked(path.with_name(f"{path.name}.lock"), path):
         there = backend_of(path) if path.exists() else None
         if there and backend and there != backend:
             message = f"{path} is a lake kept in {there}, not {backend}; leave out --backend, or choose another name"
@@ -211,8 +212,8 @@ def _copied(path: Path, beside: Path, backend: str, empty: bool) -> Iterator[Dat
 
 
 @contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    """Errors of databases and the disk as ours."""
+def _explained(path: Path, done: str) -> Iterator[None]:
+    """Errors of databases and the disk as ours; ``done`` is what cannot be, ``read`` or ``written``."""
     try:
         yield
     except CatalogueError:
@@ -225,7 +226,7 @@ def _explained(path: Path) -> Iterator[None]:
         if damaged:
             message = f"{path} cannot be read ({error}); delete it, it is made anew"
         else:
-            message = f"{path} cannot be written: {error}{room(path, error)}; what was there is kept"
+            message = f"{path} cannot be {done}: {error}{room(path, error)}; what was there is kept"
         raise DiskFailed(message) from error
 
 

@@ -73,6 +73,7 @@ def crawls_in(path: Path) -> dict[str, tuple[int, ...]]:
     Raises:
         QueryError: if it is no lake of ours.
         StoreLocked: if somebody is writing to it.
+        DiskFailed: if it cannot be read.
     """
     with reading(path) as database:
         found = database.rows(

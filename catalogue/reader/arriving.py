@@ -68,7 +68,11 @@ class Arrivals:
         self._files = {file.file.path: file for file in plan.files}
 
     def groups(self) -> Iterator[Group]:
-        """The row groups in the order of the plan, each with all bytes of the first wave."""
+        """The row groups in the order of the plan, each with all bytes of the first wave.
+
+        Raises:
+            UnplannedRead: if the plan's requests are not those of its row groups.
+        """
         groups = [Group(file, group) for file in self._plan.files for group in file.row_groups]
         left = {(g.file.file.path, g.read.ordinal): g for g in groups}
         lacking = {
@@ -86,6 +90,9 @@ class Arrivals:
             # Others may be complete before it is their turn: what is cached is there first.
             while left and not lacking[next(iter(left))]:
                 yield left.pop(next(iter(left)))
+        if left:  # its rows would be left out without a word
+            message = f"{next(iter(left.values())).where} was planned but not fetched whole"
+            raise UnplannedRead(message)
 
     def _bodies(self, wave: Iterable[Fetch]) -> Iterator[tuple[Fetch, bytes]]:
         waiting = deque(wave)

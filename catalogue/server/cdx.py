@@ -15,7 +15,7 @@ from catalogue.cdx import CdxRequest, parse_request, write_lines
 from catalogue.crawl import Crawl
 from catalogue.errors import NotHarvested
 from catalogue.server.answers import ask, incomplete, parameters, refusal, service_of
-from catalogue.serving import Page, begun, elsewhen, has_captures, named, page_of, part_of
+from catalogue.serving import Page, begun, crawl_named, elsewhen, has_captures, page_of, part_of
 from catalogue.surt import KeyInterval
 
 _HOST = re.compile(r"[A-Za-z0-9._-]+(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?")
@@ -59,7 +59,7 @@ async def index(request: Request) -> Response:
     """The captures of a crawl that a request to the CDX API asks for, or how many pages of them there are."""
     crawl, service = request.path_params["crawl"], service_of(request)
     asked = parse_request(parameters(request))
-    known = named(await _crawls(request), crawl)
+    known = crawl_named(await _crawls(request), crawl)
     if not asked.counts_pages and elsewhen(known, *asked.times):
         return _nothing(asked)
     try:

@@ -53,10 +53,10 @@ class Listed:
         Raises:
             UnknownCrawl: if there is none.
         """
-        return named(self.get(catalogue), name)
+        return crawl_named(self.get(catalogue), name)
 
 
-def named(crawls: Mapping[str, Crawl], name: str) -> Crawl:
+def crawl_named(crawls: Mapping[str, Crawl], name: str) -> Crawl:
     """The crawl of a name, of those there are.
 
     Raises:

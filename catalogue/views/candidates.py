@@ -9,7 +9,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from catalogue.errors import NotHarvested
+from catalogue.errors import NotHarvested, QueryError
 from catalogue.footer import wider
 from catalogue.query import Query
 from catalogue.surt import text_after, text_from
@@ -61,8 +61,12 @@ class Candidates:
         A subset that a crawl does not have is no matter, one that was not harvested is: see ``missing``.
 
         Raises:
+            QueryError: if no crawl is named.
             NotHarvested: if nothing at all is held of the subsets asked for.
         """
+        if not crawls:
+            message = "of which crawls? name some, such as CC-MAIN-2022-05, latest or all"
+            raise QueryError(message)
         self._connection = connection
         self._table = table
         held = set(connection.execute("SELECT DISTINCT crawl, subset FROM derived.files").fetchall())
