@@ -25,7 +25,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlitedict import SqliteDict
 
-from catalogue.errors import DiskFailed, NotHarvested, StoreDamaged, StoreError, StoreLocked
+from catalogue.errors import DiskFailed, Missing, NotHarvested, StoreDamaged, StoreError, StoreLocked
 from catalogue.pages import Indexes
 from catalogue.store import APPLICATION_ID, TABLES, VERSION, Held, Store, decode, encode
 
@@ -692,6 +692,21 @@ def test_a_full_disk_loses_nothing_and_work_goes_on_after_it(path: Path) -> None
     assert integrity(path) == "ok"
     with Store(path) as store:
         assert len(store.keys("files")) == 20 * int(number) + 20
+
+
+def test_what_failed_is_said_once(store: Store) -> None:
+    """What is written may come from where something else fails, of the disk or of the source."""
+
+    def failing(error: OSError) -> Iterator[tuple[str, Held]]:
+        yield path_of(0), held()
+        raise error
+
+    with pytest.raises(DiskFailed) as failed:
+        store.add_facts(failing(DiskFailed("another disk is full")))
+    assert str(failed.value) == "another disk is full"
+    with pytest.raises(Missing, match=r"^there is no such file$"):
+        store.add_facts(failing(Missing("there is no such file")))
+    assert store.keys("facts") == []
 
 
 def test_a_disk_that_is_not_there(tmp_path: Path) -> None:

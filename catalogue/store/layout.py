@@ -10,7 +10,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from catalogue.durable import room
-from catalogue.errors import DiskFailed, StoreDamaged, StoreError, StoreLocked
+from catalogue.errors import CatalogueError, DiskFailed, StoreDamaged, StoreError, StoreLocked
 
 APPLICATION_ID = 0x43434154
 """``CCAT``, in the SQLite header, so that ``file`` and we know a store at sight."""
@@ -199,6 +199,8 @@ def disk_errors(path: Path) -> Iterator[None]:
     """Turn what SQLite and the disk say into errors of ours."""
     try:
         yield
+    except CatalogueError:  # some are errors of the disk too, and have said it already
+        raise
     except (sqlite3.Error, OSError, UnicodeDecodeError, OverflowError) as error:  # the last two of damaged texts
         name = getattr(error, "sqlite_errorname", "")
         if isinstance(error, sqlite3.ProgrammingError) and not name:  # of Python's own, such as of one that is closed
