@@ -8,13 +8,14 @@ import json
 import re
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 import pyarrow as pa
 
 from catalogue.errors import BadManifest, QueryError, UnknownCrawl
-from catalogue.wording import meant
+from catalogue.wording import in_utc, meant
 
 COLLINFO = "collinfo.json"
 SUBSETS = ("warc", "crawldiagnostics", "robotstxt")
@@ -296,8 +297,6 @@ def _age(crawl: str) -> tuple[str, str]:
 def _time(text: object) -> datetime | None:
     if not isinstance(text, str):
         return None
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return time if time.tzinfo else time.replace(tzinfo=UTC)
+    with suppress(ValueError):
+        return in_utc(datetime.fromisoformat(text))
+    return None
