@@ -27,7 +27,7 @@ from sqlitedict import SqliteDict
 
 from catalogue.errors import DiskFailed, Missing, NotHarvested, StoreDamaged, StoreError, StoreLocked
 from catalogue.pages import Indexes
-from catalogue.store import APPLICATION_ID, TABLES, VERSION, Held, Store, decode, encode
+from catalogue.store import APPLICATION_ID, TABLES, VERSION, Held, Store, decode, encode, inspected
 
 CRAWL = "CC-MAIN-2022-05"
 TEXTS = st.one_of(st.none(), st.text(max_size=30))
@@ -214,6 +214,14 @@ def test_state_and_versions_tell_of_every_change(store: Store, path: Path) -> No
         assert again.state() == states[-1]
     with Store(path.with_name("other.sqlite"), create=True) as other:
         assert other.state() not in states
+
+
+def test_the_state_of_page_indexes_tells_of_every_way_to_write_them(store: Store) -> None:
+    before, state = store.index_state(), store.state()
+    store.put("indexes", [("key#0", held(Indexes(b"bounds").pack()))])
+    assert store.index_state() != before
+    assert store.state() == state
+    assert store.touched("indexes", 0) == ["key#0"]
 
 
 def test_size(store: Store, path: Path) -> None:
@@ -807,10 +815,16 @@ def test_what_is_no_database_is_left_alone(path: Path, content: bytes) -> None:
     assert path.read_bytes() == content
 
 
-@pytest.mark.parametrize("version", [VERSION + 1, 0])
-def test_another_version_is_refused(path: Path, version: int) -> None:
+def test_a_newer_version_is_refused(path: Path) -> None:
+    altered(path, f"PRAGMA user_version={VERSION + 1}")
+    with pytest.raises(StoreError, match=rf"a newer version of this tool \(store version {VERSION + 1}\); upgrade it"):
+        Store(path)
+
+
+@pytest.mark.parametrize("version", [0, -1])
+def test_a_version_that_never_was_is_damage(path: Path, version: int) -> None:
     altered(path, f"PRAGMA user_version={version}")
-    with pytest.raises(StoreError, match=rf"a newer version of this tool \(store version {version}\); upgrade it"):
+    with pytest.raises(StoreDamaged, match=f"claims to be of version {version}; run: catalogue repair"):
         Store(path)
 
 
@@ -856,6 +870,14 @@ def test_what_does_no_harm_is_left_there(path: Path, statement: str) -> None:
     altered(path, statement)
     with Store(path) as store:
         assert store.keys("files") == [path_of(0)]
+    with inspected(path) as inspection:
+        assert inspection.wrong() is None
+
+
+def test_a_store_of_an_earlier_version_is_not_said_to_have_what_it_lacks(path: Path) -> None:
+    altered(path, *OLDER[3].split("; "))
+    with inspected(path) as inspection:
+        assert inspection.wrong() == "its layout is not that of a store"
 
 
 def test_damaged_pages_of_the_file_are_a_named_error(path: Path) -> None:
