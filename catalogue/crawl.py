@@ -18,6 +18,7 @@ from catalogue.errors import BadManifest, QueryError, UnknownCrawl
 from catalogue.wording import in_utc, meant
 
 COLLINFO = "collinfo.json"
+MANIFEST_NAME = "cc-index-table.paths.gz"
 SUBSETS = ("warc", "crawldiagnostics", "robotstxt")
 """Successful fetches; redirects, errors and the rest; robots.txt files."""
 
@@ -141,7 +142,7 @@ def crawl_meant(text: str, known: Collection[str]) -> str | None:
 
 def manifest_path(crawl: str) -> str:
     """Where a crawl's list of index files is."""
-    return f"crawl-data/{crawl_id(crawl)}/cc-index-table.paths.gz"
+    return f"crawl-data/{crawl_id(crawl)}/{MANIFEST_NAME}"
 
 
 def index_file(path: str) -> IndexFile | None:
@@ -225,6 +226,11 @@ def parse_collinfo(data: bytes) -> list[Crawl]:
 def has_table(crawl: str) -> bool:
     """Whether a crawl can have a columnar index: those of 2012 and before, written as ARC files, have none."""
     return _age(crawl)[0] > "2012"
+
+
+def without_table(crawl: str) -> str:
+    """What to say of a crawl that has none."""
+    return f"{crawl} has no columnar index; the first crawl that has one is CC-MAIN-2013-20"
 
 
 def select_crawls(asked: Iterable[str], known: Sequence[str], *, every: bool = False) -> list[str]:
