@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
 from catalogue.plan import FileRead, ReadPlan, RowGroupRead
-from catalogue.surt import KeyInterval, text_after, text_from
+from catalogue.surt import KeyInterval, shared_prefix, text_after, text_from
 
 SHOWN_FILES, SHOWN_GROUPS = 4, 4
 """Files of which the row groups are shown, and row groups of which the pages are, at most."""
@@ -226,7 +226,7 @@ def shortened(key: str, other: str = "", *, width: int = 24) -> str:
     """
     if len(key) <= width:
         return key
-    alike = next((at for at, (a, b) in enumerate(zip(key, other, strict=False)) if a != b), min(len(key), len(other)))
+    alike = shared_prefix(key, other)
     if not other or key == other or alike < width - 4:
         return key[: width - 1] + "…"
     head, tail = key[: width // 3], key[max(alike - 2, 0) :]
@@ -315,7 +315,7 @@ class _Scale:
 
 def _between(low: str, key: str, high: str) -> float:
     """How far a key lies on the way from one that is less to one that is greater: from 0 to 1, never falling."""
-    alike = next((at for at, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), len(low))
+    alike = shared_prefix(low, high)
     ends = (_number(low[alike:]), _number(key[alike:]), _number(high[alike:]))
     if ends[0] >= ends[2]:
         return 0.5
