@@ -116,17 +116,17 @@ def crawl_id(text: str, known: Collection[str] = ()) -> str:
     """
     if not _CRAWL_ID.fullmatch(text):
         like = crawl_meant(text, known)
-        hint = f"did you mean {like}?" if like else "one looks like CC-MAIN-2022-05 (see: catalogue crawls)"
-        message = f"{text!r} is not the name of a crawl; {hint}"
+        advice = f"did you mean {like}?" if like else "one looks like CC-MAIN-2022-05 (see: catalogue crawls)"
+        message = f"{text!r} is not the name of a crawl; {advice}"
         raise UnknownCrawl(message)
     return text
 
 
 def crawl_meant(text: str, known: Collection[str]) -> str | None:
-    """The crawl that was meant by what is no name of one, or of none that there is.
+    """The crawl that was probably meant by a text that names none that there is; None if nothing is near.
 
-    It is that of the same year and week, however these are written, or of those known the nearest to that within a
-    year; of a text that names no week one that is spelled alike, ``latest`` and ``all`` among them.
+    It is that of the year and week in the text, however these are written, or of those known the nearest to that within
+    a year. For a text without a week it is a name that is spelled alike, ``latest`` and ``all`` among them.
     """
     matched = _WEEK.search(text)
     if not matched:
@@ -239,7 +239,7 @@ def select_crawls(asked: Iterable[str], known: Sequence[str], *, every: bool = F
     Args:
         asked: the words, in any number; None of them means nothing.
         known: the crawls to choose from for everything but plain names.
-        every: whether those of which Common Crawl's index knows nothing are among them.
+        every: whether crawls count that have no columnar index, too; of another table than the index all do.
 
     Returns:
         Names without repetition, newest first.
@@ -285,8 +285,8 @@ def select_subsets(asked: Iterable[str]) -> tuple[str, ...]:
     for word in asked:
         if word != "all" and word not in SUBSETS:
             like = meant(word[:100], SUBSETS)
-            hint = f"did you mean {like}?" if like else f"choose among {', '.join(SUBSETS)} and all"
-            message = f"{word!r} is no subset; {hint}"
+            advice = f"did you mean {like}?" if like else f"choose among {', '.join(SUBSETS)} and all"
+            message = f"{word!r} is no subset; {advice}"
             raise QueryError(message)
         chosen += SUBSETS if word == "all" else [word]
     return tuple(dict.fromkeys(chosen))

@@ -1,8 +1,8 @@
 """Where the files of a crawl, their row groups and pages lie among its keys, and which of them a plan reads.
 
 Positions are shares of an axis, from 0 to 1. An axis goes by rank among the bounds of what is shown on it, since the
-bytes of keys say nothing of how many lie between: so every bound is a step, but that from the end of one to the
-beginning of the next. Between two bounds it goes by the characters in which these differ.
+bytes of keys say nothing of how many lie between: from each bound to the next is one step, and none across a gap, where
+nothing lies. Within a step it goes by the characters in which the two bounds differ.
 """
 
 import enum
@@ -144,8 +144,9 @@ class KeySpace:
     read_pages: int | None
     """Of the column of keys; None if that is not known of all."""
     all_groups: int
-    """Row groups of the crawl, and in how many of them keys may lie anywhere:"""
+    """Row groups of the crawl."""
     without_bounds: int
+    """Those of them the bounds of whose keys are not known."""
 
 
 def key_space(crawl: str, files: Sequence[FileExtent], plan: ReadPlan) -> KeySpace:
@@ -372,12 +373,13 @@ def _lane(name: str, extents: Sequence[tuple[Extent, State]], scale: _Scale | No
             continue
         low, high = extent.parts[0][0], max(high for _, high in extent.parts)
         row = next((row for row, end in enumerate(ends) if end <= low), len(ends))
-        ends[row : row + 1] = [high]
+        if row < MOST_ROWS:  # of those below nobody asks, and of pages there may be thousands
+            ends[row : row + 1] = [high]
         at = min(row, MOST_ROWS - 1)
         # Where nothing else lies between two parts they touch: one bar, as what is counted is one thing.
         parts = joined(((scale(a), scale(b)) for a, b in extent.parts), 0.0)
         bars += [Bar(start, end, state, extent.name, at) for start, end in parts]
     unknown = [(extent, state) for extent, state in extents if not extent.filled]
-    rows = min(len(ends), MOST_ROWS)
+    rows = len(ends)
     bars += [Bar(0.0, 1.0, state, extent.name, rows, bounded=False) for extent, state in unknown]
     return Lane(name, tuple(bars), rows + bool(unknown))

@@ -270,8 +270,8 @@ class Store:
         """The keys that were written or deleted after a number of changes, ascending.
 
         Args:
-            table: of ``index_changes`` for page indexes, of ``changes`` for the others; facts are none.
-            since: as ``changes`` gave it.
+            table: one of ``COUNTERS``; what happens to facts is not noted.
+            since: how many changes there were of its counter, see ``changes_at``.
         """
         with self._using() as connection:
             query = "SELECT key FROM touched WHERE kind = ? AND change > ? ORDER BY key"
