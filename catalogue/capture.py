@@ -8,6 +8,7 @@ from typing import Any
 
 from catalogue.errors import BadRecord, QueryError
 from catalogue.ranges import ByteRange
+from catalogue.wording import in_utc
 
 MAX_RECORD = 64 << 20
 """Bytes that a record may have as it is archived, unless more is asked for; the largest known have 7 MB."""
@@ -136,7 +137,9 @@ def _whole(text: str | None) -> int:
 
 
 def moment(text: str) -> datetime:
-    """A time: ISO 8601, 14 digits, or 12 without seconds, or milliseconds since 1970; UTC unless it says otherwise.
+    """A time, in UTC: from ISO 8601, 14 digits, or 12 without seconds, or milliseconds since 1970.
+
+    One of ISO 8601 without a zone is taken for UTC.
 
     Raises:
         ValueError: if it is none of these.
@@ -151,12 +154,12 @@ def moment(text: str) -> datetime:
     else:
         message = f"{text[:100]!r} is no time; one has 14 digits"
         raise ValueError(message)
-    return time if time.tzinfo else time.replace(tzinfo=UTC)
+    return in_utc(time)
 
 
 def timestamp(time: datetime | None) -> str:
-    """A time in 14 digits, UTC; ``-`` for none."""
+    """A time in 14 digits, UTC, for which one without a zone is taken; ``-`` for none."""
     if time is None:
         return "-"
-    time = time if time.tzinfo is None else time.astimezone(UTC)
+    time = in_utc(time)
     return f"{time.year:04}{time:%m%d%H%M%S}"  # %Y has not everywhere four digits

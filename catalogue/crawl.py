@@ -8,15 +8,17 @@ import json
 import re
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 import pyarrow as pa
 
 from catalogue.errors import BadManifest, QueryError, UnknownCrawl
-from catalogue.wording import meant
+from catalogue.wording import in_utc, meant
 
 COLLINFO = "collinfo.json"
+MANIFEST_NAME = "cc-index-table.paths.gz"
 SUBSETS = ("warc", "crawldiagnostics", "robotstxt")
 """Successful fetches; redirects, errors and the rest; robots.txt files."""
 
@@ -114,17 +116,17 @@ def crawl_id(text: str, known: Collection[str] = ()) -> str:
     """
     if not _CRAWL_ID.fullmatch(text):
         like = crawl_meant(text, known)
-        hint = f"did you mean {like}?" if like else "one looks like CC-MAIN-2022-05 (see: catalogue crawls)"
-        message = f"{text!r} is not the name of a crawl; {hint}"
+        advice = f"did you mean {like}?" if like else "one looks like CC-MAIN-2022-05 (see: catalogue crawls)"
+        message = f"{text!r} is not the name of a crawl; {advice}"
         raise UnknownCrawl(message)
     return text
 
 
 def crawl_meant(text: str, known: Collection[str]) -> str | None:
-    """The crawl that was meant by what is no name of one, or of none that there is.
+    """The crawl that was probably meant by a text that names none that there is; None if nothing is near.
 
-    It is that of the same year and week, however these are written, or of those known the nearest to that within a
-    year; of a text that names no week one that is spelled alike, ``latest`` and ``all`` among them.
+    It is that of the year and week in the text, however these are written, or of those known the nearest to that within
+    a year. For a text without a week it is a name that is spelled alike, ``latest`` and ``all`` among them.
     """
     matched = _WEEK.search(text)
     if not matched:
@@ -140,7 +142,7 @@ def crawl_meant(text: str, known: Collection[str]) -> str | None:
 
 def manifest_path(crawl: str) -> str:
     """Where a crawl's list of index files is."""
-    return f"crawl-data/{crawl_id(crawl)}/cc-index-table.paths.gz"
+    return f"crawl-data/{crawl_id(crawl)}/{MANIFEST_NAME}"
 
 
 def index_file(path: str) -> IndexFile | None:
@@ -226,13 +228,18 @@ def has_table(crawl: str) -> bool:
     return _age(crawl)[0] > "2012"
 
 
+def without_table(crawl: str) -> str:
+    """What to say of a crawl that has none."""
+    return f"{crawl} has no columnar index; the first crawl that has one is CC-MAIN-2013-20"
+
+
 def select_crawls(asked: Iterable[str], known: Sequence[str], *, every: bool = False) -> list[str]:
     """What ``--crawl`` means: names, ``A..B`` (both ends included), ``latest`` and ``all``.
 
     Args:
         asked: the words, in any number; None of them means nothing.
         known: the crawls to choose from for everything but plain names.
-        every: whether those of which Common Crawl's index knows nothing are among them.
+        every: whether crawls count that have no columnar index, too; of another table than the index all do.
 
     Returns:
         Names without repetition, newest first.
@@ -278,8 +285,8 @@ def select_subsets(asked: Iterable[str]) -> tuple[str, ...]:
     for word in asked:
         if word != "all" and word not in SUBSETS:
             like = meant(word[:100], SUBSETS)
-            hint = f"did you mean {like}?" if like else f"choose among {', '.join(SUBSETS)} and all"
-            message = f"{word!r} is no subset; {hint}"
+            advice = f"did you mean {like}?" if like else f"choose among {', '.join(SUBSETS)} and all"
+            message = f"{word!r} is no subset; {advice}"
             raise QueryError(message)
         chosen += SUBSETS if word == "all" else [word]
     return tuple(dict.fromkeys(chosen))
@@ -296,8 +303,6 @@ def _age(crawl: str) -> tuple[str, str]:
 def _time(text: object) -> datetime | None:
     if not isinstance(text, str):
         return None
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return time if time.tzinfo else time.replace(tzinfo=UTC)
+    with suppress(ValueError):
+        return in_utc(datetime.fromisoformat(text))
+    return None

@@ -47,7 +47,7 @@ def make_folder(folder: Path) -> None:
 
 @contextmanager
 def named(path: Path | str) -> Iterator[None]:
-    """Let errors of the disk say which file they are about: what fails while it is written to does not."""
+    """Let errors of the disk name the file that they are about; those of a file that is open already do not."""
     try:
         yield
     except OSError as error:

@@ -17,6 +17,7 @@ from catalogue.errors import BadFooter, Encrypted, FormatError
 from catalogue.footer import MAGIC, Footer, Order, RowGroup, decode_footer, kind_of, with_trailer
 from catalogue.supervised import ChildDied, Children
 from catalogue.table import INDEX
+from catalogue.thrift import MAX_ELEMENTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,9 @@ def file_facts(footer: Footer, key: str = INDEX.key, *, column_chunks: bool = Fa
     Raises:
         BadFooter: if the column of keys is there and does not hold text.
     """
-    if (column := footer.columns.get(key)) and kind_of(column) != "string" and key != INDEX.key:
+    # Keys of Common Crawl's index are text even where a file does not say so; numbers would break whoever reads bounds.
+    texts = {"string", "binary"} if key == INDEX.key else {"string"}
+    if (column := footer.columns.get(key)) and kind_of(column) not in texts:
         message = f"the column {key} holds {kind_of(column)} and not text, which keys must be"
         raise BadFooter(message)
     keys = [group.chunks.get(key) for group in footer.row_groups]
@@ -234,7 +237,7 @@ def _check_with_pyarrow(footer: bytes) -> None:
     file = MAGIC + with_trailer(footer)
     try:
         parsed = pq.ParquetFile(
-            pa.BufferReader(file), thrift_string_size_limit=1 << 20, thrift_container_size_limit=20_000
+            pa.BufferReader(file), thrift_string_size_limit=1 << 20, thrift_container_size_limit=MAX_ELEMENTS
         ).metadata
     except (pa.ArrowException, OSError, ValueError) as error:
         message = f"pyarrow cannot decode the footer: {' '.join(str(error).split())}"

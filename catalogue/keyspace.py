@@ -1,8 +1,8 @@
 """Where the files of a crawl, their row groups and pages lie among its keys, and which of them a plan reads.
 
 Positions are shares of an axis, from 0 to 1. An axis goes by rank among the bounds of what is shown on it, since the
-bytes of keys say nothing of how many lie between: so every bound is a step, but that from the end of one to the
-beginning of the next. Between two bounds it goes by the characters in which these differ.
+bytes of keys say nothing of how many lie between: from each bound to the next is one step, and none across a gap, where
+nothing lies. Within a step it goes by the characters in which the two bounds differ.
 """
 
 import enum
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
 from catalogue.plan import FileRead, ReadPlan, RowGroupRead
-from catalogue.surt import KeyInterval, text_after, text_from
+from catalogue.surt import KeyInterval, shared_prefix, text_after, text_from
 
 SHOWN_FILES, SHOWN_GROUPS = 4, 4
 """Files of which the row groups are shown, and row groups of which the pages are, at most."""
@@ -144,8 +144,9 @@ class KeySpace:
     read_pages: int | None
     """Of the column of keys; None if that is not known of all."""
     all_groups: int
-    """Row groups of the crawl, and in how many of them keys may lie anywhere:"""
+    """Row groups of the crawl."""
     without_bounds: int
+    """Those of them the bounds of whose keys are not known."""
 
 
 def key_space(crawl: str, files: Sequence[FileExtent], plan: ReadPlan) -> KeySpace:
@@ -226,7 +227,7 @@ def shortened(key: str, other: str = "", *, width: int = 24) -> str:
     """
     if len(key) <= width:
         return key
-    alike = next((at for at, (a, b) in enumerate(zip(key, other, strict=False)) if a != b), min(len(key), len(other)))
+    alike = shared_prefix(key, other)
     if not other or key == other or alike < width - 4:
         return key[: width - 1] + "…"
     head, tail = key[: width // 3], key[max(alike - 2, 0) :]
@@ -315,7 +316,7 @@ class _Scale:
 
 def _between(low: str, key: str, high: str) -> float:
     """How far a key lies on the way from one that is less to one that is greater: from 0 to 1, never falling."""
-    alike = next((at for at, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), len(low))
+    alike = shared_prefix(low, high)
     ends = (_number(low[alike:]), _number(key[alike:]), _number(high[alike:]))
     if ends[0] >= ends[2]:
         return 0.5
@@ -372,12 +373,13 @@ def _lane(name: str, extents: Sequence[tuple[Extent, State]], scale: _Scale | No
             continue
         low, high = extent.parts[0][0], max(high for _, high in extent.parts)
         row = next((row for row, end in enumerate(ends) if end <= low), len(ends))
-        ends[row : row + 1] = [high]
+        if row < MOST_ROWS:  # of those below nobody asks, and of pages there may be thousands
+            ends[row : row + 1] = [high]
         at = min(row, MOST_ROWS - 1)
         # Where nothing else lies between two parts they touch: one bar, as what is counted is one thing.
         parts = joined(((scale(a), scale(b)) for a, b in extent.parts), 0.0)
         bars += [Bar(start, end, state, extent.name, at) for start, end in parts]
     unknown = [(extent, state) for extent, state in extents if not extent.filled]
-    rows = min(len(ends), MOST_ROWS)
+    rows = len(ends)
     bars += [Bar(0.0, 1.0, state, extent.name, rows, bounded=False) for extent, state in unknown]
     return Lane(name, tuple(bars), rows + bool(unknown))

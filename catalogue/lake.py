@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from catalogue.crawl import SCHEMA
 from catalogue.footer import NESTED, arrow_type, wider
+from catalogue.surt import shared_prefix
 
 _SORTED_SINCE = (2022, 27)
 """Year and week of the first crawl that was surely written after rows were sorted within each file, on 25 May 2022
@@ -63,9 +64,7 @@ def unsigned_bounds(least: str, greatest: str) -> tuple[str, str] | None:
     if least == greatest:
         return least, greatest
     # Where the lesser is the other's beginning, what follows that may be anything.
-    at = next(
-        (at for at, (one, other) in enumerate(zip(least, greatest, strict=False)) if one != other), len(least) - 1
-    )
+    at = min(shared_prefix(least, greatest), len(least) - 1)
     return (least, greatest[:at] + chr(ord(greatest[at]) + 1)) if at >= 0 else None
 
 
@@ -81,7 +80,7 @@ def lake_schema(files: Iterable[LakeFile]) -> pa.Schema:
     Where files differ in what a column holds that we do not know, it is the type that takes all.
     """
     kinds: dict[str, list[str]] = {}
-    for names, each in {(file.column_names, file.column_kinds): file for file in files}:
+    for names, each in dict.fromkeys((file.column_names, file.column_kinds) for file in files):
         for name, kind in zip(names, each, strict=True):
             if name not in SCHEMA.names:
                 kinds.setdefault(name, []).append(kind)

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from catalogue.crawl import (
     COLLINFO,
+    MANIFEST_NAME,
     Crawl,
     IndexFile,
     has_table,
@@ -13,6 +14,7 @@ from catalogue.crawl import (
     manifest_path,
     parse_collinfo,
     parse_manifest,
+    without_table,
 )
 from catalogue.errors import FormatError, Missing, StoreDamaged, UnknownCrawl
 from catalogue.source import PoliteSource, Response
@@ -21,8 +23,6 @@ from catalogue.table import DEFINITION, INDEX, LISTED, Table, by_crawl, parse_pa
 
 CRAWL_LIST_AGE = timedelta(days=1)
 """Common Crawl asks for its list of crawls to be kept, as it changes once a month."""
-
-_MANIFEST_NAME = "cc-index-table.paths.gz"
 
 
 def held(answer: Response, data: bytes, source: PoliteSource) -> Held:
@@ -40,7 +40,8 @@ def held(answer: Response, data: bytes, source: PoliteSource) -> Held:
 def take_crawl_list(store: Store, source: PoliteSource, *, max_age: timedelta = CRAWL_LIST_AGE) -> list[Crawl]:
     """The crawls there are, newest first, asked of the source only if the list held is older than ``max_age``."""
     known = _whole(store, COLLINFO)
-    if known and known.source == source.url and datetime.now(UTC) - datetime.fromisoformat(known.taken) < max_age:
+    age = crawl_list_age(store)
+    if known and known.source == source.url and age is not None and abs(age) < max_age:  # a clock may have been wrong
         return parse_collinfo(known.data)
     answer = source.get(COLLINFO)
     crawls = parse_collinfo(answer.body)
@@ -57,9 +58,11 @@ def known_crawls(store: Store) -> list[str]:
 
 
 def crawl_list_age(store: Store) -> timedelta | None:
-    """How long ago the list of crawls was taken that is held; None if none is."""
-    known = _whole(store, COLLINFO)
-    return datetime.now(UTC) - datetime.fromisoformat(known.taken) if known else None
+    """How long ago the list of crawls was taken that is held; None if none is, or it does not say."""
+    with suppress(StoreDamaged):
+        if known := store.get("documents", COLLINFO):
+            return datetime.now(UTC) - known.taken_at
+    return None
 
 
 def take_manifest(crawl: str, store: Store, source: PoliteSource, *, again: bool = False) -> list[IndexFile]:
@@ -73,8 +76,7 @@ def take_manifest(crawl: str, store: Store, source: PoliteSource, *, again: bool
     if known and not again:
         return parse_manifest(crawl, known.data)
     if not has_table(crawl):
-        message = f"{crawl} has no columnar index; the first crawl that has one is CC-MAIN-2013-20"
-        raise UnknownCrawl(message)
+        raise UnknownCrawl(without_table(crawl))
     try:
         answer = source.get(path)
     except Missing as error:
@@ -101,7 +103,7 @@ def take_list(table: Table, store: Store, source: PoliteSource, *, again: bool =
 
 def manifests(documents: Iterable[str]) -> dict[str, str]:
     """Those documents that are lists of a crawl's files, by crawl."""
-    return {path.split("/")[1]: path for path in documents if path.endswith(f"/{_MANIFEST_NAME}")}
+    return {path.split("/")[1]: path for path in documents if path.endswith(f"/{MANIFEST_NAME}")}
 
 
 def listed(store: Store, table: Table, documents: Iterable[str] | None = None) -> dict[str, list[IndexFile]]:
@@ -113,7 +115,7 @@ def listed(store: Store, table: Table, documents: Iterable[str] | None = None) -
         documents: to look for lists in, where each crawl has its own; all unless given.
     """
     if table == INDEX:
-        there = manifests(store.keys("documents", _MANIFEST_NAME) if documents is None else documents)
+        there = manifests(store.keys("documents", MANIFEST_NAME) if documents is None else documents)
         known = {crawl: store.get("documents", path) for crawl, path in there.items()}
         return {crawl: parse_manifest(crawl, document.data) for crawl, document in known.items() if document}
     document = store.get("documents", table.manifest or LISTED)

@@ -133,7 +133,7 @@ def coalesce(ranges: Iterable[ByteRange], *, max_gap: int, max_length: int) -> l
 
 
 def without(ranges: Iterable[ByteRange], taken: Iterable[ByteRange]) -> list[ByteRange]:
-    """What of some ranges of one file lies in none of others, each of which may overlap any other."""
+    """The parts of some ranges of one file that lie in none of those taken; all of them may overlap."""
     left = list(ranges)
     for each in taken:
         left = [

@@ -115,9 +115,9 @@ class Record(Displayed):
     def payload(self) -> bytes:
         """The body without its content coding, if it was archived with gzip or deflate.
 
-        With another coding it is the body. So it is if it does not begin as its coding does: Common Crawl's files since
-        2013 hold bodies that were rid of it, and call the header so too. Deflate without a head of its own begins like
-        anything, so what is not that from its beginning to its end is the body.
+        With any other coding it is the body as it was archived. So it is where the body does not begin as the coding
+        does: Common Crawl's files since 2013 hold bodies that were decoded already, whatever their header says. Raw
+        deflate has no beginning to be told by, so a body is inflated from its first byte to its last, or left as it is.
 
         Raises:
             BadRecord: if it begins as its coding does and is damaged, ends early or has something behind its end, or if

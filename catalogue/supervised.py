@@ -9,13 +9,13 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from queue import LifoQueue
-from typing import BinaryIO, Self
+from typing import IO, Self
 
 from catalogue.errors import CatalogueError
 
@@ -129,9 +129,11 @@ class _Child:
             stderr=subprocess.DEVNULL,
             env=environment,
         )
+        assert self._process.stdin  # noqa: S101 - both were asked for
+        assert self._process.stdout  # noqa: S101
+        self._requests, self._answers = self._process.stdin, self._process.stdout
         try:
-            with self._pipes() as (_, answers):
-                started = answers.read(1) == b"\n"
+            started = self._answers.read(1) == b"\n"
         except BaseException:
             self.kill()
             raise
@@ -139,12 +141,6 @@ class _Child:
             self.kill()
             message = "a process for what is hostile could not be started"
             raise CatalogueError(message)
-
-    @contextmanager
-    def _pipes(self) -> Iterator[tuple[BinaryIO, BinaryIO]]:
-        assert self._process.stdin  # noqa: S101 - both were asked for
-        assert self._process.stdout  # noqa: S101
-        yield self._process.stdin, self._process.stdout  # type: ignore[misc]  # typeshed says IO[bytes]
 
     def ask(self, request: bytes, seconds: float) -> bytes:
         slow = threading.Event()
@@ -156,9 +152,8 @@ class _Child:
         timer = threading.Timer(seconds, give_up)
         timer.start()
         try:
-            with self._pipes() as (requests, answers):
-                _send(requests, request)
-                answer = _receive(answers)
+            _send(self._requests, request)
+            answer = _receive(self._answers)
         except OSError:
             answer = None
         finally:
@@ -177,23 +172,22 @@ class _Child:
         self.close()
 
     def close(self) -> None:
-        with self._pipes() as (requests, answers):
-            with suppress(OSError):  # a child that died has closed its end
-                requests.close()
-            try:
-                self._process.wait(1.0)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-            answers.close()
+        with suppress(OSError):  # a child that died has closed its end
+            self._requests.close()
+        try:
+            self._process.wait(1.0)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._answers.close()
 
 
-def _send(pipe: BinaryIO, message: bytes) -> None:
+def _send(pipe: IO[bytes], message: bytes) -> None:
     pipe.write(len(message).to_bytes(4, "little") + message)
     pipe.flush()
 
 
-def _receive(pipe: BinaryIO) -> bytes | None:
+def _receive(pipe: IO[bytes]) -> bytes | None:
     header = pipe.read(4)
     length = int.from_bytes(header, "little")
     if len(header) < 4 or length > _ANSWER_LIMIT:  # noqa: PLR2004

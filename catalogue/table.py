@@ -7,7 +7,7 @@ it works for but by these values.
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -22,6 +22,7 @@ from catalogue.crawl import (
     named,
     newest_first,
     select_crawls,
+    without_table,
 )
 from catalogue.errors import BadManifest, FormatError, NotHarvested, QueryError, UnknownCrawl
 from catalogue.surt import Keys
@@ -127,7 +128,7 @@ class Table:
 
     def _not_held(self, crawl: str | None, what: str) -> NotHarvested:
         if self == INDEX and crawl and not has_table(crawl):
-            message = f"{crawl} has no columnar index; the first crawl that has one is CC-MAIN-2013-20"
+            message = without_table(crawl)
         else:
             such_as = crawl or ("latest" if self == INDEX else self.name)
             message = f"{what}; run: {self.harvest_command(such_as)}"
@@ -186,7 +187,7 @@ def define_table(name: str, key: str, *, keys: Keys | None = None, manifest: str
         message = f"{open_part(manifest)[:200]!r} is no path below the source; one looks like projects/hosts.paths.gz"
         raise QueryError(message)
     known = {"url_surtkey": Keys.URL, "surt_host_name": Keys.HOST}
-    return Table(name, key, keys or known.get(key, Keys.TEXT), (), manifest)
+    return Table(name, key, keys or known.get(key, Keys.TEXT), manifest=manifest)
 
 
 def unpack_table(data: bytes) -> Table:
@@ -202,7 +203,7 @@ def unpack_table(data: bytes) -> Table:
     except (ValueError, KeyError, TypeError, RecursionError, QueryError) as error:
         message = f"what the store keeps as a table's definition is none ({error})"
         raise FormatError(message) from error
-    return Table(table.name, table.key, table.keys, columns, table.manifest)
+    return replace(table, path_columns=columns)
 
 
 def parse_paths(data: bytes, *, source: str = "") -> tuple[str, ...]:

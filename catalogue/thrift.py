@@ -28,8 +28,8 @@ MAX_DEPTH = 16
 MAX_ELEMENTS = 20_000
 """Elements of one container; pyarrow is given the same limit."""
 MAX_VALUES = 1_500_000
-"""Values of one decoded struct in all, which bounds the memory a few megabytes of input can claim. A footer has one in
-four bytes."""
+"""Values that one ``Reader`` decodes in all, which bounds the memory that a few megabytes of input can claim. A footer
+has about one value in four bytes."""
 
 Struct = dict[int, Any]
 

@@ -6,6 +6,7 @@ shape that is not known here, from another version of DuckDB, only means less pr
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import duckdb
@@ -69,13 +70,10 @@ def parse_where(sql: str, newer: pa.Schema | None = None, table: Table = INDEX) 
     """
     known = pa.schema([*table.schema, *(newer or ())])
     with connect() as connection:
-        try:
+        with _bounded_depth():
             expression = _parse(sql, connection)
             columns = check_columns(dict.fromkeys(_columns(expression)), known.names, table)
             where = Where(sql, columns, tuple(_conditions(expression, table)))
-        except RecursionError as error:
-            message = "--where is nested too deeply; write it as one IN, or as several questions"
-            raise QueryError(message) from error
         _check(where, known, connection)
     return where
 
@@ -91,7 +89,7 @@ def check_expression(sql: str) -> None:
     Raises:
         QueryError: if it is not.
     """
-    with connect() as connection:
+    with connect() as connection, _bounded_depth():
         _parse(sql, connection)
 
 
@@ -120,6 +118,16 @@ def where_positions(where: Where, rows: pa.Table, connection: duckdb.DuckDBPyCon
         raise
     finally:
         connection.unregister("rows")
+
+
+@contextmanager
+def _bounded_depth() -> Iterator[None]:
+    """Refuse an expression whose syntax tree is deeper than Python goes."""
+    try:
+        yield
+    except RecursionError as error:
+        message = "--where is nested too deeply; write it as one IN, or as several questions"
+        raise QueryError(message) from error
 
 
 def _parse(sql: str, connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:

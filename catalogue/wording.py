@@ -71,6 +71,20 @@ def clock(time: datetime) -> str:
     return f"{time:%Y-%m-%d %H:%M:%S}"
 
 
+def in_utc(time: datetime) -> datetime:
+    """A time in UTC; one that names no zone is taken for that.
+
+    Raises:
+        ValueError: if it would lie before the year 1 there, or behind 9999.
+    """
+    if time.tzinfo is None:
+        return time.replace(tzinfo=UTC)
+    try:
+        return time.astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError(str(error)) from error
+
+
 def plain(value: Any) -> Any:  # noqa: ANN401 - whatever Arrow, DuckDB and numpy hold
     """A value as JSON has it.
 
@@ -89,7 +103,7 @@ def plain(value: Any) -> Any:  # noqa: ANN401 - whatever Arrow, DuckDB and numpy
         case Decimal():
             return int(value) if value == value.to_integral_value() else float(value)
         case datetime():
-            time = value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
+            time = in_utc(value)
             return time.isoformat(timespec="milliseconds" if time.microsecond else "seconds").replace("+00:00", "Z")
         case bytes():
             return value.hex()

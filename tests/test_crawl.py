@@ -313,8 +313,9 @@ def test_times_are_utc_and_may_be_missing() -> None:
         {"id": "CC-MAIN-2022-05", "name": "a", "from": "2022-01-16T09:31:37", "to": "2022-01-29T15:34:00Z"},
         {"id": "CC-MAIN-2021-49", "from": "2021-11-26T00:00:00+02:00", "to": None},
         {"id": "CC-MAIN-2021-43", "name": None, "from": "soon", "to": 5},
+        {"id": "CC-MAIN-2021-39", "from": "0001-01-01T00:00:00+02:00"},
     ]
-    first, second, third = parse_collinfo(json.dumps(items).encode())
+    first, second, third, fourth = parse_collinfo(json.dumps(items).encode())
     assert first == Crawl(
         "CC-MAIN-2022-05",
         "a",
@@ -322,7 +323,10 @@ def test_times_are_utc_and_may_be_missing() -> None:
         datetime(2022, 1, 29, 15, 34, tzinfo=UTC),
     )
     assert second == Crawl("CC-MAIN-2021-49", "", datetime(2021, 11, 25, 22, tzinfo=UTC), None)
+    assert second.first_fetch
+    assert second.first_fetch.tzinfo is UTC
     assert third == Crawl("CC-MAIN-2021-43")
+    assert fourth == Crawl("CC-MAIN-2021-39")
 
 
 def test_the_newest_comes_first_and_each_once() -> None:

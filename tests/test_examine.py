@@ -14,13 +14,14 @@ from pathlib import Path
 from random import Random
 from types import FrameType
 
+import pyarrow as pa
 import pytest
 
 from catalogue.errors import BadFooter, Encrypted
 from catalogue.examine import Examiner, FileFacts, file_facts
 from catalogue.footer import MAX_FOOTER, Order, decode_footer
 from catalogue.thrift import BINARY, I32, I64, LIST, STRUCT
-from tests.footers import Items, Made, confused, made, scrambled, small_file
+from tests.footers import Items, Made, confused, made, scrambled, small_file, write
 from tests.mirrors import index_paths, one_of_each_crawl, raw_footer, read_footer
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="only Linux tells of other processes")
@@ -156,6 +157,15 @@ def test_we_are_asked(shared: Examiner) -> None:
     footer.fields[3] = (I64, 5)
     with pytest.raises(BadFooter, match="the row groups' rows do not add up"):
         examine(shared, footer)
+
+
+def test_keys_that_are_no_text(one: Examiner) -> None:
+    """Bounds that are no text ended the child that was to show them as one."""
+    child = child_of(one)
+    data = write(pa.table({"url_surtkey": pa.array([200, -5], pa.int64())}))
+    with pytest.raises(BadFooter, match="the column url_surtkey holds int64 and not text"):
+        one.examine(raw_footer(data), len(data))
+    assert child in children()
 
 
 def test_encrypted_columns(one: Examiner) -> None:

@@ -26,9 +26,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlitedict import SqliteDict
 
-from catalogue.errors import DiskFailed, NotHarvested, StoreDamaged, StoreError, StoreLocked
+from catalogue.errors import DiskFailed, Missing, NotHarvested, StoreDamaged, StoreError, StoreLocked
 from catalogue.pages import Indexes
-from catalogue.store import APPLICATION_ID, TABLES, VERSION, Held, Store, decode, encode
+from catalogue.store import APPLICATION_ID, TABLES, VERSION, Held, Store, decode, encode, inspected
 
 CRAWL = "CC-MAIN-2022-05"
 TEXTS = st.one_of(st.none(), st.text(max_size=30))
@@ -215,6 +215,14 @@ def test_state_and_versions_tell_of_every_change(store: Store, path: Path) -> No
         assert again.state() == states[-1]
     with Store(path.with_name("other.sqlite"), create=True) as other:
         assert other.state() not in states
+
+
+def test_the_state_of_page_indexes_tells_of_every_way_to_write_them(store: Store) -> None:
+    before, state = store.index_state(), store.state()
+    store.put("indexes", [("key#0", held(Indexes(b"bounds").pack()))])
+    assert store.index_state() != before
+    assert store.state() == state
+    assert store.touched("indexes", 0) == ["key#0"]
 
 
 def test_size(store: Store, path: Path) -> None:
@@ -695,6 +703,21 @@ def test_a_full_disk_loses_nothing_and_work_goes_on_after_it(path: Path) -> None
         assert len(store.keys("files")) == 20 * int(number) + 20
 
 
+def test_what_failed_is_said_once(store: Store) -> None:
+    """What is written may come from where something else fails, of the disk or of the source."""
+
+    def failing(error: OSError) -> Iterator[tuple[str, Held]]:
+        yield path_of(0), held()
+        raise error
+
+    with pytest.raises(DiskFailed) as failed:
+        store.add_facts(failing(DiskFailed("another disk is full")))
+    assert str(failed.value) == "another disk is full"
+    with pytest.raises(Missing, match=r"^there is no such file$"):
+        store.add_facts(failing(Missing("there is no such file")))
+    assert store.keys("facts") == []
+
+
 def test_a_disk_that_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(DiskFailed, match=r"footers\.sqlite cannot be written or read"):
@@ -793,10 +816,16 @@ def test_what_is_no_database_is_left_alone(path: Path, content: bytes) -> None:
     assert path.read_bytes() == content
 
 
-@pytest.mark.parametrize("version", [VERSION + 1, 0])
-def test_another_version_is_refused(path: Path, version: int) -> None:
+def test_a_newer_version_is_refused(path: Path) -> None:
+    altered(path, f"PRAGMA user_version={VERSION + 1}")
+    with pytest.raises(StoreError, match=rf"a newer version of this tool \(store version {VERSION + 1}\); upgrade it"):
+        Store(path)
+
+
+@pytest.mark.parametrize("version", [0, -1])
+def test_a_version_that_never_was_is_damage(path: Path, version: int) -> None:
     altered(path, f"PRAGMA user_version={version}")
-    with pytest.raises(StoreError, match=rf"a newer version of this tool \(store version {version}\); upgrade it"):
+    with pytest.raises(StoreDamaged, match=f"claims to be of version {version}; run: catalogue repair"):
         Store(path)
 
 
@@ -842,6 +871,14 @@ def test_what_does_no_harm_is_left_there(path: Path, statement: str) -> None:
     altered(path, statement)
     with Store(path) as store:
         assert store.keys("files") == [path_of(0)]
+    with inspected(path) as inspection:
+        assert inspection.wrong() is None
+
+
+def test_a_store_of_an_earlier_version_is_not_said_to_have_what_it_lacks(path: Path) -> None:
+    altered(path, *OLDER[3].split("; "))
+    with inspected(path) as inspection:
+        assert inspection.wrong() == "its layout is not that of a store"
 
 
 def test_damaged_pages_of_the_file_are_a_named_error(path: Path) -> None:

@@ -332,6 +332,9 @@ def test_patterns_of_hosts() -> None:
     for text in ("", "  ", "example.com/page", "exa*mple.com", "example.com:80", "*.*", "*."):
         with pytest.raises(QueryError, match="patterns look like"):
             keys(text)
+    for match in (Match.EXACT, Match.HOST):  # not one host for all that was typed
+        with pytest.raises(QueryError, match="patterns look like"):
+            keys("*.example.com", match)
     with pytest.raises(QueryError, match="to be matched as exact or prefix"):
         keys("com,example", Match.DOMAIN)
 

@@ -1,6 +1,7 @@
 """The DuckDB catalogue: derived, swapped in whole, readable by DuckDB's own shell."""
 
 import json
+import os
 import random
 import shutil
 import subprocess
@@ -355,3 +356,9 @@ def test_a_damaged_catalogue_is_a_sentence(asking: Command, untaught_data: Path,
             assert "run: catalogue repair" in ran.err
             said += 1
     assert said
+
+
+@pytest.mark.parametrize("name", [b"a\0b", b"caf\xe9"])
+def test_a_name_that_duckdb_does_not_take_is_refused_in_a_sentence(name: bytes) -> None:
+    with pytest.raises(QueryError, match="cannot be the name of a file that DuckDB opens"):
+        views.connect(Path(os.fsdecode(name)))

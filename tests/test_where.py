@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -24,7 +24,7 @@ from catalogue.errors import QueryError, UnknownColumn
 from catalogue.footer import RowGroup
 from catalogue.query import Condition, Query, Verdict, Where, judge
 from catalogue.surt import EVERYTHING
-from catalogue.where import connect, parse_where, where_positions
+from catalogue.where import check_expression, connect, parse_where, where_positions
 from tests.footers import write
 from tests.mirrors import one_of_each_crawl, read_footer
 
@@ -357,6 +357,17 @@ def test_times_are_utc_wherever_the_user_is() -> None:
 def test_what_is_refused_before_anything_is_read(sql: str, reason: str) -> None:
     with pytest.raises(QueryError, match=reason):
         parse_where(sql)
+
+
+@pytest.mark.parametrize("read", [parse_where, check_expression])
+def test_any_depth_is_read_or_refused_in_a_sentence(read: Callable[[str], object]) -> None:
+    """Between what Python reads and what DuckDB refuses there is some that only one of them would take."""
+    read("NOT " * 200 + "true")
+    for depth in (600, 900):
+        with suppress(QueryError):  # and nothing else, whichever version of them it is
+            read("NOT " * depth + "true")
+    with pytest.raises(QueryError, match=r"nested too deeply|cannot be read"):
+        read("NOT " * 5_000 + "true")
 
 
 @pytest.mark.parametrize("sql", ["1 = 1) AND (url = 'a'", "url = 'a') OR (url = 'b'"])

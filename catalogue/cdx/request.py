@@ -96,9 +96,7 @@ def parse_request(parameters: Iterable[tuple[str, str]]) -> CdxRequest:
     return CdxRequest(
         url=url,
         pattern=pattern,
-        first=_timestamp(single, "from_ts", _EARLIEST)
-        if "from" not in single
-        else _timestamp(single, "from", _EARLIEST),
+        first=_timestamp(single, "from" if "from" in single else "from_ts", _EARLIEST),
         last=_timestamp(single, "to", _LATEST),
         limit=_limit(single),
         filters=tuple(parse_filter(text) for text in filters),

@@ -31,7 +31,7 @@ def kind_of(column: Column) -> str:
     if not column.flat:
         return NESTED
     element: Struct = Reader(column.element).struct()
-    logical, converted = _struct(element.get(10)), _number(column.converted_type)
+    logical, converted = _struct(element.get(10)), column.converted_type
     match column.physical_type:
         case "BOOLEAN":
             return "bool"
@@ -54,9 +54,9 @@ def kind_of(column: Column) -> str:
 
 
 def _of_integers(column: Column, logical: Struct) -> str:
-    converted = _number(column.converted_type)
+    converted = column.converted_type
     if _TIMESTAMP in logical or converted in {_CONVERTED_MILLIS, _CONVERTED_MICROS}:
-        unit = _UNITS.get(_number(column.timestamp_unit) or 0) or ("us" if converted == _CONVERTED_MICROS else "ms")
+        unit = _UNITS.get(column.timestamp_unit or 0) or ("us" if converted == _CONVERTED_MICROS else "ms")
         # Where only the older way is used, an instant is meant.
         return f"timestamp({unit},utc)" if column.utc or _TIMESTAMP not in logical else f"timestamp({unit})"
     if _DATE in logical or converted == _DATE:
@@ -71,11 +71,6 @@ def _of_integers(column: Column, logical: Struct) -> str:
 def _struct(value: object) -> Struct:
     """What should be a struct, if it is one: a footer may be damaged, and say so elsewhere."""
     return value if isinstance(value, dict) else {}
-
-
-def _number(value: object) -> int | None:
-    """The same of a number."""
-    return value if isinstance(value, int) else None
 
 
 def wider(one: str, other: str) -> str:

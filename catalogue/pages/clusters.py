@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from catalogue.footer import Bounds
 from catalogue.pages.values import cut_bounds
+from catalogue.surt import shared_prefix
 from catalogue.values import binaries, flags
 
 MOST = 4
@@ -32,7 +33,7 @@ def clusters(keys: pa.BinaryArray) -> tuple[Bounds, ...]:
     if not least.is_valid:
         return ()
     keys = keys.drop_null()
-    prefix = _alike(least.as_py(), greatest.as_py())
+    prefix = shared_prefix(least.as_py(), greatest.as_py())
     numbers = _numbers(keys, prefix)
     there = np.unique(numbers)
     found = []
@@ -53,7 +54,7 @@ def merged(parts: Iterable[Bounds]) -> tuple[Bounds, ...]:
             joined.append(Bounds(part.min, part.max))
     if len(joined) <= 1:
         return tuple(joined)
-    prefix = _alike(joined[0].min, joined[-1].max)
+    prefix = shared_prefix(joined[0].min, joined[-1].max)
     first = _numbers(binaries([each.min for each in joined]), prefix)
     last = _numbers(binaries([each.max for each in joined]), prefix)
     found = []
@@ -73,13 +74,6 @@ def _split(first: np.ndarray, last: np.ndarray) -> list[tuple[np.uint64, np.uint
         return [(first[0], last[-1])]
     starts, ends = [first[0], *first[widest + 1]], [*last[widest], last[-1]]
     return list(zip(starts, ends, strict=True))
-
-
-def _alike(one: bytes, other: bytes) -> int:
-    """With how many bytes both begin."""
-    return next(
-        (place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
-    )
 
 
 def _numbers(keys: pa.BinaryArray, start: int) -> np.ndarray:

@@ -105,7 +105,7 @@ def choose(query: Query, held: HeldFile, group: RowGroup) -> Choice:
     chunks = read_chunks(query, held, group)
     intervals = near(query.intervals, key.bounds)
     whole = Unit(range(group.num_rows), holds(intervals, key.bounds), key.null_count)
-    drawn = held.drawn[group.ordinal] if held.drawn else None
+    drawn = None if held.drawn is None else held.drawn[group.ordinal]
     choice = Choice(held, group, intervals, key.bounds is not None, (whole,), drawn=drawn)
     if whole.certain and not drawn and not _enough(query, whole):
         return choice  # no page of it can be left out

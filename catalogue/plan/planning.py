@@ -181,7 +181,7 @@ def _draft(choice: Choice, query: Query, odds: _Odds, cost: Cost) -> _Draft:
         key_index=choice.key_index if by_pages else None,
         bounded=choice.bounded,
         counted=choice.counted,
-        drawn=choice.held.drawn[choice.group.ordinal] if choice.held.drawn else None,
+        drawn=None if choice.held.drawn is None else choice.held.drawn[choice.group.ordinal],
     )
     return _Draft(choice, group)
 

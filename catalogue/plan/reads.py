@@ -92,8 +92,10 @@ class RowGroupRead:
     counted: int = 0
     """Rows of it among those that a plan counted without looking at them."""
     drawn: Drawn | None = field(default=None, compare=False)
-    """If not None, ``rows`` are of these, of which no index may be right that leaves one out; the answer tells of each
-    when it was drawn."""
+    """All of its rows that were drawn, where only such may be in the answer, which tells when each was; else None.
+
+    ``rows`` are those of them that no index rules out. If the index turns out to be wrong all are looked at.
+    """
 
     @property
     def later(self) -> bool:

@@ -63,8 +63,8 @@ class Pages:
     def __init__(self, path: Path) -> None:
         """Open it; its header is as it should be, see ``mended_head``."""
         self.path = path
-        self._file = path.open("rb")
-        self._data = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
+        with path.open("rb") as file:
+            self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         self.size = int.from_bytes(self._data[16:18])
 
     def __enter__(self) -> Self:
@@ -72,7 +72,6 @@ class Pages:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._data.close()
-        self._file.close()
 
     def __len__(self) -> int:
         return len(self._data) // self.size

@@ -110,7 +110,7 @@ class Store:
         if not all(isinstance(key, str) for key, _ in encoded):  # SQLite would take a null, and never find it again
             message = "a key of the store is text"
             raise TypeError(message)
-        with self._using() as connection, self._transaction():
+        with self._using() as connection, self._transaction(COUNTERS.get(table)):
             run = connection.executemany
             if table == "files":
                 run('DELETE FROM "failures" WHERE key = ?', [(key,) for key, _ in encoded])
@@ -221,7 +221,7 @@ class Store:
         It can be found again, and so changes nothing. One is taken after the other, as they may be large.
         """
         values = ((path, encode(held)) for path, held in facts)
-        with self._using() as connection, self._transaction(counter=None):
+        with self._using() as connection, self._transaction(None):
             connection.executemany('INSERT OR REPLACE INTO "facts" (key, value) VALUES (?, ?)', values)
 
     def _forget_other_indexes(self, files: Iterable[tuple[str, Held]]) -> None:
@@ -271,8 +271,8 @@ class Store:
         """The keys that were written or deleted after a number of changes, ascending.
 
         Args:
-            table: of ``index_changes`` for page indexes, of ``changes`` for the others; facts are none.
-            since: as ``changes`` gave it.
+            table: one of ``COUNTERS``; what happens to facts is not noted.
+            since: how many changes there were of its counter, see ``changes_at``.
         """
         with self._using() as connection:
             query = "SELECT key FROM touched WHERE kind = ? AND change > ? ORDER BY key"
@@ -363,7 +363,7 @@ class Store:
         """
         return harvesting(self.path, crawl)
 
-    def _transaction(self, counter: str | None = "changes") -> AbstractContextManager[None]:
+    def _transaction(self, counter: str | None) -> AbstractContextManager[None]:
         return transaction(self._connection, counter)
 
 

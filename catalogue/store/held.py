@@ -8,9 +8,11 @@ import hashlib
 import json
 import zlib
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from typing import get_type_hints
 
 from catalogue.errors import StoreDamaged
+from catalogue.wording import in_utc
 
 DIGEST_SIZE = 16
 """Bytes of the digest, which stands behind the first byte of a value."""
@@ -41,6 +43,19 @@ class Held:
     def version(self) -> tuple[str, int, str | None]:
         """What tells one version of a file from another."""
         return self.source, self.size, self.etag
+
+    @property
+    def taken_at(self) -> datetime:
+        """When, in UTC.
+
+        Raises:
+            StoreDamaged: if ``taken`` is no time, as in a store of a stranger's.
+        """
+        try:
+            return in_utc(datetime.fromisoformat(self.taken))
+        except ValueError as error:
+            message = f"a value of the store is damaged: it was taken at {self.taken[:50]!r}"
+            raise StoreDamaged(message) from error
 
 
 _HELD_TYPES = get_type_hints(Held)

@@ -10,13 +10,14 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from catalogue.errors import StoreDamaged, StoreError
+from catalogue.errors import StoreDamaged
 from catalogue.store.held import Label, label_of, version_of
 from catalogue.store.layout import (
     APPLICATION_ID,
     COUNTERS,
     TABLES,
     VERSION,
+    check_header,
     disk_errors,
     is_ours,
     number,
@@ -98,21 +99,13 @@ class Inspection:
 
     def _wrong(self) -> str | None:
         run = self._connection.execute
-        ours = is_ours(self._connection)
+        if not is_ours(self._connection, alone=False):
+            check_header(self._connection, self._path)
+            return "its layout is not that of a store"
         if number(self._connection, "PRAGMA application_id") != APPLICATION_ID:
-            if not ours:
-                message = f"{self._path} is a SQLite file, but not a store of footers; choose another --data folder"
-                raise StoreError(message)
             return "its header is damaged: it does not say that it is a store"
         if (version := number(self._connection, "PRAGMA user_version")) != VERSION:
-            if not ours and version > VERSION:
-                message = (
-                    f"{self._path} was written by a newer version of this tool (store version {version}); upgrade it"
-                )
-                raise StoreError(message)
             return f"its header is damaged: it claims to be of version {version}, and has all that is of {VERSION}"
-        if not ours:
-            return "its layout is not that of a store"
         found = [str(text) for (text,) in run("PRAGMA integrity_check(10)").fetchall()]
         if found != ["ok"]:
             more = f" (and {len(found) - 1} more)" if found[1:] else ""

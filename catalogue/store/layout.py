@@ -10,7 +10,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from catalogue.durable import room
-from catalogue.errors import DiskFailed, StoreDamaged, StoreError, StoreLocked
+from catalogue.errors import CatalogueError, DiskFailed, StoreDamaged, StoreError, StoreLocked
 
 APPLICATION_ID = 0x43434154
 """``CCAT``, in the SQLite header, so that ``file`` and we know a store at sight."""
@@ -60,20 +60,33 @@ def prepare(connection: sqlite3.Connection, path: Path, busy_seconds: float) -> 
     run("PRAGMA cell_size_check=ON")
     if _is_empty(connection):
         _create(connection, path, busy_seconds)
-    if number(connection, "PRAGMA application_id") != APPLICATION_ID:
-        message = f"{path} is a SQLite file, but not a store of footers; choose another --data folder"
-        raise StoreError(message)
-    version = number(connection, "PRAGMA user_version")
-    if 1 <= version < VERSION:
-        version = _migrate(connection)
-    if version != VERSION:
-        message = f"{path} was written by a newer version of this tool (store version {version}); upgrade it"
-        raise StoreError(message)
+    check_header(connection, path)
+    if number(connection, "PRAGMA user_version") < VERSION:
+        _migrate(connection)
     _check_layout(connection, path)
     run("PRAGMA synchronous=FULL")
     run(f"PRAGMA journal_size_limit={_LOG_LIMIT}")
     with suppress(sqlite3.OperationalError):  # sqlitedict may have left another; what cannot be written can be read
         run("PRAGMA journal_mode=WAL")
+
+
+def check_header(connection: sqlite3.Connection, path: Path) -> None:
+    """See that a file says of itself that it is a store, of a version that there has been.
+
+    Raises:
+        StoreError: if it is something else, or of a newer version.
+        StoreDamaged: if there never was such a version.
+    """
+    if number(connection, "PRAGMA application_id") != APPLICATION_ID:
+        message = f"{path} is a SQLite file, but not a store of footers; choose another --data folder"
+        raise StoreError(message)
+    version = number(connection, "PRAGMA user_version")
+    if version > VERSION:
+        message = f"{path} was written by a newer version of this tool (store version {version}); upgrade it"
+        raise StoreError(message)
+    if version < 1:
+        message = f"{path} is damaged: it claims to be of version {version}; run: catalogue repair"
+        raise StoreDamaged(message)
 
 
 def number(connection: sqlite3.Connection, query: str) -> int:
@@ -107,8 +120,8 @@ def _create(connection: sqlite3.Connection, path: Path, busy_seconds: float) -> 
         raise StoreLocked(message) from None
 
 
-def _migrate(connection: sqlite3.Connection) -> int:
-    """Bring a store of an earlier version up to date; returns its version then."""
+def _migrate(connection: sqlite3.Connection) -> None:
+    """Bring a store of an earlier version up to date."""
     run = connection.execute
     with transaction(connection):
         version = number(connection, "PRAGMA user_version")
@@ -129,7 +142,6 @@ def _migrate(connection: sqlite3.Connection) -> int:
             for table, counter in COUNTERS.items():
                 run(f"INSERT INTO touched SELECT '{table}', key, {counter} FROM \"{table}\", identity")  # noqa: S608
             run(f"PRAGMA user_version={VERSION}")
-    return number(connection, "PRAGMA user_version")
 
 
 def _check_layout(connection: sqlite3.Connection, path: Path) -> None:
@@ -144,10 +156,16 @@ def _check_layout(connection: sqlite3.Connection, path: Path) -> None:
         raise StoreDamaged(message)
 
 
-def is_ours(connection: sqlite3.Connection) -> bool:
-    """Whether what is in a file is exactly what a store of today has, whatever its header says."""
+def is_ours(connection: sqlite3.Connection, *, alone: bool) -> bool:
+    """Whether all that a store of today has is in a file, whatever its header says.
+
+    Args:
+        connection: to the file.
+        alone: whether nothing else may be there; else tables may, such as those that ``ANALYZE`` and sqlitedict make.
+    """
     there = {(kind, sql) for kind, sql in connection.execute("SELECT type, sql FROM sqlite_schema WHERE sql NOT NULL")}
-    return there == {("table", sql) for sql in _LAYOUT.values()}
+    ours = {("table", sql) for sql in _LAYOUT.values()}
+    return there == ours if alone else ours <= there and all(kind == "table" for kind, _ in there)
 
 
 def check_stranger(connection: sqlite3.Connection) -> str | None:
@@ -163,7 +181,7 @@ def check_stranger(connection: sqlite3.Connection) -> str | None:
         return "is no store of footers"
     if (version := number(connection, "PRAGMA user_version")) != VERSION:
         return f"has store version {version}, and this tool reads version {VERSION}"
-    if not is_ours(connection):
+    if not is_ours(connection, alone=True):
         return "holds what no store holds"
     if (found := run("PRAGMA quick_check(1)").fetchone()) != ("ok",):
         return f"is damaged: {str(found[0])[:200]!r}"
@@ -199,6 +217,8 @@ def disk_errors(path: Path) -> Iterator[None]:
     """Turn what SQLite and the disk say into errors of ours."""
     try:
         yield
+    except CatalogueError:  # some are errors of the disk too, and have said it already
+        raise
     except (sqlite3.Error, OSError, UnicodeDecodeError, OverflowError) as error:  # the last two of damaged texts
         name = getattr(error, "sqlite_errorname", "")
         if isinstance(error, sqlite3.ProgrammingError) and not name:  # of Python's own, such as of one that is closed

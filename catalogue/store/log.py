@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import quote
 
 from catalogue.errors import ForeignLog
+from catalogue.store.layout import read_only
 from catalogue.store.records import record, varint
 
 _HEADER, _FRAME = 32, 24
@@ -87,7 +87,7 @@ def _salts(log: int) -> bytes | None:
 
 def _query(path: Path, query: str) -> tuple[object, ...] | None:
     """A row of the file itself, without its log."""
-    with closing(sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro&immutable=1", uri=True)) as connection:
+    with closing(read_only(path, immutable=True)) as connection:
         try:
             row: tuple[object, ...] | None = connection.execute(query).fetchone()
         except sqlite3.DatabaseError:  # not made yet, or by an earlier version, or not ours: others say so

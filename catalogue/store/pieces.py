@@ -2,13 +2,13 @@
 
 import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from catalogue.errors import BadSnapshot, StoreDamaged
 from catalogue.store.database import Store
-from catalogue.store.held import decode, is_whole
+from catalogue.store.held import is_whole, label_of
 from catalogue.store.layout import check_stranger, disk_errors, prepare, read_only, transaction
 
 COPIED = ("documents", "files", "indexes")
@@ -53,9 +53,8 @@ class Frozen:
         query = 'SELECT key, value FROM "indexes" WHERE key > ? AND key < ? ORDER BY key'
         indexes = self._run(query, f"{path}#", f"{path}$")  # "$" follows "#"
         rows = [("files", key, self._whole(key, value)) for key, value in found]
-        if indexes:
-            version = decode(found[0][1]).version if found else None
-            rows += [("indexes", key, value) for key, value in indexes if _version(value) == version is not None]
+        version = _version(found[0][1]) if found else None
+        rows += [("indexes", key, value) for key, value in indexes if version and _version(value) == version]
         return rows
 
     def _whole(self, key: str, value: bytes) -> bytes:
@@ -71,10 +70,9 @@ class Frozen:
 
 
 def _version(value: bytes) -> tuple[str, int, str | None] | None:
-    """Of which file a page index is; None of one that is damaged."""
-    with suppress(StoreDamaged):
-        return decode(value).version
-    return None
+    """Of which version of a file a value is; None of one that is damaged."""
+    label = label_of(value)
+    return label.version if label else None
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from catalogue.surt.interval import (
     exact_interval,
     merge,
     prefix_interval,
+    shared_prefix,
     text_after,
     text_from,
 )
@@ -33,6 +34,7 @@ __all__ = [
     "parse_key_pattern",
     "parse_pattern",
     "prefix_interval",
+    "shared_prefix",
     "text_after",
     "text_from",
     "url_surtkey",

@@ -56,6 +56,12 @@ def prefix_interval(prefix: bytes) -> KeyInterval:
     return KeyInterval(prefix, rest[:-1] + bytes([rest[-1] + 1]))
 
 
+def shared_prefix(one: Sequence[object], other: Sequence[object]) -> int:
+    """With how many bytes, or characters, two keys begin alike."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
 def text_from(key: bytes) -> str:
     """A text that is not greater than ``key``, which need not be one: the end of a prefix's interval is not always."""
     return key[: _not_text(key)].decode()

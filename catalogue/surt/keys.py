@@ -68,9 +68,9 @@ _LIKE = {Keys.HOST: "example.com or *.example.com", Keys.TEXT: "text or text*"}
 def _host(typed: str, match: Match | None) -> Pattern:
     scheme = KNOWN_SCHEME.match(typed)
     rest = (typed[scheme.end() :] if scheme else typed).removesuffix("/")
-    name = rest.removeprefix("*.")
     if match is None:
-        match = Match.HOST if name == rest else Match.DOMAIN
+        match = Match.DOMAIN if rest.startswith("*.") else Match.HOST
+    name = rest.removeprefix("*.") if match is Match.DOMAIN else rest
     host = canonical_host(name, NEWEST)
     if not host or not {*host}.isdisjoint("*/?#: "):
         message = f"{typed[:200]!r} is no host; patterns look like {_LIKE[Keys.HOST]}"

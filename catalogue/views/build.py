@@ -100,8 +100,7 @@ def _unwritten(path: Path) -> Iterator[None]:
 
 def is_fresh(path: Path, store: Store, *, indexes: bool = True) -> bool:
     """Whether the catalogue shows all that is in the store; page indexes, too, unless these do not matter."""
-    found, wanted = _meta(path), _meta_of(store)
-    return found == wanted if indexes else {**found, "indexes": ""} == {**wanted, "indexes": ""}
+    return _is_of(_meta(path), _meta_of(store), indexes=indexes)
 
 
 def connect_fresh(path: Path, store: Store, table: Table, *, indexes: bool) -> duckdb.DuckDBPyConnection:
@@ -122,8 +121,7 @@ def connect_fresh(path: Path, store: Store, table: Table, *, indexes: bool) -> d
         with suppress(duckdb.Error):
             connection = connect(path)
             try:
-                found = _read_meta(connection) if not log_of(path).exists() else {}
-                if found == wanted if indexes else {**found, "indexes": ""} == {**wanted, "indexes": ""}:
+                if _is_of(_read_meta(path, connection), wanted, indexes=indexes):
                     return connection
             except BaseException:
                 connection.close()
@@ -307,7 +305,7 @@ class _Build:
         )
         self._show_listed(documents)
         noted = {path: held for path in self._store.keys("failures") if (held := self._store.get("failures", path))}
-        failed = {path: (held.note, datetime.fromisoformat(held.taken), False) for path, held in noted.items()}
+        failed = {path: (held.note, held.taken_at, False) for path, held in noted.items()}
         self._db.execute("DELETE FROM derived.failures WHERE NOT undecodable OR list_contains($1, path)", [files])
         failed |= {path: (reason, datetime.now(UTC), True) for path, reason in self._undecodable.items()}
         kept = {path for (path,) in self._rows("SELECT path FROM derived.failures")}
@@ -360,17 +358,23 @@ def _naive(time: datetime | None) -> datetime | None:
 
 def _meta(path: Path) -> dict[str, str]:
     """What the catalogue at a path was made from; nothing, if there is none that can be read, or it was written to."""
-    if not path.exists():
-        return {}
-    try:
-        with connect(path) as connection:
-            return _read_meta(connection) if not log_of(path).exists() else {}
-    except duckdb.Error:
-        return {}
+    if path.exists():
+        with suppress(duckdb.Error), connect(path) as connection:
+            return _read_meta(path, connection)
+    return {}
 
 
-def _read_meta(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
+def _read_meta(path: Path, connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
+    """The same by way of a connection to it. Whoever writes to a catalogue leaves a log beside it."""
+    if log_of(path).exists():
+        return {}
     return dict(connection.execute("SELECT key, value FROM derived.meta").fetchall())
+
+
+def _is_of(found: dict[str, str], wanted: dict[str, str], *, indexes: bool) -> bool:
+    """Whether a catalogue was made from this, be it without the last page indexes, unless these matter."""
+    ignored = {} if indexes else {"indexes": ""}
+    return found | ignored == wanted | ignored
 
 
 def _meta_of(store: Store) -> dict[str, str]:

@@ -7,7 +7,6 @@ decoding the footers would, and DuckDB reads it faster than Python builds rows.
 import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 
 import duckdb
 import pyarrow as pa
@@ -76,13 +75,10 @@ def packed(facts: FileFacts, held: Held, version: bytes) -> Held:
         "etag": held.etag,
         "last_modified": held.last_modified,
         "source": held.source,
-        "harvested_at": datetime.fromisoformat(held.taken).astimezone(UTC).replace(tzinfo=None).isoformat(),
+        "harvested_at": held.taken_at.replace(tzinfo=None).isoformat(),
     }
-    found = {
-        name: value
-        for name, value in asdict(replace(facts, column_chunks=(), digest="")).items()
-        if name != "column_chunks"
-    }
+    found = asdict(replace(facts, column_chunks=()))
+    del found["column_chunks"], found["digest"]
     return replace(held, data=json.dumps(known | found).encode(), note=_note(version))
 
 

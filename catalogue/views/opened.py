@@ -72,9 +72,13 @@ def answerable() -> Iterator[None]:
 
 
 def quoted(path: Path) -> str:
-    """A path as a literal of SQL."""
+    """A path as a literal of SQL.
+
+    Raises:
+        QueryError: if DuckDB takes no file of such a name.
+    """
     text = str(path)
-    if "\0" in text:
-        message = f"{text!r} cannot be the name of a file"
+    if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):  # as which Python has other bytes
+        message = f"{text!r} cannot be the name of a file that DuckDB opens; choose another, of Unicode text"
         raise QueryError(message)
     return literal(text)
