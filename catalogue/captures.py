@@ -22,7 +22,7 @@ from catalogue.keyspace import KeySpace
 from catalogue.plan import Fetch, ReadPlan
 from catalogue.plotting import draw_question
 from catalogue.progress import Bars, nowhere
-from catalogue.query import CDX_COLUMNS, Query, check_columns, time_bounds
+from catalogue.query import CDX_COLUMNS, Moment, Query, check_columns, time_bounds
 from catalogue.question import Question
 from catalogue.reader import BATCH_ROWS, Told, in_order, read
 from catalogue.settings import Settings
@@ -327,7 +327,7 @@ def parse_query(  # noqa: PLR0913 - a question has many sides, and each is named
     *,
     columns: str | Iterable[str] | None,
     where: str | None,
-    times: tuple[str | None, str | None],
+    times: tuple[Moment | None, Moment | None],
     limit: int | None,
     match: Match | str | None,
     exact_url: bool,
@@ -354,7 +354,7 @@ def parse_query(  # noqa: PLR0913 - a question has many sides, and each is named
     if not typed or (limit is not None and limit < 0):
         message = f"{limit} is no limit" if typed else "nothing is asked for; give a pattern, such as '*.example.com'"
         raise QueryError(message)
-    if any(times) and table.time not in there:
+    if times != (None, None) and table.time not in there:
         message = f"{table.name} has no column of times to choose by"
         raise QueryError(message)
     if exact_url and "url" not in there:

@@ -10,7 +10,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from operator import attrgetter
 
 import pyarrow as pa
@@ -22,6 +22,9 @@ from catalogue.table import INDEX, Table
 from catalogue.wording import meant
 
 _DIGITS = len("YYYYMMDDhhmmss")
+Moment = str | int | date
+"""When something was fetched, as it is typed, or as Python has it; times of Python's are dates, too."""
+
 _ISO = re.compile(
     r"(\d{4})-(\d\d)(?:-(\d\d)(?:[T ](\d\d)(?::?(\d\d)(?::?(\d\d)(?:\.\d+)?)?)?)?)?(?P<zone>Z|[+-]\d\d:?\d\d)?",
     re.ASCII,
@@ -251,17 +254,17 @@ def check_columns(names: Iterable[str], known: Collection[str] = (), table: Tabl
     return tuple(dict.fromkeys(found))
 
 
-def time_bounds(first: str | None, last: str | None) -> tuple[int | None, int | None]:
+def time_bounds(first: Moment | None, last: Moment | None) -> tuple[int | None, int | None]:
     """``--from`` and ``--to`` as milliseconds since 1970, the second exclusive.
 
     Both are inclusive as typed: 1 to 14 digits as in the CDX API (``2022``, ``20220131``), of which every time that
-    starts with them is meant, or an ISO date or time, UTC unless it says otherwise.
+    starts with them is meant, or an ISO date or time, UTC unless it says otherwise; a date is all of that day.
 
     Raises:
         QueryError: if they cannot be read, or lie the wrong way round.
     """
-    from_ms = None if first is None else _milliseconds(_span(first)[0])
-    to_ms = None if last is None else _milliseconds(_span(last)[1])
+    from_ms = None if first is None else _milliseconds(_span(str(first))[0])
+    to_ms = None if last is None else _milliseconds(_span(str(last))[1])
     if from_ms is not None and to_ms is not None and from_ms >= to_ms:
         message = f"--from {first} lies behind --to {last}"
         raise QueryError(message)

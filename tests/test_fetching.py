@@ -423,6 +423,7 @@ def test_any_order_is_as_good(harvested: Catalogue, tmp_path: Path, rows: list[d
     assert harvested.fetch_estimate(shuffled) == wanted
     texts = {name: [str(getattr(each, name)) for each in shuffled] for name in ("filename", "offset", "length")}
     assert harvested.fetch_estimate(pa.table(texts)) == wanted
+    assert harvested.fetch_estimate(pa.table(texts).to_pandas()) == wanted
     table = pa.Table.from_pylist(rows[:9])
     at = table.schema.get_field_index("warc_filename")
     for kind in (pa.string_view(), pa.dictionary(pa.int32(), pa.string()), pa.large_string()):

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from catalogue.source import Limiter, Policy
 from tests.clocks import START, FakeClock
@@ -162,6 +163,18 @@ def test_a_file_that_cannot_be_written_is_done_without(tmp_path: Path, obstacle:
     clock = FakeClock()
     limiter = Limiter(POLICY, clock=clock, file=file)
     assert [limiter.acquire() for _ in range(12)] == pytest.approx([START] * 10 + [START + 0.2, START + 0.4])
+
+
+def test_whoever_sleeps_with_the_lock_is_waited_for_once_and_then_heard_again(tmp_path: Path) -> None:
+    file = tmp_path / "host.json"
+    clock = FakeClock()
+    ours, others = (Limiter(POLICY, clock=clock, file=file) for _ in range(2))
+    with FileLock(f"{file}.lock"):
+        assert ours.acquire() == START
+    assert not file.exists()
+    others.blocked(others.acquire())
+    ours.acquire()
+    assert clock.waits == [300.0]
 
 
 def test_what_was_known_is_kept_when_the_file_cannot_be_written_any_more(tmp_path: Path) -> None:

@@ -2,10 +2,11 @@
 
 import dataclasses
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from shutil import copytree
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,7 +20,7 @@ from catalogue.demo import LoopbackServer
 from catalogue.errors import NotHarvested, QueryError
 from catalogue.footer import Bounds, ColumnChunk, Order, RowGroup, decode_footer, footer_length
 from catalogue.plan import Cost, HeldFile, Purpose, ReadPlan, plan_reads
-from catalogue.query import Query, Verdict, judge, near, time_bounds
+from catalogue.query import Moment, Query, Verdict, judge, near, time_bounds
 from catalogue.ranges import ByteRange, Pin, coalesce
 from catalogue.settings import Settings
 from catalogue.store import Store
@@ -263,9 +264,16 @@ def test_a_limit_makes_a_plan_an_upper_bound(mirror: Path, harvested_data: Path,
         ("2022-01-31T12:30", "2022-01-31T12:30", ("2022-01-31T12:30:00", "2022-01-31T12:31:00")),
         ("2022-01-31", "2022-01-31", ("2022-01-31T00:00:00", "2022-02-01T00:00:00")),
         ("2022-01-31T12:00:00+02:00", "2022-01-31T12:00:00Z", ("2022-01-31T10:00:00", "2022-01-31T12:00:01")),
+        (2022, 202202, ("2022-01-01T00:00:00", "2022-03-01T00:00:00")),
+        (date(2022, 1, 31), date(2022, 1, 31), ("2022-01-31T00:00:00", "2022-02-01T00:00:00")),
+        (
+            datetime(2022, 1, 31, 12),  # noqa: DTZ001 - it is UTC
+            datetime(2022, 1, 31, 12, tzinfo=ZoneInfo("America/New_York")),
+            ("2022-01-31T12:00:00", "2022-01-31T17:00:01"),
+        ),
     ],
 )
-def test_times_are_inclusive_as_typed(first: str, last: str, expected: tuple[str, str]) -> None:
+def test_times_are_inclusive_as_typed(first: Moment, last: Moment, expected: tuple[str, str]) -> None:
     low, high = (int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1000) for text in expected)
     assert time_bounds(first, last) == (low, high)
 

@@ -20,7 +20,7 @@ from catalogue.errors import BadRecord, IncompleteAnswer, QueryError
 from catalogue.fetching import MadeByWorkers, MadeHere, fetch_records
 from catalogue.filling import Fetched, FetchEstimate, each_place, estimate, fetch_into, lacking
 from catalogue.forming import FormOf, open_form
-from catalogue.frames import frame_of
+from catalogue.frames import frame_of, in_order
 from catalogue.harvest import Progress
 from catalogue.metadata import ROW
 from catalogue.old_index import PATH, OldIndex
@@ -227,9 +227,10 @@ def _rows(captures: SomeCaptures) -> Iterator[object]:
         for batch in _in_order(captures).to_batches(_ROWS):
             yield from batch.to_pylist()
     elif _is_frame(captures):
-        names = list(record_columns(frame.columns).values())
-        for start in range(0, len(frame), _ROWS):
-            yield from frame.iloc[start : start + _ROWS][names].to_dict("records")
+        found = record_columns(frame.columns)
+        ordered = in_order(frame[list(found.values())], found["filename"], found["offset"])
+        for start in range(0, len(ordered), _ROWS):
+            yield from ordered.iloc[start : start + _ROWS].to_dict("records")
     elif isinstance(captures, Iterable):
         yield from captures
     else:

@@ -19,7 +19,7 @@ from catalogue.keyspace import KeySpace, key_space
 from catalogue.listing import crawl_list_age, known_crawls
 from catalogue.plan import ReadPlan
 from catalogue.progress import bars
-from catalogue.query import Query, check_columns
+from catalogue.query import Moment, Query, check_columns
 from catalogue.question import Question, Scope
 from catalogue.sampling import Sample
 from catalogue.settings import Settings, load_settings
@@ -109,8 +109,8 @@ class Catalogue(Fetches):
         subsets: str | Iterable[str] = (),
         columns: str | Iterable[str] | None = None,
         where: str | None = None,
-        from_: str | None = None,
-        to: str | None = None,
+        from_: Moment | None = None,
+        to: Moment | None = None,
         limit: int | None = None,
         match: Match | str | None = None,
         exact_url: bool = False,
@@ -127,8 +127,9 @@ class Catalogue(Fetches):
             columns: of the answer, ``*`` for all; by default those of the CDX index, or all of another table. ``crawl``
                 and ``subset``, if they stand in paths, always come too.
             where: a boolean expression over the columns, in DuckDB's SQL.
-            from_: the first time, as ``2022``, ``20220131`` or ``2022-01-31T12:00:00``, UTC, inclusive.
-            to: the last, likewise.
+            from_: the first time, as ``2022``, ``20220131`` or ``2022-01-31T12:00:00``, UTC, inclusive; or as a date
+                or time of Python's.
+            to: the last, likewise; of a day, a month or a year that is named all.
             limit: of rows; reading stops when they are found.
             match: overrides what a pattern's wildcards say: ``exact``, ``prefix``, ``host`` or ``domain``.
             exact_url: match the URL as typed instead of its key, which ignores scheme, ``www``, case and the like.

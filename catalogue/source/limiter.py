@@ -16,7 +16,7 @@ from pathlib import Path
 from threading import Event, Lock
 from typing import Protocol
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from catalogue.errors import Blocked, GivenUp, SlowDown
 
@@ -30,6 +30,8 @@ _LEAST = 0.001
 """Requests a second below which a noted rate is no rate."""
 _CLEAN = 10.0
 """Seconds without a complaint after which the rate grows by 1 a second."""
+_LOCK_SECONDS = 2.0
+"""For which the lock of the state is waited for, which others have for a millisecond."""
 _HORIZON = 3600.0
 """Seconds beyond which no state that makes sense looks ahead, unless a pause is longer."""
 
@@ -277,6 +279,8 @@ class Limiter:
             if self._file is not None:
                 try:
                     self._memory = self._update_file(self._file, change)
+                except Timeout:  # who has the lock may be asleep: this time without, and the next time with it
+                    pass
                 except (OSError, NotImplementedError):  # a home that cannot be written is no reason not to work, alone
                     self._file = None
                 else:
@@ -286,7 +290,7 @@ class Limiter:
 
     def _update_file(self, file: Path, change: Callable[[State], State]) -> State:
         file.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(f"{file}.lock", timeout=10):
+        with FileLock(f"{file}.lock", timeout=_LOCK_SECONDS):
             before = self._read(file)
             after = change(before)
             if after != before:
