@@ -185,6 +185,11 @@ class QueryError(CatalogueError, ValueError):
 
     exit_status = 2
 
+    def __init__(self, message: str, *, call: str | None = None) -> None:
+        super().__init__(message)
+        if call:  # below the message in a traceback; there a command is of little use
+            self.add_note(f"from Python: cat.{call}")
+
 
 class UnknownCrawl(QueryError):
     """No such crawl."""
@@ -197,8 +202,8 @@ class UnknownColumn(QueryError):
 class NotHarvested(QueryError):
     """The crawl's footers are not held yet."""
 
-    def __init__(self, message: str, *, crawl: str | None = None) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, *, crawl: str | None = None, call: str | None = None) -> None:
+        super().__init__(message, call=call)
         self.crawl = crawl
         """Which was asked for by its name, and could be answered for once it is harvested; None if there is none."""
 

@@ -227,7 +227,7 @@ def test_ctrl_c_ends_it(command: Command) -> None:
     [
         ("doctor --source gopher://x", 2, "is no folder and no http"),
         ("doctor --crawl 2022-05", 2, "is not the name of a crawl"),
-        ("doctor --crawl CC-MAIN-2099-01", 2, "see: catalogue crawls"),
+        ("doctor --crawl CC-MAIN-2099-01", 2, "; the newest is CC-MAIN-"),
         ("doctor --table hosts", 2, "leave out --table"),
     ],
 )
