@@ -202,6 +202,15 @@ def test_a_catalogue_that_is_damaged_is_shown_all_the_same(
         assert texts(cat, "td") == []
 
 
+def test_an_answer_is_there_and_has_no_length(few_harvested: catalogue.Catalogue) -> None:
+    for found in (few_harvested.captures("*", limit=1), few_harvested.captures("nowhere.example")):
+        before = few_harvested.bytes
+        with pytest.raises(TypeError, match=r"count\(\) does that"):
+            len(found)
+        assert found
+        assert few_harvested.bytes == before
+
+
 def test_to_look_at_a_catalogue_takes_no_time_and_leaves_nothing_open(
     few_data: Path, few_settings: Settings, tmp_path: Path
 ) -> None:
