@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from shutil import copytree
+from time import process_time
 
 import pytest
 
@@ -64,6 +65,16 @@ def test_columns_and_subsets() -> None:
             check_columns([name])
     with pytest.raises(QueryError, match=r"'crawldiag' is no subset; did you mean crawldiagnostics\?"):
         select_subsets(["crawldiag"])
+
+
+def test_among_very_many_names_few_are_compared() -> None:
+    """Each takes up to a millisecond, and a table may have any number of columns."""
+    names = [f"{'x' * 80}_{number:05}" for number in range(20_000)]
+    started = process_time()
+    for typed in (names[12_345].replace("_", "-"), f"X{names[12_345][1:]}", f"{'x' * 79}_12345"):
+        assert meant(typed, names) == names[12_345]
+    assert meant("completely different", names) is None
+    assert process_time() - started < 30  # of minutes otherwise
 
 
 @pytest.mark.parametrize(
