@@ -41,8 +41,9 @@
     ├── WorkersLost            processes of an executor died
     └── UnplannedRead          a bug: a read that no plan announced
 
-Every message says what happened to which file and what to do about it. ``exit_status`` is what the command line
-leaves with: 1 done in part, 2 a wrong question, 74 the disk failed, 75 try again later (BSD's ``sysexits.h``).
+Every message says what happened to which file and what to do about it: as a command, below which tracebacks show
+the call that does the same from Python. ``exit_status`` is what the command line leaves with: 1 done in part, 2 a wrong
+question, 74 the disk failed, 75 try again later (BSD's ``sysexits.h``).
 """
 
 
