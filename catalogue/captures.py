@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import pyarrow as pa
 
@@ -256,6 +256,15 @@ class Captures(Displayed):
                 bars=self._bars,
             )
         )
+
+    def __len__(self) -> NoReturn:
+        """Refused: ``len`` is expected to take no time, and this takes requests."""
+        message = "to know how many captures there are takes reading; count() does that, and plan says what it takes"
+        raise TypeError(message)
+
+    def __bool__(self) -> bool:
+        """Whether it is an answer, which an empty one is, too."""
+        return True
 
     def count(self) -> int:
         """How many captures there are: pages that match as a whole are counted by what is known of them, not read.

@@ -73,10 +73,14 @@ it.
 PATH_COLUMNS = ("crawl", "subset")
 """Columns that stand in a file's path and not in the file."""
 
+CRAWL_LIST = "crawl_list()"
+"""What ``catalogue crawls`` is from Python."""
 _CRAWL = r"(?:CC-MAIN|CC-SUPPLEMENTAL)-[0-9]{4}(?:-[0-9]{2,4})?"
 _CRAWL_ID = re.compile(_CRAWL)
 _WEEK = re.compile(r"(?<![0-9])((?:19|20)[0-9]{2})[^0-9]{0,2}([0-9]{1,2})(?![0-9])")
 """Of a crawl's name, or of what somebody takes for one."""
+_YEAR = 53
+"""Weeks of a year at most."""
 _INDEX_PATH = re.compile(
     rf"(?:[A-Za-z0-9][A-Za-z0-9._+-]*/){{0,8}}crawl=({_CRAWL})/subset=([a-z0-9]+)/"
     r"([A-Za-z0-9][A-Za-z0-9._+-]*\.parquet)"
@@ -118,7 +122,7 @@ def crawl_id(text: str, known: Collection[str] = ()) -> str:
         like = crawl_meant(text, known)
         advice = f"did you mean {like}?" if like else "one looks like CC-MAIN-2022-05 (see: catalogue crawls)"
         message = f"{text!r} is not the name of a crawl; {advice}"
-        raise UnknownCrawl(message)
+        raise UnknownCrawl(message, call=None if like else CRAWL_LIST)
     return text
 
 
@@ -134,10 +138,23 @@ def crawl_meant(text: str, known: Collection[str]) -> str | None:
     wanted = f"CC-MAIN-{matched[1]}-{int(matched[2]):02}"
     if wanted in known or not known:
         return wanted if wanted != text else None
-    weeks = {crawl: int(at[1]) * 53 + int(at[2]) for crawl in newest_first(known) if (at := _WEEK.search(crawl))}
-    week = int(matched[1]) * 53 + int(matched[2])
-    nearest = min(weeks, key=lambda crawl: abs(weeks[crawl] - week), default=None)
-    return nearest if nearest and abs(weeks[nearest] - week) <= 53 else None  # noqa: PLR2004 - a year
+    distances = {crawl: abs(away) for crawl in newest_first(known) if (away := _weeks_between(text, crawl)) is not None}
+    nearest = min(distances, key=lambda crawl: distances[crawl], default=None)
+    return nearest if nearest and distances[nearest] <= _YEAR else None
+
+
+def may_be_unlisted(crawl: str, listed: Collection[str]) -> bool:
+    """Whether there may be a crawl that is not in a list: the list may be older than it, though not by years."""
+    if not listed or not crawl.startswith("CC-MAIN-"):  # others were never in that list
+        return True
+    away = (weeks for each in listed if (weeks := _weeks_between(crawl, each)) is not None)
+    return bool(_WEEK.search(crawl)) and 0 < min(away, default=1) <= _YEAR
+
+
+def _weeks_between(text: str, crawl: str) -> int | None:
+    """By how many weeks a crawl that a text names is newer than another; None if one of them names no week."""
+    weeks = [int(at[1]) * _YEAR + int(at[2]) for name in (text, crawl) if (at := _WEEK.search(name))]
+    return weeks[0] - weeks[1] if len(weeks) == 2 else None  # noqa: PLR2004 - both of them
 
 
 def manifest_path(crawl: str) -> str:
@@ -197,8 +214,10 @@ def parse_manifest(crawl: str, data: bytes) -> list[IndexFile]:
 
 def hint(text: str, known: Collection[str]) -> str:
     """What to do, at the end of a sentence, when there is no such crawl."""
-    like = crawl_meant(text, known)
-    return f"did you mean {like}?" if like else "see: catalogue crawls"
+    if like := crawl_meant(text, known):
+        return f"did you mean {like}?"
+    newest = next(iter(newest_first(known)), None)
+    return f"the newest is {newest}" if newest else "see: catalogue crawls"
 
 
 def parse_collinfo(data: bytes) -> list[Crawl]:
@@ -260,7 +279,7 @@ def select_crawls(asked: Iterable[str], known: Sequence[str], *, every: bool = F
             found = [word if word in known else crawl_id(word, known)]
         if not found:
             message = f"there is no crawl in {word!r}; see: catalogue crawls"
-            raise UnknownCrawl(message)
+            raise UnknownCrawl(message, call=CRAWL_LIST)
         chosen += found
     return newest_first(chosen)
 

@@ -3,10 +3,11 @@
 from collections.abc import Iterable
 from html import escape
 from itertools import islice
+from typing import ClassVar
 
 from catalogue.wording import printable
 
-_MOST_ROWS, _MOST_NOTES, _LONGEST = 20, 10, 500
+_MOST_NOTES, _LONGEST = 10, 500
 """That are shown, and characters of one thing."""
 _LEFT = 'style="text-align: left"'
 """Notebooks put what is in tables to the right. There are no colours, since nobody knows on which ground it is."""
@@ -16,6 +17,8 @@ class Displayed:
     """What says of itself what it is, without asking or reading anything for that."""
 
     __slots__ = ()
+    _most_rows: ClassVar[int] = 20
+    """That are shown."""
 
     def _line(self) -> str:
         """What it is, on one line."""
@@ -70,7 +73,7 @@ def _first(value: Displayed) -> str:
 
 def _rest(value: Displayed) -> tuple[list[tuple[str, str]], list[str]]:
     try:
-        rows = [(_short(name), _short(text)) for name, text in islice(value._rows(), _MOST_ROWS)]  # noqa: SLF001
+        rows = [(_short(name), _short(text)) for name, text in islice(value._rows(), value._most_rows)]  # noqa: SLF001
         notes = [_short(note) for note in value._notes()]  # noqa: SLF001 - likewise
     except Exception as error:  # noqa: BLE001 - likewise
         return [], [_short(str(error))]

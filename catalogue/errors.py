@@ -41,8 +41,9 @@
     ├── WorkersLost            processes of an executor died
     └── UnplannedRead          a bug: a read that no plan announced
 
-Every message says what happened to which file and what to do about it. ``exit_status`` is what the command line
-leaves with: 1 done in part, 2 a wrong question, 74 the disk failed, 75 try again later (BSD's ``sysexits.h``).
+Every message says what happened to which file and what to do about it: as a command, below which tracebacks show
+the call that does the same from Python. ``exit_status`` is what the command line leaves with: 1 done in part, 2 a wrong
+question, 74 the disk failed, 75 try again later (BSD's ``sysexits.h``).
 """
 
 
@@ -185,6 +186,11 @@ class QueryError(CatalogueError, ValueError):
 
     exit_status = 2
 
+    def __init__(self, message: str, *, call: str | None = None) -> None:
+        super().__init__(message)
+        if call:  # below the message in a traceback; there a command is of little use
+            self.add_note(f"from Python: cat.{call}")
+
 
 class UnknownCrawl(QueryError):
     """No such crawl."""
@@ -197,8 +203,8 @@ class UnknownColumn(QueryError):
 class NotHarvested(QueryError):
     """The crawl's footers are not held yet."""
 
-    def __init__(self, message: str, *, crawl: str | None = None) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, *, crawl: str | None = None, call: str | None = None) -> None:
+        super().__init__(message, call=call)
         self.crawl = crawl
         """Which was asked for by its name, and could be answered for once it is harvested; None if there is none."""
 

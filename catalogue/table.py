@@ -19,8 +19,8 @@ from catalogue.crawl import (
     hint,
     index_file,
     inflate,
+    may_be_unlisted,
     named,
-    newest_first,
     select_crawls,
     without_table,
 )
@@ -81,6 +81,11 @@ class Table:
         options = "" if self == INDEX else f" --table {self.name}"
         return f"catalogue harvest{options}" + ("" if crawl == self.name else f" --crawl {crawl}")
 
+    def harvest_call(self, crawl: str, subsets: Sequence[str] = ()) -> str:
+        """The call of ``Catalogue`` that does the same."""
+        chosen = f", subsets={list(subsets)}" if subsets else ""
+        return "harvest()" if crawl == self.name else f"harvest({crawl!r}{chosen})"
+
     def select(self, asked: Iterable[str], known: Sequence[str]) -> list[str]:
         """What ``--crawl`` means; see ``select_crawls``.
 
@@ -115,7 +120,7 @@ class Table:
         if not held:
             such = next(named(asked), None)
             if such and self == INDEX:
-                crawl_id(such, listed())
+                _check_listed(crawl_id(such, listed()), held, listed())
             raise self._not_held(such, "nothing is harvested yet")
         unknown = self._unknown(asked, held)
         chosen = [unknown] if unknown else select_crawls(asked, sorted(held), every=self != INDEX)
@@ -127,12 +132,13 @@ class Table:
         return chosen
 
     def _not_held(self, crawl: str | None, what: str) -> NotHarvested:
+        call = None
         if self == INDEX and crawl and not has_table(crawl):
             message = without_table(crawl)
         else:
             such_as = crawl or ("latest" if self == INDEX else self.name)
-            message = f"{what}; run: {self.harvest_command(such_as)}"
-        return NotHarvested(message, crawl=crawl)
+            message, call = f"{what}; run: {self.harvest_command(such_as)}", self.harvest_call(such_as)
+        return NotHarvested(message, crawl=crawl, call=call)
 
     def packed(self) -> bytes:
         """The table as the store keeps it."""
@@ -141,10 +147,8 @@ class Table:
 
 
 def _check_listed(crawl: str, held: Collection[str], listed: Collection[str]) -> None:
-    """Refuse a monthly crawl that is not in the list of crawls, though newer ones are."""
-    newest = next(iter(newest_first(listed)), None)
-    ours = crawl.startswith("CC-MAIN-") and has_table(crawl)  # others were never in that list
-    if newest and ours and crawl not in listed and newest_first([crawl, newest])[0] == newest:
+    """Refuse a crawl that is not in the list of crawls, and would be if there was one."""
+    if has_table(crawl) and crawl not in listed and not may_be_unlisted(crawl, listed):
         message = f"there is no crawl {crawl}; {hint(crawl, {*held, *listed})}"
         raise UnknownCrawl(message)
 

@@ -51,7 +51,7 @@ def sentence(ran: Ran) -> str:
         (["query", "nowhere.example", "--format", "cdxj", "--columns", "url"], 2, "needs the columns"),
         (["query", "x.com", "--count", "-o", "found.csv"], 2, "prints a number"),
         (["forget", "--crawl", "all"], 2, "add --yes"),
-        (["forget", "--crawl", "CC-MAIN-2099-10", "--yes"], 2, "is not harvested yet"),
+        (["forget", "--crawl", "CC-MAIN-2099-10", "--yes"], 2, "there is no crawl CC-MAIN-2099-10; the newest is"),
         (["query", "*", "--max-requests", "1"], 2, "add --yes"),
         (["sql", "select * from nowhere"], 2, "nowhere"),
         (["sql", "  "], 2, "no SQL is given"),

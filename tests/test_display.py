@@ -22,6 +22,7 @@ from catalogue.catalogue import STORE_NAME
 from catalogue.catalogue.exporting import Exported
 from catalogue.checking import Checked, Finding
 from catalogue.display import Displayed, some
+from catalogue.doctor import Diagnosis, Seen
 from catalogue.errors import Unreachable
 from catalogue.filling import Fetched, FetchEstimate
 from catalogue.harvest import Harvested, Progress
@@ -115,6 +116,10 @@ OUTCOMES: dict[str, tuple[Displayed, str]] = {
     "fetched": (Fetched(2, {(PATH, 5): "is <u>another"}, files=["a.warc.gz"]), "is <u>another"),
     "estimate": (FetchEstimate(9, 2, 300, 0.5, {f"<h{n}>.org": 1 for n in range(30)}), "<h9>.org"),
     "pulled": (Pulled("https://example.org/s/", ("CC-MAIN-2022-05",), missing=("lacks <b>",)), "lacks <b>"),
+    "diagnosis": (
+        Diagnosis((Seen("machine", "x86"),), (Seen("server", "<i>nginx"),), 3, 50, Unreachable("no answer")),
+        "No more of the source could be seen: no answer",
+    ),
     "exported": (Exported("x.ducklake", ("CC-MAIN-2022-05",), 7, ("lacks <b>",)), "lacks <b>"),
 }
 
@@ -200,6 +205,15 @@ def test_a_catalogue_that_is_damaged_is_shown_all_the_same(
         cat.path.write_bytes(b"<b>" * 5000)
         assert len(texts(cat, "p")) == 2
         assert texts(cat, "td") == []
+
+
+def test_an_answer_is_there_and_has_no_length(few_harvested: catalogue.Catalogue) -> None:
+    for found in (few_harvested.captures("*", limit=1), few_harvested.captures("nowhere.example")):
+        before = few_harvested.bytes
+        with pytest.raises(TypeError, match=r"count\(\) does that"):
+            len(found)
+        assert found
+        assert few_harvested.bytes == before
 
 
 def test_to_look_at_a_catalogue_takes_no_time_and_leaves_nothing_open(

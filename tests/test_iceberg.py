@@ -15,7 +15,7 @@ from pyiceberg.table import StaticTable
 import catalogue
 from catalogue.crawl import SCHEMA
 from catalogue.demo import LoopbackServer
-from catalogue.errors import Changed, StoreLocked
+from catalogue.errors import Changed, StoreError, StoreLocked
 from catalogue.iceberg import IcebergTable, export
 from catalogue.lake import LakeFile
 from catalogue.settings import Settings
@@ -181,6 +181,14 @@ def test_a_file_that_is_another_now_is_an_error(
         with pytest.raises(StoreLocked, match="ask for the table again"):
             table.scan(selected_fields=("url",)).to_arrow()
         assert cat.iceberg().scan(selected_fields=("url",)).to_arrow().num_rows == second.num_rows
+
+
+def test_a_table_is_there_as_long_as_the_catalogue_is_open(harvested_data: Path, settings: Settings) -> None:
+    with catalogue.open(harvested_data, settings=settings) as cat:
+        scan = cat.iceberg("latest").scan(selected_fields=("url",), limit=1)
+        assert scan.to_arrow().num_rows == 1
+    with pytest.raises(StoreError, match="open the catalogue again"):
+        scan.to_arrow()
 
 
 def test_many_threads_may_scan(table: IcebergTable, rows: pa.Table, truth: Truth) -> None:

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator
-from itertools import combinations, cycle
+from itertools import combinations, cycle, pairwise
 from pathlib import Path
 
 import matplotlib as mpl
@@ -14,7 +14,7 @@ from matplotlib.colors import to_rgb
 
 import catalogue
 from catalogue.catalogue import Catalogue
-from catalogue.errors import NotHarvested, QueryError
+from catalogue.errors import QueryError, UnknownCrawl
 from catalogue.keyspace import Extent, FileExtent, State, crawl_axis
 from catalogue.plotting import draw_crawl
 from catalogue.settings import Settings
@@ -164,6 +164,19 @@ def test_no_pattern_is_taken_for_more_than_text(paged: Catalogue, pattern: str) 
     assert f"in {CRAWL}" in written(axes)[0] + written(axes)[1]
 
 
+@pytest.mark.parametrize("name", ["例え", "\u0645\u062b\u0627\u0644", "\U0001f600", "\x1b[2J\u202e", "\ud800"])
+def test_what_fonts_lack_is_written_by_its_number(name: str) -> None:
+    """Warnings are errors here, and so is that of a missing glyph."""
+    keys = [f"jp,{name}{number})/" for number in range(3)]
+    ends = tuple(pairwise(keys))
+    groups = tuple((n, Extent(f"row group {n}", (each,))) for n, each in enumerate(ends))
+    file = FileExtent("x/part-0.parquet", "warc", Extent("part-0.parquet", ((keys[0], keys[-1]),)), 2, 0, groups)
+    axes = draw_crawl(name, crawl_axis([file]), Keys.URL)
+    check_legible(axes)
+    assert all(text.isascii() for text in written(axes))
+    assert sum(ascii(name)[1:-1] in text for text in written(axes)) >= 2
+
+
 def test_a_question_without_an_answer_is_drawn_too(paged: Catalogue) -> None:
     axes = paged.captures("*.zz").plot()
     check_legible(axes)
@@ -175,9 +188,9 @@ def test_a_crawl_is_chosen_among_those_asked_about(few_harvested: Catalogue) -> 
     found = few_harvested.captures("*")
     assert any(f"{len(others):,} other crawl" in text for text in written(found.plot()))
     assert f"* in {others[-1]}" in written(found.plot(others[-1]))
-    with pytest.raises(NotHarvested):
+    with pytest.raises(QueryError, match=f"{others[-1]} is not among the crawls asked about: {newest}"):
         few_harvested.captures("*", crawls=newest).plot(others[-1])
-    with pytest.raises(NotHarvested):
+    with pytest.raises(UnknownCrawl):
         few_harvested.plot("CC-MAIN-2013-20")
     with pytest.raises(QueryError, match=f"one can be drawn; name it, such as {newest}"):
         few_harvested.plot("all")

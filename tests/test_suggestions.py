@@ -1,9 +1,10 @@
 """Whoever types a name that is none is told in one sentence which was probably meant."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from shutil import copytree
+from time import process_time
 
 import pytest
 
@@ -67,6 +68,16 @@ def test_columns_and_subsets() -> None:
         select_subsets(["crawldiag"])
 
 
+def test_among_very_many_names_few_are_compared() -> None:
+    """Each takes up to a millisecond, and a table may have any number of columns."""
+    names = [f"{'x' * 80}_{number:05}" for number in range(20_000)]
+    started = process_time()
+    for typed in (names[12_345].replace("_", "-"), f"X{names[12_345][1:]}", f"{'x' * 79}_12345"):
+        assert meant(typed, names) == names[12_345]
+    assert meant("completely different", names) is None
+    assert process_time() - started < 30  # of minutes otherwise
+
+
 @pytest.mark.parametrize(
     ("code", "says"),
     [
@@ -110,10 +121,16 @@ def test_what_is_held_and_what_there_is(some: catalogue.Catalogue, few: Path) ->
         some.captures("example.com", crawls=never)
     with pytest.raises(UnknownCrawl, match=rf"did you mean {newest}\?$"):
         some.captures("example.com", crawls=f"{year}-{week}")
-    with pytest.raises(NotHarvested, match=f"^{OLD} is not harvested yet; run: catalogue harvest --crawl {OLD}$"):
+    with pytest.raises(NotHarvested, match=f"(?m)^{OLD} is not harvested yet; run: catalogue harvest --crawl {OLD}$"):
         some.captures("example.com", crawls=OLD)
-    with pytest.raises(NotHarvested, match="CC-MAIN-2099-01 is not harvested yet"):  # the list may be older than it
-        some.captures("example.com", crawls="CC-MAIN-2099-01")
+    soon = f"CC-MAIN-{int(year) + 1}-{week}"
+    with pytest.raises(NotHarvested, match=f"{soon} is not harvested yet"):  # the list may be older than it
+        some.captures("example.com", crawls=soon)
+    for ask in (some.plot, some.row_groups, some.held, some.backfill, lambda crawl: some.captures("x", crawls=crawl)):
+        with pytest.raises(UnknownCrawl, match=f"^there is no crawl CC-MAIN-2099-01; the newest is {newest}$"):
+            ask("CC-MAIN-2099-01")
+    with pytest.raises(QueryError, match=f"^{OLD} is not among the crawls asked about: {newest}$"):
+        some.captures("example.com", crawls="latest").space(OLD)
     with pytest.raises(QueryError, match=r"^of which crawls\?"):
         some.captures("example.com", crawls=[])
     with pytest.raises(QueryError, match=r"^'site' is no way to match; choose among exact, prefix, host, domain$"):
@@ -125,6 +142,31 @@ def test_what_is_held_and_what_there_is(some: catalogue.Catalogue, few: Path) ->
     with pytest.raises(UnknownCrawl, match=rf"did you mean {newest}\?$"):
         some.harvest(newest.lower())
     assert {newest, OLD} <= {crawl["id"] for crawl in json.loads((few / "collinfo.json").read_text(encoding="utf-8"))}
+
+
+def test_from_python_the_next_step_is_a_call(some: catalogue.Catalogue, few: Path, tmp_path: Path) -> None:
+    def next_step(ask: Callable[[], object]) -> str:
+        with pytest.raises(QueryError) as told:
+            ask()
+        (note,) = told.value.__notes__
+        return str(note).removeprefix("from Python: cat.")
+
+    settings = Settings(source=str(few), cache=tmp_path / "cache")
+    assert next_step(lambda: some.plot(OLD)) == f"harvest('{OLD}')"
+    assert next_step(lambda: some.plot("nonsense")) == "crawl_list()"
+    assert next_step(lambda: some.sql("FROM cc.captures")) == "export_ducklake()"
+    with catalogue.open(tmp_path / "new", settings=settings) as cat:
+        assert next_step(cat.crawls) == "harvest('latest')"
+        cat.crawl_list()
+        assert next_step(lambda: cat.captures("x", crawls=OLD)) == f"harvest('{OLD}')"
+        with pytest.raises(UnknownCrawl, match="there is no crawl CC-MAIN-2099-01"):  # nor if nothing is held
+            cat.plot("CC-MAIN-2099-01")
+        cat.harvest("latest")
+        (held,) = cat.held()
+        step = next_step(lambda: cat.captures("x", subsets="robotstxt", crawls="latest"))
+        assert step == f"harvest('{held}', subsets=['robotstxt'])"
+    with catalogue.open(tmp_path / "new", settings=settings, table="hosts") as hosts:
+        assert next_step(hosts.files) == "define('COLUMN', manifest='PATH'), then cat.harvest()"
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,16 @@ from catalogue.settings import Settings
 from tests.crawls import CRAWL, crawl_of, table
 from tests.serving import Answer, get, running, serving
 
+UNLINKED = [
+    None,
+    r"http:\\evil.example\x",
+    "http:///evil.example",
+    "http://:80/",
+    "javascript:alert(1)//http://evil.example/",
+    "//evil.example/",
+    "https://evil.example/a/%2E%2e/../b",
+]
+"""URLs of which no path of ours leads to the record."""
 HOSTILE = "http://evil.example/<script>alert('1')</script>?a=\"b\"&c=%41#frag"
 NOTHING = "\N{EN DASH}"
 VOID = {"input", "link", "meta", "wbr"}
@@ -140,12 +151,15 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A crawl in which whoever is archived has written what they like."""
     folder = tmp_path_factory.mktemp("hostile")
     key = "example,evil)/<script>alert('1')</script>?a=\"b\"&c=a"
+    urls, rest = [HOSTILE, *UNLINKED, HOSTILE], [None] * (len(UNLINKED) + 1)
+    times = [datetime(2022, 8, 9, 1, 2, second, tzinfo=UTC) for second, _ in enumerate(urls[:-1])]
     made = {
-        "url": pa.array([HOSTILE, None], pa.string()),
-        "content_mime_detected": pa.array(["text/<b>", None], pa.string()),
-        "content_languages": pa.array(["<i>,eng", None], pa.string()),
+        "url": pa.array(urls, pa.string()),
+        "fetch_time": pa.array([*times, None], pa.timestamp("ms", "UTC")),
+        "content_mime_detected": pa.array(["text/<b>", *rest], pa.string()),
+        "content_languages": pa.array(["<i>,eng", *rest], pa.string()),
     }
-    source = crawl_of(folder / "mirror", table([key, key], **made))
+    source = crawl_of(folder / "mirror", table([key] * len(urls), **made))
     (source / COLLINFO).write_text(f'[{{"id": "{CRAWL}", "name": "<script>alert(2)</script>"}}]', encoding="utf-8")
     settings = Settings(source=str(source), cache=folder / "cache")
     with catalogue.open(folder / "data", settings=settings) as cat:
@@ -354,10 +368,13 @@ def test_what_strangers_wrote_stays_text(hostile: str) -> None:
     answer = asked(hostile, url="evil.example/*", crawl="all")
     root = page(answer)
     assert "<script" not in answer.text
-    assert [row[1] for row in rows(root)] == [HOSTILE, ""]
-    assert [row[3:5] for row in rows(root)] == [["text/ <b>", "<i>, eng"], [NOTHING, NOTHING]]
+    untimed, first, *others = rows(root)
+    assert [row[1] for row in (untimed, first, *others)] == [HOSTILE, HOSTILE, *(url or "" for url in UNLINKED)]
+    assert first[3:5] == ["text/ <b>", "<i>, eng"]
+    assert all(row[3:5] == [NOTHING, NOTHING] for row in (untimed, *others))
     escaped = HOSTILE.replace("<", "%3C").replace(">", "%3E").replace('"', "%22").replace("#", "%23")
-    assert root.one("tbody").all("a")[0].attrs["href"] == f"/{CRAWL}/-id_/{escaped}"
+    links = [node.attrs["href"] for node in root.one("tbody").all("a")]
+    assert links == [f"/{CRAWL}/20220809010200{form}/{escaped}" for form in ("id_", "text_", "meta_")]
     assert "<script" in root.one("svg", role="img").text
     evil = f"/search?url={quote(HOSTILE)}&crawl=%3Cscript%3E&status=%22%3E%3Cscript%3E"
     assert "<script" not in get(hostile, evil).text

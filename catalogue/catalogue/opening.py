@@ -193,7 +193,7 @@ class Opened(Displayed):
             f"there is no table {self._name} in {self.data.parent} yet; {hint}"
             f"run: catalogue harvest --table {self._name} --key COLUMN --manifest PATH"
         )
-        return NotHarvested(message)
+        return NotHarvested(message, call="define('COLUMN', manifest='PATH'), then cat.harvest()")
 
     @cached_property
     def _source(self) -> PoliteSource:

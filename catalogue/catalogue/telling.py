@@ -94,7 +94,7 @@ class Telling(Taking):
         if ducklake.names_lake(query) and (told := self._attached(connection)):
             if ducklake.names_captures(query):
                 connection.close()
-                raise QueryError(told)
+                raise QueryError(told, call=None if self.lake_path.exists() else "export_ducklake()")
             if self.lake_path.exists():
                 self._notify(told)
         return connection
@@ -230,7 +230,7 @@ class Telling(Taking):
         Raises:
             QueryError: if the crawl is not harvested, several are named, or matplotlib is not installed.
         """
-        chosen, *others = self.table.select_held(self._shown().crawls, [crawl])
+        chosen, *others = self.select_held(self._shown().crawls, crawl)
         if others:
             message = (
                 f"{crawl!r} is {plural(1 + len(others), 'crawl')}, and one can be drawn; name it, such as {chosen}"

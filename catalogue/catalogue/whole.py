@@ -12,6 +12,7 @@ from catalogue.captures import Captures, parse_query, several
 from catalogue.catalogue.fetches import Fetches
 from catalogue.catalogue.steps import Step, steps
 from catalogue.crawl import newest_first, select_subsets
+from catalogue.display import some
 from catalogue.distinct import Distinct
 from catalogue.draws import Drawn, Place
 from catalogue.errors import QueryError
@@ -44,6 +45,9 @@ def open(  # noqa: A001 - catalogue.open, as gzip.open
     progress: bool | None = None,
 ) -> "Catalogue":
     """Open the catalogue in a folder, which is made when something is first harvested into it.
+
+    ``close()``, or the end of a ``with``, lets go of files and connections, and of answers: what was not read by then
+    has to be asked again. The catalogue itself opens again when it is used again.
 
     Args:
         data: the folder.
@@ -181,8 +185,11 @@ class Catalogue(Fetches):
         question = Question(query, scope, self._footers, lambda: self._reading, self._cost())
 
         def space(plan: ReadPlan, crawl: str | None) -> KeySpace:
+            if crawl and crawl not in words:
+                message = f"{crawl} is not among the crawls asked about: {some(words, len(words))}"
+                raise QueryError(message)
             touched = newest_first(file.crawl for path in plan.paths if (file := self.table.file(path)))
-            (mapped,) = self.table.select_held(words, [crawl]) if crawl else (touched or words)[:1]
+            mapped = crawl or (touched or words)[0]
             return key_space(mapped, self.extents(mapped, plan.paths), plan)
 
         return Captures(

@@ -12,6 +12,7 @@ import click
 from catalogue.cli.app import Common, common
 from catalogue.cli.completing import crawls_listed
 from catalogue.cli.showing import as_json
+from catalogue.errors import CatalogueError
 from catalogue.wording import plural, printable, size
 
 if TYPE_CHECKING:
@@ -63,7 +64,16 @@ def doctor(options: Common, *, crawl: str | None, json_: bool) -> None:
         _show("here", here)
         _show(f"{source}: {plural(found.requests, 'request')}, {size(found.bytes)}", found.source)
     if found.failure:
-        raise found.failure
+        raise found.failure if json_ else _said(source, found.failure, found.source)
+
+
+def _said(source: str, failure: CatalogueError, seen: "Iterable[Seen]") -> CatalogueError:
+    """What went wrong, without what was said of it already."""
+    if str(failure) not in {each.seen for each in seen}:
+        return failure
+    error = CatalogueError(f"{source} could not be looked at to the end; why stands above")
+    error.exit_status = failure.exit_status
+    return error
 
 
 def _terminal() -> "Seen":
@@ -89,7 +99,14 @@ def _show(title: str, seen: "Iterable[Seen]") -> None:
 
 def _wrapped(text: str, indent: int) -> list[str]:
     margin = " " * indent
-    return textwrap.wrap(_short(text), _WIDTH, initial_indent=margin, subsequent_indent=margin, break_on_hyphens=False)
+    return textwrap.wrap(
+        _short(text),
+        _WIDTH,
+        initial_indent=margin,
+        subsequent_indent=margin,
+        break_long_words=False,  # names can be copied
+        break_on_hyphens=False,
+    )
 
 
 def _short(text: str) -> str:

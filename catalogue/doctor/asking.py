@@ -21,6 +21,7 @@ from catalogue.errors import (
     SourceError,
     TextInstead,
     UnknownCrawl,
+    Unreachable,
 )
 from catalogue.examine import Examiner
 from catalogue.footer import TRAILER, decode_footer, footer_length
@@ -120,7 +121,7 @@ class Asking:
         listed = self._list()
         asked = crawl if crawl != "latest" else next(iter(listed), None)
         candidates = [asked] if asked else [] if crawl else [*held[:1], *listed[:2]][:2]
-        if not candidates and self.failure:
+        if self._nobody_there() or (not candidates and self.failure):
             return
         try:
             file = self._file(candidates)
@@ -132,10 +133,16 @@ class Asking:
                 message = f"{error}; {hint(asked, listed)}"
                 raise UnknownCrawl(message) from error
             self.failure = error
-            self._tell("files", str(error), "nothing more was asked")
+            if not isinstance(error, RangeIgnored):  # of which all is said
+                self._tell("files", str(error), "nothing more was asked")
         else:
             self._listing(file.path)
         self._speed()
+
+    def _nobody_there(self) -> bool:
+        """Whether what failed first was to get through to the host at all, of which all else is to be asked too."""
+        unheard = isinstance(self.failure, Unreachable) and isinstance(self.failure.__cause__, OSError)
+        return unheard and self._lists.url == self._files.url
 
     def _tell(self, about: str, seen: str, means: str = "") -> None:
         self.seen.append(Seen(about, seen, means))
@@ -147,7 +154,8 @@ class Asking:
             crawls = [crawl.id for crawl in parse_collinfo(answer.body)]
         except CatalogueError as error:
             self.failure = None if isinstance(error, Missing) else error
-            means = "latest, all and ranges of crawls need it; a crawl's name does not"
+            needed = "latest, all and ranges of crawls need it; a crawl's name does not"
+            means = "nothing more was asked" if self._nobody_there() else needed
             self._tell("list of crawls", str(error), means)
             return []
         self._tell("list of crawls", f"{plural(len(crawls), 'crawl')}, the newest {crawls[0]}")

@@ -36,12 +36,14 @@ class HeldFiles:
         """A file's path and what is held of it; None if that is nothing.
 
         Raises:
+            StoreError: if the store was closed; what was made for as long as it is open is gone, too.
             StoreLocked: if that has changed since this was made, so that a table may say something else of the file.
         """
+        state = self._store.state()
         if not address.startswith(self._location):
             return None
         path = address.removeprefix(self._location)
-        if self._store.state() != self._state and path in self._store.touched("files", self._since):
+        if state != self._state and path in self._store.touched("files", self._since):
             message = f"{path} was harvested anew or forgotten meanwhile; ask for the table again"
             raise StoreLocked(message)
         held = self._store.get("files", path)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from catalogue.keyspace import Axis, Bar, Lane, State, joined, shortened
 from catalogue.surt import Keys
-from catalogue.wording import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -84,7 +83,7 @@ class Sheet:
 
     def title(self, what: str, of: str, *lines: str) -> None:
         """A title, if it fits in one line, and more lines."""
-        room = self.fitting(1.15 * _TITLE)  # bold letters are wider
+        what, room = drawable(what), self.fitting(1.15 * _TITLE)  # bold letters are wider
         fits = len(what) + 1 + len(of) <= room
         self._write(0, "left", f"{what} {of}" if fits else shortened(what, width=room), _TITLE, weight="bold")
         self.height += 16
@@ -173,7 +172,7 @@ class Sheet:
         weight: str = "normal",
         style: Literal["normal", "italic"] = "normal",
     ) -> None:
-        self._texts.append(_Text(x, self.height + size * 0.6, side, printable(text), size, weight, style))
+        self._texts.append(_Text(x, self.height + size * 0.6, side, drawable(text), size, weight, style))
 
     def _zoom(self, places: Places, name: str) -> None:
         """Lines from something above to what is drawn next."""
@@ -220,8 +219,8 @@ class Sheet:
         """What lies at some places of an axis."""
         if not (axis.low or axis.high):
             return
-        low, high = (printable(keys.spelt(key)) for key in (axis.low, axis.high))
-        ticks = [(place, printable(keys.spelt(key)).partition("/")[0]) for place, key in axis.ticks]
+        low, high = (drawable(keys.spelt(key)) for key in (axis.low, axis.high))
+        ticks = [(place, drawable(keys.spelt(key)).partition("/")[0]) for place, key in axis.ticks]
         if len({host for _, host in ticks}) < len(ticks) or not axis.ticks:  # within one site only paths differ
             width = self.fitting(_SMALL, 0.48)
             self._write(0, "left", shortened(low, high, width=width), _SMALL)
@@ -301,6 +300,11 @@ class Sheet:
                 borderaxespad=0.0,
                 borderpad=0.0,
             )
+
+
+def drawable(text: str) -> str:
+    """Without what fonts may lack, which matplotlib warns of: that is written by its number, and rare in keys."""
+    return "".join(c if c.isprintable() and (c < "\u0100" or c == "…") else ascii(c)[1:-1] for c in text)
 
 
 def _styled(bars: Iterable[Bar], marks: list[tuple[float, float]]) -> Iterator[tuple[Bar, str]]:

@@ -1,5 +1,6 @@
 """What a search finds, and how: asked of a catalogue in a thread of its own."""
 
+import re
 from dataclasses import dataclass
 from datetime import datetime
 from time import perf_counter
@@ -31,6 +32,10 @@ _COLUMNS = (
 _IN_PATHS = "%/:?[]@!$&'()*+,;=~"
 """What stands in the path of a record's address as it stands in the URL; a # would be cut off on the way."""
 
+_LINKED = re.compile(r"https?://([^/\\@#\s]*@)?[^/\\@#:\s]", re.IGNORECASE)
+"""How URLs begin that have a host; indexes hold others, too."""
+_DOTS = re.compile(r"/(\.|%2e){1,2}(/|$)", re.IGNORECASE)
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -43,6 +48,12 @@ class Row:
     mime: str | None
     languages: str | None
     length: int | None
+
+    @property
+    def has_address(self) -> bool:
+        """Whether there is a path that leads to its record: browsers would change one with ``..`` in it."""
+        path = self.url.partition("?")[0]
+        return self.time is not None and bool(_LINKED.match(path)) and not _DOTS.search(path)
 
     def address(self, form: str) -> str:
         """The path where its record is had in some form: ``id_``, ``text_`` or ``meta_``."""

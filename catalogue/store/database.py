@@ -48,7 +48,7 @@ class Store:
         self._mutex = threading.RLock()
         if not create and not path.exists():
             message = f"nothing is harvested in {path.parent} yet; run: catalogue harvest --crawl latest"
-            raise NotHarvested(message)
+            raise NotHarvested(message, call="harvest('latest')")
         with disk_errors(path):
             make_folder(path.parent)
             check_log(path)

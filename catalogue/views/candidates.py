@@ -86,7 +86,7 @@ class Candidates:
                 message = f"{crawl} has no {' and no '.join(subsets)}"
                 raise NotHarvested(message)
             message += f"; run: {table.harvest_command(crawl)}{options}"
-            raise NotHarvested(message, crawl=crawl)
+            raise NotHarvested(message, crawl=crawl, call=table.harvest_call(crawl, subsets))
 
     def files(self, query: Query) -> list[Candidate]:
         """Files with row groups that might match: by their keys and times, or because these are not known."""
