@@ -42,6 +42,8 @@ def crawls(options: Common, *, json_: bool) -> None:
     table(
         ["crawl", "name", "from", "to", "harvested"],
         [[r["crawl"], r["name"], _day(r["first_fetch"]), _day(r["last_fetch"]), _harvested(r)] for r in rows],
+        narrowest={"name": 12, "harvested": 24},
+        expendable=["name", "to"],
     )
 
 
