@@ -55,6 +55,7 @@ def sentence(ran: Ran) -> str:
         (["query", "*", "--max-requests", "1"], 2, "add --yes"),
         (["sql", "select * from nowhere"], 2, "nowhere"),
         (["sql", "  "], 2, "no SQL is given"),
+        (["query", "x.com", "--status", "ok"], 2, "'ok' is not a valid integer; see: catalogue query --help"),
         (["query", "x.com", "--status", "404", "--where", "true) or (true"], 2, "these brackets are odd"),
         (["query", "x.com", "-o", "no/such/folder/x.csv"], 2, "there is no folder"),
         (["harvest", "--crawl", "nonsense"], 2, "is not the name of a crawl"),

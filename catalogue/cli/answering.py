@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from catalogue.cli.app import Common, OneOf, common
+from catalogue.cli.app import Common, OneOf, common, warn
 from catalogue.cli.asking import FORMATS, found_by, question, say_where, with_patterns
 from catalogue.cli.consent import Leave, with_leave
 from catalogue.cli.showing import as_json, harvest_bar, table
@@ -98,7 +98,7 @@ def query(  # noqa: PLR0913 - an option each
         options.say(f"note: {warning}")
     missing = [lack for plan in plans for lack in plan.missing]
     for lack in missing:
-        click.echo(f"catalogue: the answer may be incomplete: {lack}", err=True)
+        warn(f"the answer may be incomplete: {lack}")
     if missing:
         sys.exit(1)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from catalogue.cli.app import Common, OneOf, common
+from catalogue.cli.app import Common, OneOf, common, show
 from catalogue.cli.completing import columns, crawls_held, subsets
 from catalogue.cli.shorthand import language, media_type
 from catalogue.cli.showing import as_json, table
@@ -248,6 +248,6 @@ def show_plan(plan: Any) -> None:  # noqa: ANN401
     if plan.cached_bytes:
         click.echo(f"{size(plan.cached_bytes)} more are in the cache")
     for warning in plan.warnings:
-        click.echo(f"note: {warning}")
+        show(f"note: {warning}")
     for lack in plan.missing:
-        click.echo(f"the answer may be incomplete: {lack}")
+        show(f"the answer may be incomplete: {lack}")

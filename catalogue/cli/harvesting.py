@@ -1,13 +1,13 @@
 """Commands that take footers, and say which are held."""
 
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, BinaryIO
 
 import click
 
 from catalogue.cli import completing
-from catalogue.cli.app import Common, OneOf, common
+from catalogue.cli.app import Common, OneOf, common, literally, show
 from catalogue.cli.completing import crawls_held, crawls_listed
 from catalogue.cli.showing import as_json, confirmed, harvest_bar, table
 from catalogue.errors import QueryError, TooExpensive
@@ -271,7 +271,7 @@ def status(options: Common, *, json_: bool) -> None:
         failures = [_plain(row) for row in catalogue.failures().to_dict("records")]
         store_size, catalogue_size = catalogue.sizes()
         log_size = catalogue.log_size()
-        steps = catalogue.next_steps()
+        steps = [replace(step, command=literally(step.command)) for step in catalogue.next_steps()]
     if json_:
         as_json(
             {
@@ -305,9 +305,9 @@ def status(options: Common, *, json_: bool) -> None:
             f"of the store {size(log_size)} are its log, because some program reads it all the time; end that one"
         )
     for failure in failures:
-        click.echo(f"failed: {failure['reason']}")
+        show(f"failed: {failure['reason']}")
     for step in steps[:_FEW_STEPS]:
-        click.echo(f"{step.why}; run: {step.command}")
+        show(f"{step.why}; run: {step.command}")
 
 
 @click.command()
