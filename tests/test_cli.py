@@ -54,6 +54,17 @@ def sentence(ran: Ran) -> str:
         (["forget", "--crawl", "CC-MAIN-2099-10", "--yes"], 2, "is not harvested yet"),
         (["query", "*", "--max-requests", "1"], 2, "add --yes"),
         (["sql", "select * from nowhere"], 2, "nowhere"),
+        (["sql", "select urll from row_groups"], 2, 'Referenced column "urll" not found'),
+        (["sql", "select * from row_group"], 2, 'Did you mean "row_groups"?'),
+        (["sql", "selct 1"], 2, 'syntax error at or near "selct"'),
+        (["sql", "select url from captures"], 2, "as cc.captures; run: catalogue export ducklake"),
+        (["plan", "x.com", "--where", 'fetch_status = "200"'], 2, "text stands in single quotes: '200'"),
+        (["plan", "x.com", "--where", 'subset = "warc"'], 2, "text stands in single quotes: 'warc'"),
+        (["plan", "x.com", "--where", "url_host_tld = com"], 2, "subset; text stands in single quotes"),
+        (["plan", "x.com", "--where", "nofun(fetch_status) = 1"], 2, "Function with name nofun does not exist"),
+        (["plan", "*.grayline.*"], 2, "name each that is meant, such as *.grayline.com"),
+        (["plan", "http://grayline.*"], 2, "name each that is meant, such as grayline.com/*"),
+        (["plan", "*.example.com/path*"], 2, "ask for *.example.com, and choose by url_path"),
         (["sql", "  "], 2, "no SQL is given"),
         (["query", "x.com", "--status", "ok"], 2, "'ok' is not a valid integer; see: catalogue query --help"),
         (["query", "x.com", "--status", "404", "--where", "true) or (true"], 2, "these brackets are odd"),
@@ -71,6 +82,7 @@ def test_a_mistake_is_one_sentence_and_a_status(asking: Command, words: list[str
     assert ran.status == status, ran.err
     if says:
         assert says in sentence(ran)
+        assert ran.err.endswith(f"{sentence(ran)}\n")
         assert ran.out == ""
     assert "secret" not in ran.err
 
