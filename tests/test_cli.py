@@ -57,7 +57,7 @@ def sentence(ran: Ran) -> str:
         (["sql", "select urll from row_groups"], 2, 'Referenced column "urll" not found'),
         (["sql", "select * from row_group"], 2, 'Did you mean "row_groups"?'),
         (["sql", "selct 1"], 2, 'syntax error at or near "selct"'),
-        (["sql", "select url from captures"], 2, "as cc.captures; run: catalogue export ducklake"),
+        (["sql", "select url from captures"], 2, "catalogue export ducklake writes, as cc.captures"),
         (["plan", "x.com", "--where", 'fetch_status = "200"'], 2, "text stands in single quotes: '200'"),
         (["plan", "x.com", "--where", 'subset = "warc"'], 2, "text stands in single quotes: 'warc'"),
         (["plan", "x.com", "--where", "url_host_tld = com"], 2, "subset; text stands in single quotes"),

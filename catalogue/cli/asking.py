@@ -24,14 +24,14 @@ _QUESTION = [
         "crawls",
         multiple=True,
         shell_complete=crawls_held,
-        help="Harvested: a name, A..B, latest or all; repeatable.  [default: all]",
+        help="Of those held: a name, A..B, latest (the newest held) or all; repeatable.  [default: all]",
     ),
     click.option(
         "--subset",
         "subsets",
         multiple=True,
         shell_complete=subsets,
-        help="warc, crawldiagnostics, robotstxt.  [default: all held]",
+        help="Of warc (pages), crawldiagnostics (redirects, errors) and robotstxt.  [default: all held]",
     ),
     click.option("--match", type=OneOf(["exact", "prefix", "host", "domain"]), help="Instead of wildcards."),
     click.option("--urls-file", type=click.File(encoding="utf-8"), help="More patterns, one a line; - for stdin."),
@@ -192,6 +192,7 @@ def say_where(options: Common, catalogue: Any, asked: dict[str, Any]) -> None:  
     """Say of a question that found nothing where nothing was found, and what may have been meant."""
     newest, *others = catalogue.held(asked["crawls"] or "all")
     crawls = f"{plural(1 + len(others), 'crawl')}, {others[-1]} to {newest}" if others else newest
+    crawls += ", the newest held" if "latest" in asked["crawls"] else ""
     chosen = f" ({', '.join(asked['subsets'])})" if asked["subsets"] else ""
     options.say(f"nothing in {crawls}{chosen}")
     if not sys.stderr.isatty():  # else it was said before

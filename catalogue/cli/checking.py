@@ -22,7 +22,7 @@ _crawls = click.option(
     "crawls",
     multiple=True,
     shell_complete=crawls_held,
-    help="Harvested: a name, A..B, latest or all.  [default: all]",
+    help="Of those held: a name, A..B, latest (the newest held) or all.  [default: all]",
 )
 
 

@@ -17,7 +17,7 @@ _crawls = click.option(
     "crawls",
     multiple=True,
     shell_complete=crawls_held,
-    help="Harvested: a name, A..B, latest or all; repeatable.  [default: all]",
+    help="Of those held: a name, A..B, latest (the newest held) or all; repeatable.  [default: all]",
 )
 _json = click.option("--json", "json_", is_flag=True, help="One JSON object.")
 
@@ -66,8 +66,16 @@ def ducklake(options: Common, *, path: Path | None, crawls: tuple[str, ...], bac
     DuckDB knows of no limit on requests, and Common Crawl blocks who makes too many. surt_match takes plain hosts and
     paths, and refuses others; those take url_surtkey = 'com,example)/page?a=1', as catalogue.url_surtkey writes it.
     """  # noqa: D301 - \b is click's
+    from catalogue.ducklake import attach  # noqa: PLC0415 - --help needs none of what this imports
+
     with options.opened() as catalogue:
-        told(options, catalogue.export_ducklake(path, crawls=crawls or "all", backend=backend), json_=json_)
+        exported = catalogue.export_ducklake(path, crawls=crawls or "all", backend=backend)
+        if path is None:
+            with catalogue.connect() as connection:
+                lacking = attach(connection, catalogue.lake_path, catalogue.settings.source)
+            if lacking:
+                options.say(f"catalogue sql cannot read it yet: {lacking}")
+        told(options, exported, json_=json_)
 
 
 @export.command()
@@ -145,7 +153,10 @@ def told(options: Common, exported: Any, *, json_: bool) -> None:  # noqa: ANN40
 @click.command()
 @click.argument("place", metavar="PATH_OR_URL")
 @click.option(
-    "--crawl", "crawls", multiple=True, help="Of those in it: a name, A..B, latest or all; repeatable.  [default: all]"
+    "--crawl",
+    "crawls",
+    multiple=True,
+    help="Of those in it: a name, A..B, latest (its newest) or all; repeatable.  [default: all]",
 )
 @click.option(
     "--compare",

@@ -78,7 +78,7 @@ def _plain(row: dict[Any, Any]) -> dict[str, Any]:
     "crawls",
     multiple=True,
     shell_complete=crawls_listed,
-    help="A name, a range A..B, latest or all; repeatable.",
+    help="Of those the source lists: a name, a range A..B, latest (the newest listed) or all; repeatable.",
 )
 @click.option(
     "--subset",
@@ -87,7 +87,7 @@ def _plain(row: dict[Any, Any]) -> dict[str, Any]:
     shell_complete=completing.subsets,
     default=["warc"],
     show_default=True,
-    help="warc, crawldiagnostics, robotstxt or all.",
+    help="Of the index's three parts warc (pages), crawldiagnostics (redirects, errors), robotstxt; or all.",
 )
 @click.option("--pages", is_flag=True, help="Take page indexes too, in the same requests; some 1 MB a file.")
 @click.option("--refresh", is_flag=True, help="Take again what is held, to notice files that changed.")
@@ -185,7 +185,7 @@ def _define(catalogue: Any, key: str | None, keys: str | None, manifest: str | N
     "crawls",
     multiple=True,
     shell_complete=crawls_held,
-    help="Harvested: a name, A..B, latest or all.  [default: all]",
+    help="Of those held: a name, A..B, latest (the newest held) or all.  [default: all]",
 )
 @click.option("--only-gaps", is_flag=True, help="Only what has no bounds; leave zipped files as they are.")
 @click.option("--files", multiple=True, metavar="GLOB", help="Only index files such as '*part-00007-*'; repeatable.")
@@ -209,9 +209,9 @@ def backfill(  # noqa: PLR0913 - an option each
 ) -> None:
     """Learn which keys row groups hold whose footers do not say, or say too little.
 
-    Some have no bounds, and in most files of before mid 2022, which are two sorted streams zipped together, bounds
-    say next to nothing. Page indexes are taken where that is enough, else the keys are read, once. It can be stopped
-    at any time and goes on from there.
+    Bounds are the least and the greatest key of a row group. Some have none, and in most files of before mid 2022,
+    which are two sorted streams zipped together, they say next to nothing. Page indexes are taken where that is
+    enough, else the keys are read, once. It can be stopped at any time and goes on from there.
 
     \b
     catalogue backfill --dry-run
@@ -317,7 +317,7 @@ def status(options: Common, *, json_: bool) -> None:
     multiple=True,
     required=True,
     shell_complete=crawls_held,
-    help="A name, a range A..B, or all; repeatable.",
+    help="Of those held: a name, a range A..B, latest (the newest held) or all; repeatable.",
 )
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @common

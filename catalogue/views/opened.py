@@ -67,7 +67,7 @@ def answerable() -> Iterator[None]:
     except duckdb.Error as error:
         message = in_short(error)
         if "Table with name captures does not exist" in message:
-            message = "captures are in no catalogue, but in a DuckLake, as cc.captures; run: catalogue export ducklake"
+            message = "captures are not here, but in the DuckLake that catalogue export ducklake writes, as cc.captures"
         raise QueryError(message) from error
     except RuntimeError as error:
         if "interrupted" in str(error):  # DuckDB has no class for it
