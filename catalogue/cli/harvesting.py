@@ -262,6 +262,8 @@ def backfill(  # noqa: PLR0913 - an option each
 def status(options: Common, *, json_: bool) -> None:
     """What is held: files, row groups, gaps in statistics, failures, sizes; and what to do next, by what is held.
 
+    Row groups without bounds are those whose keys nobody knows, so that every question reads them; backfill mends that.
+
     \b
     catalogue status
     catalogue status --json

@@ -160,6 +160,7 @@ def _show_done(options: Common, done: Any, *, json_: bool) -> None:  # noqa: ANN
             }
         )
         return
-    options.say(f"{plural(done.records, 'record')} in {', '.join(done.files) or 'no file'}")
+    where = f" in {', '.join(done.files)}" if done.files else "; no file was written"
+    options.say(f"{plural(done.records, 'record')}{where}")
     for reason in [*done.failed.values(), *done.unusable]:
         warn(f"not fetched: {reason}")
