@@ -78,9 +78,7 @@ def _crawls(names: list[str], incomplete: str) -> list[CompletionItem]:
     before, dots, last = incomplete.rpartition("..")
     there_are = [*sorted(filter(_PLAIN.fullmatch, names)), *([] if dots else ["latest", "all"])]
     # Shells put a whole word in the place of what was typed, so that a year will do for a crawl of it.
-    chosen = [
-        name for name in there_are if name.startswith(last) or (last and name.partition("-MAIN-")[2].startswith(last))
-    ]
+    chosen = [name for name in there_are if last in {"", name[: len(last)], name.partition("-MAIN-")[2][: len(last)]}]
     return [CompletionItem(f"{before}{dots}{name}") for name in chosen]
 
 

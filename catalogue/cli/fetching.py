@@ -53,7 +53,7 @@ def fetch(  # noqa: PLR0913 - an option each
     """The archived records of captures, as WARC, or their text, metadata or payloads.
 
     Every record is checked against the index. It can be stopped at any time; the same again goes on from there, and
-    fetches only what is missing.
+    fetches only what is missing: a ledger beside the output notes what is safely in it.
 
     \b
     catalogue fetch '*.example.com' --crawl latest --dry-run
