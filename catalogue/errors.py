@@ -9,6 +9,7 @@
     │   ├── Blocked            403 for everything: we were too fast  (PermissionError)
     │   ├── SlowDown           429, 503: asked to wait, or longer than there was patience
     │   ├── Unreachable        no answer, or a broken one            (ConnectionError)
+    │   │   ├── NobodyListens  the host refuses to be connected to
     │   │   └── TextInstead    a page, or an error's text, in the file's place
     │   ├── Redirected         sent elsewhere; never followed
     │   ├── RangeIgnored       200 to a range request; the body was not read
@@ -82,6 +83,10 @@ class SlowDown(SourceError):
 
 class Unreachable(SourceError, ConnectionError):
     """No answer came, or the connection broke, or the server failed."""
+
+
+class NobodyListens(Unreachable):
+    """The host is there and refuses connections."""
 
 
 class TextInstead(Unreachable):

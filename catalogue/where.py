@@ -5,7 +5,7 @@ shape that is not known here, from another version of DuckDB, only means less pr
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,10 +13,11 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from catalogue.errors import QueryError
+from catalogue.errors import QueryError, UnknownColumn
 from catalogue.query import Condition, Where, check_columns
 from catalogue.table import INDEX, Table
 from catalogue.values import numbers, positions
+from catalogue.wording import in_short
 
 _COMPARISONS = {
     "COMPARE_EQUAL": "=",
@@ -72,10 +73,26 @@ def parse_where(sql: str, newer: pa.Schema | None = None, table: Table = INDEX) 
     with connect() as connection:
         with _bounded_depth():
             expression = _parse(sql, connection)
-            columns = check_columns(dict.fromkeys(_columns(expression)), known.names, table)
+            columns = _named(dict.fromkeys(_columns(expression)), sql, known, table)
             where = Where(sql, columns, tuple(_conditions(expression, table)))
         _check(where, known, connection)
     return where
+
+
+def _named(names: Iterable[str], sql: str, known: pa.Schema, table: Table) -> tuple[str, ...]:
+    """The columns of these names; see ``check_columns``."""
+    try:
+        return check_columns(names, known.names, table)
+    except UnknownColumn as error:
+        # What stands in double quotes is a name in SQL, and by most was meant as text.
+        for name in names:
+            if f'"{name}"' in sql and name.casefold() not in map(str.casefold, known.names):
+                message = f"--where knows no column {name[:100]!r}; text stands in single quotes: {literal(name[:100])}"
+                raise UnknownColumn(message) from error
+        if "did you mean" in str(error):
+            raise
+        message = f"{error}; text stands in single quotes"
+        raise UnknownColumn(message) from error
 
 
 def literal(text: str) -> str:
@@ -110,7 +127,7 @@ def where_positions(where: Where, rows: pa.Table, connection: duckdb.DuckDBPyCon
         kept = f'SELECT "{position}" FROM rows WHERE ({where.sql}\n)'  # noqa: S608 - the user's own SQL, which reaches nothing else
         return np.sort(numbers(connection.sql(kept).to_arrow_table().column(0)))
     except duckdb.Error as error:
-        message = f"--where {where.sql}: {error}"
+        message = f"--where {where.sql}: {in_short(error)}"
         raise QueryError(message) from error
     except RuntimeError as error:
         if "interrupted" in str(error):  # DuckDB has no class for it
@@ -157,7 +174,7 @@ def _statements(sql: str, connection: duckdb.DuckDBPyConnection) -> Any:  # noqa
     except (duckdb.Error, ValueError) as error:
         reason = error
     if reason:
-        message = f"--where cannot be read: {reason}; one looks like: fetch_status = 200"
+        message = f"--where cannot be read: {in_short(reason)}; one looks like: fetch_status = 200"
         raise QueryError(message)
     return tree["statements"]
 

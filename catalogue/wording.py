@@ -2,6 +2,7 @@
 
 import difflib
 import heapq
+import itertools
 import math
 import re
 from collections.abc import Iterable
@@ -52,6 +53,12 @@ def printable(text: str) -> str:
 def printable_lines(text: str) -> str:
     """Likewise, on the lines that it has."""
     return "\n".join(map(printable, text.split("\n")))
+
+
+def in_short(reason: object) -> str:
+    """What DuckDB says is wrong, without the picture of where: up to its first empty line, on one."""
+    lines = itertools.takewhile(lambda line: line.strip() and not line.startswith("LINE "), str(reason).splitlines())
+    return " ".join(line.strip() for line in lines)
 
 
 def meant(word: str, there_are: Iterable[str]) -> str | None:

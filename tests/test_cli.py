@@ -54,7 +54,19 @@ def sentence(ran: Ran) -> str:
         (["forget", "--crawl", "CC-MAIN-2099-10", "--yes"], 2, "there is no crawl CC-MAIN-2099-10; the newest is"),
         (["query", "*", "--max-requests", "1"], 2, "add --yes"),
         (["sql", "select * from nowhere"], 2, "nowhere"),
+        (["sql", "select urll from row_groups"], 2, 'Referenced column "urll" not found'),
+        (["sql", "select * from row_group"], 2, 'Did you mean "row_groups"?'),
+        (["sql", "selct 1"], 2, 'syntax error at or near "selct"'),
+        (["sql", "select url from captures"], 2, "catalogue export ducklake writes, as cc.captures"),
+        (["plan", "x.com", "--where", 'fetch_status = "200"'], 2, "text stands in single quotes: '200'"),
+        (["plan", "x.com", "--where", 'subset = "warc"'], 2, "text stands in single quotes: 'warc'"),
+        (["plan", "x.com", "--where", "url_host_tld = com"], 2, "subset; text stands in single quotes"),
+        (["plan", "x.com", "--where", "nofun(fetch_status) = 1"], 2, "Function with name nofun does not exist"),
+        (["plan", "*.grayline.*"], 2, "name each that is meant, such as *.grayline.com"),
+        (["plan", "http://grayline.*"], 2, "name each that is meant, such as grayline.com/*"),
+        (["plan", "*.example.com/path*"], 2, "ask for *.example.com, and choose by url_path"),
         (["sql", "  "], 2, "no SQL is given"),
+        (["query", "x.com", "--status", "ok"], 2, "'ok' is not a valid integer; see: catalogue query --help"),
         (["query", "x.com", "--status", "404", "--where", "true) or (true"], 2, "these brackets are odd"),
         (["query", "x.com", "-o", "no/such/folder/x.csv"], 2, "there is no folder"),
         (["harvest", "--crawl", "nonsense"], 2, "is not the name of a crawl"),
@@ -70,6 +82,7 @@ def test_a_mistake_is_one_sentence_and_a_status(asking: Command, words: list[str
     assert ran.status == status, ran.err
     if says:
         assert says in sentence(ran)
+        assert ran.err.endswith(f"{sentence(ran)}\n")
         assert ran.out == ""
     assert "secret" not in ran.err
 
@@ -329,11 +342,63 @@ def on_a_terminal(command: Command, *words: str, columns: int = 80) -> str:
     return seen.decode()
 
 
-def test_tables_fit_the_terminal(asking: Command) -> None:
-    seen = on_a_terminal(asking, "query", "*.example.com", "--limit", "20", columns=72)
-    rows = [line for line in seen.splitlines() if "CC-MAIN" in line]
-    assert len(rows) == 20
-    assert max(len(line) for line in rows) <= 72
+@pytest.mark.parametrize(
+    ("columns", "shown", "left_out"),
+    [
+        (160, ["fetch_time", "fetch_status", "content_mime_detected", "url", "crawl"], ""),
+        (80, ["fetch_time", "fetch_status", "content_mime_detected", "url"], "1 column more (crawl): "),
+        (60, ["fetch_time", "url"], "3 columns more (fetch_status, content_mime_detected, crawl): "),
+        (20, ["url"], "4 columns more (fetch_time, fetch_status, content_mime_detected and 1 more): "),
+    ],
+)
+def test_captures_on_a_terminal(asking: Command, columns: int, shown: list[str], left_out: str) -> None:
+    """A time that is cut is another one; a URL is what was asked for."""
+    words = ["query", "*.example.com", "--limit", "20"]
+    rows = asking(*words, "--columns", ",".join(shown)).json_lines()
+    names, line, *lines = on_a_terminal(asking, *words, columns=columns).splitlines()
+    assert len(line) <= columns
+    places = [match.span() for match in re.finditer("-+", line)]
+    assert all(name.startswith(names[a:b].strip().rstrip("…")) for name, (a, b) in zip(shown, places, strict=True))
+    for row, said in zip(rows, lines[:20], strict=True):
+        for name, (start, end) in zip(shown, places, strict=True):
+            value, seen = str(row[name]), said[start:end].strip()
+            if name == "fetch_time":
+                value = value.replace("T", " ").removesuffix("Z")
+            assert seen == value or (name not in {"fetch_time", "crawl"} and value.startswith(seen.removesuffix("…")))
+            assert name != "url" or len(seen) >= min(32, len(value), columns)
+    more = [said for said in lines if "column" in said]
+    how = "widen the terminal, choose some by --columns, or add --format jsonl"
+    assert more == ([left_out + how] if left_out else [])
+
+
+@pytest.mark.parametrize("columns", [40, 80, 120])
+def test_numbers_and_times_are_never_cut(asking: Command, columns: int) -> None:
+    asked = """select repeat('x', 90) as text, 12345678901234567890::hugeint as count, 'name' as a_column_of_long_name,
+    timestamp '2022-01-16 10:00:00' as time, date '2022-01-16' as day, 0.125::decimal(9, 3) as share from range(1500)"""
+    seen = on_a_terminal(asking, "sql", asked, columns=columns).splitlines()
+    assert max(map(len, seen[:-1])) <= columns
+    assert "12,345,678,901,234,567,890" in seen[2] or columns == 40
+    assert "2022-01-16 10:00:00" in seen[2] or "time" in seen[-1]
+    assert "0.125" in seen[2] or seen[-1].endswith("widen the terminal, or add --json")
+    assert len(set(seen[2:1502])) == 1
+    assert "…" in seen[2]
+    assert asking("sql", asked).out.splitlines()[2].startswith("x" * 90)
+
+
+def test_what_is_wider_than_the_first_rows_stands_out(asking: Command) -> None:
+    seen = on_a_terminal(asking, "sql", "select if(i < 1400, 1, 1234567) as n from range(1500) t(i)").splitlines()
+    assert seen[1] == "-"
+    assert seen[-1] == "1,234,567"
+
+
+def test_status_and_crawls_fit_a_terminal(asking: Command) -> None:
+    seen = on_a_terminal(asking, "status")
+    crawls = [line.split()[0] for line in seen.splitlines() if line.startswith("CC-MAIN")]
+    assert crawls
+    assert crawls == [line.split()[0] for line in asking("status").out.splitlines() if line.startswith("CC-MAIN")]
+    assert "size" in seen
+    assert "column" not in seen
+    assert "has no columnar index" in on_a_terminal(asking, "crawls", columns=60)
 
 
 def test_harvest_shows_progress_on_a_terminal(command: Command, mirror: Path) -> None:

@@ -200,7 +200,7 @@ def test_a_source_that_is_down_is_told_of_with_what_is_here(command: Command) ->
     ran = here("doctor", "--quiet")
     assert ran.status == 75
     assert sentence(ran) == f"catalogue: {nobody} could not be looked at to the end; why stands above"
-    assert ran.out.count("no usable answer") == 1
+    assert "is the server running?" in ran.out
     assert "duckdb " in ran.out
     ran = here("doctor", "--json")
     assert ran.status == 75

@@ -113,6 +113,25 @@ def test_where_there_is_none_a_statement_says_how_to_make_it(command: Command) -
     assert command("sql", "select cc.crawl from crawls as cc limit 0").err == ""
 
 
+def test_without_extensions_an_export_says_what_reads_it(command: Command) -> None:
+    """It is made all the same, for other engines."""
+    for name in ("ducklake", "sqlite_scanner", "httpfs"):  # as if no wheel had them
+        package = command.home / "empty" / f"duckdb_extension_{name}"
+        package.mkdir(parents=True)
+        (package / "__init__.py").touch()
+    without = {"PYTHONPATH": f"{command.home / 'empty'}{os.pathsep}{ROOT}"}
+    ran = command("export", "ducklake", **without)
+    assert ran.status == 0
+    first, second = ran.err.splitlines()
+    assert first.startswith("catalogue sql cannot read it yet: captures.ducklake is not attached, because DuckDB lacks")
+    assert "pip install 'commoncrawl-catalogue[lake]'" in first
+    assert second.startswith(str(command.data / "captures.ducklake"))
+    asked = command("sql", "select count(*) from cc.captures", **without)
+    assert asked.status == 2
+    assert "pip install 'commoncrawl-catalogue[lake]'" in asked.err
+    assert len(command("export", "ducklake", "other.ducklake", **without).err.splitlines()) == 1
+
+
 @needs_extensions
 def test_a_lake_that_lacks_a_crawl_says_so(command: Command, whole_crawls: list[str]) -> None:
     command("export", "ducklake", "--crawl", whole_crawls[0])

@@ -111,6 +111,9 @@ def test_words_are_completed(held: Command) -> None:
 
 def test_crawls_are_completed_without_a_request(held: Command, tmp_path: Path) -> None:
     assert completed(held, "catalogue query --crawl CC-MAIN-2018") == [OLD]
+    assert completed(held, "catalogue query --crawl 2018") == completed(held, "catalogue query --crawl 2018-0") == [OLD]
+    assert completed(held, f"catalogue query --crawl {OLD}..2018") == [f"{OLD}..{OLD}"]
+    assert completed(held, "catalogue query --crawl 05") == []
     assert completed(held, "catalogue query --crawl l") == ["latest"]
     assert completed(held, f"catalogue query --crawl {OLD}..CC-MAIN-2018") == [f"{OLD}..{OLD}"]
     nobody = Command(held.data, "http://127.0.0.1:9/", tmp_path)
@@ -188,7 +191,7 @@ def test_bash_itself(held: Command, tmp_path: Path) -> None:
     program.chmod(0o755)
     script = held("completion", "bash").out
     asked = f"""{script}
-COMP_WORDS=(catalogue query --crawl CC-MAIN-2018) COMP_CWORD=3
+COMP_WORDS=(catalogue query --crawl 2018) COMP_CWORD=3
 _catalogue_completion catalogue
 echo "${{COMPREPLY[@]}}"
 complete -p catalogue"""

@@ -15,6 +15,7 @@ from catalogue.errors import (
     Denied,
     GivenUp,
     Missing,
+    NobodyListens,
     NotParquet,
     RangeIgnored,
     Redirected,
@@ -26,6 +27,7 @@ from catalogue.errors import (
 from catalogue.ranges import ByteRange, Pin, SuffixRange
 from catalogue.source import ATTEMPTS, Limiter, Policy, PoliteSource, Response, SystemClock
 from catalogue.source.http import HttpSource
+from catalogue.source.limiter import COMMON_CRAWL, S3_COMMON_CRAWL
 from catalogue.source.response import Wanted
 from tests.clocks import FakeClock
 from tests.faults import (
@@ -44,7 +46,7 @@ from tests.faults import (
 )
 from tests.sources import BOUNDED, FILES, IMPATIENT, PATH, RIGHT, SUFFIX, WANTED, expected, quick
 
-POLICY = Policy(rate=5.0, connections=4, slow_down=10.0)
+POLICY = COMMON_CRAWL
 GOOD = Response(b"12345", 0, 5, '"a"', None)
 
 
@@ -315,17 +317,56 @@ def test_closing_breaks_off_waits() -> None:
 # ---- ranges that are ignored, and counting ----
 
 
-def test_a_file_whose_ranges_are_ignored_is_asked_for_few_times() -> None:
-    source = polite(RangeIgnored("x"), policy=Policy())
-    for wanted, requests in ((SUFFIX, 1), (BOUNDED, 4)):
+@pytest.mark.parametrize(("policy", "requests"), [(Policy(), 2), (COMMON_CRAWL, 4), (S3_COMMON_CRAWL, 4)])
+def test_a_file_whose_ranges_are_ignored_is_asked_for_few_times(policy: Policy, requests: int) -> None:
+    source = polite(RangeIgnored("x"), policy=policy)
+    for wanted, most in ((SUFFIX, 1), (BOUNDED, requests)):
         before = source.requests
         with pytest.raises(RangeIgnored):
             source.get("x", wanted)
-        assert source.requests - before == requests
-    source = polite(RangeIgnored("x"), WrongRange("x"), ShortBody("x"), GOOD, policy=Policy())
+        assert source.requests - before == most
+    source = polite(RangeIgnored("x"), WrongRange("x"), ShortBody("x"), GOOD, policy=policy)
     assert source.get("x", BOUNDED) is GOOD
     assert not source.honoured_suffixes
     assert polite(GOOD).get("x", SUFFIX) is GOOD
+
+
+def test_a_host_that_honours_no_range_is_not_asked_for_every_file() -> None:
+    clock = FakeClock()
+    with FaultServer(dict.fromkeys("12345", FILES[PATH]), script=always(Kind.WHOLE_FILE)) as server:
+        inner = HttpSource(server.url, user_agent="test", connections=1)
+        with closing(PoliteSource(inner, Limiter(Policy(), clock=clock))) as source:
+            for path in ("1", "2"):
+                with pytest.raises(RangeIgnored):
+                    source.get(path, BOUNDED)
+            for path in ("3", "4", "5"):
+                with pytest.raises(GivenUp, match="use a server that honours ranges"):
+                    source.get(path, BOUNDED)
+            assert server.requests == 6
+
+
+def test_a_host_that_honoured_a_range_is_asked_for_others() -> None:
+    source = polite(GOOD, *[RangeIgnored("x")] * 20, policy=Policy())
+    assert source.get("good", BOUNDED) is GOOD
+    for number in range(8):
+        with pytest.raises(RangeIgnored):
+            source.get(f"{number}", BOUNDED)
+
+
+@pytest.mark.parametrize(("policy", "requests"), [(Policy(), 5), (COMMON_CRAWL, ATTEMPTS), (S3_COMMON_CRAWL, ATTEMPTS)])
+def test_where_nobody_listens_some_seconds_are_enough(policy: Policy, requests: int) -> None:
+    """But of Common Crawl's machines others will listen."""
+    clock = FakeClock()
+    with FaultServer(FILES) as server:
+        url = server.url
+    inner = HttpSource(url, user_agent="test", connections=1)
+    with closing(PoliteSource(inner, Limiter(policy, clock=clock), jitter=lambda: 1.0)) as source:
+        with pytest.raises(NobodyListens, match=f"nobody listens at {url}") as raised:
+            source.get(PATH, SUFFIX)
+        assert source.requests == requests
+    own = policy == Policy()
+    assert own == ("is the server running?" in str(raised.value))
+    assert own == (sum(clock.waits) < 10)
 
 
 def test_requests_and_bytes_are_counted_in_all_threads() -> None:

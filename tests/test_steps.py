@@ -1,6 +1,7 @@
 """``catalogue status`` says what to do next."""
 
 import shlex
+import sqlite3
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -92,3 +93,43 @@ def test_what_status_says_works(command: Command, few: Path) -> None:
             assert here(*shlex.split(ran[-1])[1:]).status == 0
     assert ran[0] == f"catalogue harvest --crawl {OLD} --subset warc"
     assert "--crawl" in ran[-1]
+
+
+def test_what_is_proposed_is_about_what_was_asked(command: Command, few: Path, tmp_path: Path) -> None:
+    """Whoever names folder, source or table on the command line need not add them to what they are told to run."""
+    data, source = tmp_path / "a folder", str(few)
+    elsewhere = Command(tmp_path / "nowhere", "gopher://x", command.home)
+    given = ["--data", str(data), "--source", source]
+    options = f"--data {shlex.quote(str(data))} --source {shlex.quote(source)}"
+
+    def proposed(*words: str, **environment: str) -> list[str]:
+        ran = elsewhere(*words, **environment)
+        lines = [line for line in (ran.err + ran.out).splitlines() if "run: " in line]
+        assert len(lines) == 1, ran.err
+        return shlex.split(lines[0].partition("run: ")[2])[1:]
+
+    def follow(words: list[str]) -> None:
+        ran = elsewhere(*words)
+        assert ran.status == 0, ran.err
+
+    first = proposed("query", "example.com", *given)
+    assert shlex.join(first) == f"{options} harvest --crawl latest"
+    follow([*first[:-1], OLD])
+    steps = elsewhere("status", "--json", *given).json()["next"]
+    assert all(f"{step['why']}; run: {step['command']}" in elsewhere("status", *given).out for step in steps)
+    newer = shlex.split(steps[-1]["command"])[1:]
+    assert proposed("query", "example.com", "--crawl", newer[-1], *given) == newer
+    assert shlex.join(newer[:-1]) == f"{options} harvest --crawl"
+    follow(newer)
+    with sqlite3.connect(data / "footers.sqlite") as store:
+        store.execute("update files set value = x'00' where key = (select min(key) from files)")
+    store.close()
+    for words in (["check", *given], ["--data", str(data), "check", "--source", source]):
+        repair = proposed(*words)
+        assert shlex.join(repair) == f"{options} repair"
+    follow(repair)
+    tables = proposed("query", "x", "--table", "hosts", *given)
+    assert shlex.join(tables) == f"{options} harvest --table hosts --key COLUMN --manifest PATH"
+    # Who says it by the environment says it of the next command as well.
+    here = proposed("query", "example.com", CATALOGUE_DATA=str(tmp_path / "empty"), CATALOGUE_SOURCE=source)
+    assert shlex.join(here) == "harvest --crawl latest"

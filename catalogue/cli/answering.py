@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from catalogue.cli.app import Common, OneOf, common
+from catalogue.cli.app import Common, OneOf, common, warn
 from catalogue.cli.asking import FORMATS, captures_by, found_by, question, say_where, with_patterns
 from catalogue.cli.consent import Leave, with_leave
 from catalogue.cli.showing import as_json, harvest_bar, table
@@ -97,7 +97,7 @@ def query(  # noqa: PLR0913 - an option each
     for warning in dict.fromkeys(warning for plan in plans for warning in plan.warnings):
         options.say(f"note: {warning}")
     for lack in missing:
-        click.echo(f"catalogue: the answer may be incomplete: {lack}", err=True)
+        warn(f"the answer may be incomplete: {lack}")
     if missing:
         sys.exit(1)
 

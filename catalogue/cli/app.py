@@ -1,6 +1,8 @@
 """The command ``catalogue``, and what all its commands share."""
 
 import os
+import re
+import shlex
 import signal
 import sys
 import traceback
@@ -13,6 +15,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
+from click.exceptions import NoArgsIsHelpError
 from click.shell_completion import CompletionItem
 
 from catalogue.durable import room
@@ -39,7 +42,7 @@ class Common:
     def say(self, text: str) -> None:
         """Tell the user something that is no result."""
         if not self.quiet:
-            click.echo(printable_lines(text), err=True)
+            show(text, err=True)
 
     @property
     def folder(self) -> Path:
@@ -69,6 +72,33 @@ class Common:
             yield catalogue
             if self.verbose:
                 click.echo(f"requests: {catalogue.requests}, bytes: {catalogue.bytes:,}", err=True)
+
+
+def show(text: str, *, err: bool = False) -> None:
+    """Print what is said to people: strangers' names cannot act in it, and commands in it can be run as they are."""
+    click.echo(printable_lines(literally(text)), err=err)
+
+
+def warn(text: str) -> None:
+    """Say what should be known, even to who wants to hear nothing else."""
+    show(f"catalogue: {text}", err=True)
+
+
+def literally(text: str) -> str:
+    """A text whose commands have the options by which this one was told what it is about."""
+    given = _given[0] if _given else Common()
+    options = {"--data": given.data, "--source": given.source, "--table": given.table}
+
+    def with_options(match: re.Match[str]) -> str:
+        there_are = re.split("[;\n]", text[match.end() :], maxsplit=1)[0]
+        lacking = {
+            option: value
+            for option, value in options.items()
+            if value is not None and option not in there_are and (option, match[1]) != ("--table", "crawls")
+        }
+        return " ".join(["catalogue", *(f"{option} {shlex.quote(str(v))}" for option, v in lacking.items()), match[1]])
+
+    return _PROPOSED.sub(with_options, text)
 
 
 def data_folder(chosen: Path | None) -> Path:
@@ -127,6 +157,7 @@ def common(command: Callable[..., Any]) -> Callable[..., Any]:
         given = {name: options.pop(name) for name in list(options) if name in names}
         before = context.obj or Common()
         context.obj = replace(before, **{name: value for name, value in given.items() if value is not None})
+        _given[:] = [context.obj]
         return context.invoke(command, context.obj, **options)
 
     for option in reversed(_OPTIONS):
@@ -213,8 +244,7 @@ def main() -> NoReturn:
         status = entry(standalone_mode=False, prog_name="catalogue")
         sys.stdout.flush()
     except click.ClickException as error:
-        error.show()
-        status = error.exit_code
+        status = _misused(error)
     except (click.Abort, KeyboardInterrupt):
         status = _stopped()
     except BrokenPipeError:
@@ -234,6 +264,10 @@ def main() -> NoReturn:
     sys.exit(status if isinstance(status, int) else 0)
 
 
+_PROPOSED = re.compile(rf"\bcatalogue ({'|'.join(_Commands.homes)})\b")
+"""A command in what is said."""
+_given: list[Common] = []
+"""The options of the command that is run."""
 _GO_ON = {"harvest", "backfill", "repair", "pull", "query", "fetch", "sample"}
 """Commands that keep what they did when they are stopped, or part of it."""
 _running: list[str] = []
@@ -253,11 +287,22 @@ def _stopped() -> int:
     return 128 + (_signals[0] if _signals else signal.SIGINT)
 
 
+def _misused(error: click.ClickException) -> int:
+    if isinstance(error, NoArgsIsHelpError):
+        error.show()
+        return error.exit_code
+    message = " ".join(error.format_message().split())
+    if isinstance(error, click.UsageError) and error.ctx and not message.endswith("?"):
+        message = f"{message.removesuffix('.')}; see: {error.ctx.command_path} --help"
+    click.echo(printable(f"catalogue: {message}"), err=True)
+    return error.exit_code
+
+
 def _explain(error: CatalogueError) -> int:
     if "--verbose" in sys.argv or "-v" in sys.argv:
         traceback.print_exc()
     # Strangers name columns and files, of which it may speak.
-    click.echo(printable_lines(f"catalogue: {error}"), err=True)
+    warn(f"{error}")
     return error.exit_status
 
 

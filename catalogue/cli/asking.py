@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from catalogue.cli.app import Common, OneOf, common
+from catalogue.cli.app import Common, OneOf, common, show
 from catalogue.cli.completing import columns, crawls_held, subsets
 from catalogue.cli.shorthand import language, media_type
 from catalogue.cli.showing import as_json, table
@@ -22,7 +22,7 @@ among_crawls = click.option(
     "crawls",
     multiple=True,
     shell_complete=crawls_held,
-    help="Harvested: a name, A..B, latest or all; repeatable.  [default: all]",
+    help="Of those held: a name, A..B, latest (the newest held) or all; repeatable.  [default: all]",
 )
 """Gives a command the option that says which crawls it is about."""
 _QUESTION = [
@@ -33,7 +33,7 @@ _QUESTION = [
         "subsets",
         multiple=True,
         shell_complete=subsets,
-        help="warc, crawldiagnostics, robotstxt.  [default: all held]",
+        help="Of warc (pages), crawldiagnostics (redirects, errors) and robotstxt.  [default: all held]",
     ),
     click.option("--match", type=OneOf(["exact", "prefix", "host", "domain"]), help="Instead of wildcards."),
     click.option("--urls-file", type=click.File(encoding="utf-8"), help="More patterns, one a line; - for stdin."),
@@ -198,6 +198,7 @@ def say_where(options: Common, catalogue: Any, asked: dict[str, Any]) -> None:  
     """Say of a question that found nothing where nothing was found, and what may have been meant."""
     newest, *others = catalogue.held(asked["crawls"] or "all")
     crawls = f"{plural(1 + len(others), 'crawl')}, {others[-1]} to {newest}" if others else newest
+    crawls += ", the newest held" if "latest" in asked["crawls"] else ""
     chosen = f" ({', '.join(asked['subsets'])})" if asked["subsets"] else ""
     options.say(f"nothing in {crawls}{chosen}")
     if not sys.stderr.isatty():  # else it was said before
@@ -254,6 +255,6 @@ def show_plan(plan: Any) -> None:  # noqa: ANN401
     if plan.cached_bytes:
         click.echo(f"{size(plan.cached_bytes)} more are in the cache")
     for warning in plan.warnings:
-        click.echo(f"note: {warning}")
+        show(f"note: {warning}")
     for lack in plan.missing:
-        click.echo(f"the answer may be incomplete: {lack}")
+        show(f"the answer may be incomplete: {lack}")

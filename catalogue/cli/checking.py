@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from catalogue.cli.app import Common, common
+from catalogue.cli.app import Common, common, show
 from catalogue.cli.asking import among_crawls
 from catalogue.cli.showing import as_json, harvest_bar
 from catalogue.wording import plural, size
@@ -117,7 +117,7 @@ def _tell(options: Common, done: "Repaired") -> None:
     for line in _done(done):
         options.say(line)
     for path, reason in done.failures.items():
-        click.echo(f"failed: {reason}" if path in reason else f"failed: {path}: {reason}")
+        show(f"failed: {reason}" if path in reason else f"failed: {path}: {reason}")
     _show(done.left)
     if any(finding.kind == "suspect" for finding in done.left):
         options.say("what is suspect was asked for again: the source itself has it so, or still serves another")
@@ -154,7 +154,7 @@ def _counted(values: "Mapping[str, int]") -> str:
 
 def _show(findings: "Sequence[Finding]") -> None:
     for finding in findings:
-        click.echo(f"{finding.kind}: {finding}")
+        show(f"{finding.kind}: {finding}")
 
 
 def _say_next(options: Common, findings: "Sequence[Finding]") -> None:

@@ -77,7 +77,9 @@ def tables(context: click.Context, incomplete: str) -> list[str]:
 def _crawls(names: list[str], incomplete: str) -> list[CompletionItem]:
     before, dots, last = incomplete.rpartition("..")
     there_are = [*sorted(filter(_PLAIN.fullmatch, names)), *([] if dots else ["latest", "all"])]
-    return [CompletionItem(f"{before}{dots}{name}") for name in there_are if name.startswith(last)]
+    # Shells put a whole word in the place of what was typed, so that a year will do for a crawl of it.
+    chosen = [name for name in there_are if last in {"", name[: len(last)], name.partition("-MAIN-")[2][: len(last)]}]
+    return [CompletionItem(f"{before}{dots}{name}") for name in chosen]
 
 
 def _folder(context: click.Context, *, table: bool = True) -> Path:

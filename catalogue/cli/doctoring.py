@@ -4,12 +4,12 @@ import os
 import sys
 import textwrap
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 import click
 
-from catalogue.cli.app import Common, common
+from catalogue.cli.app import Common, common, literally
 from catalogue.cli.completing import crawls_listed
 from catalogue.cli.showing import as_json
 from catalogue.errors import CatalogueError
@@ -49,12 +49,12 @@ def doctor(options: Common, *, crawl: str | None, json_: bool) -> None:
     with options.opened() as catalogue:
         found = catalogue.doctor(crawl)
         source = catalogue.settings.source
-    here = [*found.here, _terminal()]
+    here, there = map(_with_options, ([*found.here, _terminal()], found.source))
     if json_:
         as_json(
             {
                 "here": [_plain(each) for each in here],
-                "source": [_plain(each) for each in found.source],
+                "source": [_plain(each) for each in there],
                 "requests": found.requests,
                 "bytes": found.bytes,
                 "failure": found.failure and str(found.failure),
@@ -62,7 +62,7 @@ def doctor(options: Common, *, crawl: str | None, json_: bool) -> None:
         )
     else:
         _show("here", here)
-        _show(f"{source}: {plural(found.requests, 'request')}, {size(found.bytes)}", found.source)
+        _show(f"{source}: {plural(found.requests, 'request')}, {size(found.bytes)}", there)
     if found.failure:
         raise found.failure if json_ else _said(source, found.failure, found.source)
 
@@ -82,6 +82,10 @@ def _terminal() -> "Seen":
     kinds = [name for name, stream in (("output", sys.stdout), ("errors", sys.stderr)) if stream.isatty()]
     told = f"{' and '.join(kinds)}, TERM={os.environ.get('TERM')}" if kinds else "none"
     return Seen("terminal", f"{told}; text is {sys.stdout.encoding}")
+
+
+def _with_options(seen: "Iterable[Seen]") -> "list[Seen]":
+    return [replace(each, means=literally(each.means)) for each in seen]
 
 
 def _plain(each: "Seen") -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from catalogue.cli.app import Common, OneOf, common
+from catalogue.cli.app import Common, OneOf, common, warn
 from catalogue.cli.asking import FORMATS, found_by, population, show_plan, with_patterns
 from catalogue.cli.completing import columns
 from catalogue.cli.consent import Leave, told, with_leave
@@ -99,9 +99,9 @@ def sample(  # noqa: PLR0913 - an option each
             whole = True
     if drawn.found < drawn.size:
         among = f"among all {plural(drawn.rows, 'row')}"
-        click.echo(f"catalogue: only {drawn.found:,} of {plural(drawn.size, 'capture')} were found, {among}", err=True)
+        warn(f"only {drawn.found:,} of {plural(drawn.size, 'capture')} were found, {among}")
     for lack in drawn.missing:
-        click.echo(f"catalogue: it is no sample of all that was asked for: {lack}", err=True)
+        warn(f"it is no sample of all that was asked for: {lack}")
     if not (whole and drawn.complete):
         sys.exit(1)
 
@@ -135,7 +135,7 @@ def _show_cost(drawn: Any, *, json_: bool) -> None:  # noqa: ANN401 - importing 
     else:
         show_plan(plan)
     if drawn.rows < drawn.size:
-        click.echo(f"catalogue: there are only {plural(drawn.rows, 'row')} to draw from", err=True)
+        warn(f"there are only {plural(drawn.rows, 'row')} to draw from")
     if drawn.missing or drawn.rows < drawn.size:
         sys.exit(1)
 

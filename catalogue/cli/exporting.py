@@ -59,8 +59,16 @@ def ducklake(options: Common, *, path: Path | None, crawls: tuple[str, ...], bac
     DuckDB knows of no limit on requests, and Common Crawl blocks who makes too many. surt_match takes plain hosts and
     paths, and refuses others; those take url_surtkey = 'com,example)/page?a=1', as catalogue.url_surtkey writes it.
     """  # noqa: D301 - \b is click's
+    from catalogue.ducklake import attach  # noqa: PLC0415 - --help needs none of what this imports
+
     with options.opened() as catalogue:
-        _tell(options, catalogue.export_ducklake(path, crawls=crawls or "all", backend=backend), json_=json_)
+        exported = catalogue.export_ducklake(path, crawls=crawls or "all", backend=backend)
+        if path is None:
+            with catalogue.connect() as connection:
+                lacking = attach(connection, catalogue.lake_path, catalogue.settings.source)
+            if lacking:
+                options.say(f"catalogue sql cannot read it yet: {lacking}")
+        _tell(options, exported, json_=json_)
 
 
 @export.command()
@@ -138,7 +146,10 @@ def _tell(options: Common, exported: Any, *, json_: bool) -> None:  # noqa: ANN4
 @click.command()
 @click.argument("place", metavar="PATH_OR_URL")
 @click.option(
-    "--crawl", "crawls", multiple=True, help="Of those in it: a name, A..B, latest or all; repeatable.  [default: all]"
+    "--crawl",
+    "crawls",
+    multiple=True,
+    help="Of those in it: a name, A..B, latest (its newest) or all; repeatable.  [default: all]",
 )
 @click.option(
     "--compare",

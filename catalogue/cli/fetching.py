@@ -7,7 +7,7 @@ from typing import Any, BinaryIO
 
 import click
 
-from catalogue.cli.app import Common, OneOf, common
+from catalogue.cli.app import Common, OneOf, common, warn
 from catalogue.cli.asking import found_by, question, with_patterns
 from catalogue.cli.consent import Leave, with_leave
 from catalogue.cli.keeping import FORMS, Keep, columns_of_records, with_keeping
@@ -53,7 +53,7 @@ def fetch(  # noqa: PLR0913 - an option each
     """The archived records of captures, as WARC, or their text, metadata or payloads.
 
     Every record is checked against the index. It can be stopped at any time; the same again goes on from there, and
-    fetches only what is missing.
+    fetches only what is missing: a ledger beside the output notes what is safely in it.
 
     \b
     catalogue fetch '*.example.com' --crawl latest --dry-run
@@ -91,6 +91,6 @@ def fetch(  # noqa: PLR0913 - an option each
         left = leave.after(catalogue.requests, catalogue.bytes)
         whole = keep.records(options, catalogue, rows, left, about=f"captures of {about}", json_=json_)
     for lack in missing:
-        click.echo(f"catalogue: the captures may be incomplete: {lack}", err=True)
+        warn(f"the captures may be incomplete: {lack}")
     if missing or not whole:
         sys.exit(1)

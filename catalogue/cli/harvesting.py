@@ -1,13 +1,13 @@
 """Commands that take footers, and say which are held."""
 
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, BinaryIO
 
 import click
 
 from catalogue.cli import completing
-from catalogue.cli.app import Common, OneOf, common
+from catalogue.cli.app import Common, OneOf, common, literally, show
 from catalogue.cli.asking import among_crawls
 from catalogue.cli.completing import crawls_held, crawls_listed
 from catalogue.cli.consent import MANY_BYTES, MANY_REQUESTS, told
@@ -42,6 +42,8 @@ def crawls(options: Common, *, json_: bool) -> None:
     table(
         ["crawl", "name", "from", "to", "harvested"],
         [[r["crawl"], r["name"], _day(r["first_fetch"]), _day(r["last_fetch"]), _harvested(r)] for r in rows],
+        narrowest={"name": 12, "harvested": 24},
+        expendable=["name", "to"],
     )
 
 
@@ -76,7 +78,7 @@ def _plain(row: dict[Any, Any]) -> dict[str, Any]:
     "crawls",
     multiple=True,
     shell_complete=crawls_listed,
-    help="A name, a range A..B, latest or all; repeatable.",
+    help="Of those the source lists: a name, a range A..B, latest (the newest listed) or all; repeatable.",
 )
 @click.option(
     "--subset",
@@ -85,7 +87,7 @@ def _plain(row: dict[Any, Any]) -> dict[str, Any]:
     shell_complete=completing.subsets,
     default=["warc"],
     show_default=True,
-    help="warc, crawldiagnostics, robotstxt or all.",
+    help="Of the index's three parts warc (pages), crawldiagnostics (redirects, errors), robotstxt; or all.",
 )
 @click.option("--pages", is_flag=True, help="Take page indexes too, in the same requests; some 1 MB a file.")
 @click.option("--refresh", is_flag=True, help="Take again what is held, to notice files that changed.")
@@ -201,9 +203,9 @@ def backfill(  # noqa: PLR0913 - an option each
 ) -> None:
     """Learn which keys row groups hold whose footers do not say, or say too little.
 
-    Some have no bounds, and in most files of before mid 2022, which are two sorted streams zipped together, bounds
-    say next to nothing. Page indexes are taken where that is enough, else the keys are read, once. It can be stopped
-    at any time and goes on from there.
+    Bounds are the least and the greatest key of a row group. Some have none, and in most files of before mid 2022,
+    which are two sorted streams zipped together, they say next to nothing. Page indexes are taken where that is
+    enough, else the keys are read, once. It can be stopped at any time and goes on from there.
 
     \b
     catalogue backfill --dry-run
@@ -254,6 +256,8 @@ def backfill(  # noqa: PLR0913 - an option each
 def status(options: Common, *, json_: bool) -> None:
     """What is held: files, row groups, gaps in statistics, failures, sizes; and what to do next, by what is held.
 
+    Row groups without bounds are those whose keys nobody knows, so that every question reads them; backfill mends that.
+
     \b
     catalogue status
     catalogue status --json
@@ -263,7 +267,7 @@ def status(options: Common, *, json_: bool) -> None:
         failures = [_plain(row) for row in catalogue.failures().to_dict("records")]
         store_size, catalogue_size = catalogue.sizes()
         log_size = catalogue.log_size()
-        steps = catalogue.next_steps()
+        steps = [replace(step, command=literally(step.command)) for step in catalogue.next_steps()]
     if json_:
         as_json(
             {
@@ -297,9 +301,9 @@ def status(options: Common, *, json_: bool) -> None:
             f"of the store {size(log_size)} are its log, because some program reads it all the time; end that one"
         )
     for failure in failures:
-        click.echo(f"failed: {failure['reason']}")
+        show(f"failed: {failure['reason']}")
     for step in steps[:_FEW_STEPS]:
-        click.echo(f"{step.why}; run: {step.command}")
+        show(f"{step.why}; run: {step.command}")
 
 
 @click.command()
@@ -309,7 +313,7 @@ def status(options: Common, *, json_: bool) -> None:
     multiple=True,
     required=True,
     shell_complete=crawls_held,
-    help="A name, a range A..B, or all; repeatable.",
+    help="Of those held: a name, a range A..B, latest (the newest held) or all; repeatable.",
 )
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @common

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from catalogue.cli.app import Common
+from catalogue.cli.app import Common, warn
 from catalogue.cli.consent import Leave, told
 from catalogue.cli.showing import as_json, harvest_bar, table
 from catalogue.errors import IncompleteAnswer, QueryError
@@ -160,6 +160,7 @@ def _show_done(options: Common, done: Any, *, json_: bool) -> None:  # noqa: ANN
             }
         )
         return
-    options.say(f"{plural(done.records, 'record')} in {', '.join(done.files) or 'no file'}")
+    where = f" in {', '.join(done.files)}" if done.files else "; no file was written"
+    options.say(f"{plural(done.records, 'record')}{where}")
     for reason in [*done.failed.values(), *done.unusable]:
-        click.echo(f"catalogue: not fetched: {reason}", err=True)
+        warn(f"not fetched: {reason}")

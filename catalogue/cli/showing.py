@@ -3,16 +3,23 @@
 import json
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
 from typing import Any
 
 import click
 
 from catalogue.cli.app import Common
+from catalogue.display import some
 from catalogue.progress import Report, is_terminal, nowhere, on_terminal
-from catalogue.wording import plain, printable
+from catalogue.wording import plain, plural, printable
+
+_NARROWEST, _NARROWEST_NAME, _ROOMY = 20, 8, 40
+"""Characters to which texts and names of columns may be cut; long texts are cut to the last before names are."""
+_GAP = 2
 
 
 def cell(value: object) -> str:
@@ -35,19 +42,54 @@ def cell(value: object) -> str:
     return "-" if str(value) in {"NaT", "<NA>"} else str(value)
 
 
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """What a column needs, in characters."""
+
+    name: int
+    whole: int
+    """Its widest value that may not be cut: a number or a time of which a part is missing is another one."""
+    text: int
+    """Its widest value that may be."""
+    narrowest: int
+    """To which it may be."""
+
+    def width(self, name: int, text: int) -> int:
+        """How wide it is if its name and its texts are cut to so many."""
+        return max(min(self.name, name), self.whole, min(self.text, text))
+
+
 class Table:
     """A table in the making: as wide as the terminal, or in a pipe as wide as it needs.
 
     Widths are those of the first rows, so that many rows can be printed as they come.
     """
 
-    def __init__(self, names: Sequence[str], *, first: int = 1000) -> None:
-        """Start with the names of the columns; widths are decided when ``first`` rows are there, or all are."""
-        self._names = list(names)
+    def __init__(
+        self,
+        names: Sequence[str],
+        *,
+        narrowest: Mapping[str, int] | None = None,
+        expendable: Sequence[str] = (),
+        first: int = 1000,
+    ) -> None:
+        """Start with the names of the columns.
+
+        Args:
+            names: of the columns.
+            narrowest: characters to which the texts of a column may be cut, where those are not the usual number.
+            expendable: columns that are left out before others, in this order; after them it is the last that goes.
+            first: rows by which widths are decided, if there are as many.
+        """
+        self.names = list(names)
+        self._narrowest = narrowest or {}
+        self._expendable = expendable
         self._first = first
         self._waiting: list[Sequence[Any]] = []
-        self._widths: list[int] | None = None
-        self._numbers: list[bool] = []
+        self._widths: dict[int, int] | None = None
+        """Of the columns that are shown."""
+        self._numbers: set[int] = set()
+        self._terminal = sys.stdout.isatty()
         self._count = 0
 
     def add(self, rows: Iterable[Sequence[Any]]) -> None:
@@ -55,55 +97,93 @@ class Table:
         for row in rows:
             self._count += 1
             self._waiting.append(row)
-        if self._widths or len(self._waiting) >= self._first:
+        if self._widths is not None or len(self._waiting) >= self._first:
             self._print()
 
     def close(self) -> int:
-        """Print what is left; returns how many rows there were."""
+        """Print what is left, and say what was left out; returns how many rows there were."""
         self._print()
+        if more := [printable(name) for at, name in enumerate(self.names) if at not in (self._widths or {})]:
+            click.echo(f"{plural(len(more), 'column')} more ({some(more, len(more))}): {_how_to_see()}")
         return self._count
 
     def _print(self) -> None:
         rows, self._waiting = self._waiting, []
-        shown = [[printable(cell(value)) for value in row] for row in rows]
         if self._widths is None:
-            columns = range(len(self._names))
-            self._numbers = [bool(rows) and all(isinstance(r[at], int | float | None) for r in rows) for at in columns]
-            widths = [max([len(self._names[at]), *(len(row[at]) for row in shown)]) for at in columns]
-            room = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-            self._widths = _fitted(widths, room) if room else widths
-            self._line(self._names)
-            self._line(["-" * width for width in self._widths])
-        for row in shown:
+            at_all = range(len(self.names))
+            self._numbers = {at for at in at_all if rows and all(isinstance(r[at], int | float | None) for r in rows)}
+            columns = {at: self._column(at, rows) for at in at_all}
+            room = shutil.get_terminal_size().columns if self._terminal else sys.maxsize
+            last = [at for name in self._expendable for at in at_all if self.names[at] == name]
+            self._widths = _fitted(columns, room, [*last, *(at for at in reversed(at_all) if at not in last)])
+            self._line(self.names)
+            self._line(["-" * self._widths.get(at, 0) for at in at_all])
+        for row in rows:
             self._line(row)
 
-    def _line(self, cells: Sequence[str]) -> None:
-        # In a pipe nothing is cut: a later row may stand out, but says all it has to say.
-        cut = _cut if sys.stdout.isatty() else lambda text, _: text
-        padded = [
-            cut(text, width).rjust(width) if number else cut(text, width).ljust(width)
-            for text, width, number in zip(cells, self._widths or [], self._numbers, strict=True)
-        ]
+    def _column(self, at: int, rows: Sequence[Sequence[Any]]) -> _Column:
+        whole, text = (
+            max((len(_shown(row[at])) for row in rows if _may_be_cut(row[at]) is cut), default=0)
+            for cut in (False, True)
+        )
+        name = self.names[at]
+        return _Column(len(printable(name)), whole, text, self._narrowest.get(name, _NARROWEST))
+
+    def _line(self, row: Sequence[Any]) -> None:
+        padded = []
+        for at, width in (self._widths or {}).items():
+            text = _shown(row[at])
+            # In a pipe nothing is cut: a later row may stand out, but says all it has to say.
+            if self._terminal and len(text) > width and _may_be_cut(row[at]):
+                text = f"{text[: width - 1]}…"
+            padded.append(text.rjust(width) if at in self._numbers else text.ljust(width))
         click.echo("  ".join(padded).rstrip())
 
 
-def table(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Print a table."""
-    printer = Table(names)
+def table(names: Sequence[str], rows: Iterable[Sequence[Any]], **fitting: Any) -> None:  # noqa: ANN401 - see Table
+    """Print a table; how it is made to fit is said as to ``Table``."""
+    printer = Table(names, **fitting)
     printer.add(rows)
     printer.close()
 
 
-def _fitted(widths: list[int], room: int) -> list[int]:
-    """Take from the widest columns until the row fits."""
-    widths = list(widths)
-    while sum(widths) + 2 * (len(widths) - 1) > room and max(widths) > 8:  # noqa: PLR2004 - narrower says nothing
-        widths[widths.index(max(widths))] -= 1
+def _shown(value: object) -> str:
+    return printable(cell(value))
+
+
+def _may_be_cut(value: object) -> bool:
+    return not isinstance(value, int | float | Decimal | date | time | timedelta | None)
+
+
+def _fitted(columns: dict[int, _Column], room: int, expendable: Sequence[int]) -> dict[int, int]:
+    """How wide columns are in a row that fits; as many as it takes are left out, and one at least is not.
+
+    Long texts are cut first, then the names of columns, and only then is cut what makes texts hard to read.
+    """
+    columns = dict(columns)
+    for at in expendable:
+        if len(columns) == 1 or _room({at: c.width(_NARROWEST_NAME, c.narrowest) for at, c in columns.items()}) <= room:
+            break
+        del columns[at]
+    widths = {at: column.width(room, room) for at, column in columns.items()}
+    for name, text in ((room, _ROOMY), (_NARROWEST_NAME, _ROOMY), (_NARROWEST_NAME, 0)):
+        least = {at: column.width(name, max(text, column.narrowest)) for at, column in columns.items()}
+        while _room(widths) > room and (wide := [at for at in widths if widths[at] > least[at]]):
+            widths[max(wide, key=widths.__getitem__)] -= 1
     return widths
 
 
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 1] + "…"
+def _room(widths: Mapping[int, int]) -> int:
+    return sum(widths.values()) + _GAP * (len(widths) - 1)
+
+
+def _how_to_see() -> str:
+    """What shows the columns that a terminal has no room for, in the command that is run."""
+    context = click.get_current_context(silent=True)
+    there_are = {option for each in (context.command.params if context else ()) for option in each.opts}
+    ways = {"--columns": "choose some by --columns", "--format": "add --format jsonl", "--json": "add --json"}
+    possible = ["widen the terminal", *(way for option, way in ways.items() if option in there_are)]
+    return ", or ".join(filter(None, [", ".join(possible[:-1]), possible[-1]]))
 
 
 def as_json(value: object) -> None:

@@ -24,6 +24,10 @@ _BY_SUFFIX |= {".parquet": "parquet", ".arrow": "arrow"}
 SUFFIXES = {format_: suffix.removeprefix(".") for suffix, format_ in reversed(_BY_SUFFIX.items())}
 """The usual one of each format."""
 _AT_A_GLANCE = ["fetch_time", "fetch_status", "content_mime_detected", "url", "crawl"]
+_LEAST = {"url": 32, "content_mime_detected": 12}
+"""Characters of them that tell something on a terminal."""
+_EXPENDABLE = ["crawl", "content_mime_detected", "fetch_status", "fetch_time"]
+"""Of them, where a terminal is too narrow for all."""
 _INDEX_TIME = "fetch_time"
 _PAGE = 1000
 _ROW_GROUP = 1 << 17
@@ -59,7 +63,10 @@ def write(
 ) -> int:
     """Write rows to a file, under its name only when all are there, or to stdout; returns how many."""
     if format_ == "table":
-        return _write_table(batches, schema.names if chosen_columns else [n for n in _AT_A_GLANCE if n in schema.names])
+        if chosen_columns:
+            return _write_table(batches, Table(schema.names, narrowest=_LEAST))
+        names = [name for name in _AT_A_GLANCE if name in schema.names]
+        return _write_table(batches, Table(names, narrowest=_LEAST, expendable=_EXPENDABLE))
     if format_ == "cdxj" and not {"url_surtkey", "fetch_time"} <= set(schema.names):
         message = "--format cdxj needs the columns url_surtkey and fetch_time"
         raise QueryError(message)
@@ -111,12 +118,11 @@ def _is_stdout(path: Path) -> bool:
         return False
 
 
-def _write_table(batches: Iterable[pa.RecordBatch], names: list[str]) -> int:
-    printer = Table(names)
+def _write_table(batches: Iterable[pa.RecordBatch], printer: Table) -> int:
     for batch in batches:
         for start in range(0, batch.num_rows, _PAGE):
             rows = batch.slice(start, _PAGE).to_pylist()
-            printer.add([row[name] for name in names] for row in rows)
+            printer.add([row[name] for name in printer.names] for row in rows)
     return printer.close()
 
 

@@ -1,5 +1,6 @@
 """Files over HTTP."""
 
+import errno
 import os
 import ssl
 from base64 import b64encode
@@ -12,7 +13,7 @@ from weakref import finalize
 import aiohttp
 from yarl import URL
 
-from catalogue.errors import CatalogueError, GivenUp, QueryError, Unreachable
+from catalogue.errors import CatalogueError, GivenUp, NobodyListens, QueryError, Unreachable
 from catalogue.ranges import Pin, range_header
 from catalogue.source.background import Background
 from catalogue.source.response import Request, Response, Wanted, is_strong
@@ -120,6 +121,9 @@ class HttpSource:
         except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
             if isinstance(error, CatalogueError):
                 raise
+            if self._proxy is None and _refused(error):
+                message = f"nobody listens at {self.url} (connection refused)"
+                raise NobodyListens(message) from error
             message = f"{request.where}: no usable answer ({kind(error)})"
             raise Unreachable(message) from error
 
@@ -136,6 +140,10 @@ async def once(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) 
     except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
         message = "the connection broke"
         raise aiohttp.ClientConnectionError(message) from error
+
+
+def _refused(error: Exception) -> bool:
+    return isinstance(error, aiohttp.ClientConnectorError) and error.os_error.errno == errno.ECONNREFUSED
 
 
 def kind(error: Exception) -> str:

@@ -10,6 +10,7 @@ from catalogue.errors import (
     Blocked,
     CatalogueError,
     GivenUp,
+    NobodyListens,
     RangeIgnored,
     ShortBody,
     SlowDown,
@@ -23,14 +24,14 @@ from catalogue.source.response import Response, Source, Wanted
 
 ATTEMPTS = 12
 """Requests made for one thing before it is given up."""
-_IGNORED_ATTEMPTS = 4
-"""The same where the whole file comes each time: its body is not read, but the server may have sent some of it."""
 _LONGEST_BACKOFF = 20.0
 _LONGEST_RETRY_AFTER = 300.0
 _WORTH_A_WORD = 10.0
 """Seconds of waiting that the user is told of."""
 _THROTTLED_SHARE, _THROTTLED_ALLOWANCE = 0.1, 500
 _RECENT, _RECENT_FAILURES = 200, 180
+_DEAF = 3
+"""Files of which no range can be had, before one was of any, after which the host is taken to honour none."""
 _AN_HOUR = 3600.0
 """Seconds for which a host that was given up is not asked."""
 
@@ -71,6 +72,9 @@ class PoliteSource:
         """Bytes of bodies received so far."""
         self.honoured_suffixes = False
         """Whether a suffix range was ever answered with one."""
+        self._honoured_ranges = False
+        self._deaf: set[str] = set()
+        """Files of which no range could be had."""
         self._rest_until = 0.0
         """When the host may be asked again, which asked for more patience than somebody had."""
         self._throttled = 0
@@ -123,10 +127,7 @@ class PoliteSource:
                 last = error
             except (Unreachable, WrongRange, ShortBody, RangeIgnored) as error:
                 self._count(failed=True)
-                if isinstance(error, RangeIgnored) and (
-                    isinstance(wanted, SuffixRange) or attempt + 1 >= _IGNORED_ATTEMPTS
-                ):
-                    raise
+                self._bear_with(error, path, wanted, attempt + 1)
                 wait = min(_LONGEST_BACKOFF, 0.5 * 2**attempt) * self._jitter() if attempt else 0.0
                 last = error
             except GivenUp:
@@ -138,6 +139,7 @@ class PoliteSource:
                 raise
             else:
                 self.honoured_suffixes |= isinstance(wanted, SuffixRange)
+                self._honoured_ranges |= wanted is not None
                 self.limiter.succeeded(asked)
                 self._count(failed=False, received=len(response.body))
                 return response
@@ -149,6 +151,31 @@ class PoliteSource:
         """See ``Source.close``; breaks off waits too."""
         self.limiter.clock.stop()
         self.inner.close()
+
+    def _bear_with(self, error: SourceError, path: str, wanted: Wanted, attempts: int) -> None:
+        """Raise what has failed often enough of those kinds that hardly ever pass."""
+        policy = self.limiter.policy
+        if isinstance(error, NobodyListens) and min(policy.refused, self._attempts) <= attempts < ATTEMPTS:
+            message = f"{error}; is the server running?"
+            raise NobodyListens(message) from error
+        if isinstance(error, RangeIgnored):
+            if isinstance(wanted, SuffixRange):
+                raise error
+            if attempts >= policy.ignored:
+                self._note_deaf(path)
+                raise error
+
+    def _note_deaf(self, path: str) -> None:
+        with self._lock:
+            self._deaf.add(path)
+            if self._honoured_ranges or len(self._deaf) < _DEAF:
+                return
+            message = (
+                f"{self.url} sends whole files where ranges of them are asked for (python -m http.server does so); "
+                "use a server that honours ranges, or name the folder itself as the source"
+            )
+            self._given_up = message, self.limiter.clock.now() + _AN_HOUR
+        raise GivenUp(message)
 
     def _backoff(self, error: SlowDown, complaints: int, until: float) -> float:
         least = self.limiter.policy.slow_down * (1 << complaints) * (1 + 0.25 * self._jitter())

@@ -9,6 +9,7 @@ import duckdb
 from catalogue.errors import QueryError, StoreLocked
 from catalogue.table import INDEX, Table
 from catalogue.where import literal
+from catalogue.wording import in_short
 
 
 def queries_folder() -> Path:
@@ -64,11 +65,14 @@ def answerable() -> Iterator[None]:
     try:
         yield
     except duckdb.Error as error:
-        raise QueryError(str(error)) from error
+        message = in_short(error)
+        if "Table with name captures does not exist" in message:
+            message = "captures are not here, but in the DuckLake that catalogue export ducklake writes, as cc.captures"
+        raise QueryError(message) from error
     except RuntimeError as error:
         if "interrupted" in str(error):  # DuckDB has no class for it
             raise KeyboardInterrupt from error
-        raise QueryError(str(error)) from error
+        raise QueryError(in_short(error)) from error
 
 
 def quoted(path: Path) -> str:
