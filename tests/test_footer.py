@@ -698,10 +698,12 @@ def test_types_by_number() -> None:
 # Chance
 
 
-def seeds(mirror: Path) -> list[Made]:
+def seeds(mirror: Path) -> list[tuple[bytes, int]]:
+    """Footers, and the sizes of their files."""
     files = [small_file(), small_file(version="1.0", write_page_index=False)]
     files += [path.read_bytes() for path in one_of_each_crawl(mirror)]
-    return [made(data, row_groups=2 if len(data) < 5_000 else 1) for data in files]
+    footers = [made(data, row_groups=2 if len(data) < 5_000 else 1) for data in files]
+    return [(each.footer, each.file_size) for each in footers]
 
 
 @pytest.mark.parametrize("damage", [scrambled, confused])
@@ -710,15 +712,15 @@ def test_damaged_footers_are_refused_or_make_sense(mirror: Path, damage: Callabl
     footers = seeds(mirror)
     refused = 0
     for round_ in range(1000):
-        seed = footers[round_ // 20 % len(footers)] if round_ % 20 == 0 else footers[round_ % 2]
+        seed, file_size = footers[round_ // 20 % len(footers)] if round_ % 20 == 0 else footers[round_ % 2]
         try:
-            footer = decode_footer(damage(seed.footer, rng), seed.file_size)
+            footer = decode_footer(damage(seed, rng), file_size)
         except (BadFooter, Encrypted):
             refused += 1
             continue
         json.dumps([vars_of(group) for group in file_facts(footer, column_chunks=True).column_chunks])
         for group in footer.row_groups:
-            assert all(4 <= chunk.range.start < chunk.range.end <= seed.file_size for chunk in group.chunks.values())
+            assert all(4 <= chunk.range.start < chunk.range.end <= file_size for chunk in group.chunks.values())
             assert all(chunk.num_values == group.num_rows for chunk in group.chunks.values() if chunk.column.flat)
     assert 200 < refused < 1000
 

@@ -8,13 +8,14 @@ a footer claims.
 import gzip
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import cached_property, partial, reduce
 from io import BytesIO
 from pathlib import Path
 from random import Random
 from time import process_time
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,7 +28,7 @@ from catalogue.errors import BadFooter, BadManifest, BadRecord, CatalogueError, 
 from catalogue.examine import Examiner
 from catalogue.footer import TRAILER, Footer, decode_footer, decode_row_groups, footer_length, with_trailer
 from catalogue.pages import Indexes, cut_indexes
-from catalogue.plan import Cost, HeldFile, plan_reads
+from catalogue.plan import Cost, HeldFile, ReadPlan, plan_reads
 from catalogue.query import Query
 from catalogue.ranges import Pin, SuffixRange
 from catalogue.reader import Told, read
@@ -44,7 +45,7 @@ from tests.soak.mutators import MUTATORS
 from tests.soak.parsers import mirror_of
 from tests.soak.sizes import peak, resident
 
-COLUMNS = ("url_surtkey", "url", "fetch_time", "fetch_status", "warc_record_offset")
+COLUMNS = ("url_surtkey", "url", "fetch_time", "fetch_status")
 _CRC, _GZIP, _V1 = 4, 2, 0
 """``PageHeader.crc``; of ``CompressionCodec`` and ``PageType``."""
 _PAGES_ARE_CHEAP = Cost(rate=None, bandwidth=1e5, latency=1e-5, connections=1)
@@ -79,9 +80,13 @@ class Original:
     places: tuple[Place, ...]
     questions: tuple[tuple[KeyInterval, ...], ...]
 
-    @property
+    @cached_property
     def footer(self) -> bytes:
         return raw_footer(self.data)
+
+    @cached_property
+    def kinds(self) -> frozenset[str]:
+        return frozenset(place.what for place in self.places)
 
 
 def original(data: bytes) -> Original:
@@ -122,9 +127,9 @@ def places_of(data: bytes, names: Sequence[str]) -> Iterator[Place]:
 
 
 def small(**options: object) -> bytes:
-    """A file of two row groups of some pages each."""
-    keys = sorted(f"com,example{number % 7})/{number:03}" for number in range(48))
-    numbers = range(48)
+    """A file of two row groups, one of three pages and one of a single one, unless the options say otherwise."""
+    numbers = range(32)
+    keys = sorted(f"com,example{number % 7})/{number:03}" for number in numbers)
     table = pa.table(
         {
             "url_surtkey": keys,
@@ -133,7 +138,6 @@ def small(**options: object) -> bytes:
                 [1_642_000_000_000 + 1000 * number for number in numbers], pa.timestamp("ms", "UTC")
             ),
             "fetch_status": pa.array([(200, 404, None)[number % 3] for number in numbers], pa.int16()),
-            "warc_record_offset": pa.array([number * 1000 for number in numbers], pa.int32()),
         }
     )
     usual = {"row_group_size": 24, "data_page_size": 1, "write_batch_size": 8}
@@ -145,10 +149,10 @@ def originals(mirror: Path) -> list[Original]:
     own = [
         small(compression="gzip"),
         small(compression="zstd", data_page_version="2.0", use_dictionary=False),
-        small(compression="none"),
+        small(compression="none", row_group_size=32),
         small(compression="snappy", write_page_checksum=False, write_page_index=False),
         small(compression="gzip", write_page_checksum=False, write_page_index=False, version="1.0"),
-        small(compression="zstd", write_page_checksum=False, use_dictionary=False),
+        small(compression="zstd", write_page_checksum=False, use_dictionary=False, row_group_size=32),
     ]
     eras = [trimmed(path.read_bytes(), COLUMNS) for path in one_of_each_crawl(mirror)]
     return [original(data) for data in (*own, *eras)]
@@ -183,7 +187,7 @@ def damaged(original: Original, rng: Random, others: Sequence[Original]) -> Dama
             if rng.random() < 0.1:
                 new = MUTATORS[rng.choice([*MUTATORS])](new or footer, rng, [footer])
         return Damaged(data[: -TRAILER - len(footer)] + with_trailer(new), how, Place("footer", len(data), len(data)))
-    kind = rng.choice([*{place.what for place in original.places}.intersection(_ORDER[chance < 0.7])] or ["page"])
+    kind = rng.choice([what for what in _ORDER[chance < 0.7] if what in original.kinds] or ["page"])
     place = rng.choice([each for each in original.places if each.what == kind])
     before = data[place.start : place.end]
     after = mutate(before, rng, [footer])[: len(before)].ljust(len(before), b"\0")
@@ -216,6 +220,18 @@ class Memory:
 
     def close(self) -> None:
         pass
+
+
+class AtOnce(Executor):
+    """Does what it is given before anything else: threads change nothing here, and take a fifth of the time."""
+
+    def submit(self, function: Callable[..., Any], /, *args: object, **named: object) -> Future[Any]:
+        future = Future[Any]()
+        try:
+            future.set_result(function(*args, **named))
+        except CatalogueError as error:
+            future.set_exception(error)
+        return future
 
 
 class Asking:
@@ -268,7 +284,8 @@ class Asking:
         def learn(_: IndexFile, ordinal: int, indexes: Indexes) -> None:
             known[ordinal] = known.get(ordinal, Indexes()).joined(Indexes.unpack(indexes.pack()))
 
-        answers = []
+        plans: list[ReadPlan] = []
+        answers: list[pa.Table] = []
         for _ in range(2):
             plan = plan_reads(query, [held], cost=cost, considered=len(footer.row_groups))
             for fetch in plan.indexes:
@@ -278,10 +295,13 @@ class Asking:
             if plan.indexes:
                 plan = plan_reads(query, [held], cost=cost, considered=len(footer.row_groups))
             self.said += [warning for warning in plan.warnings if "it is read without" in warning]
+            if plan in plans:  # what was learned changed nothing
+                continue
+            plans.append(plan)
             told = Told(learn, self.said.append)
             batches = read(plan, source, self.executor, told)
             answers.append(pa.Table.from_batches(batches, plan.schema).select([*names]))
-        assert answers[0].equals(answers[1]), "what was learned changed the answer"
+        assert answers[0].equals(answers[-1]), "what was learned changed the answer"
         return answers[0]
 
 
@@ -345,8 +365,8 @@ def run(count: int, seed: int, folder: Path) -> dict[str, object]:
     small, large = files[:6], files[6:]
     verdicts, slowest, memory = Counter[str](), 0.0, _Memory()
     accepted: list[bytes] = []
-    with Examiner(children=1) as examiner, ThreadPoolExecutor(1) as executor:
-        asking = Asking(examiner, executor)
+    with Examiner(children=1) as examiner:
+        asking = Asking(examiner, AtOnce())
         for number in range(count * 9 // 10):
             original = rng.choice(large if rng.random() < 0.1 else small)
             each = damaged(original, rng, files)
