@@ -141,7 +141,7 @@ def test_a_place_is_one_record_however_it_is_described(
 
 def test_any_order_is_as_good(harvested: Catalogue, tmp_path: Path, rows: list[dict[str, Any]]) -> None:
     inorder = [
-        Capture(f"crawl-data/{n % 3}", n // 3 * 99, 99) for n in range(60_000)
+        Capture(f"crawl-data/{n % 3}", n // 3 * 99, 99) for n in range(51_000)
     ]  # more than are looked at at once
     shuffled = random.Random(1).sample(inorder, len(inorder))
     wanted = harvested.fetch_estimate(inorder)
