@@ -87,9 +87,9 @@ def test_any_executor_will_do(asked_data: Path, few_settings: Settings, few_harv
         assert len(executor.tasks) == len(found.plan.files) > 1
 
 
-def test_a_limit_is_not_read_past(asked_data: Path, few_settings: Settings) -> None:
+def test_a_limit_is_not_read_past(harvested_data: Path, settings: Settings) -> None:
     executor = Recording()
-    with opened(asked_data, few_settings, executor) as cat:
+    with opened(harvested_data, settings, executor) as cat:
         files = len(cat.captures("*").plan.files)
         assert cat.captures("*", where="true", limit=5).to_arrow().num_rows == 5
     assert len(executor.tasks) < files
