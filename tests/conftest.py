@@ -24,7 +24,7 @@ LEAKED: list[str] = []
 """What was logged and holds a secret."""
 
 
-_LONG = {"test_soak_mutations", "test_soak_traffic", "test_disk", "test_workers", "test_answers", "test_sharing"}
+_LONG = {"test_soak_mutations", "test_soak_traffic", "test_disk", "test_workers_lost", "test_answers", "test_sharing"}
 """Files whose tests are few and take long."""
 
 

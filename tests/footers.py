@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from catalogue.footer import TRAILER, with_trailer
+from catalogue.footer import TRAILER, Footer, decode_footer, with_trailer
 from catalogue.thrift import (
     BINARY,
     BOOLEAN_FALSE,
@@ -121,12 +121,25 @@ def made(data: bytes, *, row_groups: int | None = None) -> Made:
     return Made(fields, len(data) - len(footer))
 
 
+def decoded(footer: Made) -> Footer:
+    return decode_footer(footer.footer, footer.file_size)
+
+
+def field(struct: Struct, number: int, value: Any, kind: int | None = None) -> None:
+    """Give a field another value, or a value if it had none."""
+    struct[number] = (struct[number][0] if kind is None else kind, value)
+
+
 def write(table: pa.Table, **options: Any) -> bytes:
     """A table as Parquet with a page index and checksums, unless the options say otherwise."""
     file = BytesIO()
     settings = {"store_schema": False, "write_page_index": True, "write_page_checksum": True} | options
     pq.write_table(table, file, **settings)
     return file.getvalue()
+
+
+KEY, TIME, STATUS = range(3)
+"""The columns of ``small_file``."""
 
 
 def small_file(**options: Any) -> bytes:

@@ -22,8 +22,8 @@ from catalogue.errors import IncompleteAnswer
 from catalogue.old_index import PATH
 from catalogue.settings import Settings
 from tests.commands import Command
+from tests.fetched import check, records_in
 from tests.prefix_indexes import url_key, write_index
-from tests.test_fetching import check, records_in
 
 NEW, OLD = (
     "parse-output/segment/1346876860782/1346908921144_4245.arc.gz",

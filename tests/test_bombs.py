@@ -22,9 +22,10 @@ from catalogue.thrift import BINARY, I32, I64, LIST, STRUCT, encode_list, encode
 from tests.crawls import CRAWL
 from tests.footers import Made, made, put_together, small_file
 from tests.mirrors import raw_footer, read_footer
-from tests.soak.mutations import Memory, small
+from tests.soak.damaging import small
+from tests.soak.mutations import Memory
 
-ONE_GROUP = {"row_group_size": 48, "write_page_index": False, "use_dictionary": False}
+ONE_GROUP = {"row_group_size": 32, "write_page_index": False, "use_dictionary": False}
 
 
 def batches(data: bytes, columns: tuple[str, ...], told: Told | None = None) -> Iterator[pa.RecordBatch]:
@@ -47,7 +48,7 @@ def with_column(data: bytes, pages: bytes, column: int = 1) -> bytes:
     return before + pages + with_trailer(footer.footer)
 
 
-def page(body: bytes, inflated: int, *, rows: int = 48, encoding: int = 0, kind: int = 0) -> bytes:
+def page(body: bytes, inflated: int, *, rows: int = 32, encoding: int = 0, kind: int = 0) -> bytes:
     """A page with its header; ``kind`` 2 is a dictionary page."""
     numbers = [rows, encoding, 3, 3] if kind == 0 else [rows, encoding]
     about = encode_struct([(number, I32, value) for number, value in enumerate(numbers, 1)])
@@ -83,7 +84,7 @@ def test_pages_whose_sizes_lie(inflated: int) -> None:
 
 @pytest.mark.parametrize("stored", [-1, 0, 5, (1 << 31) - 1])
 def test_pages_that_claim_to_be_longer_or_shorter_than_they_are(stored: int) -> None:
-    about = encode_struct([(1, I32, 48), (2, I32, 0), (3, I32, 3), (4, I32, 3)])
+    about = encode_struct([(1, I32, 32), (2, I32, 0), (3, I32, 3), (4, I32, 3)])
     header = encode_struct([(1, I32, 0), (2, I32, 500), (3, I32, stored), (5, STRUCT, about)])
     data = with_column(small(compression="none", **ONE_GROUP), header + bytes(500))
     with pytest.raises(BadFooter, match="column url"):

@@ -15,8 +15,8 @@ from selenium.webdriver.support.wait import WebDriverWait
 from catalogue.demo import LoopbackServer
 from catalogue.settings import Settings
 from tests.crawls import CRAWL
+from tests.served_records import OK, TIME, answer, harvest, url_of, write_records
 from tests.serving import serving
-from tests.test_records_served import OK, TIME, answer, harvest, url_of, write_records
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 FLAGS = [

@@ -9,7 +9,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from benchmarks.zipnum import VARIABLE, programs, pywb, write_cluster
-from tests.cdx_exchanges import EXCHANGES, Exchange, Known, Reply, ask, known, wrong_with
+from tests.cdx_exchanges import EXCHANGES, Exchange, Reply, ask, wrong_with
+from tests.cdx_known import Known, known
 from tests.cdx_oracle import Oracle, read_captures
 
 pytestmark = pytest.mark.skipif(programs() is None, reason=f"{VARIABLE} does not say where pywb is")

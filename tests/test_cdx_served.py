@@ -7,7 +7,8 @@ from shutil import copytree
 import pytest
 
 from catalogue.settings import Settings
-from tests.cdx_exchanges import EXCHANGES, Exchange, Known, known, wrong_with
+from tests.cdx_exchanges import EXCHANGES, Exchange, wrong_with
+from tests.cdx_known import Known, known
 from tests.cdx_oracle import Oracle, read_captures
 from tests.serving import serving
 

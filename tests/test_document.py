@@ -17,9 +17,9 @@ from catalogue.document import Documents, simhash
 from catalogue.errors import BadDocument
 from catalogue.metadata import metadata_of, row_of, text_of
 from catalogue.record import Record, read_record
+from tests.archives import capture, digest, warc
 from tests.commands import Command
-from tests.test_examine import children
-from tests.test_record import capture, digest, warc
+from tests.examiners import children
 
 PAGE = """<!doctype html><html lang=is><head><title>  Góðan
 daginn </title><meta name=description content="Um &amp; allt"><meta property="og:title" content=x>

@@ -201,7 +201,9 @@ def test_each_kind_does_what_it_says(kind: Kind) -> None:
         assert CHECKS[kind](reply), (reply.head[:500], reply.body[:100], len(reply.body), reply.reset)
         assert exchange.fault == quick(kind)
         assert (exchange.method, exchange.path, exchange.range_header) == ("GET", PATH, RANGE)
-        assert (exchange.status, exchange.headers["host"]) == (reply.status, "x")
+        assert exchange.headers["host"] == "x"
+        if kind is not Kind.DRIP_HEADERS:  # of which not all may have come
+            assert exchange.status == reply.status
         assert started <= exchange.started <= exchange.finished <= time.monotonic()
         body = reply.unchunked()[0] if reply["Transfer-Encoding"] else reply.body
         assert exchange.body_bytes_sent == server.body_bytes_sent == len(body)

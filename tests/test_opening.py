@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -70,9 +71,13 @@ def test_addresses_and_how_their_hosts_are_asked(
 
 def test_common_crawl_is_asked_with_care() -> None:
     """What its keepers and those whom it blocked report; see the module."""
-    assert Policy() == Policy(rate=None, burst=10, connections=16, slow_down=1.0, pauses=(300.0, 900.0))
-    assert Policy(rate=5.0, burst=10, connections=4, slow_down=10.0, pauses=(300.0, 900.0)) == COMMON_CRAWL
-    assert Policy(rate=100.0, burst=100, connections=32, slow_down=2.0, pauses=(300.0, 900.0)) == S3_COMMON_CRAWL
+    pauses = (300.0, 900.0)
+    assert Policy() == Policy(
+        rate=None, burst=10, connections=16, slow_down=1.0, pauses=pauses, refused=5, never_honoured=2
+    )
+    many = Policy(pauses=pauses, refused=12, never_honoured=4)
+    assert replace(many, rate=5.0, burst=10, connections=4, slow_down=10.0) == COMMON_CRAWL
+    assert replace(many, rate=100.0, burst=100, connections=32, slow_down=2.0) == S3_COMMON_CRAWL
 
 
 @pytest.mark.parametrize(

@@ -346,11 +346,12 @@ def test_a_host_that_honours_no_range_is_not_asked_for_every_file() -> None:
 
 
 def test_a_host_that_honoured_a_range_is_asked_for_others() -> None:
-    source = polite(GOOD, *[RangeIgnored("x")] * 20, policy=Policy())
+    source = polite(GOOD, *[RangeIgnored("x")] * 32, policy=Policy())
     assert source.get("good", BOUNDED) is GOOD
     for number in range(8):
         with pytest.raises(RangeIgnored):
             source.get(f"{number}", BOUNDED)
+    assert source.requests == 1 + 8 * 4
 
 
 @pytest.mark.parametrize(("policy", "requests"), [(Policy(), 5), (COMMON_CRAWL, ATTEMPTS), (S3_COMMON_CRAWL, ATTEMPTS)])

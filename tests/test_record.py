@@ -5,55 +5,18 @@ import hashlib
 import zlib
 from base64 import b32encode
 from collections import Counter
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
 from catalogue import Catalogue
-from catalogue.capture import MAX_RECORD, RECORD_COLUMNS, Capture, capture_of
+from catalogue.capture import RECORD_COLUMNS, Capture, capture_of
 from catalogue.errors import BadRecord
 from catalogue.record import MAX_INFLATED, read_record
-
-URL = "https://example.com/"
-TIME = datetime(2022, 8, 15, 1, 2, 3, tzinfo=UTC)
-BODY = b"<p>hello</p>"
-HEAD = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n"
-
-
-def digest(body: bytes) -> str:
-    return b32encode(hashlib.sha1(body, usedforsecurity=False).digest()).decode()
-
-
-def warc(body: bytes = BODY, *, head: str = HEAD, end: str = "\r\n\r\n", **fields: str) -> bytes:
-    """A WARC record, not gzipped; ``fields`` are headers instead of the usual ones."""
-    block = head.encode() + body
-    headers = {
-        "WARC-Type": "response",
-        "WARC-Date": "2022-08-15T01:02:03Z",
-        "WARC-Record-ID": "<urn:uuid:d449b810-8fbb-4387-8dd7-33718f700139>",
-        "WARC-Target-URI": URL,
-        "WARC-Payload-Digest": f"sha1:{digest(body)}",
-        "Content-Type": "application/http; msgtype=response",
-        "Content-Length": str(len(block)),
-    } | {name.replace("_", "-"): value for name, value in fields.items()}
-    lines = [f"{name}: {value}" for name, value in headers.items() if value]
-    return "\r\n".join(["WARC/1.0", *lines, "", ""]).encode() + block + end.encode()
-
-
-def arc(body: bytes = BODY, *, head: str = HEAD) -> bytes:
-    block = head.encode() + body
-    return f"{URL} 192.0.2.1 20220815010203 text/html {len(block)}\n".encode() + block + b"\n"
-
-
-def capture(member: bytes, **more: Any) -> Capture:
-    known: dict[str, Any] = {"url": URL, "time": TIME, "digest": digest(BODY), "status": 200, **more}
-    return Capture("crawl-data/x.warc.gz", 0, len(member), **known)
+from tests.archives import BODY, HEAD, TIME, URL, arc, capture, digest, warc
 
 
 def test_records_of_every_archive_of_the_mirror_are_those_that_the_index_says(
@@ -292,132 +255,3 @@ def test_mutated_records_are_errors_or_as_they_were() -> None:
             except BadRecord:
                 continue
             assert (record.url, record.time, record.body) == (URL, TIME, BODY)
-
-
-# ---- captures ----
-
-ROW = {
-    "url": URL,
-    "fetch_time": TIME,
-    "fetch_status": 200,
-    "content_digest": digest(BODY),
-    "warc_filename": "crawl-data/CC-MAIN-2022-33/segments/1.2/warc/x.warc.gz",
-    "warc_record_offset": 5,
-    "warc_record_length": 7,
-}
-
-
-def test_captures_of_rows_of_every_origin() -> None:
-    meant = Capture(str(ROW["warc_filename"]), 5, 7, URL, TIME, digest(BODY), 200)
-    assert capture_of(ROW) == meant
-    assert (meant.range.start, meant.range.end) == (5, 12)
-    cdx = {
-        "urlkey": "com,example)/",
-        "timestamp": "20220815010203",
-        "url": URL,
-        "status": "200",
-        "digest": digest(BODY),
-        "filename": ROW["warc_filename"],
-        "offset": "5",
-        "length": "7",
-    }
-    assert capture_of(cdx) == meant
-    athena = {name: str(value) for name, value in ROW.items()} | {"fetch_time": "2022-08-15 01:02:03.000"}
-    assert capture_of(athena) == meant
-    assert capture_of(ROW | {"warc_filename": f"common-crawl/{ROW['warc_filename']}"}) == meant
-    for absent in (None, "", "-", float("nan"), pd.NaT, pd.NA, np.float64("nan"), np.datetime64("NaT"), "NaN"):
-        nothing = dict.fromkeys(("url", "fetch_time", "fetch_status", "content_digest"), absent)
-        assert capture_of(ROW | nothing) == Capture(meant.filename, 5, 7)
-        with pytest.raises(BadRecord, match="no name of an archive"):
-            capture_of(ROW | {"warc_filename": absent})
-    floats = {"warc_record_offset": "5.0", "warc_record_length": np.float64(7), "fetch_status": "200.0"}
-    assert capture_of(ROW | floats) == meant
-
-
-@pytest.mark.parametrize(
-    ("time", "seconds"),
-    [
-        ("20220815010203", 3),
-        (20220815010203.0, 3),
-        ("202208150102", 0),
-        (1660525323000, 3),
-        ("1660525323000", 3),
-        ("2022-08-15T03:02:03+02:00", 3),
-        (pd.Timestamp("2022-08-15 01:02:03"), 3),
-        (pd.Timestamp("2022-08-15 03:02:03+02:00"), 3),
-        (np.datetime64("2022-08-15T01:02:03"), 3),
-    ],
-)
-def test_times_of_rows(time: object, seconds: int) -> None:
-    assert capture_of(ROW | {"fetch_time": time}).time == TIME.replace(second=seconds)
-
-
-ODD = [["x"], {}, ("x", "y"), np.array([1, 2]), np.array([]), b"x", {1, 2}]
-
-
-@pytest.mark.parametrize("name", ROW)
-def test_values_that_are_not_one_are_refused(name: str) -> None:
-    for value in ODD:
-        with pytest.raises(BadRecord, match="is not one value"):
-            capture_of(ROW | {name: value})
-
-
-TRAVERSALS = [
-    "",
-    "/etc/passwd",
-    "../secret",
-    "crawl-data/../../secret",
-    "crawl-data/./x",
-    "crawl-data//x",
-    "crawl-data/x/",
-    "crawl-data",
-    "//evil.example/crawl-data/x",
-    "https://evil.example/crawl-data/x",
-    "http://169.254.169.254/latest/meta-data",
-    "s3://other/crawl-data/x",
-    "@evil.example/crawl-data/x",
-    ".evil.example/crawl-data/x",
-    ":80@evil.example/crawl-data/x",
-    "\tcrawl-data/x",
-    "crawl-data/x\n",
-    "crawl-data/x?y",
-    "crawl-data/x#y",
-    "crawl-data/%2e%2e/x",
-    "crawl-data\\x",
-    "file:///crawl-data/x",
-    "crawl-data/" + "a/" * 20 + "x",
-]
-
-
-@pytest.mark.parametrize("name", TRAVERSALS)
-def test_names_that_lead_elsewhere_are_refused(name: str) -> None:
-    with pytest.raises(BadRecord, match="no name of an archive"):
-        capture_of(ROW | {"warc_filename": name})
-
-
-@pytest.mark.parametrize(
-    ("more", "why"),
-    [
-        ({"warc_record_offset": -1}, "no record of"),
-        ({"warc_record_offset": 1 << 63}, "no record of"),
-        ({"warc_record_length": 0}, "no record of"),
-        ({"warc_record_length": -5}, "no record of"),
-        ({"warc_record_length": MAX_RECORD + 1}, "at most"),
-        ({"warc_record_length": "many"}, "numbers"),
-        ({"warc_record_offset": None}, "numbers"),
-        ({"warc_record_offset": float("inf")}, "numbers"),
-        ({"warc_record_offset": 1.5}, "numbers"),
-        ({"warc_record_length": "7.5"}, "numbers"),
-        ({"warc_record_offset": "9" * 5000}, "numbers"),
-        ({"fetch_time": "yesterday"}, "numbers"),
-        ({"fetch_time": "2022081501"}, "one has 14 digits"),
-        ({"fetch_time": "20229915010203"}, "numbers"),
-        ({"fetch_time": "-166052532300"}, "numbers"),
-        ({"fetch_status": "OK"}, "numbers"),
-    ],
-)
-def test_numbers_that_are_none_are_refused(more: dict[str, Any], why: str) -> None:
-    with pytest.raises(BadRecord, match=why):
-        capture_of(ROW | more)
-    if more.get("warc_record_length") == MAX_RECORD + 1:
-        assert capture_of(ROW | more, most=1 << 30).length == MAX_RECORD + 1

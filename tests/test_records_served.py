@@ -1,151 +1,50 @@
-"""Archived pages over HTTP: what was archived, and nothing that it could do to whoever looks."""
+"""Archived pages as a server shows them."""
 
 import gzip
 import hashlib
 import json
-import zlib
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, timedelta
 from email.utils import format_datetime, parsedate_to_datetime
-from http.client import HTTPConnection
 from pathlib import Path
 from shutil import copytree
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import catalogue
 from catalogue import Catalogue
 from catalogue.capture import Capture, capture_of, timestamp
-from catalogue.errors import BadRecord
-from catalogue.record import Record, read_record
-from catalogue.server.archived import archived_headers, content_headers, link
+from catalogue.record import read_record
 from catalogue.server.records import asked_url
 from catalogue.settings import Settings
-from catalogue.surt import url_surtkey
-from tests.crawls import CRAWL, crawl_of
+from tests.archives import digest
+from tests.crawls import CRAWL
 from tests.faults import FaultServer, Kind, always
-from tests.serving import Answer, get, serving
-from tests.test_record import digest, warc
-
-TIME = datetime(2022, 8, 15, 1, 2, 3, tzinfo=UTC)
-ARCHIVE = "crawl-data/CC-MAIN-2022-33/hostile.warc.gz"
-SCRIPT = b"<html><title>t</title><script>alert(1)</script><p>hello there</p></html>"
-GZIPPED = gzip.compress(SCRIPT, mtime=0)
-OK = "HTTP/1.1 200 OK\r\n"
-
-
-def answer(head: str | bytes, body: bytes) -> bytes:
-    return (head if isinstance(head, bytes) else head.encode()) + b"\r\n" + body
-
-
-ACTING = (
-    "Set-Cookie: a=1\r\nSet-Cookie: b=2\r\nStrict-Transport-Security: max-age=9\r\nRefresh: 0; url=/\r\n"
-    "Location: https://elsewhere.example/\r\nContent-Security-Policy: default-src *\r\nClear-Site-Data: *\r\n"
-    "Service-Worker-Allowed: /\r\nContent-Encoding: br\r\nTransfer-Encoding: chunked\r\nStatus: 999\r\n"
-    "Access-Control-Allow-Origin: null\r\nConnection: close\r\nLink: </x>; rel=preload\r\nContent-Length: 7\r\n"
+from tests.served_records import (
+    ARCHIVE,
+    OK,
+    PAGES,
+    TIME,
+    answer,
+    check_sandbox,
+    harvest,
+    page,
+    serving_hostile,
+    url_of,
+    write_records,
 )
-MANY = "".join(f"X-{n}: {'v' * 300}\r\n" for n in range(2000))
-PAGES: dict[str, bytes] = {
-    "script": answer(OK + "Content-Type: text/html; charset=utf-8\r\n", SCRIPT),
-    "acting": answer(OK + "Content-Type: text/html\r\n" + ACTING, SCRIPT),
-    "bytes": answer(b"HTTP/1.1 200 \xe9\xff OK\r\nX-Latin: caf\xe9\r\nX-\xe9: no\r\nX-Wide: \xe2\x98\x83\r\n", b"x"),
-    "ends": answer(OK + "X-A: b\rSet-Cookie: c=1\r\nX-Folded: one\r\n two\r\nX-Nul: \x00\x1b[2J\r\n", b"x"),
-    "giant": answer(OK + f"X-Giant: {'g' * 200_000}\r\n" + "Content-Type: text/plain\r\n", b"x"),
-    "many": answer(OK + MANY, b"x"),
-    "typeless": answer(OK, SCRIPT),
-    "strange": answer(OK + "Content-Type: text/html\x0b<script>; charset=x\r\n", SCRIPT),
-    "parts": answer(OK + "Content-Type: multipart/x-mixed-replace; boundary=a\r\n", b"--a\r\nSet-Cookie: x=1\r\n\r\n"),
-    "charset": answer(OK + "Content-Type: text/html; charset=\"utf-8'; x\r\n", SCRIPT),
-    "gone": answer("HTTP/1.1 302 Found\r\nLocation: /there\r\n", b""),
-    "gzip": answer(OK + "Content-Type: text/html\r\nContent-Encoding: gzip\r\n", GZIPPED),
-    "cut": answer(OK + "Content-Type: text/html\r\nContent-Encoding: gzip\r\n", GZIPPED[:-9]),
-    "bomb": answer(OK + "Content-Type: text/html\r\nContent-Encoding: deflate\r\n", zlib.compress(bytes(65 << 20))),
-    "picture": answer(OK + "Content-Type: image/png\r\n", b"\x89PNG\r\n"),
-    "surrogate": answer(OK + "Content-Type: text/html\r\n", b"<title>&#xD800;\xed\xa0\x80</title><p>\xed\xa0\x80 x"),
-}
+from tests.serving import Answer, get, serving
 
-
-def url_of(name: str) -> str:
-    return f"https://hostile.example/{name}"
-
-
-def write_records(folder: Path, records: list[tuple[str, datetime, bytes]], **wrong: Any) -> None:
-    """A crawl of answers at URLs; ``wrong`` are columns of the index instead of the right ones."""
-    archive, offsets, lengths = b"", [], []
-    for url, time, http in records:
-        told = {"WARC_Target_URI": url, "WARC_Date": f"{time:%Y-%m-%dT%H:%M:%SZ}", "WARC_Payload_Digest": ""}
-        member = gzip.compress(warc(http, head="", **told))
-        offsets.append(len(archive))
-        lengths.append(len(member))
-        archive += member
-    file = folder / ARCHIVE
-    file.parent.mkdir(parents=True)
-    file.write_bytes(archive)
-    rows = sorted(
-        zip([url_surtkey(url) for url, _, _ in records], records, offsets, lengths, strict=True),
-        key=lambda row: row[0],
-    )
-    columns: dict[str, Any] = {
-        "url_surtkey": [key for key, _, _, _ in rows],
-        "url": [url for _, (url, _, _), _, _ in rows],
-        "fetch_time": pa.array([time for _, (_, time, _), _, _ in rows], pa.timestamp("ms", "UTC")),
-        "warc_filename": [ARCHIVE] * len(rows),
-        "warc_record_offset": pa.array([offset for _, _, offset, _ in rows], pa.int32()),
-        "warc_record_length": pa.array([length for _, _, _, length in rows], pa.int32()),
-    }
-    crawl_of(folder, pa.table(columns | wrong))
-
-
-def harvest(mirror: Path, folder: Path) -> tuple[Path, Settings]:
-    settings = Settings(source=str(mirror), cache=folder / "cache")
-    with catalogue.open(folder / "data", settings=settings) as cat:
-        cat.harvest(CRAWL)
-    return folder / "data", settings
+hostile = pytest.fixture(scope="module")(serving_hostile)
 
 
 @pytest.fixture(scope="module")
 def address(untaught_data: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with serving(Path(copytree(untaught_data, tmp_path_factory.mktemp("served") / "data")), settings) as address:
         yield address
-
-
-@pytest.fixture(scope="module")
-def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder = tmp_path_factory.mktemp("hostile")
-    write_records(folder / "mirror", [(url_of(name), TIME, http) for name, http in PAGES.items()])
-    with serving(*harvest(folder / "mirror", folder)) as address:
-        yield address
-
-
-def page(address: str, name: str, form: str = "id_") -> Answer:
-    return get(address, f"/{CRAWL}/2022{form}/{url_of(name)}")
-
-
-def header_lines(address: str, target: str) -> list[tuple[str, str]]:
-    """Headers as they came, each line."""
-    connection = HTTPConnection(urlsplit(address).netloc, timeout=60)
-    try:
-        connection.request("GET", target)
-        response = connection.getresponse()
-        response.read()
-        return response.getheaders()
-    finally:
-        connection.close()
-
-
-def check_sandbox(got: Answer) -> None:
-    policy = got.headers["content-security-policy"].split("; ")
-    assert "sandbox" in policy
-    assert "default-src 'none'" in policy
-    assert not any("script" in each for each in policy)
-    assert got.headers["x-content-type-options"] == "nosniff"
-    assert got.headers["referrer-policy"] == "no-referrer"
-    assert got.headers["cross-origin-resource-policy"] == "same-origin"
 
 
 # ---- what was archived ----
@@ -284,113 +183,6 @@ def test_a_record_as_a_download(hostile: str) -> None:
     got = page(hostile, "script", "warc_")
     assert got.headers["content-disposition"].startswith(f'attachment; filename="{CRAWL}-20220815010203-')
     assert gzip.decompress(got.body).startswith(b"WARC/1.0")
-
-
-# ---- what strangers wrote has no effect ----
-
-OURS = {
-    "access-control-allow-origin": "*",
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
-}
-
-
-@pytest.mark.parametrize("name", sorted(PAGES))
-def test_no_header_of_an_archived_answer_acts(hostile: str, name: str) -> None:
-    lines = header_lines(hostile, f"/{CRAWL}/2022id_/{url_of(name)}")
-    assert len(lines) < 100
-    assert sum(len(key) + len(value) for key, value in lines) < 10_000
-    assert all(value.isascii() and value.isprintable() for _, value in lines)
-    acting = {key.lower() for key, _ in lines if not key.lower().startswith(("x-archive-", "x-dns-"))}
-    assert acting <= {
-        *OURS,
-        *("cache-control", "content-disposition", "content-length", "content-security-policy", "content-type"),
-        *("cross-origin-resource-policy", "date", "link", "memento-datetime", "server", "vary"),
-    }
-    names = [key.lower() for key, _ in lines]
-    assert all(names.count(key) == 1 for key in acting)
-    got = page(hostile, name)
-    assert got.status == 200
-    assert {key: got.headers[key] for key in OURS} == OURS
-    check_sandbox(got)
-
-
-def test_archived_headers_are_told_under_other_names(hostile: str) -> None:
-    lines = header_lines(hostile, f"/{CRAWL}/2022id_/{url_of('acting')}")
-    lower = [(key.lower(), value) for key, value in lines]
-    assert [value for key, value in lower if key == "x-archive-orig-set-cookie"] == ["a=1", "b=2"]
-    assert [value for key, value in lower if key == "x-archive-orig-status"] == ["200 OK"]
-    assert ("x-archive-orig-strict-transport-security", "max-age=9") in lower
-
-
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        ("script", "text/html; charset=utf-8"),
-        ("giant", "text/plain"),
-        ("charset", "text/html; charset=utf-8"),
-        ("typeless", None),
-        ("strange", None),
-        ("parts", None),
-        ("cut", None),
-        ("bomb", None),
-    ],
-)
-def test_types_are_those_of_the_archive_or_none(hostile: str, name: str, kind: str | None) -> None:
-    got = page(hostile, name)
-    assert got.headers["content-type"] == (kind or "application/octet-stream")
-    assert got.headers.get("content-disposition") == (None if kind else "attachment")
-
-
-def test_a_payload_is_without_its_coding_or_says_that_it_is_not(hostile: str) -> None:
-    decoded, cut, bomb = (page(hostile, name) for name in ("gzip", "cut", "bomb"))
-    assert (decoded.body, decoded.headers["x-archive-payload"]) == (SCRIPT, "decoded")
-    assert (cut.body, cut.headers["x-archive-payload"]) == (GZIPPED[:-9], "as archived")
-    assert len(bomb.body) < 1 << 20
-    assert "content-encoding" not in decoded.headers
-
-
-def test_archived_redirects_lead_nowhere(hostile: str) -> None:
-    got = page(hostile, "gone")
-    assert (got.status, got.headers["x-archive-orig-status"]) == (200, "302 Found")
-    assert got.headers["x-archive-orig-location"] == "/there"
-
-
-@pytest.mark.parametrize("purpose", ["script", "serviceworker", "worker", "style", "xslt", "object", "manifest"])
-def test_it_is_no_part_of_another_page(hostile: str, purpose: str) -> None:
-    target = f"/{CRAWL}/2022id_/{url_of('script')}"
-    assert get(hostile, target, Sec_Fetch_Dest=purpose).status == 403
-    assert get(hostile, target, Service_Worker="script").status == 403
-    assert get(hostile, target, Sec_Fetch_Dest="document").status == 200
-
-
-names = st.one_of(st.binary(max_size=40), st.sampled_from([b"Set-Cookie", b"X-A", b"status"]))
-heads = st.lists(st.tuples(names, st.binary(max_size=60)), max_size=20)
-
-
-@given(heads, st.binary(max_size=40))
-def test_archived_headers_are_ascii_of_few_bytes(head: list[tuple[bytes, bytes]], line: bytes) -> None:
-    http = b"HTTP/1.1 200 " + line + b"\r\n" + b"".join(name + b": " + value + b"\r\n" for name, value in head)
-    member = gzip.compress(warc(http + b"\r\nbody", head="", WARC_Payload_Digest=""))
-    try:
-        record = read_record(Capture(ARCHIVE, 0, len(member)), member)
-    except BadRecord:
-        return
-    check_headers(record)
-
-
-def check_headers(record: Record) -> None:
-    found = [*archived_headers(record), *content_headers(record)]
-    for name, value in found:
-        assert all("!" <= c <= "~" and c != ":" for c in name)
-        assert all(" " <= c <= "~" for c in value)
-    assert sum(len(name) + len(value) for name, value in found) < 10_000
-
-
-@given(st.text(max_size=100))
-def test_links_hold_what_cannot_end_them(url: str) -> None:
-    assert {*link(url)}.isdisjoint('<> "\\\r\n')
-    assert link(url).isascii()
 
 
 # ---- what there is not ----

@@ -8,7 +8,8 @@ from tests.soak.mutations import run
 
 
 @pytest.mark.timeout(600)
-def test_damaged_files_are_refused_or_read_rightly(tmp_path: Path) -> None:
+def test_damaged_files_are_refused_or_read_rightly(mirror: Path, tmp_path: Path) -> None:
+    (tmp_path / "mirror").symlink_to(mirror)  # so that it need not make one
     figures = run(5000, 1, tmp_path)
     verdicts = figures["verdicts"]
     assert isinstance(verdicts, dict)

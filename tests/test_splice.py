@@ -3,10 +3,8 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from decimal import Decimal
 from itertools import combinations
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import duckdb
@@ -17,60 +15,11 @@ import pytest
 from catalogue.footer import ColumnChunk, Footer
 from catalogue.pages import OffsetIndex, decode_offset_index, page_header, walk
 from catalogue.splice import splice
-from catalogue.thrift import Reader
 from tests.footers import write
 from tests.mirrors import index_paths, one_of_each_crawl, read_footer
+from tests.spliced import ROWS, groups, headers_of, read, spliced, wide_table
 
-ROWS = 700
-
-
-def columns() -> Iterator[tuple[str, pa.Array]]:
-    """Values of each type that Common Crawl's columns have or had, few or many different ones, some null, or all."""
-    few = [number * 7 % 10 for number in range(ROWS)]
-    many = [(number * 7919 + 5) % 10_007 for number in range(ROWS)]
-    types: dict[str, tuple[pa.DataType, Any]] = {
-        "int16": (pa.int16(), lambda number: number - 5),
-        "int32": (pa.int32(), lambda number: number - 5),
-        "int64": (pa.int64(), lambda number: number << 40),
-        "ms_utc": (pa.timestamp("ms", "UTC"), lambda number: 1_600_000_000_000 + number),
-        "ms_naive": (pa.timestamp("ms"), lambda number: 1_600_000_000_000 + number),
-        "binary": (pa.binary(), lambda number: b"\x00\xff" + number.to_bytes(4)),
-        "string": (pa.string(), lambda number: f"com,example)/é-{number}" * (number % 3)),
-        "bool": (pa.bool_(), lambda number: number % 3 == 0),
-        "double": (pa.float64(), lambda number: number / 3),
-        "date": (pa.date32(), lambda number: number),
-        "decimal": (pa.decimal128(12, 2), Decimal),
-        "fixed": (pa.binary(4), lambda number: number.to_bytes(4)),
-    }
-    for name, (kind, value) in types.items():
-        for amount, numbers in [("few", few), ("many", many)]:
-            yield f"{name}_{amount}", pa.array(map(value, numbers), kind)
-        yield f"{name}_some", pa.array([None if number % 3 == 0 else value(number) for number in many], kind)
-        yield f"{name}_null", pa.nulls(ROWS, kind)
-
-
-@pytest.fixture(scope="module")
-def wide() -> pa.Table:
-    """Columns with and without nulls; those without are declared so."""
-    made = dict(columns())
-    schema = pa.schema([pa.field(name, array.type, nullable=array.null_count > 0) for name, array in made.items()])
-    return pa.Table.from_arrays([*made.values()], schema=schema)
-
-
-def spliced(data: bytes, footer: Footer, chunk: ColumnChunk, num_rows: int) -> bytes:
-    """A chunk read whole; ``data_page_offset`` is where the file's footer says it is, even if that is wrong."""
-    pages = data[chunk.range.start : chunk.range.end]
-    size = 0 if chunk.dictionary_page_offset is None else chunk.data_page_offset - chunk.dictionary_page_offset
-    return splice(chunk, pages, dictionary_size=size, num_rows=num_rows, created_by=footer.created_by)
-
-
-def read(file: bytes, **options: Any) -> pa.ChunkedArray:
-    """The one column of a spliced file, as ``catalogue.reader`` reads it."""
-    parsed = pq.ParquetFile(pa.BufferReader(file), page_checksum_verification=True, pre_buffer=False, **options)
-    assert parsed.metadata.num_row_groups == parsed.metadata.num_columns == 1
-    table = parsed.read(use_threads=False)
-    table.validate(full=True)
-    return table.column(0)
+wide = pytest.fixture(scope="module")(wide_table)
 
 
 def check_metadata(found: pq.FileMetaData, whole: pq.FileMetaData, row_group: int, name: str) -> None:
@@ -99,10 +48,6 @@ def check_file(data: bytes) -> int:
             checked += 1
         assert pq.read_schema(pa.BufferReader(file)).field(0).equals(expected.schema.field(-1))
     return checked
-
-
-def groups(data: bytes) -> list[list[ColumnChunk]]:
-    return [[*group.chunks.values()] for group in read_footer(data).row_groups]
 
 
 # Whole chunks
@@ -220,7 +165,7 @@ def check_control(compared: Compared) -> None:
 
 
 def paged(table: pa.Table, **options: Any) -> bytes:
-    """Two row groups of five and of four pages a column."""
+    """Two row groups of five and of three pages a column."""
     settings = {"row_group_size": ROWS * 3 // 5, "data_page_size": 1, "write_batch_size": 90} | options
     return write(table, **settings)
 
@@ -240,10 +185,10 @@ def test_every_kind_of_column(wide: pa.Table, codec: str, page: str, dictionary:
     assert (8 in encodings) == (dictionary != "off")  # RLE_DICTIONARY
     assert check_file(data) == 2 * wide.num_columns
     compared = check_pages_of(data)
-    assert compared["in all"] > 1500
+    assert compared["in all"] > 1300
     assert compared["with gaps"] > 500
     assert (compared["without the dictionary of their chunk"] > 100) == (dictionary == "overflows")
-    assert compared["and one row further"] > 1200
+    assert compared["and one row further"] > 1000
     check_control(compared)
 
 
@@ -251,7 +196,7 @@ def test_some_dictionaries_overflow_half_way(wide: pa.Table) -> None:
     """Otherwise the test above shows less than it says."""
     data = paged(wide.select(["string_many"]), dictionary_pagesize_limit=400, row_group_size=ROWS)
     [[chunk]] = groups(data)
-    kinds = [header[5][2] for header, _ in pages(data, chunk) if 5 in header]
+    kinds = [header[5][2] for header, _ in headers_of(data, chunk) if 5 in header]
     assert kinds[0] == 8
     assert kinds[-1] == 0  # PLAIN
     assert len(kinds) > 5
@@ -314,7 +259,7 @@ def test_encodings_that_may_come(wide: pa.Table, encoding: str, codec: str, page
     assert all(encoding in metadata.column(at).encodings for at in range(table.num_columns))
     assert check_file(data) == 2 * table.num_columns
     compared = check_pages_of(data)
-    assert compared["in all"] > 30 * table.num_columns
+    assert compared["in all"] > 28 * table.num_columns
     check_control(compared)
 
 
@@ -334,13 +279,13 @@ def test_times_of_twelve_bytes(wide: pa.Table, codec: str, unit: str | None) -> 
                 original = wide[name].slice(ROWS * 3 // 5 * group.ordinal, group.num_rows)
                 assert found.cast(pa.int64()).equals(original.cast(pa.int64()))
     compared = check_pages_of(data, **options)
-    assert compared["in all"] > 30 * len(names)
+    assert compared["in all"] > 28 * len(names)
     check_control(compared)
 
 
 def test_pages_of_every_file_of_the_mirror(mirror: Path) -> None:
     compared = Compared()
-    some = slice(None, None, 3)
+    some = slice(None, None, 6)
     for path in index_paths(mirror):
         data = path.read_bytes()
         found = check_pages_of(data, some)
@@ -361,7 +306,7 @@ def test_files_of_duckdb(wide: pa.Table, tmp_path: Path, codec: str, version: st
     path = tmp_path / "of.parquet"
     with duckdb.connect() as connection:
         connection.register("wide", wide)
-        connection.execute(f"CREATE TABLE longer AS {' UNION ALL '.join(['FROM wide'] * 6)}")
+        connection.execute(f"CREATE TABLE longer AS {' UNION ALL '.join(['FROM wide'] * 7)}")
         settings = f"FORMAT parquet, ROW_GROUP_SIZE 2048, COMPRESSION {codec}, PARQUET_VERSION {version}"
         connection.execute(f"COPY longer TO '{path}' ({settings})")
     data = path.read_bytes()
@@ -390,68 +335,3 @@ def test_duckdb_reads_the_same_in_a_spliced_file(wide: pa.Table, tmp_path: Path)
                 assert found.cast(expected.type).equals(expected), (name, chosen)
                 checked += 1
     assert checked > 2 * wide.num_columns
-
-
-# Damage
-
-
-def pages(data: bytes, chunk: ColumnChunk) -> list[tuple[dict[int, Any], range]]:
-    """The header of each page of a chunk, and where in the chunk its data are (parquet.thrift, PageHeader)."""
-    reader, found = Reader(data[chunk.range.start : chunk.range.end]), []
-    while reader.position < len(reader.data):
-        header = reader.struct()
-        found.append((header, range(reader.position, reader.position + header[3])))
-        reader.position += header[3]
-    return found
-
-
-def check_flips(data: bytes, rng: Random, *, a_page: int) -> int:
-    """Flip bits in pages that have a checksum, each of which must be noticed; gives how many."""
-    footer, flips = read_footer(data), 0
-    for group in footer.row_groups:
-        for chunk in group.chunks.values():
-            file = spliced(data, footer, chunk, group.num_rows)
-            for header, place in pages(data, chunk):
-                assert 4 in header  # crc
-                for at in rng.sample(place, min(a_page, len(place))):
-                    damaged = bytearray(file)
-                    damaged[4 + at] ^= 1 << rng.randrange(8)
-                    with pytest.raises(OSError, match="CRC checksum verification failed"):
-                        read(bytes(damaged))
-                    flips += 1
-    return flips
-
-
-@pytest.mark.parametrize("page", ["1.0", "2.0"])
-@pytest.mark.parametrize("codec", ["gzip", "zstd", "snappy", "none"])
-def test_a_flipped_bit_is_noticed(wide: pa.Table, codec: str, page: str) -> None:
-    names = ["string_some", "int16_few", "ms_utc_many", "bool_some"]
-    data = write(wide.select(names), compression=codec, data_page_version=page, data_page_size=300, write_batch_size=50)
-    assert check_flips(data, Random(codec + page), a_page=6) > 50
-
-
-def test_a_flipped_bit_is_noticed_in_files_that_have_checksums(mirror: Path) -> None:
-    checked = 0
-    for path in one_of_each_crawl(mirror):
-        data = path.read_bytes()
-        chunk = next(iter(read_footer(data).row_groups[0].chunks.values()))
-        if 4 in pages(data, chunk)[0][0]:
-            checked += check_flips(data, Random(path.name), a_page=1)
-    assert checked > 50
-
-
-def test_pages_cut_short_never_look_whole(wide: pa.Table) -> None:
-    """At the end of a page pyarrow says nothing; whoever reads must count."""
-    data = write(wide.select(["string_many"]), data_page_size=300, write_batch_size=50, use_dictionary=False)
-    footer = read_footer(data)
-    [[chunk]] = groups(data)
-    whole = data[chunk.range.start : chunk.range.end]
-    refused = 0
-    for end in (1, 20, len(whole) // 2, len(whole) - 1, *(place.stop for _, place in pages(data, chunk)[:-1])):
-        try:
-            found = read(splice(chunk, whole[:end], dictionary_size=0, num_rows=ROWS, created_by=footer.created_by))
-        except (OSError, pa.ArrowInvalid):
-            refused += 1
-        else:
-            assert len(found) < ROWS
-    assert refused > 0

@@ -17,7 +17,7 @@ from catalogue.settings import Settings
 from catalogue.store import Store
 from tests.commands import Command
 from tests.faults import FaultServer
-from tests.test_store import batch, integrity, path_of
+from tests.stores import batch, integrity, path_of
 
 needs_forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 

@@ -89,13 +89,13 @@ class Policy:
     """Seconds of silence after the first block, the second, …; then it is given up for now."""
     refused: int = 5
     """Requests for one thing where nobody listens: whoever restarts a server of their own has some seconds for it."""
-    ignored: int = 2
-    """Requests for one range where the whole file comes: its body is not read, but may have been sent in part."""
+    never_honoured: int = 2
+    """Requests for one range where the whole file comes, if no range was ever honoured."""
 
 
 # Of many machines that answer in their name one may be gone, or ignore a range, while others do as they should.
-COMMON_CRAWL = Policy(rate=5.0, connections=4, slow_down=10.0, refused=12, ignored=4)
-S3_COMMON_CRAWL = Policy(rate=100.0, burst=100, connections=32, slow_down=2.0, refused=12, ignored=4)
+COMMON_CRAWL = Policy(rate=5.0, connections=4, slow_down=10.0, refused=12, never_honoured=4)
+S3_COMMON_CRAWL = Policy(rate=100.0, burst=100, connections=32, slow_down=2.0, refused=12, never_honoured=4)
 
 
 @dataclass(frozen=True, slots=True)

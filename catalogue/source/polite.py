@@ -24,6 +24,8 @@ from catalogue.source.response import Response, Source, Wanted
 
 ATTEMPTS = 12
 """Requests made for one thing before it is given up."""
+_IGNORED_ATTEMPTS = 4
+"""The same where the whole file comes each time: its body is not read, but the server may have sent some of it."""
 _LONGEST_BACKOFF = 20.0
 _LONGEST_RETRY_AFTER = 300.0
 _WORTH_A_WORD = 10.0
@@ -161,7 +163,7 @@ class PoliteSource:
         if isinstance(error, RangeIgnored):
             if isinstance(wanted, SuffixRange):
                 raise error
-            if attempts >= policy.ignored:
+            if attempts >= (_IGNORED_ATTEMPTS if self._honoured_ranges else policy.never_honoured):
                 self._note_deaf(path)
                 raise error
 

@@ -1,0 +1,72 @@
+"""A table of hosts, which is not Common Crawl's index."""
+
+import gzip
+import random
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import catalogue
+from catalogue import Catalogue
+from catalogue.settings import Settings
+
+CRAWLS = ["CC-MAIN-2024-10", "CC-MAIN-2024-18"]
+
+
+def host_keys(seed: int) -> list[str]:
+    """Names of hosts turned round, sorted, a smattering of them out of order, as in the real one."""
+    chance = random.Random(seed)
+    names = {f"{chance.choice(['com', 'is', 'org'])},{''.join(chance.choices('abc', k=4))}" for _ in range(400)}
+    names |= {f"{name},{chance.choice(['www', 'blog', 'a-b'])}" for name in sorted(names)[::3]}
+    ordered = sorted(names)
+    for _ in range(len(ordered) // 50):
+        ordered.insert(chance.randrange(len(ordered)), ordered.pop(chance.randrange(len(ordered))))
+    return ordered
+
+
+def write_hosts(folder: Path) -> pa.Table:
+    """A host index of two crawls, whose schemas differ; returns what is in it."""
+    folder.mkdir(parents=True)
+    every, paths = [], []
+    for crawl in CRAWLS:
+        for number in range(3):
+            keys = host_keys(number)
+            path = folder / "hosts" / f"crawl={crawl}" / f"part-{number}.parquet"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            rank = pa.int8() if crawl == CRAWLS[0] else pa.int64()
+            rows = pa.table(
+                {
+                    "hcrank10": pa.array([len(key) % 7 + number for key in keys], rank),
+                    "surt_host_name": keys,
+                    "average": pa.array([len(key) / 2 for key in keys], pa.float32() if number else pa.float64()),
+                }
+            )
+            if number == 2:
+                rows = rows.append_column("only_here", pa.array([key.encode() for key in keys]))
+            pq.write_table(rows, path, row_group_size=90, data_page_size=300, write_page_index=number != 1)
+            paths.append(path.relative_to(folder))
+            columns = {"only_here": pa.nulls(len(rows), pa.binary())} if number != 2 else {}
+            every.append(
+                pa.table(
+                    {
+                        "hcrank10": rows["hcrank10"].cast(pa.int64()),
+                        "surt_host_name": rows["surt_host_name"],
+                        "average": rows["average"].cast(pa.float64()),
+                        "only_here": rows["only_here"] if number == 2 else columns["only_here"],
+                        "crawl": pa.array([crawl] * len(rows)),
+                    }
+                )
+            )
+    (folder / "hosts.paths.gz").write_bytes(gzip.compress("\n".join(map(str, paths)).encode()))
+    return pa.concat_tables(every)
+
+
+def host_tables(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, pa.Table]:
+    folder = tmp_path_factory.mktemp("hosts") / "source"
+    return folder, write_hosts(folder)
+
+
+def opened(data: Path, source: Path, table: str | None = "hosts") -> Catalogue:
+    return catalogue.open(data, table=table, settings=Settings(source=str(source), cache=data / "cache"))

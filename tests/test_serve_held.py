@@ -1,0 +1,201 @@
+"""Crawls that a server holds, holds in part, or harvests when they are asked for."""
+
+import gzip
+import json
+from dataclasses import replace
+from pathlib import Path
+from queue import SimpleQueue
+from shutil import copytree
+
+import pytest
+
+from catalogue.catalogue import Catalogue
+from catalogue.crawl import SUBSETS
+from catalogue.errors import Busy
+from catalogue.serving.crawls import Harvests
+from catalogue.settings import Settings
+from tests.crawls import CRAWL, crawl_of, table
+from tests.faults import Fault, FaultServer, Kind
+from tests.serving import get
+from tests.serving_held import Failing, harvested_in_part, served
+
+READING = (
+    "/{}-index?url=example.com/*",
+    "/api/query?url=example.com/*&crawl={}",
+    "/search?url=example.com/*&crawl={}",
+    "/{}/2022id_/http://no.example/",
+)
+
+ASKING = (*READING, "/api/plan?url=example.com/*&crawl={}", "/api/row_groups?crawl={}")
+
+
+def test_a_crawl_that_is_not_harvested_has_no_captures_and_the_answer_says_why(
+    settings: Settings, whole_crawls: list[str], tmp_path: Path
+) -> None:
+    held, other = whole_crawls[:2]
+    harvested_in_part(tmp_path, settings, held, "all")
+    with served(tmp_path, settings) as address:
+        answer = get(address, f"/{other}-index?url=example.com/*")
+        command = f"{other} is not harvested yet; run: catalogue harvest --crawl {other}"
+        assert (answer.status, answer.json) == (404, {"message": f"No Captures found for: example.com/; {command}"})
+        assert answer.headers["catalogue-incomplete"] == command
+        answer = get(address, f"/{other}-index?url=example.com/*&page=1")
+        assert (answer.status, answer.json["message"]) == (400, "Page 1 invalid: First Page is 0, Last Page is 0")
+        answer = get(address, f"/{other}-index?url=example.com/*&showNumPages=true")
+        assert (answer.status, answer.text) == (200, '{"pages": 0, "pageSize": 5, "blocks": 0}')
+        assert answer.headers["catalogue-incomplete"] == command
+        answer = get(address, f"/{other}-index?url=example.com/*&to=2008")
+        assert "catalogue-incomplete" not in answer.headers  # for it was fetched later
+        assert get(address, f"/{held}-index?url=example.com/*").status == 200
+    with served(tmp_path, settings, strict=True) as address:
+        assert get(address, f"/{other}-index?url=example.com/*").status == 422
+        assert get(address, f"/{held}-index?url=example.com/*").status == 200
+
+
+def test_an_answer_that_may_lack_captures_says_so(settings: Settings, crawl: str, tmp_path: Path) -> None:
+    harvested_in_part(tmp_path, settings, crawl)
+    with served(tmp_path, settings) as address:
+        for more in ("", "&showNumPages=true", "&filter==status:299"):
+            answer = get(address, f"/{crawl}-index?url=example.com/*{more}")
+            assert f"files of {crawl}, crawldiagnostics, are not harvested" in answer.headers["catalogue-incomplete"]
+    with served(tmp_path, settings, strict=True) as address:
+        answer = get(address, f"/{crawl}-index?url=example.com/*")
+        assert answer.status == 422
+        assert "catalogue harvest --crawl" in answer.json["message"]
+
+
+def test_without_any_catalogue_all_crawls_are_listed(settings: Settings, crawl: str, tmp_path: Path) -> None:
+    with served(tmp_path / "data", settings) as address:
+        assert len(get(address, "/collinfo.json").json) > 1
+        answer = get(address, f"/{crawl}-index?url=example.com")
+        assert answer.status == 404
+        assert f"catalogue harvest --crawl {crawl}" in answer.json["message"]
+        assert get(address, "/CC-MAIN-1999-01-index?url=example.com").json == {
+            "message": "there is no crawl CC-MAIN-1999-01; see /collinfo.json"
+        }
+
+
+def test_a_crawl_is_harvested_when_it_is_asked_for(
+    settings: Settings, harvested: Catalogue, crawl: str, tmp_path: Path
+) -> None:
+    said: SimpleQueue[str] = SimpleQueue()
+    with served(tmp_path / "data", settings, on_demand=True, notify=said.put) as address:
+        answer = get(address, f"/{crawl}-index?url=example.com/*")
+        assert answer.status == 503
+        assert int(answer.headers["retry-after"]) >= 1
+        assert crawl in answer.json["message"]
+        while "files are held" not in said.get(timeout=60):
+            pass
+        for subset in SUBSETS:
+            assert harvested.captures("example.com/*", crawls=crawl, subsets=subset).count() >= 0
+        answer = get(address, f"/{crawl}-index?url=example.com/*")
+        assert answer.status == 200
+        assert "catalogue-incomplete" not in answer.headers
+        assert len(answer.text.splitlines()) == harvested.captures("example.com/*", crawls=crawl).count()
+
+
+@pytest.mark.parametrize("path", ASKING)
+def test_however_a_crawl_is_named_it_is_harvested_and_one_that_is_not_listed_never(
+    settings: Settings, tmp_path: Path, path: str
+) -> None:
+    crawl, said = CRAWL, SimpleQueue[str]()
+    mirror = crawl_of(tmp_path / "mirror", table(["com,example)/"]))
+    (mirror / "collinfo.json").write_text(json.dumps([{"id": crawl}]))
+    reading = replace(settings, source=str(mirror))
+    with served(tmp_path / "data", reading, on_demand=True, notify=said.put) as address:
+        unknown = get(address, path.format("CC-MAIN-1999-01"))
+        assert unknown.status == 404
+        assert "there is no crawl CC-MAIN-1999-01" in unknown.text
+        answer = get(address, path.format(crawl))
+        assert answer.status == 503
+        assert int(answer.headers["retry-after"]) >= 1
+        assert crawl in answer.text
+        told = [said.get(timeout=60)]
+        while "files are held" not in told[-1]:
+            told.append(said.get(timeout=60))
+        assert not any("1999" in sentence for sentence in told)
+        assert get(address, path.format(crawl)).status in {200, 404}
+
+
+@pytest.fixture(scope="module")
+def lacking(mirror: Path, settings: Settings, crawl: str, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """Settings of a source one of whose files is torn, and in the folder of their cache what is held all the same."""
+    copy, folder = tmp_path_factory.mktemp("torn") / "mirror", tmp_path_factory.mktemp("lacking")
+    copytree(mirror, copy)
+    manifest = copy / f"crawl-data/{crawl}/cc-index-table.paths.gz"
+    paths = gzip.decompress(manifest.read_bytes()).decode().splitlines()
+    torn = next(each for each in paths if "crawldiagnostics" in each)
+    (copy / torn).write_bytes(b"torn")
+    chosen = replace(settings, source=str(copy), cache=folder / "cache")
+    harvested_in_part(folder, chosen, crawl, "all")
+    return chosen
+
+
+@pytest.mark.parametrize("path", ASKING)
+def test_however_it_is_asked_a_strict_server_gives_no_answer_that_may_lack_something(
+    lacking: Settings, crawl: str, whole_crawls: list[str], path: str
+) -> None:
+    folder, settings = lacking.cache.parent, lacking
+    held, other = crawl, next(each for each in whole_crawls if each != crawl)
+    with served(folder, settings) as address:
+        answer = get(address, path.format(held))
+        assert answer.status in {200, 404}
+        if path in READING:
+            assert f"catalogue harvest --crawl {held} --subset crawldiagnostics" in answer.text + answer.headers.get(
+                "catalogue-incomplete", ""
+            )
+        assert get(address, path.format(other)).status == 404
+    with served(folder, settings, strict=True) as address:
+        refused = [get(address, path.format(each)) for each in (held, other)]
+        assert [each.status for each in refused] == [422 if path in READING else answer.status, 422]
+        assert f"catalogue harvest --crawl {other}" in refused[1].text
+
+
+def test_a_crawl_that_cannot_be_harvested_is_no_reason_to_ask_again(settings: Settings, tmp_path: Path) -> None:
+    crawl = "CC-MAIN-2024-10"
+    mirror = tmp_path / "mirror"
+    mirror.mkdir()
+    (mirror / "collinfo.json").write_text(json.dumps([{"id": crawl}, {"id": "CC-MAIN-2012"}]))
+    said: SimpleQueue[str] = SimpleQueue()
+    reading = replace(settings, source=str(mirror))
+    with served(tmp_path / "data", reading, on_demand=True, notify=said.put) as address:
+        assert get(address, f"/{crawl}-index?url=example.com").status == 503
+        while "could not be harvested" not in said.get(timeout=60):
+            pass
+        answer = get(address, f"/{crawl}-index?url=example.com")
+        assert answer.status == 404
+        assert f"{crawl} could not be harvested" in answer.json["message"]
+        answer = get(address, "/CC-MAIN-2012-index?url=example.com")
+        assert answer.status == 404
+        assert "CC-MAIN-2012 has no columnar index" in answer.json["message"]
+
+
+def test_a_harvest_that_waits_for_its_source_ends_with_the_server(
+    mirror: Path, settings: Settings, crawl: str, tmp_path: Path
+) -> None:
+    said: SimpleQueue[str] = SimpleQueue()
+    failing = Failing(Fault(Kind.RETRY_AFTER, retry_after=600))
+    failing.begun.set()
+    with FaultServer(mirror, script=failing) as source:
+        reading = replace(settings, source=source.url, cache=tmp_path / "cache")
+        with served(tmp_path / "data", reading, on_demand=True, notify=said.put) as address:
+            assert get(address, f"/{crawl}-index?url=example.com").status == 503
+            while "waiting" not in said.get(timeout=30):
+                pass
+        while "could not be harvested" not in said.get(timeout=30):
+            pass
+
+
+def test_whatever_ends_a_harvest_is_told() -> None:
+    said: SimpleQueue[str] = SimpleQueue()
+
+    def opened() -> Catalogue:
+        message = "no space left on device"
+        raise OSError(message)
+
+    harvests = Harvests(opened, said.put)
+    with pytest.raises(Busy):
+        harvests.want("CC-MAIN-2022-05")
+    while "OSError: no space left" not in said.get(timeout=30):
+        pass
+    harvests.close()

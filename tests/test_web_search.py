@@ -1,0 +1,161 @@
+"""The form to search by, and what it finds."""
+
+from collections import Counter
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+
+from catalogue.capture import timestamp
+from catalogue.catalogue import Catalogue
+from tests.serving import get
+from tests.web_pages import asked, page, rows, serving_site, terms
+
+site = pytest.fixture(scope="module")(serving_site)
+
+
+def test_a_search_finds_what_the_catalogue_finds(site: str, harvested: Catalogue, crawl: str) -> None:
+    table = harvested.captures("example.com/*", crawls=crawl, ordered=True).to_arrow().to_pylist()
+    root = page(asked(site, url="example.com/*", crawl=crawl, limit=1000))
+    found = rows(root)
+    assert [row[1] for row in found] == [row["url"] for row in table]
+    assert [row[0].split(" CC")[0] for row in found] == [f"{row['fetch_time']:%Y-%m-%d %H:%M:%S}" for row in table]
+    assert [row[2] for row in found] == [str(row["fetch_status"]) for row in table]
+    assert root.one("h2", id="found").text == f"{len(table)} captures of example.com/* in {crawl}"
+    assert root.one("input", id="url").attrs["value"] == "example.com/*"
+    links = [link.attrs["href"] for link in root.one("table").all("a")]
+    first = f"/{crawl}/{timestamp(table[0]['fetch_time'])}"
+    assert links[:3] == [f"{first}{form}_/{table[0]['url']}" for form in ("id", "text", "meta")]
+
+
+def test_the_page_says_how_it_was_found(site: str, harvested: Catalogue, crawl: str) -> None:
+    there = harvested.row_groups(crawl)
+    root = page(asked(site, url="example.com/*", crawl=crawl, limit=1000))
+    facts = terms(root, "plan")
+    groups, files = (int(facts[name].split()[0]) for name in ("Row groups", "Files"))
+    assert facts["Row groups"] == f"{groups} of {len(there)}"
+    assert facts["Files"] == f"{files} of {there['path'].nunique()}"
+    assert groups >= files > 0
+    assert facts["Requests"].startswith("at most ")
+    svg = root.one("svg", role="img")
+    told = svg.one("desc").text
+    assert told == " ".join(sentence.text for sentence in root.one("figcaption").all("p"))
+    assert f"Of {len(there)} row groups {groups} " in told
+    assert len(svg.all("rect", class_="read")) >= files + groups
+    assert svg.all("line", class_="mark")
+
+
+def test_conditions_are_those_of_the_catalogue(site: str, harvested: Catalogue, crawl: str) -> None:
+    def urls(**conditions: Any) -> list[str]:
+        return sorted(row[1] for row in rows(page(asked(site, url="*.example.com", limit=1000, **conditions))))
+
+    def expected(**conditions: Any) -> list[str]:
+        return sorted(row["url"] for row in harvested.captures("*.example.com", **conditions).to_arrow().to_pylist())
+
+    assert urls(crawl=crawl, status="404") == expected(crawls=crawl, where="fetch_status = 404")
+    assert urls(crawl=crawl, status="3xx") == expected(crawls=crawl, where="fetch_status // 100 = 3")
+    assert urls(crawl=crawl, mime="Text/") == expected(crawls=crawl, where="content_mime_detected LIKE 'text/%'")
+    html = expected(crawls=crawl, where="content_mime_detected = 'text/html'")
+    assert urls(crawl=crawl, mime="text/html") == html
+    assert html
+    known = harvested.captures("*.example.com", crawls=crawl, columns="content_languages").to_arrow().to_pylist()
+    language = next(row["content_languages"] for row in known if row["content_languages"]).split(",")[0]
+    where = f"list_contains(string_split(content_languages, ','), '{language}')"
+    assert urls(crawl=crawl, language=language) == expected(crawls=crawl, where=where)
+    times = sorted(
+        row["fetch_time"] for row in harvested.captures("*.example.com", crawls=crawl).to_arrow().to_pylist()
+    )
+    day = f"{times[len(times) // 2]:%Y%m%d}"
+    assert urls(crawl=crawl, from_=day, to=day) == expected(crawls=crawl, from_=day, to=day)
+    host = sorted(row["url"] for row in harvested.captures("example.com/*", crawls=crawl).to_arrow().to_pylist())
+    found = rows(page(asked(site, url="example.com/", matchType="prefix", crawl=crawl, limit=1000)))
+    assert sorted(row[1] for row in found) == host
+
+
+def test_several_crawls(site: str, harvested: Catalogue) -> None:
+    held = harvested.held()
+    root = page(asked(site, url="example.com", crawl=[f"{held[-1]}..{held[1]}", "latest"], limit=1000))
+    counts = harvested.captures("example.com").count_by_crawl()
+    assert Counter(row[0].split()[-1] for row in rows(root)) == counts
+    others = [link.attrs["href"] for link in root.one("aside").all("a")]
+    assert [dict(parse_qsl(urlsplit(address).query))["crawl"] for address in others] == list(counts)[1:]
+    assert root.one("title", id="map-title").text.endswith(next(iter(counts)))
+    assert not [link for link in root.all("a") if "-index?" in link.attrs["href"]]
+
+
+def test_more_and_in_another_order_and_elsewhere(site: str, crawl: str) -> None:
+    given = {"order": "newest", "status": "2xx", "mime": "text/", "from_": "2001", "to": "2030-02"}
+    root = page(asked(site, url="*.example.com", crawl=crawl, limit=7, **given))
+    found = rows(root)
+    assert len(found) == 7
+    assert [row[0] for row in found] == sorted((row[0] for row in found), reverse=True)
+    assert root.one("h2", id="found").text.endswith("; there are more")
+    assert "there may be newer ones" in root.one("main").text
+    links = {link.text: link.attrs["href"] for link in root.one("main").all("a")}
+    more = page(get(site, links["Show up to 1,000"]))
+    assert len(rows(more)) > 7
+    path, query = links["As JSON lines"].split("?")
+    assert path == f"/{crawl}-index"
+    assert parse_qsl(query) == [
+        ("url", "*.example.com"),
+        ("output", "json"),
+        ("from", "20010101000000"),
+        ("to", "20300228235959"),
+        ("filter", "~status:2.."),
+        ("filter", "~mime-detected:text/.*"),
+        ("limit", "7"),
+    ]
+
+
+def test_nothing_is_found(site: str, crawl: str) -> None:
+    root = page(asked(site, url="nobody.example", crawl=crawl))
+    assert root.one("h2", id="found").text == f"No captures of nobody.example in {crawl}"
+    wider = [link.attrs["href"] for link in root.one("p", class_="empty").all("a")]
+    assert [dict(parse_qsl(urlsplit(address).query))["url"] for address in wider] == [
+        "nobody.example/*",
+        "*.nobody.example",
+    ]
+    assert "Nothing in what is harvested matches" in page(asked(site, url="nobody.example/a/*")).one("main").text
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "status", "message"),
+    [
+        ("url", "", 400, "type a URL"),
+        ("url", "foo*bar", 400, "has a *"),
+        ("url", "' OR 1=1", 400, "has a blank in it"),
+        ("url", "<script>/*", 400, "where a host should be"),
+        ("crawl", "CC-MAIN-1999-01", 404, "there is no crawl CC-MAIN-1999-01"),
+        ("crawl", "nonsense", 404, "is not the name of a crawl"),
+        ("crawl", "CC-MAIN-1999-01..CC-MAIN-1999-02", 404, "there is no crawl in"),
+        ("matchType", "regex", 400, "exact, prefix, host and domain"),
+        ("from", "yesterday", 400, "is no time"),
+        ("to", "2001", 400, "lies before"),
+        ("status", "2x0", 400, "is no status"),
+        ("status", "200 OR 1=1", 400, "is no status"),
+        ("mime", "text/html' OR 'a'='a", 400, "is no MIME type"),
+        ("language", "e'g", 400, "is no language"),
+        ("order", "random", 400, "is no order"),
+        ("limit", "0", 400, "is no number from 1 to 1,000"),
+        ("limit", "1001", 400, "is no number from 1 to 1,000"),
+        ("limit", "²", 400, "is no number from 1 to 1,000"),
+    ],
+)
+def test_what_cannot_be_asked_is_said_at_its_field(site: str, field: str, text: str, status: int, message: str) -> None:
+    given = {"url": "example.com", "crawl": "latest", **({"from": "2002"} if field == "to" else {}), field: text}
+    root = page(asked(site, **given), status)
+    wrong = root.one(id=field)
+    assert wrong.attrs["aria-invalid"] == "true"
+    problem = root.one("p", class_="problem")
+    assert problem.attrs["id"] in wrong.attrs["aria-describedby"].split()
+    assert message in problem.text
+    if wrong.tag == "input":
+        assert wrong.attrs["value"] == text
+    assert root.one(role="alert").one("a").attrs["href"] == f"#{field}"
+    assert "open" in root.one("details").attrs or field in {"url", "crawl"}
+
+
+def test_an_empty_form_asks_nothing(site: str) -> None:
+    root = page(get(site, "/search"))
+    assert not root.all("p", class_="problem")
+    assert not root.all("table")
