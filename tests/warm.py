@@ -155,28 +155,49 @@ def _parent(preload: str) -> socket.socket:
 
 def main(asked: socket.socket) -> None:
     """Fork commands until nobody asks for more."""
+    _import_everything()
+    # By which whoever ran the command finds out.
+    canaries.watch(lambda text: os.write(2, text.encode()))
+    canaries.stay_at_home(lambda text: os.write(2, text.encode()))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # each command decides what that means
+    told_of: dict[int, int] = {}
+    """Where to tell how a command ended, by its number."""
+    ended, wake = socket.socketpair()
+    with ended, wake:
+        wake.settimeout(0)
+        signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        while True:
+            ready = select.select([asked, ended], [], [])[0]
+            if ended in ready:
+                ended.recv(4096)
+                _tell(told_of)
+            if asked not in ready:
+                continue
+            length, ends, *_ = socket.recv_fds(asked, 4, 3)
+            if not length:
+                return
+            words, environment, folder = json.loads(asked.recv(int.from_bytes(length, "little"), socket.MSG_WAITALL))
+            *streams, told = ends
+            if number := _fork():
+                told_of[number] = told
+                _write(told, number)
+                for end in streams:
+                    os.close(end)
+                continue
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            for end in (told, *told_of.values(), *(each.detach() for each in (asked, ended, wake))):
+                os.close(end)
+            _become(words, environment, folder, streams)
+
+
+def _import_everything() -> None:
     for path in sorted((ROOT / "catalogue").rglob("*.py")):
         if path.stem != "__main__":
             import_module(".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"))
     for name in IMPORTED:
         import_module(name)
-    # By which whoever ran the command finds out.
-    canaries.watch(lambda text: os.write(2, text.encode()))
-    canaries.stay_at_home(lambda text: os.write(2, text.encode()))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # each command decides what that means
-    while True:
-        length, ends, *_ = socket.recv_fds(asked, 4, 3)
-        if not length:
-            return
-        words, environment, folder = json.loads(asked.recv(int.from_bytes(length, "little"), socket.MSG_WAITALL))
-        if not _fork():
-            asked.close()
-            _watch(words, environment, folder, ends)
-        for end in ends:
-            os.close(end)
-        with suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG)[0]:  # those that watched commands which have ended
-                pass
 
 
 def _fork() -> int:
@@ -185,29 +206,29 @@ def _fork() -> int:
         return os.fork()
 
 
-def _watch(words: list[str], environment: dict[str, str], folder: str, ends: list[int]) -> NoReturn:
-    """Be a command's parent, which tells what becomes of it, so that several may run at once."""
-    *streams, told = ends
-    number = _fork()
-    if not number:
+def _tell(told_of: dict[int, int]) -> None:
+    """Tell of the commands that have ended by now."""
+    while told_of:
+        number, status = os.waitpid(-1, os.WNOHANG)
+        if not number:
+            return
+        told = told_of.pop(number)
+        _write(told, os.waitstatus_to_exitcode(status))
         os.close(told)
-        for end, stream in zip(streams, (sys.stdout, sys.stderr), strict=True):
-            os.dup2(end, stream.fileno())
-            os.close(end)
-        os.environ.clear()
-        os.environ.update(environment)
-        os.chdir(folder)
-        _become(words)
-    for end in (*streams, sys.stdout.fileno(), sys.stderr.fileno()):
-        os.close(end)
+
+
+def _write(told: int, number: int) -> None:
     with suppress(BrokenPipeError):  # whoever asked has gone
-        os.write(told, number.to_bytes(4, "little"))
-        status = os.waitstatus_to_exitcode(os.waitpid(number, 0)[1])
-        os.write(told, status.to_bytes(4, "little", signed=True))
-    os._exit(0)
+        os.write(told, number.to_bytes(4, "little", signed=True))
 
 
-def _become(words: list[str]) -> NoReturn:
+def _become(words: list[str], environment: dict[str, str], folder: str, streams: list[int]) -> NoReturn:
+    for end, stream in zip(streams, (sys.stdout, sys.stderr), strict=True):
+        os.dup2(end, stream.fileno())
+        os.close(end)
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
     sys.argv[1:] = words
     status: object = None
     try:

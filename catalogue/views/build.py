@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import cache
+from hashlib import blake2b
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -20,21 +22,21 @@ from catalogue.crawl import COLLINFO, has_table, parse_collinfo
 from catalogue.durable import put_in_place, room
 from catalogue.errors import CatalogueError, DiskFailed, FormatError
 from catalogue.examine import Examiner, FileFacts, digest_of
-from catalogue.footer import decode_footer
 from catalogue.listing import listed, manifests
 from catalogue.store import Held, Store, alone, row_group_of
 from catalogue.surt import MACROS, Keys
 from catalogue.table import INDEX, Table
 from catalogue.views.facts import NewFile, add_files, are_of, packed
-from catalogue.views.key_pages import key_pages
+from catalogue.views.key_pages import pages_of, row_groups_at
 from catalogue.views.opened import connect, log_of, queries_folder, quoted, statement
 
 STORAGE_VERSION = "v1.1.0"
 LAYOUT = "9"
-"""Changes with the tables; a catalogue of another layout is made again."""
+"""Changes with what is in the tables; a catalogue of another layout, or with other statements, is made again."""
 
 _BATCH = 1000
 """Files whose facts are in memory at once."""
+_FEW = 100  # files whose pages are
 
 
 def refresh(
@@ -46,6 +48,7 @@ def refresh(
     column_chunks: Iterable[str] = (),
     examiner: Examiner | None = None,
     busy_seconds: float = 600.0,
+    stale: bool = False,
 ) -> None:
     """Bring the catalogue at ``path`` up to date with the store; only footers that are new to it are decoded.
 
@@ -57,27 +60,27 @@ def refresh(
         column_chunks: crawls whose column chunks are to be shown too, from now on.
         examiner: looks into the other new footers; one is started if it is needed and not given.
         busy_seconds: how long to wait for another process that does the same.
+        stale: whether it was found to be so.
 
     Raises:
         DiskFailed: if it cannot be written; the old one stays.
         StoreLocked: if somebody has it open for writing, or another process has been at it for too long.
     """
     wanted = set(column_chunks)
-    if not (wanted or facts) and is_fresh(path, store):
+    if not (wanted or facts or stale) and is_fresh(path, store):
         return
     waited = f"another process has been bringing {path} up to date for {busy_seconds:,.0f} s; try again when it is done"
     with _disk_errors(path), alone(path.with_name(f"{path.name}.lock"), waited, seconds=busy_seconds):
-        shown = _meta(path)
-        if not wanted and shown == _meta_of(store):  # somebody else has just done it
-            return
         beside = path.with_name(path.name + ".new")
-        _remove(beside)
-        since = store.changes_at(shown["store"], shown["indexes"]) if shown.get("layout") == LAYOUT else None
-        if since:
-            with _unwritten(path):
+        with _unwritten(path) as shown:
+            if not wanted and shown == _meta_of(store):  # somebody else has just done it
+                return
+            _remove(beside)
+            since = store.changes_at(shown["store"], shown["indexes"]) if shown.get("layout") == _layout() else None
+            if since:
                 shutil.copyfile(path, beside)
         with _unwritten(path):  # again, since whoever closes a file loses all locks that it has on it
-            build = _Build(beside, store, table, since or (-1, -1))
+            build = _Build(beside, store, table, since)
             try:
                 build.run(facts or {}, wanted, examiner)
             finally:
@@ -86,16 +89,17 @@ def refresh(
 
 
 @contextmanager
-def _unwritten(path: Path) -> Iterator[None]:
-    """Keep out those who would write to the catalogue that is there.
+def _unwritten(path: Path) -> Iterator[dict[str, str]]:
+    """Keep out those who would write to the catalogue that is there, and tell what that was made from; see ``_meta``.
 
     They would go on writing when another has taken its place; their log has its name and would be taken for its own.
     """
     with ExitStack() as held:
+        shown: dict[str, str] = {}
         if path.exists():
             with suppress(duckdb.Error):  # nobody can open it
-                held.enter_context(connect(path))
-        yield
+                shown = _read_meta(path, held.enter_context(connect(path)))
+        yield shown
 
 
 def is_fresh(path: Path, store: Store, *, indexes: bool = True) -> bool:
@@ -127,34 +131,35 @@ def connect_fresh(path: Path, store: Store, table: Table, *, indexes: bool) -> d
                 connection.close()
                 raise
             connection.close()
-    refresh(path, store, table)
+    refresh(path, store, table, stale=True)
     return connect(path)
 
 
 class _Build:
     """A catalogue in the making."""
 
-    def __init__(self, path: Path, store: Store, table: Table, since: tuple[int, int]) -> None:
+    def __init__(self, path: Path, store: Store, table: Table, since: tuple[int, int] | None) -> None:
         self._store = store
         self._since = since
-        """Numbers of changes of the store that are shown already; see ``Store.changes_at``."""
+        """Numbers of changes of the store that are shown already, see ``Store.changes_at``; None where none are."""
         self._table = table
         self._undecodable: dict[str, str] = {}
         """Reasons why footers that are held cannot be shown, by path."""
         self._db = duckdb.connect(config={"python_enable_replacements": "false"})
-        version = "" if path.exists() else f", STORAGE_VERSION '{STORAGE_VERSION}'"
+        version = "" if since else f", STORAGE_VERSION '{STORAGE_VERSION}'"
         # No log is kept of what nobody sees before it is whole: it would be synced at each statement, and where
         # that fails for good DuckDB takes the process down.
         self._db.execute(f"ATTACH {quoted(path)} AS building (RECOVERY_MODE NO_WAL_WRITES{version})")
         self._db.execute("USE building")
-        self._db.execute(statement("views/_tables.sql", table))
+        if not since:
+            self._db.execute(statement("views/_tables.sql", table))
 
     def close(self) -> None:
         self._db.close()
 
     def run(self, facts: Mapping[str, FileFacts], column_chunks: set[str], examiner: Examiner | None) -> None:
         meta = _meta_of(self._store)  # before anything is read: what is written meanwhile is seen next time
-        since, since_index = self._since
+        since, since_index = self._since or (-1, -1)
         touched = self._store.touched("files", since)
         self._drop(touched)
         chunks_of = column_chunks | {c for (c,) in self._rows("SELECT crawl FROM derived.files WHERE column_chunks")}
@@ -168,13 +173,17 @@ class _Build:
         of_new = (key for path in new for key in self._store.index_keys(path)) if since >= 0 else ()
         self._show_indexes({*self._store.touched("indexes", since_index), *of_new})
         self._small_tables(touched, {*self._store.touched("documents", since)})
+        if not self._since:
+            self._make_views()
+        self._db.execute("DELETE FROM derived.meta")
+        self._db.executemany("INSERT INTO derived.meta VALUES (?, ?)", list(meta.items()))
+        self._db.execute("CHECKPOINT building")
+
+    def _make_views(self) -> None:
         for view in sorted((queries_folder() / "views").glob("[a-z]*.sql")):
             self._db.execute(statement(f"views/{view.name}", self._table))
         for macro in MACROS if self._table.keys is Keys.URL else ():
             self._db.execute(macro.statement)
-        self._db.execute("DELETE FROM derived.meta")
-        self._db.executemany("INSERT INTO derived.meta VALUES (?, ?)", list(meta.items()))
-        self._db.execute("CHECKPOINT building")
 
     def _rows(self, sql: str) -> list[tuple[Any, ...]]:
         return self._db.execute(sql).fetchall()
@@ -263,28 +272,18 @@ class _Build:
             changed.setdefault(path, []).append(ordinal)
         numbers = self._numbers(changed)
         stale = [[numbers[path], ordinal] for path in numbers for ordinal in changed[path]]
-        if stale:
-            for table in ("pages", "key_intervals"):
-                self._db.execute(
-                    f"DELETE FROM derived.{table} WHERE list_contains($1, [file, row_group])",  # noqa: S608 - see above
-                    [stale],
-                )
-        for path, number in numbers.items():
-            self._add_indexes(path, number, changed[path])
-
-    def _add_indexes(self, path: str, number: int, ordinals: list[int]) -> None:
-        file = self._store.get("files", path)
-        if file is None:
+        if not stale:
             return
-        footer = decode_footer(file.data, file.size)
-        pages, intervals = [], []
-        for ordinal, indexes in self._store.indexes(path, ordinals, file).items():
-            place = {"file": number, "row_group": ordinal}
-            rows, filled = key_pages(footer, self._table.key, ordinal, indexes)
-            pages += [place | row for row in rows]
-            intervals += [place | each for each in filled]
-        self._insert("pages", pages)
-        self._insert("key_intervals", intervals)
+        for table in ("pages", "key_intervals"):
+            self._db.execute(
+                f"DELETE FROM derived.{table} WHERE list_contains($1, [file, row_group])",  # noqa: S608 - see above
+                [stale],
+            )
+        groups = row_groups_at(self._db, stale)
+        for start in range(0, len(groups), _FEW):
+            found = [pages_of(self._store, self._table.key, each) for each in groups[start : start + _FEW]]
+            self._insert("pages", [row for rows, _ in found for row in rows])
+            self._insert("key_intervals", [row for _, rows in found for row in rows])
 
     def _small_tables(self, files: list[str], documents: set[str]) -> None:
         """Show the lists of crawls and files, and failures; of these what was touched."""
@@ -371,6 +370,14 @@ def _read_meta(path: Path, connection: duckdb.DuckDBPyConnection) -> dict[str, s
     return dict(connection.execute("SELECT key, value FROM derived.meta").fetchall())
 
 
+@cache
+def _layout() -> str:
+    """See ``LAYOUT``: that, and a digest of the statements that make tables, views and macros."""
+    sql = [path.read_text(encoding="utf-8") for path in sorted((queries_folder() / "views").glob("*.sql"))]
+    sql += [macro.statement for macro in MACROS]
+    return f"{LAYOUT} {blake2b(''.join(sql).encode(), digest_size=8).hexdigest()}"
+
+
 def _is_of(found: dict[str, str], wanted: dict[str, str], *, indexes: bool) -> bool:
     """Whether a catalogue was made from this, be it without the last page indexes, unless these matter."""
     ignored = {} if indexes else {"indexes": ""}
@@ -378,7 +385,7 @@ def _is_of(found: dict[str, str], wanted: dict[str, str], *, indexes: bool) -> b
 
 
 def _meta_of(store: Store) -> dict[str, str]:
-    return {"layout": LAYOUT, "store": store.state(), "indexes": store.index_state()}
+    return {"layout": _layout(), "store": store.state(), "indexes": store.index_state()}
 
 
 def _swap(new: Path, path: Path) -> None:

@@ -1,19 +1,76 @@
 """Page indexes that are held → what the catalogue shows of the pages of the key column."""
 
 import sys
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
+import duckdb
+
 from catalogue.errors import BadPageIndex
-from catalogue.footer import Footer
+from catalogue.footer import Footer, decode_footer, decode_row_groups
 from catalogue.pages import ColumnIndex, Indexes, decode_column_index, decode_offset_index, merged
+from catalogue.store import Store
 from catalogue.surt import text_after, text_from
 
+_Rows = list[dict[str, Any]]
 
-def key_pages(
-    footer: Footer, name: str, row_group: int, indexes: Indexes
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+
+@dataclass(frozen=True, slots=True)
+class RowGroups:
+    """Some of a file, as the catalogue shows it."""
+
+    path: str
+    number: int
+    """Of the file."""
+    version: bytes
+    footer_rest: int | None
+    """See ``Footer.rest``."""
+    offsets: Mapping[int, int]
+    """Where each stands in the footer, by ordinal."""
+
+
+def row_groups_at(db: duckdb.DuckDBPyConnection, places: Sequence[Sequence[int]]) -> list[RowGroups]:
+    """Of each file that is shown those row groups, of which the number of the file and the ordinal are given."""
+    rows = db.execute(
+        """
+        SELECT path, file, version, footer_rest, map_from_entries(list((row_group, footer_offset)))
+        FROM derived.files JOIN derived.row_groups USING (file)
+        WHERE list_contains($1, [file, row_group]) GROUP BY ALL ORDER BY path
+        """,
+        [places],
+    ).fetchall()
+    return [RowGroups(*row) for row in rows]
+
+
+def pages_of(store: Store, name: str, groups: RowGroups) -> tuple[_Rows, _Rows]:
+    """What is held of the pages of the key column of row groups; see ``key_pages``.
+
+    Args:
+        store: that holds it.
+        name: of the key column.
+        groups: that are asked about.
+    """
+    file = store.get("files", groups.path)
+    if file is None:
+        return [], []
+    if groups.footer_rest is None or store.version(groups.path) != groups.version:
+        footer = decode_footer(file.data, file.size)
+    else:  # no more of it than is asked about
+        footer = decode_row_groups(file.data, file.size, groups.offsets, groups.footer_rest)
+    pages: _Rows = []
+    intervals: _Rows = []
+    for ordinal, indexes in store.indexes(groups.path, groups.offsets, file).items():
+        place = {"file": groups.number, "row_group": ordinal}
+        rows, filled = key_pages(footer, name, ordinal, indexes)
+        pages += [place | row for row in rows]
+        intervals += [place | each for each in filled]
+    return pages, intervals
+
+
+def key_pages(footer: Footer, name: str, row_group: int, indexes: Indexes) -> tuple[_Rows, _Rows]:
     """What is known of the pages of the key column.
 
     Args:

@@ -8,12 +8,12 @@ import hashlib
 import json
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import duckdb
 import pyarrow.parquet as pq
@@ -32,7 +32,10 @@ STORE, CATALOGUE = "data/footers.sqlite", "data/catalogue.duckdb"
 _TABLES = ("files", "documents", "failures", "indexes", "facts")
 _VIEWS = ("files", "row_groups", "pages", "crawls")
 _TIMES = ("harvested_at",)
+_REMEMBERED = 300
+"""Looks at files, most of which many images have in common."""
 
+_Seen = TypeVar("_Seen", bound=dict[Any, Any])
 Items = Mapping[str, object]
 Look = Callable[[Path], Items]
 
@@ -186,6 +189,42 @@ class Right:
     requests: int
 
 
+def _values(path: Path) -> dict[tuple[str, str], object]:
+    """See ``World.held``."""
+    with closing(sqlite3.connect(path)) as store:
+        assert store.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        tables = {name for (name,) in store.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+        if not tables:  # made and not filled
+            return {}
+        rows = [
+            (table, key, value)
+            for table in _TABLES
+            for key, value in store.execute(f'SELECT key, value FROM "{table}"')  # noqa: S608 - one of these
+        ]
+    held: dict[tuple[str, str], object] = {}
+    for table, key, value in rows:
+        found = decode(value)
+        if table == "indexes":
+            Indexes.unpack(found.data)
+        if table == "facts":  # which tell of that in two more places
+            told = {name: fact for name, fact in json.loads(found.data).items() if name not in _TIMES}
+            found = replace(found, data=json.dumps(told).encode(), note="")
+        held[table, key] = replace(found, taken="")
+    return held
+
+
+def _rows_shown(path: Path) -> dict[str, list[str]]:
+    """See ``World.shown``."""
+    with duckdb.connect(path, read_only=True) as catalogue:
+        return {
+            view: sorted(
+                json.dumps({name: value for name, value in row.items() if name not in _TIMES}, default=str)
+                for row in catalogue.execute(f"SELECT * FROM {view}").to_arrow_table().to_pylist()  # noqa: S608
+            )
+            for view in _VIEWS
+        }
+
+
 class World:
     """A source, the states that commands find, and what they come to when nothing goes wrong."""
 
@@ -198,6 +237,8 @@ class World:
         self._beside = folder / "looked at"
         self._states: dict[str, Image] = {"empty": Image(frozenset(), {})}
         self._rights: dict[str, Right] = {}
+        self._known: dict[object, Any] = {}
+        """What looks at files found, by these."""
 
     def reset(self, image: Image) -> None:
         """Have the folder hold this."""
@@ -261,53 +302,28 @@ class World:
         Raises:
             AssertionError: if it is damaged.
         """
-        names = (STORE, f"{STORE}-wal", f"{STORE}-journal")
-        if not (STORE in image.files if image else (self.work / STORE).exists()):
-            return {}
-        with closing(sqlite3.connect(self._copied(*names, image=image))) as store:
-            assert store.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-            tables = {name for (name,) in store.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
-            if not tables:  # made and not filled
-                return {}
-            rows = [
-                (table, key, value)
-                for table in _TABLES
-                for key, value in store.execute(f'SELECT key, value FROM "{table}"')  # noqa: S608 - one of these
-            ]
-        held: dict[tuple[str, str], object] = {}
-        for table, key, value in rows:
-            found = decode(value)
-            if table == "indexes":
-                Indexes.unpack(found.data)
-            if table == "facts":  # which tell of that in two more places
-                told = {name: fact for name, fact in json.loads(found.data).items() if name not in _TIMES}
-                found = replace(found, data=json.dumps(told).encode(), note="")
-            held[table, key] = replace(found, taken="")
-        return held
+        return self._seen(_values, (STORE, f"{STORE}-wal", f"{STORE}-journal"), image)
 
     def shown(self) -> dict[str, list[str]]:
         """What the catalogue shows, but for when it was taken."""
-        if not (self.work / CATALOGUE).exists():
-            return {}
-        with duckdb.connect(self._copied(CATALOGUE, f"{CATALOGUE}.wal"), read_only=True) as catalogue:
-            return {
-                view: sorted(
-                    json.dumps({name: value for name, value in row.items() if name not in _TIMES}, default=str)
-                    for row in catalogue.execute(f"SELECT * FROM {view}").to_arrow_table().to_pylist()  # noqa: S608
-                )
-                for view in _VIEWS
-            }
+        return self._seen(_rows_shown, (CATALOGUE, f"{CATALOGUE}.wal"))
 
-    def _copied(self, *names: str, image: Image | None = None) -> str:
-        shutil.rmtree(self._beside, ignore_errors=True)
-        self._beside.mkdir()
-        for name in names:
-            copy = self._beside / Path(name).name
-            if image and name in image.files:
-                copy.write_bytes(image.files[name])
-            elif not image and (self.work / name).exists():
-                shutil.copyfile(self.work / name, copy)
-        return str(self._beside / Path(names[0]).name)
+    def _seen(self, look: Callable[[Path], _Seen], names: Sequence[str], image: Image | None = None) -> _Seen:
+        """What a look at copies of files finds, of which the first must be there; no other in the same bytes."""
+        files = (
+            image.files if image else {name: path.read_bytes() for name in names if (path := self.work / name).exists()}
+        )
+        key = look, *(hashlib.sha256(files[name]).digest() if name in files else b"" for name in names)
+        if key not in self._known:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            shutil.rmtree(self._beside, ignore_errors=True)
+            self._beside.mkdir()
+            for name in files.keys() & names:
+                (self._beside / Path(name).name).write_bytes(files[name])
+            self._known[key] = look(self._beside / Path(names[0]).name) if names[0] in files else {}
+        found: _Seen = self._known[key]
+        return found
 
     def check(self, writer: Writer, *, done: bool) -> None:
         """Hold what is in the folder against what may be: what was there before, or what is to be there.
