@@ -128,7 +128,7 @@ def test_one_odd_file_does_not_speak_for_its_host(place: int) -> None:
                 check(source, path)
         asked = ranges(server)
         assert asked.count(SUFFIX) == len(PATHS)
-        assert asked.count(FIRST) == len(asked) - len(PATHS) == Policy().ignored
+        assert asked.count(FIRST) == len(asked) - len(PATHS) == (4 if place else Policy().never_honoured)
         assert not source.limiter.state.ignores_suffixes
 
 
