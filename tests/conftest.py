@@ -1,15 +1,19 @@
 """What many tests stand on: a mirror of a crawl, and a catalogue harvested from it."""
 
 import os
-from collections.abc import Iterator
+import pickle
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from shutil import copy2, copytree
+from shutil import copy2, copytree, rmtree
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from filelock import FileLock
 from hypothesis import settings as trying
 
 import catalogue
@@ -19,6 +23,8 @@ from tests import canaries
 from tests.commands import Command
 from tests.crawls import write_manifest
 from tests.mirrors import whole_table
+
+_Made = TypeVar("_Made")
 
 LEAKED: list[str] = []
 """What was logged and holds a secret."""
@@ -48,10 +54,23 @@ def _discreet() -> Iterator[None]:
     assert not leaked
 
 
+def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], _Made]) -> _Made:
+    """What is made in a folder by the first worker that needs it, and read by all."""
+    root = factory.getbasetemp().parent if "PYTEST_XDIST_WORKER" in os.environ else factory.getbasetemp()
+    folder, made = root / name, root / f"{name}.pickle"
+    with FileLock(root / f"{name}.lock"):
+        if not made.exists():
+            rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            made.write_bytes(pickle.dumps(make(folder)))
+        found: _Made = pickle.loads(made.read_bytes())  # noqa: S301 - our own
+    return found
+
+
 @pytest.fixture(scope="session")
 def miniature(tmp_path_factory: pytest.TempPathFactory) -> Miniature:
     """The default miniature, to be read."""
-    return write_miniature(tmp_path_factory.mktemp("miniature"))
+    return once(tmp_path_factory, "miniature", write_miniature)
 
 
 @pytest.fixture(scope="session")
@@ -68,13 +87,16 @@ def settings(mirror: Path, tmp_path_factory: pytest.TempPathFactory) -> Settings
     return Settings(source=str(mirror), cache=tmp_path_factory.mktemp("cache"))
 
 
-@pytest.fixture(scope="session")
-def untaught_data(settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data folder that holds every crawl and subset of the mirror; to be copied, since what is asked learns."""
-    data = tmp_path_factory.mktemp("untaught")
+def harvest_all(settings: Settings, data: Path) -> Path:
     with catalogue.open(data, settings=settings) as cat:
         cat.harvest("all", subsets="all")
     return data
+
+
+@pytest.fixture(scope="session")
+def untaught_data(settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder that holds every crawl and subset of the mirror; to be copied, since what is asked learns."""
+    return once(tmp_path_factory, "untaught", partial(harvest_all, settings))
 
 
 @pytest.fixture(scope="session")
@@ -114,8 +136,10 @@ def harvested(
 @pytest.fixture(scope="session")
 def few(mirror: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A mirror of two files of each crawl and subset, example.com's among them: every era, and less of it."""
-    folder = tmp_path_factory.mktemp("few")
+    return once(tmp_path_factory, "few", partial(copy_few, mirror))
 
+
+def copy_few(mirror: Path, folder: Path) -> Path:
     def lacks(path: Path) -> bool:
         keys = pq.ParquetFile(path).read(columns=["url_surtkey"]).column(0)
         return not pc.any(pc.starts_with(keys, "com,example)")).as_py()
@@ -146,10 +170,7 @@ def few_settings(few: Path, settings: Settings) -> Settings:
 @pytest.fixture(scope="session")
 def few_data(few_settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data folder that holds all of ``few``; to be copied."""
-    data = tmp_path_factory.mktemp("untaught-few")
-    with catalogue.open(data, settings=few_settings) as cat:
-        cat.harvest("all", subsets="all")
-    return data
+    return once(tmp_path_factory, "untaught-few", partial(harvest_all, few_settings))
 
 
 @pytest.fixture(scope="session")

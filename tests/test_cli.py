@@ -203,11 +203,11 @@ def test_urls_file_and_stdin(asking: Command, tmp_path: Path) -> None:
     assert by_file.out == by_words.out != ""
 
 
-def test_short_conditions(asking: Command) -> None:
+def test_short_conditions(asking: Command, crawl: str) -> None:
+    columns = "url,fetch_status,content_mime_detected,content_languages"
+
     def urls(*words: str) -> list[Any]:
-        ran = asking(
-            "query", "*", "--yes", "--columns", "url,fetch_status,content_mime_detected,content_languages", *words
-        )
+        ran = asking("query", "*", "--yes", "--crawl", crawl, "--columns", columns, *words)
         assert ran.status == 0, ran.err
         return ran.json_lines()
 
@@ -262,18 +262,18 @@ def test_standard_output_by_its_other_names(asking: Command, tmp_path: Path) -> 
     into = tmp_path / "all.txt"
     link = tmp_path / "stdout"
     link.symlink_to("/proc/self/fd/1")
-    words = [sys.executable, "-m", "catalogue", "query", "shop.example.com/dir/*", "--format", "jsonl", "-o", str(link)]
+    words = ["query", "shop.example.com/dir/*", "--format", "jsonl", "-o", str(link)]
+    anew = [sys.executable, "-m", "catalogue", *words]
     with into.open("wb") as file:
         file.write(b"first\n")
         file.flush()
-        subprocess.run(words, env=asking.environment(), stdout=file, check=True, timeout=60)
+        subprocess.run(anew, env=asking.environment(), stdout=file, check=True, timeout=60)
         file.seek(0, os.SEEK_END)
         file.write(b"last\n")
     lines = into.read_text(encoding="utf-8").splitlines()
     assert (lines[0], lines[-1]) == ("first", "last")
     assert len(lines) > 2
-    piped = subprocess.run(words, env=asking.environment(), capture_output=True, check=True, timeout=60)
-    assert piped.stdout.decode().splitlines() == lines[1:-1]
+    assert asking(*words).out.splitlines() == lines[1:-1]
     aside = tmp_path / "aside.jsonl"
     aside.touch()
     (tmp_path / "link.jsonl").symlink_to(aside)
@@ -319,14 +319,7 @@ def test_silence_in_a_pipe_and_results_on_stdout_alone(command: Command, mirror:
 def on_a_terminal(command: Command, *words: str, columns: int = 80) -> str:
     """What a person sees in a window so many characters wide."""
     leader, follower = pty.openpty()
-    with subprocess.Popen(
-        [sys.executable, "-m", "catalogue", *words],
-        env=command.environment(COLUMNS=str(columns), TERM="xterm"),
-        cwd=command.home,
-        stdin=follower,
-        stdout=follower,
-        stderr=follower,
-    ) as process:
+    with command.start_on(follower, *words, COLUMNS=str(columns), TERM="xterm") as process:
         os.close(follower)
         seen = b""
         while True:

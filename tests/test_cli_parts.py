@@ -16,27 +16,38 @@ from catalogue.store import locked
 from tests.commands import Command
 
 
+@pytest.fixture
+def asking(few_data: Path, few: Path, tmp_path: Path) -> Command:
+    """The command line where few files of each crawl are harvested."""
+    return Command(Path(copytree(few_data, tmp_path / "data")), str(few), tmp_path)
+
+
+@pytest.fixture(scope="module")
+def harvested(few_harvested: Catalogue) -> Catalogue:
+    return few_harvested
+
+
 def test_a_file_a_crawl(asking: Command, tmp_path: Path, harvested: Catalogue) -> None:
-    ran = asking("query", "*.org", "-o", "found/")
+    ran = asking("query", "*.example.com", "-o", "found/")
     assert (ran.status, ran.out) == (0, "")
     parts = {path.stem: pq.read_table(path) for path in (tmp_path / "found").glob("*.parquet")}
-    everything = harvested.captures("*.org").to_arrow()
+    everything = harvested.captures("*.example.com").to_arrow()
     assert pa.concat_tables(parts[crawl] for crawl in sorted(parts)).num_rows == everything.num_rows
     for crawl, rows in parts.items():
-        assert rows.equals(harvested.captures("*.org", crawls=crawl).to_arrow())
+        assert rows.equals(harvested.captures("*.example.com", crawls=crawl).to_arrow())
         assert f"{crawl}: {rows.num_rows:,} captures\n" in ran.err
     assert len({str(rows.schema) for rows in parts.values()}) == 1  # whatever the files of their time have
     noted = json.loads((tmp_path / "found" / "answer.json").read_text())["parts"]
     assert {crawl: part["captures"] for crawl, part in noted.items()} == {c: len(rows) for c, rows in parts.items()}
-    again = asking("query", "*.org", "-o", "found")
+    again = asking("query", "*.example.com", "-o", "found")
     assert (again.status, again.err) == (0, f"found has the answer of {len(parts)} crawls already\n")
 
 
-def test_killed_it_goes_on(asking: Command, tmp_path: Path, mirror: Path, harvested: Catalogue) -> None:
+def test_killed_it_goes_on(asking: Command, tmp_path: Path, few: Path, harvested: Catalogue) -> None:
     crawls = harvested.held()
-    with LoopbackServer(mirror) as server:
+    with LoopbackServer(few) as server:
         command = Command(asking.data, server.url, tmp_path)
-        words = ["query", "*.org", "-o", "found/", "--format", "jsonl", "--no-cache"]
+        words = ["query", "*.example.com", "-o", "found/", "--format", "jsonl", "--no-cache"]
         with command.start(*words) as process:
             assert process.stderr
             assert process.stderr.readline().startswith(crawls[0].encode())
@@ -48,7 +59,7 @@ def test_killed_it_goes_on(asking: Command, tmp_path: Path, mirror: Path, harves
         assert crawls[0] not in asked
         for crawl in crawls:
             lines = (tmp_path / "found" / f"{crawl}.jsonl").read_text().splitlines()
-            assert len(lines) == harvested.captures("*.org", crawls=crawl).count()
+            assert len(lines) == harvested.captures("*.example.com", crawls=crawl).count()
 
 
 def test_what_is_gone_or_was_incomplete_is_asked_again(
@@ -206,8 +217,8 @@ def test_counts_by_crawl_are_those_of_the_rows(harvested: Catalogue, question: d
     assert sum(counts.values()) == found.count()
 
 
-def test_counting_by_crawl_reads_no_more_than_counting(asking: Command, mirror: Path, tmp_path: Path) -> None:
-    with LoopbackServer(mirror) as server:
+def test_counting_by_crawl_reads_no_more_than_counting(asking: Command, few: Path, tmp_path: Path) -> None:
+    with LoopbackServer(few) as server:
         command = Command(asking.data, server.url, tmp_path)
         command("plan", "*.com", "--count", "--indexes")
         before = len(server.log)

@@ -41,6 +41,7 @@ class Forked:
         folder: Path,
         *,
         in_one: bool = False,
+        terminal: int | None = None,
         preload: str = "",
     ) -> None:
         """Begin a command.
@@ -50,13 +51,15 @@ class Forked:
             environment: all of it.
             folder: the current one.
             in_one: whether what it says of errors comes with its output.
+            terminal: where both are to go; they are pipes of ours if there is none.
             preload: a library that the process is loaded with before any other.
         """
         (out, out_end), (err, err_end) = os.pipe(), os.pipe()
         self._told, told_end = socket.socketpair()
         asked = json.dumps([list(words), dict(environment), str(folder)]).encode()
         parent = _parent(preload)
-        ends = [out_end, out_end if in_one else err_end, told_end.fileno()]
+        streams = [out_end, out_end if in_one else err_end] if terminal is None else [terminal, terminal]
+        ends = [*streams, told_end.fileno()]
         socket.send_fds(parent, [len(asked).to_bytes(4, "little")], ends)
         parent.sendall(asked)
         os.close(out_end)
@@ -226,6 +229,8 @@ def _become(words: list[str], environment: dict[str, str], folder: str, streams:
     for end, stream in zip(streams, (sys.stdout, sys.stderr), strict=True):
         os.dup2(end, stream.fileno())
         os.close(end)
+    if os.isatty(1):  # where lines come as they are written; open() sees to it
+        sys.stdout, sys.stderr = (open(number, "w", encoding="utf-8", closefd=False) for number in (1, 2))  # noqa: SIM115
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
