@@ -4,6 +4,8 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 # One more than there are cores: tests wait for servers and commands a tenth of their time.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+# Packages are compiled when they are first imported, once, and not by each of the many processes that tests begin.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test docs hold lint soak fuzz bench browser clean
 

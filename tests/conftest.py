@@ -5,6 +5,7 @@ import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from shutil import copy2, copytree, rmtree
 from typing import TypeVar
@@ -30,8 +31,18 @@ LEAKED: list[str] = []
 """What was logged and holds a secret."""
 
 
-_LONG = {"test_soak_mutations", "test_soak_traffic", "test_disk", "test_workers_lost", "test_answers", "test_sharing"}
+_LONG = {
+    *("test_answers", "test_cdx_served", "test_cli", "test_cli_parts", "test_disk", "test_page_answers"),
+    *("test_sharing", "test_snapshots", "test_soak_mutations", "test_soak_traffic", "test_splice", "test_workers_lost"),
+}
 """Files whose tests are few and take long."""
+
+
+def pytest_collection() -> None:
+    """Each worker begins with tests of its own: what it compiles the others find compiled when they come to it."""
+    number, count = (os.environ.get(f"PYTEST_XDIST_WORKER{name}", "") for name in ("", "_COUNT"))
+    for path in sorted(Path(__file__).parent.glob("test_*.py"))[int(number[2:]) :: int(count)] if number else ():
+        import_module(f"tests.{path.stem}")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
