@@ -113,7 +113,7 @@ def in_notebook(what: str = "", *, clock: Callable[[], float] = time.monotonic) 
     """
     from IPython.display import display  # noqa: PLC0415 - there, since this is a notebook
 
-    handle: Any = display({"text/plain": ""}, raw=True, display_id=True)  # type: ignore[no-untyped-call]
+    handle: Any = display({"text/plain": ""}, raw=True, display_id=True)
     last = -_EVERY
 
     def show(progress: Progress) -> None:

@@ -1,5 +1,6 @@
 """What many tests stand on: a mirror of a crawl, and a catalogue harvested from it."""
 
+import gc
 import os
 import pickle
 from collections.abc import Callable, Iterator
@@ -40,6 +41,7 @@ _LONG = {
 
 def pytest_collection() -> None:
     """Each worker begins with tests of its own: what it compiles the others find compiled when they come to it."""
+    gc.disable()  # nothing of what is imported is garbage
     number, count = (os.environ.get(f"PYTEST_XDIST_WORKER{name}", "") for name in ("", "_COUNT"))
     for path in sorted(Path(__file__).parent.glob("test_*.py"))[int(number[2:]) :: int(count)] if number else ():
         import_module(f"tests.{path.stem}")
@@ -48,6 +50,11 @@ def pytest_collection() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with what takes longest, so that in the end no core waits for another."""
     items.sort(key=lambda item: item.path.stem not in _LONG)
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_configure() -> None:

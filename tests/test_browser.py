@@ -76,7 +76,7 @@ def look(browser: Chrome, width: int, theme: str) -> None:
 
 def messages(browser: Chrome) -> list[str]:
     """What has been said on the console since it was looked at last."""
-    return [entry["message"] for entry in browser.get_log("browser")]  # type: ignore[no-untyped-call]
+    return [entry["message"] for entry in browser.get_log("browser")]
 
 
 def run(browser: Chrome, script: str) -> Any:
