@@ -18,8 +18,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import catalogue
-from tests.commands import Command, Ran
+from tests.commands import Command, Ran, ended
 from tests.faults import Fault, FaultServer, Kind, Request, always
+from tests.warm import Forked
 
 
 def sentence(ran: Ran) -> str:
@@ -238,15 +239,9 @@ def test_sql_prints_a_table_or_json(asking: Command, harvested: catalogue.Catalo
 
 
 def test_sql_alone_is_duckdbs_shell(asking: Command) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "catalogue", "sql"],
-        env=asking.environment(),
-        input=b"select 6 * 7 as answer from files limit 1;\n",
-        capture_output=True,
-        timeout=60,
-        check=True,
-    )
-    assert b"42" in done.stdout
+    asked = b"select 6 * 7 as answer from files limit 1;\n"
+    with Forked(["sql"], asking.environment(), asking.home, given=asked) as process:
+        assert "42" in ended(process).out
 
 
 def test_forget(command: Command, mirror: Path) -> None:

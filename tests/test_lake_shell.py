@@ -10,25 +10,31 @@ import pytest
 
 from catalogue.demo import LoopbackServer
 from catalogue.store import Store
-from tests.commands import Command, Ran
+from tests.commands import Command, Ran, ended
 from tests.ducklakes import needs_extensions
+from tests.warm import Forked
 
 ROOT = Path(__file__).parent.parent
 
 
 @pytest.fixture
-def command(untaught_data: Path, mirror: Path, tmp_path: Path) -> Command:
-    """The command line with a folder of everything that may be written to."""
-    return Command(Path(shutil.copytree(untaught_data, tmp_path / "data")), str(mirror), tmp_path)
+def command(few_data: Path, few: Path, tmp_path: Path) -> Command:
+    """The command line with a folder of few files of each crawl that may be written to."""
+    return Command(Path(shutil.copytree(few_data, tmp_path / "data")), str(few), tmp_path)
 
 
 def in_shell(command: Command, script: str, **environment: str) -> Ran:
     """What a shell says to a script."""
+    given = f".mode csv\n.headers off\n{script}\n"
+    if not environment:
+        with Forked(["sql"], command.environment(), command.home, given=given.encode()) as process:
+            ran = ended(process)
+        return Ran(ran.status, ran.out.replace("\r\n", "\n"), ran.err)
     done = subprocess.run(
         [sys.executable, "-m", "catalogue", "sql"],
         env=command.environment(**{"PYTHONPATH": str(ROOT), **environment}),
         cwd=command.home,
-        input=f".mode csv\n.headers off\n{script}\n",
+        input=given,
         capture_output=True,
         text=True,
         timeout=60,
@@ -69,11 +75,11 @@ def test_what_is_incomplete_says_so_everywhere(command: Command) -> None:
 
 
 @needs_extensions
-def test_the_shell_has_it_when_it_is_there(command: Command, mirror: Path) -> None:
+def test_the_shell_has_it_when_it_is_there(command: Command, few: Path) -> None:
     before = in_shell(command, "SELECT count(*) FROM duckdb_databases() WHERE database_name = 'cc';")
     assert (before.status, before.out, before.err) == (0, "0\n", "")
     command("export", "ducklake")
-    with LoopbackServer(mirror) as server:
+    with LoopbackServer(few) as server:
         there = Command(command.data, server.url, command.home)
         ran = in_shell(
             there,

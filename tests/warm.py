@@ -21,6 +21,7 @@ from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import NoReturn, Self
 
 from tests import canaries
@@ -42,6 +43,7 @@ class Forked:
         *,
         in_one: bool = False,
         terminal: int | None = None,
+        given: bytes = b"",
         preload: str = "",
     ) -> None:
         """Begin a command.
@@ -52,6 +54,7 @@ class Forked:
             folder: the current one.
             in_one: whether what it says of errors comes with its output.
             terminal: where both are to go; they are pipes of ours if there is none.
+            given: on its standard input.
             preload: a library that the process is loaded with before any other.
         """
         (out, out_end), (err, err_end) = os.pipe(), os.pipe()
@@ -59,8 +62,11 @@ class Forked:
         asked = json.dumps([list(words), dict(environment), str(folder)]).encode()
         parent = _parent(preload)
         streams = [out_end, out_end if in_one else err_end] if terminal is None else [terminal, terminal]
-        ends = [*streams, told_end.fileno()]
-        socket.send_fds(parent, [len(asked).to_bytes(4, "little")], ends)
+        with TemporaryFile() as input_:
+            input_.write(given)
+            input_.seek(0)
+            ends = [input_.fileno(), *streams, told_end.fileno()]
+            socket.send_fds(parent, [len(asked).to_bytes(4, "little")], ends)
         parent.sendall(asked)
         os.close(out_end)
         os.close(err_end)
@@ -177,7 +183,7 @@ def main(asked: socket.socket) -> None:
                 _tell(told_of)
             if asked not in ready:
                 continue
-            length, ends, *_ = socket.recv_fds(asked, 4, 3)
+            length, ends, *_ = socket.recv_fds(asked, 4, 4)
             if not length:
                 return
             words, environment, folder = json.loads(asked.recv(int.from_bytes(length, "little"), socket.MSG_WAITALL))
@@ -226,8 +232,8 @@ def _write(told: int, number: int) -> None:
 
 
 def _become(words: list[str], environment: dict[str, str], folder: str, streams: list[int]) -> NoReturn:
-    for end, stream in zip(streams, (sys.stdout, sys.stderr), strict=True):
-        os.dup2(end, stream.fileno())
+    for number, end in enumerate(streams):
+        os.dup2(end, number)
         os.close(end)
     if os.isatty(1):  # where lines come as they are written; open() sees to it
         sys.stdout, sys.stderr = (open(number, "w", encoding="utf-8", closefd=False) for number in (1, 2))  # noqa: SIM115
