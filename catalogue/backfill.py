@@ -14,9 +14,8 @@ from functools import cached_property
 
 from catalogue.display import Displayed
 from catalogue.errors import Blocked, FormatError, GivenUp, SourceError
-from catalogue.harvest import Progress as Harvesting
 from catalogue.plan import Cost, Fetch, ReadPlan
-from catalogue.progress import Bars, nowhere
+from catalogue.progress import Bars, Progress, nowhere
 from catalogue.query import Query
 from catalogue.question import Question, Scope
 from catalogue.surt import EVERYTHING
@@ -42,8 +41,8 @@ class Estimate:
 
 
 @dataclass(slots=True)
-class Progress:
-    """How far it is."""
+class Filled:
+    """What a backfill came to, or how far it is."""
 
     done: int = 0
     """Files filled."""
@@ -101,7 +100,7 @@ class Backfill(Displayed):
         seconds = takes[0].cost.seconds(requests, size, 1) if takes else 0.0
         return Estimate(len(self.gaps), row_groups, requests, size, seconds)
 
-    def run(self, *, budget: int | None = None, report: Callable[[Progress], None] | None = None) -> Progress:
+    def run(self, *, budget: int | None = None, report: Callable[[Filled], None] | None = None) -> Filled:
         """Fill gaps file by file. Each is kept as soon as it is known: stopped at any time, it goes on from there.
 
         Args:
@@ -118,8 +117,8 @@ class Backfill(Displayed):
         """
         with self._bars("files") as bar:
 
-            def told(at: Progress) -> None:
-                bar(Harvesting("backfill", len(self.gaps), at.done, failed=len(at.failures), bytes=at.bytes))
+            def told(at: Filled) -> None:
+                bar(Progress("backfill", len(self.gaps), at.done, failed=len(at.failures), bytes=at.bytes))
 
             filling = _Filling(self, budget, report or told)
             for lesson in self._readers.learn(filling.plans()):
@@ -159,8 +158,8 @@ class Backfill(Displayed):
 class _Filling:
     """A backfill under way."""
 
-    def __init__(self, backfill: Backfill, budget: int | None, report: Callable[[Progress], None]) -> None:
-        self.progress = Progress()
+    def __init__(self, backfill: Backfill, budget: int | None, report: Callable[[Filled], None]) -> None:
+        self.progress = Filled()
         self._backfill = backfill
         self._budget = budget
         self._report = report

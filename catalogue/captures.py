@@ -17,11 +17,10 @@ from catalogue.distinct import Distinct
 from catalogue.errors import FormatError, IncompleteAnswer, QueryError, SourceError
 from catalogue.footer import NESTED, arrow_type
 from catalogue.frames import frame_of
-from catalogue.harvest import Progress
 from catalogue.keyspace import KeySpace
 from catalogue.plan import Fetch, ReadPlan
 from catalogue.plotting import draw_question
-from catalogue.progress import Bars, nowhere
+from catalogue.progress import Bars, Progress, nowhere
 from catalogue.query import CDX_COLUMNS, Moment, Query, check_columns, time_bounds
 from catalogue.question import Question
 from catalogue.reader import BATCH_ROWS, Told, in_order, read

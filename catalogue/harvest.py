@@ -19,6 +19,7 @@ from catalogue.examine import Examiner, FileFacts
 from catalogue.footer import TRAILER, Footer, RowGroup, decode_footer, footer_length
 from catalogue.listing import held, held_paths, listed, take_manifest
 from catalogue.pages import Indexes, cut_indexes
+from catalogue.progress import Progress
 from catalogue.ranges import ByteRange, Pin
 from catalogue.source import PoliteSource, get_tail
 from catalogue.store import Held, Store, row_group_of
@@ -33,22 +34,6 @@ FIRST_TAIL_WITH_PAGES = 1 << 20
 _BATCH_FILES, _BATCH_BYTES, _BATCH_SECONDS = 200, 8 << 20, 5.0
 _HOPELESS = 25
 """Files that fail one after another, before any succeeded, after which the rest is not tried."""
-
-
-@dataclass(slots=True)
-class Progress:
-    """How far the harvest of a crawl is."""
-
-    crawl: str
-    listed: int
-    """Files that the manifest names, of the subsets asked for."""
-    done: int
-    """Files held, those from before included."""
-    failed: int = 0
-    bytes: int = 0
-    """Received for this crawl so far."""
-    requests: int = 0
-    seconds: float = 0.0
 
 
 @dataclass(slots=True, repr=False)
@@ -67,7 +52,7 @@ class Harvested(Displayed):
         at = self.progress
         cost = f"{plural(at.requests, 'request')}, {size(at.bytes)}, {at.seconds:.1f} s"
         held = f"{at.done:,} of {plural(at.listed, 'file')} held, {len(self.facts):,} of them taken now"
-        return f"{at.crawl}: {held}; {cost}"
+        return f"{at.name}: {held}; {cost}"
 
     def _line(self) -> str:
         return self.told

@@ -4,9 +4,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
 from html import escape
 from threading import Lock
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from catalogue.wording import printable, size
 
@@ -18,31 +19,25 @@ _EVERY = 0.25
 """Seconds between two sights of a bar in a notebook, each of which is a message."""
 
 
-class Progress(Protocol):
+@dataclass(slots=True)
+class Progress:
     """How far something is."""
 
-    @property
-    def crawl(self) -> str:
-        """What it is, or of which crawl."""
-
-    @property
-    def listed(self) -> int:
-        """How many there are; 0 if nobody knows."""
-
-    @property
-    def done(self) -> int:
-        """How many of them are done."""
-
-    @property
-    def failed(self) -> int:
-        """How many could not be."""
-
-    @property
-    def bytes(self) -> int:
-        """Received so far."""
+    name: str
+    """The crawl of which files are taken, or what else is done, such as ``fetch``."""
+    listed: int
+    """How many there are: files that the manifest of a crawl names, of the subsets asked for; 0 if nobody knows."""
+    done: int
+    """How many of them are done; of a crawl's files, those held from before included."""
+    failed: int = 0
+    """How many could not be."""
+    bytes: int = 0
+    """Received for it so far."""
+    requests: int = 0
+    seconds: float = 0.0
 
 
-Report: TypeAlias = Callable[[Any], None]
+Report: TypeAlias = Callable[[Progress], None]
 """Is told of a ``Progress``, often."""
 Bars: TypeAlias = Callable[[str], AbstractContextManager[Report]]
 """Makes bars, given what it is that is counted."""
@@ -56,7 +51,7 @@ def nowhere(_: str) -> Iterator[Report]:
 
 @contextmanager
 def on_terminal(what: str = "", *, stays: bool = True) -> Iterator[Report]:
-    """A bar on the terminal for each ``crawl`` that it is told of.
+    """A bar on the terminal for each ``name`` that it is told of.
 
     Args:
         what: is counted.
@@ -80,16 +75,16 @@ def on_terminal(what: str = "", *, stays: bool = True) -> Iterator[Report]:
     tasks: dict[str, Any] = {}
 
     def show(progress: Progress) -> None:
-        if progress.crawl not in tasks:
-            tasks[progress.crawl] = bar.add_task(
-                printable(progress.crawl),
+        if progress.name not in tasks:
+            tasks[progress.name] = bar.add_task(
+                printable(progress.name),
                 total=progress.listed or None,
                 completed=progress.done,
                 rate=0.0,
                 received="",
                 failed="",
             )
-        task = tasks[progress.crawl]
+        task = tasks[progress.name]
         bar.update(
             task,
             total=progress.listed or None,
@@ -133,7 +128,7 @@ def _as_shown(progress: Progress, what: str) -> dict[str, str]:
     of = f" of {progress.listed:,}" if progress.listed else ""
     received = f"; {size(progress.bytes)}" if progress.bytes else ""
     failed = f"; {progress.failed:,} failed" if progress.failed else ""
-    text = printable(f"{progress.crawl}: {done:,}{of} {what}".rstrip() + received + failed)
+    text = printable(f"{progress.name}: {done:,}{of} {what}".rstrip() + received + failed)
     bar = f'<progress value="{done}" max="{progress.listed}"></progress> ' if progress.listed else ""
     return {"text/plain": text, "text/html": f"<div>{bar}{escape(text)}</div>"}
 

@@ -15,8 +15,9 @@ from catalogue.crawl import COLLINFO, manifest_path
 from catalogue.display import Displayed
 from catalogue.errors import FormatError, StoreDamaged, UnknownCrawl
 from catalogue.examine import Examiner, FileFacts
-from catalogue.harvest import Harvested, Progress, harvest
+from catalogue.harvest import Harvested, harvest
 from catalogue.listing import manifests, take_list
+from catalogue.progress import Progress
 from catalogue.source import PoliteSource
 from catalogue.store import Held, Store, row_group_of
 from catalogue.table import DEFINITION, INDEX, LISTED, Table

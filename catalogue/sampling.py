@@ -14,9 +14,8 @@ from catalogue.display import Displayed
 from catalogue.draws import Drawn, Draws, Place, time_of
 from catalogue.errors import IncompleteAnswer, QueryError
 from catalogue.frames import frame_of
-from catalogue.harvest import Progress
 from catalogue.plan import ReadPlan
-from catalogue.progress import Bars, nowhere
+from catalogue.progress import Bars, Progress, nowhere
 from catalogue.query import DRAWN
 from catalogue.reader import BATCH_ROWS
 from catalogue.values import positions

@@ -25,7 +25,8 @@ from catalogue.display import Displayed, some
 from catalogue.doctor import Diagnosis, Seen
 from catalogue.errors import Unreachable
 from catalogue.filling import Fetched, FetchEstimate
-from catalogue.harvest import Harvested, Progress
+from catalogue.harvest import Harvested
+from catalogue.progress import Progress
 from catalogue.pulling import Pulled
 from catalogue.record import Record
 from catalogue.repairing import Repaired

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from shutil import copytree
-from types import SimpleNamespace
 
 import click
 import pyarrow as pa
@@ -23,6 +22,7 @@ import pytest
 from catalogue.cli.app import Common, entry
 from catalogue.cli.showing import harvest_bar
 from catalogue.crawl import SCHEMA
+from catalogue.progress import Progress
 from catalogue.store import Held, Store, names_of
 from tests.commands import Command
 from tests.miniatures import OLD
@@ -246,7 +246,7 @@ def test_colours_are_for_terminals_that_want_them(
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     with terminal(monkeypatch) as seen, harvest_bar(Common()) as bar:
-        bar(SimpleNamespace(crawl=OLD, listed=3, done=1, failed=0, bytes=7))
+        bar(Progress(OLD, listed=3, done=1, bytes=7))
     text = b"".join(seen)
     assert OLD.encode() in text
     assert {name for name, sign in SIGNS.items() if sign.search(text)} == sent

@@ -14,8 +14,7 @@ from nbclient import NotebookClient
 
 from catalogue.catalogue import Catalogue
 from catalogue.errors import IncompleteAnswer
-from catalogue.harvest import Progress
-from catalogue.progress import bars
+from catalogue.progress import Progress, bars
 from catalogue.settings import Settings
 from catalogue.wording import size
 
@@ -150,7 +149,7 @@ def test_reading_tells_of_each_row_group(few_harvested: Catalogue) -> None:
 
 
 NOTEBOOK = """
-from catalogue.harvest import Progress
+from catalogue.progress import Progress
 from catalogue.progress import bars
 times = iter(range(1000))
 with bars(None, clock=lambda: float(next(times)))("files") as bar:

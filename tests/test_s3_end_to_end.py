@@ -65,7 +65,7 @@ def test_a_bucket_answers_as_the_folder_does(
     settings = Settings(source=f"s3://{BUCKET}/a-prefix", cache=tmp_path)
     with catalogue.open(tmp_path / "data", settings=settings) as cat:
         (outcome,) = cat.harvest("latest", subsets="all")
-        assert outcome.progress.crawl == newest
+        assert outcome.progress.name == newest
         assert outcome.progress.requests == outcome.progress.listed
         before = cat.requests
         found = cat.captures("*.example.com")

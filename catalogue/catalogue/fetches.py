@@ -21,11 +21,11 @@ from catalogue.fetching import MadeByWorkers, MadeHere, fetch_records
 from catalogue.filling import Fetched, FetchEstimate, each_place, estimate, fetch_into, lacking
 from catalogue.forming import FormOf, open_form
 from catalogue.frames import frame_of, in_order
-from catalogue.harvest import Progress
 from catalogue.metadata import ROW
 from catalogue.old_index import PATH, OldIndex
 from catalogue.outputs import open_output
 from catalogue.plan import record_fetches
+from catalogue.progress import Progress
 from catalogue.record import Record, read_record
 from catalogue.sampling import Sample
 

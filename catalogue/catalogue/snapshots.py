@@ -10,7 +10,7 @@ from catalogue.captures import several
 from catalogue.catalogue.exporting import Exported, Exporting
 from catalogue.errors import QueryError
 from catalogue.examine import Examiner
-from catalogue.harvest import Progress
+from catalogue.progress import Progress
 from catalogue.publishing import publish
 from catalogue.pulling import Pull, Pulled
 from catalogue.snapshot import TABLES, Piece

@@ -22,8 +22,8 @@ from catalogue.errors import (
     StoreLocked,
 )
 from catalogue.examine import Examiner
-from catalogue.harvest import Progress
 from catalogue.listing import known_crawls, load_table, manifests
+from catalogue.progress import Progress
 from catalogue.repairing import Repair, Repaired, note_lost
 from catalogue.settings import COLLINFO_SOURCE
 from catalogue.source import PoliteSource, open_source

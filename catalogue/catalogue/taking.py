@@ -10,8 +10,9 @@ from catalogue.catalogue.opening import STORE_NAME, Opened
 from catalogue.crawl import SUBSETS, Crawl, manifest_path, named, select_crawls, select_subsets
 from catalogue.errors import FormatError, QueryError, SourceError, StoreDamaged, UnknownCrawl
 from catalogue.examine import Examiner
-from catalogue.harvest import Harvested, Progress, harvest
+from catalogue.harvest import Harvested, harvest
 from catalogue.listing import held_paths, known_crawls, listed, load_table, save_table, take_crawl_list, take_list
+from catalogue.progress import Progress
 from catalogue.settings import COLLINFO_SOURCE, DEFAULT_SOURCE
 from catalogue.source import ATTEMPTS
 from catalogue.surt import Keys

@@ -12,8 +12,8 @@ from catalogue.checking.comparing import Comparison
 from catalogue.checking.findings import LOST, REPAIR, Checked, Finding, Share
 from catalogue.errors import SourceError, StoreDamaged
 from catalogue.examine import Examiner
-from catalogue.harvest import Progress
 from catalogue.listing import manifests
+from catalogue.progress import Progress
 from catalogue.source import PoliteSource
 from catalogue.store import TABLES, Inspection, Label, Seen, Store, inspected, row_group_of
 from catalogue.table import DEFINITION, INDEX, LISTED, Table

@@ -13,6 +13,7 @@ from catalogue.cli.completing import crawls_held, crawls_listed
 from catalogue.cli.consent import MANY_BYTES, MANY_REQUESTS, told
 from catalogue.cli.showing import as_json, confirmed, harvest_bar, table
 from catalogue.errors import QueryError, TooExpensive
+from catalogue.progress import Progress
 from catalogue.wording import parse_size, plural, size
 
 _LONG_LOG = 32 << 20
@@ -148,7 +149,7 @@ def harvest(  # noqa: PLR0913 - an option each
         if json_:
             as_json(
                 {
-                    "crawl": at.crawl,
+                    "crawl": at.name,
                     "files": at.listed,
                     "harvested": at.done,
                     "taken": len(outcome.facts),
@@ -212,8 +213,6 @@ def backfill(  # noqa: PLR0913 - an option each
     catalogue backfill --crawl CC-MAIN-2018-05 --budget 2GB
     catalogue backfill --only-gaps
     """  # noqa: D301
-    from catalogue.harvest import Progress  # noqa: PLC0415 - --help needs none of what this imports
-
     most = parse_size(budget) if budget else None
     with options.opened(scheduler=scheduler) as catalogue:
         filling = catalogue.backfill(crawls or "all", only_gaps=only_gaps, files=files)

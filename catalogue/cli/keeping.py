@@ -13,6 +13,7 @@ from catalogue.cli.app import Common, warn
 from catalogue.cli.consent import Leave, told
 from catalogue.cli.showing import as_json, harvest_bar, table
 from catalogue.errors import IncompleteAnswer, QueryError
+from catalogue.progress import Progress
 from catalogue.wording import parse_size, plural, size
 
 FORMS = ["warc", "text", "metadata", "parquet", "payload"]
@@ -81,8 +82,6 @@ class Keep:
         json_: bool,
     ) -> bool:
         """Fetch the records of captures; returns whether all could be had. Without an output, say what it takes."""
-        from catalogue.harvest import Progress  # noqa: PLC0415 - --help needs none of what this imports
-
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", IncompleteAnswer)  # said below, and by the exit status
             if self.output is None:

@@ -11,7 +11,7 @@ from threading import Lock
 from catalogue.catalogue import Catalogue
 from catalogue.crawl import Crawl, crawl_meant, newest_first
 from catalogue.errors import Busy, CatalogueError, FormatError, GivenUp, NotHarvested, SourceError, UnknownCrawl
-from catalogue.harvest import Progress
+from catalogue.progress import Progress
 from catalogue.views import MARGIN
 
 _LIST_AGE = 600.0

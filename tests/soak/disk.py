@@ -14,7 +14,7 @@ from pathlib import Path
 from tests import warm
 from tests.commands import Command, Ran
 
-PATIENCE = 30.0
+PATIENCE = 120.0
 """Seconds that a command has, whatever the disk does."""
 
 _ENTRY = struct.Struct("<IBBHHHiQI")
