@@ -15,10 +15,11 @@ import pytest
 
 import catalogue
 from catalogue import views
-from catalogue.errors import DiskFailed, QueryError
+from catalogue.errors import BadFooter, DiskFailed, QueryError
 from catalogue.examine import Examiner, FileFacts
 from catalogue.settings import Settings
 from catalogue.store import Held, Store
+from catalogue.table import INDEX
 from tests.commands import Command
 
 VIEWS = {"crawls", "files", "row_groups", "pages", "column_chunks"}
@@ -161,6 +162,41 @@ def test_column_chunks_are_filled_for_the_crawls_asked_for(data: Path, few_setti
         cat.column_chunks(others[0])
         assert set(cat.sql("select distinct crawl from column_chunks").df()["crawl"]) == {first, others[0]}
         assert len(cat.column_chunks(first)) == len(rows)
+
+
+class Slow(Examiner):
+    """Takes too long over the column chunks of one footer."""
+
+    def __init__(self, footer: bytes) -> None:
+        super().__init__(children=1)
+        self.footer = footer
+
+    def examine(self, footer: bytes, file_size: int, *, column_chunks: bool = False) -> FileFacts:
+        if column_chunks and footer == self.footer:
+            message = "the footer cannot be decoded: its parser took over 5 s"
+            raise BadFooter(message)
+        return super().examine(footer, file_size, column_chunks=column_chunks)
+
+
+def test_a_file_whose_column_chunks_cannot_be_told_keeps_nothing_else_from_being_shown(
+    data: Path, store: Store
+) -> None:
+    path = data / "catalogue.duckdb"
+    files = {key: file for key in store.keys("files") if (file := INDEX.file(key))}
+    crawl = min(file.crawl for file in files.values())
+    bad, *others = sorted(key for key, file in files.items() if file.crawl == crawl)
+    assert others
+    held = store.get("files", bad)
+    assert held
+    with Slow(held.data) as examiner:
+        views.refresh(path, store, column_chunks=[crawl], examiner=examiner)
+    with views.connect(path) as connection:
+        shown = connection.execute("SELECT DISTINCT path FROM column_chunks ORDER BY path").fetchall()
+        assert [name for (name,) in shown] == others
+        assert connection.execute("SELECT path, reason FROM derived.failures").fetchall() == [
+            (bad, f"{bad}: its column chunks are not shown: the footer cannot be decoded: its parser took over 5 s")
+        ]
+        assert connection.execute("SELECT true FROM row_groups WHERE path = $1", [bad]).fetchall()
 
 
 def test_what_was_decoded_is_not_decoded_again(data: Path, store: Store) -> None:

@@ -252,7 +252,11 @@ class _Build:
 
         def look(path: str) -> FileFacts | None:
             held = self._store.get("files", path)
-            return examiner.examine(held.data, held.size, column_chunks=True) if held else None
+            try:
+                return examiner.examine(held.data, held.size, column_chunks=True) if held else None
+            except FormatError as error:
+                self._undecodable[path] = f"{path}: its column chunks are not shown: {error}"
+                return None
 
         with examiner.executor() as executor:
             for start in range(0, len(lacking), _BATCH):
