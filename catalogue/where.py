@@ -5,8 +5,10 @@ shape that is not known here, from another version of DuckDB, only means less pr
 """
 
 import json
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import duckdb
@@ -43,7 +45,13 @@ _MIRRORED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 def connect() -> duckdb.DuckDBPyConnection:
     """A connection that reaches nothing but the tables it is given, where every time is shown in UTC."""
-    connection = duckdb.connect(
+    return _database(os.getpid()).cursor()
+
+
+@cache
+def _database(_process: int) -> duckdb.DuckDBPyConnection:
+    """What those of a process have in common, since to make it takes longer than most questions; it holds nothing."""
+    database = duckdb.connect(
         config={
             "enable_external_access": "false",
             "autoinstall_known_extensions": "false",
@@ -53,8 +61,8 @@ def connect() -> duckdb.DuckDBPyConnection:
             "threads": "1",  # handing the rows of a row group to others takes longer than to look at them
         }
     )
-    connection.execute("SET TimeZone = 'UTC'; SET lock_configuration = true")
-    return connection
+    database.execute("SET GLOBAL TimeZone = 'UTC'; SET GLOBAL lock_configuration = true")
+    return database
 
 
 def parse_where(sql: str, newer: pa.Schema | None = None, table: Table = INDEX) -> Where:

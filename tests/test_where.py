@@ -4,16 +4,18 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from random import Random
 
 import duckdb
+import pyarrow as pa
 import pytest
 
 from catalogue.errors import QueryError
 from catalogue.query import Where
-from catalogue.where import check_expression, parse_where, where_positions
+from catalogue.where import check_expression, connect, parse_where, where_positions
 from tests.conditions import conditions, duckdb_connection, kept, rows_of
 
 connection = pytest.fixture(scope="module")(duckdb_connection)
@@ -71,6 +73,26 @@ def test_rows_are_forgotten_afterwards(connection: duckdb.DuckDBPyConnection) ->
             kept(sql, rows_of(url=["a"]), connection)
         with pytest.raises(duckdb.CatalogException):
             connection.execute("FROM rows")
+
+
+def test_questions_at_the_same_time_see_their_own_rows(connection: duckdb.DuckDBPyConnection) -> None:
+    where = parse_where("fetch_status = 200")
+    with ThreadPoolExecutor(4) as executor, connect() as other:
+        sizes = range(1, 400)
+        found = executor.map(_kept_of, [where] * len(sizes), sizes)
+        assert list(found) == list(sizes)
+        connection.register("mine", pa.table({"a": [1]}))
+        with pytest.raises(duckdb.CatalogException, match="mine"):
+            other.execute("FROM mine")
+    with pytest.raises(duckdb.InvalidInputException, match="locked"):
+        connection.execute("SET TimeZone = 'Asia/Kolkata'")
+
+
+def _kept_of(where: Where, size: int) -> int:
+    """How many rows are kept, of so many that are to be and one that is not."""
+    rows = rows_of(url=["a"] * (size + 1), fetch_status=[*[200] * size, 404])
+    with connect() as connection:
+        return len(where_positions(where, rows, connection))
 
 
 # Time
