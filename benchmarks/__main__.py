@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmarks import export, fetch, footer_speed, harvest_speed, lookup, many, scale, serve, site
 from benchmarks.peers import PEERS
-from benchmarks.report import machine, say
+from benchmarks.report import Neighbours, machine, say
 from benchmarks.summary import Result, document, short, summary
 
 _ALL: dict[str, Callable[..., Iterable[Result] | None]] = {
@@ -53,7 +53,7 @@ def main() -> int:
     given = parser.parse_args()
     if unknown := set(given.name) - set(_ALL):
         parser.error(f"there is no {', '.join(sorted(unknown))}; there are {', '.join(_ALL)}")
-    head = machine()
+    head, neighbours = machine(), Neighbours()
     print(head)
     results: list[Result] = []
     failed: dict[str, str] = {}
@@ -67,7 +67,8 @@ def main() -> int:
                 traceback.print_exc()
                 failed[name] = short(str(why))
             say(f"{name}: {time.monotonic() - started:.0f} s")
-    print(f"\n{summary(results)}")
+    head += neighbours.told()
+    print(f"\n{summary(results)}\n\n{head}")
     if not given.name:
         others = ", ".join(dict.fromkeys(each for peer in PEERS.values() for each in peer)).replace("==", " ")
         _RESULTS.write_text(document(f"{head}. Others: {others}.", results, failed, both.kept.getvalue()), "utf-8")

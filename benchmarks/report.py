@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Sequence
 from importlib.metadata import version
+from pathlib import Path
 
 _LIBRARIES = ("commoncrawl-catalogue", "aiohttp", "duckdb", "fsspec", "pandas", "pyarrow", "sqlitedict")
 
@@ -20,6 +21,30 @@ def machine() -> str:
         f"{time.strftime('%Y-%m-%d')}; {os.cpu_count()} cores, {_system()}, Python {platform.python_version()}; "
         f"{libraries}{load}"
     )
+
+
+class Neighbours:
+    """What other virtual machines on the same hardware take of the time that is measured here."""
+
+    def __init__(self) -> None:
+        self._before = _ticks()
+
+    def told(self) -> str:
+        """Their share since this was made, as a clause; nothing where nobody counts it."""
+        after = _ticks()
+        if not (after and self._before):
+            return ""
+        stolen, everything = (now - then for now, then in zip(after, self._before, strict=True))
+        return f"; {stolen / max(1, everything):.0%} of the processors' time went to other machines meanwhile"
+
+
+def _ticks() -> tuple[int, int] | None:
+    """Time stolen since the start, and all; see proc_stat(5)."""
+    try:
+        ticks = [int(each) for each in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+    except OSError:
+        return None
+    return ticks[7], sum(ticks)
 
 
 def _system() -> str:
