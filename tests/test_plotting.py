@@ -192,7 +192,9 @@ def test_a_crawl_is_chosen_among_those_asked_about(few_harvested: Catalogue) -> 
         few_harvested.captures("*", crawls=newest).plot(others[-1])
     with pytest.raises(UnknownCrawl):
         few_harvested.plot("CC-MAIN-2013-20")
-    with pytest.raises(QueryError, match=f"one can be drawn; name it, such as {newest}"):
+    with pytest.raises(UnknownCrawl):
+        few_harvested.extents("CC-MAIN-2013-20")
+    with pytest.raises(QueryError, match=f"one can be shown; name it, such as {newest}"):
         few_harvested.plot("all")
 
 

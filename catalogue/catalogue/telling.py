@@ -190,8 +190,11 @@ class Telling(Taking):
         """Between which keys the files of a crawl lie.
 
         Args:
-            crawl: its name.
+            crawl: a harvested one.
             detailed: paths of files of which that is told of each row group, too; None for all.
+
+        Raises:
+            QueryError: if the crawl is not harvested, or several are named.
         """
         least, greatest = (f'"{bound}_{self.table.key}"' for bound in ("min", "max"))
         rows = self._shown().rows(
@@ -203,7 +206,7 @@ class Telling(Taking):
                 FILTER ($2 IS NULL OR list_contains($2, path)) AS groups
             FROM row_groups WHERE crawl = $1 GROUP BY path, subset ORDER BY subset, path
             """,  # noqa: S608 - the name of a column
-            crawl,
+            self._one(crawl),
             None if detailed is None else list(detailed),
         )
         return [
@@ -230,13 +233,22 @@ class Telling(Taking):
         Raises:
             QueryError: if the crawl is not harvested, several are named, or matplotlib is not installed.
         """
+        chosen = self._one(crawl)
+        return draw_crawl(chosen, crawl_axis(self.extents(chosen, None)), self.table.keys, ax)
+
+    def _one(self, crawl: str) -> str:
+        """The crawl that is meant.
+
+        Raises:
+            QueryError: if it is not harvested, or several are meant.
+        """
         chosen, *others = self.select_held(self._shown().crawls, crawl)
         if others:
             message = (
-                f"{crawl!r} is {plural(1 + len(others), 'crawl')}, and one can be drawn; name it, such as {chosen}"
+                f"{crawl!r} is {plural(1 + len(others), 'crawl')}, and one can be shown; name it, such as {chosen}"
             )
             raise QueryError(message)
-        return draw_crawl(chosen, crawl_axis(self.extents(chosen, None)), self.table.keys, ax)
+        return chosen
 
     def kept(self) -> tuple[int, int]:
         """Row groups whose page index is held, and bytes of pages in the cache on this machine."""
