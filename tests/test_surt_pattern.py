@@ -247,6 +247,14 @@ def test_no_pattern(text: str, match: Match | None) -> None:
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("text", ["*.{}/x", "*.{}.*", "{}.*", "{} x", "foo://{}", "{}/x*y", "{}!", "http://{}:x/"])
+@pytest.mark.parametrize("match", [None, *Match])
+def test_no_pattern_is_too_long_to_be_told_of(text: str, match: Match | None) -> None:
+    with pytest.raises(QueryError) as caught:
+        parse_pattern(text.format("(" * 20_000), match)
+    assert len(str(caught.value)) < 600
+
+
 @given(st.text() | st.text(st.sampled_from("*./?:#%2a@[]&=é")), st.sampled_from([None, *Match]))
 def test_any_text_is_a_pattern_or_a_query_error(text: str, match: Match | None) -> None:
     try:

@@ -45,6 +45,8 @@ _ANY_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _NOT_IN_URLS = re.compile(r"[\s\x00-\x1f\x7f]")
 _HOST = re.compile(r"(?:[a-z0-9_.-]|%[89a-f][0-9a-f])+|\[[0-9a-f:.]+\]")
 _NO_TLD = "has a * where a top-level domain should be, with which keys begin; name each that is meant"
+_LONGEST_PROPOSED = 300
+"""Characters; the name of a host has 253 at most (RFC 1035)."""
 _CUT_ESCAPE = re.compile(r"%[0-9A-Fa-f]?\Z")
 
 
@@ -138,12 +140,12 @@ def _by_form(typed: str) -> tuple[Match, str]:
         raise _Refused("has a * that is neither its last character nor the *. before a host; %2A is a plain asterisk")
     if below != rest:
         if below.endswith(".*") and {*below}.isdisjoint("/?#"):
-            raise _Refused(f"{_NO_TLD}, such as *.{below[:-1]}com")
+            raise _Refused(f"{_NO_TLD}{_proposed(', such as ', f'*.{below[:-1]}com')}")
         host = below.removesuffix("*").removesuffix("/")
         if below not in {host, f"{host}/", f"{host}/*"} or not {*host}.isdisjoint("/?#"):
             host = re.split("[/?#*]", below, maxsplit=1)[0]
-            instead = f"ask for *.{host}, and choose by url_path"
-            raise _Refused(f"asks for subdomains and a path at once, which keys cannot tell: {instead}")
+            instead = _proposed(": ask for ", f"*.{host}", ", and choose by url_path")
+            raise _Refused(f"asks for subdomains and a path at once, which keys cannot tell{instead}")
         return Match.DOMAIN, host
     if rest.endswith("*"):
         return Match.PREFIX, _before_asterisk(typed)
@@ -162,9 +164,14 @@ def _by_match(typed: str, match: Match) -> str:
 def _before_asterisk(typed: str) -> str:
     if {*_without_scheme(typed)}.isdisjoint("/?"):
         if typed.endswith(".*"):
-            raise _Refused(f"{_NO_TLD}, such as {_without_scheme(typed)[:-1]}com/*")
+            raise _Refused(f"{_NO_TLD}{_proposed(', such as ', f'{_without_scheme(typed)[:-1]}com/*')}")
         raise _Refused("has a * within the name of a host")
     return typed[:-1]
+
+
+def _proposed(before: str, pattern: str, after: str = "") -> str:
+    """What to ask for instead; nothing where that is longer than any host's name."""
+    return f"{before}{pattern}{after}" if len(pattern) <= _LONGEST_PROPOSED else ""
 
 
 def _parts(url: str) -> Parts:
