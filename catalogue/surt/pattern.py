@@ -170,8 +170,8 @@ def _before_asterisk(typed: str) -> str:
 
 
 def _proposed(before: str, pattern: str, after: str = "") -> str:
-    """What to ask for instead; nothing where that is longer than any host's name."""
-    return f"{before}{pattern}{after}" if len(pattern) <= _LONGEST_PROPOSED else ""
+    """What to ask for instead; nothing where that is longer than any host's name, or cannot be shown."""
+    return f"{before}{pattern}{after}" if len(pattern) <= _LONGEST_PROPOSED and pattern.isprintable() else ""
 
 
 def _parts(url: str) -> Parts:
