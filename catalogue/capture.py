@@ -79,7 +79,7 @@ def capture_of(row: Mapping[str, Any], *, most: int = MAX_RECORD) -> Capture:
         status = _whole(found["status"]) if found["status"] else None
         time = moment(found["time"]) if found["time"] else None
     except (TypeError, ValueError, OverflowError) as error:
-        message = f"a capture needs numbers for offset and length, and a time that is one: {error}"
+        message = f"a capture needs numbers for offset and length, and a time that is one: {str(error)[:300]}"
         raise BadRecord(message) from error
     matched = _ARCHIVE.fullmatch(found["filename"] or "")
     if not matched:

@@ -305,7 +305,7 @@ def select_subsets(asked: Iterable[str]) -> tuple[str, ...]:
         if word != "all" and word not in SUBSETS:
             like = meant(word[:100], SUBSETS)
             advice = f"did you mean {like}?" if like else f"choose among {', '.join(SUBSETS)} and all"
-            message = f"{word!r} is no subset; {advice}"
+            message = f"{word[:100]!r} is no subset; {advice}"
             raise QueryError(message)
         chosen += SUBSETS if word == "all" else [word]
     return tuple(dict.fromkeys(chosen))

@@ -205,7 +205,7 @@ def unpack_table(data: bytes) -> Table:
         table = define_table(kept["name"], kept["key"], keys=Keys(kept["keys"]), manifest=kept["manifest"])
         columns = tuple(name for name in INDEX.path_columns if name in kept["path_columns"])
     except (ValueError, KeyError, TypeError, RecursionError, QueryError) as error:
-        message = f"what the store keeps as a table's definition is none ({error})"
+        message = f"what the store keeps as a table's definition is none ({str(error)[:300]})"
         raise FormatError(message) from error
     return replace(table, path_columns=columns)
 

@@ -159,7 +159,7 @@ def test_times_are_utc_however_they_are_written(text: str) -> None:
     assert (time, time.tzinfo) == (datetime(2022, 1, 31, 23, tzinfo=UTC), UTC)
 
 
-@pytest.mark.parametrize("time", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-01:00", "soon"])
+@pytest.mark.parametrize("time", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-01:00", "soon", "9" * 5000])
 def test_a_time_that_is_none_in_utc_is_refused(time: str) -> None:
-    with pytest.raises(BadRecord, match="a time that is one"):
+    with pytest.raises(BadRecord, match=r"a time that is one: .{1,300}\Z"):
         capture_of({"filename": "crawl-data/a", "offset": 1, "length": 2, "timestamp": time})

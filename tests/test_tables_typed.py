@@ -90,8 +90,9 @@ def test_what_is_kept_of_a_table() -> None:
         b"[]",
         b"{}",
         b'{"name": "../x", "key": "k", "keys": "url", "manifest": null, "path_columns": []}',
+        b'{"name": "x", "key": "k", "keys": "%s", "manifest": null, "path_columns": []}' % (b"{" * 5000),
     ):
-        with pytest.raises(FormatError):
+        with pytest.raises(FormatError, match=r"is none \(.{0,300}\)\Z"):
             unpack_table(bad)
 
 
