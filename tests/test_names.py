@@ -263,6 +263,7 @@ def test_an_answer_has_the_name_that_it_was_given_or_none(home: Path, asking: Co
         ran = command("query", "example.com/*", "--crawl", crawl, "--limit", "1", "--format", "jsonl", "-o", name)
         assert (ran.status, "Traceback" in ran.err) == (status, False), (name, ran)
         assert _there(home) - before <= {Path(os.path.normpath(home / name)), (home / name).resolve()}, name
+        assert status or (home / name).exists(), name
         assert (home / "there.jsonl").read_text() == "precious"
 
 

@@ -51,6 +51,11 @@ def test_notebooks_are_for_anybody(path: Path) -> None:
 # ---- executed ----
 
 
+def test_all_notebooks_but_the_first_are_compared_with_the_truth() -> None:
+    """Else one that has another name would run, and nobody look at what it found."""
+    assert [path.stem for path in PATHS] == ["01-first-look", *LOOKED_AT]
+
+
 @dataclass(frozen=True)
 class Truth:
     """What a crawl holds, as DuckDB finds by reading all of it."""

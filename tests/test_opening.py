@@ -188,7 +188,7 @@ def test_what_it_is_opened_with_is_handed_on(settings: Settings) -> None:
             open_source(server.url, Settings(patience=60.0), clock=clock, notify=said.append, attempts=2)
         ) as source,
     ):
-        with pytest.raises(Exception, match="SlowDown"):
+        with pytest.raises(SlowDown, match="SlowDown"):
             source.get(PATH, SUFFIX)
         assert server.requests == 2
     assert len(clock.waits) == 1

@@ -102,7 +102,7 @@ def test_the_one_request_that_finds_out_is_made_by_whoever_may(tmp_path: Path) -
     assert limiters[1].acquire(0.0) == clock.now()
 
 
-def test_impatient_threads_ask_a_host_that_blocks_no_more_than_patient_ones() -> None:
+def test_who_is_impatient_asks_a_host_that_blocks_no_more_than_the_patient() -> None:
     clock = FakeClock()
     inner = Answers(cycle([Blocked("blocked")]))
     source = PoliteSource(inner, Limiter(POLICY, clock=clock), patience=20.0)

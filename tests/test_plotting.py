@@ -49,6 +49,7 @@ def check_legible(axes: Axes) -> None:
     legend = axes.get_legend()
     every = [*axes.texts, *(legend.get_texts() if legend else ())]
     boxes = [(text.get_text(), text.get_window_extent()) for text in every if text.get_text()]
+    assert boxes
     for (one, here), (other, there) in combinations(boxes, 2):
         across = min(here.x1, there.x1) - max(here.x0, there.x0)
         along = min(here.y1, there.y1) - max(here.y0, there.y0)

@@ -68,7 +68,6 @@ def test_a_block_stops_four_workers_for_twenty_minutes() -> None:
     ):
         outcomes = clock.run(*(reads(source, paths) for paths in shares(4)))
     assert timed.times == [0.0, 300.0, 1200.0]
-    assert sum(when <= 1200 for when in timed.times) <= 4
     assert {type(outcome) for outcome in outcomes} == {Blocked}
     assert {getattr(outcome, "exit_status", None) for outcome in outcomes} == {75}
     assert all("Run the same command again after" in str(outcome) for outcome in outcomes)

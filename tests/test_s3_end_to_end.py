@@ -111,14 +111,13 @@ def test_a_snapshot_goes_through_a_bucket(
     ]  # fmt: skip
 
 
-def test_without_credentials_it_says_what_to_do(aws: dict[str, str], endpoint: str, tmp_path: Path) -> None:
+def test_without_credentials_it_says_what_to_do(aws: dict[str, str], tmp_path: Path) -> None:
     command = Command(tmp_path / "data", f"s3://{BUCKET}/a-prefix/", tmp_path)
     without = aws | dict.fromkeys(canaries.AWS, "")
     ran = command("harvest", "--crawl", "CC-MAIN-2022-05", PYTHONWARNINGS="default", **without)
     assert ran.status == 75
     assert "needs AWS credentials" in ran.err
     assert "Traceback" not in ran.err
-    assert endpoint
 
 
 def test_the_doctor_looks_at_a_bucket(aws: dict[str, str], tmp_path: Path) -> None:

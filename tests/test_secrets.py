@@ -16,7 +16,7 @@ import pytest
 
 import catalogue
 from catalogue import Catalogue
-from catalogue.errors import QueryError
+from catalogue.errors import QueryError, SourceError
 from catalogue.settings import Settings, load_settings
 from catalogue.source import be_discreet
 from catalogue.wording import open_part
@@ -173,7 +173,7 @@ def test_a_server_shows_no_secret(untaught_data: Path, tmp_path: Path, monkeypat
             ):
                 answer = get(address, target)
                 assert MARK not in answer.text + repr(answer.headers)
-        with Catalogue(data, settings) as cat, pytest.raises(Exception, match="redirects to") as raised:
+        with Catalogue(data, settings) as cat, pytest.raises(SourceError, match="redirects to") as raised:
             cat.captures("*", crawls=OLD).to_arrow()
         shown = [cat, cat.settings, cat.captures("*"), cat.captures("*").plan, raised.value, raised.value.__cause__]
         assert MARK not in repr(shown)

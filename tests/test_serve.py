@@ -67,7 +67,9 @@ def test_crawls_are_at_the_address_that_the_client_knows(
     for name, value in headers.items():
         connection.putheader(name, value)
     connection.endheaders()
-    for each in json.loads(connection.getresponse().read()):
+    listed = json.loads(connection.getresponse().read())
+    assert listed
+    for each in listed:
         assert each["timegate"] == f"{address or base}/{each['id']}/"
     connection.close()
 

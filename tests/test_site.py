@@ -65,7 +65,9 @@ def test_every_link_leads_somewhere_and_nothing_is_loaded_from_elsewhere(site: P
             assert not anchor or there.suffix != ".html" or unquote(anchor) in ids[there], f"{page.name}: {link}"
             followed += 1
     assert followed > 1000
-    for style in site.rglob("*.css"):
+    styles = [*site.rglob("*.css")]
+    assert styles
+    for style in styles:
         assert not re.search(r"(?:url\(|@import)\s*['\"]?(?:https?:)?//", html(style)), style
 
 

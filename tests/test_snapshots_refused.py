@@ -98,7 +98,7 @@ def test_what_is_no_snapshot(empty: Catalogue, tmp_path: Path, data: bytes) -> N
         (lambda data: data[:-1], "bytes"),
         (lambda data: data + b"\0", "bytes"),
         (lambda data: data[:5000] + bytes([data[5000] ^ 1]) + data[5001:], "another digest"),
-        (lambda data: data[:0], "."),
+        (lambda data: data[:0], "has 0 bytes"),
     ],
 )
 def test_a_damaged_piece(place: Path, empty: Catalogue, damage: Callable[[bytes], bytes], sign: str) -> None:

@@ -1,6 +1,5 @@
 """Intervals of keys, and patterns against the keys they must take and those they must leave."""
 
-import string
 from itertools import pairwise
 
 import pytest
@@ -22,6 +21,7 @@ from catalogue.surt import (
     text_from,
     url_surtkey,
 )
+from tests.test_surt import HOSTS, LABELS, PATH_TEXT, SESSION
 
 BYTES_NEAR_TEXT = st.one_of(
     st.binary(max_size=6),
@@ -32,14 +32,6 @@ BYTES_NEAR_TEXT = st.one_of(
     ),
     st.sampled_from(["\ud7ff".encode() + b"\xff", "a\U0010ffff".encode() + b"\xff", "\U0010ffff".encode() + b"\xff"]),
 )
-SESSION = "9682993c8daa2c5497996114facdc805"
-LABELS = st.text(string.ascii_lowercase + string.digits, min_size=1, max_size=8).filter(
-    lambda label: not label.startswith("www")
-)
-HOSTS = st.builds(
-    lambda labels, tld: ".".join([*labels, tld]), st.lists(LABELS, max_size=3), st.sampled_from(["com", "is"])
-)
-PATH_TEXT = st.text(st.sampled_from("ab/.%2fE9~;,A(:@=ä中\ud7ff"), max_size=12)
 PORTS = st.sampled_from(["", ":80", ":8080"])
 
 

@@ -180,9 +180,11 @@ def test_mistakes_are_explained(tmp_path: Path, hosts: tuple[Path, pa.Table]) ->
             cat.define("surt_host_name", paths=["../x"])
         cat.define("wrong", manifest="hosts.paths.gz")
         failures = cat.harvest(CRAWLS[0])[0].failures
+        assert len(failures) == 3
         assert all("no column wrong" in reason and "surt_host_name" in reason for reason in failures.values())
         cat.define("average", manifest="hosts.paths.gz")
         failures = cat.harvest(CRAWLS[0])[0].failures
+        assert len(failures) == 3
         assert all("and not text" in reason for reason in failures.values())
         cat.define("surt_host_name", manifest="hosts.paths.gz")
         assert cat.harvest()[0].failures == {}

@@ -112,9 +112,6 @@ def test_an_executor_that_was_shut_down(asked_data: Path, few_settings: Settings
         cat.captures("*.com").to_arrow()
 
 
-# ---- the rate ----
-
-
 def test_work_that_was_cancelled(asked_data: Path, few_settings: Settings) -> None:
     class Cancelled(ThreadPoolExecutor):
         def submit(self, *_: object, **__: object) -> Future[Any]:
@@ -127,6 +124,9 @@ def test_work_that_was_cancelled(asked_data: Path, few_settings: Settings) -> No
         pytest.raises(WorkersLost, match=r"\(CancelledError\); run it again"),
     ):
         cat.captures("*").to_arrow()
+
+
+# ---- the rate ----
 
 
 def test_the_rate_is_divided_among_machines(asked_data: Path, few: Path, tmp_path: Path) -> None:
