@@ -5,9 +5,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from pathlib import Path
 from urllib.parse import quote
 
-from tests.cdx_oracle import Capture, plain_key
+from tests.cdx_oracle import Capture, Oracle, plain_key, read_captures
 
 NOWHERE = "nosuch-host.example"
 """A host that no crawl has."""
@@ -94,6 +95,14 @@ def known(crawl: str, captures: Sequence[Capture]) -> Known:
         mime=_some(of_host, "mime"),
         status=_some(of_host, "status"),
     )
+
+
+def oracle_of(mirror: Path, crawl: str) -> Oracle:
+    return Oracle(read_captures(mirror, crawl))
+
+
+def known_of(crawl: str, oracle: Oracle) -> Known:
+    return known(crawl, oracle.captures)
 
 
 def _is_plain(capture: Capture) -> bool:

@@ -65,10 +65,6 @@ class Part:
     def located(self) -> OffsetIndex:
         return decode_offset_index(self.offset_index, self.chunk, self.num_rows)
 
-    def without_index(self) -> "Part":
-        """As files of another writer are."""
-        return replace(self, chunk=replace(self.chunk, offset_index=None, column_index=None))
-
 
 @cache
 def written(**options: Any) -> bytes:

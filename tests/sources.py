@@ -94,7 +94,7 @@ class Arrivals:
 
     def wait(self, count: int) -> None:
         for _ in range(count):
-            assert self._arrived.acquire(timeout=10)
+            assert self._arrived.acquire(timeout=30)
 
 
 def expected(kind: Kind, wanted: ByteRange | SuffixRange) -> type[Exception] | None:

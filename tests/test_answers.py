@@ -185,9 +185,9 @@ def test_every_column_of_every_era(few_harvested: Catalogue, few_rows: pa.Table)
 
 def test_thousands_of_patterns_at_once(harvested: Catalogue, everything: pa.Table, scan: Scan) -> None:
     texts = list(random_patterns(everything, 3000, seed=3))
-    intervals = [parse_pattern(text) for text in texts if not text.startswith("*.")]
-    expected = scan(intervals)
-    found = harvested.captures([pattern.text for pattern in intervals], columns=IDENTITY)
+    patterns = [parse_pattern(text) for text in texts if not text.startswith("*.")]
+    expected = scan(patterns)
+    found = harvested.captures([pattern.text for pattern in patterns], columns=IDENTITY)
     assert rows_of(found.to_arrow()) == rows_of(expected)
 
 

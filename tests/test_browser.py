@@ -13,10 +13,10 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.wait import WebDriverWait
 
 from catalogue.demo import LoopbackServer
-from catalogue.settings import Settings
 from tests.crawls import CRAWL
 from tests.served_records import OK, TIME, answer, harvest, url_of, write_records
 from tests.serving import serving
+from tests.web_pages import serving_site
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 FLAGS = [
@@ -38,10 +38,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.fixture(scope="module")
-def site(harvested_data: Path, settings: Settings) -> Iterator[str]:
-    with serving(harvested_data, settings) as address:
-        yield address
+site = pytest.fixture(scope="module")(serving_site)
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +95,9 @@ def test_a_search_as_people_do_it(browser: Chrome, site: str, crawl: str) -> Non
         browser,
         "const box = document.querySelector('.map > svg').getBoundingClientRect(); return [box.left, box.right]",
     )
-    for mark in browser.find_elements(By.CSS_SELECTOR, ".map > svg > line.mark"):
+    marks = browser.find_elements(By.CSS_SELECTOR, ".map > svg > line.mark")
+    assert marks
+    for mark in marks:
         assert ends[0] - 2 <= mark.rect["x"] <= ends[1] + 2
     browser.find_element(By.LINK_TEXT, "Show up to 1,000").click()
     more = wait.until(lambda driver: driver.find_elements(By.CSS_SELECTOR, "tbody tr:nth-child(101)"))
@@ -149,7 +148,7 @@ def test_both_themes_can_be_read(browser: Chrome, site: str, crawl: str) -> None
         browser.get(f"{site}/search?url=*.example.com&crawl={crawl}&status=2xx&limit=5")
         papers.add(run(browser, "return getComputedStyle(document.body).backgroundColor"))
         least, what = run(browser, CONTRAST)
-        assert least >= 4.5, (theme, what)
+        assert 4.5 <= least <= 21, (theme, what)  # more there is not: then nothing was compared
     assert len(papers) == 2
 
 

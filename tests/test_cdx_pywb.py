@@ -3,27 +3,20 @@
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
 from benchmarks.zipnum import VARIABLE, programs, pywb, write_cluster
 from tests.cdx_exchanges import EXCHANGES, Exchange, Reply, ask, wrong_with
-from tests.cdx_known import Known, known
-from tests.cdx_oracle import Oracle, read_captures
+from tests.cdx_known import Known, known_of, oracle_of
+from tests.cdx_oracle import Oracle
 
 pytestmark = pytest.mark.skipif(programs() is None, reason=f"{VARIABLE} does not say where pywb is")
 
 
-@pytest.fixture(scope="module")
-def oracle(mirror: Path, crawl: str) -> Oracle:
-    return Oracle(read_captures(mirror, crawl))
-
-
-@pytest.fixture(scope="module")
-def asked(crawl: str, oracle: Oracle) -> Known:
-    return known(crawl, oracle.captures)
+oracle = pytest.fixture(scope="module")(oracle_of)
+asked = pytest.fixture(scope="module")(known_of)
 
 
 @pytest.fixture(scope="module")

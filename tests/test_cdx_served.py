@@ -8,8 +8,8 @@ import pytest
 
 from catalogue.settings import Settings
 from tests.cdx_exchanges import EXCHANGES, Exchange, wrong_with
-from tests.cdx_known import Known, known
-from tests.cdx_oracle import Oracle, read_captures
+from tests.cdx_known import Known, known_of, oracle_of
+from tests.cdx_oracle import Oracle
 from tests.serving import serving
 
 
@@ -20,14 +20,8 @@ def base(untaught_data: Path, settings: Settings, tmp_path_factory: pytest.TempP
         yield address
 
 
-@pytest.fixture(scope="module")
-def oracle(mirror: Path, crawl: str) -> Oracle:
-    return Oracle(read_captures(mirror, crawl))
-
-
-@pytest.fixture(scope="module")
-def asked(crawl: str, oracle: Oracle) -> Known:
-    return known(crawl, oracle.captures)
+oracle = pytest.fixture(scope="module")(oracle_of)
+asked = pytest.fixture(scope="module")(known_of)
 
 
 @pytest.mark.parametrize("exchange", EXCHANGES, ids=lambda exchange: exchange.name)

@@ -98,10 +98,10 @@ def test_no_captures_no_file(asking: Command, tmp_path: Path) -> None:
 
 def test_patterns_of_a_file_are_asked_of_every_crawl(asking: Command, tmp_path: Path) -> None:
     (tmp_path / "patterns").write_text("*.net\n*.org\n")
-    total = asking("query", "*.is", "--urls-file", "patterns", "--count").out
+    total = int(asking("query", "*.is", "--urls-file", "patterns", "--count").out)
     assert asking("query", "*.is", "--urls-file", "patterns", "-o", "found/").status == 0
     parts = (tmp_path / "found").glob("*.parquet")
-    assert sum(pq.read_metadata(path).num_rows for path in parts) == int(total)
+    assert sum(pq.read_metadata(path).num_rows for path in parts) == total > 0
 
 
 def test_what_is_held_since_is_asked_too(command: Command, tmp_path: Path, whole_crawls: list[str]) -> None:
@@ -119,10 +119,10 @@ def test_what_is_held_since_is_asked_too(command: Command, tmp_path: Path, whole
 
 
 def test_crawls_without_a_subset_are_left_out(asking: Command, tmp_path: Path) -> None:
-    total = asking("query", "*.org", "--subset", "crawldiagnostics", "--count").out
+    total = int(asking("query", "*.org", "--subset", "crawldiagnostics", "--count").out)
     assert asking("query", "*.org", "--subset", "crawldiagnostics", "-o", "found/").status == 0
     parts = (tmp_path / "found").glob("*.parquet")
-    assert sum(pq.read_metadata(path).num_rows for path in parts) == int(total)
+    assert sum(pq.read_metadata(path).num_rows for path in parts) == total > 0
 
 
 def test_a_subset_that_is_not_held_of_a_crawl_makes_the_answer_incomplete(

@@ -5,7 +5,6 @@ import os
 import re
 import shlex
 import signal
-import threading
 import tomllib
 from collections.abc import Iterable
 from dataclasses import replace
@@ -26,6 +25,7 @@ from tests import canaries
 from tests.commands import Command
 from tests.faults import ALL_KINDS, SLOW, Fault, FaultServer, Kind, Request, Script, always, seeded
 from tests.miniatures import OLD
+from tests.sources import Arrivals
 from tests.test_cli import sentence
 
 ROOT = Path(__file__).parent.parent
@@ -212,17 +212,12 @@ def test_a_source_that_is_down_is_told_of_with_what_is_here(command: Command) ->
 
 
 def test_ctrl_c_ends_it(command: Command) -> None:
-    asked = threading.Event()
-
-    def silent(_: Request) -> Fault:
-        asked.set()
-        return Fault(Kind.SILENT, hold=60)
-
+    arrivals = Arrivals()
     with (
-        FaultServer({"collinfo.json": b"[]"}, script=silent) as server,
+        FaultServer({"collinfo.json": b"[]"}, script=arrivals) as server,
         Command(command.data, server.url, command.home).start("doctor") as process,
     ):
-        assert asked.wait(30)
+        arrivals.wait(1)
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 130
 

@@ -80,6 +80,7 @@ def test_every_set_of_rows_is_as_likely() -> None:
         first[min(rows)[1:]] += 1
     places = [(*place, row) for place, size in groups.items() for row in range(size)]
     assert set(sets) == {frozenset(each) for each in combinations(places, 3)}
+    assert set(first) == set(places)  # what never comes is in no sum below
     # The 99.9th percentiles of chi-squared with 83 and 8 degrees of freedom.
     assert chi_squared(sets, SEEDS / 84) < 128.6
     assert chi_squared(first, SEEDS / 9) < 26.1

@@ -10,7 +10,6 @@ import zlib
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -47,7 +46,6 @@ FILES = {PATH: DATA, "notes.txt": b"note" * 2000, "cc-index/other.parquet": OTHE
 FIRST, LAST = 1000, 1999
 RIGHT = DATA[FIRST : LAST + 1]
 RANGE = f"bytes={FIRST}-{LAST}"
-ROOT = Path(__file__).parents[1]
 
 
 def quick(kind: Kind, variant: int = 0) -> Fault:

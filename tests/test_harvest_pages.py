@@ -67,6 +67,7 @@ def test_what_is_kept_is_what_the_file_says(mirror: Path, settings: Settings, tm
     with Catalogue(tmp_path / "data", settings) as cat:
         cat.harvest(crawl, pages=True)
         with Store(tmp_path / "data" / "footers.sqlite") as store:
+            assert store.keys("files")
             for path in store.keys("files"):
                 held = store.get("files", path)
                 assert held

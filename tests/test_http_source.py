@@ -220,7 +220,7 @@ def test_closing_ends_what_is_under_way() -> None:
 
 def test_closing_at_any_moment_leaves_nobody_waiting() -> None:
     with FaultServer(FILES) as server, ThreadPoolExecutor(4) as executor:
-        for delay in range(12):
+        for answered in range(12):
             source = HttpSource(server.url, user_agent=AGENT, connections=2)
             asked = threading.Semaphore(0)
 
@@ -234,10 +234,10 @@ def test_closing_at_any_moment_leaves_nobody_waiting() -> None:
                 return -1
 
             asking: list[Future[int]] = [executor.submit(ask) for _ in range(4)]
-            for _ in range(delay):
+            for _ in range(answered):
                 assert asked.acquire(timeout=10)
             source.close()
-            assert sum(future.result(timeout=10) for future in asking) >= delay
+            assert sum(future.result(timeout=10) for future in asking) >= answered
     gc.collect()
 
 

@@ -117,6 +117,7 @@ def test_duckdb_answers_the_same(path: Path, rows: pa.Table, truth: Truth, tmp_p
         assert got == [truth(each.where)], each.where
     assert in_order(pq.read_table(copied).cast(SCHEMA)).equals(in_order(rows))
     # As documented: DuckDB takes times that do not say they are UTC for those of the session's zone.
+    assert {told["crawl"] for told in found[len(asked)]} == set(rows["crawl"].to_pylist())
     for told in found[len(asked)]:
         right = truth(f"crawl = '{told['crawl']}'")["times"] == told["times"]
         assert right == (told["crawl"] >= "CC-MAIN-2021-49"), told
@@ -148,16 +149,19 @@ def test_a_scan_of_ours_asks_for_data_alone(
     table = cat.iceberg()
     footers = {server.url + each.path: each.file_size - each.footer_size - 8 for each in files}
     assert not server.log
+    requests = 0
     for asked in questions(rows, 5, seed=7):
         server.log.clear()
         scan = table.scan(asked.where, ("url", "fetch_time"))
         planned = {task.file.file_path for task in scan.plan_files()}
         assert scan.to_arrow().num_rows == truth(asked.where)["n"]
         assert {each.method for each in server.log} <= {"GET"}
+        requests += len(server.log)
         for each in server.log:
             assert server.url + each.path in planned
             assert each.status == 206
             assert int((each.range or "").rpartition("-")[2]) < footers[server.url + each.path]
+    assert requests
 
 
 def test_a_file_that_is_another_now_is_an_error(

@@ -206,7 +206,7 @@ def test_the_command(asking: Command, tmp_path: Path) -> None:
     assert (refused.status, "without query or credentials" in refused.err) == (2, True)
     ran = asking(*words, "--location", "s3a://commoncrawl")
     assert ran.status == 0
-    assert all(file.startswith("s3a://commoncrawl/cc-index/") for file in paths(at(tmp_path / "table")))
+    assert {file.partition("cc-index/")[0] for file in paths(at(tmp_path / "table"))} == {"s3a://commoncrawl/"}
     empty = Command(tmp_path / "empty", asking.source, tmp_path)("export", "iceberg", "other")
     assert empty.status == 2
     assert "nothing is harvested" in empty.err

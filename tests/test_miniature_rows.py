@@ -235,11 +235,13 @@ def test_warc_files_hold_members_and_nothing_else(miniature: Miniature) -> None:
 def test_urls_are_fetched_with_their_host(miniature: Miniature) -> None:
     """Requests say what a server needs to know."""
     path = next(path for path in miniature.files if "/warc/" in path and path.endswith("-00000.warc.gz"))
-    for record in re.findall(
+    requests = re.findall(
         rb"WARC-Type: request.*?\r\n\r\n(.*?)\r\n\r\n",
         gzip.decompress((miniature.folder / path).read_bytes()),
         re.DOTALL,
-    ):
+    )
+    assert requests
+    for record in requests:
         first, host = record.decode("ascii").split("\r\n")
         method, target, version = first.split(" ")
         assert (method, version) == ("GET", "HTTP/1.1")
