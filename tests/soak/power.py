@@ -26,17 +26,17 @@ def tried(
     """Likewise in a world that is made already, and run the command in one image of ``again``."""
     random = Random(f"{seed} power")
     order = random.sample(names, len(names))
-    images = 0
+    images = run_again = 0
     for number, name in enumerate(order):
         share = count // len(order) + (number < count % len(order))
         if share:
-            _cut(made, WRITERS[name], share, seed, again)
+            run_again += _cut(made, WRITERS[name], share, seed, again)
             images += share
-    return {"images": images, "corrupt": 0, "lost": 0, "wrong": 0, "run again": -(-count // again)}
+    return {"images": images, "corrupt": 0, "lost": 0, "wrong": 0, "run again": run_again}
 
 
-def _cut(made: World, writer: Writer, count: int, seed: int, again: int) -> None:
-    """Make images of one run."""
+def _cut(made: World, writer: Writer, count: int, seed: int, again: int) -> int:
+    """Make images of one run; returns in how many the command was run again."""
     right = made.right(writer)
     before = made.state(writer.before)
     entries = right.entries
@@ -46,7 +46,7 @@ def _cut(made: World, writer: Writer, count: int, seed: int, again: int) -> None
         len(entries) if not random.randrange(_AT_THE_END) else random.randrange(len(entries)) for _ in range(count)
     )
     replay = Replay(before, made.work)
-    calls = 0
+    calls = run_again = 0
     for number, cut in enumerate(cuts):
         while calls < cut:
             replay.take(entries[calls])
@@ -59,6 +59,7 @@ def _cut(made: World, writer: Writer, count: int, seed: int, again: int) -> None
             made.check(writer, done=calls == len(entries))
             if not random.randrange(again):
                 made.check_again(writer)
+                run_again += 1
         except AssertionError as error:
             message = f"seed {seed}, {count} images of {writer.name!r}, {number}, cut {last}: {error}"
             raise AssertionError(message) from error
@@ -66,3 +67,4 @@ def _cut(made: World, writer: Writer, count: int, seed: int, again: int) -> None
         replay.take(entries[calls])
         calls += 1
     assert replay.whole() == right.image, f"{writer.name!r} wrote something that nobody saw"
+    return run_again
