@@ -1,164 +1,55 @@
-"""The catalogue: a DuckDB file derived from the store, which can be deleted and made again at any time.
+"""The catalogue: a DuckDB file derived from the store, which can be deleted and made again at any time."""
 
-It is built beside the old one and renamed over it: a shell that has the old one open keeps it and blocks nobody. It is
-written in a format that DuckDB since 1.1 can read.
-"""
-
-import shutil
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import asdict
 from datetime import UTC, datetime
-from functools import cache
-from hashlib import blake2b
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 
 from catalogue.crawl import COLLINFO, has_table, parse_collinfo
-from catalogue.durable import put_in_place, room
-from catalogue.errors import CatalogueError, DiskFailed, FormatError
+from catalogue.errors import FormatError
 from catalogue.examine import Examiner, FileFacts, digest_of
 from catalogue.listing import listed, manifests
-from catalogue.store import Held, Store, alone, row_group_of
+from catalogue.store import Held, Store, row_group_of
 from catalogue.surt import MACROS, Keys
 from catalogue.table import INDEX, Table
 from catalogue.views.facts import NewFile, add_files, are_of, packed
 from catalogue.views.key_pages import pages_of, row_groups_at
-from catalogue.views.opened import connect, log_of, queries_folder, quoted, statement
-
-STORAGE_VERSION = "v1.1.0"
-LAYOUT = "9"
-"""Changes with what is in the tables; a catalogue of another layout, or with other statements, is made again."""
+from catalogue.views.opened import queries_folder, statement
 
 _BATCH = 1000
 """Files whose facts are in memory at once."""
 _FEW = 100  # files whose pages are
 
 
-def refresh(
-    path: Path,
-    store: Store,
-    table: Table = INDEX,
-    *,
-    facts: Mapping[str, FileFacts] | None = None,
-    column_chunks: Iterable[str] = (),
-    examiner: Examiner | None = None,
-    busy_seconds: float = 600.0,
-    stale: bool = False,
-) -> None:
-    """Bring the catalogue at ``path`` up to date with the store; only footers that are new to it are decoded.
-
-    Args:
-        path: of the DuckDB file.
-        store: what it is derived from.
-        table: of which that holds the footers.
-        facts: of files that have just been examined, by path.
-        column_chunks: crawls whose column chunks are to be shown too, from now on.
-        examiner: looks into the other new footers; one is started if it is needed and not given.
-        busy_seconds: how long to wait for another process that does the same.
-        stale: whether it was found to be so.
-
-    Raises:
-        DiskFailed: if it cannot be written; the old one stays.
-        StoreLocked: if somebody has it open for writing, or another process has been at it for too long.
-    """
-    wanted = set(column_chunks)
-    if not (wanted or facts or stale) and is_fresh(path, store):
-        return
-    waited = f"another process has been bringing {path} up to date for {busy_seconds:,.0f} s; try again when it is done"
-    with _disk_errors(path), alone(path.with_name(f"{path.name}.lock"), waited, seconds=busy_seconds):
-        beside = path.with_name(path.name + ".new")
-        with _unwritten(path) as shown:
-            if not wanted and shown == _meta_of(store):  # somebody else has just done it
-                return
-            _remove(beside)
-            since = store.changes_at(shown["store"], shown["indexes"]) if shown.get("layout") == _layout() else None
-            if since:
-                shutil.copyfile(path, beside)
-        with _unwritten(path):  # again, since whoever closes a file loses all locks that it has on it
-            build = _Build(beside, store, table, since)
-            try:
-                build.run(facts or {}, wanted, examiner)
-            finally:
-                build.close()
-            _swap(beside, path)
-
-
-@contextmanager
-def _unwritten(path: Path) -> Iterator[dict[str, str]]:
-    """Keep out those who would write to the catalogue that is there, and tell what that was made from; see ``_meta``.
-
-    They would go on writing when another has taken its place; their log has its name and would be taken for its own.
-    """
-    with ExitStack() as held:
-        shown: dict[str, str] = {}
-        if path.exists():
-            with suppress(duckdb.Error):  # nobody can open it
-                shown = _read_meta(path, held.enter_context(connect(path)))
-        yield shown
-
-
-def is_fresh(path: Path, store: Store, *, indexes: bool = True) -> bool:
-    """Whether the catalogue shows all that is in the store; page indexes, too, unless these do not matter."""
-    return _is_of(_meta(path), _meta_of(store), indexes=indexes)
-
-
-def connect_fresh(path: Path, store: Store, table: Table, *, indexes: bool) -> duckdb.DuckDBPyConnection:
-    """A connection to the catalogue, which is brought up to date first if need be.
-
-    Args:
-        path: of the DuckDB file.
-        store: what it is derived from.
-        table: of which that holds the footers.
-        indexes: whether it must show all page indexes, too, to which nearly every question adds.
-
-    Raises:
-        DiskFailed: if it cannot be written.
-        StoreLocked: if somebody has it open for writing.
-    """
-    wanted = _meta_of(store)
-    if path.exists():
-        with suppress(duckdb.Error):
-            connection = connect(path)
-            try:
-                if _is_of(_read_meta(path, connection), wanted, indexes=indexes):
-                    return connection
-            except BaseException:
-                connection.close()
-                raise
-            connection.close()
-    refresh(path, store, table, stale=True)
-    return connect(path)
-
-
-class _Build:
+class Build:
     """A catalogue in the making."""
 
-    def __init__(self, path: Path, store: Store, table: Table, since: tuple[int, int] | None) -> None:
+    def __init__(
+        self, db: duckdb.DuckDBPyConnection, store: Store, table: Table, since: tuple[int, int] | None
+    ) -> None:
+        self._db = db
         self._store = store
         self._since = since
         """Numbers of changes of the store that are shown already, see ``Store.changes_at``; None where none are."""
         self._table = table
         self._undecodable: dict[str, str] = {}
         """Reasons why footers that are held cannot be shown, by path."""
-        self._db = duckdb.connect(config={"python_enable_replacements": "false"})
-        version = "" if since else f", STORAGE_VERSION '{STORAGE_VERSION}'"
-        # No log is kept of what nobody sees before it is whole: it would be synced at each statement, and where
-        # that fails for good DuckDB takes the process down.
-        self._db.execute(f"ATTACH {quoted(path)} AS building (RECOVERY_MODE NO_WAL_WRITES{version})")
-        self._db.execute("USE building")
         if not since:
-            self._db.execute(statement("views/_tables.sql", table))
+            db.execute(statement("views/_tables.sql", table))
 
-    def close(self) -> None:
-        self._db.close()
-
-    def run(self, facts: Mapping[str, FileFacts], column_chunks: set[str], examiner: Examiner | None) -> None:
-        meta = _meta_of(self._store)  # before anything is read: what is written meanwhile is seen next time
+    def run(
+        self,
+        made_from: Mapping[str, str],
+        facts: Mapping[str, FileFacts],
+        column_chunks: set[str],
+        examiner: Examiner | None,
+    ) -> None:
+        """Show all there is; for ``made_from`` see ``derived.meta``, for the others ``refresh``."""
         since, since_index = self._since or (-1, -1)
         touched = self._store.touched("files", since)
         self._drop(touched)
@@ -176,8 +67,7 @@ class _Build:
         if not self._since:
             self._make_views()
         self._db.execute("DELETE FROM derived.meta")
-        self._db.executemany("INSERT INTO derived.meta VALUES (?, ?)", list(meta.items()))
-        self._db.execute("CHECKPOINT building")
+        self._db.executemany("INSERT INTO derived.meta VALUES (?, ?)", list(made_from.items()))
 
     def _make_views(self) -> None:
         for view in sorted((queries_folder() / "views").glob("[a-z]*.sql")):
@@ -357,64 +247,3 @@ class _Build:
 
 def _naive(time: datetime | None) -> datetime | None:
     return time.astimezone(UTC).replace(tzinfo=None) if time else None
-
-
-def _meta(path: Path) -> dict[str, str]:
-    """What the catalogue at a path was made from; nothing, if there is none that can be read, or it was written to."""
-    if path.exists():
-        with suppress(duckdb.Error), connect(path) as connection:
-            return _read_meta(path, connection)
-    return {}
-
-
-def _read_meta(path: Path, connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
-    """The same by way of a connection to it. Whoever writes to a catalogue leaves a log beside it."""
-    if log_of(path).exists():
-        return {}
-    return dict(connection.execute("SELECT key, value FROM derived.meta").fetchall())
-
-
-@cache
-def _layout() -> str:
-    """See ``LAYOUT``: that, and a digest of the statements that make tables, views and macros."""
-    sql = [path.read_text(encoding="utf-8") for path in sorted((queries_folder() / "views").glob("*.sql"))]
-    sql += [macro.statement for macro in MACROS]
-    return f"{LAYOUT} {blake2b(''.join(sql).encode(), digest_size=8).hexdigest()}"
-
-
-def _is_of(found: dict[str, str], wanted: dict[str, str], *, indexes: bool) -> bool:
-    """Whether a catalogue was made from this, be it without the last page indexes, unless these matter."""
-    ignored = {} if indexes else {"indexes": ""}
-    return found | ignored == wanted | ignored
-
-
-def _meta_of(store: Store) -> dict[str, str]:
-    return {"layout": _layout(), "store": store.state(), "indexes": store.index_state()}
-
-
-def _swap(new: Path, path: Path) -> None:
-    """Put a finished catalogue in the old one's place, whole or not at all."""
-    # A log left by a crashed shell belongs to the old file, and DuckDB would take it for the new one's.
-    log_of(path).unlink(missing_ok=True)
-    put_in_place(new, path)
-
-
-def _remove(path: Path) -> None:
-    for file in (path, log_of(path)):
-        file.unlink(missing_ok=True)
-
-
-class _disk_errors:  # noqa: N801 - used as a context, like contextlib's own
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        return
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        # What the disk says to a commit comes as an error of transactions.
-        failed = isinstance(error, duckdb.IOException | duckdb.FatalException | duckdb.TransactionException)
-        if failed or (isinstance(error, OSError) and not isinstance(error, CatalogueError)):
-            said = (str(error).splitlines() or [""])[0]
-            message = f"{self._path} cannot be written: {said}{room(self._path, error)}; the one that was there is kept"
-            raise DiskFailed(message) from error

@@ -10,7 +10,7 @@ from catalogue.errors import DiskFailed, StoreLocked
 from catalogue.examine import Examiner, FileFacts
 from catalogue.store import Store
 from catalogue.table import Table
-from catalogue.views.build import refresh
+from catalogue.views.fresh import refresh
 from catalogue.views.opened import connect, quoted
 
 _OF_FILES = ("row_groups", "column_chunks", "pages", "key_intervals")

@@ -19,27 +19,41 @@ def queries_folder() -> Path:
 
 
 def connect(path: Path) -> duckdb.DuckDBPyConnection:
-    """A connection to the catalogue as it is now, read only; it keeps showing that when a newer one takes its place.
-
-    The file is attached to a database in memory, because DuckDB hands out a file that a process has open once more as
-    it was then, even if another has been renamed over it.
-    """
-    connection = duckdb.connect(config={"python_enable_replacements": "false"})
+    """A connection to the catalogue as it is now, read only; it keeps showing that when a newer one takes its place."""
+    connection = empty()
     try:
-        try:
-            connection.execute(f"ATTACH {quoted(path)} AS catalogue (READ_ONLY)")
-        except duckdb.Error as error:
-            busy = ("Could not set lock", "Conflicting lock", "handle conflict")  # no class tells them apart
-            if not any(sign in str(error) for sign in busy):
-                raise
-            message = f"{path} is open for writing elsewhere; close it there, or open it read-only"
-            raise StoreLocked(message) from error
+        attach(connection, path, "catalogue")
         connection.execute("USE catalogue")
         connection.execute("SET TimeZone = 'UTC'")
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def empty() -> duckdb.DuckDBPyConnection:
+    """A connection to a database in memory, to which files are attached.
+
+    Catalogues are not opened by themselves because DuckDB hands out a file that a process has open once more as it was
+    then, even if another has been renamed over it.
+    """
+    return duckdb.connect(config={"python_enable_replacements": "false"})
+
+
+def attach(connection: duckdb.DuckDBPyConnection, path: Path, name: str) -> None:
+    """Attach a catalogue to read.
+
+    Raises:
+        StoreLocked: if somebody has it open for writing.
+    """
+    try:
+        connection.execute(f"ATTACH {quoted(path)} AS {name} (READ_ONLY)")
+    except duckdb.Error as error:
+        busy = ("Could not set lock", "Conflicting lock", "handle conflict")  # no class tells them apart
+        if not any(sign in str(error) for sign in busy):
+            raise
+        message = f"{path} is open for writing elsewhere; close it there, or open it read-only"
+        raise StoreLocked(message) from error
 
 
 def log_of(path: Path) -> Path:
