@@ -140,6 +140,9 @@ class Build:
             if crawl in crawls
         ]
 
+        if not lacking:
+            return
+
         def look(path: str) -> FileFacts | None:
             held = self._store.get("files", path)
             try:
