@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 
 import catalogue
 from catalogue.plan.reads import READS
+from catalogue.settings import Settings
 from tests.commands import Command
 from tests.test_cli_pages import ASKED, SLOW
 from tests.test_page_costs import LARGE, large
@@ -47,8 +48,9 @@ def test_where_indexes_are_lacking_only_row_groups_are_known(large: Path, tmp_pa
     assert {row["column"] for row in rows} == {"url_surtkey", "url", "fetch_status"}
 
 
-def test_commands_write_it(asking: Command, harvested: catalogue.Catalogue, tmp_path: Path) -> None:
-    plan = harvested.captures("*.de").plan
+def test_commands_write_it(asking: Command, settings: Settings, tmp_path: Path) -> None:
+    with catalogue.open(asking.data, settings=settings) as cat:  # of another folder others may have been learned of
+        plan = cat.captures("*.de").plan
     ran = asking("plan", "*.de", "--paths")
     assert (ran.status, ran.err) == (0, "")
     assert set(ran.out.splitlines()) == set(plan.paths)
