@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -129,13 +129,16 @@ def layer(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
-def imports(path: Path) -> Iterator[str]:
+@cache
+def imports(path: Path) -> list[str]:
+    found: list[str] = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         match node:
             case ast.Import(names=names):
-                yield from (name.name for name in names)
+                found += (name.name for name in names)
             case ast.ImportFrom(module=str(module), names=names, level=0):
-                yield from (f"{module}.{name.name}" for name in names)
+                found += (f"{module}.{name.name}" for name in names)
+    return found
 
 
 def test_every_module_has_its_place() -> None:
