@@ -7,7 +7,7 @@ from pathlib import Path
 from shutil import copytree
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 import catalogue
@@ -47,13 +47,12 @@ def test_a_block_among_others_has_a_mark_in_it_and_about_as_many_rows_as_it_shou
     intervals: tuple[KeyInterval, ...], at: list[Mark]
 ) -> None:
     blocks = cut(intervals, at)
-    assume(len(blocks) > 1)
     for block in blocks:
         inside = [mark for mark in at if covers(block.intervals, mark.key)]
         rows = sum(mark.rows for mark in inside)
-        assert inside
+        assert inside or len(blocks) == 1
         assert block.size == max(1, round(rows / BLOCK_ROWS))
-        last = max(mark.key for mark in inside)
+        last = max((mark.key for mark in inside), default=b"")
         assert rows - sum(mark.rows for mark in inside if mark.key == last) < BLOCK_ROWS
         assert rows >= BLOCK_ROWS or block is blocks[-1]
 
