@@ -110,7 +110,7 @@ class ShortBody(SourceError):
 
 
 class Changed(SourceError):
-    """The file at the source is not the one whose footer is held."""
+    """The file at the source is not the one that was seen, or told of, before."""
 
     def __init__(self, message: str, *, refused: bool = False) -> None:
         super().__init__(message)

@@ -133,7 +133,7 @@ class Request:
             case 404 | 410:
                 return Missing(f"{self.where} does not exist")
             case 412:
-                return Changed(f"{self.where} is not the file whose footer is held", refused=True)
+                return Changed(f"{self.where} is not the file that it was known to be", refused=True)
             case 200 | 416:
                 return self._unsatisfiable(headers, said)
             case _ if 300 <= status < 400:  # noqa: PLR2004
@@ -149,7 +149,7 @@ class Request:
         if self.wanted is None or (_LENGTH.fullmatch(size) and int(size) > start):
             return Denied(f"{said}, though it has bytes there")
         if start or self.pin:
-            return Changed(f"{self.where} is shorter than the file whose footer is held")
+            return Changed(f"{self.where} is shorter than it was known to be")
         return NotParquet(f"{self.where} is not a Parquet file: it is empty")
 
     async def read(self, status: int, headers: Mapping[str, str], more: Callable[[int], Awaitable[bytes]]) -> Response:
@@ -225,10 +225,10 @@ class Request:
 
     def _check_pin(self, total: int, headers: Mapping[str, str]) -> None:
         if self.pin and total != self.pin.size:
-            message = f"{self.where} has {total:,} bytes; the file whose footer is held had {self.pin.size:,}"
+            message = f"{self.where} has {total:,} bytes; it was known to have {self.pin.size:,}"
             raise Changed(message)
         if self.pin and _differ(self.pin.etag, headers.get("etag")):
-            message = f"{self.where} has ETag {headers['etag']!r}; the file whose footer is held had {self.pin.etag!r}"
+            message = f"{self.where} has ETag {headers['etag']!r}; it was known to have {self.pin.etag!r}"
             raise Changed(message)
 
     def response(self, body: bytes, given: ByteRange | None, total: int, headers: Mapping[str, str]) -> Response:
