@@ -17,7 +17,7 @@ import catalogue
 from catalogue import Catalogue
 from catalogue.crawl import COLLINFO, manifest_path
 from catalogue.demo import LoopbackServer
-from catalogue.errors import IncompleteAnswer, StoreDamaged, StoreLocked
+from catalogue.errors import DiskFailed, IncompleteAnswer, StoreDamaged, StoreLocked
 from catalogue.settings import Settings
 from catalogue.store import Store, salvage
 from catalogue.table import DEFINITION, LISTED
@@ -25,7 +25,7 @@ from catalogue.wording import plural
 from tests.commands import Command, wait_until
 from tests.crawls import CRAWL, crawl_of, index_path, table
 from tests.faults import FaultServer, Kind, always
-from tests.rot import ABSENT, FILES, STORE, content, flip_value, paths, rows
+from tests.rot import ABSENT, FILES, SHOWN, STORE, content, flip, flip_value, fresh, paths, rows
 from tests.rotten import its_copy, its_server, whole_store
 
 whole = pytest.fixture(scope="module")(whole_store)
@@ -292,6 +292,26 @@ def test_files_of_a_table_may_be_alike(tmp_path: Path) -> None:
     assert command("harvest", "--crawl", CRAWL).status == 0
     told = command("check", "--json").json()
     assert [(finding["kind"], finding["key"]) for finding in told["findings"]] == [("suspect", path) for path in both]
+
+
+def test_a_catalogue_that_is_damaged_says_so_when_it_is_to_be_gone_on_from(cat: Catalogue) -> None:
+    """And not that a disk cannot be written to."""
+    sound = (cat.data / SHOWN).read_bytes()
+    first, block = 3 * 4096, 1 << 18  # https://duckdb.org/docs/stable/internals/storage
+    said = []
+    for start in range(first, len(sound), block):
+        fresh(cat.data, SHOWN, flip(sound, 8 * (start + 20)))
+        try:
+            cat.column_chunks(CRAWL)
+        except DiskFailed as error:
+            said.append(str(error))
+            cat.repair()
+        assert len(cat.column_chunks(CRAWL)) > 0
+        cat.close()
+    assert said
+    for each in said:
+        assert f"{SHOWN} is damaged (" in each
+        assert each.endswith("); run: catalogue repair")
 
 
 def test_column_chunks_that_are_shown_are_shown_again(cat: Catalogue) -> None:
