@@ -202,6 +202,6 @@ class _disk_errors:  # noqa: N801 - used as a context, like contextlib's own
         if failed or (isinstance(error, OSError) and not isinstance(error, CatalogueError)):
             said = (str(error).splitlines() or [""])[0]
             message = f"{self._path} cannot be written: {said}{room(self._path, error)}; the one that was there is kept"
-            if "Corrupt database file" in str(error):  # as which a newer one cannot begin
+            if "Corrupt database file" in str(error):  # a newer one would begin as its copy
                 message = f"{self._path} is damaged ({said}); run: catalogue repair"
             raise DiskFailed(message) from error
