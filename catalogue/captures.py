@@ -191,7 +191,7 @@ class Captures(Displayed):
             report(at)
 
         executor = ThreadPoolExecutor(source.connections, thread_name_prefix="read")
-        told = Told(self.question.learn, self._notify, self._uncount, done)
+        told = Told(self.question.learn, self.question.lacks, self._notify, self._uncount, done)
         try:
             with closing(read(plan, source, executor, told)) as batches:
                 yield from batches

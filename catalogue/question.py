@@ -1,6 +1,6 @@
 """A question and what is held that may answer it → its plan; and what fetching teaches, kept for the next question."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -218,6 +218,11 @@ class Question:
                 report(fetch)
         finally:
             executor.shutdown(wait=False, cancel_futures=True)
+
+    def lacks(self, file: IndexFile, row_group: int, columns: Collection[str]) -> bool:
+        """Whether reading some columns of a row group whole, the key's among them, would teach what is not held."""
+        held = self._footers.store.indexes(file.path, [row_group], self._files[file.path].version).get(row_group)
+        return not (held and held.own and held.column_index) or not held.offset_indexes.keys() >= {*columns}
 
     def learn(self, file: IndexFile, row_group: int, indexes: Indexes) -> None:
         """Take what reading a row group taught; it is kept when the next file's turn comes, or by ``finish``."""

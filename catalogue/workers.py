@@ -98,7 +98,7 @@ def run(task: Task) -> Done:
     learned: list[tuple[IndexFile, int, Indexes]] = []
     said: list[str] = []
     uncounted: list[tuple[str, int]] = []
-    told = Told(lambda *each: learned.append(each), said.append, lambda *each: uncounted.append(each))
+    told = Told(lambda *each: learned.append(each), notify=said.append, uncount=lambda *each: uncounted.append(each))
     with closing(open_source(settings.source, settings, notify=said.append)) as source:
         executor = ThreadPoolExecutor(source.connections, thread_name_prefix="task")
         try:

@@ -124,6 +124,18 @@ def test_a_chunk_that_was_read_whole_teaches_its_pages(cheap: Catalogue) -> None
     assert (learned.min_url_surtkey <= learned.max_url_surtkey).all()
 
 
+def test_what_is_held_of_pages_is_not_learned_again(cheap: Catalogue) -> None:
+    """Though the index of row groups that match whole is of no use to a plan; and other columns have pages, too."""
+    with Store(cheap.data / "footers.sqlite") as store:
+        states = []
+        for columns in (["url"], ["url"], ["url", "fetch_status"], ["fetch_status"]):
+            found = cheap.captures("*", columns=columns)
+            assert found.to_arrow().num_rows > 0
+            assert found.plan.pages < found.plan.chunks
+            states.append(store.index_state())
+    assert states[0] == states[1] != states[2] == states[3]
+
+
 def test_row_groups_without_bounds_get_them_from_their_pages(cheap: Catalogue) -> None:
     lacking = cheap.row_groups().query("bounds_from == 'missing'")
     if lacking.empty:

@@ -74,6 +74,8 @@ class Choice:
     """Page indexes that the file has and that are not held."""
     doubt: str = ""
     """Why its page index is not believed."""
+    whole: bool = False
+    """Whether every row matches for certain, so that what is held of its pages was not looked at."""
     counted: int = 0
     """Rows that match for certain and are not among the units."""
     drawn: Drawn | None = field(default=None, compare=False)
@@ -108,7 +110,7 @@ def choose(query: Query, held: HeldFile, group: RowGroup) -> Choice:
     drawn = None if held.drawn is None else held.drawn[group.ordinal]
     choice = Choice(held, group, intervals, key.bounds is not None, (whole,), drawn=drawn)
     if whole.certain and not drawn and not _enough(query, whole):
-        return choice  # no page of it can be left out
+        return replace(choice, whole=True)  # no page of it can be left out
     indexes = held.indexes(group.ordinal) or Indexes()
     lacking = tuple(_lacking(indexes, chunks, group.ordinal))
     try:

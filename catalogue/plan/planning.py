@@ -180,6 +180,7 @@ def _draft(choice: Choice, query: Query, odds: _Odds, cost: Cost) -> _Draft:
         columns=columns,
         key_index=choice.key_index if by_pages else None,
         bounded=choice.bounded,
+        whole=choice.whole,
         counted=choice.counted,
         drawn=None if choice.held.drawn is None else choice.held.drawn[choice.group.ordinal],
     )
@@ -193,6 +194,8 @@ def _cheapest(
     deciding = set(query.deciding_columns)
     best = (reads, _price(choice, reads, len(choice.units), cost))
     for first, kept in ({query.table.key}, 1.0), (deciding, 1.0 if query.keys_decide else SELECTIVITY):
+        if likely * kept >= len(choice.units):
+            continue  # to wait spares nothing
         split = tuple(replace(read, later=read.chunk.column.name not in first) for read in reads)
         if any(read.later for read in split):
             seconds = _price(choice, split, likely * kept, cost)

@@ -89,6 +89,8 @@ class RowGroupRead:
     """By which the rows were chosen, so that it can be checked against the keys."""
     bounded: bool
     """Whether the bounds of its keys were known; without them it is read on the off chance."""
+    whole: bool = False
+    """Whether all of its rows match for certain, so that what is held of its pages was not looked at."""
     counted: int = 0
     """Rows of it among those that a plan counted without looking at them."""
     drawn: Drawn | None = field(default=None, compare=False)

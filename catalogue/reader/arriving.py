@@ -22,6 +22,8 @@ class Group:
     read: RowGroupRead
     pieces: dict[str, dict[int, bytes]] = field(default_factory=dict)
     """By column, and by offset in the file."""
+    teaches: bool = True
+    """Whether reading it tells of its pages what is not held yet."""
 
     def take(self, fetch: Fetch, body: bytes) -> None:
         """Keep the parts of a fetch that belong to this row group."""

@@ -1,7 +1,7 @@
 """A plan, a source → rows."""
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from concurrent.futures import Executor, Future
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -35,6 +35,9 @@ class Told:
 
     learn: Callable[[IndexFile, int, Indexes], None] = lambda _file, _ordinal, _indexes: None
     """The index that reading a row group, given by its ordinal, taught."""
+    lacks: Callable[[IndexFile, int, Collection[str]], bool] = lambda _file, _ordinal, _columns: True
+    """Whether there is anything to learn of the pages of some columns of a row group; of one that matches whole, whose
+    index the plan has no use for."""
     notify: Callable[[str], None] = lambda _: None
     """A sentence about an index that is wrong."""
     uncount: Callable[[str, int], None] = lambda _crawl, _rows: None
@@ -140,6 +143,9 @@ class _Reading:
         size = 0
         try:
             for group in self._arrivals.groups():
+                if group.read.whole:
+                    names = [read.chunk.column.name for read in group.read.columns]
+                    group.teaches = self._told.lacks(group.file.file, group.read.ordinal, names)
                 each = self._looked_into(group)
                 waiting.append(each)
                 size += each.size
@@ -178,7 +184,7 @@ class _Reading:
         for read in first:
             numbered = self._decoded(group, read, group.data(read))
             if read.chunk.column.name == self._key:
-                seen = _observer(read, group.data(read))
+                seen = _observer(group, read, group.data(read))
                 numbered = seen.see(numbered) if seen else numbered
             columns[read.chunk.column.name] = wanted(numbered, candidates)
         names = [name for name in self._plan.row_schema.names if name in columns or name in self._path_columns]
@@ -205,7 +211,7 @@ class _Reading:
         by_name = {read.chunk.column.name: read for read in later}
         known = tuple(by_name.get(read.chunk.column.name, read) for read in group.read.columns)
         return _Waiting(
-            Group(group.file, replace(group.read, columns=known), group.pieces),
+            replace(group, read=replace(group.read, columns=known)),
             rows,
             decided,
             under_way,
@@ -251,7 +257,7 @@ class _Reading:
             data = group.data(read)
             numbered = self._decoded(group, read, data)
             if read.chunk.column.name == self._key:
-                seen = _observer(read, data)
+                seen = _observer(group, read, data)
                 numbered = seen.see(numbered) if seen else numbered
             columns[read.chunk.column.name] = (values for _, values in numbered)
         start, drawn = 0, group.read.drawn
@@ -285,6 +291,8 @@ class _Reading:
         return whole
 
     def _teach(self, group: Group, seen: Observed | None) -> None:
+        if not group.teaches:
+            return
         whole = (each for each in group.read.columns if each.index is None and each.chunk.column.name in group.pieces)
         learned = own_indexes(seen, self._key, [(each.chunk, group.data(each)) for each in whole])
         claimed = group.read.key_index
@@ -299,8 +307,10 @@ def _is_awaited(each: _Waiting | Group) -> bool:
     return isinstance(each, _Waiting) and each.awaited
 
 
-def _observer(read: ColumnRead, data: bytes) -> Observed | None:
-    """What will look at the keys of a column; nothing, if its pages cannot be told apart."""
+def _observer(group: Group, read: ColumnRead, data: bytes) -> Observed | None:
+    """What will look at the keys of a column; nothing, if it would learn nothing or cannot tell pages apart."""
+    if not group.teaches:
+        return None
     try:
         return Observed(read.index or walk(data, read.chunk))
     except BadPageIndex:

@@ -157,7 +157,7 @@ class Asking:
             if plan in plans:  # what was learned changed nothing
                 continue
             plans.append(plan)
-            told = Told(learn, self.said.append)
+            told = Told(learn, notify=self.said.append)
             batches = read(plan, source, self.executor, told)
             answers.append(pa.Table.from_batches(batches, plan.schema).select([*names]))
         assert answers[0].equals(answers[-1]), "what was learned changed the answer"
