@@ -12,8 +12,10 @@ unexport PYTHONDONTWRITEBYTECODE
 help:  ## What can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "%-8s %s\n", $$1, $$2}'
 
+# The pip that comes with Python 3.11 takes half as long again to install all the rest.
 $(VENV)/pyvenv.cfg:
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --no-compile -c constraints.txt --upgrade pip
 
 $(BIN)/catalogue: pyproject.toml constraints.txt | $(VENV)/pyvenv.cfg
 	$(BIN)/python -m pip install --quiet --no-compile -c constraints.txt -e .
