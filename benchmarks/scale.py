@@ -10,7 +10,7 @@ from benchmarks.processes import Ran, run, wait_for_quiet
 from benchmarks.report import say, table
 from catalogue.catalogue import CATALOGUE_NAME, STORE_NAME
 from catalogue.crawl import COLLINFO, manifest_path
-from catalogue.examine import FileFacts, file_facts
+from catalogue.facts import FileFacts, file_facts
 from catalogue.footer import decode_footer
 from catalogue.store import Held, Store
 from catalogue.views.facts import packed

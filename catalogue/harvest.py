@@ -15,7 +15,8 @@ from threading import Lock
 from catalogue.crawl import IndexFile
 from catalogue.display import Displayed
 from catalogue.errors import BadFooter, Blocked, CatalogueError, FormatError, GivenUp, SourceError, StoreDamaged
-from catalogue.examine import Examiner, FileFacts
+from catalogue.examine import Examiner
+from catalogue.facts import FileFacts
 from catalogue.footer import TRAILER, Footer, RowGroup, decode_footer, footer_length
 from catalogue.listing import held, held_paths, listed, take_manifest
 from catalogue.pages import Indexes, cut_indexes

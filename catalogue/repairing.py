@@ -14,7 +14,8 @@ from catalogue.checking import LOST, Finding, told_next
 from catalogue.crawl import COLLINFO, manifest_path
 from catalogue.display import Displayed
 from catalogue.errors import FormatError, StoreDamaged, UnknownCrawl
-from catalogue.examine import Examiner, FileFacts
+from catalogue.examine import Examiner
+from catalogue.facts import FileFacts
 from catalogue.harvest import Harvested, harvest
 from catalogue.listing import manifests, take_list
 from catalogue.progress import Progress

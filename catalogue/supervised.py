@@ -9,17 +9,15 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
 from queue import LifoQueue
-from typing import IO, Self
+from typing import Self
 
+from catalogue.child import receive, send
 from catalogue.errors import CatalogueError
 
-_ANSWER_LIMIT = 256 << 20
 _WORTH_A_CHILD = 16
 """Questions. Most are answered in milliseconds, and to start a child takes a tenth of a second of a core."""
 _TRIES = 3
@@ -117,7 +115,7 @@ class Children:
 class _Child:
     def __init__(self, task: tuple[str, ...]) -> None:
         root = str(Path(__file__).resolve().parent.parent)
-        command = f"import sys; sys.path.insert(0, {root!r}); from catalogue.supervised import serve; serve(*{task!r})"
+        command = f"import sys; sys.path.insert(0, {root!r}); from catalogue.child import serve; serve(*{task!r})"
         # An environment without credentials: the child sees hostile bytes. The system's allocator, because the default
         # one reserves address space that the memory limit would count.
         environment = {"ARROW_DEFAULT_MEMORY_POOL": "system", "PATH": os.environ.get("PATH", os.defpath)}
@@ -152,8 +150,8 @@ class _Child:
         timer = threading.Timer(seconds, give_up)
         timer.start()
         try:
-            _send(self._requests, request)
-            answer = _receive(self._answers)
+            send(self._requests, request)
+            answer = receive(self._answers)
         except OSError:
             answer = None
         finally:
@@ -180,57 +178,3 @@ class _Child:
             self._process.kill()
             self._process.wait()
         self._answers.close()
-
-
-def _send(pipe: IO[bytes], message: bytes) -> None:
-    pipe.write(len(message).to_bytes(4, "little") + message)
-    pipe.flush()
-
-
-def _receive(pipe: IO[bytes]) -> bytes | None:
-    header = pipe.read(4)
-    length = int.from_bytes(header, "little")
-    if len(header) < 4 or length > _ANSWER_LIMIT:  # noqa: PLR2004
-        return None
-    message = pipe.read(length)
-    return message if len(message) == length else None
-
-
-# ---- in the child ----
-
-
-def serve(task: str, *modules: str) -> None:
-    """Answer questions until there are no more; what a child does.
-
-    Args:
-        task: see ``Children``.
-        modules: likewise.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
-    answers = os.fdopen(os.dup(1), "wb")
-    with open(os.devnull, "wb") as nowhere:  # noqa: PTH123 - whatever a library prints must not reach the parent
-        os.dup2(nowhere.fileno(), 1)
-    # Pyarrow imports it if it is there, which takes half of a child's start, and does without (since its version 18).
-    sys.modules["numpy"] = None  # type: ignore[assignment]
-    for needed in modules:
-        import_module(needed)
-    module, _, name = task.partition(":")
-    answer: Callable[[bytes], bytes] = getattr(import_module(module), name)
-    _limit_resources()
-    answers.write(b"\n")
-    answers.flush()
-    while question := _receive(sys.stdin.buffer):
-        _send(answers, answer(question))
-
-
-def _limit_resources() -> None:
-    try:
-        import resource  # noqa: PLC0415 - not everywhere
-    except ImportError:
-        return
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (16, 16))
-    with suppress(OSError, ValueError):  # only Linux says how much is in use already
-        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-        limit = pages * resource.getpagesize() + (1 << 30)
-        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))

@@ -5,7 +5,8 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from catalogue.examine import Examiner, FileFacts, file_facts
+from catalogue.examine import Examiner
+from catalogue.facts import FileFacts, file_facts
 from catalogue.footer import decode_footer
 from tests.footers import Made, made, small_file
 

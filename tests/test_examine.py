@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from catalogue.errors import BadFooter, Encrypted
-from catalogue.examine import Examiner, FileFacts, file_facts
+from catalogue.examine import Examiner
+from catalogue.facts import FileFacts, file_facts
 from catalogue.footer import MAX_FOOTER, Order, decode_footer
 from catalogue.thrift import BINARY, I32, I64, LIST, STRUCT, encode_list
 from tests.examiners import (

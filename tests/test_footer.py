@@ -17,7 +17,7 @@ import pytest
 
 from catalogue.crawl import KEY_COLUMN
 from catalogue.errors import BadFooter, Encrypted, NotParquet
-from catalogue.examine import file_facts
+from catalogue.facts import file_facts
 from catalogue.footer import (
     CODECS,
     MAX_FOOTER,

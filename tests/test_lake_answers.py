@@ -24,7 +24,7 @@ from tests.mirrors import whole_table
 
 pytestmark = needs_extensions
 
-QUESTIONS = 33
+QUESTIONS = 20
 ZONES = ["UTC", "Asia/Tokyo", "America/New_York"]
 COLUMNS = ", ".join(SCHEMA.names)
 SHAPES = [

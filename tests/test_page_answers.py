@@ -3,6 +3,7 @@
 import random
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from shutil import copytree
 
@@ -56,7 +57,7 @@ def test_pages_and_chunks_and_whole_files_hold_the_same(
     chance = random.Random(price)
     with catalogue.open(data, settings=priced(few_settings, *PRICES[price])) as cat:
         pages = 0
-        for text in random_patterns(few_rows, 11, seed=len(price)):
+        for text in islice(random_patterns(few_rows, 11, seed=len(price)), [*PRICES].index(price) % 2, None, 2):
             expected = few_scan([parse_pattern(text)])
             found = cat.captures(text, columns=COLUMNS)
             answer = found.to_arrow()
@@ -72,7 +73,7 @@ def test_pages_and_chunks_and_whole_files_hold_the_same(
             limit = chance.randint(1, 30)
             assert cat.captures(text, columns=COLUMNS, limit=limit).to_arrow() == answer.slice(0, limit)
             pages += again.plan.pages
-        assert pages > 100 or price == "requests cost something"
+        assert pages > 50 or price == "requests cost something"
 
 
 @pytest.mark.parametrize(
@@ -85,7 +86,7 @@ def test_pages_and_chunks_and_whole_files_hold_the_same(
     ],
 )
 def test_conditions_by_pages(cheap: Catalogue, few_rows: pa.Table, few_scan: Scan, condition: str) -> None:
-    for text in random_patterns(few_rows, 6, seed=5):
+    for text in random_patterns(few_rows, 6, seed=len(condition)):
         expected = few_scan([parse_pattern(text)], condition)
         for _ in range(2):
             found = cheap.captures(text, columns=COLUMNS, where=condition)

@@ -62,7 +62,7 @@ def test_a_sample_of_what_a_filter_keeps(few_harvested: Catalogue, few: Path, fe
     inorder = drawn(few, few_rows, 0)
     keys = [key.encode() for key in inorder.column("url_surtkey").to_pylist()]
     crawls = ["all", *sorted(set(few_rows.column("crawl").to_pylist()))]
-    for text in ["*", "*.com", "*.is", "*.de", *random_patterns(few_rows, 8, 0)]:
+    for text in ["*", "*.com", "*.is", *random_patterns(few_rows, 5, 0)]:
         where, crawl, size = chance.choice(CONDITIONS), chance.choice(crawls), chance.choice([1, 5, 40])
         intervals = parse_pattern(text).intervals
         expected = inorder.filter(pa.array([covers(intervals, key) for key in keys]))
@@ -97,13 +97,11 @@ def test_what_is_known_of_pages_makes_no_difference(
         fresh.harvest(crawls, subsets="all")
         fresh.captures("*.com").count()
         fresh.backfill().run()
-        for pattern in ("*", "*.com"):
-            asked = (
-                each.captures(pattern, crawls=crawls, columns=COLUMNS, where="fetch_status = 200")
-                for each in (fresh, cat)
-            )
-            one, other = (each.sample(found, 25).to_arrow() for each, found in zip((fresh, cat), asked, strict=True))
-            assert one == other
+        one, other = (
+            each.sample(each.captures("*", crawls=crawls, columns=COLUMNS, where="fetch_status = 200"), 25).to_arrow()
+            for each in (fresh, cat)
+        )
+        assert one == other
 
 
 @pytest.mark.parametrize("cache_size", [0, 1 << 30])
@@ -155,8 +153,8 @@ def test_reads_the_pages_of_drawn_rows_alone(tmp_path: Path) -> None:
 def test_no_more_of_each_than_was_asked_for(few_harvested: Catalogue, few_rows: pa.Table) -> None:
     harvested = few_harvested
     captures = harvested.captures("*", columns=["url", "url_host_name"])
-    hosts = harvested.sample(captures, 60, per="host", most=2).to_pandas()["url_host_name"]
-    assert len(hosts) == 60
+    hosts = harvested.sample(captures, 30, per="host", most=2).to_pandas()["url_host_name"]
+    assert len(hosts) == 30
     assert hosts.value_counts().max() == 2
     statuses = set(few_rows.column("fetch_status").to_pylist())
     with pytest.warns(IncompleteAnswer, match=f"only {len(statuses)} of 1,000 captures"):
@@ -192,26 +190,25 @@ def rare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Catalogue, 
         yield cat, {(path, ordinal): rows for path, ordinal, rows in held}
 
 
-@pytest.mark.parametrize(("size", "each", "seeds"), [(3, 12_000, 1), (40, 450, 1), (60, 900, 2)])
+@pytest.mark.parametrize(("size", "each"), [(3, 12_000), (40, 450), (60, 900)])
 def test_rare_rows_are_found_in_a_few_rounds(
-    rare: tuple[Catalogue, dict[tuple[str, int], int]], size: int, each: int, seeds: int
+    rare: tuple[Catalogue, dict[tuple[str, int], int]], size: int, each: int
 ) -> None:
     """One in so many matches: what is drawn grows until all the rest is gone through at once."""
     cat, groups = rare
-    for seed in range(seeds):
-        found_by = cat.captures("*", columns=["url_surtkey"], where=f"url[-7:]::int % {each} = 7")
-        sample = cat.sample(found_by, size, seed=seed)
-        rounds: list[ReadPlan] = []
-        found = pa.Table.from_batches(sample.batches(rounds.append), sample.schema)
-        inorder = sorted(
-            (time, f"com,example)/{int('part-00001' in path)}/{9_000 * group + row:07}")
-            for (path, group), drawn in Draws(groups, seed).next(60_000).items()
-            for row, time in zip(drawn.rows.tolist(), drawn.times.tolist(), strict=True)
-            if (9_000 * group + row) % each == 7
-        )
-        assert found.column("url_surtkey").to_pylist() == [key for _, key in inorder[:size]]
-        assert len(rounds) < 12
-        assert sum(plan.rows for plan in rounds) < 2.2 * 60_000
+    found_by = cat.captures("*", columns=["url_surtkey"], where=f"url[-7:]::int % {each} = 7")
+    sample = cat.sample(found_by, size, seed=size)
+    rounds: list[ReadPlan] = []
+    found = pa.Table.from_batches(sample.batches(rounds.append), sample.schema)
+    inorder = sorted(
+        (time, f"com,example)/{int('part-00001' in path)}/{9_000 * group + row:07}")
+        for (path, group), drawn in Draws(groups, size).next(60_000).items()
+        for row, time in zip(drawn.rows.tolist(), drawn.times.tolist(), strict=True)
+        if (9_000 * group + row) % each == 7
+    )
+    assert found.column("url_surtkey").to_pylist() == [key for _, key in inorder[:size]]
+    assert len(rounds) < 12
+    assert sum(plan.rows for plan in rounds) < 2.2 * 60_000
 
 
 def test_a_wrong_page_index_changes_no_sample(tmp_path: Path, settings: Settings) -> None:

@@ -22,8 +22,8 @@ from tests.faults import FaultServer, Kind, always
 from tests.miniatures import OLD
 from tests.test_answers import IDENTITY
 
-THREADS, QUESTIONS, POOL = 8, 4, 4
-DIFFERENT = 33
+THREADS, QUESTIONS, POOL = 8, 2, 4
+DIFFERENT = 17
 """Questions of which those are, so that the same is often asked at the same time."""
 COLUMNS = [*IDENTITY, "fetch_status", "url_host_name"]
 

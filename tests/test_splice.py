@@ -171,24 +171,26 @@ def paged(table: pa.Table, **options: Any) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("codec", "page", "dictionary"),
+    ("codec", "page", "dictionary", "third"),
     [
-        (codec, ("1.0", "2.0")[(number + other) % 2], dictionary)
+        (codec, ("1.0", "2.0")[(number + other) % 2], dictionary, (number + other) % 3)
         for number, codec in enumerate(["gzip", "zstd", "snappy", "none", "lz4", "brotli"])
         for other, dictionary in enumerate(["on", "off", "overflows"])
     ],
 )
-def test_every_kind_of_column(wide: pa.Table, codec: str, page: str, dictionary: str) -> None:
+def test_every_kind_of_column(wide: pa.Table, codec: str, page: str, dictionary: str, third: int) -> None:
+    """Each with each use of a dictionary, and all of these with each codec."""
+    wide = wide.select(wide.column_names[third::3])
     limit = {"dictionary_pagesize_limit": 400} if dictionary == "overflows" else {}
     data = paged(wide, compression=codec, data_page_version=page, use_dictionary=dictionary != "off", **limit)
     encodings = {encoding for group in groups(data) for chunk in group for encoding in chunk.encodings}
     assert (8 in encodings) == (dictionary != "off")  # RLE_DICTIONARY
     assert check_file(data) == 2 * wide.num_columns
     compared = check_pages_of(data)
-    assert compared["in all"] > 1300
-    assert compared["with gaps"] > 500
-    assert (compared["without the dictionary of their chunk"] > 100) == (dictionary == "overflows")
-    assert compared["and one row further"] > 1000
+    assert compared["in all"] > 430
+    assert compared["with gaps"] > 160
+    assert (compared["without the dictionary of their chunk"] > 30) == (dictionary == "overflows")
+    assert compared["and one row further"] > 330
     check_control(compared)
 
 
@@ -250,6 +252,7 @@ ENCODINGS = {
         (encoding, codec, ("1.0", "2.0")[(number + other) % 2])
         for number, encoding in enumerate(ENCODINGS)
         for other, codec in enumerate(["gzip", "zstd", "snappy", "none", "lz4", "brotli"])
+        if (number + other) // 2 % 2
     ],
 )
 def test_encodings_that_may_come(wide: pa.Table, encoding: str, codec: str, page: str) -> None:
@@ -285,15 +288,15 @@ def test_times_of_twelve_bytes(wide: pa.Table, codec: str, unit: str | None) -> 
 
 def test_pages_of_every_file_of_the_mirror(mirror: Path) -> None:
     compared = Compared()
-    some = slice(None, None, 6)
+    some = slice(None, None, 12)
     for path in index_paths(mirror):
         data = path.read_bytes()
         found = check_pages_of(data, some)
         assert found["in all"] >= sum(len(group.chunks) for group in read_footer(data).row_groups[some])
         compared.update(found)
         compared.alike.update(found.alike)
-    assert compared["with gaps"] > 50
-    assert compared["without the dictionary of their chunk"] > 20
+    assert compared["with gaps"] > 25
+    assert compared["without the dictionary of their chunk"] > 10
     # Many columns have the same value in most rows; those that have not must tell a row from the next.
     assert compared.alike.total() < compared["and one row further"] / 3
     assert not compared.alike["warc_record_offset"] + compared.alike["content_digest"]

@@ -16,7 +16,8 @@ import pytest
 import catalogue
 from catalogue import views
 from catalogue.errors import BadFooter, DiskFailed, QueryError
-from catalogue.examine import Examiner, FileFacts
+from catalogue.examine import Examiner
+from catalogue.facts import FileFacts
 from catalogue.settings import Settings
 from catalogue.store import Held, Store
 from catalogue.table import INDEX

@@ -21,8 +21,8 @@ asked_data = pytest.fixture(scope="module")(few_to_be_asked)
 
 
 QUESTIONS: list[dict[str, Any]] = [
-    {"patterns": "*"},
-    {"patterns": ["*.com", "*.is"], "columns": "*"},
+    {"patterns": "*", "columns": ["url", "content_digest"]},
+    {"patterns": ["*.org", "*.is"], "columns": "*"},
     {"patterns": "*.example.com", "where": "fetch_status = 200 AND length(url) % 2 = 0", "columns": ["url"]},
     {"patterns": "*.com", "ordered": True, "columns": ["url"]},
     {"patterns": "*.com", "ordered": True, "limit": 70},

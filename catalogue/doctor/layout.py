@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from catalogue.doctor.findings import Seen
-from catalogue.examine import FileFacts, RowGroupFacts
+from catalogue.facts import FileFacts, RowGroupFacts
 from catalogue.footer import Footer, RowGroup
 from catalogue.query import CDX_COLUMNS
 from catalogue.table import INDEX

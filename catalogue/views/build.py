@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from catalogue.crawl import COLLINFO, has_table, parse_collinfo
 from catalogue.errors import FormatError
-from catalogue.examine import Examiner, FileFacts, digest_of
+from catalogue.examine import Examiner, digest_of
+from catalogue.facts import FileFacts
 from catalogue.listing import listed, manifests
 from catalogue.store import Held, Store, row_group_of
 from catalogue.surt import MACROS, Keys

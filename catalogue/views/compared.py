@@ -7,7 +7,8 @@ from pathlib import Path
 import duckdb
 
 from catalogue.errors import DiskFailed, StoreLocked
-from catalogue.examine import Examiner, FileFacts
+from catalogue.examine import Examiner
+from catalogue.facts import FileFacts
 from catalogue.store import Store
 from catalogue.table import Table
 from catalogue.views.fresh import refresh

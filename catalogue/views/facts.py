@@ -12,7 +12,7 @@ import duckdb
 import pyarrow as pa
 
 from catalogue.crawl import IndexFile
-from catalogue.examine import FileFacts
+from catalogue.facts import FileFacts
 from catalogue.store import Held
 
 _FORM = 4

@@ -15,7 +15,8 @@ import duckdb
 
 from catalogue.durable import put_in_place, room
 from catalogue.errors import CatalogueError, DiskFailed
-from catalogue.examine import Examiner, FileFacts
+from catalogue.examine import Examiner
+from catalogue.facts import FileFacts
 from catalogue.store import Store, alone
 from catalogue.surt import MACROS
 from catalogue.table import INDEX, Table

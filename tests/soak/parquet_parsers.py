@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from itertools import pairwise
 
 from catalogue.errors import FormatError
-from catalogue.examine import file_facts
+from catalogue.facts import file_facts
 from catalogue.footer import Order, arrow_type, decode_footer, decode_row_groups, kind_of
 from catalogue.pages import (
     Indexes,
