@@ -181,7 +181,7 @@ def test_plans_and_the_servers_log_agree(mirror: Path, harvested_data: Path, tmp
         LoopbackServer(mirror) as server,
         catalogue.open(harvested_data, settings=Settings(source=server.url, cache=tmp_path)) as cat,
     ):
-        for text in random_patterns(table, 22, seed=23):
+        for text in random_patterns(table, 11, seed=23):
             before = len(server.log)
             found = cat.captures(text)
             assert len(server.log) == before, "planning is free"
@@ -193,7 +193,7 @@ def test_plans_and_the_servers_log_agree(mirror: Path, harvested_data: Path, tmp
             assert summary["bytes"] == sum(exchange.sent_bytes for exchange in made)
             assert summary["files"] == len({exchange.path for exchange in made})
             assert {exchange.status for exchange in made} <= {206}
-        assert len(server.log) > 25
+        assert len(server.log) > 12
 
 
 def _scan(mirror: Path) -> pa.Table:
