@@ -47,7 +47,7 @@ def connected(address: str, *, patience: float = _PATIENCE) -> "Iterator[Executo
         message = f"{open_part(address)!r} is no address of a scheduler; one looks like tcp://host:8786"
         raise QueryError(message)
     try:
-        client: Any = Client(address, timeout=patience, set_as_default=False)  # type: ignore[no-untyped-call]
+        client: Any = Client(address, timeout=patience, set_as_default=False)
     except OSError as error:  # TimeoutError among them
         message = f"no scheduler answers at {address}: {error}"
         raise Unreachable(message) from error
@@ -104,9 +104,7 @@ def dask_frame(tasks: Sequence[Task], nothing: pa.Table) -> "dd.DataFrame":
         raise QueryError(message) from error
     like = frame_of(nothing)
     frame: dd.DataFrame = (
-        dd.from_map(_frame, tasks, meta=like, label="captures")  # type: ignore[no-untyped-call]
-        if tasks
-        else dd.from_pandas(like, npartitions=1)  # type: ignore[no-untyped-call]
+        dd.from_map(_frame, tasks, meta=like, label="captures") if tasks else dd.from_pandas(like, npartitions=1)
     )
     return frame
 
@@ -120,6 +118,6 @@ def machines_of_client() -> int:
     try:
         from distributed import get_client  # noqa: PLC0415 - see above
 
-        return places(get_client().get_executor())[0]  # type: ignore[no-untyped-call]
+        return places(get_client().get_executor())[0]
     except (ImportError, ValueError):
         return 1

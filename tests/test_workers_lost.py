@@ -43,7 +43,7 @@ asked_data = pytest.fixture(scope="module")(few_to_be_asked)
 def forks() -> Iterator[BaseContext]:
     """Where processes come from, Dask's too: they are forked by one that has imported, once, what takes them long."""
     with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
-        context: BaseContext = get_mp_context()  # type: ignore[no-untyped-call]  # or it would set its own list later
+        context: BaseContext = get_mp_context()  # or it would set its own list later
         context.set_forkserver_preload(["distributed", "pandas", "pyarrow.parquet", "catalogue.workers"])
         yield context
 
@@ -58,7 +58,7 @@ def processes(forks: BaseContext) -> Iterator[Executor]:
 def cluster(forks: BaseContext, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     assert forks.get_start_method() == dask.config.get("distributed.worker.multiprocessing-method")
     folder = str(tmp_path_factory.mktemp("dask"))
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", local_directory=folder) as made:  # type: ignore[no-untyped-call]
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", local_directory=folder) as made:
         yield made
 
 
@@ -121,7 +121,7 @@ def kill_one(client: Client) -> None:
 def test_a_cluster_loses_a_worker_and_nothing_else(
     asked_data: Path, few_settings: Settings, everything: pa.Table, cluster: LocalCluster
 ) -> None:
-    with Client(cluster) as client, opened(asked_data, few_settings, client.get_executor(pure=False)) as cat:  # type: ignore[no-untyped-call]
+    with Client(cluster) as client, opened(asked_data, few_settings, client.get_executor(pure=False)) as cat:
         batches = cat.captures("*", columns="*").batches()
         first = next(batches)
         kill_one(client)
@@ -137,7 +137,7 @@ def test_fetching_loses_a_worker_and_nothing_else(
     found = harvested.captures("*.com", crawls=crawl, where=wanted)
     alone = harvested.fetch(found, tmp_path / "alone.warc.gz", most=100_000)
     needed = harvested.fetch_estimate(found)
-    with Client(cluster) as client, opened(harvested_data, settings, client.get_executor(pure=False)) as cat:  # type: ignore[no-untyped-call]
+    with Client(cluster) as client, opened(harvested_data, settings, client.get_executor(pure=False)) as cat:
         captures = cat.captures("*.com", crawls=crawl, where=wanted).to_arrow()
         before = cat.requests
         told: list[int] = []
@@ -183,7 +183,7 @@ def test_a_backfill_loses_a_worker_and_nothing_else(tmp_path: Path, cluster: Loc
     with catalogue.open(tmp_path / "data", settings=settings) as cat:
         cat.harvest("CC-MAIN-2022-33")
     copytree(tmp_path / "data", tmp_path / "alone")
-    with Client(cluster) as client, opened(tmp_path / "data", settings, client.get_executor(pure=False)) as cat:  # type: ignore[no-untyped-call]
+    with Client(cluster) as client, opened(tmp_path / "data", settings, client.get_executor(pure=False)) as cat:
         filling = cat.backfill()
         killed = False
 
@@ -227,19 +227,19 @@ def test_a_backfill_by_workers_keeps_to_its_budget_and_goes_on(tmp_path: Path) -
 
 
 def test_a_dask_frame_has_the_rows(few_harvested: Catalogue, cluster: LocalCluster) -> None:
-    with Client(cluster):  # type: ignore[no-untyped-call]
+    with Client(cluster):
         found = few_harvested.captures("*.com", columns=["url", "fetch_status", "fetch_time"])
         frame = found.to_dask()
         assert frame.npartitions == len(found.plan.files)
         here = found.to_pandas()
-        there = frame.compute().reset_index(drop=True)  # type: ignore[no-untyped-call]
+        there = frame.compute().reset_index(drop=True)
         assert there["url"].tolist() == here["url"].tolist()
         assert there["fetch_time"].equals(here["fetch_time"])
         assert there["fetch_status"].equals(here["fetch_status"])
         assert frame["fetch_status"].sum().compute() == here["fetch_status"].sum()
         assert machines_of_client() == 1
     nothing = few_harvested.captures("no.such.host").to_dask()
-    assert nothing.compute().empty  # type: ignore[no-untyped-call]
+    assert nothing.compute().empty
     assert list(nothing.columns) == list(few_harvested.captures("no.such.host").to_pandas().columns)
     for wrong in ({"limit": 3}, {"ordered": True}):
         with pytest.raises(QueryError, match="leave out limit, ordered"):
@@ -275,7 +275,7 @@ def test_workers_that_do_not_have_this_package(tmp_path: Path, package: str, wha
     (tmp_path / "catalogue").mkdir()
     (tmp_path / "catalogue" / "__init__.py").touch()
     (tmp_path / "catalogue" / "settings.py").write_text(package)
-    with LocalCluster(n_workers=0, dashboard_address=":0") as empty:  # type: ignore[no-untyped-call]
+    with LocalCluster(n_workers=0, dashboard_address=":0") as empty:
         words = [sys.executable, "-m", "distributed.cli.dask_worker", empty.scheduler_address, "--no-nanny"]
         environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
         with subprocess.Popen(
