@@ -79,7 +79,7 @@ def test_pyiceberg_answers_random_questions_as_a_scan_of_all_files(
 ) -> None:
     columns = ("crawl", "subset", "warc_record_offset", "fetch_time")
     by_itself = plain(path)
-    for at, asked in enumerate(questions(rows, 14)):
+    for at, asked in enumerate(questions(rows, 8)):
         expected = truth(asked.where)
         if at % 2:
             found = table.scan(asked.where, columns[2:]).to_arrow()
@@ -98,7 +98,7 @@ def test_every_column_is_as_in_the_files(table: IcebergTable, rows: pa.Table, pa
 
 @needs_duckdb
 def test_duckdb_answers_the_same(path: Path, rows: pa.Table, truth: Truth, tmp_path: Path) -> None:
-    asked = questions(rows, 40)
+    asked = questions(rows, 20)
     scan = f"FROM iceberg_scan('{path}')"
     copied = tmp_path / "all.parquet"
     found = in_shell(

@@ -15,7 +15,6 @@ object's at first sight. Where these can be noticed they are among the refusals:
 after its footer has an ETag.
 """
 
-import os
 import random
 import re
 import warnings
@@ -25,8 +24,8 @@ from itertools import count as counting
 from pathlib import Path
 from shutil import rmtree
 
-from catalogue.demo import write_miniature
 from tests.faults import DETECTABLE, THROTTLING, Fault, FaultServer, Kind, seeded
+from tests.soak.parsers import mirror_of
 from tests.soak.traffic_refused import refusals
 from tests.soak.traffic_steps import OLD_INDEX, SNAPSHOT, Fetches, Harvests, Place, Records, Step, Switch, pool
 from tests.soak.traffic_truth import Truth, old_index
@@ -142,7 +141,7 @@ def run(count: int, seed: int, folder: Path) -> dict[str, object]:
     Raises:
         AssertionError: if a promise was not kept; it says by what step.
     """
-    truth = Truth(_mirror(folder))
+    truth = Truth(mirror_of(folder / "mirror"))
     soak = _Soak(truth, count, seed, folder / "soak")
     before = Left.now()
     with warnings.catch_warnings():
@@ -176,10 +175,3 @@ def run(count: int, seed: int, folder: Path) -> dict[str, object]:
 
 def _files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-def _mirror(folder: Path) -> Path:
-    if given := os.environ.get("CATALOGUE_TEST_MIRROR"):
-        return Path(given)
-    write_miniature(folder / "mirror")
-    return folder / "mirror"
