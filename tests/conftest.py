@@ -4,7 +4,6 @@ import gc
 import os
 import pickle
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -92,12 +91,42 @@ def miniature(tmp_path_factory: pytest.TempPathFactory) -> Miniature:
 
 
 @pytest.fixture(scope="session")
-def mirror(request: pytest.FixtureRequest) -> Path:
+def whole_mirror(request: pytest.FixtureRequest) -> Path:
     """A folder laid out as data.commoncrawl.org: CATALOGUE_TEST_MIRROR, else our own miniature."""
     if given := os.environ.get("CATALOGUE_TEST_MIRROR"):
         return Path(given)
     made: Miniature = request.getfixturevalue("miniature")
     return made.folder
+
+
+@pytest.fixture(scope="session")
+def mirror(whole_mirror: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two files of each crawl and subset, example.com's among them, and all records: every era, and less of it."""
+    return once(tmp_path_factory, "mirror", partial(copy_some, whole_mirror))
+
+
+def copy_some(whole: Path, folder: Path) -> Path:
+    def lacks(path: Path) -> bool:
+        keys = pq.ParquetFile(path).read(columns=["url_surtkey"]).column(0)
+        return not pc.any(pc.starts_with(keys, "com,example)")).as_py()
+
+    for path in whole.iterdir():
+        if path.is_file():
+            copy2(path, folder)
+    for subset in whole.glob("cc-index/table/cc-main/warc/crawl=*/subset=*"):
+        there = folder / subset.relative_to(whole)
+        there.mkdir(parents=True)
+        for path in sorted(sorted(subset.glob("*.parquet")), key=lacks)[:2]:
+            copy2(path, there)
+    for crawl in whole.glob("crawl-data/*"):
+        copytree(crawl, folder / "crawl-data" / crawl.name)
+        write_manifest(folder, crawl.name)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def all_rows(mirror: Path) -> pa.Table:
+    return whole_table(mirror)
 
 
 @pytest.fixture(scope="session")
@@ -148,54 +177,6 @@ def harvested(
     """
     data = Path(copytree(untaught_data, tmp_path_factory.mktemp("open") / "data"))
     with catalogue.open(data, settings=settings) as cat:
-        yield cat
-
-
-@pytest.fixture(scope="session")
-def few(mirror: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A mirror of two files of each crawl and subset, example.com's among them: every era, and less of it."""
-    return once(tmp_path_factory, "few", partial(copy_few, mirror))
-
-
-def copy_few(mirror: Path, folder: Path) -> Path:
-    def lacks(path: Path) -> bool:
-        keys = pq.ParquetFile(path).read(columns=["url_surtkey"]).column(0)
-        return not pc.any(pc.starts_with(keys, "com,example)")).as_py()
-
-    for path in mirror.iterdir():
-        if path.is_file():
-            copy2(path, folder)
-    for subset in mirror.glob("cc-index/table/cc-main/warc/crawl=*/subset=*"):
-        there = folder / subset.relative_to(mirror)
-        there.mkdir(parents=True)
-        for path in sorted(sorted(subset.glob("*.parquet")), key=lacks)[:2]:
-            copy2(path, there)
-    for crawl in mirror.glob("crawl-data/*"):
-        write_manifest(folder, crawl.name)
-    return folder
-
-
-@pytest.fixture(scope="session")
-def few_rows(few: Path) -> pa.Table:
-    return whole_table(few)
-
-
-@pytest.fixture(scope="session")
-def few_settings(few: Path, settings: Settings) -> Settings:
-    return replace(settings, source=str(few))
-
-
-@pytest.fixture(scope="session")
-def few_data(few_settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data folder that holds all of ``few``; to be copied."""
-    return once(tmp_path_factory, "untaught-few", partial(harvest_all, few_settings))
-
-
-@pytest.fixture(scope="session")
-def few_harvested(
-    few_data: Path, few_settings: Settings, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[catalogue.Catalogue]:
-    with catalogue.open(copytree(few_data, tmp_path_factory.mktemp("open-few") / "data"), settings=few_settings) as cat:
         yield cat
 
 

@@ -3,20 +3,12 @@
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from pathlib import Path
-from shutil import copytree
 from typing import Any
-
-import pytest
 
 import catalogue
 from catalogue import Catalogue
 from catalogue.settings import Settings
 from catalogue.workers import Task
-
-
-def few_to_be_asked(few_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data folder of two files of each crawl and subset, to be asked."""
-    return Path(copytree(few_data, tmp_path_factory.mktemp("asked") / "data"))
 
 
 class Recording(Executor):

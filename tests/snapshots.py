@@ -24,10 +24,10 @@ Change = Callable[[sqlite3.Connection], object]
 
 
 @pytest.fixture(scope="module")
-def taught(few_data: Path, few_settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Catalogue]:
+def taught(untaught_data: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Catalogue]:
     """Some files of every crawl are harvested, and of many row groups the pages are known."""
-    data = Path(copytree(few_data, tmp_path_factory.mktemp("taught") / "data"))
-    with catalogue.open(data, settings=few_settings) as cat:
+    data = Path(copytree(untaught_data, tmp_path_factory.mktemp("taught") / "data"))
+    with catalogue.open(data, settings=settings) as cat:
         cat.backfill().run()
         for pattern in PATTERNS:
             cat.captures(pattern).to_arrow()
@@ -48,8 +48,8 @@ def place(exported: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def empty(few_settings: Settings, tmp_path: Path) -> Iterator[Catalogue]:
-    with catalogue.open(tmp_path / "empty", settings=few_settings) as cat:
+def empty(settings: Settings, tmp_path: Path) -> Iterator[Catalogue]:
+    with catalogue.open(tmp_path / "empty", settings=settings) as cat:
         yield cat
 
 

@@ -4,8 +4,9 @@ import random
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from itertools import islice
 from pathlib import Path
 from shutil import copytree
 
@@ -19,17 +20,13 @@ from catalogue import Catalogue, Match
 from catalogue.crawl import SCHEMA
 from catalogue.settings import Settings
 from catalogue.surt import Pattern, covers, parse_pattern
+from tests.conftest import harvest_all
 from tests.mirrors import whole_table
 
-PATTERNS = 11
+PATTERNS = 22
 IDENTITY = ["url_surtkey", "url", "fetch_time", "warc_filename", "warc_record_offset", "crawl", "subset"]
 
 Row = tuple[object, ...]
-
-
-@pytest.fixture(scope="module")
-def everything(mirror: Path) -> pa.Table:
-    return whole_table(mirror)
 
 
 def rows_of(table: pa.Table, names: list[str] = IDENTITY) -> Counter[Row]:
@@ -80,13 +77,6 @@ class Scan:
         return self.connection.sql(found).to_arrow_table().cast(self.schema)
 
 
-@pytest.fixture(scope="module")
-def scan(everything: pa.Table) -> Iterator[Scan]:
-    made = Scan(everything)
-    with made.connection:
-        yield made
-
-
 def random_patterns(everything: pa.Table, count: int, seed: int) -> Iterator[str]:
     """Patterns of every kind, most of which match something."""
     chance = random.Random(seed)
@@ -117,28 +107,32 @@ def random_patterns(everything: pa.Table, count: int, seed: int) -> Iterator[str
 
 
 @pytest.fixture(scope="module")
-def few_scan(few_rows: pa.Table) -> Iterator[Scan]:
-    made = Scan(few_rows)
+def scan(all_rows: pa.Table) -> Iterator[Scan]:
+    made = Scan(all_rows)
     with made.connection:
         yield made
 
 
 @pytest.fixture(scope="module")
-def twins(
-    untaught_data: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Catalogue, Catalogue]]:
-    """One that knows what the footers say and no more, and one that was backfilled."""
-    plain, backfilled = (copytree(untaught_data, tmp_path_factory.mktemp("twin") / "data") for _ in range(2))
-    with catalogue.open(plain, settings=settings) as one, catalogue.open(backfilled, settings=settings) as other:
-        assert not other.backfill().run().failures
-        yield one, other
+def three(
+    whole_mirror: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Catalogue, Catalogue, Catalogue]]:
+    """Of all files there are: one that knows what footers say, one that learns by answers, one that was backfilled."""
+    whole = replace(settings, source=str(whole_mirror))
+    data = harvest_all(whole, tmp_path_factory.mktemp("whole") / "data")
+    folders = [copytree(data, tmp_path_factory.mktemp("of three") / "data") for _ in range(3)]
+    with ExitStack() as stack:
+        plain, taught, backfilled = (stack.enter_context(catalogue.open(folder, settings=whole)) for folder in folders)
+        assert not backfilled.backfill().run().failures
+        yield plain, taught, backfilled
 
 
 def test_pruned_and_filtered_is_scanned_and_filtered(
-    harvested: Catalogue, twins: tuple[Catalogue, Catalogue], everything: pa.Table, scan: Scan
+    whole_mirror: Path, three: tuple[Catalogue, Catalogue, Catalogue]
 ) -> None:
     """Of all crawls as one table, with and without backfill, which saves bytes."""
-    plain, backfilled = twins
+    everything, (plain, taught, backfilled) = whole_table(whole_mirror), three
+    scan = Scan(everything)
     before, after = Counter[str](), Counter[str]()
     found_something = 0
     for number, text in enumerate(random_patterns(everything, PATTERNS, seed=7)):
@@ -147,13 +141,14 @@ def test_pruned_and_filtered_is_scanned_and_filtered(
         # What a question reads it teaches; so one that is taught by every other question is asked, too.
         answers = [
             cat.captures(text, columns=IDENTITY).to_arrow()
-            for cat in ((harvested, backfilled) if number % 2 else (backfilled,))
+            for cat in ((taught, backfilled) if number % 2 else (backfilled,))
         ]
         assert in_order(answers[0]).equals(expected), text
         assert answers[0] == answers[-1], f"the order of {text}"
         for cat, cost in ((plain, before), (backfilled, after)):  # the first only plans, and so learns nothing
             plan = cat.captures(text, columns=IDENTITY).fetch_indexes()
             cost.update(row_groups=plan.row_groups, requests=plan.requests, bytes=plan.bytes)
+    scan.connection.close()
     assert found_something > PATTERNS / 2
     assert after["row_groups"] < before["row_groups"] / 2
     assert after["bytes"] < before["bytes"]
@@ -167,25 +162,25 @@ def test_explicit_matches(harvested: Catalogue, scan: Scan, match: Match) -> Non
 
 
 @pytest.mark.parametrize("subset", ["warc", "crawldiagnostics", "robotstxt"])
-def test_single_crawls_and_subsets(harvested: Catalogue, everything: pa.Table, subset: str) -> None:
-    crawls = sorted(set(pc.unique(everything.filter(pc.field("subset") == subset).column("crawl")).to_pylist()))
+def test_single_crawls_and_subsets(harvested: Catalogue, all_rows: pa.Table, subset: str) -> None:
+    crawls = sorted(set(pc.unique(all_rows.filter(pc.field("subset") == subset).column("crawl")).to_pylist()))
     assert crawls
     for number, crawl in enumerate(crawls):
-        mine = everything.filter((pc.field("crawl") == crawl) & (pc.field("subset") == subset))
-        for text in islice(random_patterns(mine, 11, seed=number), number % 3, None, 3):
+        mine = all_rows.filter((pc.field("crawl") == crawl) & (pc.field("subset") == subset))
+        for text in random_patterns(mine, 11, seed=number):
             expected = rows_of(scanned(mine, [parse_pattern(text)]))
             found = harvested.captures(text, crawls=crawl, subsets=subset, columns=IDENTITY)
             assert rows_of(found.to_arrow()) == expected, text
 
 
-def test_every_column_of_every_era(few_harvested: Catalogue, few_rows: pa.Table) -> None:
-    found = few_harvested.captures("*", columns=SCHEMA.names).to_arrow()
+def test_every_column_of_every_era(harvested: Catalogue, all_rows: pa.Table) -> None:
+    found = harvested.captures("*", columns=SCHEMA.names).to_arrow()
     assert found.schema == SCHEMA
-    assert in_order(found, SCHEMA.names).equals(in_order(few_rows, SCHEMA.names))
+    assert in_order(found, SCHEMA.names).equals(in_order(all_rows, SCHEMA.names))
 
 
-def test_thousands_of_patterns_at_once(harvested: Catalogue, everything: pa.Table, scan: Scan) -> None:
-    texts = list(random_patterns(everything, 2000, seed=3))
+def test_thousands_of_patterns_at_once(harvested: Catalogue, all_rows: pa.Table, scan: Scan) -> None:
+    texts = list(random_patterns(all_rows, 2000, seed=3))
     patterns = [parse_pattern(text) for text in texts if not text.startswith("*.")]
     expected = scan(patterns)
     found = harvested.captures([pattern.text for pattern in patterns], columns=IDENTITY)
@@ -209,22 +204,21 @@ CONDITIONS = [
 
 
 @pytest.mark.parametrize("condition", CONDITIONS)
-def test_where(few_harvested: Catalogue, few_scan: Scan, condition: str) -> None:
-    found = few_harvested.captures("*", where=condition, columns=IDENTITY)
-    assert in_order(found.to_arrow()).equals(in_order(few_scan.where(condition)))
+def test_where(harvested: Catalogue, scan: Scan, condition: str) -> None:
+    found = harvested.captures("*", where=condition, columns=IDENTITY)
+    assert in_order(found.to_arrow()).equals(in_order(scan.where(condition)))
 
 
-def test_times(few_harvested: Catalogue, few_rows: pa.Table) -> None:
-    harvested, everything = few_harvested, few_rows
-    times = sorted(set(everything.column("fetch_time").to_pylist()))
+def test_times(harvested: Catalogue, all_rows: pa.Table) -> None:
+    times = sorted(set(all_rows.column("fetch_time").to_pylist()))
     chance = random.Random(5)
     for _ in range(2):
         first, last = sorted(chance.sample(times, 2))
         found = harvested.captures("*", from_=f"{first:%Y%m%d%H%M%S}", to=f"{last:%Y%m%d%H%M%S}", columns=IDENTITY)
-        inside = everything.filter(
+        inside = all_rows.filter(
             pc.and_(
-                pc.greater_equal(everything.column("fetch_time"), pa.scalar(first.replace(microsecond=0))),
-                pc.less(everything.column("fetch_time"), pa.scalar(last.replace(microsecond=0) + timedelta(seconds=1))),
+                pc.greater_equal(all_rows.column("fetch_time"), pa.scalar(first.replace(microsecond=0))),
+                pc.less(all_rows.column("fetch_time"), pa.scalar(last.replace(microsecond=0) + timedelta(seconds=1))),
             )
         )
         assert in_order(found.to_arrow()).equals(in_order(inside))
@@ -232,7 +226,7 @@ def test_times(few_harvested: Catalogue, few_rows: pa.Table) -> None:
     whole_day = harvested.captures("*", from_=f"{day}", to=f"{day}", columns=["fetch_time"]).to_arrow()
     start = datetime(day.year, day.month, day.day, tzinfo=UTC)
     assert whole_day.num_rows == sum(
-        start <= time < start + timedelta(days=1) for time in everything.column("fetch_time").to_pylist()
+        start <= time < start + timedelta(days=1) for time in all_rows.column("fetch_time").to_pylist()
     )
 
 
@@ -256,8 +250,8 @@ def test_ordered_is_by_key_time_and_crawl(harvested: Catalogue) -> None:
     assert first.to_arrow() == full.slice(0, 9)
 
 
-def test_exact_url_is_the_url_as_typed(harvested: Catalogue, everything: pa.Table) -> None:
-    urls = [url for url in everything.column("url").to_pylist() if url.startswith("http")]
+def test_exact_url_is_the_url_as_typed(harvested: Catalogue, all_rows: pa.Table) -> None:
+    urls = [url for url in all_rows.column("url").to_pylist() if url.startswith("http")]
     for url in random.Random(2).sample(urls, 10):
         found = harvested.captures(url, exact_url=True, columns=["url"]).to_arrow().column("url").to_pylist()
         assert found == [url] * urls.count(url)

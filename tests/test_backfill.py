@@ -54,16 +54,16 @@ def copied(mirror: Path, folder: Path, change: Callable[[bytes], bytes]) -> Path
 
 
 @pytest.fixture(scope="module")
-def bare(mirror: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def bare(whole_mirror: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """That crawl where there are no bounds at all."""
-    return copied(mirror, tmp_path_factory.mktemp("bare"), without_statistics)
+    return copied(whole_mirror, tmp_path_factory.mktemp("bare"), without_statistics)
 
 
 @pytest.fixture(scope="module", params=["as written", "without statistics"])
-def source(request: pytest.FixtureRequest, mirror: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def source(request: pytest.FixtureRequest, whole_mirror: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """That crawl, with its bounds and without."""
     if request.param == "as written":
-        return copied(mirror, tmp_path_factory.mktemp("written"), bytes)
+        return copied(whole_mirror, tmp_path_factory.mktemp("written"), bytes)
     bare: Path = request.getfixturevalue("bare")
     return bare
 

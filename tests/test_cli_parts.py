@@ -17,14 +17,14 @@ from tests.commands import Command
 
 
 @pytest.fixture
-def asking(few_data: Path, few: Path, tmp_path: Path) -> Command:
-    """The command line where few files of each crawl are harvested."""
-    return Command(Path(copytree(few_data, tmp_path / "data")), str(few), tmp_path)
+def asking(untaught_data: Path, mirror: Path, tmp_path: Path) -> Command:
+    """The command line with a folder that may be written to."""
+    return Command(Path(copytree(untaught_data, tmp_path / "data")), str(mirror), tmp_path)
 
 
 @pytest.fixture(scope="module")
-def harvested(few_harvested: Catalogue) -> Catalogue:
-    return few_harvested
+def harvested(harvested: Catalogue) -> Catalogue:
+    return harvested
 
 
 def test_a_file_a_crawl(asking: Command, tmp_path: Path, harvested: Catalogue) -> None:
@@ -43,9 +43,9 @@ def test_a_file_a_crawl(asking: Command, tmp_path: Path, harvested: Catalogue) -
     assert (again.status, again.err) == (0, f"found has the answer of {len(parts)} crawls already\n")
 
 
-def test_killed_it_goes_on(asking: Command, tmp_path: Path, few: Path, harvested: Catalogue) -> None:
+def test_killed_it_goes_on(asking: Command, tmp_path: Path, mirror: Path, harvested: Catalogue) -> None:
     crawls = harvested.held()
-    with LoopbackServer(few) as server:
+    with LoopbackServer(mirror) as server:
         command = Command(asking.data, server.url, tmp_path)
         words = ["query", "*.example.com", "-o", "found/", "--format", "jsonl", "--no-cache"]
         with command.start(*words) as process:
@@ -217,8 +217,8 @@ def test_counts_by_crawl_are_those_of_the_rows(harvested: Catalogue, question: d
     assert sum(counts.values()) == found.count()
 
 
-def test_counting_by_crawl_reads_no_more_than_counting(asking: Command, few: Path, tmp_path: Path) -> None:
-    with LoopbackServer(few) as server:
+def test_counting_by_crawl_reads_no_more_than_counting(asking: Command, mirror: Path, tmp_path: Path) -> None:
+    with LoopbackServer(mirror) as server:
         command = Command(asking.data, server.url, tmp_path)
         command("plan", "*.com", "--count", "--indexes")
         before = len(server.log)

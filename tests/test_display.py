@@ -145,19 +145,19 @@ def test_a_record_shows_where_it_is_from_and_not_its_body() -> None:
     assert "?" not in repr(replace(record, headers=()))
 
 
-def test_a_plan_and_captures_are_shown_without_reading(few_harvested: catalogue.Catalogue) -> None:
-    found = few_harvested.captures(["*.example.com", "*.org"], columns=["url"])
-    before = few_harvested.requests
+def test_a_plan_and_captures_are_shown_without_reading(harvested: catalogue.Catalogue) -> None:
+    found = harvested.captures(["*.example.com", "*.org"], columns=["url"])
+    before = harvested.requests
     shown = texts(found, "p", "th", "td")
-    assert few_harvested.requests == before
+    assert harvested.requests == before
     assert f"{found.plan.row_groups:,} of {found.plan.considered:,}" in shown
     assert any("to_pandas()" in text for text in shown)
     assert repr(found).startswith("<Captures of *.example.com, *.org: ")
     assert texts(found.plan, "td") == texts(found, "td")
     found.count()
-    read = few_harvested.requests
+    read = harvested.requests
     assert texts(found, "td") == texts(found.plan, "td")
-    assert few_harvested.requests == read > before
+    assert harvested.requests == read > before
 
 
 def forget(cat: catalogue.Catalogue, path: str) -> None:
@@ -166,8 +166,8 @@ def forget(cat: catalogue.Catalogue, path: str) -> None:
         store.delete("files", [path])
 
 
-def test_an_answer_that_lacks_something_says_so(few_data: Path, few_settings: Settings, tmp_path: Path) -> None:
-    with catalogue.open(copytree(few_data, tmp_path / "data"), settings=few_settings) as cat:
+def test_an_answer_that_lacks_something_says_so(untaught_data: Path, settings: Settings, tmp_path: Path) -> None:
+    with catalogue.open(copytree(untaught_data, tmp_path / "data"), settings=settings) as cat:
         crawl = cat.held()[0]
         gone = next(path for path in cat.files(crawl)["path"] if "subset=warc" in path)
         forget(cat, gone)
@@ -176,19 +176,19 @@ def test_an_answer_that_lacks_something_says_so(few_data: Path, few_settings: Se
 
 
 def test_a_catalogue_says_what_it_holds_and_does_not_write(
-    few_data: Path, few_settings: Settings, tmp_path: Path
+    untaught_data: Path, settings: Settings, tmp_path: Path
 ) -> None:
     data = tmp_path / "data"
-    with catalogue.open(data, settings=few_settings) as cat:
+    with catalogue.open(data, settings=settings) as cat:
         assert "Nothing is harvested yet; harvest() takes the footers of a crawl." in texts(cat, "p")
         assert not data.exists()
-    with catalogue.open(copytree(few_data, data), settings=few_settings) as cat:
+    with catalogue.open(copytree(untaught_data, data), settings=settings) as cat:
         rows = dict(zip(texts(cat, "th"), texts(cat, "td"), strict=True))
         assert list(rows) == [*cat.held(), "all"]
         files = cat.files()
         assert rows["all"] == f"{len(files):,} files; {files['num_rows'].sum():,} captures"
-        assert texts(cat, "p") == [f"Catalogue in {data}, of {few_settings.source}"]
-        assert repr(cat) == f"<Catalogue in {data}, of {few_settings.source}>"
+        assert texts(cat, "p") == [f"Catalogue in {data}, of {settings.source}"]
+        assert repr(cat) == f"<Catalogue in {data}, of {settings.source}>"
         forget(cat, files["path"][0])
         before = cat.path.read_bytes()
         assert texts(cat, "p")[1:] == [
@@ -200,29 +200,29 @@ def test_a_catalogue_says_what_it_holds_and_does_not_write(
 
 
 def test_a_catalogue_that_is_damaged_is_shown_all_the_same(
-    few_data: Path, few_settings: Settings, tmp_path: Path
+    untaught_data: Path, settings: Settings, tmp_path: Path
 ) -> None:
-    with catalogue.open(copytree(few_data, tmp_path / "data"), settings=few_settings) as cat:
+    with catalogue.open(copytree(untaught_data, tmp_path / "data"), settings=settings) as cat:
         cat.path.write_bytes(b"<b>" * 5000)
         assert len(texts(cat, "p")) == 2
         assert texts(cat, "td") == []
 
 
-def test_an_answer_is_there_and_has_no_length(few_harvested: catalogue.Catalogue) -> None:
-    for found in (few_harvested.captures("*", limit=1), few_harvested.captures("nowhere.example")):
-        before = few_harvested.bytes
+def test_an_answer_is_there_and_has_no_length(harvested: catalogue.Catalogue) -> None:
+    for found in (harvested.captures("*", limit=1), harvested.captures("nowhere.example")):
+        before = harvested.bytes
         with pytest.raises(TypeError, match=r"count\(\) does that"):
             len(found)
         assert found
-        assert few_harvested.bytes == before
+        assert harvested.bytes == before
 
 
 def test_to_look_at_a_catalogue_takes_no_time_and_leaves_nothing_open(
-    few_data: Path, few_settings: Settings, tmp_path: Path
+    untaught_data: Path, settings: Settings, tmp_path: Path
 ) -> None:
-    data = copytree(few_data, tmp_path / "data")
+    data = copytree(untaught_data, tmp_path / "data")
     names = {path.name for path in data.iterdir()}
-    with catalogue.open(data, settings=few_settings) as cat:
+    with catalogue.open(data, settings=settings) as cat:
         assert len(texts(cat, "p")) == 1
         assert {path.name for path in data.iterdir()} == names
         with closing(sqlite3.connect(data / STORE_NAME, isolation_level=None)) as other:
@@ -238,14 +238,14 @@ def test_to_look_at_a_catalogue_takes_no_time_and_leaves_nothing_open(
         assert (data / STORE_NAME).stat().st_size == 0
 
 
-def test_what_is_still_to_be_done_says_how(few_harvested: catalogue.Catalogue) -> None:
-    filling = few_harvested.backfill()
+def test_what_is_still_to_be_done_says_how(harvested: catalogue.Catalogue) -> None:
+    filling = harvested.backfill()
     assert isinstance(filling, Backfill)
     assert f"of {len(filling.gaps)} files" in repr(filling)
-    before = few_harvested.requests
-    sample = few_harvested.sample(few_harvested.captures("*"), 3)
+    before = harvested.requests
+    sample = harvested.sample(harvested.captures("*"), 3)
     assert f"drawn from {sample.rows:,} rows" in texts(sample, "p")[0]
-    assert few_harvested.requests == before
+    assert harvested.requests == before
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         sample.to_arrow()

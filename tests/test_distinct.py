@@ -36,33 +36,33 @@ def last_of_each(rows: list[Row], column: str) -> list[Row]:
 
 
 @pytest.mark.parametrize(("pattern", "unique"), [("*.com", "url"), ("*.org", "digest"), ("*.net", None)])
-def test_equals_a_look_at_all(few_harvested: Catalogue, pattern: str, unique: str | None) -> None:
-    rows = few_harvested.captures(pattern, columns=COLUMNS).to_arrow().to_pylist()
+def test_equals_a_look_at_all(harvested: Catalogue, pattern: str, unique: str | None) -> None:
+    rows = harvested.captures(pattern, columns=COLUMNS).to_arrow().to_pylist()
     expected = last_of_each(rows, BY[unique])
-    latest = few_harvested.captures(pattern, columns=COLUMNS, unique=unique, latest=True)
+    latest = harvested.captures(pattern, columns=COLUMNS, unique=unique, latest=True)
     assert latest.to_arrow().to_pylist() == expected
     assert 0 < len(expected) < len(rows)
     if unique:
-        first = few_harvested.captures(pattern, columns=COLUMNS, unique=unique)
+        first = harvested.captures(pattern, columns=COLUMNS, unique=unique)
         assert first.to_arrow().to_pylist() == first_of_each(rows, BY[unique])
         assert first.count() == len(first_of_each(rows, BY[unique]))
     by_crawl = {crawl: sum(row["crawl"] == crawl for row in expected) for crawl in {row["crawl"] for row in expected}}
     assert latest.count_by_crawl() == by_crawl
 
 
-def test_a_limit_is_of_those_that_are_left(few_harvested: Catalogue) -> None:
-    every = few_harvested.captures("*.com", columns=["url"], unique="digest").to_arrow()
+def test_a_limit_is_of_those_that_are_left(harvested: Catalogue) -> None:
+    every = harvested.captures("*.com", columns=["url"], unique="digest").to_arrow()
     for limit in (0, 1, 50):
-        some = few_harvested.captures("*.com", columns=["url"], unique="digest", limit=limit)
+        some = harvested.captures("*.com", columns=["url"], unique="digest", limit=limit)
         assert some.to_arrow() == every.slice(0, limit)
         assert some.count() == limit
     assert every.schema.names == ["url", "crawl", "subset"]
 
 
-def test_by_any_column_and_in_order(few_harvested: Catalogue) -> None:
-    statuses = few_harvested.captures("*.com", columns=["fetch_status"], unique="fetch_status").to_arrow()
+def test_by_any_column_and_in_order(harvested: Catalogue) -> None:
+    statuses = harvested.captures("*.com", columns=["fetch_status"], unique="fetch_status").to_arrow()
     assert len(set(statuses.column("fetch_status").to_pylist())) == statuses.num_rows > 1
-    ordered = few_harvested.captures("*.com", columns=["url_surtkey"], latest=True, ordered=True).to_arrow()
+    ordered = harvested.captures("*.com", columns=["url_surtkey"], latest=True, ordered=True).to_arrow()
     keys = ordered.column("url_surtkey").to_pylist()
     assert keys == sorted(keys, key=str.encode)
     assert len(set(keys)) == len(keys)
@@ -85,18 +85,18 @@ def test_rows_without_a_value_are_all_different() -> None:
         assert [*distinct.of([], batch.schema)] == []
 
 
-def test_what_cannot_be_told_apart(few_harvested: Catalogue) -> None:
+def test_what_cannot_be_told_apart(harvested: Catalogue) -> None:
     with pytest.raises(QueryError, match="did you mean content_digest"):
-        few_harvested.captures("*", unique="content_digst")
+        harvested.captures("*", unique="content_digst")
     with pytest.raises(QueryError, match="leave out limit, ordered, unique and latest"):
-        few_harvested.captures("*", unique="url").to_dask()
+        harvested.captures("*", unique="url").to_dask()
     with pytest.raises(QueryError, match="without a limit"):
-        few_harvested.captures("*", unique="url", limit=5).count_by_crawl()
+        harvested.captures("*", unique="url", limit=5).count_by_crawl()
 
 
-def test_on_the_command_line(few_data: Path, few: Path, few_harvested: Catalogue, tmp_path: Path) -> None:
-    asking = Command(copytree(few_data, tmp_path / "data"), str(few), tmp_path)
-    expected = few_harvested.captures("*.org", latest=True).to_arrow()
+def test_on_the_command_line(untaught_data: Path, mirror: Path, harvested: Catalogue, tmp_path: Path) -> None:
+    asking = Command(copytree(untaught_data, tmp_path / "data"), str(mirror), tmp_path)
+    expected = harvested.captures("*.org", latest=True).to_arrow()
     ran = asking("query", "*.org", "--latest", "--columns", "url_surtkey,fetch_time")
     assert ran.status == 0
     assert [row["url_surtkey"] for row in ran.json_lines()] == expected.column("url_surtkey").to_pylist()

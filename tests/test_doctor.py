@@ -167,10 +167,10 @@ def test_among_faults_it_asks_ten_times_at_most(mirror: Path, tmp_path: Path, se
     assert found is None or found.requests == server.requests
 
 
-def test_with_the_most_that_may_be_asked(few: Path, tmp_path: Path) -> None:
+def test_with_the_most_that_may_be_asked(mirror: Path, tmp_path: Path) -> None:
     """Of the newest that is listed there is no index yet, and suffixes are ignored."""
-    crawls = json.loads((few / "collinfo.json").read_text())
-    files = {str(path.relative_to(few)): path.read_bytes() for path in few.rglob("*") if path.is_file()}
+    crawls = json.loads((mirror / "collinfo.json").read_text())
+    files = {str(path.relative_to(mirror)): path.read_bytes() for path in mirror.rglob("*") if path.is_file()}
     files["collinfo.json"] = json.dumps([crawls[0] | {"id": "CC-MAIN-2099-01"}, *crawls]).encode()
     with FaultServer(files, script=ignores_suffixes) as server:
         found = looked(server.url, tmp_path)

@@ -37,34 +37,34 @@ SHAPES = [
 
 
 @pytest.fixture(scope="module")
-def server(few: Path) -> Iterator[LoopbackServer]:
-    with LoopbackServer(few) as running:
+def server(mirror: Path) -> Iterator[LoopbackServer]:
+    with LoopbackServer(mirror) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def files(few_harvested: catalogue.Catalogue) -> list[LakeFile]:
-    with few_harvested.connect() as connection:
-        return lake_files(connection, few_harvested.held())
+def files(harvested: catalogue.Catalogue) -> list[LakeFile]:
+    with harvested.connect() as connection:
+        return lake_files(connection, harvested.held())
 
 
 @pytest.fixture(scope="module")
-def lakes(few_harvested: catalogue.Catalogue, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def lakes(harvested: catalogue.Catalogue, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("lakes")
     made = {kind: folder / f"{kind}.ducklake" for kind in ("sqlite", "duckdb")}
     for kind, path in made.items():
-        done = few_harvested.export_ducklake(path, backend=kind)
+        done = harvested.export_ducklake(path, backend=kind)
         assert done.complete
-        assert done.files == len(few_harvested.files())
+        assert done.files == len(harvested.files())
     return made
 
 
 @pytest.fixture(scope="module")
-def everything(few: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+def everything(mirror: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     """All rows, in a table that nothing prunes."""
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
-        connection.register("scanned", whole_table(few))
+        connection.register("scanned", whole_table(mirror))
         connection.execute("CREATE TABLE captures AS FROM scanned")
         yield connection
 
@@ -230,11 +230,11 @@ def test_counts_are_known_without_opening_a_file(
     assert server.log == []
 
 
-def test_constant_patterns_prune_files(lakes: dict[str, Path], few: Path, files: list[LakeFile]) -> None:
+def test_constant_patterns_prune_files(lakes: dict[str, Path], mirror: Path, files: list[LakeFile]) -> None:
     crawl = files[-1].crawl
     key = next(file.min_key for file in files if file.crawl == crawl and file.min_key)
     host = ".".join(reversed(key.partition(")")[0].split(",")))
-    with opened(lakes["sqlite"], few) as connection:
+    with opened(lakes["sqlite"], mirror) as connection:
         for pattern in (f"{host}/*", f"*.{host}", host):
             condition = f"crawl = {literal(crawl)} AND cc.surt_match(url_surtkey, {literal(pattern)})"
             sql = f"EXPLAIN ANALYZE SELECT url FROM cc.captures WHERE {condition}"  # noqa: S608 - our own
@@ -254,29 +254,31 @@ def test_constant_patterns_prune_files(lakes: dict[str, Path], few: Path, files:
 
 @pytest.mark.parametrize("zone", ZONES)
 def test_times_are_the_same_instants_in_every_zone(
-    lakes: dict[str, Path], few: Path, everything: duckdb.DuckDBPyConnection, zone: str
+    lakes: dict[str, Path], mirror: Path, everything: duckdb.DuckDBPyConnection, zone: str
 ) -> None:
     sums = (
         "SELECT crawl, sum(epoch_ms(fetch_time)) AS total, count(fetch_time) AS n FROM {} GROUP BY crawl ORDER BY crawl"
     )
     expected = everything.execute(sums.format("captures")).fetchall()
-    found = json.loads(ask_shell(lakes["sqlite"], str(few), f"SET TimeZone = '{zone}'; {sums.format('cc.captures')};"))
+    found = json.loads(
+        ask_shell(lakes["sqlite"], str(mirror), f"SET TimeZone = '{zone}'; {sums.format('cc.captures')};")
+    )
     assert [(row["crawl"], int(row["total"]), row["n"]) for row in found] == expected
     assert len(expected) > 2
 
 
-def test_who_backfills_opens_fewer(few_data: Path, few_settings: Settings, few: Path, tmp_path: Path) -> None:
+def test_who_backfills_opens_fewer(untaught_data: Path, settings: Settings, mirror: Path, tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()
-    (data / "footers.sqlite").write_bytes((few_data / "footers.sqlite").read_bytes())
-    with catalogue.open(data, settings=few_settings) as cat:
+    (data / "footers.sqlite").write_bytes((untaught_data / "footers.sqlite").read_bytes())
+    with catalogue.open(data, settings=settings) as cat:
         cat.export_ducklake()
         sql = "EXPLAIN ANALYZE SELECT url FROM cc.captures WHERE url_surtkey = ?"
         keys = [file.max_key for file in lake_files(cat.connect(), cat.held()) if file.max_key][::5]
 
         def asked() -> tuple[int, list[tuple[object, ...]]]:
             """Files that are read for these keys, and snapshots."""
-            with opened(cat.lake_path, few) as connection:
+            with opened(cat.lake_path, mirror) as connection:
                 plans = [connection.execute(sql, [key]).fetchall()[0][1] for key in keys]
                 read = sum(int(re.findall(r"Total Files Read: (\d+)", plan)[0]) for plan in plans)
                 return read, connection.execute("FROM cc.snapshots()").fetchall()

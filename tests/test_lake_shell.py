@@ -18,9 +18,9 @@ ROOT = Path(__file__).parent.parent
 
 
 @pytest.fixture
-def command(few_data: Path, few: Path, tmp_path: Path) -> Command:
-    """The command line with a folder of few files of each crawl that may be written to."""
-    return Command(Path(shutil.copytree(few_data, tmp_path / "data")), str(few), tmp_path)
+def command(untaught_data: Path, mirror: Path, tmp_path: Path) -> Command:
+    """The command line with a folder that may be written to."""
+    return Command(Path(shutil.copytree(untaught_data, tmp_path / "data")), str(mirror), tmp_path)
 
 
 def in_shell(command: Command, script: str, **environment: str) -> Ran:
@@ -75,11 +75,11 @@ def test_what_is_incomplete_says_so_everywhere(command: Command) -> None:
 
 
 @needs_extensions
-def test_the_shell_has_it_when_it_is_there(command: Command, few: Path) -> None:
+def test_the_shell_has_it_when_it_is_there(command: Command, mirror: Path) -> None:
     before = in_shell(command, "SELECT count(*) FROM duckdb_databases() WHERE database_name = 'cc';")
     assert (before.status, before.out, before.err) == (0, "0\n", "")
     command("export", "ducklake")
-    with LoopbackServer(few) as server:
+    with LoopbackServer(mirror) as server:
         there = Command(command.data, server.url, command.home)
         ran = in_shell(
             there,

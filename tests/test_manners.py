@@ -80,8 +80,8 @@ def test_an_option_that_is_none_is_no_example() -> None:
 
 
 @pytest.fixture
-def held(few_data: Path, few: Path, tmp_path: Path) -> Command:
-    return Command(copytree(few_data, tmp_path / "data"), str(few), tmp_path)
+def held(untaught_data: Path, mirror: Path, tmp_path: Path) -> Command:
+    return Command(copytree(untaught_data, tmp_path / "data"), str(mirror), tmp_path)
 
 
 def completed(command: Command, line: str, shell: str = "bash") -> list[str]:
@@ -252,8 +252,8 @@ def test_colours_are_for_terminals_that_want_them(
     assert {name for name, sign in SIGNS.items() if sign.search(text)} == sent
 
 
-def test_a_pipe_gets_no_colours_even_by_force(command: Command, few: Path) -> None:
-    ran = Command(command.data, str(few), command.home)("harvest", "--crawl", OLD, FORCE_COLOR="1", TERM="xterm")
+def test_a_pipe_gets_no_colours_even_by_force(command: Command, mirror: Path) -> None:
+    ran = Command(command.data, str(mirror), command.home)("harvest", "--crawl", OLD, FORCE_COLOR="1", TERM="xterm")
     assert ran.status == 0
     assert "\x1b" not in ran.out + ran.err
 

@@ -18,9 +18,9 @@ from catalogue.plan import RowGroupRead
 from catalogue.settings import Settings
 from catalogue.store import Store
 from catalogue.surt import parse_pattern
-from tests.test_answers import Scan, few_scan, in_order, random_patterns, rows_of
+from tests.test_answers import Scan, in_order, random_patterns, rows_of, scan
 
-__all__ = ["few_scan"]  # a fixture
+__all__ = ["scan"]  # a fixture
 
 COLUMNS = ["url_surtkey", "url", "fetch_time", "fetch_status", "content_languages", "warc_record_offset"]
 PRICES = {
@@ -33,9 +33,9 @@ PRICES = {
 
 
 @pytest.fixture
-def data(few_data: Path, tmp_path: Path) -> Path:
+def data(untaught_data: Path, tmp_path: Path) -> Path:
     """Footers of all crawls, and nothing of their pages."""
-    return Path(copytree(few_data, tmp_path / "data"))
+    return Path(copytree(untaught_data, tmp_path / "data"))
 
 
 def priced(settings: Settings, bandwidth: float, latency: float) -> Settings:
@@ -43,22 +43,22 @@ def priced(settings: Settings, bandwidth: float, latency: float) -> Settings:
 
 
 @pytest.fixture
-def cheap(data: Path, few_settings: Settings) -> Iterator[Catalogue]:
+def cheap(data: Path, settings: Settings) -> Iterator[Catalogue]:
     """A catalogue for which pages are always cheaper than chunks."""
-    with catalogue.open(data, settings=priced(few_settings, *PRICES["requests are cheap"])) as cat:
+    with catalogue.open(data, settings=priced(settings, *PRICES["requests are cheap"])) as cat:
         yield cat
 
 
 @pytest.mark.parametrize("price", PRICES)
 def test_pages_and_chunks_and_whole_files_hold_the_same(
-    data: Path, few_settings: Settings, few_rows: pa.Table, few_scan: Scan, price: str
+    data: Path, settings: Settings, all_rows: pa.Table, scan: Scan, price: str
 ) -> None:
     """Whatever is cheaper: first without indexes, then with what the first time taught."""
     chance = random.Random(price)
-    with catalogue.open(data, settings=priced(few_settings, *PRICES[price])) as cat:
+    with catalogue.open(data, settings=priced(settings, *PRICES[price])) as cat:
         pages = 0
-        for text in islice(random_patterns(few_rows, 11, seed=len(price)), [*PRICES].index(price) % 2, None, 2):
-            expected = few_scan([parse_pattern(text)])
+        for text in islice(random_patterns(all_rows, 11, seed=len(price)), [*PRICES].index(price) % 2, None, 2):
+            expected = scan([parse_pattern(text)])
             found = cat.captures(text, columns=COLUMNS)
             answer = found.to_arrow()
             assert in_order(answer, COLUMNS).equals(in_order(expected, COLUMNS)), text
@@ -85,22 +85,22 @@ def test_pages_and_chunks_and_whole_files_hold_the_same(
         "fetch_status <> 200 OR crawl < 'CC-MAIN-2021'",
     ],
 )
-def test_conditions_by_pages(cheap: Catalogue, few_rows: pa.Table, few_scan: Scan, condition: str) -> None:
-    for text in random_patterns(few_rows, 6, seed=len(condition)):
-        expected = few_scan([parse_pattern(text)], condition)
+def test_conditions_by_pages(cheap: Catalogue, all_rows: pa.Table, scan: Scan, condition: str) -> None:
+    for text in random_patterns(all_rows, 6, seed=len(condition)):
+        expected = scan([parse_pattern(text)], condition)
         for _ in range(2):
             found = cheap.captures(text, columns=COLUMNS, where=condition)
             assert in_order(found.to_arrow(), COLUMNS).equals(in_order(expected, COLUMNS)), text
         assert cheap.captures(text, where=condition).count() == expected.num_rows
 
 
-def test_a_wrong_slice_would_be_noticed(cheap: Catalogue, few_rows: pa.Table) -> None:
+def test_a_wrong_slice_would_be_noticed(cheap: Catalogue, all_rows: pa.Table) -> None:
     """The comparison above bites: rows of one column moved by one make another answer."""
     found = cheap.captures("*.example.com", columns=COLUMNS).to_arrow()
     urls = found.column("url").combine_chunks()
     moved = found.set_column(1, "url", pa.concat_arrays([urls.slice(1), urls.slice(0, 1)]))
     assert rows_of(moved, COLUMNS) != rows_of(found, COLUMNS)
-    assert few_rows.num_rows > found.num_rows
+    assert all_rows.num_rows > found.num_rows
 
 
 def sorted_crawl(cat: Catalogue) -> str:
@@ -149,10 +149,10 @@ def test_row_groups_without_bounds_get_them_from_their_pages(cheap: Catalogue) -
 
 
 @pytest.mark.parametrize("damage", ["noise", "empty", "another column's", "a bound that cannot be", "a row shifted"])
-def test_a_wrong_index_changes_no_answer(data: Path, few_settings: Settings, damage: str) -> None:
+def test_a_wrong_index_changes_no_answer(data: Path, settings: Settings, damage: str) -> None:
     """It is noticed, said, and got round."""
     said: list[str] = []
-    chosen = priced(few_settings, *PRICES["bytes alone count"])
+    chosen = priced(settings, *PRICES["bytes alone count"])
     with Catalogue(data, chosen, notify=said.append) as cat:
         crawl = sorted_crawl(cat)
         found = cat.captures("*.example.com", crawls=crawl, columns=COLUMNS)

@@ -90,23 +90,23 @@ def test_crawls_of_any_size_can_be_read(count: int, width: float, *, zipped: boo
         assert bars(axes, "left alone") < 30  # not thousands of edges on each other
 
 
-def test_every_era_is_drawn_as_it_is_planned(few_harvested: Catalogue) -> None:
-    for crawl, pattern in zip(few_harvested.held(), cycle(["*.example.com", "*"]), strict=False):
-        found = few_harvested.captures(pattern, crawls=crawl)
-        before = few_harvested.requests
+def test_every_era_is_drawn_as_it_is_planned(harvested: Catalogue) -> None:
+    for crawl, pattern in zip(harvested.held(), cycle(["*.example.com", "*"]), strict=False):
+        found = harvested.captures(pattern, crawls=crawl)
+        before = harvested.requests
         axes = found.plot()
-        assert few_harvested.requests == before
+        assert harvested.requests == before
         space = found.space()
         every = (space.files, *space.groups, *space.pages)
         read = sum(
             bar.state is State.READ and bar.bounded for axis in every for lane in axis.lanes for bar in lane.bars
         )
         assert 0 < bars(axes, "read") <= read  # those that are narrow are joined
-        files = f"{len(found.plan.paths):,} of {plural(len(few_harvested.files(crawl)), 'file')}, "
+        files = f"{len(found.plan.paths):,} of {plural(len(harvested.files(crawl)), 'file')}, "
         assert any(text.startswith(files) for text in written(axes))
         assert found.plan.price in written(axes)
         check_legible(axes)
-    check_legible(few_harvested.plot(crawl))
+    check_legible(harvested.plot(crawl))
 
 
 @pytest.fixture(scope="module")
@@ -184,19 +184,19 @@ def test_a_question_without_an_answer_is_drawn_too(paged: Catalogue) -> None:
     assert "0 of 3 files, 0 of 12 row groups, 0 pages of keys" in written(axes)
 
 
-def test_a_crawl_is_chosen_among_those_asked_about(few_harvested: Catalogue) -> None:
-    newest, *others = few_harvested.held()
-    found = few_harvested.captures("*")
+def test_a_crawl_is_chosen_among_those_asked_about(harvested: Catalogue) -> None:
+    newest, *others = harvested.held()
+    found = harvested.captures("*")
     assert any(f"{len(others):,} other crawl" in text for text in written(found.plot()))
     assert f"* in {others[-1]}" in written(found.plot(others[-1]))
     with pytest.raises(QueryError, match=f"{others[-1]} is not among the crawls asked about: {newest}"):
-        few_harvested.captures("*", crawls=newest).plot(others[-1])
+        harvested.captures("*", crawls=newest).plot(others[-1])
     with pytest.raises(UnknownCrawl):
-        few_harvested.plot("CC-MAIN-2013-20")
+        harvested.plot("CC-MAIN-2013-20")
     with pytest.raises(UnknownCrawl):
-        few_harvested.extents("CC-MAIN-2013-20")
+        harvested.extents("CC-MAIN-2013-20")
     with pytest.raises(QueryError, match=f"one can be shown; name it, such as {newest}"):
-        few_harvested.plot("all")
+        harvested.plot("all")
 
 
 def test_styles_differ_without_colour(paged: Catalogue) -> None:

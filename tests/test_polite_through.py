@@ -96,7 +96,7 @@ WORKS = {
     "harvest": Work(_harvest, passing=2, held=False),
     "query": Work(_query, passing=3),
     "fetch": Work(_fetch, passing=0),
-    "backfill": Work(_backfill, passing=3),
+    "backfill": Work(_backfill, passing=1),
 }
 
 

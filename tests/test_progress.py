@@ -110,11 +110,11 @@ def test_a_program_without_standard_error_has_none(monkeypatch: pytest.MonkeyPat
 
 
 def test_all_that_takes_long_has_one(
-    few_data: Path, few_settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    untaught_data: Path, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     terminal = at_terminal(monkeypatch)
-    data = Path(copytree(few_data, tmp_path / "data"))
-    with Catalogue(data, few_settings, bars=bars(None, clock=slowly())) as cat, warnings.catch_warnings():
+    data = Path(copytree(untaught_data, tmp_path / "data"))
+    with Catalogue(data, settings, bars=bars(None, clock=slowly())) as cat, warnings.catch_warnings():
         warnings.simplefilter("ignore", IncompleteAnswer)  # of records that are not there
         newest = cat.held()[0]
         found = cat.captures("*.example.com", crawls=newest)
@@ -139,8 +139,8 @@ def test_all_that_takes_long_has_one(
         assert terminal.getvalue() == ""
 
 
-def test_reading_tells_of_each_row_group(few_harvested: Catalogue) -> None:
-    found = few_harvested.captures("*.example.com")
+def test_reading_tells_of_each_row_group(harvested: Catalogue) -> None:
+    found = harvested.captures("*.example.com")
     told: list[tuple[int, int]] = []
     rows = sum(batch.num_rows for batch in found.batches(report=lambda at: told.append((at.done, at.listed))))
     assert rows

@@ -12,19 +12,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from catalogue import Catalogue
 from catalogue.capture import RECORD_COLUMNS, Capture, capture_of
 from catalogue.errors import BadRecord
 from catalogue.record import MAX_INFLATED, read_record
 from tests.archives import BODY, HEAD, TIME, URL, arc, capture, digest, warc
+from tests.mirrors import whole_table
 
 
 def test_records_of_every_archive_of_the_mirror_are_those_that_the_index_says(
-    harvested: Catalogue, mirror: Path
+    whole_mirror: Path,
 ) -> None:
-    archives = {str(path.relative_to(mirror)): path.read_bytes() for path in mirror.rglob("crawl-data/**/*.warc.gz")}
-    crawls = sorted({name.split("/")[1] for name in archives})
-    rows = harvested.captures("*", crawls=crawls, columns=[*RECORD_COLUMNS]).to_arrow()
+    paths = whole_mirror.rglob("crawl-data/**/*.warc.gz")
+    archives = {str(path.relative_to(whole_mirror)): path.read_bytes() for path in paths}
+    rows = whole_table(whole_mirror).select([*RECORD_COLUMNS])
     there, read = Counter[str](), Counter[str]()
     for row in rows.filter(pc.is_in(rows["warc_filename"], pa.array(archives))).to_pylist():
         meant = capture_of(row)

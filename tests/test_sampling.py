@@ -56,22 +56,20 @@ def fast(server: LoopbackServer, folder: Path, *, cache_size: int) -> Settings:
     )
 
 
-def test_a_sample_of_what_a_filter_keeps(few_harvested: Catalogue, few: Path, few_rows: pa.Table) -> None:
+def test_a_sample_of_what_a_filter_keeps(harvested: Catalogue, mirror: Path, all_rows: pa.Table) -> None:
     """Random patterns, conditions and crawls: the first rows of all that match, on every era, sorted or zipped."""
     chance = random.Random(0)
-    inorder = drawn(few, few_rows, 0)
+    inorder = drawn(mirror, all_rows, 0)
     keys = [key.encode() for key in inorder.column("url_surtkey").to_pylist()]
-    crawls = ["all", *sorted(set(few_rows.column("crawl").to_pylist()))]
-    for text in ["*", "*.com", "*.is", *random_patterns(few_rows, 5, 0)]:
+    crawls = ["all", *sorted(set(all_rows.column("crawl").to_pylist()))]
+    for text in ["*", "*.com", "*.is", *random_patterns(all_rows, 5, 0)]:
         where, crawl, size = chance.choice(CONDITIONS), chance.choice(crawls), chance.choice([1, 5, 40])
         intervals = parse_pattern(text).intervals
         expected = inorder.filter(pa.array([covers(intervals, key) for key in keys]))
         with duckdb.connect() as connection:
             rows = connection.sql(f"FROM expected WHERE ({where or 'true'}) AND '{crawl}' IN ('all', crawl)")
             expected = rows.to_arrow_table().sort_by("drawn").slice(0, size).select(COLUMNS)
-        sample = few_harvested.sample(
-            few_harvested.captures(text, crawls=crawl, columns=COLUMNS, where=where), size, seed=0
-        )
+        sample = harvested.sample(harvested.captures(text, crawls=crawl, columns=COLUMNS, where=where), size, seed=0)
         if expected.num_rows == size:
             found = sample.to_arrow()
         else:
@@ -150,13 +148,12 @@ def test_reads_the_pages_of_drawn_rows_alone(tmp_path: Path) -> None:
     assert plan.bytes < 12 * 250_000  # of ten million
 
 
-def test_no_more_of_each_than_was_asked_for(few_harvested: Catalogue, few_rows: pa.Table) -> None:
-    harvested = few_harvested
+def test_no_more_of_each_than_was_asked_for(harvested: Catalogue, all_rows: pa.Table) -> None:
     captures = harvested.captures("*", columns=["url", "url_host_name"])
     hosts = harvested.sample(captures, 30, per="host", most=2).to_pandas()["url_host_name"]
     assert len(hosts) == 30
     assert hosts.value_counts().max() == 2
-    statuses = set(few_rows.column("fetch_status").to_pylist())
+    statuses = set(all_rows.column("fetch_status").to_pylist())
     with pytest.warns(IncompleteAnswer, match=f"only {len(statuses)} of 1,000 captures"):
         each = harvested.sample(harvested.captures("*", columns=["url"]), 1000, per="fetch_status").to_pandas()
     assert list(each.columns) == ["url", "crawl", "subset"]
@@ -287,7 +284,7 @@ def test_on_the_command_line(asking: Command, harvested: Catalogue, tmp_path: Pa
     again = asking(*asked, "-n", "9", "--fetch", "warc", "-o", "pages.warc.gz")
     assert (again.status, again.err) == (0, "9 records in pages.warc.gz\n")
     plan = asking(*asked, "-n", "7", "--dry-run", "--json").json()
-    assert plan["rows"] == 7
+    assert 0 < plan["rows"] <= 7  # of those that are drawn first
 
 
 def test_fewer_than_asked_for_is_told(asking: Command, crawl: str) -> None:

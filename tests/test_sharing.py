@@ -41,8 +41,8 @@ def _direct() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def server(few: Path) -> Iterator[LoopbackServer]:
-    with LoopbackServer(few) as running:
+def server(mirror: Path) -> Iterator[LoopbackServer]:
+    with LoopbackServer(mirror) as running:
         yield running
 
 
@@ -70,10 +70,10 @@ def opened(server: LoopbackServer, harvested_there: Path, tmp_path: Path) -> Ite
 
 
 @pytest.fixture
-def alone(few: Path, harvested_there: Path, tmp_path: Path) -> Iterator[Catalogue]:
+def alone(mirror: Path, harvested_there: Path, tmp_path: Path) -> Iterator[Catalogue]:
     """One that reads the files themselves, and has a folder of its own."""
     data = Path(copytree(harvested_there, tmp_path / "alone"))
-    with Catalogue(data, Settings(source=str(few), cache=tmp_path / "cache")) as cat:
+    with Catalogue(data, Settings(source=str(mirror), cache=tmp_path / "cache")) as cat:
         yield cat
 
 
@@ -186,9 +186,9 @@ def test_samples_of_a_pool_fetch_nothing_twice_where_no_cache_is_wanted(
 
 
 def test_from_a_folder_nothing_is_kept(
-    opened: Callable[..., Catalogue], server: LoopbackServer, few: Path, tmp_path: Path
+    opened: Callable[..., Catalogue], server: LoopbackServer, mirror: Path, tmp_path: Path
 ) -> None:
-    first = opened(source=str(few))
+    first = opened(source=str(mirror))
     with first.sharing() as second:
         assert second.captures("*", columns="url").count() == first.captures("*", columns="url").count() > 0
         assert second.captures("*", columns="url").to_arrow().num_rows > 0
@@ -197,9 +197,9 @@ def test_from_a_folder_nothing_is_kept(
     assert not (tmp_path / "cache" / "pages").exists()
 
 
-def test_patience_is_everybodys(few: Path, harvested_there: Path, tmp_path: Path) -> None:
+def test_patience_is_everybodys(mirror: Path, harvested_there: Path, tmp_path: Path) -> None:
     data = copytree(harvested_there, tmp_path / "data")
-    with FaultServer(few, script=always(Kind.SLOW_DOWN)) as server:
+    with FaultServer(mirror, script=always(Kind.SLOW_DOWN)) as server:
         settings = Settings(source=server.url, cache=tmp_path / "cache", patience=250.0)
         with Catalogue(data, settings, patience=2.0) as first, first.sharing() as second:
             for cat in (first, second):

@@ -31,10 +31,10 @@ __all__ = ["empty", "exported", "place", "taught"]  # fixtures
 
 
 def test_what_is_taken_over_is_what_was_held(
-    taught: Catalogue, exported: Path, few_settings: Settings, tmp_path: Path
+    taught: Catalogue, exported: Path, settings: Settings, tmp_path: Path
 ) -> None:
     pieces = told_by(exported).pieces
-    with LoopbackServer(exported) as server, catalogue.open(tmp_path / "data", settings=few_settings) as cat:
+    with LoopbackServer(exported) as server, catalogue.open(tmp_path / "data", settings=settings) as cat:
         pulled = cat.pull(server.url)
         assert pulled.files == sum(piece.files for piece in pieces) == len(taught.files())
         assert (pulled.kept, pulled.missing, list(pulled.crawls)) == (0, (), taught.held())
@@ -142,14 +142,14 @@ def test_a_pull_goes_on_where_it_was_broken_off(place: Path, empty: Catalogue) -
 # ---- making one ----
 
 
-def test_only_what_is_new_is_written_again(few_data: Path, few_settings: Settings, tmp_path: Path) -> None:
-    data = Path(copytree(few_data, tmp_path / "data"))
+def test_only_what_is_new_is_written_again(untaught_data: Path, settings: Settings, tmp_path: Path) -> None:
+    data = Path(copytree(untaught_data, tmp_path / "data"))
     place = tmp_path / "snapshot"
 
     def pieces() -> dict[str, int]:
         return {str(path.relative_to(place)): path.stat().st_ino for path in place.glob("pieces/*")}
 
-    with catalogue.open(data, settings=few_settings) as cat:
+    with catalogue.open(data, settings=settings) as cat:
         newest, *_, oldest = cat.held()
         cat.export_snapshot(place)
         before = pieces()
@@ -171,8 +171,8 @@ def test_only_what_is_new_is_written_again(few_data: Path, few_settings: Setting
         assert sorted(path.name for path in place.iterdir()) == ["pieces", MANIFEST, "tables"]
 
 
-def test_what_is_written_meanwhile_is_not_in_it(few_data: Path, tmp_path: Path) -> None:
-    data = Path(copytree(few_data, tmp_path / "data"))
+def test_what_is_written_meanwhile_is_not_in_it(untaught_data: Path, tmp_path: Path) -> None:
+    data = Path(copytree(untaught_data, tmp_path / "data"))
     with Store(data / "footers.sqlite") as store, frozen(store) as held:
         (path, *_) = paths = held.paths()
         before = held.file(path)

@@ -20,12 +20,12 @@ __all__ = ["empty", "exported", "taught"]  # fixtures
 
 
 @pytest.fixture
-def mine(taught: Catalogue, few_settings: Settings, tmp_path: Path) -> Iterator[Catalogue]:
+def mine(taught: Catalogue, settings: Settings, tmp_path: Path) -> Iterator[Catalogue]:
     """A store that may be damaged, with all that is known of pages."""
     with closing(sqlite3.connect(taught.data / "footers.sqlite")) as connection:
         (tmp_path / "mine").mkdir()
         connection.execute("VACUUM INTO ?", [str(tmp_path / "mine" / "footers.sqlite")])
-    with catalogue.open(tmp_path / "mine", settings=few_settings) as cat:
+    with catalogue.open(tmp_path / "mine", settings=settings) as cat:
         yield cat
 
 

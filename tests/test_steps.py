@@ -70,16 +70,16 @@ def test_steps_of_another_table() -> None:
     ]
 
 
-def test_what_status_says_works(command: Command, few: Path) -> None:
+def test_what_status_says_works(command: Command, mirror: Path) -> None:
     """Its commands are run as they are, until it has nothing more to say."""
-    broken = {path.name for path in few.rglob(f"crawl={OLD}/**/*.parquet")}
+    broken = {path.name for path in mirror.rglob(f"crawl={OLD}/**/*.parquet")}
     mended = False
 
     def script(request: Request) -> Fault | None:
         lost = not mended and request.path.rpartition("/")[2] in sorted(broken)[:1]
         return Fault(Kind.NOT_FOUND) if lost else None
 
-    with FaultServer(few, script=script) as server:
+    with FaultServer(mirror, script=script) as server:
         here = Command(command.data, server.url, command.home)
         assert here("harvest", "--crawl", OLD).status == 1
         mended = True
@@ -95,9 +95,9 @@ def test_what_status_says_works(command: Command, few: Path) -> None:
     assert "--crawl" in ran[-1]
 
 
-def test_what_is_proposed_is_about_what_was_asked(command: Command, few: Path, tmp_path: Path) -> None:
+def test_what_is_proposed_is_about_what_was_asked(command: Command, mirror: Path, tmp_path: Path) -> None:
     """Whoever names folder, source or table on the command line need not add them to what they are told to run."""
-    data, source = tmp_path / "a folder", str(few)
+    data, source = tmp_path / "a folder", str(mirror)
     elsewhere = Command(tmp_path / "nowhere", "gopher://x", command.home)
     given = ["--data", str(data), "--source", source]
     options = f"--data {shlex.quote(str(data))} --source {shlex.quote(source)}"

@@ -104,15 +104,15 @@ def test_media_types() -> None:
 
 
 @pytest.fixture
-def some(few: Path, few_data: Path, tmp_path: Path) -> Iterator[catalogue.Catalogue]:
+def some(mirror: Path, untaught_data: Path, tmp_path: Path) -> Iterator[catalogue.Catalogue]:
     """All crawls are listed, and all but the oldest held."""
-    data = copytree(few_data, tmp_path / "data")
-    with catalogue.open(data, settings=Settings(source=str(few), cache=tmp_path / "cache")) as cat:
+    data = copytree(untaught_data, tmp_path / "data")
+    with catalogue.open(data, settings=Settings(source=str(mirror), cache=tmp_path / "cache")) as cat:
         cat.forget(OLD)
         yield cat
 
 
-def test_what_is_held_and_what_there_is(some: catalogue.Catalogue, few: Path) -> None:
+def test_what_is_held_and_what_there_is(some: catalogue.Catalogue, mirror: Path) -> None:
     """In Python as on the command line."""
     newest = some.held()[0]
     year, week = newest.split("-")[2:]
@@ -141,17 +141,19 @@ def test_what_is_held_and_what_there_is(some: catalogue.Catalogue, few: Path) ->
         some.harvest(never)
     with pytest.raises(UnknownCrawl, match=rf"did you mean {newest}\?$"):
         some.harvest(newest.lower())
-    assert {newest, OLD} <= {crawl["id"] for crawl in json.loads((few / "collinfo.json").read_text(encoding="utf-8"))}
+    assert {newest, OLD} <= {
+        crawl["id"] for crawl in json.loads((mirror / "collinfo.json").read_text(encoding="utf-8"))
+    }
 
 
-def test_from_python_the_next_step_is_a_call(some: catalogue.Catalogue, few: Path, tmp_path: Path) -> None:
+def test_from_python_the_next_step_is_a_call(some: catalogue.Catalogue, mirror: Path, tmp_path: Path) -> None:
     def next_step(ask: Callable[[], object]) -> str:
         with pytest.raises(QueryError) as told:
             ask()
         (note,) = told.value.__notes__
         return str(note).removeprefix("from Python: cat.")
 
-    settings = Settings(source=str(few), cache=tmp_path / "cache")
+    settings = Settings(source=str(mirror), cache=tmp_path / "cache")
     assert next_step(lambda: some.plot(OLD)) == f"harvest('{OLD}')"
     assert next_step(lambda: some.plot("nonsense")) == "crawl_list()"
     assert next_step(lambda: some.sql("FROM cc.captures")) == "export_ducklake()"

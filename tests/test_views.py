@@ -28,10 +28,10 @@ QUESTIONS = sorted(views.queries_folder().glob("*.sql"))
 
 
 @pytest.fixture
-def data(few_data: Path, tmp_path: Path) -> Path:
+def data(untaught_data: Path, tmp_path: Path) -> Path:
     """A copy of the harvested folder, to be changed."""
     folder = tmp_path / "data"
-    shutil.copytree(few_data, folder)
+    shutil.copytree(untaught_data, folder)
     return folder
 
 
@@ -111,11 +111,11 @@ def test_row_groups_say_what_the_files_say(mirror: Path, harvested: catalogue.Ca
 
 @pytest.fixture(scope="module")
 def with_chunks(
-    few_data: Path, few_settings: Settings, tmp_path_factory: pytest.TempPathFactory
+    untaught_data: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[catalogue.Catalogue]:
     """Where the column chunks of all crawls are shown."""
-    folder = shutil.copytree(few_data, tmp_path_factory.mktemp("chunks") / "data")
-    with catalogue.open(folder, settings=few_settings) as cat:
+    folder = shutil.copytree(untaught_data, tmp_path_factory.mktemp("chunks") / "data")
+    with catalogue.open(folder, settings=settings) as cat:
         cat.show_column_chunks([str(crawl) for crawl in cat.files()["crawl"].unique()])
         yield cat
 
@@ -149,8 +149,8 @@ def test_questions_are_answered_rightly(harvested: catalogue.Catalogue, mirror: 
     }
 
 
-def test_column_chunks_are_filled_for_the_crawls_asked_for(data: Path, few_settings: Settings, mirror: Path) -> None:
-    with catalogue.open(data, settings=few_settings) as cat:
+def test_column_chunks_are_filled_for_the_crawls_asked_for(data: Path, settings: Settings, mirror: Path) -> None:
+    with catalogue.open(data, settings=settings) as cat:
         first, *others = sorted(cat.files()["crawl"].unique())
         assert len(cat.sql("select * from column_chunks").df()) == 0
         rows = cat.column_chunks(first)
@@ -222,8 +222,8 @@ def test_what_was_decoded_is_not_decoded_again(data: Path, store: Store) -> None
         assert connection.execute(doubled).fetchall() == []
 
 
-def test_it_can_be_deleted_and_made_again(data: Path, few_settings: Settings) -> None:
-    with catalogue.open(data, settings=few_settings) as cat:
+def test_it_can_be_deleted_and_made_again(data: Path, settings: Settings) -> None:
+    with catalogue.open(data, settings=settings) as cat:
         before = cat.row_groups()
         cat.path.unlink()
         assert cat.row_groups().equals(before)
@@ -255,11 +255,11 @@ def test_a_folder_that_cannot_be_written(data: Path, store: Store) -> None:
         views.refresh(nowhere, store)
 
 
-def test_odd_names_of_folders(few_data: Path, tmp_path: Path, few_settings: Settings) -> None:
+def test_odd_names_of_folders(untaught_data: Path, tmp_path: Path, settings: Settings) -> None:
     odd = tmp_path / 'it\'s a "folder" [x]*'
-    shutil.copytree(few_data, odd)
+    shutil.copytree(untaught_data, odd)
     (odd / "catalogue.duckdb").unlink()
-    with catalogue.open(odd, settings=few_settings) as cat:
+    with catalogue.open(odd, settings=settings) as cat:
         assert len(cat.row_groups()) > 0
 
 
@@ -304,10 +304,10 @@ def all_of_it(path: Path) -> list[list[tuple[object, ...]]]:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_brought_up_to_date_it_is_as_if_made_anew(
-    data: Path, store: Store, few_settings: Settings, tmp_path: Path, whole_crawls: list[str], seed: int
+    data: Path, store: Store, settings: Settings, tmp_path: Path, whole_crawls: list[str], seed: int
 ) -> None:
     chance = random.Random(seed)
-    with catalogue.open(data, settings=few_settings) as cat:
+    with catalogue.open(data, settings=settings) as cat:
         cat.harvest(whole_crawls[0], pages=True)
     path = data / "catalogue.duckdb"
     everything = {key: value for key in store.keys("files") if (value := store.get("files", key))}

@@ -15,10 +15,7 @@ from catalogue.errors import WorkersLost
 from catalogue.plan import sliced
 from catalogue.settings import Settings
 from tests.crawls import crawl_of, table
-from tests.executors import Recording, few_to_be_asked, opened
-
-asked_data = pytest.fixture(scope="module")(few_to_be_asked)
-
+from tests.executors import Recording, opened
 
 QUESTIONS: list[dict[str, Any]] = [
     {"patterns": "*", "columns": ["url", "content_digest"]},
@@ -38,8 +35,8 @@ QUESTIONS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("size", [1, 20_000, 10**9])
 @pytest.mark.parametrize("question", QUESTIONS, ids=str)
-def test_slices_make_the_requests_of_the_plan(few_harvested: Catalogue, size: int, question: dict[str, Any]) -> None:
-    plan = few_harvested.captures(**question).fetch_indexes()
+def test_slices_make_the_requests_of_the_plan(harvested: Catalogue, size: int, question: dict[str, Any]) -> None:
+    plan = harvested.captures(**question).fetch_indexes()
     slices = list(sliced(plan, size))
     reads = [(file.file.path, group.ordinal) for each in slices for file in each.files for group in file.row_groups]
     assert reads == [(file.file.path, group.ordinal) for file in plan.files for group in file.row_groups]
@@ -69,26 +66,26 @@ def test_row_groups_that_share_a_request_stay_together(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=str)
 def test_workers_answer_as_we_do(
-    asked_data: Path, few_settings: Settings, few_harvested: Catalogue, question: dict[str, Any]
+    harvested_data: Path, settings: Settings, harvested: Catalogue, question: dict[str, Any]
 ) -> None:
-    wanted = few_harvested.captures(**question)
-    with ThreadPoolExecutor(3) as executor, opened(asked_data, few_settings, executor) as cat:
+    wanted = harvested.captures(**question)
+    with ThreadPoolExecutor(3) as executor, opened(harvested_data, settings, executor) as cat:
         found = cat.captures(**question)
         answer = wanted.to_arrow()
         assert found.to_arrow().equals(answer)
         assert found.count() == answer.num_rows
 
 
-def test_any_executor_will_do(asked_data: Path, few_settings: Settings, few_harvested: Catalogue) -> None:
+def test_any_executor_will_do(harvested_data: Path, settings: Settings, harvested: Catalogue) -> None:
     executor = Recording()
-    with opened(asked_data, few_settings, executor) as cat:
+    with opened(harvested_data, settings, executor) as cat:
         found = cat.captures("*.com")
-        assert found.to_arrow().equals(few_harvested.captures("*.com").to_arrow())
+        assert found.to_arrow().equals(harvested.captures("*.com").to_arrow())
         assert len(executor.tasks) == len(found.plan.files) > 1
 
 
 def test_a_limit_is_not_read_past(harvested_data: Path, settings: Settings) -> None:
-    executor = Recording()
+    executor = Recording({"tcp://10.0.0.1:1": 2})
     with opened(harvested_data, settings, executor) as cat:
         files = len(cat.captures("*").plan.files)
         assert cat.captures("*", where="true", limit=5).to_arrow().num_rows == 5
@@ -105,14 +102,14 @@ def test_what_workers_learn_is_kept(tmp_path: Path) -> None:
         assert set(cat.pages()["pages_from"]) == {"scan"}
 
 
-def test_an_executor_that_was_shut_down(asked_data: Path, few_settings: Settings) -> None:
+def test_an_executor_that_was_shut_down(harvested_data: Path, settings: Settings) -> None:
     executor = ThreadPoolExecutor(1)
     executor.shutdown()
-    with opened(asked_data, few_settings, executor) as cat, pytest.raises(WorkersLost, match="takes no work"):
+    with opened(harvested_data, settings, executor) as cat, pytest.raises(WorkersLost, match="takes no work"):
         cat.captures("*.com").to_arrow()
 
 
-def test_work_that_was_cancelled(asked_data: Path, few_settings: Settings) -> None:
+def test_work_that_was_cancelled(harvested_data: Path, settings: Settings) -> None:
     class Cancelled(ThreadPoolExecutor):
         def submit(self, *_: object, **__: object) -> Future[Any]:
             future: Future[Any] = Future()
@@ -120,7 +117,7 @@ def test_work_that_was_cancelled(asked_data: Path, few_settings: Settings) -> No
             return future
 
     with (
-        opened(asked_data, few_settings, Cancelled()) as cat,
+        opened(harvested_data, settings, Cancelled()) as cat,
         pytest.raises(WorkersLost, match=r"\(CancelledError\); run it again"),
     ):
         cat.captures("*").to_arrow()
@@ -129,12 +126,12 @@ def test_work_that_was_cancelled(asked_data: Path, few_settings: Settings) -> No
 # ---- the rate ----
 
 
-def test_the_rate_is_divided_among_machines(asked_data: Path, few: Path, tmp_path: Path) -> None:
+def test_the_rate_is_divided_among_machines(harvested_data: Path, mirror: Path, tmp_path: Path) -> None:
     three = {"tcp://10.0.0.1:40000": 4, "tcp://10.0.0.1:40001": 4, "tcp://10.0.0.2:1": 4, "tcp://[::1]:1": 2}
-    with LoopbackServer(few) as server:
+    with LoopbackServer(mirror) as server:
         settings = Settings(source=server.url, cache=tmp_path, rate=600.0, connections=6)
         executor = Recording(three)
-        with opened(asked_data, settings, executor) as cat:
+        with opened(harvested_data, settings, executor) as cat:
             cat.captures("*.is").to_arrow()
         assert {task.settings.rate for task in executor.tasks} == {200.0}
         assert {task.settings.connections for task in executor.tasks} == {1}

@@ -33,10 +33,8 @@ from catalogue.settings import Settings
 from catalogue.workers import SLICE, Workers, run, tasks
 from tests.commands import Command
 from tests.crawls import crawl_of, table
-from tests.executors import Recording, few_to_be_asked, opened
+from tests.executors import Recording, opened
 from tests.faults import FaultServer
-
-asked_data = pytest.fixture(scope="module")(few_to_be_asked)
 
 
 @pytest.fixture(scope="module")
@@ -70,14 +68,14 @@ def address_of(cluster: LocalCluster) -> str:
 
 
 @pytest.fixture(scope="module")
-def everything(few_harvested: Catalogue) -> pa.Table:
-    return few_harvested.captures("*", columns="*").to_arrow()
+def everything(harvested: Catalogue) -> pa.Table:
+    return harvested.captures("*", columns="*").to_arrow()
 
 
 def test_processes_answer_as_we_do(
-    asked_data: Path, few_settings: Settings, everything: pa.Table, processes: Executor
+    harvested_data: Path, settings: Settings, everything: pa.Table, processes: Executor
 ) -> None:
-    with opened(asked_data, few_settings, processes) as cat:
+    with opened(harvested_data, settings, processes) as cat:
         found = cat.captures("*", columns="*")
         assert found.to_arrow().equals(everything)
         assert cat.requests == found.plan.requests
@@ -101,10 +99,10 @@ def test_a_wrong_where_and_a_lost_file_are_ours_to_explain(tmp_path: Path, proce
 # ---- workers that die ----
 
 
-def test_processes_that_die_are_said_to(forks: BaseContext, asked_data: Path, few_settings: Settings) -> None:
+def test_processes_that_die_are_said_to(forks: BaseContext, harvested_data: Path, settings: Settings) -> None:
     with (
         ProcessPoolExecutor(1, mp_context=forks) as executor,
-        opened(asked_data, few_settings, executor) as cat,
+        opened(harvested_data, settings, executor) as cat,
     ):
         batches = cat.captures("*").batches()
         next(batches)
@@ -119,9 +117,9 @@ def kill_one(client: Client) -> None:
 
 
 def test_a_cluster_loses_a_worker_and_nothing_else(
-    asked_data: Path, few_settings: Settings, everything: pa.Table, cluster: LocalCluster
+    harvested_data: Path, settings: Settings, everything: pa.Table, cluster: LocalCluster
 ) -> None:
-    with Client(cluster) as client, opened(asked_data, few_settings, client.get_executor(pure=False)) as cat:
+    with Client(cluster) as client, opened(harvested_data, settings, client.get_executor(pure=False)) as cat:
         batches = cat.captures("*", columns="*").batches()
         first = next(batches)
         kill_one(client)
@@ -226,9 +224,9 @@ def test_a_backfill_by_workers_keeps_to_its_budget_and_goes_on(tmp_path: Path) -
 # ---- Dask ----
 
 
-def test_a_dask_frame_has_the_rows(few_harvested: Catalogue, cluster: LocalCluster) -> None:
+def test_a_dask_frame_has_the_rows(harvested: Catalogue, cluster: LocalCluster) -> None:
     with Client(cluster):
-        found = few_harvested.captures("*.com", columns=["url", "fetch_status", "fetch_time"])
+        found = harvested.captures("*.com", columns=["url", "fetch_status", "fetch_time"])
         frame = found.to_dask()
         assert frame.npartitions == len(found.plan.files)
         here = found.to_pandas()
@@ -238,12 +236,12 @@ def test_a_dask_frame_has_the_rows(few_harvested: Catalogue, cluster: LocalClust
         assert there["fetch_status"].equals(here["fetch_status"])
         assert frame["fetch_status"].sum().compute() == here["fetch_status"].sum()
         assert machines_of_client() == 1
-    nothing = few_harvested.captures("no.such.host").to_dask()
+    nothing = harvested.captures("no.such.host").to_dask()
     assert nothing.compute().empty
-    assert list(nothing.columns) == list(few_harvested.captures("no.such.host").to_pandas().columns)
+    assert list(nothing.columns) == list(harvested.captures("no.such.host").to_pandas().columns)
     for wrong in ({"limit": 3}, {"ordered": True}):
         with pytest.raises(QueryError, match="leave out limit, ordered"):
-            few_harvested.captures("*.com", **wrong).to_dask()
+            harvested.captures("*.com", **wrong).to_dask()
 
 
 def test_the_command_line_uses_a_cluster(asking: Command, cluster: LocalCluster, harvested: Catalogue) -> None:
@@ -301,12 +299,12 @@ def test_without_dask_it_says_what_to_install(asking: Command, tmp_path: Path) -
 
 
 def test_a_worker_has_a_cache_folder_of_its_own_where_ours_is_not(
-    few_harvested: Catalogue, few_settings: Settings, tmp_path: Path
+    harvested: Catalogue, settings: Settings, tmp_path: Path
 ) -> None:
-    plan = few_harvested.captures("*.is").fetch_indexes()
-    elsewhere = Settings(source=few_settings.source, cache=tmp_path / "not" / "here")
+    plan = harvested.captures("*.is").fetch_indexes()
+    elsewhere = Settings(source=settings.source, cache=tmp_path / "not" / "here")
     found = [run(task).rows for task in tasks(plan, elsewhere, size=SLICE)]
-    assert pa.concat_tables(found).num_rows == few_harvested.captures("*.is").count()
+    assert pa.concat_tables(found).num_rows == harvested.captures("*.is").count()
     assert not (tmp_path / "not").exists()
 
 
