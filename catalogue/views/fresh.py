@@ -61,6 +61,7 @@ def refresh(
     waited = f"another process has been bringing {path} up to date for {busy_seconds:,.0f} s; try again when it is done"
     alone_at_it = alone(path.with_name(f"{path.name}.lock"), waited, seconds=busy_seconds)
     with _disk_errors(path), alone_at_it, closing(empty()) as db:
+        db.execute("SET threads = 1")  # several wait for each other longer than they help
         beside = path.with_name(path.name + ".new")
         with _unwritten(db, path) as shown:
             if not wanted and shown == _meta_of(store):  # somebody else has just done it
