@@ -49,6 +49,7 @@ hold: $(VENV)/tested
 
 soak: $(VENV)/tested  ## What the tests try a little of, tried for hours
 	$(BIN)/python -m tests.soak
+	CATALOGUE_TEST_EXAMPLES=200 $(MAKE) --no-print-directory hold
 
 fuzz: $(VENV)/tested  ## Bytes that a parser does not survive, looked for a minute each
 	$(BIN)/python -m pip install --quiet --no-compile -c constraints.txt -e '.[fuzz]'

@@ -57,7 +57,9 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_configure() -> None:
-    trying.register_profile("suite", trying(), deadline=None)  # how long a test takes depends on who else is at work
+    examples = int(os.environ.get("CATALOGUE_TEST_EXAMPLES", "40"))
+    # How long a test takes depends on who else is at work.
+    trying.register_profile("suite", trying(), max_examples=examples, deadline=None)
     trying.load_profile("suite")
     canaries.watch(LEAKED.append)
 

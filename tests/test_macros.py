@@ -148,7 +148,7 @@ def alike(sql: duckdb.DuckDBPyConnection, pattern: str) -> bool:
     return True
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(patterns())
 @example("*.1.2.3.4")
 @example("a.b/.a/.*")

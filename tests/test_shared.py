@@ -63,7 +63,7 @@ def sent(server: FaultServer) -> list[Span]:
     return sorted((int(text[1]), int(text[2]) + 1) for text in texts if text)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_every_answer_is_right_and_no_byte_comes_twice(cache: RangeCache, seed: int) -> None:
     dice = Random(seed)
     places = [dice.randrange(len(DATA)) for _ in range(40)]
