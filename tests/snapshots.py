@@ -25,7 +25,7 @@ Change = Callable[[sqlite3.Connection], object]
 
 @pytest.fixture(scope="module")
 def taught(untaught_data: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Catalogue]:
-    """Some files of every crawl are harvested, and of many row groups the pages are known."""
+    """Everything is harvested, and of many row groups the pages are known."""
     data = Path(copytree(untaught_data, tmp_path_factory.mktemp("taught") / "data"))
     with catalogue.open(data, settings=settings) as cat:
         cat.backfill().run()

@@ -127,16 +127,22 @@ def three(
         yield plain, taught, backfilled
 
 
+@pytest.fixture(scope="module")
+def whole_scan(whole_mirror: Path) -> Iterator[Scan]:
+    made = Scan(whole_table(whole_mirror))
+    with made.connection:
+        yield made
+
+
 def test_pruned_and_filtered_is_scanned_and_filtered(
-    whole_mirror: Path, three: tuple[Catalogue, Catalogue, Catalogue]
+    whole_scan: Scan, three: tuple[Catalogue, Catalogue, Catalogue]
 ) -> None:
     """Of all crawls as one table, with and without backfill, which saves bytes."""
-    everything, (plain, taught, backfilled) = whole_table(whole_mirror), three
-    scan = Scan(everything)
+    plain, taught, backfilled = three
     before, after = Counter[str](), Counter[str]()
     found_something = 0
-    for number, text in enumerate(random_patterns(everything, PATTERNS, seed=7)):
-        expected = in_order(scan([parse_pattern(text)]))
+    for number, text in enumerate(random_patterns(whole_scan.everything, PATTERNS, seed=7)):
+        expected = in_order(whole_scan([parse_pattern(text)]))
         found_something += bool(expected.num_rows)
         # What a question reads it teaches; so one that is taught by every other question is asked, too.
         answers = [
@@ -148,7 +154,6 @@ def test_pruned_and_filtered_is_scanned_and_filtered(
         for cat, cost in ((plain, before), (backfilled, after)):  # the first only plans, and so learns nothing
             plan = cat.captures(text, columns=IDENTITY).fetch_indexes()
             cost.update(row_groups=plan.row_groups, requests=plan.requests, bytes=plan.bytes)
-    scan.connection.close()
     assert found_something > PATTERNS / 2
     assert after["row_groups"] < before["row_groups"] / 2
     assert after["bytes"] < before["bytes"]

@@ -9,7 +9,6 @@ from shutil import copytree
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -174,14 +173,15 @@ def test_seconds_follow_rate_bandwidth_and_round_trips() -> None:
     assert Cost(rate=None, latency=0.1, connections=10).max_gap == pytest.approx(100_000)
 
 
-def test_plans_and_the_servers_log_agree(mirror: Path, harvested_data: Path, tmp_path: Path) -> None:
+def test_plans_and_the_servers_log_agree(
+    mirror: Path, all_rows: pa.Table, harvested_data: Path, tmp_path: Path
+) -> None:
     """For many questions of every kind: no request but those announced, and as many bytes."""
-    table = _scan(mirror)
     with (
         LoopbackServer(mirror) as server,
         catalogue.open(harvested_data, settings=Settings(source=server.url, cache=tmp_path)) as cat,
     ):
-        for text in random_patterns(table, 11, seed=23):
+        for text in random_patterns(all_rows, 11, seed=23):
             before = len(server.log)
             found = cat.captures(text)
             assert len(server.log) == before, "planning is free"
@@ -194,11 +194,6 @@ def test_plans_and_the_servers_log_agree(mirror: Path, harvested_data: Path, tmp
             assert summary["files"] == len({exchange.path for exchange in made})
             assert {exchange.status for exchange in made} <= {206}
         assert len(server.log) > 12
-
-
-def _scan(mirror: Path) -> pa.Table:
-    columns = ["url", "url_host_name"]
-    return pa.concat_tables(pq.ParquetFile(path).read(columns) for path in sorted(mirror.rglob("*.parquet")))
 
 
 def test_planning_needs_no_network(harvested_data: Path, tmp_path: Path) -> None:
