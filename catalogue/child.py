@@ -12,6 +12,8 @@ from importlib import import_module
 from typing import IO
 
 _ANSWER_LIMIT = 256 << 20
+ENDS_BY_ITSELF = hasattr(signal, "alarm")
+"""Whether it ends when it has waited for too long, and may be left alone."""
 
 
 def send(pipe: IO[bytes], message: bytes) -> None:
@@ -30,11 +32,12 @@ def receive(pipe: IO[bytes]) -> bytes | None:
     return message if len(message) == length else None
 
 
-def serve(task: str, *modules: str) -> None:
+def serve(patience: int, task: str, *modules: str) -> None:
     """Answer questions until there are no more; what a child does.
 
     Args:
-        task: see ``Children``.
+        patience: see ``Children``.
+        task: likewise.
         modules: likewise.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
@@ -51,8 +54,17 @@ def serve(task: str, *modules: str) -> None:
     _limit_resources()
     answers.write(b"\n")
     answers.flush()
-    while question := receive(sys.stdin.buffer):
+    while question := _question(patience):
         send(answers, answer(question))
+
+
+def _question(patience: int) -> bytes | None:
+    if not ENDS_BY_ITSELF:
+        return receive(sys.stdin.buffer)
+    signal.alarm(patience)
+    question = receive(sys.stdin.buffer)
+    signal.alarm(0)
+    return question
 
 
 def _limit_resources() -> None:

@@ -2,8 +2,12 @@
 
 A library that was written for bytes of friends can abort its process, hang, or take all memory there is. Done in a
 child, that is a verdict on the bytes. It also uses every core.
+
+A child whose work is done waits half a minute for more, since to start one takes longer than most of what it is asked:
+one cell of a notebook harvests, the next one checks. Workers of loky do likewise.
 """
 
+import atexit
 import os
 import signal
 import subprocess
@@ -13,15 +17,20 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from queue import LifoQueue
-from typing import Self
+from typing import Self, TypeAlias
 
-from catalogue.child import receive, send
+from catalogue.child import ENDS_BY_ITSELF, receive, send
 from catalogue.errors import CatalogueError
 
 _WORTH_A_CHILD = 16
 """Questions. Most are answered in milliseconds, and to start a child takes a tenth of a second of a core."""
 _TRIES = 3
 """A child that died may have been killed by somebody else; bytes that three children die of are to blame."""
+
+_Kind: TypeAlias = tuple[int | str, ...]
+"""What a child is called with, see ``catalogue.child.serve``."""
+_spare: dict[tuple[int, _Kind], "_Child"] = {}
+"""Children that wait for more, by the process that started them, which may have forked since, and their kind."""
 
 
 class ChildDied(Exception):
@@ -34,7 +43,14 @@ class ChildDied(Exception):
 class Children:
     """A handful of children that answer questions; safe to use from many threads."""
 
-    def __init__(self, *task: str, count: int | None = None, seconds: float = 5.0, slow_tries: int = _TRIES) -> None:
+    def __init__(
+        self,
+        *task: str,
+        count: int | None = None,
+        seconds: float = 5.0,
+        slow_tries: int = _TRIES,
+        patience: int = 30,
+    ) -> None:
         """Make room for children; each is started when there is enough to ask.
 
         Args:
@@ -43,8 +59,9 @@ class Children:
             count: how many at most, by default one a core.
             seconds: how long one question may take before its child is killed.
             slow_tries: how many children may take that long.
+            patience: seconds for which a child waits for a question before it ends; it is replaced when it is needed.
         """
-        self._task = task
+        self._kind: _Kind = (patience, *task)
         self._count = count or os.cpu_count() or 1
         self._seconds = seconds
         self._slow_tries = slow_tries
@@ -71,7 +88,7 @@ class Children:
         for _ in range(_TRIES):
             child = self._idle.get()
             try:
-                child = child or _Child(self._task)
+                child = child if child and child.waits() else _begun(self._kind)
                 return child.ask(question, self._seconds)
             except ChildDied as death:
                 fate, child = str(death), None
@@ -84,8 +101,8 @@ class Children:
                 child = None
                 raise
             finally:
-                if child and self._closed:  # nobody will end it later: who breaks off waits for no thread of his
-                    child.kill()
+                if child and self._closed:  # it is too late for close: who breaks off waits for no thread of his
+                    _leave(self._kind, child)
                     child = None
                 self._idle.put(child)
         raise ChildDied(fate)
@@ -104,18 +121,38 @@ class Children:
         return ThreadPoolExecutor(self._count, thread_name_prefix="children")
 
     def close(self) -> None:
-        """End the children, which hold nothing; what is asked from now on has one for itself."""
+        """Leave the children to others; what is asked from now on has one for itself."""
         self._closed = True
         for child in [self._idle.get() for _ in range(self._room)]:
             if child:
-                child.kill()
+                _leave(self._kind, child)
             self._idle.put(None)
 
 
+def _begun(kind: _Kind) -> "_Child":
+    """The child that waits for more, or a new one."""
+    spare = _spare.pop((os.getpid(), kind), None)
+    return spare if spare and spare.waits() else _Child(kind)
+
+
+def _leave(kind: _Kind, child: "_Child") -> None:
+    """Let a child wait for more, if none does: one is enough for what is small, and it takes memory."""
+    if not ENDS_BY_ITSELF or _spare.setdefault((os.getpid(), kind), child) is not child:
+        child.kill()
+
+
+@atexit.register
+def end_spare() -> None:
+    """End the children that wait for more."""
+    for process, kind in list(_spare):
+        if process == os.getpid() and (child := _spare.pop((process, kind), None)):
+            child.kill()
+
+
 class _Child:
-    def __init__(self, task: tuple[str, ...]) -> None:
+    def __init__(self, kind: _Kind) -> None:
         root = str(Path(__file__).resolve().parent.parent)
-        command = f"import sys; sys.path.insert(0, {root!r}); from catalogue.child import serve; serve(*{task!r})"
+        command = f"import sys; sys.path.insert(0, {root!r}); from catalogue.child import serve; serve(*{kind!r})"
         # An environment without credentials: the child sees hostile bytes. The system's allocator, because the default
         # one reserves address space that the memory limit would count.
         environment = {"ARROW_DEFAULT_MEMORY_POOL": "system", "PATH": os.environ.get("PATH", os.defpath)}
@@ -139,6 +176,13 @@ class _Child:
             self.kill()
             message = "a process for what is hostile could not be started"
             raise CatalogueError(message)
+
+    def waits(self) -> bool:
+        """Whether it has not ended meanwhile; if it has, what is left of it is closed."""
+        if self._process.poll() is None:
+            return True
+        self.close()
+        return False
 
     def ask(self, request: bytes, seconds: float) -> bytes:
         slow = threading.Event()

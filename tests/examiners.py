@@ -8,6 +8,7 @@ from pathlib import Path
 from catalogue.examine import Examiner
 from catalogue.facts import FileFacts, file_facts
 from catalogue.footer import decode_footer
+from catalogue.supervised import end_spare
 from tests.footers import Made, made, small_file
 
 SMALL = made(small_file())
@@ -32,8 +33,12 @@ def children() -> set[int]:
 
 
 def leaving_no_child() -> Iterator[None]:
+    """What is started is new, and ends, but for one that waits for more."""
+    end_spare()
     before = children()
     yield
+    assert len(children() - before) <= 1
+    end_spare()
     assert children() == before
 
 

@@ -17,6 +17,7 @@ from catalogue.errors import BadDocument
 from catalogue.metadata import metadata_of, row_of, text_of
 from catalogue.outputs import Lines
 from catalogue.record import Record, read_record
+from catalogue.supervised import end_spare
 from tests.archives import capture, digest, warc
 from tests.commands import Command
 from tests.examiners import children
@@ -190,6 +191,7 @@ def test_a_page_that_keeps_its_parser_busy_is_given_up() -> None:
 
 
 def test_a_page_that_took_too_long_once_is_not_tried_again() -> None:
+    end_spare()
     with Documents(children=1, seconds=1.0) as hasty:
         before = children()
         assert hasty.look(record_of(b"<p>one"))["text"] == "one"

@@ -1,13 +1,16 @@
 """What children that look into footers are kept from, and what becomes of them."""
 
+import json
 import os
 import select
 import signal
 import subprocess
 import sys
 import threading
+import warnings
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import suppress
+from multiprocessing import get_context
 from pathlib import Path
 from types import FrameType
 
@@ -15,6 +18,7 @@ import pytest
 
 from catalogue.errors import BadFooter
 from catalogue.examine import Examiner
+from catalogue.supervised import Children, end_spare
 from catalogue.thrift import BINARY, I32, STRUCT
 from tests.examiners import (
     FACTS,
@@ -177,13 +181,16 @@ def test_closing_waits_for_what_is_under_way_and_can_be_done_twice() -> None:
         answers = [executor.submit(examine, examiner, SMALL) for _ in range(10)]
         executor.submit(examiner.close).result()
         assert all(answer.result() == FACTS for answer in answers)
-    assert children() == before
+    (left,) = children() - before
     assert examine(examiner, SMALL) == FACTS
-    assert children() == before
+    assert children() - before == {left}
     examiner.close()
+    assert children() - before == {left}
 
 
-def test_children_end_when_the_work_fails() -> None:
+def test_a_child_waits_for_who_would_start_another(one: Examiner) -> None:
+    """Whether the work was done or failed; and no more than one."""
+    child = child_of(one)
     before = children()
     examiner = Examiner(children=1)
 
@@ -194,13 +201,58 @@ def test_children_end_when_the_work_fails() -> None:
 
     with pytest.raises(_Interrupted):
         fail()
-    assert children() == before
+    (other,) = children() - before
+    one.close()
+    assert children() - before == {other}
+    assert child not in children()
+    with Examiner(children=1) as third:
+        assert examine(third, SMALL) == FACTS
+        assert children() - before == {other}
+
+
+def test_one_that_has_waited_too_long_ends_and_is_replaced() -> None:
+    question = b"%s\n%s" % (json.dumps([SMALL.file_size, "url_surtkey", False]).encode(), SMALL.footer)
+    before = children()
+    asked = Children("catalogue.facts:answer", count=1, patience=1)
+    answer = asked.ask(question)
+    for _ in range(2):  # while it is theirs, and while it is nobody's
+        (child,) = children() - before
+        with suppress(ProcessLookupError):  # it has ended already
+            ended = os.pidfd_open(child)
+            try:
+                assert select.select([ended], [], [], 30)[0] == [ended]
+            finally:
+                os.close(ended)
+        assert asked.ask(question) == answer
+        assert child not in children()
+        asked.close()
+
+
+def _ask_a_child_of_our_own() -> None:
+    with Examiner(children=1) as examiner:
+        child_of(examiner)
+    end_spare()
+
+
+def test_a_process_that_was_forked_asks_no_child_of_its_parent() -> None:
+    with Examiner(children=1) as examiner:
+        child = child_of(examiner)
+    forked = get_context("fork").Process(target=_ask_a_child_of_our_own)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of the threads that there may be
+        forked.start()
+    forked.join()
+    assert forked.exitcode == 0
+    with Examiner(children=1) as examiner:
+        assert examine(examiner, SMALL) == FACTS
+    assert child in children()
 
 
 PARENT = """
 import os, sys
 from pathlib import Path
 from catalogue.examine import Examiner
+from catalogue.supervised import Children, end_spare
 
 examiner = Examiner(children=1)
 examiner.examine(sys.stdin.buffer.read(), 1 << 20)
