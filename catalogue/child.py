@@ -9,27 +9,21 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
-from typing import IO
 
-_ANSWER_LIMIT = 256 << 20
-ENDS_BY_ITSELF = hasattr(signal, "alarm")
-"""Whether it ends when it has waited for too long, and may be left alone."""
-
-
-def send(pipe: IO[bytes], message: bytes) -> None:
-    """Hand a message to the other side."""
-    pipe.write(len(message).to_bytes(4, "little") + message)
-    pipe.flush()
+HEADER = 4
+"""Bytes before each message, which say how long it is."""
+_MESSAGE_LIMIT = 256 << 20
 
 
-def receive(pipe: IO[bytes]) -> bytes | None:
-    """The next message of the other side; None if there is none, or what came is none."""
-    header = pipe.read(4)
+def framed(message: bytes) -> bytes:
+    """A message as it goes through a pipe."""
+    return len(message).to_bytes(HEADER, "little") + message
+
+
+def length_of(header: bytes) -> int | None:
+    """How long the message is that follows; None if none does, or it cannot be one."""
     length = int.from_bytes(header, "little")
-    if len(header) < 4 or length > _ANSWER_LIMIT:  # noqa: PLR2004
-        return None
-    message = pipe.read(length)
-    return message if len(message) == length else None
+    return length if len(header) == HEADER and length <= _MESSAGE_LIMIT else None
 
 
 def serve(patience: int, task: str, *modules: str) -> None:
@@ -54,17 +48,15 @@ def serve(patience: int, task: str, *modules: str) -> None:
     _limit_resources()
     answers.write(b"\n")
     answers.flush()
-    while question := _question(patience):
-        send(answers, answer(question))
-
-
-def _question(patience: int) -> bytes | None:
-    if not ENDS_BY_ITSELF:
-        return receive(sys.stdin.buffer)
-    signal.alarm(patience)
-    question = receive(sys.stdin.buffer)
-    signal.alarm(0)
-    return question
+    while True:
+        signal.alarm(patience)
+        size = length_of(sys.stdin.buffer.read(HEADER))
+        if size is None:
+            return
+        question = sys.stdin.buffer.read(size)
+        signal.alarm(0)
+        answers.write(framed(answer(question)))
+        answers.flush()
 
 
 def _limit_resources() -> None:

@@ -8,18 +8,21 @@ one cell of a notebook harvests, the next one checks. Workers of loky do likewis
 """
 
 import atexit
+import math
 import os
+import select
 import signal
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from queue import LifoQueue
-from typing import Self, TypeAlias
+from typing import IO, Self, TypeAlias
 
-from catalogue.child import ENDS_BY_ITSELF, receive, send
+from catalogue.child import HEADER, framed, length_of
 from catalogue.errors import CatalogueError
 
 _WORTH_A_CHILD = 16
@@ -137,7 +140,7 @@ def _begun(kind: _Kind) -> "_Child":
 
 def _leave(kind: _Kind, child: "_Child") -> None:
     """Let a child wait for more, if none does: one is enough for what is small, and it takes memory."""
-    if not ENDS_BY_ITSELF or _spare.setdefault((os.getpid(), kind), child) is not child:
+    if _spare.setdefault((os.getpid(), kind), child) is not child:
         child.kill()
 
 
@@ -163,12 +166,15 @@ class _Child:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env=environment,
+            bufsize=0,
         )
         assert self._process.stdin  # noqa: S101 - both were asked for
         assert self._process.stdout  # noqa: S101
         self._requests, self._answers = self._process.stdin, self._process.stdout
+        for pipe in (self._requests, self._answers):
+            os.set_blocking(pipe.fileno(), False)
         try:
-            started = self._answers.read(1) == b"\n"
+            started = self._read(1, math.inf) == b"\n"
         except BaseException:
             self.kill()
             raise
@@ -185,29 +191,55 @@ class _Child:
         return False
 
     def ask(self, request: bytes, seconds: float) -> bytes:
-        slow = threading.Event()
-
-        def give_up() -> None:
-            slow.set()
-            self._process.kill()
-
-        timer = threading.Timer(seconds, give_up)
-        timer.start()
+        deadline = time.monotonic() + seconds
         try:
-            send(self._requests, request)
-            answer = receive(self._answers)
-        except OSError:
-            answer = None
-        finally:
-            timer.cancel()
-        if answer is None:
-            self.close()
-            status = self._process.wait()
-            fate = signal.Signals(-status).name if status < 0 else f"exit status {status}"
-            death = ChildDied(f"took over {seconds:g} s" if slow.is_set() else f"died ({fate})")
-            death.slow = slow.is_set()
-            raise death
-        return answer
+            self._write(framed(request), deadline)
+            size = length_of(self._read(HEADER, deadline))
+            answer = self._read(size, deadline) if size is not None else b""
+            if size == len(answer):
+                return answer
+            fate = ""
+        except TimeoutError:
+            fate = f"took over {seconds:g} s"
+            self._process.kill()
+        except OSError:  # it closed its end
+            fate = ""
+        self.close()
+        status = self._process.wait()
+        ended = signal.Signals(-status).name if status < 0 else f"exit status {status}"
+        death = ChildDied(fate or f"died ({ended})")
+        death.slow = bool(fate)
+        raise death
+
+    def _write(self, message: bytes, deadline: float) -> None:
+        left = memoryview(message)
+        while left:
+            self._await(self._requests, select.POLLOUT, deadline)
+            left = left[self._requests.write(left) or 0 :]
+
+    def _read(self, size: int, deadline: float) -> bytes:
+        """So many bytes, or fewer if it closed its end."""
+        found = bytearray()
+        while len(found) < size:
+            self._await(self._answers, select.POLLIN, deadline)
+            part = self._answers.read(size - len(found))
+            if part == b"":
+                break
+            found += part or b""
+        return bytes(found)
+
+    @staticmethod
+    def _await(pipe: IO[bytes], event: int, deadline: float) -> None:
+        """Wait until a pipe can be read or written.
+
+        Raises:
+            TimeoutError: if that takes too long.
+        """
+        poll = select.poll()
+        poll.register(pipe, event)
+        left = None if deadline == math.inf else max(0.0, deadline - time.monotonic()) * 1000
+        if not poll.poll(left):
+            raise TimeoutError
 
     def kill(self) -> None:
         self._process.kill()

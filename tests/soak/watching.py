@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from catalogue.supervised import end_spare
 from tests.soak.sizes import resident
 
 _PROCESS = Path("/proc/self")
@@ -89,6 +90,7 @@ class Left:
         for thread in threading.enumerate() if before and threading.active_count() > before.threads else ():
             if thread is not threading.main_thread() and not thread.daemon:
                 thread.join(_SOON)
+        end_spare()
         gc.collect()
         children = "".join(each.read_text() for each in _PROCESS.glob("task/*/children"))
         return Left(len(list((_PROCESS / "fd").iterdir())), threading.active_count(), len(children.split()))
