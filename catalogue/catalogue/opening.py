@@ -38,6 +38,8 @@ STORE_NAME = "footers.sqlite"
 CATALOGUE_NAME = "catalogue.duckdb"
 _TEMPORARY = 8 << 30
 """Bytes of a cache that lasts as long as a ``Catalogue`` is open."""
+_SMALL = 16 << 20
+"""Bytes of a DuckDB file, of some ten thousand index files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,7 +317,8 @@ class Opened(Displayed):
             self._planning = None
         if not self._planning:
             connection = views.connect_fresh(self.path, self._store, self.table, indexes=False)
-            self._planning = views.Shown(connection, state, self.table)
+            small = self.path.stat().st_size < _SMALL
+            self._planning = views.Shown(connection, state, self.table, small=small)
         return self._planning
 
     def _cost(self) -> Cost:

@@ -50,11 +50,26 @@ class Candidate:
     """No key in the file is less, as its footer says, whatever else is known of its row groups."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """Of subsets of crawls, each a pair: how many files and row groups are held, how many are listed, which failed."""
+
+    files: Mapping[tuple[str, str], int]
+    row_groups: Mapping[tuple[str, str], int]
+    listed: Mapping[tuple[str, str], int]
+    failed: frozenset[tuple[str, str]]
+
+
 class Candidates:
     """The files, of some crawls and subsets, that a query might have to read."""
 
     def __init__(
-        self, connection: duckdb.DuckDBPyConnection, crawls: Sequence[str], subsets: Sequence[str], table: Table
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        held: _Held,
+        crawls: Sequence[str],
+        subsets: Sequence[str],
+        table: Table,
     ) -> None:
         """Look at crawls of which something is held, and at subsets; none of these means all that a crawl has.
 
@@ -69,20 +84,17 @@ class Candidates:
             raise QueryError(message)
         self._connection = connection
         self._table = table
-        held = set(connection.execute("SELECT DISTINCT crawl, subset FROM derived.files").fetchall())
-        failed = set(connection.execute("SELECT DISTINCT crawl, subset FROM derived.failures").fetchall())
-        listed = set(connection.execute("SELECT crawl, subset FROM derived.listed").fetchall())
-        known = held | failed | (listed if subsets else set())
+        self._held = held
+        known = held.files.keys() | held.failed | (held.listed.keys() if subsets else set())
         self._crawls, self._subsets = list(crawls), list(subsets)
-        asked = sorted(
+        self._pairs = sorted(
             (crawl, subset) for crawl, subset in known if crawl in crawls and (not subsets or subset in subsets)
         )
-        self._pairs = pa.Table.from_arrays([texts([pair[at] for pair in asked]) for at in (0, 1)], ["crawl", "subset"])
-        if held.isdisjoint(asked):
+        if held.files.keys().isdisjoint(self._pairs):
             crawl = crawls[0]
             options = "".join(f" --subset {subset}" for subset in subsets)
             message = f"{' and '.join(subsets) or 'nothing'} of {crawl} is not harvested yet"
-            if subsets and not asked:
+            if subsets and not self._pairs:
                 message = f"{crawl} has no {' and no '.join(subsets)}"
                 raise NotHarvested(message)
             message += f"; run: {table.harvest_command(crawl)}{options}"
@@ -148,29 +160,24 @@ class Candidates:
             """  # noqa: S608 - constants and names
         return self._run(sql, asked, **tables)
 
-    @cached_property
+    @property
     def row_groups(self) -> int:
         """How many row groups there are in all."""
-        sql = "SELECT count(*) FROM row_groups SEMI JOIN pairs USING (crawl, subset)"
-        return int(self._run(sql, pairs=self._pairs)[0][0])
+        return sum(self._held.row_groups.get(pair, 0) for pair in self._pairs)
 
-    @cached_property
+    @property
     def missing(self) -> tuple[str, ...]:
         """What of it is not held, a sentence each."""
-        rows = self._run(
-            """
-            SELECT l.crawl, l.subset, l.files, count(f.path)
-            FROM derived.listed AS l LEFT JOIN derived.files AS f USING (crawl, subset)
-            SEMI JOIN pairs ON pairs.crawl = l.crawl AND pairs.subset = l.subset
-            GROUP BY ALL HAVING count(f.path) < l.files ORDER BY ALL
-            """,
-            pairs=self._pairs,
-        )
-        return tuple(
-            f"{listed - held} of the {listed} files of {crawl}, {subset}, are not harvested; "
-            f"run: {self._table.harvest_command(crawl)}" + (f" --subset {subset}" if self._table == INDEX else "")
-            for crawl, subset, listed, held in rows
-        )
+        told = []
+        for crawl, subset in self._pairs:
+            listed, held = (each.get((crawl, subset), 0) for each in (self._held.listed, self._held.files))
+            if held < listed:
+                option = f" --subset {subset}" if self._table == INDEX else ""
+                told.append(
+                    f"{listed - held} of the {listed} files of {crawl}, {subset}, are not harvested; "
+                    f"run: {self._table.harvest_command(crawl)}{option}"
+                )
+        return tuple(told)
 
     def _run(
         self, sql: str, parameters: Mapping[str, object] | None = None, **tables: pa.Table
@@ -187,8 +194,10 @@ class Candidates:
 class Shown:
     """The catalogue as it was when the store was in one state, kept for planning."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, state: str, table: Table) -> None:
-        """Take a connection to it, to be closed with this."""
+    def __init__(self, connection: duckdb.DuckDBPyConnection, state: str, table: Table, *, small: bool) -> None:
+        """Take a connection to it, to be closed with this; in what is small threads wait longer than they help."""
+        if small:
+            connection.execute("SET threads = 1")
         self.state = state
         self._table = table
         self._connection = connection
@@ -207,8 +216,20 @@ class Shown:
     @cached_property
     def crawls(self) -> tuple[str, ...]:
         """The crawls of which files are held."""
-        rows = self._connection.execute("SELECT DISTINCT crawl FROM derived.files ORDER BY ALL").fetchall()
-        return tuple(crawl for (crawl,) in rows)
+        return tuple(sorted({crawl for crawl, _ in self._held.files}))
+
+    @cached_property
+    def _held(self) -> _Held:
+        def counted(table: str, number: str = "count(*)") -> dict[tuple[str, str], int]:
+            sql = f"SELECT crawl, subset, {number} FROM {table} GROUP BY ALL"  # noqa: S608 - constants
+            return {(crawl, subset): count for crawl, subset, count in self._connection.execute(sql).fetchall()}
+
+        return _Held(
+            counted("derived.files"),
+            counted("derived.row_groups JOIN derived.files USING (file)"),
+            counted("derived.listed", "sum(files)::BIGINT"),
+            frozenset(counted("derived.failures")),
+        )
 
     @cached_property
     def columns(self) -> dict[str, str]:
@@ -255,6 +276,6 @@ class Shown:
         asked, known = (tuple(crawls), tuple(subsets)), self._last
         candidates = known[1] if known[0] == asked else None
         if candidates is None:
-            candidates = Candidates(self._connection, crawls, subsets, self._table)
+            candidates = Candidates(self._connection, self._held, crawls, subsets, self._table)
             self._last = (asked, candidates)
         return candidates
