@@ -36,8 +36,11 @@ def clusters(keys: pa.BinaryArray) -> tuple[Bounds, ...]:
     prefix = shared_prefix(least.as_py(), greatest.as_py())
     numbers = _numbers(keys, prefix)
     there = np.unique(numbers)
+    parts = _split(there, there)
+    if len(parts) == 1:
+        return (cut_bounds(least.as_py(), greatest.as_py()),)
     found = []
-    for first, last in _split(there, there):
+    for first, last in parts:
         inside = pc.min_max(keys.filter(flags((numbers >= first) & (numbers <= last)))).values()
         low, high = (each.as_py() for each in inside)
         found.append(cut_bounds(low, high))
