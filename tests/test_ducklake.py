@@ -129,8 +129,11 @@ class Places:
         return export_lake(self.lake, files, missing, data_path=f"{self.folder}/", backend=backend)
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        return self.answers(sql)[0]
+
+    def answers(self, *questions: str) -> list[list[tuple[Any, ...]]]:
         with opened(self.lake, self.folder) as connection:
-            return connection.execute(sql).fetchall()
+            return [connection.execute(sql).fetchall() for sql in questions]
 
 
 @pytest.fixture
@@ -188,19 +191,18 @@ def test_what_changed_is_a_snapshot_a_crawl(kind: str, places: Places) -> None:
     assert (places.lake.stat().st_ino, places.lake.stat().st_mtime_ns) == (written.st_ino, written.st_mtime_ns)
     assert places.export(one, two) == 1
     history = "SELECT commit_message FROM cc.snapshots() WHERE commit_message IS NOT NULL ORDER BY snapshot_id"
-    assert places.rows(history) == [(ONE,), (TWO,)]
     keys = "SELECT url_surtkey FROM cc.captures ORDER BY 1"
-    assert places.rows(keys) == [("a",), ("b",), ("c",)]
+    assert places.answers(history, keys) == [[(ONE,), (TWO,)], [("a",), ("b",), ("c",)]]
     added = places.file(TWO, 1, ["d"])
     replaced = places.file(ONE, 0, ["a", "b", "bb"])
     assert places.export(replaced, two, added) == 2
     assert places.rows(keys) == [("a",), ("b",), ("bb",), ("c",), ("d",)]
     assert places.export(added) == 2
-    assert places.rows(keys) == [("d",)]
-    assert places.rows("SELECT count(*) FROM cc.captures_raw AT (VERSION => 5)") == [(5,)]
+    before = "SELECT count(*) FROM cc.captures_raw AT (VERSION => 5)"
+    count = "SELECT file_count FROM ducklake_table_info('cc')"
+    assert places.answers(keys, before, count) == [[("d",)], [(5,)], [(1,)]]
     sizes = (added.num_rows, added.file_size, added.footer_size)
     assert crawls_in(places.lake) == {TWO: (1, *sizes)}
-    assert places.rows("SELECT file_count FROM ducklake_table_info('cc')") == [(1,)]
 
 
 @needs_extensions
@@ -291,8 +293,9 @@ def test_what_is_missing_is_said_in_the_lake(kind: str, places: Places) -> None:
     assert all("3 of 4 files" in said for (said,) in places.rows(comment))
     assert places.export(one, missing=["3 of 4 files are not harvested"]) == 0
     assert places.export(one) == 1
-    assert not any("incomplete" in said for (said,) in places.rows(comment))
-    assert len(places.rows(comment)) == 2
+    comments = places.rows(comment)
+    assert not any("incomplete" in said for (said,) in comments)
+    assert len(comments) == 2
 
 
 @needs_extensions
