@@ -173,7 +173,8 @@ def test_it_is_what_the_extension_makes(
     else:
         tables = "SELECT sql FROM duckdb_tables() WHERE database_name = 'l'"
     name = f"%{newest.relative_to(mirror)}"
-    questions = [(tables, [])] + [(sql, [name] * sql.count("?")) for sql in ALIKE.strip().split("\n\n")]
+    questions: list[tuple[str, list[str]]] = [(tables, [])]
+    questions += [(sql, [name] * sql.count("?")) for sql in ALIKE.strip().split("\n\n")]
     (made, *of_ours), (expected, *of_theirs) = in_lakes([ours, theirs], questions)
     assert comparable(made) == comparable(expected)
     assert len(comparable(made)) == 28
