@@ -5,14 +5,14 @@ the patches that Common Crawl's server has, is known to answer otherwise, that i
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.client import HTTPConnection
 from urllib.parse import urlencode, urlsplit
 
 from tests.cdx_known import Known
-from tests.cdx_oracle import JSON_TYPE, TYPES, Answer, Oracle, Page, parameters
+from tests.cdx_oracle import JSON_TYPE, TYPES, Answer, Capture, Oracle, Page, parameters
 
 # ---- answers ----
 
@@ -77,15 +77,31 @@ class Exchange:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-def wrong_with(exchange: Exchange, base: str, oracle: Oracle, known: Known, ask: Asking = ask) -> str | None:
-    """What is wrong with a server's answer to a question, all pages of it; None if nothing is."""
+def wrong_with(
+    exchange: Exchange,
+    base: str,
+    oracle: Oracle,
+    known: Known,
+    ask: Asking = ask,
+    parted: dict[str, list[Page]] | None = None,
+) -> str | None:
+    """What is wrong with a server's answer to a question, all pages of it; None if nothing is.
+
+    Args:
+        exchange: the question.
+        base: of the server.
+        oracle: knows the answer.
+        known: what the question is about.
+        ask: how it is asked.
+        parted: the pages into which this server was found to part captures; what is there is not looked at again.
+    """
     query = known.fill(exchange.query)
     path = query if query.startswith("/") else f"/{known.crawl}-index?{query}"
     reply = ask(base, path, exchange.headers)
     if exchange.check:
         return None if exchange.check(reply, known, base) else f"{path}: {reply}"
     try:
-        pages = _pages(lambda path: ask(base, path, {}), oracle, known, query)
+        pages = _pages(lambda path: ask(base, path, {}), oracle, known, query, {} if parted is None else parted)
     except WrongPages as wrong:
         return f"the pages of {query} are wrong: {wrong}"
     given = parameters(query)
@@ -95,7 +111,8 @@ def wrong_with(exchange: Exchange, base: str, oracle: Oracle, known: Known, ask:
         return difference(path, reply, oracle.answer(query, page))
     if found := difference(path, reply, oracle.answer(query, pages[0])):
         return found
-    for number, page in enumerate(pages):
+    # Where nothing but captures are asked for, each page was compared when it was parted.
+    for number, page in enumerate(pages if set(given) - _PARTING else ()):
         numbered = f"{path}&page={number}"
         if found := difference(numbered, ask(base, numbered, {}), oracle.answer(query, page)):
             return found
@@ -115,23 +132,36 @@ def difference(path: str, reply: Reply, right: Answer) -> str | None:
     return f"{path}: line {at} of {len(lines)} is\n{reply.lines[at]}instead of\n{lines[at]}"
 
 
+_PARTING = {"url", "matchType", "pageSize"}
+"""What decides which captures there are, and where pages end."""
+
+
 class WrongPages(Exception):
     """What is wrong with how a server parts captures into pages."""
 
 
-def _pages(ask: Callable[[str], Reply], oracle: Oracle, known: Known, query: str) -> list[Page]:
+def _pages(
+    ask: Callable[[str], Reply], oracle: Oracle, known: Known, query: str, parted: dict[str, list[Page]]
+) -> list[Page]:
     """The captures that a query takes, as the server parts them; there is one page at least.
 
     Raises:
         WrongPages: if they are not all of them, in order.
     """
     given = parameters(query)
-    kept: dict[str, str] = {name: given[name][-1] for name in ("url", "matchType", "pageSize") if name in given}
+    kept: dict[str, str] = {name: given[name][-1] for name in sorted(_PARTING) if name in given}
     plain, how_many = urlencode(kept), "&showNumPages=true"
     path = f"/{known.crawl}-index?{plain}"
     if oracle.answer(plain + how_many, Page(())).status != HTTPStatus.OK:
         return [Page(())]  # the query is refused, whatever there is
-    captures, parted = oracle.matching(query), list[Page]()
+    if path not in parted:
+        parted[path] = _parted(ask, path, how_many, oracle.matching(query))
+    return parted[path] or [Page(())]
+
+
+def _parted(ask: Callable[[str], Reply], path: str, how_many: str, captures: Sequence[Capture]) -> list[Page]:
+    """The same of a question for nothing but captures, which are these; none if there are none."""
+    parted = list[Page]()
     pages = json.loads(ask(path + how_many).body)["pages"]
     if (pages > 0) != bool(captures):
         message = f"there are {pages} of {len(captures)} captures"
@@ -140,7 +170,10 @@ def _pages(ask: Callable[[str], Reply], oracle: Oracle, known: Known, query: str
     for number in range(pages):
         reply = ask(f"{path}&page={number}")
         end = start + len(reply.lines)
-        if reply.status != HTTPStatus.OK or reply.text != "".join(f"{each.line}\n" for each in captures[start:end]):
+        right = (HTTPStatus.OK, TYPES["cdxj"])
+        if (reply.status, reply.type) != right or reply.text != "".join(
+            f"{each.line}\n" for each in captures[start:end]
+        ):
             message = f"page {number} is {reply.status} and {end - start} lines: {reply.text[:300]}"
             raise WrongPages(message)
         parted.append(Page(captures[start:end], pages))
@@ -148,7 +181,7 @@ def _pages(ask: Callable[[str], Reply], oracle: Oracle, known: Known, query: str
     if start != len(captures):
         message = f"together they are {start} captures instead of {len(captures)}"
         raise WrongPages(message)
-    return parted or [Page(())]
+    return parted
 
 
 # ---- checks of what the oracle does not know ----

@@ -32,11 +32,18 @@ _spare: list[duckdb.DuckDBPyConnection] = []
 
 
 @contextmanager
-def opened(lake: Path, source: str | Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection to which a lake is attached."""
+def spare() -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection to which nothing is attached, and which is left so."""
     connection = _spare.pop() if _spare else duckdb.connect()
     connection.execute("SET enable_external_file_cache = false")  # which tests would be too quick for
-    assert attach(connection, lake, str(source)) is None
     yield connection
-    connection.execute("DETACH cc")
     _spare.append(connection)
+
+
+@contextmanager
+def opened(lake: Path, source: str | Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection to which a lake is attached."""
+    with spare() as connection:
+        assert attach(connection, lake, str(source)) is None
+        yield connection
+        connection.execute("DETACH cc")

@@ -17,7 +17,7 @@ from catalogue.ducklake import attach_statements, crawls_in, export_lake
 from catalogue.ducklake.database import changing
 from catalogue.errors import DiskFailed, QueryError, StoreLocked
 from catalogue.lake import LakeFile
-from tests.ducklakes import needs_extensions, opened
+from tests.ducklakes import needs_extensions, opened, spare
 from tests.mirrors import index_paths
 
 KINDS = ["sqlite", "duckdb"]
@@ -75,17 +75,25 @@ WHERE path LIKE ? AND column_name IN ('crawl', 'subset') ORDER BY 1
 """What must be the same in a lake of ours and in one of the extension; a file, where one is asked for."""
 
 
-def in_lake(path: Path, sql: str, parameters: Sequence[str] = ()) -> list[tuple[Any, ...]]:
-    """Rows of the tables that a lake is made of."""
-    if path.read_bytes().startswith(b"SQLite"):
-        with sqlite3.connect(path) as connection:
-            rows = connection.execute(sql, parameters).fetchall()
-        connection.close()
-        return rows
-    with duckdb.connect() as db:
-        db.execute(f"ATTACH '{path}' AS l (READ_ONLY)")
-        db.execute("USE l")
-        return db.execute(sql, parameters).fetchall()
+def in_lakes(
+    paths: Sequence[Path], questions: Sequence[tuple[str, Sequence[str]]]
+) -> list[list[list[tuple[Any, ...]]]]:
+    """Rows of the tables that each of some lakes is made of; questions are SQL and parameters."""
+    if paths[0].read_bytes().startswith(b"SQLite"):
+        found = []
+        for path in paths:
+            with closing(sqlite3.connect(path)) as connection:
+                found.append([connection.execute(*question).fetchall() for question in questions])
+        return found
+    with spare() as db:
+        found = []
+        for path in paths:
+            db.execute(f"ATTACH '{path}' AS l (READ_ONLY)")
+            db.execute("USE l")
+            found.append([db.execute(*question).fetchall() for question in questions])
+            db.execute("USE memory")
+            db.execute("DETACH l")
+        return found
 
 
 class Places:
@@ -121,8 +129,11 @@ class Places:
         return export_lake(self.lake, files, missing, data_path=f"{self.folder}/", backend=backend)
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        return self.answers(sql)[0]
+
+    def answers(self, *questions: str) -> list[list[tuple[Any, ...]]]:
         with opened(self.lake, self.folder) as connection:
-            return connection.execute(sql).fetchall()
+            return [connection.execute(sql).fetchall() for sql in questions]
 
 
 @pytest.fixture
@@ -161,12 +172,14 @@ def test_it_is_what_the_extension_makes(
         tables = "SELECT sql FROM sqlite_master WHERE type = 'table'"
     else:
         tables = "SELECT sql FROM duckdb_tables() WHERE database_name = 'l'"
-    assert comparable(in_lake(ours, tables)) == comparable(in_lake(theirs, tables))
-    assert len(comparable(in_lake(ours, tables))) == 28
     name = f"%{newest.relative_to(mirror)}"
-    for sql in ALIKE.strip().split("\n\n"):
-        names = [name] * sql.count("?")
-        assert in_lake(ours, sql, names) == in_lake(theirs, sql, names), sql
+    questions: list[tuple[str, list[str]]] = [(tables, [])]
+    questions += [(sql, [name] * sql.count("?")) for sql in ALIKE.strip().split("\n\n")]
+    (made, *of_ours), (expected, *of_theirs) = in_lakes([ours, theirs], questions)
+    assert comparable(made) == comparable(expected)
+    assert len(comparable(made)) == 28
+    for (sql, _), one, other in zip(questions[1:], of_ours, of_theirs, strict=True):
+        assert one == other, sql
 
 
 @needs_extensions
@@ -179,41 +192,25 @@ def test_what_changed_is_a_snapshot_a_crawl(kind: str, places: Places) -> None:
     assert (places.lake.stat().st_ino, places.lake.stat().st_mtime_ns) == (written.st_ino, written.st_mtime_ns)
     assert places.export(one, two) == 1
     history = "SELECT commit_message FROM cc.snapshots() WHERE commit_message IS NOT NULL ORDER BY snapshot_id"
-    assert places.rows(history) == [(ONE,), (TWO,)]
     keys = "SELECT url_surtkey FROM cc.captures ORDER BY 1"
-    assert places.rows(keys) == [("a",), ("b",), ("c",)]
+    assert places.answers(history, keys) == [[(ONE,), (TWO,)], [("a",), ("b",), ("c",)]]
     added = places.file(TWO, 1, ["d"])
     replaced = places.file(ONE, 0, ["a", "b", "bb"])
     assert places.export(replaced, two, added) == 2
     assert places.rows(keys) == [("a",), ("b",), ("bb",), ("c",), ("d",)]
     assert places.export(added) == 2
-    assert places.rows(keys) == [("d",)]
-    assert places.rows("SELECT count(*) FROM cc.captures_raw AT (VERSION => 5)") == [(5,)]
+    before = "SELECT count(*) FROM cc.captures_raw AT (VERSION => 5)"
+    count = "SELECT file_count FROM ducklake_table_info('cc')"
+    assert places.answers(keys, before, count) == [[("d",)], [(5,)], [(1,)]]
     sizes = (added.num_rows, added.file_size, added.footer_size)
     assert crawls_in(places.lake) == {TWO: (1, *sizes)}
-    assert places.rows("SELECT file_count FROM ducklake_table_info('cc')") == [(1,)]
 
 
 @needs_extensions
 @pytest.mark.parametrize("kind", KINDS)
 def test_keys_are_compared_by_their_bytes(kind: str, places: Places) -> None:
-    keys = [
-        "",
-        "'",
-        '"',
-        "%_",
-        "a\\",
-        "Z",
-        "a",
-        "ab",
-        "\x7f",
-        "é",
-        "\ud7ff",
-        "\ue000",
-        "\uffff",
-        "\U00010000",
-        "\U0010ffff",
-    ]
+    keys = ["", "'", '"', "%_", "a\\", "Z", "a", "ab", "\x7f", "é", "\ud7ff", "\ue000", "\uffff", "\U00010000"]
+    keys += ["\U0010ffff"]
     assert keys[5:] == sorted(keys[5:], key=str.encode)
     files = [places.file(ONE, number, [key]) for number, key in enumerate(keys)]
     places.export(*files, backend=kind)
@@ -297,8 +294,9 @@ def test_what_is_missing_is_said_in_the_lake(kind: str, places: Places) -> None:
     assert all("3 of 4 files" in said for (said,) in places.rows(comment))
     assert places.export(one, missing=["3 of 4 files are not harvested"]) == 0
     assert places.export(one) == 1
-    assert not any("incomplete" in said for (said,) in places.rows(comment))
-    assert len(places.rows(comment)) == 2
+    comments = places.rows(comment)
+    assert not any("incomplete" in said for (said,) in comments)
+    assert len(comments) == 2
 
 
 @needs_extensions
@@ -322,11 +320,12 @@ def test_readers_keep_what_they_have_open(kind: str, places: Places) -> None:
 def test_what_others_keep_in_it_stays(kind: str, places: Places) -> None:
     one, two = places.file(ONE, 0, ["a"]), places.file(TWO, 0, ["b"])
     places.export(one, backend=kind)
-    with duckdb.connect() as connection:
+    with spare() as connection:
         *loads, attach = attach_statements(places.lake, str(places.folder))
         for sql in [*loads, attach.partition(" AS cc")[0] + " AS w"]:
             connection.execute(sql)
         connection.execute("CREATE TABLE w.mine AS SELECT 'a' AS url_surtkey, 'good' AS note")
+        connection.execute("DETACH w")
     assert places.export(one, two) == 1
     assert places.rows("SELECT note FROM cc.captures JOIN cc.mine USING (url_surtkey)") == [("good",)]
 

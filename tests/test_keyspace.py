@@ -6,6 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 from shutil import copytree
 
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import settings as examples
@@ -56,7 +57,8 @@ def test_what_touches_is_one_bar_unless_something_lies_between() -> None:
     assert [bar.label for bar in axis.lanes[0].bars] == ["row group 0", "row group 0", "row group 1"]
 
 
-keys = st.text(st.sampled_from("abc,)/é\U0001f600"), max_size=6)
+letters = st.sampled_from("abc,)/é\U0001f600")
+keys = st.text(letters, max_size=6)
 bounds = st.tuples(keys, keys).map(lambda ends: (min(ends), max(ends)))
 crawls = st.lists(st.lists(st.none() | bounds, min_size=1, max_size=5), min_size=1, max_size=5)
 
@@ -179,7 +181,7 @@ def test_many_rows_are_put_into_the_last() -> None:
     assert {bar.row for bar in lane.bars} == set(range(40))
 
 
-@given(st.text(max_size=60), st.text(max_size=60), st.integers(8, 30))
+@given(st.text(letters, max_size=60), st.text(letters, max_size=60), st.integers(8, 30))
 def test_shortened_keys_fit_and_say_that_they_are_shortened(key: str, other: str, width: int) -> None:
     short = shortened(key, other, width=width)
     assert len(short) <= width
@@ -201,12 +203,19 @@ def untaught(untaught_data: Path, settings: Settings, tmp_path_factory: pytest.T
         yield cat
 
 
+@pytest.fixture(scope="module")
+def row_groups(untaught: Catalogue) -> dict[str, pd.DataFrame]:
+    """By crawl."""
+    return {crawl: untaught.row_groups(crawl) for crawl in untaught.held()}
+
+
 @pytest.mark.parametrize("pattern", ["*.example.com", "example.com/*", "*.org", "*"])
-def test_every_era_is_mapped_as_it_is_planned(untaught: Catalogue, pattern: str) -> None:
-    for crawl in untaught.held():
+def test_every_era_is_mapped_as_it_is_planned(
+    untaught: Catalogue, row_groups: dict[str, pd.DataFrame], pattern: str
+) -> None:
+    for crawl, rows in row_groups.items():
         asked = untaught.captures(pattern, crawls=crawl).plan
         extents = untaught.extents(crawl, asked.paths)
-        rows = untaught.row_groups(crawl)
         assert {file.path for file in extents} == set(rows["path"])
         assert sum(file.row_groups for file in extents) == len(rows)
         assert {file.path for file in extents if file.groups} == set(asked.paths)

@@ -267,8 +267,13 @@ def test_older_statistics_of_keys_have_gaps(miniature: Miniature) -> None:
 # Determinism
 
 
-def test_seed_decides(tmp_path: Path) -> None:
-    first, other = (write_miniature(tmp_path / f"{seed}", seed=seed, pages_per_crawl=FEWEST_PAGES) for seed in (7, 8))
+@pytest.fixture(scope="module")
+def smallest(tmp_path_factory: pytest.TempPathFactory) -> Miniature:
+    return write_miniature(tmp_path_factory.mktemp("smallest"), seed=7, pages_per_crawl=FEWEST_PAGES)
+
+
+def test_seed_decides(smallest: Miniature, tmp_path: Path) -> None:
+    first, other = smallest, write_miniature(tmp_path, seed=8, pages_per_crawl=FEWEST_PAGES)
     assert first.files != other.files
     again = write_miniature(other.folder, seed=7, pages_per_crawl=FEWEST_PAGES)  # over the other
     assert first.files == again.files
@@ -276,12 +281,11 @@ def test_seed_decides(tmp_path: Path) -> None:
         assert (first.folder / path).read_bytes() == (again.folder / path).read_bytes(), path
 
 
-def test_smallest_still_has_several_row_groups(tmp_path: Path) -> None:
-    least = write_miniature(tmp_path, pages_per_crawl=FEWEST_PAGES)
-    assert least.rows == 3 * FEWEST_PAGES
-    for path in least.files:
+def test_smallest_still_has_several_row_groups(smallest: Miniature) -> None:
+    assert smallest.rows == 3 * FEWEST_PAGES
+    for path in smallest.files:
         if path.endswith(".parquet"):
-            assert pq.ParquetFile(tmp_path / path).num_row_groups >= 2
+            assert pq.ParquetFile(smallest.folder / path).num_row_groups >= 2
 
 
 def test_too_few_pages_are_refused(tmp_path: Path) -> None:

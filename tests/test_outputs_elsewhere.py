@@ -140,17 +140,19 @@ def test_a_bucket(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with catalogue.open(harvested_data, settings=Settings(source=settings.source, cache=tmp_path / "cache")) as cat:
+    with (
+        catalogue.open(harvested_data, settings=Settings(source=settings.source, cache=tmp_path / "cache")) as cat,
+        closing(boto3.client("s3", **canaries.OF_NOBODY)) as client,
+    ):
         found = cat.captures("*.com", crawls=crawl, limit=6).to_arrow().to_pylist()
         for form, name in FORMS.items():
             done = cat.fetch(found, f"s3://mine/a prefix/{form}/{name}", form=form)
             assert (done.records, done.failed) == (6, {})
             there = tmp_path / form
-            with closing(boto3.client("s3", **canaries.OF_NOBODY)) as client:
-                for each in client.list_objects_v2(Bucket="mine", Prefix=f"a prefix/{form}/")["Contents"]:
-                    target = there / each["Key"].removeprefix(f"a prefix/{form}/")
-                    target.parent.mkdir(parents=True, exist_ok=True)
-                    target.write_bytes(client.get_object(Bucket="mine", Key=each["Key"])["Body"].read())
+            for each in client.list_objects_v2(Bucket="mine", Prefix=f"a prefix/{form}/")["Contents"]:
+                target = there / each["Key"].removeprefix(f"a prefix/{form}/")
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(client.get_object(Bucket="mine", Key=each["Key"])["Body"].read())
             assert urls_in(there, form, done.files) == Counter(row["url"] for row in found)
     again = Settings(source=settings.source, cache=tmp_path / "another machine")
     with catalogue.open(harvested_data, settings=again) as cat:

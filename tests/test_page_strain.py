@@ -193,7 +193,7 @@ def test_an_answer_survives_that_its_crawl_is_forgotten(opened: Opened, tmp_path
 
 def test_two_waves_hold_few_row_groups_at_once(opened: Opened, tmp_path: Path) -> None:
     """Not the decoded keys of all of them, which compress a hundredfold here."""
-    groups, rows = 24, 20_000
+    groups, rows = 24, 5_000
     keys = [f"com,host)/{'x' * 280}{number:06}" for number in range(groups * rows)]
     rng = random.Random(1)
     urls = pa.array([rng.randbytes(10).hex() for _ in keys])

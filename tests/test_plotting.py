@@ -45,7 +45,7 @@ def check_legible(axes: Axes) -> None:
     """Nothing is written over anything else, or beside the picture."""
     figure = axes.get_figure(root=True)
     assert figure
-    figure.canvas.draw()
+    figure.draw_without_rendering()  # so that everything has its place
     legend = axes.get_legend()
     every = [*axes.texts, *(legend.get_texts() if legend else ())]
     boxes = [(text.get_text(), text.get_window_extent()) for text in every if text.get_text()]

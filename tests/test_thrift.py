@@ -6,6 +6,7 @@ apache/thrift, doc/specs/thrift-compact-protocol.md
 import struct
 import tracemalloc
 from collections.abc import Callable
+from copy import copy
 from typing import Any
 
 import pytest
@@ -249,11 +250,44 @@ def many(count: int, element: bytes, kind: int) -> bytes:
     return b"".join(header + varint(length) + element * length for length in lists if length) + STOP
 
 
-def test_values() -> None:
-    lists = MAX_VALUES // MAX_ELEMENTS
-    assert len(read(many(MAX_VALUES - lists, b"\x02", I32))) == lists
+LEFT = 5000
+"""Values that ``worn`` may still read."""
+
+
+@pytest.fixture(scope="module")
+def worn() -> Reader:
+    """One that has read nearly all it may, so that each test that goes to the limit need not read as much before."""
+    fields = [(number, I32, 1) for number in range(1, LEFT + 1)]
+    reader = Reader(encode_struct(fields))
+    assert MAX_VALUES % LEFT == 0
+    for _ in range(MAX_VALUES // LEFT - 1):
+        reader.position = 0
+        assert len(reader.struct()) == LEFT
+    return reader
+
+
+def go_on(worn: Reader, data: bytes) -> dict[int, Any]:
+    reader = copy(worn)
+    reader.data, reader.position = data, 0
+    return reader.struct()
+
+
+@pytest.mark.parametrize(
+    ("element", "kind", "each"),
+    [(b"\x02", I32, 1), (b"\x01", BOOLEAN_TRUE, 1), (b"\x05", LIST, 1), (b"\x11\x00", STRUCT, 2)],
+)
+def test_values(worn: Reader, element: bytes, kind: int, each: int) -> None:
+    """The list is a value, and so is what is in it."""
+    assert len(go_on(worn, many((LEFT - 1) // each, element, kind))[1]) == (LEFT - 1) // each
     with pytest.raises(ThriftError, match="too many values"):
-        read(many(MAX_VALUES - lists + 1, b"\x02", I32))
+        go_on(worn, many((LEFT - 1) // each + 1, element, kind))
+
+
+@pytest.mark.parametrize("field", [b"\x15\x02", b"\x18\x00", b"\x11", b"\x13\x02"])
+def test_fields(worn: Reader, field: bytes) -> None:
+    assert len(go_on(worn, field * LEFT + STOP)) == LEFT
+    with pytest.raises(ThriftError, match="too many values"):
+        go_on(worn, field * (LEFT + 1) + STOP)
 
 
 # Bombs: a few megabytes, or a few bytes, that claim gigabytes or hours
@@ -264,11 +298,14 @@ def fill(kind: int, element: bytes) -> bytes:
     return many(FOOTER_BYTES // len(element), element, kind)
 
 
-BOMBS: dict[str, Callable[[], bytes]] = {
+MANY: dict[str, Callable[[], bytes]] = {
     "column chunks": lambda: fill(STRUCT, b"\x26\x00\x1c\x15\x02\x00\x00"),
     "empty lists": lambda: fill(LIST, b"\x05"),
     "boolean fields": lambda: b"\x11" * FOOTER_BYTES + STOP,
-    "fields with numbers of their own": lambda: b"".join(b"\x01" + varint(2 * n) for n in range(FOOTER_BYTES // 4)),
+    "fields with numbers of their own": lambda: b"".join(b"\x01" + varint(2 * n) for n in range(2 * LEFT)) + STOP,
+}
+"""Bombs that nothing but the number of their values tells from a footer."""
+BOMBS: dict[str, Callable[[], bytes]] = {
     "one list of a million": lambda: field(LIST, b"\xf5" + varint(1_000_000) + bytes(1_000_000)),
     "a list of two thousand millions": lambda: field(LIST, b"\xfc" + varint(1 << 31) + bytes(60)),
     "a string of two thousand millions": lambda: field(BINARY, varint(1 << 31) + bytes(60)),
@@ -286,17 +323,24 @@ def test_bombs_are_refused(bomb: str) -> None:
         read(data)
 
 
+@pytest.mark.parametrize("bomb", MANY)
+def test_bombs_of_values_are_refused(worn: Reader, bomb: str) -> None:
+    data = MANY[bomb]()
+    with pytest.raises(ThriftError, match="too many values"):
+        go_on(worn, data)
+
+
 def test_memory_is_bounded() -> None:
-    """By what takes the most of it a byte, and a value; of as many values as there may be, an eighth."""
-    data = many(MAX_VALUES // 16, b"\x11\x00", STRUCT)  # two values each
+    """By what takes the most of it a byte, and a value; of as many values as there may be, a 32nd part."""
+    data = many(MAX_VALUES // 64, b"\x11\x00", STRUCT)  # two values each
     tracemalloc.start()
     try:
         held = read(data)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert sum(map(len, held.values())) == MAX_VALUES // 16
-    assert peak < (200 << 20) / 8
+    assert sum(map(len, held.values())) == MAX_VALUES // 64
+    assert peak < (200 << 20) / 32
 
 
 @given(st.binary(max_size=400))
