@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import catalogue
 from catalogue.demo import Miniature
 from catalogue.settings import Settings
@@ -23,6 +25,7 @@ expected-statuses = ["2xx", "404", "422"]
 """
 
 
+@pytest.mark.timeout(3600)  # with many questions
 def test_the_document_is_true(miniature: Miniature, tmp_path: Path) -> None:
     settings = Settings(source=str(miniature.folder), cache=tmp_path / "cache")
     with catalogue.open(tmp_path / "data", settings=settings) as cat:

@@ -96,7 +96,7 @@ def _longest(chunk: ColumnChunk, data: bytes, num_rows: int) -> int:
     if (largest := max((each.inflated for each in headers), default=0)) > MAX_PAGE:
         message = f"a page of it would inflate to {largest:,} bytes; {MAX_PAGE:,} are the most"
         raise ValueError(message)
-    if not chunk.column.physical_type.endswith("BYTE_ARRAY") or largest * min(num_rows, BATCH_ROWS) <= 4 * BATCH_BYTES:
+    if not chunk.column.physical_type.endswith("BYTE_ARRAY") or largest * min(num_rows, BATCH_ROWS) <= BATCH_BYTES:
         return 0
     longest = max((each.inflated for each in headers if each.encoding == _DELTA_BYTE_ARRAY), default=0)
     if headers[0].data_page or not any(each.needs_dictionary for each in headers):
