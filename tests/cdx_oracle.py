@@ -16,6 +16,7 @@ from pathlib import Path
 from urllib.parse import parse_qsl, quote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 JSON_TYPE = "application/json; charset=utf-8"
@@ -105,13 +106,14 @@ class Page:
     """How many there are."""
 
 
-def read_captures(mirror: Path, crawl: str) -> list[Capture]:
-    """All captures of a crawl, of all subsets, in order of their lines."""
+def read_captures(mirror: Path, crawl: str, beginning: str = "") -> list[Capture]:
+    """All captures of a crawl, of all subsets, whose keys begin so, in order of their lines."""
     found: list[Capture] = []
     for path in sorted((mirror / "cc-index/table/cc-main/warc" / f"crawl={crawl}").rglob("*.parquet")):
         file = pq.ParquetFile(path)
         names = [name for name in ("url_surtkey", "fetch_time", *_COLUMNS) if name in file.schema_arrow.names]
         table = file.read(names)
+        table = table.filter(pc.starts_with(table.column("url_surtkey"), beginning))
         times = table.column("fetch_time").cast(pa.timestamp("s"), safe=False)
         table = table.set_column(names.index("fetch_time"), "fetch_time", times)
         found += map(_capture, table.to_pylist())

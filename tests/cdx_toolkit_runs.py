@@ -1,27 +1,31 @@
 """cdx_toolkit (https://github.com/cocrawler/cdx_toolkit) unmodified, in processes of its own, asking a CDX server.
 
 It reads its settings when it is imported, keeps the list of crawls for a day in the user's home, and sleeps between
-requests unless it is told not to; so each run has a home of its own and environment variables.
+requests unless it is told not to; so each run has a home of its own and environment variables. Importing it takes
+longer than most of what it is asked, so a run may be asked many things.
 """
 
 import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from subprocess import PIPE, Popen
+from threading import Timer
 from typing import Any
 
 _LIBRARY = """
 import json, sys
 import cdx_toolkit
-made, method, asked = json.load(sys.stdin)
-fetcher = cdx_toolkit.CDXFetcher(source="cc", **made)
-answer = getattr(fetcher, method)(asked.pop("url"), **asked)
-json.dump(answer if isinstance(answer, int) else [each.data for each in answer], sys.stdout)
+for line in sys.stdin:
+    made, method, asked = json.loads(line)
+    fetcher = cdx_toolkit.CDXFetcher(source="cc", **made)
+    answer = getattr(fetcher, method)(asked.pop("url"), **asked)
+    print(json.dumps(answer if isinstance(answer, int) else [each.data for each in answer]), flush=True)
 """
 _PATIENCE = 60
-"""Seconds; it asks some servers again for ever."""
+"""Seconds for an answer; it asks some servers again for ever."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,12 @@ class Toolkit:
     base: str
     home: Path
     downloads: str = ""
+    _running: list[Popen[str]] = field(default_factory=list)
+    """What answers for the library, once it was asked."""
+
+    def close(self) -> None:
+        for process in self._running:
+            process.communicate()
 
     def _environment(self) -> dict[str, str]:
         return {
@@ -44,10 +54,10 @@ class Toolkit:
             "CDXT_MAX_ERRORS": "0",
         }
 
-    def _run(self, *command: str, given: str = "") -> str:
+    def _run(self, *command: str) -> str:
         done = subprocess.run(
             [sys.executable, *command],
-            input=given,
+            stdin=subprocess.DEVNULL,
             cwd=self.home,
             env=self._environment(),
             capture_output=True,
@@ -60,7 +70,26 @@ class Toolkit:
 
     def _library(self, method: str, url: str, crawl: list[str] | None, **asked: object) -> Any:
         made = {"cc_mirror": self.base, "crawl": crawl, "warc_download_prefix": self.downloads or None}
-        return json.loads(self._run("-c", _LIBRARY, given=json.dumps([made, method, {"url": url, **asked}])))
+        said = self.home / "said"
+        if not self._running:
+            words, environment = [sys.executable, "-c", _LIBRARY], self._environment()
+            with said.open("w") as errors:
+                made_now = Popen(
+                    words, cwd=self.home, env=environment, text=True, stdin=PIPE, stdout=PIPE, stderr=errors
+                )
+            self._running.append(made_now)
+        (process,) = self._running
+        assert process.stdin
+        assert process.stdout
+        impatient = Timer(_PATIENCE, process.kill)
+        impatient.start()
+        try:
+            print(json.dumps([made, method, {"url": url, **asked}]), file=process.stdin, flush=True)
+            answer = process.stdout.readline()
+        finally:
+            impatient.cancel()
+        assert answer, said.read_text()
+        return json.loads(answer)
 
     def iter(self, url: str, *, crawl: list[str] | None = None, **asked: object) -> list[dict[str, str]]:
         """``CDXFetcher.iter`` to its end: captures, of all crawls unless named."""

@@ -1,5 +1,6 @@
 """The index files of a mirror (see the fixture ``mirror``) and their footers."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -30,15 +31,22 @@ def read_footer(data: bytes) -> Footer:
     return decode_footer(raw_footer(data), len(data))
 
 
-def whole_table(mirror: Path) -> pa.Table:
-    """Every row of every index file, read whole by pyarrow, in no other way than it does itself."""
+def whole_table(mirror: Path, names: Sequence[str] = SCHEMA.names) -> pa.Table:
+    """Every row of every index file, read whole by pyarrow, in no other way than it does itself.
+
+    Args:
+        mirror: see there.
+        names: of columns; reading all takes long.
+    """
+    schema = pa.schema([SCHEMA.field(name) for name in names])
     tables = []
     for path in sorted(mirror.rglob("*.parquet")):
         file = index_file(str(path.relative_to(mirror)))
         assert file
-        table = pq.ParquetFile(path).read()
+        opened = pq.ParquetFile(path)
+        table = opened.read([name for name in names if name in opened.schema_arrow.names])
         columns: dict[str, pa.Array] = {}
-        for field in SCHEMA:
+        for field in schema:
             if field.name in {"crawl", "subset"}:
                 columns[field.name] = pa.array([getattr(file, field.name)] * len(table), pa.string())
             elif field.name in table.column_names:
@@ -48,5 +56,5 @@ def whole_table(mirror: Path) -> pa.Table:
                 columns[field.name] = column.cast(field.type)
             else:
                 columns[field.name] = pa.nulls(len(table), field.type)
-        tables.append(pa.table(columns, schema=SCHEMA))
+        tables.append(pa.table(columns, schema=schema))
     return pa.concat_tables(tables)

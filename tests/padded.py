@@ -1,4 +1,6 @@
-"""A mirror that lists as many crawls as Common Crawl does, since cdx_toolkit believes no list of fewer than sixty.
+"""A mirror that lists half as many crawls as Common Crawl does: cdx_toolkit believes no list of fewer than sixty.
+
+Those that ask all of them ask each in the same way.
 
 ``data/crawls.tsv`` is https://index.commoncrawl.org/collinfo.json of November 2025: identifiers, names, first and last
 time of each crawl.
@@ -14,7 +16,9 @@ _LISTED = Path(__file__).parent / "data" / "crawls.tsv"
 
 
 def padded_mirror(mirror: Path, folder: Path, *, newest: str | None = None) -> Path:
-    """Copy a mirror, and add the crawls that it does not have to its list, newest first; nothing else is there of them.
+    """Copy a mirror, and add crawls that it does not have to its list, newest first; nothing else is there of them.
+
+    These are every other one, and the oldest, whose names have other forms.
 
     Args:
         mirror: a folder laid out as data.commoncrawl.org.
@@ -23,7 +27,9 @@ def padded_mirror(mirror: Path, folder: Path, *, newest: str | None = None) -> P
     """
     copytree(mirror, folder)
     file = folder / COLLINFO
-    crawls = {each["id"]: each for each in [*map(_entry, _lines()), *json.loads(file.read_bytes())]}
+    lines = _lines()
+    added = lines[::2] + lines[-5:]
+    crawls = {each["id"]: each for each in [*map(_entry, added), *json.loads(file.read_bytes())]}
     listed = [crawls[name] for name in sorted(crawls, reverse=True) if newest is None or name <= newest]
     file.write_text(json.dumps(listed, indent=2), encoding="utf-8")
     return folder

@@ -5,6 +5,7 @@ import json
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from shutil import copytree
 
@@ -16,6 +17,7 @@ from catalogue.errors import BadSnapshot
 from catalogue.settings import Settings
 from catalogue.snapshot import MANIFEST, Snapshot, contents_of, unpack_snapshot
 from catalogue.store import read_piece
+from tests.conftest import once
 
 PATTERNS = ("*.example.com", "example.com/*", "*.org")
 """Asked before a snapshot is made, so that nothing more is learned later."""
@@ -23,22 +25,32 @@ PATTERNS = ("*.example.com", "example.com/*", "*.org")
 Change = Callable[[sqlite3.Connection], object]
 
 
-@pytest.fixture(scope="module")
-def taught(untaught_data: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Catalogue]:
-    """Everything is harvested, and of many row groups the pages are known."""
-    data = Path(copytree(untaught_data, tmp_path_factory.mktemp("taught") / "data"))
-    with catalogue.open(data, settings=settings) as cat:
+def learn(untaught: Path, settings: Settings, folder: Path) -> Path:
+    with catalogue.open(copytree(untaught, folder / "data"), settings=settings) as cat:
         cat.backfill().run()
         for pattern in PATTERNS:
             cat.captures(pattern).to_arrow()
+        assert cat.export_snapshot(folder / "snapshot").complete
+    return folder
+
+
+def learned(untaught: Path, settings: Settings, factory: pytest.TempPathFactory) -> Path:
+    """A folder with what ``taught`` holds, and its snapshot; to be copied and read, by all files of tests."""
+    return once(factory, "learned", partial(learn, untaught, settings))
+
+
+@pytest.fixture(scope="module")
+def taught(untaught_data: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Catalogue]:
+    """Everything is harvested, and of many row groups the pages are known."""
+    folder = learned(untaught_data, settings, tmp_path_factory)
+    data = Path(copytree(folder / "data", tmp_path_factory.mktemp("taught") / "data"))
+    with catalogue.open(data, settings=settings) as cat:
         yield cat
 
 
 @pytest.fixture(scope="module")
-def exported(taught: Catalogue, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("exported") / "snapshot"
-    assert taught.export_snapshot(place).complete
-    return place
+def exported(untaught_data: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return learned(untaught_data, settings, tmp_path_factory) / "snapshot"
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import gzip
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from shutil import copytree
@@ -50,29 +51,36 @@ def base(
 
 @pytest.fixture(scope="module")
 def captures(mirror: Path, harvested: Catalogue) -> dict[str, list[Capture]]:
-    """All there are, by crawl."""
-    return {crawl: read_captures(mirror, crawl) for crawl in harvested.held()}
+    """All there are of the site, by crawl."""
+    return {crawl: of_site(read_captures(mirror, crawl, "com,example")) for crawl in harvested.held()}
+
+
+@pytest.fixture(scope="module")
+def whole(mirror: Path, crawl: str) -> list[Capture]:
+    """All there are of one crawl."""
+    return read_captures(mirror, crawl)
 
 
 def of_site(captures: list[Capture]) -> list[Capture]:
     return [each for each in captures if each.key.startswith(("com,example)", "com,example,", "com,example:"))]
 
 
-@pytest.fixture
-def toolkit(base: str, tmp_path: Path) -> Toolkit:
-    return Toolkit(base, tmp_path)
+@pytest.fixture(scope="module")
+def toolkit(base: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Toolkit]:
+    with closing(Toolkit(base, tmp_path_factory.mktemp("toolkit"))) as made:
+        yield made
 
 
 def test_cdx_toolkit_goes_through_all_crawls_there_are(toolkit: Toolkit, captures: dict[str, list[Capture]]) -> None:
     found = toolkit.iter(f"*.{SITE}", from_ts="2008")
-    expected = [each.fields for name in sorted(captures, reverse=True) for each in of_site(captures[name])]
+    expected = [each.fields for name in sorted(captures, reverse=True) for each in captures[name]]
     assert len(expected) > 100
     assert found == expected
 
 
-def test_cdx_toolkit_goes_through_all_pages(toolkit: Toolkit, captures: dict[str, list[Capture]], crawl: str) -> None:
+def test_cdx_toolkit_goes_through_all_pages(toolkit: Toolkit, whole: list[Capture], crawl: str) -> None:
     assert toolkit.size("*", crawl=[crawl], as_pages=True, pageSize="1") > 1
-    assert toolkit.iter("*", crawl=[crawl], pageSize="1") == [each.fields for each in captures[crawl]]
+    assert toolkit.iter("*", crawl=[crawl], pageSize="1") == [each.fields for each in whole]
 
 
 def test_cdx_toolkit_ends_where_filters_leave_nothing(toolkit: Toolkit, crawl: str) -> None:
@@ -81,7 +89,7 @@ def test_cdx_toolkit_ends_where_filters_leave_nothing(toolkit: Toolkit, crawl: s
 
 
 def test_cdx_toolkit_filters_and_limits(toolkit: Toolkit, captures: dict[str, list[Capture]], crawl: str) -> None:
-    expected = [each.fields for each in of_site(captures[crawl]) if each.fields["status"] == "200"]
+    expected = [each.fields for each in captures[crawl] if each.fields["status"] == "200"]
     assert len(expected) > 7
     found = toolkit.iter(f"*.{SITE}", crawl=[crawl], filter=["=status:200"], limit=7)
     assert found == expected[:7]
@@ -89,8 +97,8 @@ def test_cdx_toolkit_filters_and_limits(toolkit: Toolkit, captures: dict[str, li
     assert got == expected[:1000]
 
 
-def test_cdx_toolkit_estimates_sizes(toolkit: Toolkit, captures: dict[str, list[Capture]], crawl: str) -> None:
-    there = sum(each.key.startswith("com") for each in captures[crawl])
+def test_cdx_toolkit_estimates_sizes(toolkit: Toolkit, whole: list[Capture], crawl: str) -> None:
+    there = sum(each.key.startswith("com") for each in whole)
     assert abs(toolkit.size("*.com", crawl=[crawl], pageSize="1") - there) < 3000
     assert toolkit.size("nosuch.example", crawl=[crawl]) == 0
 
@@ -103,7 +111,7 @@ def test_cdxt_prints_lines(toolkit: Toolkit, captures: dict[str, list[Capture]],
 def test_cdxt_downloads_records(
     base: str, mirror: Path, captures: dict[str, list[Capture]], crawl: str, tmp_path: Path
 ) -> None:
-    wanted = [each for each in of_site(captures[crawl]) if each.fields["status"] == "200"][:5]
+    wanted = [each for each in captures[crawl] if each.fields["status"] == "200"][:5]
     assert len(wanted) == 5
     with LoopbackServer(mirror) as archives:
         toolkit = Toolkit(base, tmp_path, archives.url.rstrip("/"))
@@ -117,9 +125,7 @@ def test_cdxt_downloads_records(
 
 
 @pytest.mark.parametrize("gzipped", [False, True])
-def test_cdx_index_client_downloads_all_pages(
-    base: str, captures: dict[str, list[Capture]], crawl: str, *, gzipped: bool
-) -> None:
+def test_cdx_index_client_downloads_all_pages(base: str, whole: list[Capture], crawl: str, *, gzipped: bool) -> None:
     (done,) = cdx_index_client(
         base, "*", crawl=crawl, options={"output": "json", "fl": "url,timestamp"}, page_size=1, gzipped=gzipped
     )
@@ -127,7 +133,7 @@ def test_cdx_index_client_downloads_all_pages(
     assert (done.without_results, done.retried, done.given_up) == ([], [], [])
     assert done.compressed == (set(done.files) if gzipped else set())
     pages = [gzip.decompress(done.files[page]) if gzipped else done.files[page] for page in range(done.pages)]
-    assert len(b"".join(pages).decode().splitlines()) == len(captures[crawl])
+    assert len(b"".join(pages).decode().splitlines()) == len(whole)
 
 
 def test_cdx_index_client_ends_in_every_crawl(base: str, captures: dict[str, list[Capture]]) -> None:
@@ -139,7 +145,7 @@ def test_cdx_index_client_ends_in_every_crawl(base: str, captures: dict[str, lis
 
 def test_comcrawl_finds_the_first_page_of_every_crawl(base: str, captures: dict[str, list[Capture]]) -> None:
     found = comcrawl(base, f"*.{SITE}", threads=4)
-    expected = [each.fields for of in captures.values() for each in of_site(of)]
+    expected = [each.fields for of in captures.values() for each in of]
     assert Counter(map(str, found)) == Counter(map(str, expected))
 
 
@@ -148,7 +154,7 @@ def test_waymore_finds_links(base: str, captures: dict[str, list[Capture]]) -> N
     expected = {
         each.fields["url"]
         for of in captures.values()
-        for each in of_site(of)
+        for each in of
         if not each.fields.get("mime", "").startswith(unwanted)
         and not each.fields["status"].startswith(tuple(WAYMORE_CODES.split(",")))
     }
@@ -161,18 +167,18 @@ def test_waymore_finds_links(base: str, captures: dict[str, list[Capture]]) -> N
 def test_waymore_looks_for_words(base: str, captures: dict[str, list[Capture]]) -> None:
     found = waymore(base, SITE, keywords="#CONFIG", filtered=False)
     assert not found.failed
-    urls = {each.fields["url"] for of in captures.values() for each in of_site(of)}
+    urls = {each.fields["url"] for of in captures.values() for each in of}
     expected = {url for url in urls if any(word in url for word in WAYMORE_KEYWORDS.split(","))}
     assert 0 < len(expected) < len(urls)
     assert found.links == expected
 
 
 def test_gau_finds_the_urls_of_the_newest_crawl(base: str, captures: dict[str, list[Capture]], newest: str) -> None:
-    assert gau(base, SITE) == [each.fields["url"] for each in of_site(captures[newest])]
+    assert gau(base, SITE) == [each.fields["url"] for each in captures[newest]]
     filtered = gau(base, SITE, filters=[("filter", "!=status:404"), ("filter", "mime:html")])
     assert filtered == [
         each.fields["url"]
-        for each in of_site(captures[newest])
+        for each in captures[newest]
         if each.fields["status"] != "404" and "html" in each.fields.get("mime", "")
     ]
 

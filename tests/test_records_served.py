@@ -53,7 +53,7 @@ def address(untaught_data: Path, settings: Settings, tmp_path_factory: pytest.Te
 @pytest.fixture(scope="module")
 def rows(harvested: Catalogue, crawl: str) -> list[dict[str, Any]]:
     """Some captures whose records are there, of each subset."""
-    every = harvested.captures("*.com", crawls=crawl, columns="*").to_arrow().to_pylist()
+    every = harvested.captures("*.com", crawls=crawl).to_arrow().to_pylist()
     subsets = [[row for row in every if row["subset"] == name] for name in ("warc", "crawldiagnostics", "robotstxt")]
     return [row for rows in subsets for row in rows[:: len(rows) // 6 or 1]]
 

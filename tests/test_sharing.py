@@ -179,7 +179,10 @@ def test_samples_of_a_pool_fetch_nothing_twice_where_no_cache_is_wanted(
 ) -> None:
     first = opened(cache_size=0)
     with first.sharing() as second, first.sharing() as third:
-        samples = pooled([second, third], [lambda cat: cat.sample(cat.captures("*"), 20).to_arrow()] * THREADS)
+        samples = pooled(
+            [second, third],
+            [lambda cat: cat.sample(cat.captures("*", columns=["url", "fetch_status"]), 20).to_arrow()] * THREADS,
+        )
         assert all(sample == samples[0] for sample in samples)
         assert sent_twice(server) == []
     assert not (tmp_path / "cache" / "pages").exists()
