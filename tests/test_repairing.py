@@ -297,7 +297,7 @@ def test_a_catalogue_that_is_damaged_says_so_when_it_is_to_be_gone_on_from(cat: 
     """And not that a disk cannot be written to."""
     sound = (cat.data / SHOWN).read_bytes()
     first, block = 3 * 4096, 1 << 18  # https://duckdb.org/docs/stable/internals/storage
-    said = []
+    said: list[str] = []
     for start in range(first, len(sound), 2 * block):
         fresh(cat.data, SHOWN, flip(sound, 8 * (start + 20)))
         try:
