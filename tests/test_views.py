@@ -23,6 +23,7 @@ from catalogue.settings import Settings
 from catalogue.store import Held, Store
 from catalogue.table import INDEX
 from tests.commands import Command
+from tests.examiners import Watched
 
 VIEWS = {"crawls", "files", "row_groups", "pages", "column_chunks"}
 QUESTIONS = sorted(views.queries_folder().glob("*.sql"))
@@ -48,18 +49,6 @@ def shell(path: Path, sql: str) -> list[dict[str, object]]:
     done = subprocess.run([program, "-readonly", "-json", path, "-c", sql], capture_output=True, check=True, timeout=60)
     rows: list[dict[str, object]] = json.loads(done.stdout or "[]")
     return rows
-
-
-class Watched(Examiner):
-    """Counts what it is asked to examine."""
-
-    def __init__(self) -> None:
-        super().__init__(children=1)
-        self.examined = 0
-
-    def examine(self, footer: bytes, file_size: int, *, column_chunks: bool = False) -> FileFacts:
-        self.examined += 1
-        return super().examine(footer, file_size, column_chunks=column_chunks)
 
 
 def test_duckdbs_shell_opens_the_file_and_sees_what_python_sees(harvested: catalogue.Catalogue) -> None:
