@@ -69,3 +69,15 @@ def with_unknown_field(kind: int, value: bytes) -> bytes:
 def listed(kind: int, element: bytes) -> bytes:
     """The next field of a struct: a list of 20,000, which is the limit."""
     return b"\x19" + bytes([0xF0 | kind]) + b"\xa0\x9c\x01" + element * 20_000
+
+
+class Watched(Examiner):
+    """Counts what it is asked to examine."""
+
+    def __init__(self) -> None:
+        super().__init__(children=1)
+        self.examined = 0
+
+    def examine(self, footer: bytes, file_size: int, *, column_chunks: bool = False) -> FileFacts:
+        self.examined += 1
+        return super().examine(footer, file_size, column_chunks=column_chunks)

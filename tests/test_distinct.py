@@ -36,33 +36,36 @@ def last_of_each(rows: list[Row], column: str) -> list[Row]:
 
 
 @pytest.mark.parametrize(("pattern", "unique"), [("*.com", "url"), ("*.org", "digest"), ("*.net", None)])
-def test_equals_a_look_at_all(harvested: Catalogue, pattern: str, unique: str | None) -> None:
-    rows = harvested.captures(pattern, columns=COLUMNS).to_arrow().to_pylist()
+def test_equals_a_look_at_all(harvested: Catalogue, whole_crawls: list[str], pattern: str, unique: str | None) -> None:
+    asked: dict[str, Any] = {"patterns": pattern, "columns": COLUMNS, "crawls": whole_crawls}
+    rows = harvested.captures(**asked).to_arrow().to_pylist()
     expected = last_of_each(rows, BY[unique])
-    latest = harvested.captures(pattern, columns=COLUMNS, unique=unique, latest=True)
+    latest = harvested.captures(**asked, unique=unique, latest=True)
     assert latest.to_arrow().to_pylist() == expected
     assert 0 < len(expected) < len(rows)
     if unique:
-        first = harvested.captures(pattern, columns=COLUMNS, unique=unique)
+        first = harvested.captures(**asked, unique=unique)
         assert first.to_arrow().to_pylist() == first_of_each(rows, BY[unique])
         assert first.count() == len(first_of_each(rows, BY[unique]))
     by_crawl = {crawl: sum(row["crawl"] == crawl for row in expected) for crawl in {row["crawl"] for row in expected}}
     assert latest.count_by_crawl() == by_crawl
 
 
-def test_a_limit_is_of_those_that_are_left(harvested: Catalogue) -> None:
-    every = harvested.captures("*.com", columns=["url"], unique="digest").to_arrow()
+def test_a_limit_is_of_those_that_are_left(harvested: Catalogue, whole_crawls: list[str]) -> None:
+    asked: dict[str, Any] = {"patterns": "*.com", "columns": ["url"], "crawls": whole_crawls, "unique": "digest"}
+    every = harvested.captures(**asked).to_arrow()
     for limit in (0, 1, 50):
-        some = harvested.captures("*.com", columns=["url"], unique="digest", limit=limit)
+        some = harvested.captures(**asked, limit=limit)
         assert some.to_arrow() == every.slice(0, limit)
         assert some.count() == limit
     assert every.schema.names == ["url", "crawl", "subset"]
 
 
-def test_by_any_column_and_in_order(harvested: Catalogue) -> None:
-    statuses = harvested.captures("*.com", columns=["fetch_status"], unique="fetch_status").to_arrow()
+def test_by_any_column_and_in_order(harvested: Catalogue, whole_crawls: list[str]) -> None:
+    asked: dict[str, Any] = {"patterns": "*.com", "crawls": whole_crawls}
+    statuses = harvested.captures(**asked, columns=["fetch_status"], unique="fetch_status").to_arrow()
     assert len(set(statuses.column("fetch_status").to_pylist())) == statuses.num_rows > 1
-    ordered = harvested.captures("*.com", columns=["url_surtkey"], latest=True, ordered=True).to_arrow()
+    ordered = harvested.captures(**asked, columns=["url_surtkey"], latest=True, ordered=True).to_arrow()
     keys = ordered.column("url_surtkey").to_pylist()
     assert keys == sorted(keys, key=str.encode)
     assert len(set(keys)) == len(keys)

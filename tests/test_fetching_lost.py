@@ -147,7 +147,9 @@ def test_any_order_is_as_good(harvested: Catalogue, tmp_path: Path, rows: list[d
     wanted = harvested.fetch_estimate(inorder)
     assert wanted.requests < 10
     assert harvested.fetch_estimate(shuffled) == wanted
-    texts = {name: [str(getattr(each, name)) for each in shuffled] for name in ("filename", "offset", "length")}
+    few = shuffled[:900]
+    wanted = harvested.fetch_estimate(few)
+    texts = {name: [str(getattr(each, name)) for each in few] for name in ("filename", "offset", "length")}
     assert harvested.fetch_estimate(pa.table(texts)) == wanted
     assert harvested.fetch_estimate(pa.table(texts).to_pandas()) == wanted
     table = pa.Table.from_pylist(rows[:9])

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
@@ -14,7 +15,7 @@ from catalogue.crawl import SUBSETS
 from catalogue.errors import Busy
 from catalogue.serving.crawls import Harvests
 from catalogue.settings import Settings
-from tests.crawls import CRAWL, crawl_of, table
+from tests.crawls import crawl_of, table
 from tests.faults import Fault, FaultServer, Kind
 from tests.serving import get
 from tests.serving_held import Failing, harvested_in_part, served
@@ -94,27 +95,39 @@ def test_a_crawl_is_harvested_when_it_is_asked_for(
         assert len(answer.text.splitlines()) == sum(of_each)
 
 
-@pytest.mark.parametrize("path", ASKING)
+ASKED = {path: f"CC-MAIN-2022-{week:02}" for week, path in enumerate(ASKING, 5)}
+"""A crawl for each way of asking."""
+
+
+@pytest.fixture(scope="module")
+def on_demand(settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, SimpleQueue[str]]]:
+    """A server that holds nothing of them yet, and what it says."""
+    folder, said = tmp_path_factory.mktemp("demand"), SimpleQueue[str]()
+    for crawl in ASKED.values():
+        crawl_of(folder / "mirror", table(["com,example)/"]), crawl=crawl)
+    (folder / "mirror" / "collinfo.json").write_text(json.dumps([{"id": crawl} for crawl in ASKED.values()]))
+    reading = replace(settings, source=str(folder / "mirror"))
+    with served(folder / "data", reading, on_demand=True, notify=said.put) as address:
+        yield address, said
+
+
+@pytest.mark.parametrize(("path", "crawl"), ASKED.items())
 def test_however_a_crawl_is_named_it_is_harvested_and_one_that_is_not_listed_never(
-    settings: Settings, tmp_path: Path, path: str
+    on_demand: tuple[str, SimpleQueue[str]], path: str, crawl: str
 ) -> None:
-    crawl, said = CRAWL, SimpleQueue[str]()
-    mirror = crawl_of(tmp_path / "mirror", table(["com,example)/"]))
-    (mirror / "collinfo.json").write_text(json.dumps([{"id": crawl}]))
-    reading = replace(settings, source=str(mirror))
-    with served(tmp_path / "data", reading, on_demand=True, notify=said.put) as address:
-        unknown = get(address, path.format("CC-MAIN-1999-01"))
-        assert unknown.status == 404
-        assert "there is no crawl CC-MAIN-1999-01" in unknown.text
-        answer = get(address, path.format(crawl))
-        assert answer.status == 503
-        assert int(answer.headers["retry-after"]) >= 1
-        assert crawl in answer.text
-        told = [said.get(timeout=60)]
-        while "files are held" not in told[-1]:
-            told.append(said.get(timeout=60))
-        assert not any("1999" in sentence for sentence in told)
-        assert get(address, path.format(crawl)).status in {200, 404}
+    address, said = on_demand
+    unknown = get(address, path.format("CC-MAIN-1999-01"))
+    assert unknown.status == 404
+    assert "there is no crawl CC-MAIN-1999-01" in unknown.text
+    answer = get(address, path.format(crawl))
+    assert answer.status == 503
+    assert int(answer.headers["retry-after"]) >= 1
+    assert crawl in answer.text
+    told = [said.get(timeout=60)]
+    while "files are held" not in told[-1]:
+        told.append(said.get(timeout=60))
+    assert not any("1999" in sentence for sentence in told)
+    assert get(address, path.format(crawl)).status in {200, 404}
 
 
 @pytest.fixture(scope="module")
@@ -131,24 +144,30 @@ def lacking(mirror: Path, settings: Settings, crawl: str, tmp_path_factory: pyte
     return chosen
 
 
+@pytest.fixture(scope="module")
+def both(lacking: Settings) -> Iterator[tuple[str, str]]:
+    """A server of it, and a strict one."""
+    folder = lacking.cache.parent
+    with served(folder, lacking) as lenient, served(folder, lacking, strict=True) as strict:
+        yield lenient, strict
+
+
 @pytest.mark.parametrize("path", ASKING)
 def test_however_it_is_asked_a_strict_server_gives_no_answer_that_may_lack_something(
-    lacking: Settings, crawl: str, whole_crawls: list[str], path: str
+    both: tuple[str, str], crawl: str, whole_crawls: list[str], path: str
 ) -> None:
-    folder, settings = lacking.cache.parent, lacking
+    lenient, strict = both
     held, other = crawl, next(each for each in whole_crawls if each != crawl)
-    with served(folder, settings) as address:
-        answer = get(address, path.format(held))
-        assert answer.status in {200, 404}
-        if path in READING:
-            assert f"catalogue harvest --crawl {held} --subset crawldiagnostics" in answer.text + answer.headers.get(
-                "catalogue-incomplete", ""
-            )
-        assert get(address, path.format(other)).status == 404
-    with served(folder, settings, strict=True) as address:
-        refused = [get(address, path.format(each)) for each in (held, other)]
-        assert [each.status for each in refused] == [422 if path in READING else answer.status, 422]
-        assert f"catalogue harvest --crawl {other}" in refused[1].text
+    answer = get(lenient, path.format(held))
+    assert answer.status in {200, 404}
+    if path in READING:
+        assert f"catalogue harvest --crawl {held} --subset crawldiagnostics" in answer.text + answer.headers.get(
+            "catalogue-incomplete", ""
+        )
+    assert get(lenient, path.format(other)).status == 404
+    refused = [get(strict, path.format(each)) for each in (held, other)]
+    assert [each.status for each in refused] == [422 if path in READING else answer.status, 422]
+    assert f"catalogue harvest --crawl {other}" in refused[1].text
 
 
 def test_a_crawl_that_cannot_be_harvested_is_no_reason_to_ask_again(settings: Settings, tmp_path: Path) -> None:

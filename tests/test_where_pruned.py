@@ -270,7 +270,7 @@ def test_no_row_that_is_kept_is_ever_pruned(connection: duckdb.DuckDBPyConnectio
         where = parse_where(sql)
     except QueryError:
         assume(False)  # noqa: FBT003 - types that do not go together
-    for other in range(seed, seed + 5):
+    for other in range(seed, seed + 3):
         check(sql, where, other, connection)
 
 
