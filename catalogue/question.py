@@ -4,13 +4,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import TypeAlias
 
 from catalogue.crawl import IndexFile
 from catalogue.draws import Drawn
 from catalogue.errors import StoreError, StoreLocked
-from catalogue.footer import Bounds, Footer, decode_footer, decode_row_groups
+from catalogue.footer import Bounds, Footer, RowGroup, decode_footer, decode_row_groups
 from catalogue.pages import Indexes, cut_indexes, page_bounds
 from catalogue.plan import Cost, Fetch, HeldFile, ReadPlan, key_indexes, plan_reads
 from catalogue.query import Query
@@ -38,35 +37,67 @@ class KnownFile:
     """See ``Candidate``."""
 
 
+@dataclass(slots=True)
+class _Decoded:
+    """What is decoded of a footer."""
+
+    known: KnownFile
+    """Without row groups."""
+    row_groups: dict[int, RowGroup]
+    """Those that questions were about, by ordinal."""
+    version: bytes
+    """See ``Candidate``."""
+    state: str
+    """Of the store when it was last looked up there."""
+
+
 class Footers:
     """Stored footers, decoded. The last ones are remembered: questions about one site meet the same files."""
 
     def __init__(self, store: Store, table: Table = INDEX) -> None:
         """Look into the store of a table."""
         self.store = store
-
-        @lru_cache(_DECODED)
-        def known(candidate: Candidate, _state: str) -> KnownFile:
-            held, file = store.get("files", candidate.path), table.file(candidate.path)
-            if held is None or file is None or store.version(candidate.path) != candidate.version:
-                message = f"{candidate.path} was harvested anew or forgotten meanwhile by another process; ask again"
-                raise StoreLocked(message)
-            return KnownFile(file, replace(held, data=b""), _decoded(held, candidate), candidate.least)
-
-        self._known = known
+        self._table = table
+        self._decoded: dict[str, _Decoded] = {}
+        """By path, that which was used last at the end."""
 
     def get(self, candidates: Iterable[Candidate]) -> list[KnownFile]:
         """Files as they are held now, with those of their row groups that might match."""
         state = self.store.state()
         return [self._known(candidate, state) for candidate in candidates]
 
+    def _known(self, candidate: Candidate, state: str) -> KnownFile:
+        decoded = self._decoded.pop(candidate.path, None)
+        if decoded and decoded.version != candidate.version:
+            decoded = None
+        there = decoded.row_groups if decoded else {}
+        lacking = {ordinal: offset for ordinal, offset in candidate.row_groups if ordinal not in there}
+        if not decoded or lacking or decoded.state != state:
+            known = self._looked_up(candidate, lacking)
+            there |= {group.ordinal: group for group in known.footer.row_groups}
+            decoded = _Decoded(
+                replace(known, footer=replace(known.footer, row_groups=())), there, candidate.version, state
+            )
+        self._decoded[candidate.path] = decoded
+        if len(self._decoded) > _DECODED:
+            del self._decoded[next(iter(self._decoded))]
+        groups = tuple(there[ordinal] for ordinal, _ in candidate.row_groups if ordinal in there)
+        known = decoded.known
+        return replace(known, footer=replace(known.footer, row_groups=groups), least=candidate.least)
 
-def _decoded(held: Held, candidate: Candidate) -> Footer:
-    offsets = dict(candidate.row_groups)
-    if candidate.footer_rest is not None:
-        return decode_row_groups(held.data, held.size, offsets, candidate.footer_rest)
-    footer = decode_footer(held.data, held.size)
-    return replace(footer, row_groups=tuple(group for group in footer.row_groups if group.ordinal in offsets))
+    def _looked_up(self, candidate: Candidate, row_groups: dict[int, int]) -> KnownFile:
+        """A file as it is held now, with some of its row groups, given by ordinal and place in the footer."""
+        held, file = self.store.get("files", candidate.path), self._table.file(candidate.path)
+        if held is None or file is None or self.store.version(candidate.path) != candidate.version:
+            message = f"{candidate.path} was harvested anew or forgotten meanwhile by another process; ask again"
+            raise StoreLocked(message)
+        rest = candidate.footer_rest
+        footer = (
+            decode_footer(held.data, held.size)
+            if rest is None
+            else decode_row_groups(held.data, held.size, row_groups, rest)
+        )
+        return KnownFile(file, replace(held, data=b""), footer, candidate.least)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from catalogue.errors import NotHarvested, QueryError
 from catalogue.footer import Bounds, ColumnChunk, Order, RowGroup, decode_footer, footer_length
 from catalogue.plan import Cost, HeldFile, Purpose, ReadPlan, plan_reads
 from catalogue.query import Moment, Query, Verdict, judge, near, time_bounds
+from catalogue.question import Footers
 from catalogue.ranges import ByteRange, Pin, coalesce
 from catalogue.settings import Settings
 from catalogue.store import Store
@@ -301,3 +302,14 @@ def test_a_plan_says_what_cannot_be_pruned(harvested: catalogue.Catalogue) -> No
     assert plan.row_groups == plan.considered
     assert any("nothing can be pruned" in warning for warning in plan.warnings)
     assert not any("nothing can be pruned" in warning for warning in harvested.captures("*.example.com").plan.warnings)
+
+
+def test_a_row_group_is_decoded_once_whatever_is_asked(harvested: catalogue.Catalogue) -> None:
+    footers = Footers(harvested.create())
+    some, every = (harvested.captures(text).question.scope.candidates for text in ("*.example.com", "*"))
+    first, second = ({f.file.path: f.footer for f in footers.get(asked)} for asked in (some, every))
+    of_each = [(footer.row_groups, second[path].row_groups) for path, footer in first.items()]
+    assert all(set(map(id, few)) <= set(map(id, all_there)) for few, all_there in of_each)
+    assert any(len(few) < len(all_there) for few, all_there in of_each)
+    for footer in second.values():
+        assert [group.ordinal for group in footer.row_groups] == sorted({g.ordinal for g in footer.row_groups})
