@@ -9,7 +9,6 @@ from shutil import copytree
 import pandas as pd
 import pytest
 from hypothesis import given
-from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 import catalogue
@@ -63,7 +62,6 @@ bounds = st.tuples(keys, keys).map(lambda ends: (min(ends), max(ends)))
 crawls = st.lists(st.lists(st.none() | bounds, min_size=1, max_size=5), min_size=1, max_size=5)
 
 
-@examples(max_examples=300)
 @given(crawls, st.lists(keys, min_size=1, max_size=3), st.data())
 def test_whatever_the_bounds_are_the_map_agrees_with_them_and_the_plan(
     groups: list[list[tuple[str, str] | None]], asked: list[str], data: st.DataObject

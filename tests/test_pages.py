@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from catalogue.footer import Bounds
@@ -257,7 +257,6 @@ TEXTS = st.text(st.sampled_from("ab~\x7f\u0080п\u00ff\u07ff\uffff\U00010000\U00
 
 
 @given(st.lists(st.lists(TEXTS, min_size=1, max_size=4), min_size=1, max_size=4), st.integers(1, 6))
-@settings(max_examples=300)
 def test_bounds_that_parquet_mr_cut_are_believed(pages: list[list[str]], length: int) -> None:
     encoded = [sorted(text.encode() for text in page) for page in pages]
     every = sorted(chain(*encoded))
@@ -292,7 +291,6 @@ BYTES = st.one_of(
 
 
 @given(st.lists(BYTES, min_size=1, max_size=4))
-@settings(max_examples=300)
 def test_our_own_bounds_are_bounds_when_they_are_cut(values: list[bytes]) -> None:
     least, greatest = min(values), max(values)
     bounds = cut_bounds(least, greatest)
