@@ -66,7 +66,7 @@ class Documents:
         self.close()
 
     def close(self) -> None:
-        """End the children."""
+        """Leave the children to others."""
         self._children.close()
 
     def executor(self) -> Executor:

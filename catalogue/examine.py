@@ -57,7 +57,7 @@ class Examiner:
         return self._children.executor()
 
     def close(self) -> None:
-        """End the children, which hold nothing."""
+        """Leave the children, which hold nothing, to others."""
         self._children.close()
 
 
