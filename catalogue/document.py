@@ -1,16 +1,12 @@
-"""What is in a document that was archived: its text, links and metadata; or the items of a feed.
+"""What is in documents that were archived: their text, links and metadata; see ``contents``, which finds them.
 
-HTML is parsed and its text extracted by Resiliparse, feeds by feedparser. Pages are hostile: a megabyte of nested
-elements keeps an extractor busy for minutes. So this is done in supervised children, a few seconds each.
+Pages are hostile: a megabyte of nested elements keeps an extractor busy for minutes. So this is done in supervised
+children, a few seconds each.
 """
 
 import json
-import re
-from collections.abc import Iterator
 from concurrent.futures import Executor
-from hashlib import blake2b
-from io import BytesIO
-from itertools import islice
+from importlib.util import find_spec
 from typing import Any, Self
 
 from catalogue.errors import BadDocument, QueryError
@@ -20,19 +16,6 @@ from catalogue.supervised import ChildDied, Children
 _NEEDED = ("feedparser", "resiliparse.extract.html2text", "resiliparse.parse.encoding", "resiliparse.parse.html")
 _MOST = 16 << 20
 """Bytes of a document that are looked at; Common Crawl keeps 5 MiB of each."""
-_LINKS = "a[href],area[href],link[href],img[src],script[src],iframe[src],frame[src],embed[src],source[src],form[action]"
-_TARGETS = ("href", "src", "action", "xlink:href")
-_FEED = re.compile(rb"<(rss|feed|rdf:RDF)[\s>]", re.IGNORECASE)
-_META = re.compile(rb"<meta[^>]+charset", re.IGNORECASE)
-_HEAD = 1024
-"""Bytes of a page in which it may name its charset."""
-_CHARSET = re.compile(r"charset\s*=\s*[\"']?([A-Za-z0-9._:-]+)", re.IGNORECASE)
-_WORD = re.compile(r"\w+")
-_FOUND = ("charset", "charset_detector", "parsed_as", "text", "simhash", "content")
-"""What is told of any document."""
-_ITEMS = 10_000
-"""Items of a feed, and links of a page, that are told of at most."""
-_SHINGLE = 3
 
 
 class Documents:
@@ -49,15 +32,12 @@ class Documents:
         Raises:
             QueryError: if the libraries are not installed.
         """
-        try:
-            import feedparser  # noqa: F401, PLC0415 - an extra
-            import resiliparse  # noqa: F401, PLC0415
-        except ImportError as error:
+        if not all(find_spec(name.partition(".")[0]) for name in _NEEDED):  # an extra
             message = "to look into pages takes more libraries; run: pip install 'commoncrawl-catalogue[text]'"
-            raise QueryError(message) from error
+            raise QueryError(message)
         self._main_content = main_content
         # So long a time is a verdict on the page; three of them would be a minute.
-        self._children = Children("catalogue.document:answer", *_NEEDED, count=children, seconds=seconds, slow_tries=1)
+        self._children = Children("catalogue.contents:answer", *_NEEDED, count=children, seconds=seconds, slow_tries=1)
 
     def __enter__(self) -> Self:
         return self
@@ -94,167 +74,3 @@ class Documents:
         if "failure" in found:
             raise BadDocument(found["failure"])
         return dict(found)
-
-
-# ---- in the child ----
-
-
-def answer(question: bytes) -> bytes:
-    """What a child says of a document."""
-    header, _, data = question.partition(b"\n")
-    kind, main_content = json.loads(header)
-    try:
-        found = _look(kind, data, main_content=main_content)
-    except Exception as error:  # noqa: BLE001 - whatever two parsers of hostile bytes may raise
-        found = {"failure": f"{type(error).__name__}: {error}"[:500]}
-    return json.dumps(found).encode(errors="replace")
-
-
-def _look(kind: str, data: bytes, *, main_content: bool) -> dict[str, Any]:
-    from resiliparse.extract.html2text import extract_plain_text  # noqa: PLC0415 - an extra
-    from resiliparse.parse.encoding import bytes_to_str  # noqa: PLC0415
-    from resiliparse.parse.html import HTMLTree  # noqa: PLC0415
-
-    mime = kind.partition(";")[0].strip().lower()
-    if parsed_as := _feed_kind(mime, data):
-        charset, detector = _charset(kind, data, html=False)
-        text, content = _feed(data, parsed_as)
-    elif mime in {"text/html", "application/xhtml+xml"} or (not mime and b"<html" in data[:2000].lower()):
-        charset, detector = _charset(kind, data, html=True)
-        tree = HTMLTree.parse(bytes_to_str(data, charset))
-        text = extract_plain_text(tree, main_content=main_content, preserve_formatting=True)
-        parsed_as, content = "html", _page(tree)
-    elif mime.startswith("text/"):
-        charset, detector = _charset(kind, data, html=False)
-        parsed_as, text, content = "text", bytes_to_str(data, charset), None
-    else:
-        return dict.fromkeys(_FOUND)
-    return {
-        "charset": _usual(charset),
-        "charset_detector": detector,
-        "parsed_as": parsed_as,
-        "text": text,
-        "simhash": simhash(text),
-        "content": content,
-    }
-
-
-def _feed_kind(mime: str, data: bytes) -> str | None:
-    if "html" in mime or not ("xml" in mime or "rss" in mime or "atom" in mime or mime.startswith("text/")):
-        return None
-    found = _FEED.search(data[:2000])
-    return None if not found else "atom" if found[1].lower() == b"feed" else "rss"
-
-
-def _charset(kind: str, data: bytes, *, html: bool) -> tuple[str, str]:
-    """The charset of a document, as Python calls it, and who says so."""
-    from resiliparse.parse.encoding import detect_encoding, map_encoding_to_html5  # noqa: PLC0415
-
-    declared = _CHARSET.search(kind)
-    if declared and (known := map_encoding_to_html5(declared[1], False)):  # noqa: FBT003 - not UTF-8 for what is none
-        return known, "http header"
-    told = detect_encoding(data, from_html_meta=html) or "utf-8"
-    return told, "html meta" if html and _META.search(data[:_HEAD]) else "uchardet"
-
-
-def _usual(charset: str) -> str:
-    """A charset as the web calls it."""
-    return charset.replace("cp125", "windows-125") if charset.startswith("cp125") else charset
-
-
-def _page(tree: Any) -> dict[str, Any]:  # noqa: ANN401 - of an extra
-    metas = islice(tree.document.query_selector_all("meta"), _ITEMS)
-    links = islice(tree.document.query_selector_all(_LINKS), _ITEMS)
-    base = tree.document.query_selector("base[href]")
-    return {
-        "type": "html-doc",
-        "title": tree.title,
-        **({"base": base.getattr("href")} if base else {}),
-        "meta_tags": [_attributes(meta) for meta in metas],
-        "links": [found for link in links if (found := _link(link))],
-    }
-
-
-def _attributes(element: Any) -> dict[str, str]:  # noqa: ANN401 - likewise
-    return {name: element.getattr(name) or "" for name in element.attrs}
-
-
-def _link(element: Any) -> dict[str, str] | None:  # noqa: ANN401 - likewise
-    attributes = _attributes(element)
-    target = next((attributes.pop(name) for name in _TARGETS if name in attributes), None)
-    if target is None:  # the parser finds those of other prefixes too
-        return None
-    text = {"text": words} if (words := " ".join(element.text.split())[:1000]) else {}
-    return attributes | {"type": element.tag, "href": target} | text
-
-
-def _feed(data: bytes, kind: str) -> tuple[str, dict[str, Any]]:
-    import feedparser  # noqa: PLC0415 - an extra
-
-    parsed = feedparser.parse(BytesIO(data), resolve_relative_uris=False, sanitize_html=True)
-    items = [_without_nothing(_item(entry)) for entry in parsed.entries[:_ITEMS]]
-    feed = parsed.feed
-    content = {
-        "type": f"{kind}-feed",
-        "title": feed.get("title"),
-        "link": feed.get("link"),
-        "description": feed.get("subtitle") or feed.get("description"),
-        "updated": feed.get("updated"),
-        "categories": [tag.get("term") for tag in feed.get("tags", ()) if tag.get("term")],
-        "generator": feed.get("generator"),
-        "ttl": feed.get("ttl"),
-        "authors": _authors(feed),
-        "items": items,
-    }
-    words = [
-        content["title"],
-        content["description"],
-        *(item.get(n) for item in items for n in ("title", "description")),
-    ]
-    return "\n".join(word for word in words if word), _without_nothing(content)
-
-
-def _item(entry: Any) -> dict[str, Any]:  # noqa: ANN401 - of an extra
-    return {
-        "title": entry.get("title"),
-        "description": entry.get("summary"),
-        "link": entry.get("link"),
-        "author": entry.get("author"),
-        "published": entry.get("published"),
-        "updated": dict.get(entry, "updated"),  # its own get would give what was published
-        "guid": entry.get("id"),
-        "comments": entry.get("comments"),
-        "categories": [tag.get("term") for tag in entry.get("tags", ()) if tag.get("term")],
-        "content": [part.get("value") for part in entry.get("content", ()) if part.get("value")],
-    }
-
-
-def _authors(feed: Any) -> list[dict[str, str]]:  # noqa: ANN401 - likewise
-    return [dict(author) for author in feed.get("authors", ()) if author]
-
-
-def _without_nothing(values: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value not in (None, "", [])}
-
-
-# ---- likeness ----
-
-
-def simhash(text: str) -> int:
-    """64 bits that are nearly the same for texts that are nearly the same (Charikar, 2002).
-
-    Each run of three words, in small letters, is hashed to 64 bits by BLAKE2b; a bit of the result is what most of
-    them, each as often as it occurs, have there. The number of bits in which two texts differ says how unlike they are.
-    """
-    balance = [0] * 64
-    for shingle in _shingles(text):
-        value = int.from_bytes(blake2b(shingle.encode(errors="replace"), digest_size=8).digest(), "big")
-        for bit in range(64):
-            balance[bit] += 1 if value >> bit & 1 else -1
-    return sum(1 << bit for bit, votes in enumerate(balance) if votes > 0)
-
-
-def _shingles(text: str) -> Iterator[str]:
-    words = _WORD.findall(text.lower())
-    for start in range(max(1, len(words) - _SHINGLE + 1)):
-        yield " ".join(words[start : start + _SHINGLE])

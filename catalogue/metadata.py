@@ -3,7 +3,7 @@
 ``attempt_time`` (milliseconds since 1970, UTC), ``disposition`` (``SUCCESS`` or ``FAILURE`` with ``failure_reason`` and
 ``failure_detail``), ``server_ip``, ``http_result``, ``http_headers``, ``redirect_from``, ``content_len`` (bytes of the
 payload), ``mime_type``, ``download_size`` (bytes as they were archived), ``md5`` of the payload, ``text_simhash``
-(see ``catalogue.document``), ``charset_detected``, ``charset_detector``, ``parsed_as``, and ``content``: ``type`` is
+(see ``catalogue.contents``), ``charset_detected``, ``charset_detector``, ``parsed_as``, and ``content``: ``type`` is
 ``html-doc`` with ``title``, ``base``, ``meta_tags`` and ``links`` as they were written, or ``rss-feed`` or
 ``atom-feed`` with ``items``. What is not known is left out.
 """

@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import signal
+import sys
 import zlib
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from catalogue import Catalogue
-from catalogue.document import Documents, simhash
-from catalogue.errors import BadDocument
+from catalogue.contents import simhash
+from catalogue.document import Documents
+from catalogue.errors import BadDocument, QueryError
 from catalogue.metadata import metadata_of, row_of, text_of
 from catalogue.outputs import Lines
 from catalogue.record import Record, read_record
@@ -298,6 +300,13 @@ def test_text_and_metadata_by_the_command(asking: Command, tmp_path: Path, crawl
         rows = harvested.captures("*.example.com", crawls=crawl, columns=["url"]).to_arrow()
         assert sorted(line["url"] for line in lines) == sorted(rows.column("url").to_pylist())
     assert all(line["disposition"] == "SUCCESS" for line in lines)
+
+
+@pytest.mark.parametrize("lacking", ["feedparser", "resiliparse"])
+def test_without_its_libraries_it_is_said_what_to_install(lacking: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, lacking, None)
+    with pytest.raises(QueryError, match=r"pip install 'commoncrawl-catalogue\[text\]'"):
+        Documents()
 
 
 def test_lines_of_any_record(documents: Documents) -> None:

@@ -28,6 +28,7 @@ ORDER = [
     "capture",
     "prefix_index",
     "record",
+    "contents",
     "query",
     "draws",
     "distinct",
@@ -101,13 +102,13 @@ HOMES = {
     "dask": {"cluster", "captures"},  # the last names its types only
     "distributed": {"cluster"},
     "duckdb": {"views", "ducklake", "where", "reader", "catalogue"},  # the last two name its types only
-    "feedparser": {"document"},
+    "feedparser": {"contents"},
     "filelock": {"source", "store", "views"},
     "fsspec": {"outputs"},
     "pandas": {"frames", "cluster", "captures", "sampling", "catalogue"},  # all but the first name its types only
     "platformdirs": {"settings"},
     "pyiceberg": {"iceberg"},
-    "resiliparse": {"document"},
+    "resiliparse": {"contents"},
     "rich": {"progress"},
     "IPython": {"progress"},
     "jinja2": {"server"},
