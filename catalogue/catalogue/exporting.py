@@ -158,7 +158,7 @@ class Exporting(Telling):
         shown = self._shown()
         chosen = tuple(self.select_held(shown.crawls, crawls))
         missing = shown.candidates(chosen, ()).missing
-        with self.connect() as connection:
+        with self._looking() as connection:
             return chosen, views.lake_files(connection, chosen), missing
 
     def _location(self, given: str | None) -> str:

@@ -47,7 +47,7 @@ class Snapshots(Exporting):
         chosen, files, missing = self._lake(crawls)
         at = Progress("snapshot", listed=len(files), done=0)
 
-        with self.connect() as connection, self._reporting(report, "files") as bar:
+        with self._looking() as connection, self._reporting(report, "files") as bar:
 
             def told(piece: Piece) -> None:
                 at.done += piece.files

@@ -1,7 +1,7 @@
 """What the footers say."""
 
 from collections.abc import Iterable, Iterator
-from contextlib import closing, suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +36,7 @@ class Telling(Taking):
     def _rows(self) -> Iterator[tuple[str, str]]:
         if not (self.data / STORE_NAME).exists() or not self.path.exists():
             return
-        with closing(views.connect(self.path)) as connection:  # as it is: to look at it changes nothing
+        with views.reading(self.path) as connection:  # as it is: to look at it changes nothing
             held = connection.execute(
                 "SELECT crawl, files_harvested, subsets, num_rows FROM crawls WHERE files_harvested > 0"
             ).fetchall()
@@ -83,6 +83,10 @@ class Telling(Taking):
     def connect(self) -> duckdb.DuckDBPyConnection:
         """A read-only DuckDB connection to the catalogue as it is now."""
         return views.connect_fresh(self.path, self._store, self.table, indexes=True)
+
+    def _looking(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
+        """The same for questions of ours; see ``views.reading``."""
+        return views.reading_fresh(self.path, self._store, self.table)
 
     def connect_for(self, query: str) -> duckdb.DuckDBPyConnection:
         """Likewise, with our DuckLake attached as ``cc`` if SQL speaks of it.
@@ -169,7 +173,7 @@ class Telling(Taking):
     def show_column_chunks(self, crawls: Iterable[str]) -> None:
         """Fill the view ``column_chunks`` for crawls; it is empty for others, to be small and quick to make."""
         wanted = set(self.held(crawls))
-        with self.connect() as connection:
+        with self._looking() as connection:
             rows = connection.execute("SELECT DISTINCT crawl FROM derived.files WHERE column_chunks").fetchall()
         if wanted - {crawl for (crawl,) in rows}:
             views.refresh(self.path, self._store, self.table, column_chunks=wanted)
@@ -267,7 +271,7 @@ class Telling(Taking):
             subsets: to look at; all that are held unless named. Crawls that have none of these are left out.
         """
         chosen, wanted = self.held(crawls), several(subsets)
-        with self.connect() as connection:
+        with self._looking() as connection:
             rows = connection.execute(
                 """
                 WITH
@@ -303,7 +307,7 @@ class Telling(Taking):
         return self._frame(f"SELECT * FROM {view} WHERE $1 IS NULL OR crawl = $1 ORDER BY ALL", crawl)  # noqa: S608
 
     def _frame(self, sql: str, *parameters: object) -> "pd.DataFrame":
-        with self.connect() as connection:
+        with self._looking() as connection:
             return connection.execute(sql, list(parameters)).df()
 
 

@@ -79,7 +79,7 @@ class Catalogue(Fetches):
             only_gaps: leave alone what has bounds, even if they say little because two sorted streams were zipped.
             files: patterns such as ``*part-00007-*`` of paths to look at; all unless given.
         """
-        with self.connect() as connection:
+        with self._looking() as connection:
             words = self.select_held(self._shown().crawls, crawls)
             found = views.gaps(connection, words, several(files), overlapping=not only_gaps)
         return Backfill(

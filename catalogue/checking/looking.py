@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -175,7 +174,7 @@ class Check:
         """Files of which something else than a checksum says that they may be others."""
         if table != INDEX:  # of which nobody knows whether two files may be the same
             return
-        with closing(views.connect(path)) as connection:
+        with views.reading(path) as connection:
             alike = views.alike(connection)
             intruders = list(views.intruders(connection))
         for paths in alike:

@@ -4,9 +4,9 @@ from catalogue.views.candidates import MARGIN, Candidate, Candidates, Shown
 from catalogue.views.compared import differences, make_anew, paths_shown, up_to_date
 from catalogue.views.exported import lake_files, write_table
 from catalogue.views.facts import are_of, packed
-from catalogue.views.fresh import STORAGE_VERSION, connect_fresh, is_fresh, refresh
+from catalogue.views.fresh import STORAGE_VERSION, connect_fresh, is_fresh, reading_fresh, refresh
 from catalogue.views.gaps import Gaps, gaps
-from catalogue.views.opened import answerable, connect, queries_folder, quoted, statement
+from catalogue.views.opened import answerable, connect, queries_folder, quoted, reading, statement
 from catalogue.views.suspects import alike, intruders
 
 __all__ = [
@@ -31,6 +31,8 @@ __all__ = [
     "paths_shown",
     "queries_folder",
     "quoted",
+    "reading",
+    "reading_fresh",
     "refresh",
     "statement",
     "up_to_date",

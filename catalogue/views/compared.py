@@ -1,7 +1,7 @@
 """The catalogue, compared with one that is made anew of the same store."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import duckdb
@@ -12,7 +12,7 @@ from catalogue.facts import FileFacts
 from catalogue.store import Store
 from catalogue.table import Table
 from catalogue.views.fresh import refresh
-from catalogue.views.opened import connect, quoted
+from catalogue.views.opened import quoted, reading
 
 _OF_FILES = ("row_groups", "column_chunks", "pages", "key_intervals")
 _OTHERS = {
@@ -42,7 +42,7 @@ def make_anew(path: Path, like: Path, store: Store, table: Table) -> None:
         DiskFailed: if it cannot be written.
     """
     found: list[tuple[str]] = []
-    with suppress(duckdb.Error, StoreLocked), closing(connect(like)) as connection:
+    with suppress(duckdb.Error, StoreLocked), reading(like) as connection:
         found = connection.execute("SELECT DISTINCT crawl FROM derived.files WHERE column_chunks").fetchall()
     path.unlink(missing_ok=True)  # it can be: whoever has it open keeps it
     refresh(path, store, table, column_chunks=[crawl for (crawl,) in found])
@@ -77,9 +77,10 @@ def up_to_date(
 def unreadable(path: Path) -> str | None:
     """Why not all that is in a catalogue can be read; None if it can."""
     try:
-        with closing(connect(path)) as connection:
+        with reading(path) as connection:
             for rows in _ROWS.values():
                 connection.execute(f"CREATE OR REPLACE TEMP TABLE read AS {rows.format('catalogue')}")
+            connection.execute("DROP TABLE temp.read")
     except duckdb.Error as error:
         return _first_line(error)
     return None
@@ -87,7 +88,7 @@ def unreadable(path: Path) -> str | None:
 
 def paths_shown(path: Path) -> set[str]:
     """Of files in a catalogue; none, if that cannot be read."""
-    with suppress(duckdb.Error, StoreLocked), closing(connect(path)) as connection:
+    with suppress(duckdb.Error, StoreLocked), reading(path) as connection:
         return {shown for (shown,) in connection.execute("SELECT path FROM derived.files").fetchall()}
     return set()
 
@@ -95,7 +96,7 @@ def paths_shown(path: Path) -> set[str]:
 def differences(path: Path, anew: Path) -> Iterator[str]:
     """What the catalogue at a path says otherwise than one made anew, a sentence for each table; or that it cannot."""
     try:
-        with closing(connect(path)) as connection:
+        with reading(path) as connection:
             connection.execute(f"ATTACH {quoted(anew)} AS anew (READ_ONLY)")
             for name, rows in _ROWS.items():
                 ours, theirs = rows.format("catalogue"), rows.format("anew")
@@ -106,6 +107,7 @@ def differences(path: Path, anew: Path) -> Iterator[str]:
                     missing, other = _without(connection, theirs, ours)
                     counts = f"{extra:,} rows that should not be there, {missing:,} missing"
                     yield f"{name} has {counts}; such as {(one or other)[:200]}"
+            connection.execute("DETACH anew")
     except duckdb.Error as error:
         yield _first_line(error)
 

@@ -6,7 +6,7 @@ written in a format that DuckDB since 1.1 can read.
 
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
@@ -21,7 +21,7 @@ from catalogue.store import Store, alone
 from catalogue.surt import MACROS
 from catalogue.table import INDEX, Table
 from catalogue.views.build import Build
-from catalogue.views.opened import attach, connect, empty, log_of, queries_folder, quoted
+from catalogue.views.opened import attach, connect, lent, log_of, queries_folder, quoted, reading
 
 STORAGE_VERSION = "v1.1.0"
 _LAYOUT = "9"
@@ -60,8 +60,7 @@ def refresh(
         return
     waited = f"another process has been bringing {path} up to date for {busy_seconds:,.0f} s; try again when it is done"
     alone_at_it = alone(path.with_name(f"{path.name}.lock"), waited, seconds=busy_seconds)
-    with _disk_errors(path), alone_at_it, closing(empty()) as db:
-        db.execute("SET threads = 1")  # several wait for each other longer than they help
+    with _disk_errors(path), alone_at_it, _one_thread() as db:
         beside = path.with_name(path.name + ".new")
         with _unwritten(db, path) as shown:
             if not wanted and shown == _meta_of(store):  # somebody else has just done it
@@ -75,6 +74,15 @@ def refresh(
                 made_from = _meta_of(store)  # before anything is read: what is written meanwhile is seen next time
                 Build(db, store, table, since).run(made_from, facts or {}, wanted, examiner)
             _swap(beside, path)
+
+
+@contextmanager
+def _one_thread() -> Iterator[duckdb.DuckDBPyConnection]:
+    """A database with one thread: several wait for each other longer than they help."""
+    with lent() as db:
+        db.execute("SET threads = 1")
+        yield db
+        db.execute("RESET threads")
 
 
 # Neither of these tidies up after a failure: to close the database detaches all there is, and what DuckDB has given up
@@ -146,10 +154,19 @@ def connect_fresh(path: Path, store: Store, table: Table, *, indexes: bool) -> d
     return connect(path)
 
 
+@contextmanager
+def reading_fresh(path: Path, store: Store, table: Table) -> Iterator[duckdb.DuckDBPyConnection]:
+    """The same for questions of ours, with all page indexes; see ``reading``."""
+    if not is_fresh(path, store):
+        refresh(path, store, table, stale=True)
+    with reading(path) as connection:
+        yield connection
+
+
 def _meta(path: Path) -> dict[str, str]:
     """What the catalogue at a path was made from; nothing, if there is none that can be read, or it was written to."""
     if path.exists():
-        with suppress(duckdb.Error), connect(path) as connection:
+        with suppress(duckdb.Error), reading(path) as connection:
             return _read_meta(path, connection)
     return {}
 

@@ -1,7 +1,10 @@
 """Opening the catalogue to read, and where the SQL is."""
 
+import os
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 import duckdb
@@ -20,24 +23,66 @@ def queries_folder() -> Path:
 
 def connect(path: Path) -> duckdb.DuckDBPyConnection:
     """A connection to the catalogue as it is now, read only; it keeps showing that when a newer one takes its place."""
-    connection = empty()
+    connection = _empty()
     try:
-        attach(connection, path, "catalogue")
-        connection.execute("USE catalogue")
-        connection.execute("SET TimeZone = 'UTC'")
+        _show(connection, path)
     except BaseException:
         connection.close()
         raise
     return connection
 
 
-def empty() -> duckdb.DuckDBPyConnection:
+@contextmanager
+def reading(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """The same, of those that the process has in common, for questions of ours, which set and leave nothing."""
+    with lent() as connection:
+        _show(connection, path)
+        yield connection
+        connection.execute("USE memory")
+        connection.execute("DETACH catalogue")
+
+
+@contextmanager
+def lent() -> Iterator[duckdb.DuckDBPyConnection]:
+    """A database in memory that others have had, since to make one takes longer than most of what it is for.
+
+    Whoever has it leaves it as it was found. After an error it is closed, which detaches all there is.
+    """
+    idle = _idle(os.getpid())
+    try:
+        connection = idle.pop()
+    except IndexError:
+        connection = _empty()
+    try:
+        yield connection
+    except BaseException:
+        connection.close()
+        raise
+    if idle:
+        connection.close()
+    else:
+        idle.append(connection)
+
+
+@cache
+def _idle(_process: int) -> deque[duckdb.DuckDBPyConnection]:
+    """Of a process, since threads of a database do not come along to one that is forked. One is enough, mostly."""
+    return deque()
+
+
+def _empty() -> duckdb.DuckDBPyConnection:
     """A connection to a database in memory, to which files are attached.
 
     Catalogues are not opened by themselves because DuckDB hands out a file that a process has open once more as it was
     then, even if another has been renamed over it.
     """
     return duckdb.connect(config={"python_enable_replacements": "false"})
+
+
+def _show(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+    attach(connection, path, "catalogue")
+    connection.execute("USE catalogue")
+    connection.execute("SET TimeZone = 'UTC'")
 
 
 def attach(connection: duckdb.DuckDBPyConnection, path: Path, name: str) -> None:
