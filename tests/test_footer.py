@@ -284,12 +284,12 @@ def test_an_encrypted_column(number: int, kind: int, value: Any) -> None:
 # Codecs
 
 
-@pytest.mark.parametrize("codec", range(256))
-def test_codecs_by_number(codec: int) -> None:
+def test_codecs_by_number() -> None:
     footer = made(small_file(compression="gzip"))
-    field(footer.meta(1, KEY), 4, codec)
-    names = decoded(footer).codecs
-    assert names == tuple(dict.fromkeys(["GZIP", CODECS[codec] if codec < 8 else f"UNKNOWN({codec})"]))
+    for codec in range(256):
+        field(footer.meta(1, KEY), 4, codec)
+        names = decoded(footer).codecs
+        assert names == tuple(dict.fromkeys(["GZIP", CODECS[codec] if codec < 8 else f"UNKNOWN({codec})"]))
 
 
 def test_a_negative_codec_is_unknown_too() -> None:
