@@ -69,7 +69,8 @@ def test_numbers_and_times_are_never_cut(asking: Command, columns: int) -> None:
     assert "0.125" in seen[2] or seen[-1].endswith("widen the terminal, or add --json")
     assert len(set(seen[2:1502])) == 1
     assert "…" in seen[2]
-    assert asking("sql", asked).out.splitlines()[2].startswith("x" * 90)
+    if columns == 80:  # of which a pipe knows nothing
+        assert asking("sql", asked).out.splitlines()[2].startswith("x" * 90)
 
 
 def test_what_is_wider_than_the_first_rows_stands_out(asking: Command) -> None:

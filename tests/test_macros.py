@@ -191,6 +191,9 @@ def test_plain_patterns_are_taken(sql: duckdb.DuckDBPyConnection, pattern: str) 
 def test_what_sql_cannot_do_rightly_is_refused(sql: duckdb.DuckDBPyConnection, pattern: str) -> None:
     assert not alike(sql, pattern)
     assert isinstance(made(sql, f"surt_key({literal(pattern)})"), Exception)
+
+
+def test_no_pattern_is_refused(sql: duckdb.DuckDBPyConnection) -> None:
     assert isinstance(made(sql, "surt_match('', NULL)"), Exception)
 
 

@@ -84,13 +84,15 @@ def test_what_status_says_works(command: Command, mirror: Path) -> None:
         assert here("harvest", "--crawl", OLD).status == 1
         mended = True
         ran: list[str] = []
+        made = server.requests
         while steps := here("status", "--json").json()["next"]:
-            made = server.requests
-            assert f"{steps[0]['why']}; run: {steps[0]['command']}\n" in here("status").out
+            if not ran:  # what is shown to people is made of the same
+                assert f"{steps[0]['why']}; run: {steps[0]['command']}\n" in here("status").out
             assert server.requests == made
             assert steps[0]["command"] not in ran
             ran.append(steps[0]["command"])
             assert here(*shlex.split(ran[-1])[1:]).status == 0
+            made = server.requests
     assert ran[0] == f"catalogue harvest --crawl {OLD} --subset warc"
     assert "--crawl" in ran[-1]
 

@@ -70,12 +70,12 @@ def test_columns_and_subsets() -> None:
 
 def test_among_very_many_names_few_are_compared() -> None:
     """Each takes up to a millisecond, and a table may have any number of columns."""
-    names = [f"{'x' * 80}_{number:05}" for number in range(20_000)]
+    names = [f"{'x' * 80}_{number:05}" for number in range(5000)]
     started = process_time()
-    for typed in (names[12_345].replace("_", "-"), f"X{names[12_345][1:]}", f"{'x' * 79}_12345"):
-        assert meant(typed, names) == names[12_345]
+    for typed in (names[1234].replace("_", "-"), f"X{names[1234][1:]}", f"{'x' * 79}_01234"):
+        assert meant(typed, names) == names[1234]
     assert meant("completely different", names) is None
-    assert process_time() - started < 30  # of minutes otherwise
+    assert process_time() - started < 8  # of a quarter of a minute otherwise
 
 
 @pytest.mark.parametrize(

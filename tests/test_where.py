@@ -78,7 +78,7 @@ def test_rows_are_forgotten_afterwards(connection: duckdb.DuckDBPyConnection) ->
 def test_questions_at_the_same_time_see_their_own_rows(connection: duckdb.DuckDBPyConnection) -> None:
     where = parse_where("fetch_status = 200")
     with ThreadPoolExecutor(4) as executor, connect() as other:
-        sizes = range(1, 400)
+        sizes = range(1, 100)
         found = executor.map(_kept_of, [where] * len(sizes), sizes)
         assert list(found) == list(sizes)
         connection.register("mine", pa.table({"a": [1]}))
