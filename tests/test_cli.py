@@ -147,13 +147,13 @@ def test_csv_and_tsv(asking: Command, harvested: catalogue.Catalogue) -> None:
 )
 def test_output_files(asking: Command, example: pa.Table, crawl: str, tmp_path: Path, name: str) -> None:
     target = tmp_path / name
-    every = name.endswith(".parquet")  # crawl; of one the others show as well what becomes of rows
+    every = name.endswith((".parquet", ".arrow"))  # crawl; of one the others show as well what becomes of rows
     ran = asking("query", "*.example.com", "-o", str(target), *([] if every else ["--crawl", crawl]))
     assert ran.status == 0, ran.err
     assert ran.out == ""
     expected = example if every else example.filter(pc.field("crawl") == crawl)
     assert expected.num_rows
-    if every:
+    if name.endswith(".parquet"):
         assert pq.read_table(target) == expected
     elif name.endswith(".arrow"):
         assert pa.ipc.open_stream(target.read_bytes()).read_all() == expected
@@ -329,6 +329,12 @@ def test_version_and_module(asking: Command) -> None:
     unknown = asking("frobnicate")
     assert unknown.status == 2
     assert "No such command" in unknown.err
+
+
+def test_demo_ends_well(command: Command, tmp_path: Path) -> None:
+    ran = command("demo", TMPDIR=str(tmp_path))
+    assert (ran.status, "Traceback" in ran.err) == (0, False), ran.err
+    assert not list(tmp_path.glob("catalogue-demo-*"))
 
 
 def test_demo_walks_through_everything_serves_until_ctrl_c_and_leaves_nothing(command: Command, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from catalogue.errors import OutputFailed, QueryError
 from catalogue.record import Record
 from catalogue.settings import Settings
 from tests import canaries
+from tests.commands import Command
 from tests.fetched import check
 from tests.forms import FORMS, Flaky, copied, elsewhere, fill, sixty_records, urls_in, urls_of
 
@@ -112,7 +113,7 @@ def endpoint() -> Iterator[str]:
 
 
 @pytest.fixture
-def aws(endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def aws(endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     environment = {
         "AWS_ENDPOINT_URL": endpoint,
         **canaries.AWS,
@@ -124,15 +125,17 @@ def aws(endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
     with closing(boto3.client("s3", **canaries.OF_NOBODY)) as client:
         client.create_bucket(Bucket="mine")
+    return environment
 
 
 # Of the AWS SDK: it leaves sockets and loops of its own to the garbage collector.
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.usefixtures("aws")
 def test_a_bucket(
     harvested_data: Path,
     settings: Settings,
+    asking: Command,
+    aws: dict[str, str],
     crawl: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -155,10 +158,14 @@ def test_a_bucket(
     with catalogue.open(harvested_data, settings=again) as cat:
         done = cat.fetch(found, "s3://mine/a prefix/warc/out.warc.gz")
         assert (done.records, done.bytes, done.files) == (6, 0, ["out-00000.warc.gz"])
-        with pytest.raises(OutputFailed, match=r"^.*\(NoSuchBucket\).*\Z") as raised:  # in one line
-            cat.fetch(found, "s3://none-of-mine/out.warc.gz")
-        assert raised.value.exit_status == 75
         monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
         monkeypatch.delenv("AWS_ACCESS_KEY_ID")
         with pytest.raises(OutputFailed, match=r"\(NoCredentialsError\)"):  # and it is not tried without any
             cat.fetch(found, "s3://mine/out.warc.gz")
+    ran = asking(
+        *["fetch", "*.com", "--crawl", crawl, "--limit", "5", "-o", "s3://none-of-mine/out.warc.gz"],
+        PYTHONWARNINGS="ignore",
+        **aws,
+    )
+    assert (ran.status, ran.err.count("\n")) == (75, 1), ran.err
+    assert "(NoSuchBucket)" in ran.err
