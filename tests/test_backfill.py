@@ -132,17 +132,18 @@ def test_it_finds_what_a_scan_finds(cat: Catalogue, source: Path, server: Loopba
     pages = dict(iter(cat.pages(OLD).groupby(["path", "row_group"])))
     for _, row in after.iterrows():
         keys = sorted(keys_in[row.path, row.row_group])
-        least, greatest = keys[0], keys[-1]
+        first, last = keys[0], keys[-1]
         if row.bounds_from == "scan":  # long ones are cut
-            bounds = cut_bounds(least.encode(), greatest.encode())
-            least, greatest = bounds.min.decode(), bounds.max.decode()
-        assert (row.min_url_surtkey, row.max_url_surtkey) == (least, greatest)
+            bounds = cut_bounds(first.encode(), last.encode())
+            first, last = bounds.min.decode(), bounds.max.decode()
+        assert (row.min_url_surtkey, row.max_url_surtkey) == (first, last)
         if row.key_intervals is not None:
-            assert all(any(i["min"] <= key <= i["max"] for i in row.key_intervals) for key in keys)
+            intervals = [(each["min"], each["max"]) for each in row.key_intervals]
+            assert all(any(least <= key <= most for least, most in intervals) for key in keys)
         if row.bounds_from == "scan":
             mine = pages[row.path, row.row_group]
             assert mine.num_rows.sum() == row.num_rows == len(keys)
-            assert (mine.min_url_surtkey.min(), mine.max_url_surtkey.max()) == (least, greatest)
+            assert (mine.min_url_surtkey.min(), mine.max_url_surtkey.max()) == (first, last)
     assert after.key_intervals.notna().sum() > len(after) / 2
     # And there is nothing left to do.
     again = cat.backfill()
@@ -241,12 +242,10 @@ def test_killed_at_a_request_it_goes_on(bare: Path, held_bare: Path, tmp_path: P
 
 
 def test_a_file_that_is_gone_is_named_and_does_not_stop_the_rest(bare: Path, held_bare: Path, tmp_path: Path) -> None:
-    with FaultServer(bare) as server:
-        command = Command(copytree(held_bare, tmp_path / "data"), server.url, tmp_path)
-        files = command("backfill", "--dry-run", "--json").json()["files"]
+    files = len(list(bare.rglob("*.parquet")))  # of none is anything known
     gone = min(str(path.relative_to(bare)) for path in bare.rglob("*subset=warc/*.parquet"))
     with FaultServer(bare, script=only(gone, Kind.NOT_FOUND)) as server:
-        ran = Command(tmp_path / "data", server.url, tmp_path)("backfill", "--yes", "--json")
+        ran = Command(copytree(held_bare, tmp_path / "data"), server.url, tmp_path)("backfill", "--yes", "--json")
         assert ran.status == 1
         assert list(ran.json()["failures"]) == [gone]
         assert ran.json()["done"] == files - 1

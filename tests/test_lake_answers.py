@@ -21,7 +21,6 @@ from catalogue.surt import parse_pattern
 from catalogue.views import lake_files
 from catalogue.where import literal
 from tests.ducklakes import ask_shell, needs_extensions, opened
-from tests.mirrors import whole_table
 
 pytestmark = needs_extensions
 
@@ -61,11 +60,11 @@ def lakes(harvested: catalogue.Catalogue, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.fixture(scope="module")
-def everything(mirror: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+def everything(all_rows: pa.Table) -> Iterator[duckdb.DuckDBPyConnection]:
     """All rows, in a table that nothing prunes."""
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
-        connection.register("scanned", whole_table(mirror))
+        connection.register("scanned", all_rows)
         connection.execute("CREATE TABLE captures AS FROM scanned")
         yield connection
 

@@ -1,6 +1,7 @@
 """Plans read by processes, and by a Dask cluster of which a worker is killed."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -31,7 +32,7 @@ from catalogue.forming import FormOf
 from catalogue.plan import record_fetches
 from catalogue.settings import Settings
 from catalogue.workers import SLICE, Workers, run, tasks
-from tests.commands import Command
+from tests.commands import Command, ended
 from tests.crawls import crawl_of, table
 from tests.executors import Recording, opened
 from tests.faults import FaultServer
@@ -42,7 +43,7 @@ def forks() -> Iterator[BaseContext]:
     """Where processes come from, Dask's too: they are forked by one that has imported, once, what takes them long."""
     with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
         context: BaseContext = get_mp_context()  # or it would set its own list later
-        context.set_forkserver_preload(["distributed", "pandas", "pyarrow.parquet", "catalogue.workers"])
+        context.set_forkserver_preload(["distributed", "dask.dataframe", "pyarrow.parquet", "catalogue.workers"])
         yield context
 
 
@@ -68,19 +69,25 @@ def address_of(cluster: LocalCluster) -> str:
 
 
 SOME = ["url", "fetch_time", "warc_record_offset"]
-"""Columns to read of every row group there is: what they are makes no difference to who reads them."""
+"""Columns to read of every row group of some crawls: what they are makes no difference to who reads them."""
 
 
 @pytest.fixture(scope="module")
-def everything(harvested: Catalogue) -> pa.Table:
-    return harvested.captures("*", columns=SOME).to_arrow()
+def some(whole_crawls: list[str]) -> list[str]:
+    """The oldest of them and the newest: all subsets, and a dozen files."""
+    return [whole_crawls[0], whole_crawls[-1]]
+
+
+@pytest.fixture(scope="module")
+def everything(harvested: Catalogue, some: list[str]) -> pa.Table:
+    return harvested.captures("*", crawls=some, columns=SOME).to_arrow()
 
 
 def test_processes_answer_as_we_do(
-    harvested_data: Path, settings: Settings, everything: pa.Table, processes: Executor
+    harvested_data: Path, settings: Settings, some: list[str], everything: pa.Table, processes: Executor
 ) -> None:
     with opened(harvested_data, settings, processes) as cat:
-        found = cat.captures("*", columns=SOME)
+        found = cat.captures("*", crawls=some, columns=SOME)
         assert found.to_arrow().equals(everything)
         assert cat.requests == found.plan.requests
         assert cat.bytes == found.plan.bytes
@@ -121,10 +128,10 @@ def kill_one(client: Client) -> None:
 
 
 def test_a_cluster_loses_a_worker_and_nothing_else(
-    harvested_data: Path, settings: Settings, everything: pa.Table, cluster: LocalCluster
+    harvested_data: Path, settings: Settings, some: list[str], everything: pa.Table, cluster: LocalCluster
 ) -> None:
     with Client(cluster) as client, opened(harvested_data, settings, client.get_executor(pure=False)) as cat:
-        batches = cat.captures("*", columns=SOME).batches()
+        batches = cat.captures("*", crawls=some, columns=SOME).batches()
         first = next(batches)
         kill_one(client)
         found = pa.Table.from_batches([first, *batches])
@@ -135,7 +142,7 @@ def test_fetching_loses_a_worker_and_nothing_else(
     harvested_data: Path, settings: Settings, harvested: Catalogue, cluster: LocalCluster, tmp_path: Path, crawl: str
 ) -> None:
     """The same file as of one process, in the same requests, though a worker is killed once something has come."""
-    wanted = "fetch_status = 200 AND length(url) % 4 = 0"
+    wanted = "fetch_status = 200 AND length(url) % 16 = 0"
     found = harvested.captures("*.com", crawls=crawl, where=wanted)
     alone = harvested.fetch(found, tmp_path / "alone.warc.gz", most=100_000)
     needed = harvested.fetch_estimate(found)
@@ -249,7 +256,8 @@ def test_a_dask_frame_has_the_rows(harvested: Catalogue, cluster: LocalCluster) 
 
 
 def test_the_command_line_uses_a_cluster(asking: Command, cluster: LocalCluster, harvested: Catalogue) -> None:
-    ran = asking("query", "*.is", "--columns", "url", "--scheduler", address_of(cluster), PYTHONWARNINGS="default")
+    with asking.start("query", "*.is", "--columns", "url", "--scheduler", address_of(cluster)) as process:
+        ran = ended(process)
     assert ran.status == 0, ran.err
     found = [line["url"] for line in ran.json_lines()]
     assert found == harvested.captures("*.is", columns=["url"]).to_arrow().column("url").to_pylist()
@@ -266,40 +274,34 @@ def test_schedulers_that_are_none() -> None:
         pass
 
 
-@pytest.mark.parametrize(
-    ("package", "what"),
-    [
-        ("raise ModuleNotFoundError('not here')", "lack this package"),
-        ("def package_version(): return '0.0.1'", "have version 0.0.1"),
-    ],
-)
-def test_workers_that_do_not_have_this_package(tmp_path: Path, package: str, what: str) -> None:
+def test_workers_that_do_not_have_this_package(tmp_path: Path) -> None:
     (tmp_path / "catalogue").mkdir()
     (tmp_path / "catalogue" / "__init__.py").touch()
-    (tmp_path / "catalogue" / "settings.py").write_text(package)
+    settings = tmp_path / "catalogue" / "settings.py"
+    settings.write_text("raise ModuleNotFoundError('not here')")
     with LocalCluster(n_workers=0, dashboard_address=":0") as empty:
         words = [sys.executable, "-m", "distributed.cli.dask_worker", empty.scheduler_address, "--no-nanny"]
-        environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+        environment = {**os.environ, "PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
         with subprocess.Popen(
             [*words, "--no-nanny"], env=environment, cwd=tmp_path, stderr=subprocess.DEVNULL
         ) as worker:
             try:
                 empty.wait_for_workers(1, timeout=30)
-                with pytest.raises(QueryError, match=what), connected(address_of(empty)):
+                with pytest.raises(QueryError, match="lack this package"), connected(address_of(empty)):
+                    pass
+                settings.write_text("def package_version(): return '0.0.1'")  # what failed is imported again
+                with pytest.raises(QueryError, match=r"have version 0\.0\.1"), connected(address_of(empty)):
                     pass
             finally:
                 worker.terminate()
 
 
-def test_without_dask_it_says_what_to_install(asking: Command, tmp_path: Path) -> None:
-    (tmp_path / "hidden").mkdir()
+def test_without_dask_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("distributed", "dask"):
-        (tmp_path / "hidden" / f"{name}.py").write_text("raise ImportError('not here')")
-    ran = asking("query", "*.is", "--scheduler", "tcp://x:1", PYTHONPATH=str(tmp_path / "hidden"))
-    assert (ran.status, ran.err) == (
-        2,
-        "catalogue: a scheduler needs Dask; run: pip install 'commoncrawl-catalogue[dask]'\n",
-    )
+        monkeypatch.setitem(sys.modules, name, None)  # as if it were not installed
+    said = re.escape("a scheduler needs Dask; run: pip install 'commoncrawl-catalogue[dask]'")
+    with pytest.raises(QueryError, match=said), connected("tcp://x:1"):
+        pass
 
 
 def test_a_worker_has_a_cache_folder_of_its_own_where_ours_is_not(
@@ -313,7 +315,8 @@ def test_a_worker_has_a_cache_folder_of_its_own_where_ours_is_not(
 
 
 def test_workers_are_imported_without_dask() -> None:
-    code = "import sys, catalogue.workers, catalogue.cluster; sys.exit('distributed' in sys.modules)"
+    """And so is what asks them."""
+    code = "import sys, catalogue.workers, catalogue.cluster, catalogue.cli; sys.exit('distributed' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
