@@ -228,8 +228,9 @@ def test_a_file_that_fails_is_named_and_does_not_stop_the_rest(mirror: Path, cra
         assert "may be incomplete" in asked.err
         script.off()
         assert command("harvest", "--crawl", crawl, "--subset", "all").status == 0
-        assert command("status", "--json").json()["failures"] == []
-        assert command("query", "*.example.com", "--crawl", crawl).status == 0
+    with catalogue.open(command.data, settings=Settings(source=str(mirror))) as cat:
+        assert cat.failures().empty
+        assert cat.captures("*.example.com", crawls=crawl).complete
 
 
 def test_footers_that_are_no_footers_are_named(mirror: Path, crawl: str, store: Store, examiner: Examiner) -> None:
