@@ -109,8 +109,11 @@ def test_a_crawl_that_the_source_lists_no_more(cat: Catalogue, server: LoopbackS
     one, *_ = paths(mirror)
     flip_value(cat.data / STORE, "files", one, Random(1))
     flip_value(cat.data / STORE, "documents", manifest_path(CRAWL), Random(1))
-    with LoopbackServer(mirror) as now:
-        assert Command(cat.data, now.url, cat.data)("repair").status == 1
+    with (
+        LoopbackServer(mirror) as now,
+        catalogue.open(cat.data, settings=Settings(source=now.url, cache=tmp_path)) as other,
+    ):
+        assert not other.repair().complete
     with Store(cat.data / STORE) as store:
         assert one not in store.keys("files")
         assert one in store.keys("failures")
