@@ -166,12 +166,21 @@ def test_what_is_lacking_is_said(tmp_path: Path) -> None:
 # ---- plans ----
 
 
+@pytest.fixture(scope="module")
+def untaught(
+    untaught_data: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Catalogue, str]]:
+    """A catalogue, and a server of it, of whom nothing but plans is asked: so both know the same."""
+    data = Path(copytree(untaught_data, tmp_path_factory.mktemp("untaught") / "data"))
+    with catalogue.open(data, settings=settings) as cat, serving(data, settings) as address:
+        yield cat, address
+
+
 @pytest.mark.parametrize("url", ["*.example.com", "example.com/dir/page", "*", "nowhere.example"])
-def test_plans_are_those_of_python(untaught_data: Path, settings: Settings, url: str) -> None:
-    with catalogue.open(untaught_data, settings=settings) as cat:
-        plan = cat.captures(url).plan
-    with serving(untaught_data, settings) as address:
-        got = answered(address, "plan", url=url)
+def test_plans_are_those_of_python(untaught: tuple[Catalogue, str], url: str) -> None:
+    cat, address = untaught
+    plan = cat.captures(url).plan
+    got = answered(address, "plan", url=url)
     assert got["plan"] == {**plan.summary(), "seconds": got["plan"]["seconds"]}
     assert got["files_left_out"] == 0
     assert [each["path"] for each in got["files"]] == list(plan.paths)

@@ -208,7 +208,7 @@ def test_every_number_of_a_codec() -> None:
             assert facts.codec.startswith(
                 ("UNKNOWN(", "UNCOMPRESSED", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4", "ZSTD")
             )
-            if codec:
+            if codec and (codec < 32 or codec % 16 == 15):  # all that have names, and some of those that have none
                 changed = data[: -TRAILER - len(raw_footer(data))] + with_trailer(footer.footer)
                 with pytest.raises(BadFooter, match="column url_surtkey"):
                     list(batches(changed, ("url_surtkey",)))

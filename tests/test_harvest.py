@@ -228,8 +228,9 @@ def test_a_file_that_fails_is_named_and_does_not_stop_the_rest(mirror: Path, cra
         assert "may be incomplete" in asked.err
         script.off()
         assert command("harvest", "--crawl", crawl, "--subset", "all").status == 0
-        assert command("status", "--json").json()["failures"] == []
-        assert command("query", "*.example.com", "--crawl", crawl).status == 0
+    with catalogue.open(command.data, settings=Settings(source=str(mirror))) as cat:
+        assert cat.failures().empty
+        assert cat.captures("*.example.com", crawls=crawl).complete
 
 
 def test_footers_that_are_no_footers_are_named(mirror: Path, crawl: str, store: Store, examiner: Examiner) -> None:
@@ -284,12 +285,13 @@ def test_a_list_of_crawls_is_good_for_a_day(mirror: Path, store: Store, taken: t
         source.close()
 
 
-def test_refresh_notices_a_file_that_changed(
+def test_refresh_notices_a_file_that_changed_and_forgets_one_that_is_listed_no_more(
     mirror: Path, crawl: str, tmp_path: Path, footers: dict[str, bytes]
 ) -> None:
     files = listed(mirror, crawl)
+    manifest = f"crawl-data/{crawl}/cc-index-table.paths.gz"
     served = {file.path: (mirror / file.path).read_bytes() for file in files}
-    for name in (f"crawl-data/{crawl}/cc-index-table.paths.gz", "collinfo.json"):
+    for name in (manifest, "collinfo.json"):
         served[name] = (mirror / name).read_bytes()
     first, second = [file.path for file in files if file.subset == "warc"][:2]
     with FaultServer(served) as server, catalogue.open(tmp_path, settings=Settings(source=server.url)) as cat:
@@ -302,6 +304,13 @@ def test_refresh_notices_a_file_that_changed(
         assert held(Store(tmp_path / "footers.sqlite"))[first] == footers[second]
         twice = cat.captures("*", columns=["url"]).to_arrow()
         assert twice.num_rows == sum(cat.files()["num_rows"])
+        del served[files[0].path]
+        served[manifest] = gzip.compress("\n".join(file.path for file in files[1:]).encode())
+        with pytest.raises(catalogue.SourceError, match=f"harvest --crawl {crawl} --refresh"):
+            cat.captures("*", columns=["fetch_time"]).to_arrow()  # URLs were read, and may be in the cache
+        cat.harvest(crawl, subsets="all", refresh=True)
+        assert set(cat.files()["path"]) == {file.path for file in files[1:]}
+        assert cat.captures("*", columns=["url"]).complete
 
 
 def test_crawls_listed_before_they_have_an_index_are_passed_over(mirror: Path, crawl: str, tmp_path: Path) -> None:
@@ -316,20 +325,3 @@ def test_crawls_listed_before_they_have_an_index_are_passed_over(mirror: Path, c
         assert [outcome["crawl"] for outcome in ran.json_lines()] == [crawl]
         assert "no columnar index of CC-MAIN-2099-01" in ran.err
         assert command("harvest", "--crawl", "CC-MAIN-2099-01").status == 2
-
-
-def test_refresh_forgets_files_that_are_listed_no_more(mirror: Path, crawl: str, tmp_path: Path) -> None:
-    files = listed(mirror, crawl)
-    manifest = f"crawl-data/{crawl}/cc-index-table.paths.gz"
-    served = {file.path: (mirror / file.path).read_bytes() for file in files}
-    served[manifest] = (mirror / manifest).read_bytes()
-    served["collinfo.json"] = (mirror / "collinfo.json").read_bytes()
-    with FaultServer(served) as server, catalogue.open(tmp_path, settings=Settings(source=server.url)) as cat:
-        cat.harvest(crawl, subsets="all")
-        del served[files[0].path]
-        served[manifest] = gzip.compress("\n".join(file.path for file in files[1:]).encode())
-        with pytest.raises(catalogue.SourceError, match=f"harvest --crawl {crawl} --refresh"):
-            cat.captures("*", columns=["url"]).to_arrow()
-        cat.harvest(crawl, subsets="all", refresh=True)
-        assert set(cat.files()["path"]) == {file.path for file in files[1:]}
-        assert cat.captures("*", columns=["url"]).complete

@@ -20,7 +20,7 @@ from tests.faults import Fault, FaultServer, Kind, Request, always
 from tests.miniatures import OLD
 from tests.serving import get, serving
 
-LISTED = 1000
+LISTED = 300
 """Files of a crawl, none of which can be had."""
 MOST = LISTED + LISTED // 10 + 500
 """Requests that such a crawl may take."""

@@ -3,7 +3,7 @@
 import shutil
 import sqlite3
 from collections import Counter
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from random import Random
 
@@ -17,7 +17,7 @@ import catalogue
 from catalogue import Catalogue
 from catalogue.crawl import COLLINFO, manifest_path
 from catalogue.demo import LoopbackServer
-from catalogue.errors import DiskFailed, IncompleteAnswer, StoreDamaged, StoreLocked
+from catalogue.errors import CatalogueError, DiskFailed, IncompleteAnswer, StoreDamaged, StoreLocked
 from catalogue.settings import Settings
 from catalogue.store import Store, salvage
 from catalogue.table import DEFINITION, LISTED
@@ -25,6 +25,7 @@ from catalogue.wording import plural
 from tests.commands import Command, wait_until
 from tests.crawls import CRAWL, crawl_of, index_path, table
 from tests.faults import FaultServer, Kind, always
+from tests.hosts import opened
 from tests.rot import ABSENT, FILES, SHOWN, STORE, content, flip, flip_value, fresh, paths, rows
 from tests.rotten import its_copy, its_server, whole_store
 
@@ -34,6 +35,10 @@ cat = pytest.fixture(its_copy)
 
 
 PATTERN = "*.com"
+
+
+def found(cat: Catalogue) -> list[tuple[str, str]]:
+    return [(finding.kind, finding.key) for finding in cat.check().findings]
 
 
 def asked(server: LoopbackServer) -> Counter[str]:
@@ -90,8 +95,7 @@ def test_a_file_that_the_source_has_no_more(cat: Catalogue, server: LoopbackServ
         ran = Command(cat.data, now.url, cat.data)("repair")
         assert (ran.status, ran.out) == (1, f"failed: {now.url}{gone} does not exist\n")
         assert asked(now) == Counter([gone, other])
-        missing = Command(cat.data, now.url, cat.data)("query", PATTERN, "--count")
-    assert missing.status == 1
+    assert not cat.captures(PATTERN).complete
     with Store(cat.data / STORE) as store:
         assert gone not in store.keys("files")
         assert gone in store.keys("failures")
@@ -105,8 +109,11 @@ def test_a_crawl_that_the_source_lists_no_more(cat: Catalogue, server: LoopbackS
     one, *_ = paths(mirror)
     flip_value(cat.data / STORE, "files", one, Random(1))
     flip_value(cat.data / STORE, "documents", manifest_path(CRAWL), Random(1))
-    with LoopbackServer(mirror) as now:
-        assert Command(cat.data, now.url, cat.data)("repair").status == 1
+    with (
+        LoopbackServer(mirror) as now,
+        catalogue.open(cat.data, settings=Settings(source=now.url, cache=tmp_path)) as other,
+    ):
+        assert not other.repair().complete
     with Store(cat.data / STORE) as store:
         assert one not in store.keys("files")
         assert one in store.keys("failures")
@@ -176,41 +183,48 @@ def test_what_reading_taught_is_told_to_be_forgotten(tmp_path: Path) -> None:
         assert content(cat.data / STORE)["indexes"] == before["indexes"]
 
 
+def define(data: Path, mirror: Path, *files: str) -> dict[str, str]:
+    """Harvest some files as a table of their own; what failed of them."""
+    with opened(data, mirror, "mine") as cat:
+        cat.define("url_surtkey", paths=files)
+        return {path: reason for outcome in cat.harvest() for path, reason in outcome.failures.items()}
+
+
 def test_the_definition_of_a_table_is_told_to_be_given_again(tmp_path: Path) -> None:
     """No source has it."""
     mirror = crawl_of(tmp_path / "mirror", table(["com,a)/", "com,b)/"]))
     path = str(index_path(mirror).relative_to(mirror))
     command = Command(tmp_path / "data", str(mirror), tmp_path)
-    define = ("harvest", "--table", "mine", "--key", "url_surtkey", path)
-    assert command(*define).status == 0
+    assert not define(tmp_path / "data", mirror, path)
     flip_value(tmp_path / "data" / "mine" / STORE, "documents", "table.json", Random(1))
     for verb in ("check", "repair"):
         ran = command(verb, "--table", "mine")
         assert ran.status == 1
         assert ran.err.splitlines()[-1].startswith("run: catalogue harvest --table mine --key COLUMN")
-    assert command(*define).status == 0
-    assert command("check", "--table", "mine").status == 0
+    assert command("harvest", "--table", "mine", "--key", "url_surtkey", path).status == 0
+    with opened(tmp_path / "data", mirror, "mine") as cat:
+        assert cat.check().complete
 
 
 def test_where_the_list_of_a_table_is_lost_its_footers_are_kept(tmp_path: Path) -> None:
     """As by a salvage: nobody knows any more which files there are, but those that are held."""
     mirror = crawl_of(tmp_path / "mirror", table(["com,a)/", "com,b)/"]), table(["com,c)/", "com,d)/"]))
     one, two = (str(index_path(mirror, number).relative_to(mirror)) for number in range(2))
-    command = Command(tmp_path / "data", str(mirror), tmp_path)
-    define = ("harvest", "--table", "mine", "--key", "url_surtkey", one, two)
-    assert command(*define).status == 0
-    store = tmp_path / "data" / "mine" / STORE
+    data, store = tmp_path / "data", tmp_path / "data" / "mine" / STORE
+    assert not define(data, mirror, one, two)
     for lost in (LISTED, DEFINITION):
         with closing(sqlite3.connect(store, isolation_level=None)) as connection:
             connection.execute("DELETE FROM documents WHERE key = ?", [lost])
         flip_value(store, "files", one, Random(1))
-        told = command("check", "--table", "mine", "--json").json()
-        assert ("documents", lost) in [(finding["kind"], finding["key"]) for finding in told["findings"]]
-        assert command("repair", "--table", "mine").status == 1
-        command("harvest", "--table", "mine")
+        with opened(data, mirror, "mine") as cat:
+            assert ("documents", lost) in found(cat)
+            assert not cat.repair().complete
+            with suppress(CatalogueError):  # who is not told which files there are
+                cat.harvest()
         assert two in rows(store)["files"], lost
-        assert command(*define).status == 0
-        assert command("repair", "--table", "mine").status == 0
+        assert not define(data, mirror, one, two)
+        with opened(data, mirror, "mine") as cat:
+            assert cat.repair().complete
         assert sorted(content(store)["files"]) == [one, two]
 
 
@@ -285,12 +299,12 @@ def test_files_of_a_table_may_be_alike(tmp_path: Path) -> None:
     """Whose it is nobody knows; of Common Crawl's index all files have keys of their own."""
     mirror = crawl_of(tmp_path / "mirror", *[table(["com,a)/", "com,b)/"])] * 2)
     both = [str(index_path(mirror, number).relative_to(mirror)) for number in range(2)]
-    command = Command(tmp_path / "data", str(mirror), tmp_path)
-    assert command("harvest", "--table", "mine", "--key", "url_surtkey", *both).status == 0
-    assert command("check", "--table", "mine").status == 0
-    assert command("harvest", "--crawl", CRAWL).status == 0
-    told = command("check", "--json").json()
-    assert [(finding["kind"], finding["key"]) for finding in told["findings"]] == [("suspect", path) for path in both]
+    assert not define(tmp_path / "data", mirror, *both)
+    with opened(tmp_path / "data", mirror, "mine") as cat:
+        assert found(cat) == []
+    with opened(tmp_path / "data", mirror, None) as cat:
+        cat.harvest(CRAWL)
+        assert found(cat) == [("suspect", path) for path in both]
 
 
 def test_a_catalogue_that_is_damaged_says_so_when_it_is_to_be_gone_on_from(cat: Catalogue) -> None:

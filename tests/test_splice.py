@@ -165,8 +165,8 @@ def check_control(compared: Compared) -> None:
 
 
 def paged(table: pa.Table, **options: Any) -> bytes:
-    """Two row groups of five and of three pages a column."""
-    settings = {"row_group_size": ROWS * 3 // 5, "data_page_size": 1, "write_batch_size": 90} | options
+    """Two row groups of four and of three pages a column."""
+    settings = {"row_group_size": ROWS * 3 // 5, "data_page_size": 1, "write_batch_size": 110} | options
     return write(table, **settings)
 
 
@@ -187,10 +187,10 @@ def test_every_kind_of_column(wide: pa.Table, codec: str, page: str, dictionary:
     assert (8 in encodings) == (dictionary != "off")  # RLE_DICTIONARY
     assert check_file(data) == 2 * wide.num_columns
     compared = check_pages_of(data)
-    assert compared["in all"] > 430
-    assert compared["with gaps"] > 160
+    assert compared["in all"] > 270
+    assert compared["with gaps"] > 70
     assert (compared["without the dictionary of their chunk"] > 30) == (dictionary == "overflows")
-    assert compared["and one row further"] > 330
+    assert compared["and one row further"] > 190
     check_control(compared)
 
 
@@ -232,7 +232,7 @@ def test_dictionaries_that_old_writers_do_not_tell_of(wide: pa.Table, page: str)
                 chunk = replace(told, dictionary_page_offset=None, data_page_offset=start, dictionary_coded=None)
                 assert read(spliced(data, footer, chunk, group.num_rows)).equals(expected[name])
                 check_selections(compared, data, footer, chunk, expected[name].combine_chunks())
-    assert compared["in all"] > 1000
+    assert compared["in all"] > 600
     assert not compared["without the dictionary of their chunk"]
     check_control(compared)
 
@@ -262,7 +262,7 @@ def test_encodings_that_may_come(wide: pa.Table, encoding: str, codec: str, page
     assert all(encoding in metadata.column(at).encodings for at in range(table.num_columns))
     assert check_file(data) == 2 * table.num_columns
     compared = check_pages_of(data)
-    assert compared["in all"] > 28 * table.num_columns
+    assert compared["in all"] > 16 * table.num_columns
     check_control(compared)
 
 
@@ -282,7 +282,7 @@ def test_times_of_twelve_bytes(wide: pa.Table, codec: str, unit: str | None) -> 
                 original = wide[name].slice(ROWS * 3 // 5 * group.ordinal, group.num_rows)
                 assert found.cast(pa.int64()).equals(original.cast(pa.int64()))
     compared = check_pages_of(data, **options)
-    assert compared["in all"] > 28 * len(names)
+    assert compared["in all"] > 21 * len(names)
     check_control(compared)
 
 

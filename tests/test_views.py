@@ -16,7 +16,7 @@ import pytest
 
 import catalogue
 from catalogue import views
-from catalogue.errors import BadFooter, DiskFailed, QueryError
+from catalogue.errors import BadFooter, CatalogueError, DiskFailed, QueryError
 from catalogue.examine import Examiner
 from catalogue.facts import FileFacts
 from catalogue.settings import Settings
@@ -303,9 +303,8 @@ def with_pages(
     return folder
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_brought_up_to_date_it_is_as_if_made_anew(with_pages: Path, tmp_path: Path, seed: int) -> None:
-    chance = random.Random(seed)
+def test_brought_up_to_date_it_is_as_if_made_anew(with_pages: Path, tmp_path: Path) -> None:
+    chance = random.Random(0)
     data = Path(shutil.copytree(with_pages, tmp_path / "data"))
     with Store(data / "footers.sqlite") as store:
         _change_and_compare(data, store, tmp_path, chance)
@@ -340,8 +339,8 @@ def _change_and_compare(data: Path, store: Store, tmp_path: Path, chance: random
         add_indexes,
     ]
     with Examiner() as examiner:
-        for _ in range(4):
-            for step in chance.choices(steps, k=chance.randint(1, 4)):
+        for _ in range(5):
+            for step in chance.choices(steps, k=chance.randint(1, 6)):
                 step()
             views.refresh(path, store, examiner=examiner)
             anew = tmp_path / "anew.duckdb"
@@ -394,23 +393,33 @@ def test_facts_of_a_file_as_it_was_are_not_shown(store: Store, tmp_path: Path) -
         assert connection.execute(rows, [one]).fetchall() == connection.execute(rows, [other]).fetchall()
 
 
-def test_a_damaged_catalogue_is_a_sentence(asking: Command, untaught_data: Path, tmp_path: Path) -> None:
-    shutil.copytree(untaught_data, tmp_path / "copy")
-    path = tmp_path / "copy" / "catalogue.duckdb"
+def test_a_damaged_catalogue_is_a_sentence(
+    asking: Command, untaught_data: Path, settings: Settings, tmp_path: Path
+) -> None:
+    """Wherever it is damaged, if that makes a difference at all."""
+    folder = Path(shutil.copytree(untaught_data, tmp_path / "copy"))
+    path = folder / "catalogue.duckdb"
     whole = path.read_bytes()
-    here = Command(tmp_path / "copy", asking.source, tmp_path)
-    expected, said = here("query", "*.com", "--count").out, 0
+
+    def planned() -> tuple[str, ...]:
+        with catalogue.open(folder, settings=settings) as cat:
+            return cat.captures("*.com").plan.paths
+
+    expected, said = planned(), []
     for place in range(5):
         start = len(whole) // 6 * (place + 1)
-        path.write_bytes(whole[:start] + random.Random(place).randbytes(20_000) + whole[start + 20_000 :])
-        ran = here("query", "*.com", "--count")
-        assert ran.status in {0, 74}, ran.err
-        if ran.status == 0:
-            assert ran.out == expected
-        else:
-            assert "run: catalogue repair" in ran.err
-            said += 1
-    assert said
+        damaged = whole[:start] + random.Random(place).randbytes(20_000) + whole[start + 20_000 :]
+        path.write_bytes(damaged)
+        try:
+            assert planned() == expected
+        except (CatalogueError, duckdb.Error):
+            said.append(damaged)
+    command = Command(folder, asking.source, tmp_path)
+    for damaged in {said[0], said[-1]}:
+        path.write_bytes(damaged)
+        ran = command("query", "*.com", "--count")
+        assert ran.status == 74
+        assert "run: catalogue repair" in ran.err
 
 
 @pytest.mark.parametrize("name", [b"a\0b", b"caf\xe9"])
