@@ -16,13 +16,12 @@ import pytest
 
 import catalogue
 from catalogue import views
-from catalogue.errors import BadFooter, CatalogueError, DiskFailed, QueryError
+from catalogue.errors import BadFooter, DiskFailed, QueryError
 from catalogue.examine import Examiner
 from catalogue.facts import FileFacts
 from catalogue.settings import Settings
 from catalogue.store import Held, Store
 from catalogue.table import INDEX
-from tests.commands import Command
 from tests.examiners import Watched
 
 VIEWS = {"crawls", "files", "row_groups", "pages", "column_chunks"}
@@ -391,35 +390,6 @@ def test_facts_of_a_file_as_it_was_are_not_shown(store: Store, tmp_path: Path) -
             "SELECT row_group, num_rows, min_url_surtkey, max_url_surtkey FROM row_groups WHERE path = ? ORDER BY ALL"
         )
         assert connection.execute(rows, [one]).fetchall() == connection.execute(rows, [other]).fetchall()
-
-
-def test_a_damaged_catalogue_is_a_sentence(
-    asking: Command, untaught_data: Path, settings: Settings, tmp_path: Path
-) -> None:
-    """Wherever it is damaged, if that makes a difference at all."""
-    folder = Path(shutil.copytree(untaught_data, tmp_path / "copy"))
-    path = folder / "catalogue.duckdb"
-    whole = path.read_bytes()
-
-    def planned() -> tuple[str, ...]:
-        with catalogue.open(folder, settings=settings) as cat:
-            return cat.captures("*.com").plan.paths
-
-    expected, said = planned(), []
-    for place in range(5):
-        start = len(whole) // 6 * (place + 1)
-        damaged = whole[:start] + random.Random(place).randbytes(20_000) + whole[start + 20_000 :]
-        path.write_bytes(damaged)
-        try:
-            assert planned() == expected
-        except (CatalogueError, duckdb.Error):
-            said.append(damaged)
-    command = Command(folder, asking.source, tmp_path)
-    for damaged in {said[0], said[-1]}:
-        path.write_bytes(damaged)
-        ran = command("query", "*.com", "--count")
-        assert ran.status == 74
-        assert "run: catalogue repair" in ran.err
 
 
 @pytest.mark.parametrize("name", [b"a\0b", b"caf\xe9"])

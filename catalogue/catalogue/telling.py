@@ -1,7 +1,7 @@
 """What the footers say."""
 
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -84,9 +84,11 @@ class Telling(Taking):
         """A read-only DuckDB connection to the catalogue as it is now."""
         return views.connect_fresh(self.path, self._store, self.table, indexes=True)
 
-    def _looking(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
+    @contextmanager
+    def _looking(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """The same for questions of ours; see ``views.reading``."""
-        return views.reading_fresh(self.path, self._store, self.table)
+        with views.readable(), views.reading_fresh(self.path, self._store, self.table) as connection:
+            yield connection
 
     def connect_for(self, query: str) -> duckdb.DuckDBPyConnection:
         """Likewise, with our DuckLake attached as ``cc`` if SQL speaks of it.

@@ -6,7 +6,7 @@ from catalogue.views.exported import lake_files, write_table
 from catalogue.views.facts import are_of, packed
 from catalogue.views.fresh import STORAGE_VERSION, connect_fresh, is_fresh, reading_fresh, refresh
 from catalogue.views.gaps import Gaps, gaps
-from catalogue.views.opened import answerable, connect, queries_folder, quoted, reading, statement
+from catalogue.views.opened import answerable, connect, queries_folder, quoted, readable, reading, statement
 from catalogue.views.suspects import alike, intruders
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "paths_shown",
     "queries_folder",
     "quoted",
+    "readable",
     "reading",
     "reading_fresh",
     "refresh",

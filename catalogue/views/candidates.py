@@ -15,6 +15,7 @@ from catalogue.query import Query
 from catalogue.surt import text_after, text_from
 from catalogue.table import INDEX, Table
 from catalogue.values import positions, texts
+from catalogue.views.opened import readable
 
 _FEW = 32
 """Intervals of keys."""
@@ -104,7 +105,7 @@ class Candidates:
         """Files with row groups that might match: by their keys and times, or because these are not known."""
         # Small statements, one after the other, are planned in half the time that one large one takes.
         groups = {file: tuple(zip(ordinals, offsets, strict=True)) for file, ordinals, offsets in self._groups(query)}
-        rows = self._connection.execute(
+        rows = self._run(
             """
             SELECT
               file, any_value(path), any_value(version), any_value(footer_rest),
@@ -113,7 +114,7 @@ class Candidates:
             WHERE file IN (SELECT unnest($1::BIGINT[])) GROUP BY file ORDER BY any_value(path)
             """,
             [list(groups)],
-        ).fetchall()
+        )
         return [Candidate(path, version, rest, groups[file], least) for file, path, version, rest, least in rows]
 
     def _groups(self, query: Query) -> list[tuple[int, list[int], list[int]]]:
@@ -179,16 +180,8 @@ class Candidates:
                 )
         return tuple(told)
 
-    def _run(
-        self, sql: str, parameters: Mapping[str, object] | None = None, **tables: pa.Table
-    ) -> list[tuple[Any, ...]]:
-        for name, table in tables.items():
-            self._connection.register(name, table)
-        try:
-            return self._connection.execute(sql, parameters).fetchall()
-        finally:
-            for name in tables:
-                self._connection.unregister(name)
+    def _run(self, sql: str, parameters: object = None, **tables: pa.Table) -> list[tuple[Any, ...]]:
+        return _rows(self._connection, sql, parameters, **tables)
 
 
 class Shown:
@@ -209,9 +202,9 @@ class Shown:
 
     def rows(self, sql: str, *parameters: object) -> list[dict[str, Any]]:
         """The rows of a statement over the views, by name of column."""
-        found = self._connection.execute(sql, list(parameters))
-        names = [name for name, *_ in found.description or ()]
-        return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+        rows = _rows(self._connection, sql, list(parameters))
+        names = [name for name, *_ in self._connection.description or ()]
+        return [dict(zip(names, row, strict=True)) for row in rows]
 
     @cached_property
     def crawls(self) -> tuple[str, ...]:
@@ -222,7 +215,7 @@ class Shown:
     def _held(self) -> _Held:
         def counted(table: str, number: str = "count(*)") -> dict[tuple[str, str], int]:
             sql = f"SELECT crawl, subset, {number} FROM {table} GROUP BY ALL"  # noqa: S608 - constants
-            return {(crawl, subset): count for crawl, subset, count in self._connection.execute(sql).fetchall()}
+            return {(crawl, subset): count for crawl, subset, count in _rows(self._connection, sql)}
 
         return _Held(
             counted("derived.files"),
@@ -237,9 +230,9 @@ class Shown:
 
         Of all, and not of those that a question is about, so that it has the same types whatever it is about.
         """
-        rows = self._connection.execute(
-            "SELECT column_names, column_kinds FROM derived.files GROUP BY ALL ORDER BY min(file)"
-        ).fetchall()
+        rows = _rows(
+            self._connection, "SELECT column_names, column_kinds FROM derived.files GROUP BY ALL ORDER BY min(file)"
+        )
         found: dict[str, str] = {}
         for names, kinds in rows:
             for name, kind in zip(names, kinds, strict=True):
@@ -253,21 +246,21 @@ class Shown:
             [texts([path for path, _ in places]), positions(np.array([ordinal for _, ordinal in places], np.int64))],
             ["path", "row_group"],
         )
-        self._connection.register("asked", asked)
-        try:
-            rows = self._connection.execute(
-                "SELECT path, row_group, g.num_rows FROM derived.row_groups AS g JOIN derived.files USING (file) "
-                "SEMI JOIN asked USING (path, row_group) ORDER BY ALL"
-            ).fetchall()
-        finally:
-            self._connection.unregister("asked")
+        rows = _rows(
+            self._connection,
+            "SELECT path, row_group, g.num_rows FROM derived.row_groups AS g JOIN derived.files USING (file) "
+            "SEMI JOIN asked USING (path, row_group) ORDER BY ALL",
+            asked=asked,
+        )
         return {(path, row_group): num_rows for path, row_group, num_rows in rows}
 
     def without(self, column: str, candidates: Iterable[Candidate]) -> tuple[str, ...]:
         """The paths of those files that have no column of a name."""
-        rows = self._connection.execute(
-            "SELECT path FROM derived.files WHERE NOT list_contains(column_names, ?) ORDER BY path", [column]
-        ).fetchall()
+        rows = _rows(
+            self._connection,
+            "SELECT path FROM derived.files WHERE NOT list_contains(column_names, ?) ORDER BY path",
+            [column],
+        )
         asked = {candidate.path for candidate in candidates}
         return tuple(path for (path,) in rows if path in asked)
 
@@ -279,3 +272,17 @@ class Shown:
             candidates = Candidates(self._connection, self._held, crawls, subsets, self._table)
             self._last = (asked, candidates)
         return candidates
+
+
+def _rows(
+    connection: duckdb.DuckDBPyConnection, sql: str, parameters: object = None, **tables: pa.Table
+) -> list[tuple[Any, ...]]:
+    """What a statement finds, with tables that it names."""
+    for name, table in tables.items():
+        connection.register(name, table)
+    try:
+        with readable():
+            return connection.execute(sql, parameters).fetchall()
+    finally:
+        for name in tables:
+            connection.unregister(name)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import duckdb
 
-from catalogue.errors import QueryError, StoreLocked
+from catalogue.errors import DiskFailed, QueryError, StoreLocked
 from catalogue.table import INDEX, Table
 from catalogue.where import literal
 from catalogue.wording import in_short
@@ -132,6 +132,16 @@ def answerable() -> Iterator[None]:
         if "interrupted" in str(error):  # DuckDB has no class for it
             raise KeyboardInterrupt from error
         raise QueryError(in_short(error)) from error
+
+
+@contextmanager
+def readable() -> Iterator[None]:
+    """Turn what DuckDB says of a statement of ours into a ``DiskFailed``: that is right, so the catalogue is not."""
+    try:
+        yield
+    except duckdb.Error as error:
+        message = f"the catalogue cannot be read ({in_short(error)}); run: catalogue repair"
+        raise DiskFailed(message) from error
 
 
 def quoted(path: Path) -> str:
