@@ -45,9 +45,9 @@ browser:
 	fi >/dev/null 2>&1 || true
 
 test:  ## Everything that must hold
-	@$(MAKE) --no-print-directory --jobs=3 BROWSER=browser lint hold
+	@$(MAKE) --no-print-directory --jobs=3 first=browser lint hold
 
-hold: $(VENV)/tested $(BROWSER)
+hold: $(VENV)/tested $(first)
 	$(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 soak: $(VENV)/tested  ## What the tests try a little of, tried for hours

@@ -36,6 +36,12 @@ def count(path: Path) -> int:
     return int(number)
 
 
+def fail(path: Path) -> None:
+    with views.reading(path) as connection:
+        connection.execute("CREATE TEMP TABLE files AS SELECT 1")
+        connection.execute("SELECT no_such_column FROM catalogue.files")
+
+
 def test_what_took_its_place_is_seen(path: Path) -> None:
     before = count(path)
     fewer(path)
@@ -57,25 +63,27 @@ def test_afterwards_the_file_is_nobodys(path: Path) -> None:
 
 
 def test_a_question_that_failed_leaves_nothing_to_the_next(path: Path) -> None:
-    def failing() -> None:
-        with views.reading(path) as connection:
-            connection.execute("CREATE TEMP TABLE files AS SELECT 1")
-            connection.execute("SELECT no_such_column FROM catalogue.files")
-
     right = count(path)
     for _ in range(2):
         with pytest.raises(duckdb.BinderException):
-            failing()
+            fail(path)
         assert count(path) == right
 
 
-def test_a_process_that_was_forked_has_its_own(path: Path) -> None:
+FORKS = """
+import os, sys
+from catalogue.views.opened import lent
+with lent() as ours:
+    ours.execute("CREATE TABLE mark (text VARCHAR)")
+child = os.fork()
+if not child:
+    with lent() as own:
+        os._exit(len(own.execute("FROM duckdb_tables()").fetchall()))
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_process_that_was_forked_has_its_own() -> None:
     """In a new interpreter: to fork one with threads of others is not done."""
-    code = (
-        "import os, sys; from pathlib import Path; from tests.test_views_shared import count\n"
-        "path = Path(sys.argv[1]); number = count(path); child = os.fork()\n"
-        "if not child: os._exit(count(path) != number)\n"
-        "sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))"
-    )
     environment = os.environ | {"PYTHONWARNINGS": "ignore"}
-    subprocess.run([sys.executable, "-c", code, path], cwd=ROOT, env=environment, check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", FORKS], cwd=ROOT, env=environment, check=True, timeout=60)

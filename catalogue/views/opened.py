@@ -139,6 +139,8 @@ def readable() -> Iterator[None]:
     """Turn what DuckDB says of a statement of ours into a ``DiskFailed``: that is right, so the catalogue is not."""
     try:
         yield
+    except duckdb.InterruptException:
+        raise
     except duckdb.Error as error:
         message = f"the catalogue cannot be read ({in_short(error)}); run: catalogue repair"
         raise DiskFailed(message) from error
