@@ -164,6 +164,24 @@ def test_types_are_those_of_all_files_whatever_is_asked(tmp_path: Path) -> None:
         assert cat.captures("a*", columns=["u"]).to_arrow().column("u").null_count == 2
 
 
+def test_nulls_take_the_type_that_other_files_have(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    none = pa.nulls(2)
+    times = pa.array([datetime(2022, 1, day) for day in (1, 2)], pa.timestamp("us", "UTC"))  # noqa: DTZ001 - of Arrow's zone
+    types_of(source, "a", t=none, n=pa.array([1, 2]), d=none, empty=none)
+    types_of(source, "b", t=times, n=none, d=pa.array([Decimal("1.5"), None]), empty=none)
+    with opened(tmp_path / "data", source, "t") as cat:
+        cat.define("k", paths=["t/a", "t/b"])
+        cat.harvest()
+        found = cat.captures("*").to_arrow()
+        kinds = {"k": pa.string(), "t": times.type, "n": pa.int64(), "d": pa.decimal128(2, 1), "empty": pa.string()}
+        assert {field.name: field.type for field in found.schema} == kinds
+        assert found.column("t").to_pylist() == [None, None, *times.to_pylist()]
+        assert found.column("n").to_pylist() == [1, 2, None, None]
+        for where, count in (("t > '2022-01-01'", 1), ("t IS NULL", 2), ("n = 2", 1), ("empty IS NULL", 4)):
+            assert cat.captures("*", where=where).count() == count, where
+
+
 def test_nested_columns_are_left_out_of_all(tmp_path: Path) -> None:
     types_of(tmp_path / "source", "a", many=pa.array([[1], [2, 3]]), one=pa.array([1, 2]))
     types_of(tmp_path / "source", "b", **{"many.more": pa.array([5, 6])})

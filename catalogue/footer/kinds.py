@@ -1,7 +1,8 @@
 """What a column holds, in a word: the type under which it is shown where that is not settled beforehand.
 
 Words are ``int64``, ``uint64``, ``double``, ``bool``, ``string``, ``binary``, ``date``, ``decimal(precision,scale)``,
-``timestamp(unit)``, ``timestamp(unit,utc)``, and ``nested`` for more than one value a row. Narrow numbers are shown as
+``timestamp(unit)``, ``timestamp(unit,utc)``, ``null`` for a type without values, and ``nested`` for more than one value
+a row. Narrow numbers are shown as
 wide ones, since files of one table differ in that (apache/parquet-format, LogicalTypes.md).
 """
 
@@ -13,8 +14,9 @@ from catalogue.footer.values import Column
 from catalogue.thrift import Reader, Struct
 
 NESTED = "nested"
+_NULL = "null"
 
-_DECIMAL, _DATE, _TIME, _TIMESTAMP, _INTEGER, _FLOAT16 = 5, 6, 7, 8, 10, 15
+_DECIMAL, _DATE, _TIME, _TIMESTAMP, _INTEGER, _UNKNOWN, _FLOAT16 = 5, 6, 7, 8, 10, 11, 15
 """Of ``LogicalType``; the first two have the same numbers as ``ConvertedType``."""
 _TEXTS, _CONVERTED_TEXTS = {1, 4, 12}, {0, 4, 19}
 """STRING, ENUM and JSON."""
@@ -32,6 +34,8 @@ def kind_of(column: Column) -> str:
         return NESTED
     element: Struct = Reader(column.element).struct()
     logical, converted = _struct(element.get(10)), column.converted_type
+    if _UNKNOWN in logical:
+        return _NULL
     match column.physical_type:
         case "BOOLEAN":
             return "bool"
@@ -80,6 +84,8 @@ def wider(one: str, other: str) -> str:
     both = {one, other}
     if NESTED in both:
         return NESTED
+    if _NULL in both:
+        return other if one == _NULL else one
     if both == _WHOLE:
         return "decimal(20,0)"
     if both <= _WHOLE | {"double"}:

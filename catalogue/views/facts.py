@@ -15,7 +15,7 @@ from catalogue.crawl import IndexFile
 from catalogue.facts import FileFacts
 from catalogue.store import Held
 
-_FORM = 4
+_FORM = 5
 """Changes with what is found; facts of another form are found anew."""
 
 _FILE = {

@@ -24,7 +24,7 @@ from catalogue.views.build import Build
 from catalogue.views.opened import attach, connect, lent, log_of, queries_folder, quoted, reading
 
 STORAGE_VERSION = "v1.1.0"
-_LAYOUT = "9"
+_LAYOUT = "10"
 """Changes with what is in the tables; a catalogue of another layout, or with other statements, is made again."""
 
 
