@@ -311,6 +311,8 @@ EXCHANGES = (
     Exchange("a domain", "url=*.{host}", pywb=_PORTS),
     Exchange("a domain with a path", "url=*.{host}/*&output=json", pywb=_PORTS),
     Exchange("a domain by name", "url={host}&matchType=domain", pywb=_PORTS),
+    Exchange("a domain with the default port", "url=*.{host}:80", pywb=_PORTS),
+    Exchange("a domain by name with the default port", "url=http://{host}:80/&matchType=domain", pywb=_PORTS),
     Exchange("a domain that is not there", "url=*.{nowhere}", pywb=_EMPTY),
     Exchange("a top-level domain", "url=*.{tld}"),
     Exchange("a top-level domain in small pages", "url=*.{tld}&pageSize=1&output=json"),
@@ -339,6 +341,8 @@ EXCHANGES = (
     Exchange("the last two", "url={host}/*&sort=reverse&limit=2"),
     Exchange("closest to a time", "url={often}&closest={early}"),
     Exchange("the three closest to a time", "url={often}&closest={late}&limit=3"),
+    Exchange("closest to a year", "url={often}&closest={early:.4}"),
+    Exchange("closest to a day", "url={often}&closest={late:.8}&limit=3"),
     Exchange("closest to no time", "url={host}/*&sort=closest"),
     # filter
     Exchange("a status", "url={host}/*&filter=status:{status}"),
@@ -384,6 +388,7 @@ EXCHANGES = (
     Exchange("no field at all", "url={url}&output=json&fl=nosuch"),
     Exchange("an alias, which is no field", "url={url}&output=json&fl=original,statuscode"),
     Exchange("fields as text", "url={lacking}&output=text&fl=timestamp,languages,nosuch,url"),
+    Exchange("a repeated field as text", "url={often}&output=text&fl=url,status,url"),
     Exchange("fields as CDXJ", "url={often}&fl=url,timestamp,status"),
     Exchange("a character set as text", "url={url}&output=text&fl=encoding", pywb="knows charset alone"),
     # output

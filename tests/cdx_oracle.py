@@ -293,7 +293,7 @@ def ordered(last: dict[str, str], found: list[Capture]) -> list[Capture]:
     """In the order asked for, and no more than that."""
     limit = _limit(last)
     if closest := last.get("closest"):
-        moment = _seconds(closest)
+        moment = _seconds(closest + _LATEST[len(closest) :])
         found = sorted(found, key=lambda capture: abs(_seconds(capture.timestamp) - moment))
     elif last.get("sort") == "reverse" or truth(last.get("reverse", "")):
         found = found[::-1]

@@ -141,7 +141,7 @@ def test_what_is_false(value: str) -> None:
 def test_orders() -> None:
     assert asked(sort="reverse").reverse
     assert not asked(sort="closest").closest
-    assert asked(closest="2022").closest == "20220101000000"
+    assert asked(closest="2022").closest == "2022"
 
 
 def test_fields_and_outputs() -> None:
@@ -277,7 +277,8 @@ def test_times_choose_rows() -> None:
 @pytest.mark.parametrize(
     ("closest", "years"),
     [
-        ("2021", [2021, 2020, 2022]),
+        ("2021", [2022, 2021, 2020]),  # December 31
+        ("202105", [2021, 2022, 2020]),
         ("0", [2020, 2021, 2022]),
         ("9", [2022, 2021, 2020]),
         ("20220230", [2022, 2021, 2020]),

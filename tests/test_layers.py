@@ -118,7 +118,7 @@ HOMES = {
     "sqlite3": {"store", "ducklake"},
     "starlette": {"server"},
     "uvicorn": {"server"},
-    "warcio": {"record", "outputs"},
+    "warcio": {"record", "cdx", "outputs"},
     "yarl": {"source"},
 }
 

@@ -228,7 +228,7 @@ def test_everything() -> None:
         *((text, None) for text in ["example.com/%*", "example.com/x%E*", "example.com/#x*", "example.com?b&a=1*"]),
         *((text, None) for text in ["example.com?b=2&a=1&c*", "example.com?b&&c*", "example.com%2Fx", "http://@/"]),
         *((text, Match.HOST) for text in ["", "*", "*.example.com", "example.*", "http://"]),
-        *((text, Match.DOMAIN) for text in ["", "*.", "*.*", "example.com:8080", "*.example.com:80"]),
+        *((text, Match.DOMAIN) for text in ["", "*.", "*.*", "example.com:8080", "*.example.com:443"]),
         *((text, Match.PREFIX) for text in ["", "exam*", "*.example.com", "*.example.com/*", "example.com/%4"]),
         *((text, Match.EXACT) for text in ["", "*", "*.example.com", "example.*"]),
     ],
@@ -276,6 +276,19 @@ def test_domain_takes_host_and_subdomains_and_no_sibling(host: str, a: str, b: s
     below = [host, f"www.{host}", f"{a}.{host}", f"{b}.{a}.{host}", f"{b}.www.{host}"]
     assert takes(pattern, below, f"{port}/{path}") == {True}
     assert takes(pattern, siblings(host), f"{port}/{path}") == {False}
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("*.example.com:80", None),
+        ("https://*.example.com:443/*", None),
+        ("http://example.com:80/", Match.DOMAIN),
+        ("https://www.example.com:443/page", Match.DOMAIN),
+    ],
+)
+def test_domain_ignores_the_default_port(text: str, match: Match | None) -> None:
+    assert parse_pattern(text, match).intervals == parse_pattern("*.example.com").intervals
 
 
 @given(HOSTS, LABELS, PATH_TEXT, PORTS)

@@ -87,8 +87,9 @@ def write_lines(table: pa.RecordBatch, output: Output, names: Sequence[str] | No
         output: the format.
         names: fields that are wanted, in that order; None for all that a capture has. Lines of CDXJ always begin with
             key and time. What is no field is left out, and ``-`` in text. ``charset`` is another name of ``encoding``.
+            Text repeats a field that is repeated here; a JSON object has it once.
     """
-    wanted = FIELDS if names is None else tuple(dict.fromkeys(names))
+    wanted = FIELDS if names is None else names
     columns = {name: column for name in wanted if (column := _column(table, name)) is not None}
     match output:
         case Output.TEXT:

@@ -51,7 +51,7 @@ class CdxRequest:
     """Whether the number of pages is all that is wanted."""
     reverse: bool = False
     closest: str = ""
-    """The timestamp, of 14 digits, by the distance from which captures come; none if empty."""
+    """A timestamp of 1 to 14 digits; captures are ordered by their distance from it. Empty: by key and time."""
 
     @property
     def times(self) -> tuple[int | None, int | None]:
@@ -106,7 +106,7 @@ def parse_request(parameters: Iterable[tuple[str, str]]) -> CdxRequest:
         page_size=_page_size(single),
         counts_pages=_is_true(single.get("showNumPages")),
         reverse=_is_true(single.get("reverse")) or single.get("sort") == "reverse",
-        closest=_timestamp(single, "closest", _EARLIEST),
+        closest=_timestamp(single, "closest"),
     )
 
 
@@ -133,14 +133,14 @@ def _pattern(typed: str, match_type: str | None) -> tuple[str, Pattern]:
 
 
 def _fields(text: str) -> tuple[str, ...]:
-    fields = tuple(dict.fromkeys(text.split(",")))
+    fields = tuple(text.split(","))
     if len(fields) > _MOST_FIELDS:
         message = f"Invalid value for fl= param: there are more than {_MOST_FIELDS}"
         raise QueryError(message)
     return fields
 
 
-def _timestamp(single: dict[str, str], name: str, padding: str) -> str:
+def _timestamp(single: dict[str, str], name: str, padding: str = "") -> str:
     value = single.get(name, "")
     if value and not _TIMESTAMP.fullmatch(value):
         raise _invalid(name, value)

@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from warcio.timeutils import timestamp_to_datetime
 
 from catalogue.cdx.filters import How
 from catalogue.cdx.lines import RAW, TIME, cdx_table
 from catalogue.cdx.request import CdxRequest
 from catalogue.errors import TooExpensive
-from catalogue.query import time_bounds
 from catalogue.values import positions
 
 _STAMP = "%Y%m%d%H%M%S"
@@ -83,7 +83,7 @@ def arranged(tables: Iterable[pa.RecordBatch], request: CdxRequest) -> pa.Record
 
 def _distances(stamps: pa.ChunkedArray, closest: str) -> np.ndarray:
     """Seconds between times and another, if need be the nearest that there is; of what is no time they are endless."""
-    moment, _ = time_bounds(closest, None)
+    moment = timestamp_to_datetime(closest, tz_aware=True).timestamp()  # pads and clamps as pywb does
     times = pc.strptime(stamps, format=_STAMP, unit="s", error_is_null=True).cast(pa.int64()).to_numpy()
-    distances: np.ndarray = np.nan_to_num(np.abs(times.astype(float) - (moment or 0) // 1000), nan=np.inf)
+    distances: np.ndarray = np.nan_to_num(np.abs(times.astype(float) - moment), nan=np.inf)
     return distances

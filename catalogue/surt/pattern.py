@@ -35,6 +35,7 @@ from catalogue.surt.key import (
     keys_of,
     lower_query,
     path_key,
+    port_key,
     reversed_host,
     split,
     strip_www,
@@ -146,7 +147,7 @@ def _by_form(typed: str) -> tuple[Match, str]:
             host = re.split("[/?#*]", below, maxsplit=1)[0]
             instead = _proposed(": ask for ", f"*.{host}", ", and choose by url_path")
             raise _Refused(f"asks for subdomains and a path at once, which keys cannot tell{instead}")
-        return Match.DOMAIN, host
+        return Match.DOMAIN, typed.removesuffix(rest) + host
     if rest.endswith("*"):
         return Match.PREFIX, _before_asterisk(typed)
     return Match.EXACT, typed
@@ -157,7 +158,8 @@ def _by_match(typed: str, match: Match) -> str:
     if match is Match.PREFIX and typed.endswith("*"):
         return _before_asterisk(typed)
     if match is Match.DOMAIN:
-        return _without_scheme(typed).removeprefix("*.")
+        rest = _without_scheme(typed)
+        return typed.removesuffix(rest) + rest.removeprefix("*.")
     return typed
 
 
@@ -232,9 +234,9 @@ def _host(url: str) -> Iterator[KeyInterval]:
 
 def _domain(url: str) -> Iterator[KeyInterval]:
     parts = _parts(url)
-    if parts.port is not None:
+    if port_key(parts):
         raise _Refused("asks for subdomains on one port, which keys cannot tell, so leave out the port")
-    yield from _host(url)
+    yield from _host(parts.host)
     for era in _eras(url):
         host = canonical_host(parts.host, era)
         bare = strip_www(host)
