@@ -69,6 +69,8 @@ def sentence(ran: Ran) -> str:
         (["plan", "x.com", "--where", "nofun(fetch_status) = 1"], 2, "Function with name nofun does not exist"),
         (["plan", "*.grayline.*"], 2, "name each that is meant, such as *.grayline.com"),
         (["plan", "http://grayline.*"], 2, "name each that is meant, such as grayline.com/*"),
+        (["plan", "http://192.168.0.*"], 2, "name each address that is meant; patterns look like"),
+        (["plan", "x.com", "-o", "plan.xyz"], 2, "does not say its format; use an ending: .arrow, .cdxj, "),
         (["plan", "*.example.com/path*"], 2, "ask for *.example.com, and choose by url_path"),
         (["sql", "  "], 2, "no SQL is given"),
         (["query", "x.com", "--status", "ok"], 2, "'ok' is not a valid integer; see: catalogue query --help"),
@@ -299,14 +301,13 @@ def test_terminated_is_143(command: Command, mirror: Path) -> None:
             assert process.wait(30) == 143
 
 
-def test_a_reader_that_has_enough_is_no_error(asking: Command) -> None:
-    with asking.start("query", "*", "--yes") as process:
-        assert process.stdout
-        assert process.stdout.readline().startswith(b"{")
+@pytest.mark.parametrize("format_", ["jsonl", "csv"])
+def test_closed_output_pipe_ends_silently_with_141(asking: Command, format_: str) -> None:
+    with asking.start("query", "*", "--yes", "--columns", "url", "--format", format_) as process:
+        assert process.stdout.readline()
         process.stdout.close()
-        assert process.stderr
-        assert b"Traceback" not in process.stderr.read()
-        assert process.wait(60) == 1  # done in part
+        assert process.stderr.read() == b""
+        assert process.wait(60) == 141
 
 
 def test_silence_in_a_pipe_and_results_on_stdout_alone(command: Command, mirror: Path) -> None:

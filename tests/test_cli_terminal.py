@@ -58,6 +58,12 @@ def test_captures_on_a_terminal(asking: Command, columns: int, shown: list[str],
     assert more == ([left_out + how] if left_out else [])
 
 
+def test_columns_left_out_of_a_sample_are_not_offered_as_json(asking: Command) -> None:
+    seen = on_a_terminal(asking, "sample", "-n", "3", columns=40)
+    assert "add --format jsonl" in seen
+    assert "--json" not in seen
+
+
 @pytest.mark.parametrize("columns", [40, 80, 120])
 def test_numbers_and_times_are_never_cut(asking: Command, columns: int) -> None:
     asked = """select repeat('x', 90) as text, 12345678901234567890::hugeint as count, 'name' as a_column_of_long_name,

@@ -174,6 +174,7 @@ def test_from_python_the_next_step_is_a_call(some: catalogue.Catalogue, mirror: 
 @pytest.mark.parametrize(
     ("words", "says"),
     [
+        ("get example.com", "Did you mean 'fetch'?"),
         ("qurey example.com", "No such command 'qurey'. Did you mean 'query'?"),
         ("query x.com --colums url", "'--columns'"),
         ("query x.com --format jsn", "Did you mean 'jsonl'?"),

@@ -190,6 +190,19 @@ class _Commands(click.Group):
         "completion": "completing",
     }
 
+    synonyms = {  # noqa: RUF012 - likewise
+        **dict.fromkeys(["get", "download"], "fetch"),
+        **dict.fromkeys(["search", "find", "lookup"], "query"),
+        **dict.fromkeys(["delete", "remove", "rm"], "forget"),
+        "list": "crawls",
+    }
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - click's
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:  # of which click makes status 1
+            return _unread()
+
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(self.homes)
 
@@ -203,7 +216,7 @@ class _Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         # click looks at commands that are there, and ours come when they are asked for.
         if args[0] not in self.homes and not ctx.resilient_parsing:
-            like = meant(args[0][:100], self.homes)
+            like = self.synonyms.get(args[0]) or meant(args[0][:100], self.homes)
             ctx.fail(f"No such command {args[0]!r}." + (f" Did you mean {like!r}?" if like else ""))
         _running[:] = args[:1]
         return super().resolve_command(ctx, args)
@@ -236,7 +249,7 @@ def main() -> NoReturn:
     """Run the command line; never returns.
 
     Exit status: 0 done; 1 done in part; 2 a wrong question; 70 a bug; 74 the disk failed; 75 try again later; 130 or
-    143 stopped.
+    143 stopped; 141 the reader of standard output closed it.
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
@@ -248,9 +261,7 @@ def main() -> NoReturn:
     except (click.Abort, KeyboardInterrupt):
         status = _stopped()
     except BrokenPipeError:
-        # The reader of the pipe has enough. Nothing more may be written, not even at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        status = 1
+        status = _unread()
     except CatalogueError as error:
         status = _explain(error)
     except OSError as error:
@@ -272,6 +283,8 @@ _GO_ON = {"harvest", "backfill", "repair", "pull", "query", "fetch", "sample"}
 """Commands that keep what they did when they are stopped, or part of it."""
 _running: list[str] = []
 """The command that is run."""
+_CLOSED_PIPE = 141
+"""128 and the number of SIGPIPE, which Windows does not have."""
 _signals: list[int] = []
 """Signals to stop that came; libraries turn what is raised for them into errors of their own."""
 
@@ -285,6 +298,12 @@ def _stopped() -> int:
     goes_on = "; what was committed is kept, and the same command goes on from there" if _GO_ON & {*_running} else ""
     click.echo(f"stopped{goes_on}", err=True)
     return 128 + (_signals[0] if _signals else signal.SIGINT)
+
+
+def _unread() -> int:
+    """End as a program that SIGPIPE ends: nothing failed, and nothing more may be written, not even at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return _CLOSED_PIPE
 
 
 def _misused(error: click.ClickException) -> int:

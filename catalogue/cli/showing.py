@@ -179,11 +179,18 @@ def _room(widths: Mapping[int, int]) -> int:
 
 def _how_to_see() -> str:
     """What shows the columns that a terminal has no room for, in the command that is run."""
-    context = click.get_current_context(silent=True)
-    there_are = {option for each in (context.command.params if context else ()) for option in each.opts}
+    there_are = options_of_command()
     ways = {"--columns": "choose some by --columns", "--format": "add --format jsonl", "--json": "add --json"}
+    if "--format" in there_are:  # where --json may be of something else
+        del ways["--json"]
     possible = ["widen the terminal", *(way for option, way in ways.items() if option in there_are)]
     return ", or ".join(filter(None, [", ".join(possible[:-1]), possible[-1]]))
+
+
+def options_of_command() -> set[str]:
+    """Names of the options of the command that is run."""
+    context = click.get_current_context(silent=True)
+    return {option for each in (context.command.params if context else ()) for option in each.opts}
 
 
 def as_json(value: object) -> None:

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from catalogue.cdx import Output, cdx_table, write_lines
 from catalogue.cli.asking import FORMATS
-from catalogue.cli.showing import Table
+from catalogue.cli.showing import Table, options_of_command
 from catalogue.durable import named, put_in_place
 from catalogue.errors import QueryError
 
@@ -48,7 +48,9 @@ def format_for(asked: str | None, output: Path | None) -> str:
         raise QueryError(message)
     if asked is None and output is not None:
         if output.suffix not in _BY_SUFFIX:
-            message = f"the name {output.name} does not say which format is meant; add --format, such as --format jsonl"
+            endings = ", ".join(sorted(_BY_SUFFIX))
+            otherwise = "; or add --format" if "--format" in options_of_command() else ""
+            message = f"the name {output.name} does not say its format; use an ending: {endings}{otherwise}"
             raise QueryError(message)
         return _BY_SUFFIX[output.suffix]
     terminal = output is None and sys.stdout.isatty()

@@ -45,6 +45,7 @@ from catalogue.surt.key import (
 _ANY_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _NOT_IN_URLS = re.compile(r"[\s\x00-\x1f\x7f]")
 _HOST = re.compile(r"(?:[a-z0-9_.-]|%[89a-f][0-9a-f])+|\[[0-9a-f:.]+\]")
+_NUMBERS = re.compile(r"(?:\d+\.)+\*")
 _NO_TLD = "has a * where a top-level domain should be, with which keys begin; name each that is meant"
 _LONGEST_PROPOSED = 300
 """Characters; the name of a host has 253 at most (RFC 1035)."""
@@ -166,6 +167,8 @@ def _by_match(typed: str, match: Match) -> str:
 def _before_asterisk(typed: str) -> str:
     if {*_without_scheme(typed)}.isdisjoint("/?"):
         if typed.endswith(".*"):
+            if _NUMBERS.fullmatch(_without_scheme(typed)):
+                raise _Refused("has a * within an IP address; name each address that is meant")
             raise _Refused(f"{_NO_TLD}{_proposed(', such as ', f'{_without_scheme(typed)[:-1]}com/*')}")
         raise _Refused("has a * within the name of a host")
     return typed[:-1]
