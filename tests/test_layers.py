@@ -15,6 +15,7 @@ ORDER = [
     # decisions: values in, values out
     "errors",
     "wording",
+    "colours",
     "display",
     "ranges",
     "values",

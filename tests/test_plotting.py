@@ -10,10 +10,11 @@ import pytest
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
-from matplotlib.colors import to_rgb
+from matplotlib.colors import to_hex, to_rgb
 
 import catalogue
 from catalogue.catalogue import Catalogue
+from catalogue.colours import DARK, LIGHT
 from catalogue.errors import QueryError, UnknownCrawl
 from catalogue.keyspace import Extent, FileExtent, State, crawl_axis
 from catalogue.plotting import draw_crawl
@@ -199,11 +200,22 @@ def test_a_crawl_is_chosen_among_those_asked_about(harvested: Catalogue) -> None
         harvested.plot("all")
 
 
-def test_styles_differ_without_colour(paged: Catalogue) -> None:
-    axes = paged.captures("example1.com/*", columns=["url"], limit=3).plot()
+@pytest.mark.parametrize(("style", "colours"), [("default", LIGHT), ("dark_background", DARK)])
+def test_styles_differ_without_colour_and_have_those_of_the_pages(
+    paged: Catalogue, style: str, colours: dict[str, str]
+) -> None:
+    with plt.style.context(style):
+        axes = paged.captures("example1.com/*", columns=["url"], limit=3).plot()
+    paper = to_rgb(axes.figure.get_facecolor())
+    inks = [each.get_color() for each in axes.texts]
+    assert {to_hex(ink) for ink in inks} == {colours["ink"]}
+    assert abs(sum(to_rgb(inks[0])) - sum(paper)) > 2
+    lines = {to_hex(line.get_color()) for line in axes.lines}
+    assert lines == {colours["mark"], colours["sheet"]}
     legend = axes.get_legend()
     assert legend
     patches = legend.get_patches()
+    assert {to_hex(patch.get_facecolor()) for patch in patches} == {colours[name] for name in ("left", "sheet", "read")}
     light = [sum(to_rgb(patch.get_facecolor())) / 3 for patch in patches]
     assert len(patches) == 3
     assert all(abs(a - b) > 0.08 for a, b in combinations(light, 2))

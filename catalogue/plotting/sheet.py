@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from catalogue.colours import DARK, LIGHT
 from catalogue.keyspace import Axis, Bar, Lane, State, joined, shortened
 from catalogue.surt import Keys
 
@@ -34,14 +35,14 @@ _LEFT, _SPARED, _READ = "left alone", "lies there too, need not be read", "read"
 _BLIND, _UNBOUNDED = "read on the off chance: its bounds are not known", "left alone, its bounds are not known"
 _ASKED = "the keys asked for"
 _STYLES: dict[str, dict[str, Any]] = {
-    _LEFT: {"facecolor": "#e4e4e4", "edgecolor": "#8c8c8c", "linewidth": 0.4},
-    _SPARED: {"facecolor": "#ffffff", "edgecolor": "#1b3a5c", "linewidth": 0.9},
-    _READ: {"facecolor": "#1b3a5c", "edgecolor": "#ffffff", "linewidth": 0.5},
-    _BLIND: {"facecolor": "#ffffff", "edgecolor": "#1b3a5c", "linewidth": 0.6, "hatch": "//////"},
-    _UNBOUNDED: {"facecolor": "#ffffff", "edgecolor": "#8c8c8c", "linewidth": 0.4, "hatch": "....."},
+    _LEFT: {"facecolor": "left", "edgecolor": "sheet", "linewidth": 0.4},
+    _SPARED: {"facecolor": "sheet", "edgecolor": "read", "linewidth": 0.9},
+    _READ: {"facecolor": "read", "edgecolor": "sheet", "linewidth": 0.5},
+    _BLIND: {"facecolor": "sheet", "edgecolor": "read", "linewidth": 0.6, "hatch": "//////"},
+    _UNBOUNDED: {"facecolor": "sheet", "edgecolor": "soft", "linewidth": 0.4, "hatch": "....."},
 }
-"""As dark as they are important, on paper as well; what is left alone is less high, too."""
-_MARK, _DASHES = "#b3470a", (0, (3, 1.2))
+"""By names of ``catalogue.colours``. Brightness, height and hatching differ too, for print."""
+_DASHES = (0, (3, 1.2))
 
 Places: TypeAlias = dict[str, tuple[float, float, float]]
 """Where things begin, end and have their lower edge, by their labels."""
@@ -250,23 +251,25 @@ class Sheet:
         from matplotlib.patches import Patch  # noqa: PLC0415 - likewise
 
         ax.clear()
+        colours = _colours_on(ax)
+        styles = {name: {key: colours.get(value, value) for key, value in _STYLES[name].items()} for name in _STYLES}
         ax.set_axis_off()
         side = _MARGIN / self._inner
         ax.set_xlim(-side, 1 + side)
         ax.set_ylim(self.height, 0)
-        for name, style in _STYLES.items():
+        for name, style in styles.items():
             boxes = [_corners(*box) for box in self._boxes.get(name, [])]
             ax.add_collection(PolyCollection(boxes, label=name, **style), autolim=False)
         ax.add_collection(
-            LineCollection(self._lines, colors="#8c8c8c", linewidths=0.6, linestyles=(0, (1, 1.5))), autolim=False
+            LineCollection(self._lines, colors=colours["soft"], linewidths=0.6, linestyles=(0, (1, 1.5))), autolim=False
         )
         for start, end, top, bottom in self._marks:
             if (end - start) * self._inner > _READ_SEEN:
-                ax.fill_between([start, end], top, bottom, color=_MARK, alpha=0.15, linewidth=0, zorder=0.5)
+                ax.fill_between([start, end], top, bottom, color=colours["mark"], alpha=0.15, linewidth=0, zorder=0.5)
             for x in {start, end}:
                 if bottom - top > _TICK:  # to be seen on what is dark
-                    ax.plot([x, x], [top, bottom], color="white", linewidth=2.0)
-                ax.plot([x, x], [top, bottom], color=_MARK, linewidth=1.1, linestyle=_DASHES)
+                    ax.plot([x, x], [top, bottom], color=colours["sheet"], linewidth=2.0)
+                ax.plot([x, x], [top, bottom], color=colours["mark"], linewidth=1.1, linestyle=_DASHES)
         for each in self._texts:
             ax.text(
                 each.x,
@@ -277,15 +280,16 @@ class Sheet:
                 fontstyle=each.style,
                 ha=each.side,
                 va="center",
+                color=colours["ink"],
                 parse_math=False,
                 usetex=False,
             )
         names, top = self._legend
         if names:
             handles = [
-                Line2D([], [], color=_MARK, linewidth=1.1, linestyle=_DASHES)
+                Line2D([], [], color=colours["mark"], linewidth=1.1, linestyle=_DASHES)
                 if name == _ASKED
-                else Patch(**_STYLES[name])
+                else Patch(**styles[name])
                 for name in names
             ]
             ax.legend(
@@ -297,9 +301,20 @@ class Sheet:
                 ncols=self._columns,
                 frameon=False,
                 fontsize=_SMALL,
+                labelcolor=colours["ink"],
                 borderaxespad=0.0,
                 borderpad=0.0,
             )
+
+
+def _colours_on(ax: "Axes") -> dict[str, str]:
+    """Return the colours for a light or a dark figure; text colour decides where the figure is transparent."""
+    from matplotlib import rcParams  # noqa: PLC0415 - an extra, slow to import
+    from matplotlib.colors import to_rgba  # noqa: PLC0415 - likewise
+
+    *face, opacity = to_rgba(ax.figure.get_facecolor())
+    bright = sum(face) if opacity else 3 - sum(to_rgba(rcParams["text.color"])[:3])
+    return LIGHT if bright > 1.5 else DARK  # noqa: PLR2004 - half of red, green and blue
 
 
 def drawable(text: str) -> str:

@@ -15,7 +15,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-from catalogue import wording
+from catalogue import colours, wording
 from catalogue.catalogue import Catalogue
 from catalogue.crawl import named
 from catalogue.errors import CatalogueError, QueryError
@@ -46,6 +46,7 @@ def routes() -> Sequence[BaseRoute]:
         Route("/search", pages.search),
         Route("/status", pages.status),
         Route("/robots.txt", _robots),
+        Route("/static/colours.css", _colours),
         Mount("/static", _Static(directory=_STATIC)),
         Route("/{crawl}/", pages.crawl),
         Route("/{crawl}", pages.crawl),
@@ -55,6 +56,11 @@ def routes() -> Sequence[BaseRoute]:
 async def _robots(_: Request) -> Response:
     """Crawlers have nothing to find here that Common Crawl does not offer as a whole."""
     return PlainTextResponse("User-agent: *\nDisallow: /\n")
+
+
+async def _colours(_: Request) -> Response:
+    headers = {"Cache-Control": _YEAR, "X-Content-Type-Options": "nosniff"}
+    return Response(colours.stylesheet(), headers=headers, media_type="text/css")
 
 
 class _Static(StaticFiles):
@@ -72,7 +78,9 @@ class _Pages:
     """The pages, and what they have in common."""
 
     def __init__(self) -> None:
-        versions = {file.name: hashlib.sha256(file.read_bytes()).hexdigest()[:12] for file in _STATIC.iterdir()}
+        files = {file.name: file.read_bytes() for file in _STATIC.iterdir()}
+        files["colours.css"] = colours.stylesheet().encode()
+        versions = {name: hashlib.sha256(content).hexdigest()[:12] for name, content in files.items()}
         self._templates = Environment(
             loader=PackageLoader("catalogue.server"),
             autoescape=True,
