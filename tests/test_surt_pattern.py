@@ -128,7 +128,7 @@ def starts(pattern: Pattern) -> list[bytes]:
         ("example.com/*", Match.PREFIX, [b"com,example)/"]),
         ("example.com/dir/*", Match.PREFIX, [b"com,example)/dir/"]),
         ("http://www.Example.com:80/A*", Match.PREFIX, [b"com,example)/a"]),
-        ("user:pw@example.com:8080/*", Match.PREFIX, [b"com,example:8080)/"]),
+        ("http://user:pw@example.com:8080/*", Match.PREFIX, [b"com,example:8080)/"]),
         ("example.com/a/../b//c/./*", Match.PREFIX, [b"com,example)/b/c/"]),
         ("example.com/.*", Match.PREFIX, [b"com,example)/."]),
         ("example.com/a/..*", Match.PREFIX, [b"com,example)/a/.."]),
@@ -204,6 +204,21 @@ def test_an_exact_url_may_hold_asterisks() -> None:
         assert parse_pattern(text, Match.EXACT).intervals == (exact_interval(b"com,example)/a*b*"),)
 
 
+ODD_HOSTS = st.text("abxyz019-_.~!$&'()+,;=ü", min_size=1, max_size=12).map(lambda label: f"a{label}.example.com")
+
+
+@given(ODD_HOSTS | st.sampled_from(["it's.example.com", "a,b.example.com", "+", "a%20b.example.com", "%2A.com"]))
+def test_url_with_any_host_finds_its_own_key(host: str) -> None:
+    url = f"http://{host}/page"
+    assert covers(parse_pattern(url).intervals, url_surtkey(url).encode())
+
+
+@pytest.mark.parametrize("host", ["it's.example.com", "a,b.example.com", "+", "a+b.com"])
+def test_odd_hosts_need_no_scheme(host: str) -> None:
+    assert keys(parse_pattern(f"{host}/*"), f"https://{host}/page") == [True]
+    assert keys(parse_pattern(f"*.{host}"), f"https://below.{host}/page") == [True]
+
+
 def test_everything() -> None:
     assert parse_pattern("*") == Pattern("*", Match.DOMAIN, (EVERYTHING,))
     assert covers((EVERYTHING,), url_surtkey("http://\U0010ffff.com/").encode())
@@ -222,11 +237,13 @@ def test_everything() -> None:
             (text, None)
             for text in ["example.com/*/x", "example.com/**", "*.example.com/x*", "*.example.com/x", "*.?*"]
         ),
-        *((text, None) for text in ["*.example.com*", "*.example.com:8080", "*..com", ".com", "a,b.com", "ex!.com"]),
-        *((text, None) for text in ["a b.com", "example.com/a b", "example.com/\x00", "exa(mple).com", "exa%mple.com"]),
+        *((text, None) for text in ["*.example.com*", "*.example.com:8080", "*..com", ".com", "com,example"]),
+        *((text, None) for text in ["a b.com", "a.com,b.com", "example.com/a b", "example.com/\x00", "exa(mple).com"]),
         *((text, None) for text in ["/page", "foo://example.com/", "https:/example.com", "example.com:x", "a/\udce9"]),
         *((text, None) for text in ["example.com/%*", "example.com/x%E*", "example.com/#x*", "example.com?b&a=1*"]),
         *((text, None) for text in ["example.com?b=2&a=1&c*", "example.com?b&&c*", "example.com%2Fx", "http://@/"]),
+        *((text, None) for text in ["mailto:", "mailto:a@example.com", "tel:+1", "http:///page", "exa%mple.com"]),
+        *((text, None) for text in ["example.com:99999", "http://example.com:-2/", "http://a|b.com/", "http://a<b>/"]),
         *((text, Match.HOST) for text in ["", "*", "*.example.com", "example.*", "http://"]),
         *((text, Match.DOMAIN) for text in ["", "*.", "*.*", "example.com:8080", "*.example.com:443"]),
         *((text, Match.PREFIX) for text in ["", "exam*", "*.example.com", "*.example.com/*", "example.com/%4"]),

@@ -42,10 +42,14 @@ from catalogue.surt.key import (
     without_sessions,
 )
 
-_ANY_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+_NOT_A_PORT = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?![0-9]+(?:[/?#*]|$))")
+"""A scheme and its colon, such as ``mailto:``: no port follows."""
 _NOT_IN_URLS = re.compile(r"[\s\x00-\x1f\x7f]")
-_HOST = re.compile(r"(?:[a-z0-9_.-]|%[89a-f][0-9a-f])+|\[[0-9a-f:.]+\]")
+_HOST = re.compile(r"(?:[a-z0-9_.~!$&'+,;=-]|%[89a-f][0-9a-f])+|\[[0-9a-f:.]+\]")
+_HOST_IN_URL = re.compile(r"(?:[A-Za-z0-9_.~!$&'()*+,;=-]|%[0-9A-Fa-f]{2}|[^\x00-\x7f])+|\[[0-9A-Fa-f:.]+\]")
+"""The ``host`` of RFC 3986, and its international form."""
 _NUMBERS = re.compile(r"(?:\d+\.)+\*")
+_PORTS = range(1 << 16)
 _NO_TLD = "has a * where a top-level domain should be, with which keys begin; name each that is meant"
 _LONGEST_PROPOSED = 300
 """Characters; the name of a host has 253 at most (RFC 1035)."""
@@ -123,9 +127,9 @@ def _check(typed: str) -> None:
         raise _Refused("is no pattern")
     if _NOT_IN_URLS.search(typed):
         raise _Refused("has a blank in it, which in a URL is written %20")
-    if _ANY_SCHEME.match(typed) and not KNOWN_SCHEME.match(typed):
-        raise _Refused("starts neither with http:// or https:// nor with a host")
-    if typed.startswith("/") and not typed.startswith("//"):
+    if _NOT_A_PORT.match(typed) and not KNOWN_SCHEME.match(typed):
+        raise _Refused("starts neither with http:// or https:// nor with a host, or a host and a port")
+    if _without_scheme(typed).startswith("/") and not typed.startswith("//"):
         raise _Refused("names no host")
 
 
@@ -183,9 +187,19 @@ def _parts(url: str) -> Parts:
     if not url:
         raise _Refused("names no host")
     parts = split(url)
-    if parts.host.startswith(".") or not _HOST.fullmatch(canonical_host(parts.host, NEWEST)):
+    if parts.host.startswith(".") or not _is_host(parts.host, in_url=bool(KNOWN_SCHEME.match(url))):
         raise _Refused(f"has {parts.host[:100]!r} where a host should be")
+    if parts.port is not None and parts.port not in _PORTS:
+        raise _Refused(f"has the port {parts.port}, and {_PORTS[-1]} is the highest")
     return parts
+
+
+def _is_host(host: str, *, in_url: bool) -> bool:
+    if in_url:
+        return _HOST_IN_URL.fullmatch(host) is not None
+    # Without a scheme "a.com,b.com" is a list, and "com,example" is a key.
+    mixed = len({"." in part for part in host.split(",")}) > 1
+    return ("," not in host or mixed) and _HOST.fullmatch(canonical_host(host, NEWEST)) is not None
 
 
 def _eras(url: str) -> tuple[Era, ...]:
