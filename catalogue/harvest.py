@@ -18,7 +18,7 @@ from catalogue.errors import BadFooter, Blocked, CatalogueError, FormatError, Gi
 from catalogue.examine import Examiner
 from catalogue.facts import FileFacts
 from catalogue.footer import TRAILER, Footer, RowGroup, decode_footer, footer_length
-from catalogue.listing import held, held_paths, listed, take_manifest
+from catalogue.listing import held, held_paths, listed, note_requested, take_manifest
 from catalogue.pages import Indexes, cut_indexes
 from catalogue.progress import Progress
 from catalogue.ranges import ByteRange, Pin
@@ -105,10 +105,13 @@ def harvest(  # noqa: PLR0913 - each is named
         else:
             files = listed(store, table).get(crawl, [])
         wanted = [file for file in files if table != INDEX or file.subset in chosen]
+        wanted.sort(key=lambda file: file.subset != "warc")  # manifests list the pages last
         if only is not None:
             if not files:  # the list of a table that nobody else has may be lost
                 files = [file for path in sorted(only) if (file := table.file(path)) and file.crawl == crawl]
             wanted = [file for file in files if file.path in only]
+        else:
+            note_requested(store, wanted)
         there = set(held_paths(store, table, crawl))
         names = {file.path for file in files}
         for kind in ("files", "failures"):
@@ -334,7 +337,7 @@ def _in_parallel(
             if not under_way:
                 return
             done, _ = wait(under_way, return_when=FIRST_COMPLETED)
-            for future in done:
+            for future in [each for each in under_way if each in done]:  # in the order of submission
                 item = under_way.pop(future)
                 try:
                     yield item, future.result()

@@ -23,6 +23,8 @@ from catalogue.table import DEFINITION, INDEX, LISTED, Table, by_crawl, parse_pa
 
 CRAWL_LIST_AGE = timedelta(days=1)
 """Common Crawl asks for its list of crawls to be kept, as it changes once a month."""
+REQUESTED = "requested/"
+"""Prefix of documents ``requested/CRAWL/SUBSET``: the user asked to harvest that subset."""
 
 
 def held(answer: Response, data: bytes, source: PoliteSource) -> Held:
@@ -127,6 +129,20 @@ def held_paths(store: Store, table: Table, crawl: str, *, kind: str = "files") -
     """Paths of files of a crawl that are held, or of its failures."""
     paths = store.keys(kind, "" if crawl == table.name else f"crawl={crawl}/")
     return [path for path in paths if (file := table.file(path)) and file.crawl == crawl]
+
+
+def note_requested(store: Store, files: Iterable[IndexFile]) -> None:
+    """Store that the subsets of these files were requested, so that an interrupted harvest is seen as incomplete."""
+    requested = {f"{REQUESTED}{file.crawl}/{file.subset}" for file in files}
+    new = sorted(requested - {*store.keys("documents", REQUESTED)})
+    if new:
+        store.put("documents", [(key, Held(b"", 0, None, None, "", _now())) for key in new])
+
+
+def requested_subsets(documents: Iterable[str]) -> set[tuple[str, str]]:
+    """Return the pairs of crawl and subset that were requested, by the keys of the store's documents."""
+    parts = (key.removeprefix(REQUESTED).partition("/") for key in documents if key.startswith(REQUESTED))
+    return {(crawl, subset) for crawl, _, subset in parts}
 
 
 def load_table(store: Store) -> Table | None:

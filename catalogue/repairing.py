@@ -11,13 +11,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from catalogue.checking import LOST, Finding, told_next
-from catalogue.crawl import COLLINFO, manifest_path
+from catalogue.crawl import COLLINFO, IndexFile, manifest_path
 from catalogue.display import Displayed
 from catalogue.errors import FormatError, StoreDamaged, UnknownCrawl
 from catalogue.examine import Examiner
 from catalogue.facts import FileFacts
 from catalogue.harvest import Harvested, harvest
-from catalogue.listing import manifests, take_list
+from catalogue.listing import manifests, note_requested, requested_subsets, take_list
 from catalogue.progress import Progress
 from catalogue.source import PoliteSource
 from catalogue.store import Held, Store, row_group_of
@@ -146,6 +146,7 @@ class Repair:
         lists = manifests(keys) if self._table == INDEX else {}
         kept = {COLLINFO, DEFINITION, LISTED, self._table.manifest, *lists.values()}
         self._store.delete("documents", keys - kept)
+        note_requested(self._store, (IndexFile("", crawl, subset) for crawl, subset in requested_subsets(keys)))
         if self._table == INDEX:
             there = {*self._store.keys("documents")}
             held = self._by_crawl([*self._store.keys("files"), *self._store.keys("failures")])

@@ -1,11 +1,12 @@
 -- How much of each crawl's index is held, and of how much of that the keys are known.
--- A row a crawl and subset. files_listed is null where the manifest was not read.
+-- A row a crawl and subset. files_listed is null where the manifest was not read. requested: a harvest asked for it.
 SELECT
   coalesce(f.crawl, l.crawl) AS crawl,
   coalesce(f.subset, l.subset) AS subset,
   l.files AS files_listed,
   coalesce(f.files, 0) AS files_harvested,
   coalesce(x.files, 0) AS files_failed,
+  coalesce(l.requested OR f.files > 0 OR x.files > 0, false) AS requested,
   coalesce(g.row_groups, 0) AS row_groups,
   coalesce(g.without_bounds, 0) AS without_bounds,
   coalesce(f.num_rows, 0) AS num_rows,

@@ -19,7 +19,7 @@ NEW, OLDER = "CC-MAIN-2022-05", "CC-MAIN-2021-49"
 
 
 def held(crawl: str = NEW, subset: str = "warc", listed: int | None = 3, **others: int) -> dict[str, Any]:
-    counts = {"files_harvested": 3, "files_failed": 0, "without_bounds": 0}
+    counts = {"files_harvested": 3, "files_failed": 0, "without_bounds": 0, "requested": True}
     return {"crawl": crawl, "subset": subset, "files_listed": listed, **counts, **others}
 
 
@@ -28,9 +28,9 @@ def held(crawl: str = NEW, subset: str = "warc", listed: int | None = 3, **other
     [
         ([], [], 0, "", ["catalogue harvest --crawl latest"]),
         ([], ["CC-MAIN-2012", OLDER], 0, "", [f"catalogue harvest --crawl {OLDER}"]),
-        ([held(files_harvested=0)], [NEW], 0, "", [f"catalogue harvest --crawl {NEW}"]),
+        ([held(files_harvested=0, requested=False)], [NEW], 0, "", [f"catalogue harvest --crawl {NEW}"]),
         ([held()], [NEW, OLDER], 0, "", []),
-        ([held(), held(subset="robotstxt", files_harvested=0)], [], 0, "", []),
+        ([held(), held(subset="robotstxt", files_harvested=0, requested=False)], [], 0, "", []),
         ([held(OLDER)], [NEW, OLDER], 0, "", [f"catalogue harvest --crawl {NEW}"]),
         ([held(OLDER)], [], 0, "", []),
         ([held()], [NEW], 60, "", ["catalogue crawls"]),

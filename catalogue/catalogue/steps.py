@@ -1,5 +1,6 @@
 """What to do next, by what is held."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -38,19 +39,24 @@ def steps(
         price: of learning the bounds that are missing, in words; empty if it is not known.
     """
     held = newest_first(row["crawl"] for row in coverage if row["files_harvested"])
-    lacking: dict[str, list[str]] = {}
-    reasons: dict[str, str] = {}
+    incomplete: dict[str, dict[str, int]] = {}
+    failed: Counter[str] = Counter()
     for row in coverage:
         count = 0 if row["files_listed"] is None else int(row["files_listed"]) - row["files_harvested"]
-        if row["files_failed"] or (row["files_harvested"] and count > 0):
-            lacking.setdefault(row["crawl"], []).append(row["subset"])
-            failed = f"{plural(row['files_failed'], 'file')} failed" if row["files_failed"] else ""
-            reasons[row["crawl"]] = failed or f"{plural(count, 'file')} of {row['crawl']} are not harvested"
-    for crawl in newest_first(lacking):
-        chosen = "".join(f" --subset {subset}" for subset in lacking[crawl]) if table == INDEX else ""
-        yield Step(reasons[crawl], table.harvest_command(crawl) + chosen)
+        if row["files_failed"] or (row["requested"] and count > 0):
+            incomplete.setdefault(row["crawl"], {})[row["subset"]] = max(count, row["files_failed"])
+            failed[row["crawl"]] += row["files_failed"]
+    for crawl in newest_first(incomplete):
+        subsets = incomplete[crawl]
+        why = (
+            f"{plural(count := sum(subsets.values()), 'file')} of {crawl} {'is' if count == 1 else 'are'} not harvested"
+        )
+        if failed[crawl]:
+            why += f"; {failed[crawl]:,} of them failed"
+        chosen = "".join(f" --subset {subset}" for subset in subsets) if table == INDEX else ""
+        yield Step(why, table.harvest_command(crawl) + chosen)
     there_are = [crawl for crawl in newest_first(listed) if has_table(crawl)]
-    if not held and not lacking:
+    if not held and not incomplete:
         such = there_are[0] if there_are else "latest" if table == INDEX else table.name
         yield Step("nothing is harvested yet", table.harvest_command(such))
     if unbounded := sum(row["without_bounds"] for row in coverage):

@@ -11,7 +11,16 @@ from catalogue.crawl import SUBSETS, Crawl, manifest_path, named, select_crawls,
 from catalogue.errors import FormatError, QueryError, SourceError, StoreDamaged, UnknownCrawl
 from catalogue.examine import Examiner
 from catalogue.harvest import Harvested, harvest
-from catalogue.listing import held_paths, known_crawls, listed, load_table, save_table, take_crawl_list, take_list
+from catalogue.listing import (
+    REQUESTED,
+    held_paths,
+    known_crawls,
+    listed,
+    load_table,
+    save_table,
+    take_crawl_list,
+    take_list,
+)
 from catalogue.progress import Progress
 from catalogue.settings import COLLINFO_SOURCE, DEFAULT_SOURCE
 from catalogue.source import ATTEMPTS
@@ -183,6 +192,7 @@ class Taking(Opened):
                 paths = held_paths(self._store, self.table, crawl)
                 # Files last: as long as there are some, what was stopped can be gone on with by the same again.
                 self._store.delete("failures", held_paths(self._store, self.table, crawl, kind="failures"))
+                self._store.delete("documents", self._store.keys("documents", f"{REQUESTED}{crawl}/"))
                 if self.table == INDEX:
                     pulled = self._store.keys("documents", f"snapshots/{crawl}/")
                     self._store.delete("documents", [manifest_path(crawl), *pulled])

@@ -178,7 +178,7 @@ class Catalogue(Fetches):
             QueryError: if it is about what is not harvested.
         """
         shown = self._shown()
-        words = self.select_held(shown.crawls, crawls)
+        words = self.select_held(shown.requested_crawls, crawls)
         chosen = select_subsets(several(subsets)) if self.table == INDEX else several(subsets)
         candidates = shown.candidates(words, chosen)
         scope = Scope(tuple(candidates.files(query)), candidates.row_groups, candidates.missing)

@@ -10,11 +10,11 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from catalogue.crawl import COLLINFO, has_table, parse_collinfo
+from catalogue.crawl import COLLINFO, has_table, manifest_path, parse_collinfo
 from catalogue.errors import FormatError
 from catalogue.examine import Examiner, digest_of
 from catalogue.facts import FileFacts
-from catalogue.listing import listed, manifests
+from catalogue.listing import REQUESTED, listed, manifests, requested_subsets
 from catalogue.store import Held, Store, row_group_of
 from catalogue.surt import MACROS, Keys
 from catalogue.table import INDEX, Table
@@ -223,9 +223,11 @@ class Build:
         )
 
     def _show_listed(self, documents: set[str]) -> None:
-        """Count the files of lists that are new, or gone."""
+        """Count the files of manifests that are new or gone, and note which subsets were requested."""
         if self._table == INDEX:
-            self._db.execute("DELETE FROM derived.listed WHERE list_contains($1, crawl)", [list(manifests(documents))])
+            crawls = {*manifests(documents), *(crawl for crawl, _ in requested_subsets(documents))}
+            self._db.execute("DELETE FROM derived.listed WHERE list_contains($1, crawl)", [list(crawls)])
+            documents = {manifest_path(crawl) for crawl in crawls}
         elif documents:
             self._db.execute("DELETE FROM derived.listed")
         else:
@@ -233,7 +235,12 @@ class Build:
         counts: dict[tuple[str, str], int] = {}
         for file in chain.from_iterable(listed(self._store, self._table, documents).values()):
             counts[file.crawl, file.subset] = counts.get((file.crawl, file.subset), 0) + 1
-        self._insert("listed", [{"crawl": c, "subset": s, "files": n} for (c, s), n in counts.items()])
+        requested = requested_subsets(self._store.keys("documents", REQUESTED))
+        rows = [
+            {"crawl": crawl, "subset": subset, "files": files, "requested": (crawl, subset) in requested}
+            for (crawl, subset), files in counts.items()
+        ]
+        self._insert("listed", rows)
 
     def _replace(self, table: str, rows: list[dict[str, Any]]) -> None:
         self._db.execute(f"DELETE FROM derived.{table}")  # noqa: S608 - a constant

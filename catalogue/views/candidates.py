@@ -53,12 +53,13 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """Of subsets of crawls, each a pair: how many files and row groups are held, how many are listed, which failed."""
+    """Of subsets of crawls, each a pair: how many files and row groups are held, how many are listed."""
 
     files: Mapping[tuple[str, str], int]
     row_groups: Mapping[tuple[str, str], int]
     listed: Mapping[tuple[str, str], int]
-    failed: frozenset[tuple[str, str]]
+    requested: frozenset[tuple[str, str]]
+    """That a harvest asked for, or that failed."""
 
 
 class Candidates:
@@ -86,7 +87,7 @@ class Candidates:
         self._connection = connection
         self._table = table
         self._held = held
-        known = held.files.keys() | held.failed | (held.listed.keys() if subsets else set())
+        known = held.files.keys() | held.requested | (held.listed.keys() if subsets else set())
         self._crawls, self._subsets = list(crawls), list(subsets)
         self._pairs = sorted(
             (crawl, subset) for crawl, subset in known if crawl in crawls and (not subsets or subset in subsets)
@@ -212,6 +213,11 @@ class Shown:
         return tuple(sorted({crawl for crawl, _ in self._held.files}))
 
     @cached_property
+    def requested_crawls(self) -> tuple[str, ...]:
+        """The crawls of which files are stored, or a harvest was interrupted before the first file."""
+        return tuple(sorted({crawl for crawl, _ in self._held.files.keys() | self._held.requested}))
+
+    @cached_property
     def _held(self) -> _Held:
         def counted(table: str, number: str = "count(*)") -> dict[tuple[str, str], int]:
             sql = f"SELECT crawl, subset, {number} FROM {table} GROUP BY ALL"  # noqa: S608 - constants
@@ -221,7 +227,7 @@ class Shown:
             counted("derived.files"),
             counted("derived.row_groups JOIN derived.files USING (file)"),
             counted("derived.listed", "sum(files)::BIGINT"),
-            frozenset(counted("derived.failures")),
+            frozenset(counted("derived.failures") | counted("derived.listed WHERE requested")),
         )
 
     @cached_property

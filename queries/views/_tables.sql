@@ -5,7 +5,7 @@ CREATE TABLE IF NOT EXISTS derived.meta (key VARCHAR, value VARCHAR);
 CREATE TABLE IF NOT EXISTS derived.crawls (
   crawl VARCHAR, name VARCHAR, first_fetch TIMESTAMP, last_fetch TIMESTAMP, has_table BOOLEAN
 );
-CREATE TABLE IF NOT EXISTS derived.listed (crawl VARCHAR, subset VARCHAR, files INTEGER);
+CREATE TABLE IF NOT EXISTS derived.listed (crawl VARCHAR, subset VARCHAR, files INTEGER, requested BOOLEAN);
 CREATE TABLE IF NOT EXISTS derived.failures (path VARCHAR, crawl VARCHAR, subset VARCHAR, reason VARCHAR, failed_at TIMESTAMP, undecodable BOOLEAN);
 CREATE TABLE IF NOT EXISTS derived.files (
   file INTEGER, path VARCHAR, crawl VARCHAR, subset VARCHAR, version BLOB, file_size BIGINT, footer_size INTEGER,
