@@ -1,14 +1,87 @@
-"""Files that get their name when they are whole and on the disk, so that a power cut leaves what was there before."""
+"""Files that get their name when they are whole and on the disk, so that a power cut leaves what was there before.
+
+Until then they have a temporary name, which others may guess in a folder where they can write. So temporary files and
+folders are created exclusively, and no link is followed.
+"""
 
 import errno
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
+from typing import BinaryIO
 
-from catalogue.errors import CatalogueError
+from catalogue.errors import CatalogueError, QueryError
 from catalogue.wording import size
+
+_RESUME = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+
+
+def create(path: Path) -> BinaryIO:
+    """Create a temporary file exclusively, in place of what a killed process left there."""
+    path.unlink(missing_ok=True)
+    return path.open("x+b")
+
+
+def create_folder(folder: Path) -> None:
+    """Create a folder for temporary files that only this user can use, in place of what a killed process left there."""
+    if folder.is_dir() and not folder.is_symlink():
+        shutil.rmtree(folder)
+    else:
+        folder.unlink(missing_ok=True)
+    folder.mkdir(mode=0o700)
+
+
+@contextmanager
+def temporary_folder(folder: Path) -> Iterator[Path]:
+    """Create such a folder, and delete it afterwards: for databases, which cannot be told to create exclusively."""
+    create_folder(folder)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def resume(path: Path) -> BinaryIO:
+    """Open a file that grows in several runs, or create it.
+
+    Raises:
+        QueryError: if it is a link, has another name too, or belongs to somebody else.
+    """
+    message = (
+        f"{path} is a link, has another name too, or belongs to somebody else, so it is not written to; move it away "
+        "and run the same command again"
+    )
+    if path.is_symlink():
+        raise QueryError(message)
+    file = os.fdopen(os.open(path, _RESUME, 0o666), "r+b")
+    status = os.fstat(file.fileno())
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1 or not _is_ours(status, path.parent):
+        file.close()
+        raise QueryError(message)
+    return file
+
+
+def _is_ours(status: os.stat_result, folder: Path) -> bool:
+    if not hasattr(os, "geteuid") or status.st_uid == os.geteuid():
+        return True
+    with TemporaryFile(dir=folder) as probe:  # some file systems give all files the same owner
+        return os.fstat(probe.fileno()).st_uid == status.st_uid
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[BinaryIO]:
+    """Write a file that gets its name when it is whole."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with named(path), create(beside) as file:
+            yield file
+        put_in_place(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 def put_in_place(new: Path, path: Path) -> None:

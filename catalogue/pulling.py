@@ -16,7 +16,7 @@ from pathlib import Path
 from catalogue import views
 from catalogue.crawl import COLLINFO, index_file, manifest_path, parse_collinfo, parse_manifest
 from catalogue.display import Displayed
-from catalogue.durable import named
+from catalogue.durable import create, named
 from catalogue.errors import BadSnapshot, Changed, FormatError, Missing, StoreDamaged
 from catalogue.examine import Examiner
 from catalogue.footer import MAGIC, TRAILER, with_trailer
@@ -143,7 +143,7 @@ class Pull:
 
     def _fetch(self, piece: Piece, path: Path) -> None:
         digest = hashlib.sha256()
-        with named(path), path.open("wb") as file:
+        with named(path), create(path) as file:
             pin = Pin(piece.size, None)
             for start in range(0, piece.size, MAX_DOCUMENT):
                 part = ByteRange(start, min(start + MAX_DOCUMENT, piece.size))

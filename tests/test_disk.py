@@ -31,7 +31,7 @@ def test_every_call_is_seen(made: World) -> None:
             replay.take(entry)
         assert replay.whole() == right.image
     written = {entry.path for entry in made.right(WRITERS["harvest"]).entries if entry.call is Call.WRITE}
-    assert {str(made.work / name) for name in (STORE, f"{STORE}-wal", f"{CATALOGUE}.new")} <= written
+    assert {str(made.work / name) for name in (STORE, f"{STORE}-wal", f"{CATALOGUE}.new/catalogue.duckdb")} <= written
 
 
 def test_a_fault_strikes_where_it_is_told_to(made: World) -> None:

@@ -392,7 +392,9 @@ def test_two_exports_at_once(places: Places) -> None:
 def test_leftovers_of_a_crash_do_no_harm(kind: str, places: Places) -> None:
     one = places.file(ONE, 0, ["a"])
     places.export(one, backend=kind)
-    for end in (".new", ".new.wal", ".new-journal"):
-        places.lake.with_name(places.lake.name + end).write_bytes(b"half a lake")
+    left = places.lake.with_name(f"{places.lake.name}.new")
+    left.mkdir()
+    for end in ("", ".wal", "-journal"):
+        (left / f"{places.lake.name}{end}").write_bytes(b"half a lake")
     assert places.export(one, places.file(TWO, 0, ["b"])) == 1
     assert {path.name for path in places.folder.glob("captures*")} == {"captures.ducklake", "captures.ducklake.lock"}

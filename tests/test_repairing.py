@@ -128,14 +128,15 @@ def test_a_source_that_is_down(cat: Catalogue, server: LoopbackServer) -> None:
     flip_value(cat.data / STORE, "files", one, Random(1))
     flip_value(cat.data / STORE, "documents", manifest_path(CRAWL), Random(1))
     spoil(cat.data / STORE, 0, 4096)  # the page that leads to all others
-    for left in (".new", ".new-wal", ".new.lock", ".copy", ".copy-wal"):
-        (cat.data / f"{STORE}{left}").write_bytes(b"of a repair that was broken off")
+    (cat.data / f"{STORE}.new").mkdir()
+    for left in (STORE, f"{STORE}-wal", f"{STORE}.lock", "copy", "copy-wal"):
+        (cat.data / f"{STORE}.new/{left}").write_bytes(b"of a repair that was broken off")
     with pytest.raises(StoreDamaged, match="run: catalogue repair"):
         Store(cat.data / STORE)
     with FaultServer(server.folder, script=always(Kind.REDIRECT_AWAY)) as down:
         ran = Command(cat.data, down.url, cat.data)("repair")
     assert ran.status == 75
-    assert not [path.name for path in cat.data.glob(f"{STORE}.*") if ".new" in path.name or ".copy" in path.name]
+    assert not [path.name for path in cat.data.glob(f"{STORE}.*") if ".new" in path.name]
     done = cat.repair()
     assert ("failures", one) in [(finding.kind, finding.key) for finding in done.found]
     assert done.left == []

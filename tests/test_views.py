@@ -220,8 +220,9 @@ def test_it_can_be_deleted_and_made_again(data: Path, settings: Settings) -> Non
 
 def test_leftovers_of_a_crash_do_no_harm(data: Path, store: Store) -> None:
     path = data / "catalogue.duckdb"
-    path.with_name("catalogue.duckdb.new").write_bytes(b"half a database")
-    path.with_name("catalogue.duckdb.new.wal").write_bytes(b"and its log")
+    (data / "catalogue.duckdb.new").mkdir()
+    (data / "catalogue.duckdb.new/catalogue.duckdb").write_bytes(b"half a database")
+    (data / "catalogue.duckdb.new/catalogue.duckdb.wal").write_bytes(b"and its log")
     path.with_name("catalogue.duckdb.wal").write_bytes(b"somebody's log")
     store.delete("files", store.keys("files")[:1])
     views.refresh(path, store)

@@ -6,8 +6,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
-from catalogue.cli.writing import SUFFIXES, format_for, whole_file, write
-from catalogue.durable import make_folder
+from catalogue.cli.writing import SUFFIXES, format_for, write
+from catalogue.durable import make_folder, whole_file
 from catalogue.errors import QueryError
 from catalogue.store import locked
 

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from catalogue.cdx import Output, cdx_table, write_lines
 from catalogue.cli.asking import FORMATS
 from catalogue.cli.showing import Table, options_of_command
-from catalogue.durable import named, put_in_place
+from catalogue.durable import named, whole_file
 from catalogue.errors import QueryError
 
 _BY_SUFFIX = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "csv", ".tsv": "tsv", ".cdxj": "cdxj"}
@@ -98,18 +98,6 @@ def _target(output: Path | None) -> Iterator[BinaryIO]:
         return
     with whole_file(output) as file:
         yield file
-
-
-@contextmanager
-def whole_file(output: Path) -> Iterator[BinaryIO]:
-    """A file that gets its name when it is whole."""
-    beside = output.with_name(f".{output.name}.{os.getpid()}.part")
-    try:
-        with named(output), beside.open("wb") as file:
-            yield file
-        put_in_place(beside, output)
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def _is_stdout(path: Path) -> bool:

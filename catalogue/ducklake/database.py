@@ -11,7 +11,7 @@ import duckdb
 import pyarrow as pa
 
 from catalogue.ducklake.layout import DEFINITIONS, VERSION, for_sqlite
-from catalogue.durable import put_in_place, room
+from catalogue.durable import put_in_place, room, temporary_folder
 from catalogue.errors import CatalogueError, DiskFailed, QueryError, StoreLocked
 from catalogue.store import locked
 from catalogue.views import STORAGE_VERSION, quoted
@@ -112,23 +112,20 @@ def changing(path: Path, backend: str | None) -> Iterator["Change"]:
         raise QueryError(message)
     if not path.name:
         raise _no_file(path)
-    beside = path.with_name(path.name + ".new")
-    with _explained(path, "written"), locked(path.with_name(f"{path.name}.lock"), path):
+    making = temporary_folder(path.with_name(f"{path.name}.new"))
+    with _explained(path, "written"), locked(path.with_name(f"{path.name}.lock"), path), making as folder:
+        beside = folder / path.name
         there = backend_of(path) if path.exists() else None
         if there and backend and there != backend:
             message = f"{path} is a lake kept in {there}, not {backend}; leave out --backend, or choose another name"
             raise QueryError(message)
-        _remove(beside)
-        try:
-            with _copied(path, beside, there or backend or BACKENDS[0], there is None) as database:
-                if there:
-                    _check(path, database)
-                change = Change(database, there is None)
-                yield change
-            if change.made:
-                _swap(beside, path)
-        finally:
-            _remove(beside)
+        with _copied(path, beside, there or backend or BACKENDS[0], there is None) as database:
+            if there:
+                _check(path, database)
+            change = Change(database, there is None)
+            yield change
+        if change.made:
+            _swap(beside, path)
 
 
 def backend_of(path: Path) -> str:
@@ -236,8 +233,3 @@ def _swap(new: Path, path: Path) -> None:
     for log in (".wal", "-wal", "-shm", "-journal"):
         path.with_name(path.name + log).unlink(missing_ok=True)
     put_in_place(new, path)
-
-
-def _remove(path: Path) -> None:
-    for end in ("", ".wal", "-journal"):
-        path.with_name(path.name + end).unlink(missing_ok=True)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from catalogue.durable import make_folder, named, put_in_place, sync
+from catalogue.durable import make_folder, named, sync, whole_file
 from catalogue.errors import QueryError
 from catalogue.store import locked
 
@@ -97,9 +97,8 @@ class TableFolder:
             self._write(file, str(version))
 
     def _write(self, file: Path, text: str) -> None:
-        beside = file.with_name(f".{file.name}.part")
-        beside.write_text(text, encoding="utf-8")
-        put_in_place(beside, file)
+        with whole_file(file) as opened:
+            opened.write(text.encode())
 
 
 def check_address(address: str) -> None:

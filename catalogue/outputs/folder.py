@@ -8,6 +8,7 @@ from pathlib import Path
 from shutil import rmtree
 
 from catalogue.capture import Capture
+from catalogue.durable import create, create_folder
 from catalogue.outputs.forms import Payloads
 from catalogue.outputs.ledger import Ledger
 from catalogue.outputs.parts import Parts
@@ -34,7 +35,7 @@ class Folder:
         self._ledger = ledger
         ledger.gone.update(self._lacking())
         self._growing = self._place.growing / ".payloads"
-        rmtree(self._growing, ignore_errors=True)
+        create_folder(self._growing)
         self._executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="payloads")
 
     def _lacking(self) -> Iterator[tuple[str, int]]:
@@ -67,7 +68,6 @@ class Folder:
         """See ``Parts``."""
         waiting, self._waiting, self._size = self._waiting, [], 0
         if waiting:
-            self._growing.mkdir(exist_ok=True)
             for _ in self._executor.map(self._keep, *zip(*((name, data) for *_, name, data in waiting), strict=True)):
                 pass
             for capture, line, *_ in waiting:
@@ -79,7 +79,7 @@ class Folder:
 
     def _keep(self, name: str, payload: bytes) -> None:
         grown = self._growing / Path(name).name
-        with grown.open("wb") as file:
+        with create(grown) as file:
             file.write(payload)
             file.flush()
             os.fsync(file.fileno())

@@ -15,6 +15,7 @@ from warcio.recordloader import ArcWarcRecord
 from warcio.statusandheaders import StatusAndHeaders, StatusAndHeadersParser
 from warcio.warcwriter import WARCWriter
 
+from catalogue.durable import resume
 from catalogue.errors import BadRecord
 from catalogue.record import Record
 
@@ -97,6 +98,7 @@ class _Plain:
 
     def regrow(self, kept: Path, grown: Path) -> None:
         """See ``Form``."""
+        resume(kept).close()
         kept.replace(grown)
 
 

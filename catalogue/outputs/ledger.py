@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from catalogue.capture import Capture
-from catalogue.durable import named, sync_folder
+from catalogue.durable import named, resume, sync_folder
 from catalogue.errors import QueryError
 
 Place = tuple[str, int]
@@ -54,9 +54,9 @@ class Ledger:
         """Reasons, and of what question they are the lasting answer; empty if of none."""
         self.gone: set[Place] = set()
         """What was in the output, and was found to be there no more."""
-        whole = self._read(json.loads(json.dumps(about)))
         with named(self._shown), ExitStack() as opened:
-            self._file: BinaryIO = opened.enter_context(path.open("r+b" if whole else "w+b"))
+            self._file: BinaryIO = opened.enter_context(resume(path))
+            whole = self._read(json.loads(json.dumps(about)))
             self._file.seek(whole)
             self._file.truncate()
             if not whole:
@@ -67,11 +67,7 @@ class Ledger:
     def _read(self, about: object) -> int:
         """Take what is there; returns the bytes of it that are whole."""
         whole = 0
-        try:
-            lines = self.path.read_bytes().splitlines(keepends=True)
-        except FileNotFoundError:
-            return 0
-        for number, line in enumerate(lines):
+        for number, line in enumerate(self._file.read().splitlines(keepends=True)):
             if not line.endswith(b"\n"):
                 break
             try:

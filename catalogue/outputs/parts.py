@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from catalogue.capture import Capture
-from catalogue.durable import sync_folder
+from catalogue.durable import resume, sync_folder
 from catalogue.errors import QueryError
 from catalogue.outputs.forms import Form, whole
 from catalogue.outputs.ledger import Ledger
@@ -141,7 +141,7 @@ class Parts:
         if not size and self._place.size(self._name) is not None:
             message = f"{self._place.shown(self._name)} holds something else; move it away or delete it"
             raise QueryError(message)
-        file = self._file = self._beside(self._name).open("r+b" if size else "wb")
+        file = self._file = resume(self._beside(self._name))
         file.seek(size)
         file.truncate()
         self._size = size

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from catalogue.durable import create
 from catalogue.errors import QueryError
 from catalogue.outputs.forms import SUFFIXES, Lines, whole
 from catalogue.record import Record
@@ -38,7 +39,7 @@ class Rows(Lines):
     def seal(self, grown: Path) -> Path:
         """See ``Form``."""
         kept = whole(grown)
-        with kept.open("wb") as file:
+        with create(kept) as file:
             with pq.ParquetWriter(file, self._schema, compression="zstd") as writer:
                 for rows in _groups(grown):
                     writer.write_table(pa.Table.from_pylist(rows, schema=self._schema))
@@ -50,7 +51,7 @@ class Rows(Lines):
         """See ``Form``; what was kept stays until what comes of it takes its place."""
         beside = whole(grown)
         try:
-            with pq.ParquetFile(kept) as rows, beside.open("wb") as file:
+            with pq.ParquetFile(kept) as rows, create(beside) as file:
                 for batch in rows.iter_batches(batch_size=_ROWS_AT_ONCE):
                     for row in batch.cast(self._numbers()).to_pylist():
                         file.write(gzip.compress(json.dumps(row).encode() + b"\n", _LEVEL, mtime=0))

@@ -18,6 +18,7 @@ from typing import Protocol
 
 from filelock import FileLock, Timeout
 
+from catalogue.durable import create
 from catalogue.errors import Blocked, GivenUp, SlowDown
 
 _PROBE_PATIENCE = 120.0
@@ -301,7 +302,8 @@ class Limiter:
             if after != before:
                 beside = file.with_suffix(f".{os.getpid()}")
                 noted = replace(after, noted=self.clock.now())
-                beside.write_text(json.dumps(asdict(noted)), encoding="ascii")
+                with create(beside) as opened:
+                    opened.write(json.dumps(asdict(noted)).encode())
                 beside.replace(file)
             return after
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from catalogue.durable import put_in_place
+from catalogue.durable import create, put_in_place, temporary_folder
 from catalogue.errors import StoreLocked
 from catalogue.store.carving import Entry, Pages, TableRow, carve, mended_head
 from catalogue.store.held import label_of, version_of
@@ -55,24 +55,20 @@ def salvage(path: Path, is_file: Callable[[str], bool], known: Collection[str]) 
         DiskFailed: if the new one cannot be written.
         StoreLocked: if another process harvests, or has it open.
     """
-    new = path.with_name(f"{path.name}.new")
-    copy = path.with_name(f"{path.name}.copy")
-    with nobody_harvesting(path), disk_errors(path):
-        _remove(new, copy)
-        try:
-            _fold(path)
-            before = _state(path)
-            _copy(path, copy)
-            carved = _Carved(copy, is_file, frozenset(known))
-            salvaged = Salvaged(_aside(path))
-            _fill(new, carved.rows(), salvaged)
-            salvaged.lost = carved.lost
-            if _state(path) != before:
-                message = f"another process wrote to {path} meanwhile; nothing was changed, run: catalogue repair"
-                raise StoreLocked(message)
-            _swap(new, path, salvaged.aside)
-        finally:
-            _remove(new, copy)
+    making = temporary_folder(path.with_name(f"{path.name}.new"))
+    with nobody_harvesting(path), disk_errors(path), making as folder:
+        new, copy = folder / path.name, folder / "copy"
+        _fold(path)
+        before = _state(path)
+        _copy(path, copy)
+        carved = _Carved(copy, is_file, frozenset(known))
+        salvaged = Salvaged(_aside(path))
+        _fill(new, carved.rows(), salvaged)
+        salvaged.lost = carved.lost
+        if _state(path) != before:
+            message = f"another process wrote to {path} meanwhile; nothing was changed, run: catalogue repair"
+            raise StoreLocked(message)
+        _swap(new, path, salvaged.aside)
     return salvaged
 
 
@@ -183,7 +179,8 @@ def _swap(new: Path, path: Path, aside: Path) -> None:
     try:
         os.link(path, aside)
     except OSError:  # not every file system knows how
-        shutil.copyfile(path, aside)
+        with path.open("rb") as old, create(aside) as kept:
+            shutil.copyfileobj(old, kept)
     for suffix in _LEFT:  # SQLite would take it for the new file's
         left = path.with_name(path.name + suffix)
         if left.exists():
@@ -201,9 +198,3 @@ def _aside(path: Path) -> Path:
     stem = f"{path.name}.damaged-{datetime.now(UTC):%Y%m%dT%H%M%S}"
     names = (path.with_name(stem + (f"-{n}" if n else "")) for n in range(1000))
     return next(name for name in names if not name.exists())
-
-
-def _remove(*paths: Path) -> None:
-    for path in paths:
-        for suffix in ("", ".lock", *_LEFT):
-            path.with_name(path.name + suffix).unlink(missing_ok=True)

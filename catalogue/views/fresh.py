@@ -13,7 +13,7 @@ from pathlib import Path
 
 import duckdb
 
-from catalogue.durable import put_in_place, room
+from catalogue.durable import put_in_place, room, temporary_folder
 from catalogue.errors import CatalogueError, DiskFailed
 from catalogue.examine import Examiner
 from catalogue.facts import FileFacts
@@ -60,12 +60,12 @@ def refresh(
         return
     waited = f"another process has been bringing {path} up to date for {busy_seconds:,.0f} s; try again when it is done"
     alone_at_it = alone(path.with_name(f"{path.name}.lock"), waited, seconds=busy_seconds)
-    with _disk_errors(path), alone_at_it, _one_thread() as db:
-        beside = path.with_name(path.name + ".new")
+    making = temporary_folder(path.with_name(f"{path.name}.new"))
+    with _disk_errors(path), alone_at_it, making as folder, _one_thread() as db:
+        beside = folder / path.name
         with _unwritten(db, path) as shown:
             if not wanted and shown == _meta_of(store):  # somebody else has just done it
                 return
-            _remove(beside)
             since = store.changes_at(shown["store"], shown["indexes"]) if shown.get("layout") == _layout() else None
             if since:
                 shutil.copyfile(path, beside)
@@ -201,11 +201,6 @@ def _swap(new: Path, path: Path) -> None:
     # A log left by a crashed shell belongs to the old file, and DuckDB would take it for the new one's.
     log_of(path).unlink(missing_ok=True)
     put_in_place(new, path)
-
-
-def _remove(path: Path) -> None:
-    for file in (path, log_of(path)):
-        file.unlink(missing_ok=True)
 
 
 class _disk_errors:  # noqa: N801 - used as a context, like contextlib's own
