@@ -10,6 +10,7 @@
     │   ├── SlowDown           429, 503: asked to wait, or longer than there was patience
     │   ├── Unreachable        no answer, or a broken one            (ConnectionError)
     │   │   ├── NobodyListens  the host refuses to be connected to
+    │   │   ├── NameNotResolved  there is no address for the host's name
     │   │   └── TextInstead    a page, or an error's text, in the file's place
     │   ├── Redirected         sent elsewhere; never followed
     │   ├── RangeIgnored       200 to a range request; the body was not read
@@ -87,6 +88,10 @@ class Unreachable(SourceError, ConnectionError):
 
 class NobodyListens(Unreachable):
     """The host is there and refuses connections."""
+
+
+class NameNotResolved(Unreachable):
+    """The host's name, or its proxy's, has no address: it is wrong, or this machine is offline."""
 
 
 class TextInstead(Unreachable):

@@ -15,6 +15,7 @@ from catalogue.errors import (
     Denied,
     GivenUp,
     Missing,
+    NameNotResolved,
     NobodyListens,
     NotParquet,
     RangeIgnored,
@@ -368,6 +369,23 @@ def test_where_nobody_listens_some_seconds_are_enough(policy: Policy, requests: 
     own = policy == Policy()
     assert own == ("is the server running?" in str(raised.value))
     assert own == (sum(clock.waits) < 10)
+
+
+@pytest.mark.parametrize("policy", [Policy(), COMMON_CRAWL, S3_COMMON_CRAWL])
+def test_gives_up_a_name_without_an_address_after_two_requests(policy: Policy) -> None:
+    clock = FakeClock()
+    inner = HttpSource("http://name.invalid/", user_agent="test", connections=1)
+    with closing(PoliteSource(inner, Limiter(policy, clock=clock), jitter=lambda: 1.0)) as source:
+        with pytest.raises(GivenUp, match=r"^the name name\.invalid cannot .*, or run: catalogue doctor$"):
+            source.get(PATH, SUFFIX)
+        assert source.requests == 2
+    assert sum(clock.waits) < 5
+
+
+def test_waits_longer_for_a_name_that_had_an_address_before() -> None:
+    gone = [NameNotResolved("x")] * (ATTEMPTS - 1)
+    source = PoliteSource(Answers([GOOD, *gone, GOOD]), Limiter(Policy(), clock=FakeClock()))
+    assert [source.get("x").body, source.get("x").body] == [GOOD.body] * 2
 
 
 def test_requests_and_bytes_are_counted_in_all_threads() -> None:

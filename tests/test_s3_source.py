@@ -13,7 +13,17 @@ import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
-from catalogue.errors import Changed, Denied, GivenUp, Missing, NotParquet, SlowDown, SourceError, Unreachable
+from catalogue.errors import (
+    Changed,
+    Denied,
+    GivenUp,
+    Missing,
+    NameNotResolved,
+    NotParquet,
+    SlowDown,
+    SourceError,
+    Unreachable,
+)
 from catalogue.ranges import ByteRange, Pin, SuffixRange
 from catalogue.source.http import Timeouts
 from catalogue.source.s3 import S3Source
@@ -68,6 +78,12 @@ def source(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Source]
     with closing(open_s3()) as source:
         yield source
     gc.collect()  # what was not closed would warn now, and warnings are errors
+
+
+def test_a_name_without_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, "http://name.invalid")
+    with closing(open_s3()) as source, pytest.raises(NameNotResolved, match=r"^the name [a-z.-]*name\.invalid cannot"):
+        source.get(PATH, SUFFIX)
 
 
 class Seen:

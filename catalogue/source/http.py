@@ -13,7 +13,7 @@ from weakref import finalize
 import aiohttp
 from yarl import URL
 
-from catalogue.errors import CatalogueError, GivenUp, NobodyListens, QueryError, Unreachable
+from catalogue.errors import CatalogueError, GivenUp, NameNotResolved, NobodyListens, QueryError, Unreachable
 from catalogue.ranges import Pin, range_header
 from catalogue.source.background import Background
 from catalogue.source.response import Request, Response, Wanted, is_strong
@@ -124,8 +124,7 @@ class HttpSource:
             if self._proxy is None and _refused(error):
                 message = f"nobody listens at {self.url} (connection refused)"
                 raise NobodyListens(message) from error
-            message = f"{request.where}: no usable answer ({kind(error)})"
-            raise Unreachable(message) from error
+            raise no_answer(request.where, error) from error
 
 
 async def once(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
@@ -146,10 +145,16 @@ def _refused(error: Exception) -> bool:
     return isinstance(error, aiohttp.ClientConnectorError) and error.os_error.errno == errno.ECONNREFUSED
 
 
-def kind(error: Exception) -> str:
-    """What kind of failure it was, which says enough: the texts of aiohttp can hold whole headers."""
+def no_answer(where: str, error: BaseException) -> Unreachable:
+    """The error to raise for a failed request, by the type of failure: the texts of aiohttp can hold whole headers."""
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        message = (
+            f"the name {error.host} cannot be resolved; check whether this machine is online, the name is right, "
+            "and a proxy is needed (HTTPS_PROXY)"
+        )
+        return NameNotResolved(message)
     cause = None if isinstance(error, TimeoutError) else error.__cause__
-    return type(cause or error).__name__
+    return Unreachable(f"{where}: no usable answer ({type(cause or error).__name__})")
 
 
 def _headers(answer: aiohttp.ClientResponse) -> dict[str, str]:

@@ -10,6 +10,7 @@ from catalogue.errors import (
     Blocked,
     CatalogueError,
     GivenUp,
+    NameNotResolved,
     NobodyListens,
     RangeIgnored,
     ShortBody,
@@ -26,6 +27,8 @@ ATTEMPTS = 12
 """Requests made for one thing before it is given up."""
 _IGNORED_ATTEMPTS = 4
 """The same where the whole file comes each time: its body is not read, but the server may have sent some of it."""
+_UNRESOLVED_ATTEMPTS, _UNRESOLVED_PAUSE = 2, 2.0
+"""Requests to a host whose name has not been resolved yet, and the seconds between them."""
 _LONGEST_BACKOFF = 20.0
 _LONGEST_RETRY_AFTER = 300.0
 _WORTH_A_WORD = 10.0
@@ -75,6 +78,8 @@ class PoliteSource:
         self.honoured_suffixes = False
         """Whether a suffix range was ever answered with one."""
         self._honoured_ranges = False
+        self._answered = False
+        """Whether the host ever answered."""
         self._deaf: set[str] = set()
         """Files of which no range could be had."""
         self._rest_until = 0.0
@@ -131,6 +136,8 @@ class PoliteSource:
                 self._count(failed=True)
                 self._bear_with(error, path, wanted, attempt + 1)
                 wait = min(_LONGEST_BACKOFF, 0.5 * 2**attempt) * self._jitter() if attempt else 0.0
+                if isinstance(error, NameNotResolved):
+                    wait = max(wait, _UNRESOLVED_PAUSE)
                 last = error
             except GivenUp:
                 raise
@@ -160,6 +167,9 @@ class PoliteSource:
         if isinstance(error, NobodyListens) and min(policy.refused, self._attempts) <= attempts < ATTEMPTS:
             message = f"{error}; is the server running?"
             raise NobodyListens(message) from error
+        if isinstance(error, NameNotResolved) and not self._answered and attempts >= _UNRESOLVED_ATTEMPTS:
+            message = f"{error}, or run: catalogue doctor"
+            raise GivenUp(message) from error
         if isinstance(error, RangeIgnored):
             if isinstance(wanted, SuffixRange):
                 raise error
@@ -224,6 +234,7 @@ class PoliteSource:
             self.bytes += received
             self._throttled += throttled
             self._recent.append(failed)
+            self._answered |= not failed
             hopeless = len(self._recent) == _RECENT and sum(self._recent) > _RECENT_FAILURES
             counted = self.requests - self._uncounted
             unwelcome = self._throttled > _THROTTLED_SHARE * counted + _THROTTLED_ALLOWANCE

@@ -17,11 +17,11 @@ from botocore.exceptions import (
     TokenRetrievalError,
 )
 
-from catalogue.errors import CatalogueError, Denied, Unreachable
+from catalogue.errors import CatalogueError, Denied
 from catalogue.ranges import Pin, range_header
 from catalogue.source.background import Background
 from catalogue.source.discreet import be_discreet
-from catalogue.source.http import Timeouts, kind, once
+from catalogue.source.http import Timeouts, no_answer, once
 from catalogue.source.response import Request, Response, Wanted, is_strong
 
 _WITHOUT_CREDENTIALS = (
@@ -112,8 +112,7 @@ class S3Source:
                 raise
             if isinstance(reason, _Elsewhere):
                 raise request.refuse(reason.status, {"location": reason.place}, "") from None
-            message = f"{request.where}: no usable answer ({kind(reason)})"
-            raise Unreachable(message) from error
+            raise no_answer(request.where, reason) from error
 
 
 class _Session(AIOHTTPSession):  # type: ignore[misc] # it has no types
