@@ -107,6 +107,13 @@ def test_commands_that_are_not_run_have_the_options_they_are_shown_with() -> Non
     assert checked > 20
 
 
+def test_the_proxy_overwrites_every_header_that_addresses_are_made_from() -> None:
+    code = "".join(text_of(path) for path in (ROOT / "catalogue/server").glob("*.py"))
+    heeded = {"host", *re.findall(r'"(x-forwarded-\w+)"', code)}
+    overwritten = re.findall(r"proxy_set_header (\S+) ", text_of(ROOT / "docs/how-to/server.md"))
+    assert heeded == {name.lower() for name in overwritten}
+
+
 def test_python_that_is_not_run_can_be_read() -> None:
     blocks = [
         block for page in [README, *PAGES] for block in re.findall(r"```python\n(.*?)```", text_of(page), re.DOTALL)

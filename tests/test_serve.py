@@ -87,6 +87,29 @@ def test_what_is_large_is_compressed_where_that_is_asked_for(base: str, crawl: s
     assert len(answer.body) < len(plain.body) / 3
 
 
+@pytest.mark.parametrize("refused", ["gzip;q=0", "GZIP ; q=0.000, br", "deflate, gzip;q=0.0"])
+def test_gzip_is_not_sent_to_clients_that_refuse_it(base: str, crawl: str, refused: str) -> None:
+    path = f"/{crawl}-index?url=*.com&output=json"
+    assert "content-encoding" not in get(base, path, Accept_Encoding=refused).headers
+    assert get(base, path, Accept_Encoding="gzip;q=0.1").headers["content-encoding"] == "gzip"
+
+
+@pytest.mark.parametrize("path", ["/collinfo.json", "/{}-index?url=example.com", "/api/query?url=example.com"])
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_preflights_allow_every_header(base: str, crawl: str, path: str, method: str) -> None:
+    answer = get(
+        base,
+        path.format(crawl),
+        method="OPTIONS",
+        Origin="https://example.org",
+        Access_Control_Request_Method=method,
+        Access_Control_Request_Headers="x-requested-with,authorization",
+    )
+    assert (answer.status, answer.headers["access-control-allow-origin"]) == (200, "*")
+    assert method in answer.headers["access-control-allow-methods"]
+    assert answer.headers["access-control-allow-headers"] == "x-requested-with,authorization"
+
+
 def test_pages_of_other_origins_may_ask(base: str, crawl: str) -> None:
     for path in ("/collinfo.json", f"/{crawl}-index?url=example.com", f"/{crawl}-index"):
         assert get(base, path, Origin="https://example.org").headers["access-control-allow-origin"] == "*"

@@ -228,7 +228,8 @@ def test_styles_and_pictures_may_be_kept(site: str) -> None:
     style = get(site, "/static/style.css")
     assert get(site, "/static/style.css", If_None_Match=style.headers["etag"]).status == 304
     assert not re.search(r"url\(|@import|https?:", style.text)
-    assert get(site, "/static/../web.py").status == 404
+    for missing in ("../web.py", "style.css/", ""):
+        assert get(site, f"/static/{missing}").status == 404
 
 
 def test_heads_are_answered_alike(site: str) -> None:

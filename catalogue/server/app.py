@@ -1,15 +1,31 @@
 """The application: which path is answered by what."""
 
+import re
+
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.gzip import GZipMiddleware
+from starlette.types import Receive, Scope, Send
 
 from catalogue.errors import CatalogueError
 from catalogue.server import api, cdx, records, web
 from catalogue.server.answers import on_error
 from catalogue.serving import Service
+
+_NO_GZIP = re.compile(r"gzip\s*;\s*q=0(\.0*)?\s*(,|$)", re.IGNORECASE)
+
+
+class _GZip(GZipMiddleware):
+    """Compress answers for clients that accept gzip; Starlette ignores ``q=0``."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if _NO_GZIP.search(Headers(scope=scope).get("Accept-Encoding", "")):
+            headers = [header for header in scope["headers"] if header[0] != b"accept-encoding"]
+            scope = {**scope, "headers": headers}
+        await super().__call__(scope, receive, send)
 
 
 def application(service: Service) -> Starlette:
@@ -17,8 +33,14 @@ def application(service: Service) -> Starlette:
     app = Starlette(
         routes=[*api.routes(), *cdx.ROUTES, *records.routes(), *web.routes()],  # the last of which takes any name
         middleware=[
-            Middleware(CORSMiddleware, allow_origins=["*"], allow_methods=["GET"], expose_headers=["*"]),
-            Middleware(GZipMiddleware, compresslevel=5),
+            Middleware(
+                CORSMiddleware,
+                allow_origins=["*"],
+                allow_methods=["GET", "HEAD"],
+                allow_headers=["*"],
+                expose_headers=["*"],
+            ),
+            Middleware(_GZip, compresslevel=5),
         ],
         exception_handlers=dict.fromkeys((CatalogueError, HTTPException, Exception), on_error),
     )

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
@@ -67,6 +68,8 @@ class _Static(StaticFiles):
     """Files that may be kept for ever, since their addresses change with them."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
+        if scope["path"].endswith("/"):  # which Starlette has removed from the path it passes
+            raise HTTPException(404)
         response = await super().get_response(path, scope)
         if response.status_code < 400:  # noqa: PLR2004
             response.headers["Cache-Control"] = _YEAR
