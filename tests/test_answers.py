@@ -17,7 +17,7 @@ import pytest
 
 import catalogue
 from catalogue import Catalogue, Match
-from catalogue.crawl import SCHEMA
+from catalogue.crawl import SCHEMA, SUBSETS, newest_first
 from catalogue.settings import Settings
 from catalogue.surt import Pattern, covers, parse_pattern
 from tests.conftest import harvest_all
@@ -254,6 +254,16 @@ def test_limit_takes_the_first_rows_of_the_whole_answer(harvested: Catalogue) ->
         some = harvested.captures("*.example.com", columns=IDENTITY, limit=limit)
         assert some.to_arrow() == whole.slice(0, limit)
         assert not some.plan.exact
+
+
+def test_pages_come_before_redirects_and_the_newest_crawl_first(harvested: Catalogue) -> None:
+    whole = harvested.captures("*.example.com", columns=["fetch_status"]).to_arrow()
+    newest = newest_first(whole.column("crawl").to_pylist())
+    found = list(zip(*(whole.column(name).to_pylist() for name in ("subset", "crawl")), strict=True))
+    assert found == sorted(found, key=lambda part: (SUBSETS.index(part[0]), newest.index(part[1])))
+    assert {subset for subset, _ in found} >= {"warc", "crawldiagnostics"}
+    few = harvested.captures("*", columns=["fetch_status"], limit=9).to_arrow().to_pylist()
+    assert {(row["subset"], row["crawl"]) for row in few} == {("warc", harvested.held()[0])}
 
 
 def test_ordered_is_by_key_time_and_crawl(harvested: Catalogue) -> None:

@@ -16,7 +16,7 @@ site = pytest.fixture(scope="module")(serving_site)
 
 def test_a_search_finds_what_the_catalogue_finds(site: str, harvested: Catalogue, crawl: str) -> None:
     table = harvested.captures("example.com/*", crawls=crawl, ordered=True).to_arrow().to_pylist()
-    root = page(asked(site, url="example.com/*", crawl=crawl, limit=1000))
+    root = page(asked(site, url="example.com/*", crawl=crawl, limit=1000, order="key"))
     found = rows(root)
     assert [row[1] for row in found] == [row["url"] for row in table]
     assert [row[0].split(" CC")[0] for row in found] == [f"{row['fetch_time']:%Y-%m-%d %H:%M:%S}" for row in table]
@@ -79,6 +79,14 @@ def test_several_crawls(site: str, harvested: Catalogue) -> None:
     assert [dict(parse_qsl(urlsplit(address).query))["crawl"] for address in others] == list(counts)[1:]
     assert root.one("title", id="map-title").text.endswith(next(iter(counts)))
     assert not [link for link in root.all("a") if "-index?" in link.attrs["href"]]
+
+
+def test_shows_pages_before_redirects_and_the_newest_crawl_first(site: str, harvested: Catalogue) -> None:
+    table = harvested.captures("example.com/*", columns=["fetch_status"]).to_arrow()
+    counts = Counter(zip(table.column("subset").to_pylist(), table.column("crawl").to_pylist(), strict=True))
+    found = [row[0].split()[-1] for row in rows(page(asked(site, url="example.com/*", crawl="all", limit=1000)))]
+    assert found == [crawl for (_, crawl), count in counts.items() for _ in range(count)][:1000]
+    assert len(counts) > 2
 
 
 def test_more_and_in_another_order_and_elsewhere(site: str, crawl: str) -> None:

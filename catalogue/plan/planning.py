@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
+from catalogue.crawl import SUBSETS, IndexFile, newest_first
 from catalogue.plan.choice import Choice, HeldFile, choose, expected_pages, expected_units, read_chunks
 from catalogue.plan.cost import Cost
 from catalogue.plan.fetches import Fetch, Part, fetches, most_requests
@@ -43,7 +44,8 @@ def plan_reads(
         warnings: to be handed on.
 
     Returns:
-        Reads in order of keys: files by their least key, within a file row groups as they lie.
+        Reads in the order of the answer: successful fetches (``warc``) first, newest crawl first, then files by their
+        least key, within a file row groups as they lie.
     """
     files = list(held)
     keyless = tuple(
@@ -81,7 +83,7 @@ def narrowed(file: FileRead, row_group: int, reads: Iterable[ColumnRead], cost: 
 
 def _choices(query: Query, files: Iterable[HeldFile]) -> tuple[list[Choice], dict[str, int], list[str]]:
     """What might match, in order; how many rows of a count are known, by crawl; and which indexes are wrong."""
-    by_file: list[tuple[tuple[str, object], list[Choice]]] = []
+    by_file: list[list[Choice]] = []
     counted: dict[str, int] = {}
     doubts = []
     for file in files:
@@ -99,8 +101,16 @@ def _choices(query: Query, files: Iterable[HeldFile]) -> tuple[list[Choice], dic
             if choice.units:
                 found.append(choice)
         if found:
-            by_file.append(((file.least, file.file), found))
-    return [choice for _, found in sorted(by_file, key=lambda each: each[0]) for choice in found], counted, doubts
+            by_file.append(found)
+    crawls = {crawl: at for at, crawl in enumerate(newest_first(each[0].held.file.crawl for each in by_file))}
+
+    def place(choices: list[Choice]) -> tuple[int, str, int, str, IndexFile]:
+        held = choices[0].held
+        subset = SUBSETS.index(held.file.subset) if held.file.subset in SUBSETS else len(SUBSETS)
+        return subset, held.file.subset, crawls[held.file.crawl], held.least, held.file
+
+    by_file.sort(key=place)
+    return list(chain.from_iterable(by_file)), counted, doubts
 
 
 def _enough(choices: Iterable[Choice], limit: int) -> Iterator[Choice]:

@@ -115,7 +115,8 @@ class Asked:
     from_: str | None
     to: str | None
     where: str | None
-    newest: bool
+    order: str
+    """``key``, ``newest`` or, for the order of the answer, empty."""
     limit: int
 
 
@@ -129,7 +130,7 @@ def read(form: Form) -> Asked | Form:
         "status": _status,
         "mime": _mime,
         "language": _language,
-        "order": _newest,
+        "order": _order,
         "limit": _limit,
     }
     found: dict[str, Any] = {}
@@ -217,11 +218,11 @@ def _language(form: Form) -> str | None:
     return f"list_contains(string_split(content_languages, ','), {literal(form.language.lower())})"
 
 
-def _newest(form: Form) -> bool:
+def _order(form: Form) -> str:
     if form.order not in {"", "key", "newest"}:
         message = f"{form.order[:100]!r} is no order; choose key or newest"
         raise QueryError(message)
-    return form.order == "newest"
+    return form.order
 
 
 def _limit(form: Form) -> int:

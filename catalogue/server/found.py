@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from catalogue.capture import timestamp
 from catalogue.catalogue import Catalogue
-from catalogue.crawl import newest_first
+from catalogue.crawl import PATH_COLUMNS, newest_first
 from catalogue.keyspace import KeySpace
 from catalogue.plan import ReadPlan
 from catalogue.server.form import Asked
@@ -125,12 +125,14 @@ def search(catalogue: Catalogue, asked: Asked) -> Found:
 
 
 def _rows(table: pa.Table, asked: Asked) -> tuple[Row, ...]:
-    """As many as are wanted, in the order that is; without what else was found to see whether there are more."""
+    """Rows up to the limit, in the requested order; without the row that shows whether there are more."""
     found: list[dict[str, Any]] = table.slice(0, asked.limit).to_pylist()
-    if asked.newest:
+    found.sort(key=lambda row: (row["url_surtkey"], timestamp(row["fetch_time"]), row["crawl"]))
+    if asked.order == "newest":
         found.sort(key=lambda row: (timestamp(row["fetch_time"]), row["crawl"]), reverse=True)
-    else:
-        found.sort(key=lambda row: (row["url_surtkey"], timestamp(row["fetch_time"]), row["crawl"]))
+    elif not asked.order:
+        parts = list(dict.fromkeys(zip(*(table.column(name).to_pylist() for name in PATH_COLUMNS), strict=True)))
+        found.sort(key=lambda row: parts.index((row["crawl"], row["subset"])))
     return tuple(
         Row(
             row["crawl"],
