@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from catalogue.plan import ReadPlan
     from catalogue.surt import Match, url_surtkey
 
+    __version__: str
+
 _HOMES = {
     "Captures": "captures",
     "Catalogue": "catalogue",
@@ -77,7 +79,14 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the name stands for
     """Import a public name when it is first used: the children that examine footers need none of them."""
+    if name == "__version__":
+        return import_module("catalogue.settings").package_version()
     if name not in _HOMES:
         message = f"module 'catalogue' has no attribute {name!r}"
         raise AttributeError(message)
     return getattr(import_module(f"catalogue.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    """List public names alone."""
+    return [*__all__, "__version__"]

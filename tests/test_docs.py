@@ -1,21 +1,29 @@
 """What is documented is true: transcripts are what the commands print, and nothing is left out."""
 
 import doctest
+import gzip
+import os
 import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib.metadata import version
+from inspect import cleandoc
 from pathlib import Path
 from shutil import copytree
 
 import click
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import catalogue
 from catalogue.cli.app import _Commands, entry
 from catalogue.demo import LoopbackServer, Miniature
 from tests.commands import Command, ended
+from tests.prefix_indexes import url_key, write_index
 from tests.test_layers import ORDER
+from tests.warm import Forked
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -23,8 +31,23 @@ TUTORIAL = ROOT / "docs/tutorial.md"
 PAGES = sorted(ROOT.glob("docs/**/*.md"))
 TIMES = re.compile(r"\b\d+\.\d s\b")
 RUN = re.compile(r"^```(console|pycon)\n(.*?)^```", re.DOTALL | re.MULTILINE)
-"""What is run and compared. Other blocks, ``sh`` and ``python``, need what a test has not, such as a cluster."""
+"""What is run and compared."""
+SHELL = re.compile(r"^```sh\n(.*?)^```", re.DOTALL | re.MULTILINE)
+"""What is run."""
+EXAMPLE = re.compile(r"^catalogue .*(?:\n .*)*", re.MULTILINE)
+"""A command of a help page or of a block of ``sh``, and the lines that it goes on."""
+NOT_RUN = re.compile(r"s3:|https:|tcp:|catalogue (serve|demo|query --scheduler)\b")
+"""Examples that need the network or a cluster, or that never end."""
+HERE = {
+    "/srv/www": "www",
+    "~": ".",
+    "CC-MAIN-2021-04": "CC-MAIN-2018-05",
+    "CC-MAIN-2021-49": "CC-MAIN-2022-05",
+    "CC-MAIN-2022-49": "CC-MAIN-2026-30",
+}
+"""Folders and crawls that examples name, and those that tests have instead."""
 COMMAND = re.compile(r"\$ (catalogue .*)\n((?:(?!\$ ).*\n)*)")
+OLD_INDEX = [(url_key("http://example.com/page"), (1, 2, 3, 4, 5))]
 FILE = re.compile(r"```{code-block} text\n:caption: (\S+)\n\n(.*?)```", re.DOTALL)
 """One that the reader writes."""
 
@@ -64,10 +87,73 @@ def followed_in_python(block: str, names: dict[str, object], command: Command) -
     return ran.attempted
 
 
+def make_files(home: Path) -> None:
+    """Make the files and folders that examples name."""
+    (home / "files").mkdir()
+    (home / "www").mkdir()
+    write_index(home / "files/url-index.1356128792", OLD_INDEX)
+    for name in ("a", "b"):
+        pq.write_table(pa.table({"name": [name]}), home / f"files/{name}.parquet")
+    for name in ("urls.txt", "domains.txt"):
+        (home / name).write_text("example.com\n", encoding="utf-8")
+
+
+def run_examples(text: str, command: Command) -> int:
+    """Run commands; none may be refused. Returns how many there were."""
+    done = 0
+    for example in EXAMPLE.findall(text):
+        line = re.split(r"(?<=\S) {2,}", example)[0]
+        for there, here in HERE.items():
+            line = line.replace(there, here)
+        out = b""
+        for step in re.split(r" \|\|? ", line):
+            words = shlex.split(step.partition(" > ")[0], comments=True)
+            if words[0] != "catalogue" or NOT_RUN.search(step):
+                continue
+            with Forked(words[1:], command.environment(), command.home, given=out) as process:
+                ran = ended(process)
+            assert ran.status in {0, 1} or "add --yes" in ran.err, f"{step}: {ran.err}"
+            out = ran.out.encode()
+            done += 1
+    return done
+
+
 @pytest.fixture(scope="module")
-def source(miniature: Miniature) -> Iterator[str]:
-    with LoopbackServer(miniature.folder) as server:
+def source(miniature: Miniature, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The miniature, and what else examples ask for."""
+    folder = tmp_path_factory.mktemp("source") / "source"
+    copytree(miniature.folder, folder, copy_function=os.link)
+    hosts = folder / "projects/host-index-testing/v2.parquet"
+    hosts.parent.mkdir(parents=True)
+    pq.write_table(pa.table({"surt_host_name": ["com,example", "com,example,www"]}), hosts)
+    hosts.with_suffix(".paths.gz").write_bytes(gzip.compress(f"{hosts.relative_to(folder)}\n".encode()))
+    write_index(folder / "projects/url-index/url-index.1356128792", OLD_INDEX)
+    with LoopbackServer(folder) as server:
         yield server.url
+
+
+def pages_of_help(group: click.Group, *path: str) -> Iterator[tuple[str, str]]:
+    """Names of commands and their examples."""
+    for name in group.list_commands(click.Context(group)):
+        command = group.get_command(click.Context(group), name)
+        assert command
+        if isinstance(command, click.Group):
+            yield from pages_of_help(command, *path, name)
+        if blocks := re.findall("\b\n(.*?)(?:\n\n|\\Z)", cleandoc(command.help or ""), re.DOTALL):
+            yield " ".join([*path, name]), "\n".join(blocks)
+
+
+HELP = dict(pages_of_help(entry))
+
+
+@pytest.mark.parametrize("name", HELP)
+def test_examples_of_help_pages_are_run(name: str, taught: Command, tmp_path: Path) -> None:
+    copytree(taught.home / "data", tmp_path / "data")
+    make_files(tmp_path)
+    command = replace(taught, home=tmp_path)
+    if name == "pull":
+        assert command("export", "snapshot", "www/index-footers").status == 0
+    assert run_examples(HELP[name], command) or NOT_RUN.search(HELP[name])
 
 
 @pytest.fixture(scope="module")
@@ -84,18 +170,22 @@ def test_the_readmes_transcripts_are_real(source: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "page",
-    [page for page in PAGES if page != TUTORIAL and RUN.search(text_of(page))],
+    [page for page in PAGES if RUN.search(text_of(page)) or SHELL.search(text_of(page))],
     ids=lambda page: page.stem,
 )
 def test_pages_go_on_where_the_tutorial_ends(page: Path, taught: Command, tmp_path: Path) -> None:
     copytree(taught.home / "data", tmp_path / "data")
-    assert follow(page, replace(taught, home=tmp_path))
+    make_files(tmp_path)
+    command = replace(taught, home=tmp_path)
+    done = follow(page, command) if page != TUTORIAL else 0
+    examples = "".join(SHELL.findall(text_of(page)))
+    assert done + run_examples(examples, command) or NOT_RUN.search(examples)
 
 
-def test_commands_that_are_not_run_have_the_options_they_are_shown_with() -> None:
+def test_commands_in_shell_blocks_have_the_options_they_are_shown_with() -> None:
     checked = 0
     for page in [README, *PAGES]:
-        for block in re.findall(r"^```sh\n(.*?)^```", text_of(page), re.DOTALL | re.MULTILINE):
+        for block in SHELL.findall(text_of(page)):
             for line in re.findall(r"^catalogue (.*)", block, re.MULTILINE):
                 command: click.Command | None = entry
                 words = shlex.split(line)
@@ -141,6 +231,11 @@ def test_public_names_are_documented(name: str) -> None:
     for member, value in vars(thing).items() if isinstance(thing, type) else ():
         if not member.startswith("_") and callable(value):
             assert value.__doc__, f"{name}.{member}"
+
+
+def test_the_package_lists_its_public_names_and_has_a_version() -> None:
+    assert dir(catalogue) == sorted([*catalogue.__all__, "__version__"])
+    assert catalogue.__version__ == version("commoncrawl-catalogue")
 
 
 def test_links_lead_somewhere() -> None:

@@ -59,7 +59,7 @@ def fetch(  # noqa: PLR0913 - an option each
     catalogue fetch '*.example.com' --crawl latest --dry-run
     catalogue fetch '*.example.com' --crawl latest --status 200 -o example.warc.gz
     catalogue fetch 'example.com/blog/*' --crawl latest --format text --main-content -o blog.jsonl
-    catalogue fetch 'example.com/*.pdf' --crawl latest --format payload -o documents
+    catalogue fetch '*.example.com' --mime application/pdf --format payload -o documents
     catalogue query '*.is' --where "content_languages = 'isl'" | catalogue fetch --captures - -o isl.warc.gz
     catalogue fetch --urls-file domains.txt --crawl latest --latest -o s3://bucket/copy/pages.warc.gz --yes
     """  # noqa: D301

@@ -122,7 +122,7 @@ def harvest(  # noqa: PLR0913 - an option each
     catalogue harvest --crawl CC-MAIN-2022-05
     catalogue harvest --crawl CC-MAIN-2021-04..CC-MAIN-2021-49 --subset all
     catalogue harvest --crawl latest --contact you@example.org
-    catalogue harvest --crawl CC-MAIN-2022-33 --pages
+    catalogue harvest --crawl CC-MAIN-2022-05 --pages
 
     Other tables that are sorted by a column of text are harvested once under a name, and asked with --table as well:
 

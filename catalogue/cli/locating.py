@@ -39,7 +39,7 @@ def old_index(
     catalogue old-index example.com/page www.example.com/page
     catalogue old-index 'example.com/blog/*' --limit 10
     catalogue old-index '*.example.com' | catalogue fetch --captures - -o example.warc.gz
-    catalogue old-index '*.is' --source /data --index url-index.1356128792
+    catalogue old-index '*.is' --source ~/files --index url-index.1356128792
     """  # noqa: D301
     with options.opened() as catalogue:
         index = catalogue.old_index(path) if path else catalogue.old_index()
