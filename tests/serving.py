@@ -35,20 +35,22 @@ class Answer:
 
 
 @contextmanager
-def serving(data: Path, settings: Settings, *, at_once: int = 2, waiting: int = 512) -> Iterator[str]:
+def serving(
+    data: Path, settings: Settings, *, at_once: int = 2, waiting: int = 512, silence: int = 20
+) -> Iterator[str]:
     """The address, without a slash at its end, of a server of the catalogue in a folder."""
     service = Service(data, settings, at_once=at_once, waiting=waiting)
     try:
-        with running(service) as address:
+        with running(service, silence=silence) as address:
             yield address
     finally:
         service.close()
 
 
 @contextmanager
-def running(service: Service) -> Iterator[str]:
+def running(service: Service, *, silence: int = 20) -> Iterator[str]:
     """The same of a service, which is left open."""
-    server = server_of(service)
+    server = server_of(service, silence=silence)
     with socket.create_server(("127.0.0.1", 0)) as listening:  # who connects before it runs is kept waiting
         thread = Thread(target=server.run, kwargs={"sockets": [listening]}, name="server")
         thread.start()

@@ -108,6 +108,7 @@ HOMES = {
     "filelock": {"source", "store", "views"},
     "fsspec": {"outputs"},
     "pandas": {"frames", "cluster", "captures", "sampling", "catalogue"},  # all but the first name its types only
+    "h11": {"server"},
     "platformdirs": {"settings"},
     "pyiceberg": {"iceberg"},
     "resiliparse": {"contents"},

@@ -137,7 +137,7 @@ def test_questions_have_limits(base: str, crawl: str) -> None:
     assert get(base, f"/{crawl}-index?url={'a' * 40_000}").status in {400, 404}
     with socket.create_connection(("127.0.0.1", urlsplit(base).port or 0)) as connection:
         connection.sendall(b"GET /" + b"a" * 100_000)
-        assert b" 400 " in connection.recv(1000)
+        assert b" 431 " in connection.recv(1000)
 
 
 def test_an_address_may_be_of_any_bytes(base: str, crawl: str) -> None:

@@ -1,17 +1,24 @@
 """Clients that are slow, silent or greedy: others are served meanwhile, and nobody is given more than is due."""
 
+import json
+import re
 import resource
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from threading import Event
 from urllib.parse import urlsplit
 
 import pytest
 
+from catalogue.serving import Service
 from catalogue.settings import Settings
-from tests.serving import get, serving
+from tests.commands import Command
+from tests.serving import get, running, serving
 from tests.soak.sizes import resident
 
 IDLE = 1000
@@ -62,19 +69,116 @@ def test_a_thousand_that_say_nothing(base: str, crawl: str) -> None:
 
 
 def test_heads_that_do_not_end(base: str, crawl: str) -> None:
-    """A thousandfold of what a head may have is not kept: the client is told so, or finds the connection closed."""
+    """A thousandfold of what a head may have is not kept, and the client can send it all and read why."""
     before = resident()
     for line in (b"X-Long: " + b"x" * (1 << 20), b"X-Many: x\r\n" * 100_000):
         with connected(base) as connection:
-            answer = b""
-            try:
-                connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n" + line * 8)
-                answer = connection.recv(1 << 16)
-            except ConnectionError:
-                pass
-        assert answer == b"" or b" 400 " in answer.partition(b"\r\n")[0]
+            connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n" + line * 8)
+            assert connection.recv(1 << 16).startswith(b"HTTP/1.1 431 ")
     is_served(base, crawl)
     assert resident() - before < 100 << 20
+
+
+def test_heads_have_64_kib_in_whatever_pieces_they_come(base: str) -> None:
+    for size, status in ((60_000, b" 200 "), (70_000, b" 431 ")):
+        with connected(base) as connection:
+            connection.sendall(b"GET /robots.txt HTTP/1.1\r\nHost: x\r\nX-Long: " + b"x" * size + b"\r\n\r\n")
+            assert status in connection.recv(1 << 16).partition(b"\r\n")[0]
+
+
+@pytest.mark.parametrize("method", [b"GET", b"HEAD", b"POST"])
+def test_two_lengths_are_refused_and_the_connection_closed(base: str, method: bytes) -> None:
+    """What follows could be a request, or not."""
+    lengths = b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n"
+    with connected(base) as connection, connection.makefile("rb") as answers:
+        connection.sendall(method + b" /robots.txt HTTP/1.1\r\nHost: x\r\n" + lengths + b"\r\n0\r\n\r\n")
+        connection.sendall(b"GET /robots.txt HTTP/1.1\r\nHost: x\r\n\r\n")
+        head, _, body = answers.read().partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    assert json.loads(body) == {"message": "Content-Length and Transfer-Encoding exclude each other"}
+
+
+def test_a_broken_body_of_a_request_that_is_being_answered(base: str, capfd: pytest.CaptureFixture[str]) -> None:
+    with connected(base) as connection, connection.makefile("rb") as answers:
+        connection.sendall(b"POST /robots.txt HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nnot hex\r\n")
+        assert answers.read().startswith(b"HTTP/1.1 400 ")
+    assert capfd.readouterr().err == ""
+
+
+def test_connections_without_a_complete_head_are_closed(harvested_data: Path, settings: Settings) -> None:
+    """Not those whose request is being answered."""
+    request = b"GET /robots.txt HTTP/1.1\r\nHost: x\r\n\r\n"
+    service = Service(harvested_data, settings, at_once=1)
+    go_on = Event()
+    try:
+        with running(service, silence=1) as base, ExitStack() as stack:
+            service.ask(lambda _: go_on.wait(60))
+            answered = stack.enter_context(connected(base))
+            answered.sendall(b"GET /collinfo.json HTTP/1.1\r\nHost: x\r\n\r\n")
+            silent = [stack.enter_context(connected(base)) for _ in range(4)]
+            for connection, sent in zip(silent, (b"", request[:-2], request, request + request[:-2]), strict=True):
+                connection.sendall(sent)
+            for connection, answers in zip(silent, (0, 0, 1, 1), strict=True):
+                with connection.makefile("rb") as received:
+                    assert received.read().count(b" 200 OK") == answers
+            go_on.set()
+            assert b" 200 OK" in answered.recv(1 << 16)
+    finally:
+        go_on.set()
+        service.close()
+
+
+# ---- more connections than there may be ----
+
+
+@contextmanager
+def command_limited_to(limit: str, asking: Command) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """The command in a shell that sets a limit of open files, and its address."""
+    words = [sys.executable, "-m", "catalogue", "serve", "--port", "0"]
+    limited = ["sh", "-c", f'ulimit {limit} && exec "$@"', "sh", *words]
+    with subprocess.Popen(limited, env=asking.environment(), stderr=subprocess.PIPE) as process:
+        assert process.stderr
+        try:
+            address = re.search(r"http://\S+:\d+", process.stderr.readline().decode())
+            assert address
+            yield process, address[0]
+        finally:
+            process.terminate()
+
+
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="the limits of another process are set on Linux alone")
+def test_others_are_served_where_descriptors_are_few(asking: Command, crawl: str) -> None:
+    """1,500 silent connections to a server that may open 1,024 files. A failed accept is reported once."""
+    request = b"GET /robots.txt HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    with command_limited_to("-n 1024", asking) as (process, base):
+        assert process.stderr
+        with many_files(), ExitStack() as stack:
+            for _ in range(1500):
+                stack.enter_context(connected(base))
+            is_served(base, crawl)
+        said = []
+        for often in range(2):
+            resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (3, 1024))
+            with connected(base) as connection, connection.makefile("rb") as answer:
+                connection.sendall(request)
+                said += [process.stderr.readline()] if often == 0 else []
+                resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (1024, 1024))
+                assert answer.read().startswith(b"HTTP/1.1 200 OK")
+        process.terminate()
+        said += process.stderr.readlines()
+    assert [line for line in said if b"accepted" in line] == said[:1]
+    assert len(said) <= 3  # that it was stopped is the rest
+
+
+def test_the_limit_of_open_files_is_raised(asking: Command) -> None:
+    with command_limited_to("-S -n 256", asking) as (_, base), many_files(), ExitStack() as stack:
+        connections = [stack.enter_context(connected(base)) for _ in range(500)]
+        for connection in connections[:: len(connections) - 1]:
+            connection.sendall(b"GET /robots.txt HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert b" 200 OK" in connection.recv(1 << 16)
+
+
+# ---- other clients ----
 
 
 def test_requests_one_behind_the_other(base: str, crawl: str) -> None:
