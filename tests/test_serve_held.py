@@ -53,6 +53,21 @@ def test_a_crawl_that_is_not_harvested_has_no_captures_and_the_answer_says_why(
         assert get(address, f"/{held}-index?url=example.com/*").status == 200
 
 
+def test_the_latest_index_is_that_of_the_newest_harvested_crawl(
+    settings: Settings, whole_crawls: list[str], tmp_path: Path
+) -> None:
+    with served(tmp_path, settings) as address:
+        newest = get(address, "/collinfo.json").json[0]["id"]
+        assert f"harvest --crawl {newest}" in get(address, "/latest-index?url=example.com/*").json["message"]
+    for crawl in whole_crawls[-2:]:
+        harvested_in_part(tmp_path, settings, crawl, "all")
+        with served(tmp_path, settings) as address:
+            answer = get(address, "/latest-index?url=example.com/*")
+            assert (answer.status, answer.body) == (200, get(address, f"/{crawl}-index?url=example.com/*").body)
+            said = get(address, "/all-index?url=example.com").json["message"]
+            assert said == "there is no crawl all; see /collinfo.json"
+
+
 def test_an_answer_that_may_lack_captures_says_so(settings: Settings, crawl: str, tmp_path: Path) -> None:
     harvested_in_part(tmp_path, settings, crawl)
     with served(tmp_path, settings) as address:

@@ -59,7 +59,9 @@ async def index(request: Request) -> Response:
     """The captures of a crawl that a request to the CDX API asks for, or how many pages of them there are."""
     crawl, service = request.path_params["crawl"], service_of(request)
     asked = parse_request(parameters(request))
-    known = crawl_named(await _crawls(request), crawl)
+    crawls = await _crawls(request)
+    crawl = service.listed.latest or crawl if crawl == "latest" else crawl
+    known = crawl_named(crawls, crawl)
     if not asked.counts_pages and elsewhen(known, *asked.times):
         return _nothing(asked)
     try:

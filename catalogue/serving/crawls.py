@@ -28,6 +28,8 @@ class Listed:
         self._clock = clock
         self._known: tuple[float, list[Crawl]] | None = None
         self._told: tuple[float, dict[str, Crawl]] = (-math.inf, {})
+        self.latest: str | None = None
+        """The newest harvested crawl when ``get`` was called last, else the newest listed."""
 
     @property
     def recent(self) -> dict[str, Crawl] | None:
@@ -43,7 +45,9 @@ class Listed:
             with suppress(SourceError, FormatError):
                 listed = catalogue.crawl_list(attempts=1)
             self._known = now, listed
-        crawls = {crawl: Crawl(crawl) for crawl in catalogue.crawls_held()} | {each.id: each for each in self._known[1]}
+        held = catalogue.crawls_held()
+        crawls = {crawl: Crawl(crawl) for crawl in held} | {each.id: each for each in self._known[1]}
+        self.latest = next(iter(newest_first(held or crawls)), None)
         self._told = now, {crawl: crawls[crawl] for crawl in newest_first(crawls)}
         return self._told[1]
 
@@ -64,7 +68,8 @@ def crawl_named(crawls: Mapping[str, Crawl], name: str) -> Crawl:
     """
     if name not in crawls:
         like = crawl_meant(name, crawls)
-        message = f"there is no crawl {name[:100]}; {f'did you mean {like}? ' if like else ''}see /collinfo.json"
+        hint = f"did you mean {like}? " if like in {*crawls, "latest"} - {name} else ""
+        message = f"there is no crawl {name[:100]}; {hint}see /collinfo.json"
         raise UnknownCrawl(message)
     return crawls[name]
 
