@@ -81,6 +81,9 @@ _WEEK = re.compile(r"(?<![0-9])((?:19|20)[0-9]{2})[^0-9]{0,2}([0-9]{1,2})(?![0-9
 """Of a crawl's name, or of what somebody takes for one."""
 _YEAR = 53
 """Weeks of a year at most."""
+_YEAR_WORD = re.compile(r"(?:19|20)[0-9]{2}")
+_SHORT_NAME = re.compile(r"[0-9]{4}-[0-9]{2,4}")
+_WORDS = ("latest", "all")
 _INDEX_PATH = re.compile(
     rf"(?:[A-Za-z0-9][A-Za-z0-9._+-]*/){{0,8}}crawl=({_CRAWL})/subset=([a-z0-9]+)/"
     r"([A-Za-z0-9][A-Za-z0-9._+-]*\.parquet)"
@@ -134,7 +137,7 @@ def crawl_meant(text: str, known: Collection[str]) -> str | None:
     """
     matched = _WEEK.search(text)
     if not matched:
-        return meant(text[:100], [*newest_first(known), "latest", "all"])
+        return meant(text[:100], [*newest_first(known), *_WORDS])
     wanted = f"CC-MAIN-{matched[1]}-{int(matched[2]):02}"
     if wanted in known or not known:
         return wanted if wanted != text else None
@@ -252,11 +255,37 @@ def without_table(crawl: str) -> str:
     return f"{crawl} has no columnar index; the first crawl that has one is CC-MAIN-2013-20"
 
 
-def select_crawls(asked: Iterable[str], known: Sequence[str], *, every: bool = False) -> list[str]:
-    """What ``--crawl`` means: names, ``A..B`` (both ends included), ``latest`` and ``all``.
+def crawl_words(asked: Iterable[str], known: Collection[str] = ()) -> list[str]:
+    """Split lists at their commas, and complete names: ``2022-33`` and ``cc-main-2022-33`` mean ``CC-MAIN-2022-33``.
 
     Args:
-        asked: the words, in any number; None of them means nothing.
+        asked: names, ranges ``A..B``, years, ``latest`` and ``all``; or several of them with commas between.
+        known: the crawls to choose from.
+
+    Raises:
+        UnknownCrawl: if a short name fits several crawls.
+    """
+    words = (word.strip() for text in asked for word in text.split(","))
+    return ["..".join(_completed(end, known) for end in word.split("..")) for word in words]
+
+
+def _completed(name: str, known: Collection[str]) -> str:
+    if name in known or _YEAR_WORD.fullmatch(name):
+        return name
+    if not _SHORT_NAME.fullmatch(name):
+        return name.upper() if _CRAWL_ID.fullmatch(name.upper()) else name.lower() if name.lower() in _WORDS else name
+    fitting = [crawl for crawl in newest_first(known) if crawl.endswith(f"-{name}")]
+    if len(fitting) > 1:
+        message = f"{name} may be {' or '.join(fitting)}; write the whole name"
+        raise UnknownCrawl(message)
+    return fitting[0] if fitting else f"CC-MAIN-{name}"
+
+
+def select_crawls(asked: Iterable[str], known: Sequence[str], *, every: bool = False) -> list[str]:
+    """What ``--crawl`` means: names, ``A..B`` (both ends included), years, ``latest`` and ``all``.
+
+    Args:
+        asked: the words, in any number, see ``crawl_words``; None of them means nothing.
         known: the crawls to choose from for everything but plain names.
         every: whether crawls count that have no columnar index, too; of another table than the index all do.
 
@@ -268,13 +297,13 @@ def select_crawls(asked: Iterable[str], known: Sequence[str], *, every: bool = F
     """
     there_are = newest_first(crawl for crawl in known if every or has_table(crawl))
     chosen: list[str] = []
-    for word in asked:
+    for word in crawl_words(asked, known):
         first, dots, last = word.partition("..")
-        if dots:
-            low, high = (_age(end if end in known else crawl_id(end, known)) if end else None for end in (first, last))
-            found = [c for c in there_are if (low is None or low <= _age(c)) and (high is None or _age(c) <= high)]
-        elif word in {"all", "latest"}:
+        if word in _WORDS:
             found = there_are if word == "all" else there_are[:1]
+        elif dots or (word not in known and _YEAR_WORD.fullmatch(word)):
+            low, high = _earliest(first, known), _latest(last if dots else word, known)
+            found = [crawl for crawl in there_are if low <= _age(crawl) <= high]
         else:
             found = [word if word in known else crawl_id(word, known)]
         if not found:
@@ -284,9 +313,52 @@ def select_crawls(asked: Iterable[str], known: Sequence[str], *, every: bool = F
     return newest_first(chosen)
 
 
+def _earliest(end: str, known: Collection[str]) -> tuple[str, str]:
+    """The least age in a range that begins with a crawl or a year; of all crawls if ``end`` is empty."""
+    return _age(_checked_end(end, known)) if end and not _YEAR_WORD.fullmatch(end) else (end, "")
+
+
+def _latest(end: str, known: Collection[str]) -> tuple[str, str]:
+    """The greatest age in a range that ends with a crawl or a year; of all crawls if ``end`` is empty."""
+    return _age(_checked_end(end, known)) if end and not _YEAR_WORD.fullmatch(end) else (end or "~", "~")
+
+
+def _checked_end(end: str, known: Collection[str]) -> str:
+    return end if end in known else crawl_id(end, known)
+
+
 def named(asked: Iterable[str]) -> Iterator[str]:
-    """Of the words that ``select_crawls`` takes those that are names."""
-    return (word for word in asked if ".." not in word and word not in {"all", "latest"})
+    """Of the words that ``crawl_words`` returns those that are names."""
+    return (word for word in asked if ".." not in word and word not in _WORDS and not _YEAR_WORD.fullmatch(word))
+
+
+def range_ends(asked: Iterable[str]) -> Iterator[str]:
+    """The crawls that are named as an end of a range."""
+    return named(end for word in asked if ".." in word for end in word.split("..") if end)
+
+
+def gaps_in_ranges(asked: Iterable[str], held: Collection[str], listed: Collection[str]) -> Iterator[str]:
+    """Name the ranges and years of which only some crawls are stored, a sentence each.
+
+    An open end means the newest, or oldest, crawl that is stored.
+
+    Args:
+        asked: the words, see ``crawl_words``.
+        held: crawls that are stored.
+        listed: the crawls that there are, as far as that is known.
+    """
+    stored = newest_first(held)
+    for word in crawl_words(asked, stored):
+        first, dots, last = word.partition("..")
+        if dots or (word not in held and _YEAR_WORD.fullmatch(word)):
+            closed = f"{first or stored[-1]}..{last or stored[0]}" if dots else word
+            chosen = select_crawls([closed], newest_first([*held, *listed]))
+            count = sum(crawl in held for crawl in chosen)
+            if count < len(chosen):
+                yield (
+                    f"{count} of the {len(chosen)} crawls in {closed} are harvested; "
+                    f"run: catalogue harvest --crawl {closed}"
+                )
 
 
 def newest_first(crawls: Iterable[str]) -> list[str]:

@@ -7,6 +7,7 @@ it works for but by these values.
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -15,12 +16,15 @@ from catalogue.crawl import (
     SCHEMA,
     IndexFile,
     crawl_id,
+    crawl_words,
+    gaps_in_ranges,
     has_table,
     hint,
     index_file,
     inflate,
     may_be_unlisted,
     named,
+    range_ends,
     select_crawls,
     without_table,
 )
@@ -92,7 +96,7 @@ class Table:
         Raises:
             UnknownCrawl: for a word that names none.
         """
-        asked = list(asked)
+        asked = crawl_words(asked, known)
         if unknown := self._unknown(asked, known):
             message = f"{self.name} has no {unknown!r}; there are {', '.join(known[:10])}"
             raise UnknownCrawl(message)
@@ -116,14 +120,14 @@ class Table:
             NotHarvested: if one is not.
             UnknownCrawl: if there is none of that name.
         """
-        asked = list(asked)
+        asked = crawl_words(asked, held)
         if not held:
-            such = next(named(asked), None)
-            if such and self == INDEX:
-                _check_listed(crawl_id(such, listed()), held, listed())
+            for word in named(asked) if self == INDEX else ():
+                _check_listed(crawl_id(word, listed()), held, listed())
+            such = next((word for word in asked if word not in {"latest", "all"}), None)
             raise self._not_held(such, "nothing is harvested yet")
         unknown = self._unknown(asked, held)
-        chosen = [unknown] if unknown else select_crawls(asked, sorted(held), every=self != INDEX)
+        chosen = [unknown] if unknown else self._select_stored(asked, held, listed)
         for crawl in chosen:
             if crawl not in held:
                 if self == INDEX:
@@ -131,14 +135,38 @@ class Table:
                 raise self._not_held(crawl, f"{crawl} is not harvested yet")
         return chosen
 
+    def _select_stored(
+        self, words: Sequence[str], held: Collection[str], listed: Callable[[], Collection[str]]
+    ) -> list[str]:
+        ends = [end for end in range_ends(words) if end not in held]
+        if ends:
+            return ends
+        try:
+            return select_crawls(words, sorted(held), every=self != INDEX)
+        except UnknownCrawl:
+            for word in words:
+                with suppress(UnknownCrawl):  # unless crawls of that range or year are listed
+                    if not {*held}.intersection(select_crawls([word], sorted({*held, *listed()}))):
+                        raise self._not_held(word, f"nothing of {word} is harvested yet") from None
+            raise
+
+    def gaps(
+        self, held: Collection[str], asked: Iterable[str], *, listed: Callable[[], Collection[str]] = tuple
+    ) -> tuple[str, ...]:
+        """Return a sentence for each range of crawls of which only some are stored; see ``gaps_in_ranges``."""
+        words = list(asked)
+        if self != INDEX or all(word in {"all", *held} for word in words):
+            return ()
+        return tuple(gaps_in_ranges(words, held, listed()))
+
     def _not_held(self, crawl: str | None, what: str) -> NotHarvested:
-        call = None
-        if self == INDEX and crawl and not has_table(crawl):
-            message = without_table(crawl)
-        else:
-            such_as = crawl or ("latest" if self == INDEX else self.name)
-            message, call = f"{what}; run: {self.harvest_command(such_as)}", self.harvest_call(such_as)
-        return NotHarvested(message, crawl=crawl, call=call)
+        """Return the error for a crawl, a range or a year of which nothing is stored."""
+        such_as = crawl or ("latest" if self == INDEX else self.name)
+        single = next(named([such_as]), None)
+        if self == INDEX and single and not has_table(single):
+            return NotHarvested(without_table(single), crawl=single)
+        message = f"{what}; run: {self.harvest_command(such_as)}"
+        return NotHarvested(message, crawl=crawl and single, call=self.harvest_call(such_as))
 
     def packed(self) -> bytes:
         """The table as the store keeps it."""

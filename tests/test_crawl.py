@@ -166,6 +166,13 @@ KNOWN = ["CC-MAIN-2012", "CC-MAIN-2020-24", "CC-MAIN-2022-05", "CC-MAIN-2018-05"
         ([".."], "2022-05 2021-49 2020-24 2018-05"),
         (["CC-MAIN-2018-05", "latest", "CC-MAIN-2018-05"], "2022-05 2018-05"),
         (["..CC-MAIN-2018-05", "CC-MAIN-2021-49..", "latest"], "2022-05 2021-49 2018-05"),
+        (["2020-24"], "2020-24"),
+        (["1999-01"], "1999-01"),
+        (["cc-main-2020-24, Latest"], "2022-05 2020-24"),
+        (["2018-05..2020-24,2022-05"], "2022-05 2020-24 2018-05"),
+        (["2021"], "2021-49"),
+        (["2020..2021"], "2021-49 2020-24"),
+        (["2021.."], "2022-05 2021-49"),
     ],
 )
 def test_choosing_crawls(asked: list[str], chosen: str) -> None:
@@ -178,7 +185,16 @@ def test_crawls_are_in_the_order_of_time_whatever_they_are_called() -> None:
     assert select_crawls(["CC-MAIN-2026-22.."], known) == known[:2]
 
 
-@pytest.mark.parametrize("word", ["CC-MAIN-2022-05..CC-MAIN-2018-05", "CC-MAIN-2023-01..", "..CC-MAIN-2013-20"])
+def test_a_short_name_that_fits_two_crawls_is_refused() -> None:
+    known = ["CC-MAIN-2026-22", "CC-SUPPLEMENTAL-2026-22", "CC-SUPPLEMENTAL-2026-30"]
+    assert select_crawls(["2026-30"], known) == ["CC-SUPPLEMENTAL-2026-30"]
+    with pytest.raises(UnknownCrawl, match=r"^2026-22 may be CC-.* or CC-.*; write the whole name"):
+        select_crawls(["2026-22"], known)
+
+
+@pytest.mark.parametrize(
+    "word", ["CC-MAIN-2022-05..CC-MAIN-2018-05", "CC-MAIN-2023-01..", "..CC-MAIN-2013-20", "2019", "2012", "2022..2021"]
+)
 def test_ranges_that_hold_nothing(word: str) -> None:
     with pytest.raises(UnknownCrawl, match=f"there is no crawl in '{word}'"):
         select_crawls([word], KNOWN)
@@ -193,7 +209,7 @@ def test_nothing_to_choose_from(word: str) -> None:
 
 @pytest.mark.parametrize(
     "word",
-    ["", "newest", "Latest", "2022", "2018-05..2020-24", "CC-MAIN-2018-05...CC-MAIN-2020-24", "a..b", "...", "*"],
+    ["", "newest", "CC-MAIN-2018-05,", "2022-5", "CC-MAIN-2018-05...CC-MAIN-2020-24", "a..b", "...", "*"],
 )
 def test_words_that_name_no_crawl(word: str) -> None:
     with pytest.raises(UnknownCrawl, match="is not the name of a crawl"):

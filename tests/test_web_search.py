@@ -133,7 +133,7 @@ def test_nothing_is_found(site: str, crawl: str) -> None:
         ("url", "<script>/*", 400, "where a host should be"),
         ("crawl", "CC-MAIN-1999-01", 404, "there is no crawl CC-MAIN-1999-01"),
         ("crawl", "nonsense", 404, "is not the name of a crawl"),
-        ("crawl", "CC-MAIN-1999-01..CC-MAIN-1999-02", 404, "there is no crawl in"),
+        ("crawl", "CC-MAIN-1999-01..CC-MAIN-1999-02", 404, "there is no crawl"),
         ("matchType", "regex", 400, "exact, prefix, host and domain"),
         ("from", "yesterday", 400, "is no time"),
         ("to", "2001", 400, "lies before"),

@@ -99,7 +99,7 @@ class Exporting(Telling):
 
         Args:
             path: of its folder.
-            crawls: harvested ones: names, ranges ``A..B``, ``latest`` or ``all``.
+            crawls: harvested ones: names, years, ranges ``A..B``, ``latest`` or ``all``.
             location: where engines read the files from, such as ``s3a://commoncrawl/`` for Spark; the source, if None.
 
         Raises:
@@ -129,7 +129,7 @@ class Exporting(Telling):
             table.scan("url_surtkey >= 'com,example)/' AND url_surtkey < 'com,example)0'", ("url",)).to_pandas()
 
         Args:
-            crawls: harvested ones: names, ranges ``A..B``, ``latest`` or ``all``.
+            crawls: harvested ones: names, years, ranges ``A..B``, ``latest`` or ``all``.
 
         Raises:
             QueryError: if nothing is held, or pyiceberg is not installed.
@@ -157,7 +157,7 @@ class Exporting(Telling):
             raise QueryError(message)
         shown = self._shown()
         chosen = tuple(self.select_held(shown.crawls, crawls))
-        missing = shown.candidates(chosen, ()).missing
+        missing = (*self.gaps(shown.crawls, crawls), *shown.candidates(chosen, ()).missing)
         with self._looking() as connection:
             return chosen, views.lake_files(connection, chosen), missing
 

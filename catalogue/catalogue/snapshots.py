@@ -36,7 +36,7 @@ class Snapshots(Exporting):
 
         Args:
             place: a folder, or the URL of one that fsspec can write to, such as ``s3://bucket/prefix``.
-            crawls: harvested ones: names, ranges ``A..B``, ``latest`` or ``all``.
+            crawls: harvested ones: names, years, ranges ``A..B``, ``latest`` or ``all``.
             report: told how far it is, instead of a bar.
 
         Raises:
@@ -70,7 +70,7 @@ class Snapshots(Exporting):
 
         Args:
             place: a folder, or an https, http or s3 address.
-            crawls: names, ranges ``A..B``, ``latest`` or ``all``, of those in it.
+            crawls: names, years, ranges ``A..B``, ``latest`` or ``all``, of those in it.
             compare: how many footers of each piece, a crawl mostly, are compared with the source's; a request each.
             report: told how far it is, instead of a bar.
 

@@ -46,8 +46,8 @@ class Sound(Snapshots):
         """Look whether all that is held is what was taken, and the catalogue says what the store does.
 
         Args:
-            crawls: harvested ones, whose values are looked at: names, ranges ``A..B``, ``latest`` or ``all``. The
-                store's file and the catalogue are looked at whole.
+            crawls: harvested ones, whose values are looked at: names, years, ranges ``A..B``, ``latest`` or ``all``.
+                The store's file and the catalogue are looked at whole.
             read_subset: compare a share of the files with the source, by a request each: ``1%`` of them drawn at
                 random, ``3/30`` the third of thirty parts, or as many as have ``50MB`` of footers and page indexes.
             seed: draws the share; another each time unless given.

@@ -7,7 +7,7 @@ from dataclasses import replace
 from catalogue import views
 from catalogue.captures import several
 from catalogue.catalogue.opening import STORE_NAME, Opened
-from catalogue.crawl import SUBSETS, Crawl, manifest_path, named, select_crawls, select_subsets
+from catalogue.crawl import SUBSETS, Crawl, crawl_words, manifest_path, named, select_crawls, select_subsets
 from catalogue.errors import FormatError, QueryError, SourceError, StoreDamaged, UnknownCrawl
 from catalogue.examine import Examiner
 from catalogue.harvest import Harvested, harvest
@@ -106,7 +106,7 @@ class Taking(Opened):
         """Take the footers of crawls that are not held yet, and show them in the catalogue.
 
         Args:
-            crawls: names, ranges ``A..B``, ``latest`` or ``all``; of another table than the index all unless given.
+            crawls: names, years, ranges ``A..B``, ``latest``, ``all``; of another table all unless given.
             subsets: ``warc``, ``crawldiagnostics``, ``robotstxt`` or ``all``, of the index.
             refresh: take them again, held or not.
             pages: take the page indexes too, which questions fetch when they need them otherwise.
@@ -116,7 +116,7 @@ class Taking(Opened):
             SourceError: if the source failed as a whole; what was taken until then is kept, and so is shown later.
         """
         if self.table == INDEX:
-            words, chosen_subsets = several(crawls or ()), select_subsets(several(subsets))
+            words, chosen_subsets = self._crawl_words(crawls), select_subsets(several(subsets))
             chosen = self._choose(words)
         else:
             words, chosen_subsets = several(crawls or "all"), SUBSETS
@@ -146,14 +146,19 @@ class Taking(Opened):
                 views.refresh(self.path, store, self.table, facts=outcome.facts, examiner=examiner)
         return outcomes
 
+    def _known_crawls(self) -> list[str]:
+        return known_crawls(self._store) if (self.data / STORE_NAME).exists() else []
+
+    def _crawl_words(self, crawls: str | Iterable[str] | None) -> list[str]:
+        return crawl_words(several(crawls or ()), self._known_crawls())
+
     def _choose(self, words: Sequence[str]) -> list[str]:
         """The crawls that words mean. Plain names do without the list of crawls, if it cannot be had."""
         if not words:
             message = "which crawl is to be harvested? name one, such as CC-MAIN-2022-05, or latest"
             raise QueryError(message)
         plain = list(named(words))
-        known = known_crawls(self._store) if (self.data / STORE_NAME).exists() else []
-        select_crawls(plain, known)
+        select_crawls(plain, self._known_crawls())
         if len(plain) < len(words):
             return select_crawls(words, [crawl.id for crawl in self.crawl_list()])
         with suppress(SourceError, FormatError):
@@ -205,7 +210,7 @@ class Taking(Opened):
         """The crawls of which something is held, newest first.
 
         Args:
-            crawls: names, ranges ``A..B``, ``latest`` or ``all``.
+            crawls: names, years, ranges ``A..B``, ``latest`` or ``all``.
 
         Raises:
             NotHarvested: if one is not.
@@ -216,3 +221,7 @@ class Taking(Opened):
     def select_held(self, held: Collection[str], crawls: str | Iterable[str]) -> list[str]:
         """Of some crawls that are held those that words mean; see ``Table.select_held``."""
         return self.table.select_held(held, several(crawls), listed=lambda: known_crawls(self._store))
+
+    def gaps(self, held: Collection[str], crawls: str | Iterable[str]) -> tuple[str, ...]:
+        """Return a sentence for each range of crawls of which only some are stored; see ``Table.gaps``."""
+        return self.table.gaps(held, several(crawls), listed=lambda: known_crawls(self._store))

@@ -269,7 +269,7 @@ class Telling(Taking):
         """For each crawl, newest first, what changes with the files that are held of it and those that it lists.
 
         Args:
-            crawls: harvested ones: names, ranges ``A..B``, ``latest`` or ``all``.
+            crawls: harvested ones: names, years, ranges ``A..B``, ``latest`` or ``all``.
             subsets: to look at; all that are held unless named. Crawls that have none of these are left out.
         """
         chosen, wanted = self.held(crawls), several(subsets)

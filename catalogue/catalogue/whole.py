@@ -75,7 +75,7 @@ class Catalogue(Fetches):
         """Find what the keys of row groups say whose footers say too little to prune by. Nothing is read yet.
 
         Args:
-            crawls: harvested ones: names, ranges ``A..B``, ``latest`` or ``all``.
+            crawls: harvested ones: names, years, ranges ``A..B``, ``latest`` or ``all``.
             only_gaps: leave alone what has bounds, even if they say little because two sorted streams were zipped.
             files: patterns such as ``*part-00007-*`` of paths to look at; all unless given.
         """
@@ -126,7 +126,7 @@ class Catalogue(Fetches):
 
         Args:
             patterns: URLs or hosts: ``example.com/page``, ``example.com/*``, ``*.example.com``, ``*.is``, ``*``.
-            crawls: harvested ones: names, ranges ``A..B``, ``latest`` or ``all``.
+            crawls: harvested ones: names, years, ranges ``A..B``, ``latest`` or ``all``.
             subsets: all that are held unless named.
             columns: of the answer, ``*`` for all; by default those of the CDX index, or all of another table. ``crawl``
                 and ``subset``, if they stand in paths, always come too.
@@ -181,7 +181,8 @@ class Catalogue(Fetches):
         words = self.select_held(shown.requested_crawls, crawls)
         chosen = select_subsets(several(subsets)) if self.table == INDEX else several(subsets)
         candidates = shown.candidates(words, chosen)
-        scope = Scope(tuple(candidates.files(query)), candidates.row_groups, candidates.missing)
+        missing = (*self.gaps(shown.requested_crawls, crawls), *candidates.missing)
+        scope = Scope(tuple(candidates.files(query)), candidates.row_groups, missing)
         question = Question(query, scope, self._footers, lambda: self._reading, self._cost())
 
         def space(plan: ReadPlan, crawl: str | None) -> KeySpace:

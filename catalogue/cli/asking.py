@@ -22,7 +22,7 @@ among_crawls = click.option(
     "crawls",
     multiple=True,
     shell_complete=crawls_held,
-    help="Of those held: a name, A..B, latest (the newest held) or all; repeatable.  [default: all]",
+    help="Stored crawls: 2022-05, a year, A..B, latest or all; with commas or repeated.  [default: all]",
 )
 """Gives a command the option that says which crawls it is about."""
 _QUESTION = [

@@ -149,7 +149,7 @@ def _tell(options: Common, exported: Any, *, json_: bool) -> None:  # noqa: ANN4
     "--crawl",
     "crawls",
     multiple=True,
-    help="Of those in it: a name, A..B, latest (its newest) or all; repeatable.  [default: all]",
+    help="Crawls of the snapshot: 2022-05, a year, A..B, latest or all; with commas or repeated.  [default: all]",
 )
 @click.option(
     "--compare",

@@ -79,7 +79,7 @@ def _plain(row: dict[Any, Any]) -> dict[str, Any]:
     "crawls",
     multiple=True,
     shell_complete=crawls_listed,
-    help="Of those the source lists: a name, a range A..B, latest (the newest listed) or all; repeatable.",
+    help="Crawls that the source lists: 2022-05, a year, A..B, latest or all; with commas or repeated.",
 )
 @click.option(
     "--subset",
@@ -312,7 +312,7 @@ def status(options: Common, *, json_: bool) -> None:
     multiple=True,
     required=True,
     shell_complete=crawls_held,
-    help="Of those held: a name, a range A..B, latest (the newest held) or all; repeatable.",
+    help="Stored crawls: 2022-05, a year, A..B, latest or all; with commas or repeated.",
 )
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @common

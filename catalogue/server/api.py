@@ -24,7 +24,7 @@ _TIME = f"[0-9]{{1,14}}|[0-9]{{4}}-[0-9]{{2}}(?:-[0-9]{{2}}(?:{_CLOCK})?)?(?:Z|[
 
 _CRAWLS = Parameter(
     "crawl",
-    "Harvested crawls: a name, A..B, latest or all, which is usual.",
+    "Harvested crawls: 2022-05, a year, A..B, latest or all, which is usual.",
     "latest",
     f"all|latest|{_NAME}|(?:{_NAME})?\\.\\.(?:{_NAME})?",
     most=20,

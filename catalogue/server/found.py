@@ -96,7 +96,7 @@ def search(catalogue: Catalogue, asked: Asked) -> Found:
     crawls = catalogue.select_held(list(held), asked.crawls)
     captures = catalogue.captures(
         asked.pattern,
-        crawls=crawls,
+        crawls=asked.crawls,
         columns=_COLUMNS,
         where=asked.where,
         from_=asked.from_,

@@ -152,6 +152,7 @@ SCHEMAS: dict[str, Schema] = {
         files_listed=_or_null(_COUNT),
         files_harvested=_COUNT,
         files_failed=_COUNT,
+        requested={"type": "boolean", "description": "Whether a harvest asked for this subset."},
         row_groups=_COUNT,
         without_bounds={**_COUNT, "description": "Row groups of which no bounds of the keys are known."},
         num_rows=_COUNT,

@@ -130,7 +130,7 @@ def row_groups_of(
 
     Args:
         catalogue: to look into.
-        crawls: harvested ones: names, ranges ``A..B``, ``latest`` or ``all``.
+        crawls: harvested ones: names, years, ranges ``A..B``, ``latest`` or ``all``.
         key: a pattern; then only those that might hold keys of it.
         after: path and number behind which to begin.
         limit: of rows.
