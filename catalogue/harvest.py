@@ -20,6 +20,7 @@ from catalogue.facts import FileFacts
 from catalogue.footer import TRAILER, Footer, RowGroup, decode_footer, footer_length
 from catalogue.listing import held, held_paths, listed, note_requested, take_manifest
 from catalogue.pages import Indexes, cut_indexes
+from catalogue.plan import Cost
 from catalogue.progress import Progress
 from catalogue.ranges import ByteRange, Pin
 from catalogue.source import PoliteSource, get_tail
@@ -31,6 +32,11 @@ FIRST_TAIL = 128 << 10
 """Bytes of the first tails of a crawl: more than the footer of nearly every index file so far."""
 FIRST_TAIL_WITH_PAGES = 1 << 20
 """The same with page indexes, which lie before the footer: of 11 row groups with 30 columns they have about 0.9 MB."""
+
+FILES_OF_A_SUBSET = 300
+"""Index files of most crawls' subsets."""
+FOOTER, FOOTER_WITH_PAGES = 85_000, 1_000_000
+"""Bytes of a footer of most crawls, and of one with page indexes."""
 
 _BATCH_FILES, _BATCH_BYTES, _BATCH_SECONDS = 200, 8 << 20, 5.0
 _HOPELESS = 25
@@ -63,6 +69,53 @@ class Harvested(Displayed):
             yield f"failed: {reason}" if path in reason else f"failed: {path}: {reason}"
         if self.failures:
             yield "Harvest it again to try these again."
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class HarvestEstimate(Displayed):
+    """What a harvest will take."""
+
+    crawls: int
+    files: int
+    """Files to harvest; where the manifest of a crawl is not stored, the usual number."""
+    requests: int
+    bytes: int
+    seconds: float
+
+    @property
+    def summary(self) -> str:
+        """The estimate on one line."""
+        cost = f"{plural(self.requests, 'request')}, {size(self.bytes)}, about {self.seconds:.0f} s"
+        return f"{plural(self.crawls, 'crawl')}, {plural(self.files, 'file')}: {cost}"
+
+    def _line(self) -> str:
+        return self.summary
+
+
+def estimate_harvest(
+    crawls: Sequence[str],
+    subsets: Collection[str],
+    *,
+    table: Table,
+    store: Store,
+    cost: Cost,
+    refresh: bool = False,
+    pages: bool = False,
+) -> HarvestEstimate:
+    """Estimate what harvesting crawls takes, without a request; see ``harvest`` for the arguments."""
+    files = requests = 0
+    known = listed(store, table)
+    for crawl in crawls:
+        stored = set() if refresh or pages else set(held_paths(store, table, crawl))
+        if crawl in known:
+            wanted = (file for file in known[crawl] if table != INDEX or file.subset in subsets)
+            count = sum(file.path not in stored for file in wanted)
+        else:
+            count = FILES_OF_A_SUBSET * len(subsets)
+        files += count
+        requests += count + (refresh or crawl not in known)
+    received = files * (FOOTER_WITH_PAGES if pages else FOOTER)
+    return HarvestEstimate(len(crawls), files, requests, received, cost.seconds(requests, received, 1))
 
 
 def harvest(  # noqa: PLR0913 - each is named

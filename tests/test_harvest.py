@@ -320,7 +320,7 @@ def test_crawls_listed_before_they_have_an_index_are_passed_over(mirror: Path, c
     served["collinfo.json"] = b'[{"id": "CC-MAIN-2099-01"}, {"id": "%s"}]' % crawl.encode()
     with FaultServer(served) as server:
         command = Command(tmp_path / "data", server.url, tmp_path)
-        ran = command("harvest", "--crawl", "all", "--json")
+        ran = command("harvest", "--crawl", "all", "--json", "--yes")
         assert ran.status == 0
         assert [outcome["crawl"] for outcome in ran.json_lines()] == [crawl]
         assert "no columnar index of CC-MAIN-2099-01" in ran.err

@@ -10,7 +10,7 @@ from catalogue.catalogue.opening import STORE_NAME, Opened
 from catalogue.crawl import SUBSETS, Crawl, crawl_words, manifest_path, named, select_crawls, select_subsets
 from catalogue.errors import FormatError, QueryError, SourceError, StoreDamaged, UnknownCrawl
 from catalogue.examine import Examiner
-from catalogue.harvest import Harvested, harvest
+from catalogue.harvest import Harvested, HarvestEstimate, estimate_harvest, harvest
 from catalogue.listing import (
     REQUESTED,
     held_paths,
@@ -115,12 +115,7 @@ class Taking(Opened):
         Raises:
             SourceError: if the source failed as a whole; what was taken until then is kept, and so is shown later.
         """
-        if self.table == INDEX:
-            words, chosen_subsets = self._crawl_words(crawls), select_subsets(several(subsets))
-            chosen = self._choose(words)
-        else:
-            words, chosen_subsets = several(crawls or "all"), SUBSETS
-            chosen = self._choose_listed(words, refresh=refresh)
+        words, chosen, chosen_subsets = self._chosen(crawls, subsets, refresh=refresh)
         store, outcomes = self.create(), []
         with Examiner(self.table.key) as examiner, self._reporting(report, "files") as told:
             for crawl in chosen:
@@ -145,6 +140,40 @@ class Taking(Opened):
                 outcomes.append(outcome)
                 views.refresh(self.path, store, self.table, facts=outcome.facts, examiner=examiner)
         return outcomes
+
+    def harvest_estimate(
+        self,
+        crawls: str | Iterable[str] | None = None,
+        *,
+        subsets: str | Iterable[str] = "warc",
+        refresh: bool = False,
+        pages: bool = False,
+    ) -> HarvestEstimate:
+        """Estimate what ``harvest`` with these arguments takes; the list of crawls is all that may be fetched.
+
+        Raises:
+            SourceError: if the list of crawls is needed and cannot be fetched.
+        """
+        _, chosen, chosen_subsets = self._chosen(crawls, subsets, refresh=False)
+        return estimate_harvest(
+            chosen,
+            chosen_subsets,
+            table=self.table,
+            store=self.create(),
+            cost=self._cost(),
+            refresh=refresh,
+            pages=pages,
+        )
+
+    def _chosen(
+        self, crawls: str | Iterable[str] | None, subsets: str | Iterable[str], *, refresh: bool
+    ) -> tuple[list[str], list[str], tuple[str, ...]]:
+        """Return the words for crawls, the crawls that they mean, newest first, and the subsets to harvest."""
+        if self.table == INDEX:
+            words = self._crawl_words(crawls)
+            return words, self._choose(words), select_subsets(several(subsets))
+        words = several(crawls or "all")
+        return words, self._choose_listed(words, refresh=refresh), SUBSETS
 
     def _known_crawls(self) -> list[str]:
         return known_crawls(self._store) if (self.data / STORE_NAME).exists() else []

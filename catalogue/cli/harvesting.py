@@ -1,8 +1,9 @@
 """Commands that take footers, and say which are held."""
 
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, replace
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TypedDict
 
 import click
 
@@ -16,11 +17,23 @@ from catalogue.errors import QueryError, TooExpensive
 from catalogue.progress import Progress
 from catalogue.wording import parse_size, plural, size
 
+if TYPE_CHECKING:
+    from catalogue import Catalogue
+    from catalogue.harvest import Harvested
+
 _LONG_LOG = 32 << 20
 """Bytes; a log that nobody holds up has half of that at most."""
 
 _FEW_STEPS = 2
 """That are told of at once; more come up when these are done."""
+
+
+class _Chosen(TypedDict):
+    """Arguments of a harvest besides the crawls."""
+
+    subsets: tuple[str, ...]
+    refresh: bool
+    pages: bool
 
 
 @click.command()
@@ -92,6 +105,8 @@ def _plain(row: dict[Any, Any]) -> dict[str, Any]:
 )
 @click.option("--pages", is_flag=True, help="Take page indexes too, in the same requests; some 1 MB a file.")
 @click.option("--refresh", is_flag=True, help="Take again what is held, to notice files that changed.")
+@click.option("--dry-run", is_flag=True, help="Only report what it will take; fetches the list of crawls at most.")
+@click.option("--yes", is_flag=True, help="Do not ask before more than 500 requests or 1 GB for several crawls.")
 @click.option("--key", metavar="COLUMN", help="With --table: the column of text that its files are sorted by.")
 @click.option(
     "--keys", type=OneOf(["url", "host", "text"]), help="With --table: what that holds.  [default: by its name]"
@@ -108,6 +123,8 @@ def harvest(  # noqa: PLR0913 - an option each
     subsets: tuple[str, ...],
     pages: bool,
     refresh: bool,
+    dry_run: bool,
+    yes: bool,
     key: str | None,
     keys: str | None,
     manifest: str | None,
@@ -120,9 +137,10 @@ def harvest(  # noqa: PLR0913 - an option each
 
     \b
     catalogue harvest --crawl CC-MAIN-2022-05
-    catalogue harvest --crawl CC-MAIN-2021-04..CC-MAIN-2021-49 --subset all
+    catalogue harvest --crawl CC-MAIN-2021-04..CC-MAIN-2021-49 --subset all --yes
     catalogue harvest --crawl latest --contact you@example.org
     catalogue harvest --crawl CC-MAIN-2022-05 --pages
+    catalogue harvest --crawl 2022 --pages --dry-run
 
     Other tables that are sorted by a column of text are harvested once under a name, and asked with --table as well:
 
@@ -138,33 +156,63 @@ def harvest(  # noqa: PLR0913 - an option each
     if options.table is None and not crawls:
         message = "which crawl is to be harvested? name it, such as --crawl latest"
         raise QueryError(message)
-    with options.opened() as catalogue, harvest_bar(options) as bar:
+    chosen: _Chosen = {"subsets": subsets, "refresh": refresh, "pages": pages}
+    with options.opened() as catalogue:
         if defines:
             _define(catalogue, key, keys, manifest, [*paths, *_listed_in(paths_file, catalogue)])
+        if dry_run:
+            needed = catalogue.harvest_estimate(crawls or None, **chosen)
+            as_json(asdict(needed)) if json_ else click.echo(needed.summary)
+            return
+        if not yes:
+            _agree(catalogue, crawls, chosen)
         if catalogue.settings.asks_strangers and not catalogue.settings.contact:
             options.say("tip: --contact you@example.org lets Common Crawl write to you before it has to block you")
-        outcomes = catalogue.harvest(crawls or None, subsets=subsets, refresh=refresh, pages=pages, report=bar)
+        with harvest_bar(options) as bar:
+            outcomes = catalogue.harvest(crawls or None, **chosen, report=bar)
     for outcome in outcomes:
-        at = outcome.progress
-        if json_:
-            as_json(
-                {
-                    "crawl": at.name,
-                    "files": at.listed,
-                    "harvested": at.done,
-                    "taken": len(outcome.facts),
-                    "failed": outcome.failures,
-                    "requests": at.requests,
-                    "bytes": at.bytes,
-                }
-            )
-        else:
-            options.say(outcome.told)
-        for path, reason in outcome.failures.items():
-            options.say(f"  {path}: {reason}" if path not in reason else f"  {reason}")
+        _show_outcome(options, outcome, json_=json_)
     if any(outcome.failures for outcome in outcomes):
         options.say("some files failed; run the same command again to try them again")
         sys.exit(1)
+
+
+def _agree(catalogue: "Catalogue", crawls: Sequence[str], chosen: "_Chosen") -> None:
+    """Ask before a large harvest of several crawls.
+
+    Raises:
+        TooExpensive: if the user says no, or cannot be asked.
+    """
+    from catalogue.crawl import named  # noqa: PLC0415 - --help needs none of what this imports
+
+    words = [word for text in crawls for word in text.split(",")]
+    if len(words) == len([*named(words)]) <= 1:
+        return
+    needed = catalogue.harvest_estimate(crawls, **chosen)
+    large = needed.requests > MANY_REQUESTS or needed.bytes > MANY_BYTES
+    if needed.crawls > 1 and large and not confirmed(f"This harvests {needed.summary}. Go on?"):
+        message = f"this harvests {needed.summary}; choose fewer crawls, or add --yes"
+        raise TooExpensive(message)
+
+
+def _show_outcome(options: Common, outcome: "Harvested", *, json_: bool) -> None:
+    at = outcome.progress
+    if json_:
+        as_json(
+            {
+                "crawl": at.name,
+                "files": at.listed,
+                "harvested": at.done,
+                "taken": len(outcome.facts),
+                "failed": outcome.failures,
+                "requests": at.requests,
+                "bytes": at.bytes,
+            }
+        )
+    else:
+        options.say(outcome.told)
+    for path, reason in outcome.failures.items():
+        options.say(f"  {path}: {reason}" if path not in reason else f"  {reason}")
 
 
 def _listed_in(file: BinaryIO | None, catalogue: Any) -> tuple[str, ...]:  # noqa: ANN401 - importing its type is slow
