@@ -47,7 +47,8 @@ def take_crawl_list(store: Store, source: PoliteSource, *, max_age: timedelta = 
         return parse_collinfo(known.data)
     answer = source.get(COLLINFO)
     crawls = parse_collinfo(answer.body)
-    store.put("documents", [(COLLINFO, held(answer, answer.body, source))])
+    if not store.read_only:
+        store.put("documents", [(COLLINFO, held(answer, answer.body, source))])
     return crawls
 
 

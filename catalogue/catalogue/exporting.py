@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from catalogue import ducklake, views
@@ -140,8 +139,7 @@ class Exporting(Telling):
         location = self._location(None)
         held = HeldFiles(self._store, self._reading, location)  # as they are before the table is made
         _, files, missing = self._lake(crawls)
-        self._temporary = self._temporary or TemporaryDirectory(prefix="catalogue-")
-        metadata = export(Path(self._temporary.name) / "iceberg", files, location, missing)
+        metadata = export(self._temporary_folder() / "iceberg", files, location, missing)
         for lack in missing:
             warnings.warn(lack, IncompleteAnswer, stacklevel=2)
         return IcebergTable.at(metadata, FooterIO(held=held))

@@ -3,10 +3,11 @@
 import math
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from shutil import copyfile
 from tempfile import TemporaryDirectory
 from typing import Self
 
@@ -29,7 +30,7 @@ from catalogue.source import (
     SystemClock,
     open_source,
 )
-from catalogue.store import Store, remote_kind
+from catalogue.store import Store, remote_kind, unwritable
 from catalogue.table import INDEX, Table, check_name
 from catalogue.wording import meant
 from catalogue.workers import Workers
@@ -96,6 +97,8 @@ class Opened(Displayed):
         self._spent = (0, 0)
         """Requests made of sources that were opened for one thing and closed again, and bytes received."""
         self._temporary: TemporaryDirectory[str] | None = None
+        self._elsewhere: Path | None = None
+        """A temporary DuckDB file, where our own cannot be written to."""
         self._broken_off = False
 
     def __enter__(self) -> Self:
@@ -119,6 +122,7 @@ class Opened(Displayed):
         if self._temporary:
             self._temporary.cleanup()
             self._temporary = None
+        self._elsewhere = None
 
     def break_off(self) -> None:
         """End requests that are under way and refuse others, so that whoever works with this is done soon.
@@ -151,6 +155,9 @@ class Opened(Displayed):
             clock=self._clock,
             bars=self._bars,
         )
+        if "_store" in self.__dict__:
+            self._database()
+        other._elsewhere = self._elsewhere  # noqa: SLF001 - of this class
         other._lent = self._lent or _Lent(self._source, self._reading, self._rereading)  # noqa: SLF001 - of this class
         return other
 
@@ -165,8 +172,34 @@ class Opened(Displayed):
 
     @property
     def path(self) -> Path:
-        """The DuckDB file."""
-        return self.data / CATALOGUE_NAME
+        """The DuckDB file; a temporary one, if that in our folder is out of date and cannot be written to."""
+        return self._elsewhere or self.data / CATALOGUE_NAME
+
+    def _database(self, *, indexes: bool = True, changes: bool = False) -> Path:
+        """Where the DuckDB file can be brought up to date, if that is needed.
+
+        Args:
+            indexes: whether it must show all page indexes, too.
+            changes: whether it is to be changed in any case.
+        """
+        if self._store.read_only and not self._elsewhere:
+            if not changes and views.is_fresh(self.path, self._store, indexes=indexes):
+                return self.path
+            self._notify(f"{self.data} cannot be written to, so what {CATALOGUE_NAME} lacks goes into a temporary copy")
+            copy = self._temporary_folder() / CATALOGUE_NAME
+            with suppress(OSError):  # which is then rebuilt
+                copyfile(self.path, copy)
+            self._elsewhere = copy
+        return self.path
+
+    @property
+    def _read_only(self) -> bool:
+        """Whether there is a store that cannot be written to."""
+        return (self.data / STORE_NAME).exists() and self._store.read_only
+
+    def _temporary_folder(self) -> Path:
+        self._temporary = self._temporary or TemporaryDirectory(prefix="catalogue-")
+        return Path(self._temporary.name)
 
     @cached_property
     def _store(self) -> Store:
@@ -236,8 +269,7 @@ class Opened(Displayed):
         kept = isinstance(self._reading, CachedSource) and self.settings.cache_size
         if "://" not in self.settings.source or kept:
             return self._reading
-        self._temporary = self._temporary or TemporaryDirectory(prefix="catalogue-")
-        return self._cached(Path(self._temporary.name), _TEMPORARY)
+        return self._cached(self._temporary_folder(), _TEMPORARY)
 
     def _cached(self, folder: Path, limit: int) -> CachedSource:
         kind = SharedSource if self._shares else CachedSource
@@ -270,21 +302,30 @@ class Opened(Displayed):
         self._opened.append(store)
         return store
 
-    def create(self) -> Store:
+    def create(self, *, to_write: bool = True) -> Store:
         """The store, an empty one if there was none.
 
+        Args:
+            to_write: whether something is to be written to one that is there.
+
         Raises:
-            StoreError: if it cannot be made.
+            StoreError: if it cannot be made, or written to.
         """
+        if self._read_only:
+            if to_write:
+                raise unwritable(self._store.path)
+            return self._store
         if "_store" not in self.__dict__:
-            if not (self.data / STORE_NAME).exists():
+            made = not (self.data / STORE_NAME).exists()
+            store = self._open_store(create=True)
+            if made:
                 self._notify(f"making {self.data.resolve()}")
             if kind := remote_kind(self.data):
                 self._notify(
                     f"{self.data} is on a network file system ({kind}), where locks may not hold and a cut connection "
                     "may damage the store; see that one machine at a time uses it, or choose a folder on a local disk"
                 )
-            self.__dict__["_store"] = self._open_store(create=True)
+            self.__dict__["_store"] = store
         return self._store
 
     def _count(self, requests: int, received: int) -> None:
@@ -316,8 +357,9 @@ class Opened(Displayed):
             self._planning.close()
             self._planning = None
         if not self._planning:
-            connection = views.connect_fresh(self.path, self._store, self.table, indexes=False)
-            small = self.path.stat().st_size < _SMALL
+            path = self._database(indexes=False)
+            connection = views.connect_fresh(path, self._store, self.table, indexes=False)
+            small = path.stat().st_size < _SMALL
             self._planning = views.Shown(connection, state, self.table, small=small)
         return self._planning
 

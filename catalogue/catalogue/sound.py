@@ -27,7 +27,7 @@ from catalogue.progress import Progress
 from catalogue.repairing import Repair, Repaired, note_lost
 from catalogue.settings import COLLINFO_SOURCE
 from catalogue.source import PoliteSource, open_source
-from catalogue.store import Salvaged, Store, alone, salvage
+from catalogue.store import Salvaged, Store, alone, salvage, unwritable
 from catalogue.surt import Keys
 from catalogue.table import DEFINITION, INDEX, LISTED, Table
 
@@ -73,10 +73,11 @@ class Sound(Snapshots):
             self._say_why(check.checked, store)
             return check.checked
         table, known = self._table_of(store)
-        state, fresh = store.state(), views.is_fresh(self.path, store)
+        path = self._database()
+        state, fresh = store.state(), views.is_fresh(path, store)
         check.look_at_values(table, fresh=lambda: fresh and store.state() == state)
         if not check.checked.findings:
-            check.look_at_catalogue(self.path, store, table)
+            check.look_at_catalogue(path, store, table)
         if share and known:
             with Examiner(table.key) as examiner:
                 drawn = secrets.randbelow(1 << 32) if seed is None else seed
@@ -151,7 +152,9 @@ class Sound(Snapshots):
             return self._repaired(crawls, told)
 
     def _repaired(self, crawls: str | Iterable[str], report: Callable[[Progress], None]) -> Repaired:
-        self._openable()
+        store = self._openable()
+        if store and store.read_only:
+            raise unwritable(store.path)
         repaired, requests = Repaired(), self.requests
         with alone(self.data / "repair.lock", f"another process repairs {self.data}; wait for it"):
             checked = self.check(crawls, report=report)

@@ -24,6 +24,7 @@ from catalogue.listing import (
 from catalogue.progress import Progress
 from catalogue.settings import COLLINFO_SOURCE, DEFAULT_SOURCE
 from catalogue.source import ATTEMPTS
+from catalogue.store import unwritable
 from catalogue.surt import Keys
 from catalogue.table import INDEX, define_table, parse_paths, path_columns
 
@@ -85,7 +86,7 @@ class Taking(Opened):
         if self.table != INDEX:
             message = f"only Common Crawl's index has a list of crawls; see: catalogue status --table {self.table.name}"
             raise QueryError(message)
-        store = self.create()
+        store = self.create(to_write=False)
         url = COLLINFO_SOURCE if self.settings.source == DEFAULT_SOURCE else self.settings.source
         source = self._open_source(url, attempts=attempts)
         try:
@@ -115,6 +116,8 @@ class Taking(Opened):
         Raises:
             SourceError: if the source failed as a whole; what was taken until then is kept, and so is shown later.
         """
+        if self._read_only:
+            raise unwritable(self._store.path)
         words, chosen, chosen_subsets = self._chosen(crawls, subsets, refresh=refresh)
         store, outcomes = self.create(), []
         with Examiner(self.table.key) as examiner, self._reporting(report, "files") as told:

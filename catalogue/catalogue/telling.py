@@ -78,16 +78,16 @@ class Telling(Taking):
 
     def update(self) -> None:
         """Bring the DuckDB file up to date with the store; everything here that reads it does so first."""
-        views.refresh(self.path, self._store, self.table)
+        views.refresh(self._database(), self._store, self.table)
 
     def connect(self) -> duckdb.DuckDBPyConnection:
         """A read-only DuckDB connection to the catalogue as it is now."""
-        return views.connect_fresh(self.path, self._store, self.table, indexes=True)
+        return views.connect_fresh(self._database(), self._store, self.table, indexes=True)
 
     @contextmanager
     def _looking(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """The same for questions of ours; see ``views.reading``."""
-        with views.readable(), views.reading_fresh(self.path, self._store, self.table) as connection:
+        with views.readable(), views.reading_fresh(self._database(), self._store, self.table) as connection:
             yield connection
 
     def connect_for(self, query: str) -> duckdb.DuckDBPyConnection:
@@ -178,7 +178,7 @@ class Telling(Taking):
         with self._looking() as connection:
             rows = connection.execute("SELECT DISTINCT crawl FROM derived.files WHERE column_chunks").fetchall()
         if wanted - {crawl for (crawl,) in rows}:
-            views.refresh(self.path, self._store, self.table, column_chunks=wanted)
+            views.refresh(self._database(changes=True), self._store, self.table, column_chunks=wanted)
 
     def coverage(self) -> "pd.DataFrame":
         """How much of each crawl and subset is held, a row each."""

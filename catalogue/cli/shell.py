@@ -94,6 +94,8 @@ def _shell(options: Common, catalogue: Any) -> NoReturn:  # noqa: ANN401 - impor
         )
         raise QueryError(message)
     command = [program, "-readonly", str(path), *(_attaching(options, catalogue, program))]
+    if not path.is_relative_to(catalogue.data):  # it is temporary, and gone when the catalogue is closed
+        sys.exit(subprocess.call(command))  # noqa: S603
     catalogue.close()
     if os.name == "posix":
         os.execv(program, command)  # noqa: S606 - no shell is what we want

@@ -53,7 +53,8 @@ class Service:
         self.strict = strict
         self.listed = Listed()
         self._first = Catalogue(data, settings, notify=notify, patience=patience, clock=clock)
-        self._first.create()  # so that what is said of a crawl that is not held depends on nothing but the crawl
+        # So that what is said of a crawl that is not held depends on nothing but the crawl.
+        self._first.create(to_write=on_demand)
         self._free: SimpleQueue[Catalogue] = SimpleQueue()
         self._all = [self._first, *(self._first.sharing() for _ in range(at_once - 1))]
         for each in self._all:

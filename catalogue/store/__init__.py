@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from catalogue.store.access import unwritable
     from catalogue.store.database import Store
     from catalogue.store.glance import named_in, names_of
     from catalogue.store.held import Held, Label, decode, encode, version_of
@@ -38,6 +39,7 @@ _HOMES = {
     "remote_kind": "mounts",
     "row_group_of": "layout",
     "salvage": "salvaging",
+    "unwritable": "access",
     "version_of": "held",
     "write_piece": "pieces",
 }
@@ -66,6 +68,7 @@ __all__ = [
     "remote_kind",
     "row_group_of",
     "salvage",
+    "unwritable",
     "version_of",
     "write_piece",
 ]

@@ -18,6 +18,7 @@ from typing import Self
 from catalogue.durable import make_folder
 from catalogue.errors import BadPageIndex, NotHarvested, StoreDamaged, StoreError
 from catalogue.pages import Indexes
+from catalogue.store.access import Footprint, footprint_of, is_writable, open_to_read, unwritable
 from catalogue.store.held import DIGEST_SIZE, Held, decode, encode, label_of
 from catalogue.store.layout import COUNTERS, TABLES, disk_errors, index_key, prepare, transaction
 from catalogue.store.locks import harvesting
@@ -34,13 +35,14 @@ class Store:
         """Open a store, and with ``create`` make one where there is none.
 
         Args:
-            path: of the file; its folder must be one that can be written to, even to read.
+            path: of the file. If it or its folder cannot be written to, it is only read.
             create: make the file, and its folder, if need be.
             busy_seconds: how long to wait for another process that is writing.
 
         Raises:
             NotHarvested: if there is none.
             StoreError: if the file is something else or of a newer version, or the log beside it is not its own.
+            DiskFailed: if it is to be made where nothing can be written.
         """
         self.path = path
         self._busy_seconds = busy_seconds
@@ -49,24 +51,36 @@ class Store:
         if not create and not path.exists():
             message = f"nothing is harvested in {path.parent} yet; run: catalogue harvest --crawl latest"
             raise NotHarvested(message, call="harvest('latest')")
+        self.read_only = not is_writable(path)
+        """Whether nothing can be written to it."""
+        if create and self.read_only:
+            raise unwritable(path)
         with disk_errors(path):
-            make_folder(path.parent)
-            check_log(path)
-            self._connection = sqlite3.connect(
-                path, isolation_level=None, timeout=busy_seconds, check_same_thread=False
-            )
-        try:
-            with disk_errors(path):
-                prepare(self._connection, path, busy_seconds)
-        except BaseException:
-            self._connection.close()
-            raise
+            self._connection = self._connect()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _connect(self) -> sqlite3.Connection:
+        make_folder(self.path.parent)
+        check_log(self.path)
+        footprint: Footprint | None = None
+        if self.read_only:
+            connection, footprint = open_to_read(self.path)
+        else:
+            connection = sqlite3.connect(
+                self.path, isolation_level=None, timeout=self._busy_seconds, check_same_thread=False
+            )
+        try:
+            prepare(connection, self.path, self._busy_seconds)
+        except BaseException:
+            connection.close()
+            raise
+        self._footprint = footprint
+        return connection
 
     def close(self) -> None:
         """Close the file, once no thread is at it: SQLite's connections do not survive being closed in use."""
@@ -81,6 +95,9 @@ class Store:
             message = f"{self.path} was opened by another process; open it again in this one"
             raise StoreError(message)
         with self._mutex, disk_errors(self.path):
+            if self._footprint and self._footprint != footprint_of(self.path):
+                self._connection.close()
+                self._connection = self._connect()
             yield self._connection
 
     def get(self, table: str, key: str) -> Held | None:
@@ -218,8 +235,11 @@ class Store:
     def add_facts(self, facts: Iterable[tuple[str, Held]]) -> None:
         """Keep what examining footers found, by path, in one transaction.
 
-        It can be found again, and so changes nothing. One is taken after the other, as they may be large.
+        It can be found again, and so changes nothing, and is not kept in a store that is only read. One is taken after
+        the other, as they may be large.
         """
+        if self.read_only:
+            return
         values = ((path, encode(held)) for path, held in facts)
         with self._using() as connection, self._transaction(None):
             connection.executemany('INSERT OR REPLACE INTO "facts" (key, value) VALUES (?, ?)', values)
@@ -361,9 +381,13 @@ class Store:
         Raises:
             StoreLocked: if another process has it.
         """
+        if self.read_only:
+            raise unwritable(self.path)
         return harvesting(self.path, crawl)
 
     def _transaction(self, counter: str | None) -> AbstractContextManager[None]:
+        if self.read_only:
+            raise unwritable(self.path)
         return transaction(self._connection, counter)
 
 

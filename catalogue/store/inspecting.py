@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from catalogue.errors import StoreDamaged
+from catalogue.store.access import open_to_read
 from catalogue.store.held import Label, label_of, version_of
 from catalogue.store.layout import (
     APPLICATION_ID,
@@ -21,7 +22,6 @@ from catalogue.store.layout import (
     disk_errors,
     is_ours,
     number,
-    read_only,
 )
 
 _MAGIC = b"SQLite format 3\0"
@@ -146,7 +146,7 @@ def inspected(path: Path) -> Iterator[Inspection]:
         DiskFailed: if it cannot be read.
     """
     with disk_errors(path):
-        connection = read_only(path)
+        connection = open_to_read(path)[0]
     # What is damaged may be no text; then it is shown with marks in it.
     connection.text_factory = lambda text: text.decode(errors="replace")
     with closing(connection):

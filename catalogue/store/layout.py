@@ -1,5 +1,6 @@
 """The layout of a store's file: how it is made, brought up to date, and known for what it is."""
 
+import errno
 import re
 import secrets
 import sqlite3
@@ -35,6 +36,7 @@ COUNTERS = {"files": "changes", "documents": "changes", "failures": "changes", "
 _LOG_LIMIT = 16 << 20
 """Bytes that the write-ahead log keeps on the disk, once nobody reads what is in it any more."""
 _CLOSED_FOLDER = ("SQLITE_READONLY", "SQLITE_CANTOPEN")
+_CLOSED = (errno.EACCES, errno.EROFS)
 _DISK_ERRORS = ("SQLITE_FULL", "SQLITE_IOERR", *_CLOSED_FOLDER)
 
 
@@ -188,10 +190,10 @@ def check_stranger(connection: sqlite3.Connection) -> str | None:
     return None
 
 
-def read_only(path: Path, *, immutable: bool = False) -> sqlite3.Connection:
+def read_only(path: Path, *, immutable: bool = False, vfs: str = "") -> sqlite3.Connection:
     """A connection that changes nothing; to a file that nobody changes meanwhile, if it is said to be immutable."""
-    uri = f"{path.absolute().as_uri()}?mode=ro" + ("&immutable=1" if immutable else "")
-    return sqlite3.connect(uri, uri=True, isolation_level=None)
+    uri = f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if immutable else ''}{vfs and f'&vfs={vfs}'}"
+    return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
 
 
 @contextmanager
@@ -228,7 +230,8 @@ def disk_errors(path: Path) -> Iterator[None]:
             message = f"{path} is locked by another process; try again when that is done"
             raise StoreLocked(message) from error
         if isinstance(error, OSError) or name.startswith(_DISK_ERRORS):
-            hint = "its folder must be one that can be written to; " if name.startswith(_CLOSED_FOLDER) else ""
+            closed = name.startswith(_CLOSED_FOLDER) or getattr(error, "errno", None) in _CLOSED
+            hint = "its folder must be one that can be written to; " if closed else ""
             said = f"{error}{room(path, error)}"
             message = f"{path} cannot be written or read: {said}; {hint}what was committed before is kept"
             raise DiskFailed(message) from error

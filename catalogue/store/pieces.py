@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from catalogue.errors import BadSnapshot, StoreDamaged
+from catalogue.store.access import open_to_read
 from catalogue.store.database import Store
 from catalogue.store.held import is_whole, label_of
 from catalogue.store.layout import check_stranger, disk_errors, prepare, read_only, transaction
@@ -79,7 +80,7 @@ def _version(value: bytes) -> tuple[str, int, str | None] | None:
 def frozen(store: Store) -> Iterator[Frozen]:
     """The store as it is now."""
     with disk_errors(store.path):
-        connection = read_only(store.path)
+        connection = open_to_read(store.path)[0]
     with closing(connection):
         with disk_errors(store.path):
             connection.execute("BEGIN")

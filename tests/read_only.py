@@ -1,0 +1,28 @@
+"""Folders and files that can only be read, even by root."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+
+@contextmanager
+def read_only(path: Path) -> Iterator[None]:
+    """Have a folder, or a file, that cannot be written to."""
+    if os.geteuid():
+        mode = path.stat().st_mode
+        path.chmod(mode & ~0o222)
+        try:
+            yield
+        finally:
+            path.chmod(mode)
+        return
+    if subprocess.run(["mount", "--bind", "-o", "ro", path, path], capture_output=True, check=False).returncode:
+        pytest.skip("root may write everywhere, and may not mount a folder read-only here")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", path], check=True)
