@@ -116,8 +116,6 @@ class Taking(Opened):
         Raises:
             SourceError: if the source failed as a whole; what was taken until then is kept, and so is shown later.
         """
-        if self._read_only:
-            raise unwritable(self._store.path)
         words, chosen, chosen_subsets = self._chosen(crawls, subsets, refresh=refresh)
         store, outcomes = self.create(), []
         with Examiner(self.table.key) as examiner, self._reporting(report, "files") as told:
@@ -172,6 +170,8 @@ class Taking(Opened):
         self, crawls: str | Iterable[str] | None, subsets: str | Iterable[str], *, refresh: bool
     ) -> tuple[list[str], list[str], tuple[str, ...]]:
         """Return the words for crawls, the crawls that they mean, newest first, and the subsets to harvest."""
+        if self._read_only:
+            raise unwritable(self._store.path)
         if self.table == INDEX:
             words = self._crawl_words(crawls)
             return words, self._choose(words), select_subsets(several(subsets))
