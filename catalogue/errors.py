@@ -234,6 +234,18 @@ class Busy(CatalogueError):
         """Seconds after which to ask again."""
 
 
+class Harvesting(Busy):
+    """A crawl is being harvested on demand."""
+
+    def __init__(self, message: str, crawl: str, done: int = 0, listed: int = 0, *, retry_after: float) -> None:
+        super().__init__(message, retry_after=retry_after)
+        self.crawl = crawl
+        self.done = done
+        """Files that were harvested or failed so far."""
+        self.listed = listed
+        """Files of the crawl; 0 while its manifest is not read."""
+
+
 class OutputFailed(CatalogueError):
     """Output cannot be put where it is to go; what was fetched is kept."""
 

@@ -1,7 +1,10 @@
 """The pages as a browser shows them: Chromium, without a window, driven from outside."""
 
+import json
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +15,15 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.wait import WebDriverWait
 
+from catalogue.crawl import COLLINFO
 from catalogue.demo import LoopbackServer
-from tests.crawls import CRAWL
+from catalogue.settings import Settings
+from tests.crawls import CRAWL, crawl_of, table
+from tests.faults import FaultServer
+from tests.gates import Gate, nth
 from tests.served_records import OK, TIME, answer, harvest, url_of, write_records
 from tests.serving import serving
+from tests.serving_held import served
 from tests.web_pages import serving_site
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
@@ -30,7 +38,7 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-TELEPHONE, DESK = 360, 1280
+TELEPHONE, DESK = 320, 1280
 OVERFLOW = "const page = document.documentElement; return page.scrollWidth - page.clientWidth"
 
 pytestmark = pytest.mark.skipif(
@@ -39,6 +47,25 @@ pytestmark = pytest.mark.skipif(
 
 
 site = pytest.fixture(scope="module")(serving_site)
+WAITING = f"/search?url=example.com/*&crawl={CRAWL}"
+
+
+@pytest.fixture
+def on_demand(settings: Settings, tmp_path: Path) -> Iterator[tuple[str, Gate]]:
+    """A server that harvests on demand, and the gate that the second file of its crawl waits at; the third is torn."""
+
+    def tear(path: Path) -> None:
+        if "part-00002" in path.name:
+            path.write_bytes(b"torn")
+
+    mirror = crawl_of(tmp_path / "mirror", *(table([f"com,example)/{name}"]) for name in "abc"), change=tear)
+    (mirror / COLLINFO).write_text(json.dumps([{"id": CRAWL, "name": "November/December 2022 Index"}]))
+    gate = Gate(nth(0, "part-00001"))
+    with FaultServer(mirror, gate=gate) as source:
+        reading = replace(settings, source=source.url, cache=tmp_path / "cache")
+        with served(tmp_path / "data", reading, on_demand=True) as address:
+            yield address, gate
+            gate.open()
 
 
 @pytest.fixture(scope="module")
@@ -136,6 +163,41 @@ def test_nothing_is_wider_than_a_telephone(browser: Chrome, site: str, crawl: st
         assert run(browser, beside) == []
 
 
+def test_a_telephone_shows_the_map_after_ten_results_and_a_desk_beside_them(browser: Chrome, site: str) -> None:
+    browser.get(f"{site}/search?url=*.example.com&crawl=all&limit=12")
+    places = """
+        const place = (e) => e.getBoundingClientRect();
+        const rows = [...document.querySelectorAll("tbody tr")].map(place);
+        const map = place(document.querySelector("aside"));
+        return [rows[9].bottom, map.top, map.bottom, rows[10].top, rows[10].right, map.left]
+    """
+    tenth, top, bottom, eleventh, _, _ = run(browser, places)
+    assert top < tenth <= eleventh < tenth + 2  # as one table
+    look(browser, TELEPHONE, "light")
+    tenth, top, bottom, eleventh, _, _ = run(browser, places)
+    assert tenth < top < bottom < eleventh
+    look(browser, DESK, "light")
+    assert run(browser, places)[4] < run(browser, places)[5]
+
+
+def test_a_harvest_shows_its_progress_and_then_the_answer(chromium: Chrome, on_demand: tuple[str, Gate]) -> None:
+    address, gate = on_demand
+    look(chromium, TELEPHONE, "light")
+    chromium.get(f"{address}/{CRAWL}/")
+    assert run(chromium, "return innerWidth") == TELEPHONE
+    assert run(chromium, OVERFLOW) == 0
+    chromium.get(address + WAITING)
+    wait = WebDriverWait(chromium, 30)
+    wait.until(lambda driver: "2 of 3 files" in driver.find_element(By.CLASS_NAME, "waiting").text)
+    bar = chromium.find_element(By.TAG_NAME, "progress")
+    assert (bar.get_attribute("value"), bar.get_attribute("max")) == ("2", "3")
+    assert not chromium.find_elements(By.CSS_SELECTOR, ".notice, [role=alert]")
+    gate.open()
+    wait.until(lambda driver: len(driver.find_elements(By.CSS_SELECTOR, ".captures tbody tr")) == 2)
+    assert chromium.current_url == address + WAITING
+    assert all("503" in message for message in messages(chromium))  # Chromium says of itself what the status was
+
+
 def test_long_urls_are_broken_and_not_cut(browser: Chrome, site: str) -> None:
     look(browser, TELEPHONE, "light")
     browser.get(f"{site}/search?url={'a' * 300}.example/{'b' * 600}/*&crawl=latest")
@@ -178,6 +240,49 @@ for (const e of document.body.querySelectorAll('*')) {
 return least;
 """
 """The least contrast of all that is written, as WCAG 2 has it, and where."""
+
+
+AXE = distribution("selenium-axe-python").locate_file("selenium_axe_python/axe-core/axe.min.js")
+VIOLATIONS = """
+const [only, done] = arguments;
+const rules = {"label-content-name-mismatch": {enabled: true}};  // experimental, else left out
+axe.run({runOnly: only, rules, resultTypes: ["violations"]}).then((found) => done([
+  found.passes.length, found.violations.flatMap((each) => each.nodes.map((node) => `${each.id}: ${node.html}`)),
+]), (error) => done([0, [String(error)]]))
+"""
+WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+BY_LOOK = ["color-contrast", "link-in-text-block", "target-size"]
+"""Rules whose result depends on the theme or the width."""
+OWN = [
+    *("/", "/search", "/status", "/nothing", "/{crawl}/", "/search?url=foo*bar&status=x", "/search?url=nobody.example"),
+    "/search?url=*.example.com&crawl=all&limit=12&page=2",
+]
+
+
+def test_axe_finds_no_violation_of_wcag_on_any_page(
+    chromium: Chrome, site: str, crawl: str, on_demand: tuple[str, Gate]
+) -> None:
+    address, gate = on_demand
+    axe = Path(str(AXE)).read_text(encoding="utf-8")
+
+    def check(url: str, shown: str) -> None:
+        look(chromium, DESK, "light")
+        chromium.get(url)
+        WebDriverWait(chromium, 30).until(lambda driver: driver.find_elements(By.CSS_SELECTOR, shown))
+        run(chromium, axe)
+        for width, theme, rules in ((DESK, "light", WCAG), (TELEPHONE, "dark", BY_LOOK)):
+            look(chromium, width, theme)
+            passed, violations = chromium.execute_async_script(VIOLATIONS, rules)
+            assert passed
+            assert violations == [], url
+
+    for path in OWN:
+        check(site + path.replace("{crawl}", crawl), "h1")
+    check(f"{address}/", "h1")
+    check(address + WAITING, "progress")
+    gate.open()
+    check(address + WAITING, ".notice, .captures")  # may be incomplete
+    messages(chromium)
 
 
 def test_a_mistake_is_shown_where_it_was_made(chromium: Chrome, site: str) -> None:

@@ -1,10 +1,13 @@
 """The pages of a running server."""
 
+import base64
+import json
 import re
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 from urllib.parse import quote
 
@@ -15,11 +18,13 @@ import catalogue
 from catalogue.catalogue import Catalogue
 from catalogue.crawl import COLLINFO
 from catalogue.demo import LoopbackServer
+from catalogue.server.web import POLICY
 from catalogue.serving import Service
 from catalogue.settings import Settings
 from tests.crawls import CRAWL, crawl_of, table
 from tests.serving import get, running, serving
-from tests.web_pages import Node, asked, page, rows, serving_site, terms
+from tests.serving_held import served
+from tests.web_pages import Node, asked, chosen_crawl, page, rows, serving_site, terms
 
 site = pytest.fixture(scope="module")(serving_site)
 
@@ -96,7 +101,7 @@ def test_a_source_that_does_not_say_which_crawls_there_are(tmp_path: Path) -> No
 @pytest.mark.parametrize("slash", ["", "/"])
 def test_each_crawl_has_a_page(site: str, crawl: str, slash: str) -> None:
     root = page(get(site, f"/{crawl}{slash}"))
-    assert root.one("input", id="crawl").attrs["value"] == crawl
+    assert chosen_crawl(root) == crawl
     old = root.one("form", class_="plain")
     assert (old.attrs["action"], old.attrs["method"]) == (f"/{crawl}-index", "get")
     sent = {node.attrs["name"]: node.attrs.get("value") for node in old.all("input")}
@@ -120,8 +125,8 @@ def test_what_strangers_wrote_stays_text(hostile: str) -> None:
     assert all(row[3:5] == [NOTHING, NOTHING] for row in (untimed, *others))
     escaped = HOSTILE.replace("<", "%3C").replace(">", "%3E").replace('"', "%22").replace("#", "%23")
     links = [node.attrs["href"] for node in root.one("tbody").all("a")]
-    assert links == [f"/{CRAWL}/20220809010200{form}/{escaped}" for form in ("id_", "text_", "meta_")]
-    assert "<script" in root.one("svg", role="img").text
+    assert links == [f"/{CRAWL}/20220809010200{form}/{escaped}" for form in ("id_", "text_", "meta_", "warc_")]
+    assert "<scri" in root.one("svg", role="img").text
     evil = f"/search?url={quote(HOSTILE)}&crawl=%3Cscript%3E&status=%22%3E%3Cscript%3E"
     assert "<script" not in get(hostile, evil).text
     name = page(get(hostile, f"/{CRAWL}/")).one("h1").text
@@ -144,6 +149,24 @@ def test_an_answer_that_may_be_incomplete_says_so(tmp_path: Path) -> None:
     assert "1 of the 2 files" in notice.text
     assert notice.one("code").text == f"catalogue harvest --crawl {CRAWL} --subset warc"
     assert "some files failed" in status
+
+
+def test_a_page_that_waits_for_a_harvest_reloads_with_and_without_scripts(tmp_path: Path) -> None:
+    mirror = crawl_of(tmp_path / "mirror", table(["com,example)/"]))
+    (mirror / COLLINFO).write_text(json.dumps([{"id": CRAWL}]))
+    settings = Settings(source=str(mirror), cache=tmp_path / "cache")
+    with served(tmp_path / "data", settings, on_demand=True) as address:
+        offered = page(get(address)).one("select", id="crawl").all("option")
+        answer = asked(address, url="example.com", crawl=CRAWL)
+    assert offered[-1].text == f"{CRAWL} (not harvested yet)"
+    script = re.search("<script>(.*)</script>", answer.text, re.DOTALL)
+    assert script
+    digest = base64.b64encode(sha256(script[1].encode()).digest()).decode()
+    root = page(answer, 503, policy=f"{POLICY}; connect-src 'self'; script-src 'sha256-{digest}'")
+    refresh = {"http-equiv": "refresh", "content": answer.headers["retry-after"]}
+    assert root.one("noscript").one("meta").attrs == refresh
+    assert CRAWL in root.one(id=root.one("progress").attrs["aria-labelledby"]).text
+    assert not root.all(class_="notice")
 
 
 def test_what_takes_too_long_is_planned_but_not_read(harvested_data: Path, settings: Settings, crawl: str) -> None:

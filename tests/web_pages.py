@@ -12,7 +12,7 @@ from catalogue.server.web import POLICY
 from catalogue.settings import Settings
 from tests.serving import Answer, get, serving
 
-VOID = {"input", "link", "meta", "wbr"}
+VOID = {"col", "input", "link", "meta", "wbr"}
 
 
 @dataclass
@@ -69,16 +69,16 @@ class Parsed(HTMLParser):
         self._open[-1].children.append(data)
 
 
-def page(answer: Answer, status: int = 200) -> Node:
-    """The page of an answer, of which is seen to what must be so of all."""
+def page(answer: Answer, status: int = 200, *, policy: str = POLICY) -> Node:
+    """Parse the page of an answer and check what holds for all pages. One with a policy of its own has a script."""
     assert answer.status == status, answer.text[-2000:]
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
-    assert answer.headers["content-security-policy"] == POLICY
+    assert answer.headers["content-security-policy"] == policy
     assert answer.headers["x-content-type-options"] == "nosniff"
     root = Parsed(answer.text).root
     every = root.all()
     assert root.one("html").attrs["lang"] == "en"
-    assert not root.all("script")
+    assert bool(root.all("script")) == (policy != POLICY)
     assert not root.all("style")
     assert not [node for node in every for name in node.attrs if name == "style" or name.startswith("on")]
     ids = Counter(node.attrs["id"] for node in every if "id" in node.attrs)
@@ -102,12 +102,19 @@ def asked(address: str, **params: Any) -> Answer:
 
 
 def rows(root: Node) -> list[list[str]]:
-    """Time, URL, status, type, language and length of the captures on a page."""
+    """Time with subset, URL, status, type, language and length of the captures on a page."""
     found = []
-    for row in root.one("table", class_="captures").one("tbody").all("tr"):
-        cells = [child.text for child in row.children if isinstance(child, Node)]
-        found.append([cells[0], row.one("bdi").text, *cells[2:]])
+    for body in [table.one("tbody") for table in root.all("table", class_="captures")]:
+        for row in body.all("tr"):
+            cells = [child.text for child in row.children if isinstance(child, Node)]
+            found.append([cells[0], row.one("bdi").text, *cells[2:]])
     return found
+
+
+def chosen_crawl(root: Node) -> str:
+    """Return the crawl that the list of crawls shows."""
+    (option,) = (each for each in root.one(id="crawl").all("option") if "selected" in each.attrs)
+    return option.attrs["value"]
 
 
 def terms(root: Node, kind: str) -> dict[str, str]:

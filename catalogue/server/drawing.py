@@ -12,7 +12,7 @@ _HEADING, _LINE, _GAP = 24, 16, 8
 """Pixels: a heading, a line of small letters, and what is left free between axes."""
 _ROW = {1: 14, 6: 9, 99: 6}
 """Pixels of a row, by how many there are at most."""
-_NARROW = 22
+_NARROW = 20
 """Characters of a key, two of which stand side by side on a telephone."""
 _MANY = 60
 """Bars in a lane, above which they are drawn as one and without lines between them."""

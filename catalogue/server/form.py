@@ -17,6 +17,7 @@ from catalogue.where import literal
 
 USUAL_LIMIT, LARGEST_LIMIT = 100, 1000
 """Captures on a page."""
+LAST_PAGE = 100
 
 _FIELDS = {
     "url": "url",
@@ -28,6 +29,7 @@ _FIELDS = {
     "language": "language",
     "order": "order",
     "limit": "limit",
+    "page": "page",
 }
 """Parameters that are given once, and what holds them here."""
 _BETWEEN = re.compile(r"[\s,]+")
@@ -50,13 +52,15 @@ class Form:
     language: str = ""
     order: str = ""
     limit: str = ""
+    page: str = ""
     errors: tuple[tuple[str, str], ...] = ()
     """By name of the parameter, what is wrong with it."""
 
     @classmethod
     def of(cls, given: QueryParams) -> "Form":
-        """The form as it comes with a request."""
-        words = (word for text in given.getlist("crawl") for word in _BETWEEN.split(text))
+        """The form as it comes with a request; ``crawls`` that were typed replace the ``crawl`` of the list."""
+        crawls = [given["crawls"]] if given.get("crawls", "").strip() else given.getlist("crawl")
+        words = (word for text in crawls for word in _BETWEEN.split(text))
         typed: dict[str, Any] = {field: given.get(name, "").strip() for name, field in _FIELDS.items()}
         return replace(cls(**typed), crawls=tuple(dict.fromkeys(filter(None, words))))
 
@@ -75,12 +79,12 @@ class Form:
             [self.match, self.from_, self.to, self.status, self.mime, self.language, self.order, self.error("limit")]
         )
 
-    def address(self, **other: Any) -> str:  # noqa: ANN401 - of any field
-        """The path and query of the same search, or one with other values."""
-        form = replace(self, **other)
+    def address(self, path: str = "/search", **other: Any) -> str:  # noqa: ANN401 - of any field
+        """The path and query of the same search, or one with other values; its first page unless one is given."""
+        form = replace(self, **{"page": "", **other})
         pairs = [("url", form.url), *(("crawl", crawl) for crawl in form.crawls)]
         pairs += [(name, getattr(form, field)) for name, field in _FIELDS.items() if name != "url"]
-        return f"/search?{urlencode([(name, value) for name, value in pairs if value])}"
+        return f"{path}?{urlencode([(name, value) for name, value in pairs if value])}"
 
     def cdx_address(self, crawl: str) -> str:
         """The path and query of the same question to the CDX API of a crawl, for JSON lines."""
@@ -118,6 +122,12 @@ class Asked:
     order: str
     """``key``, ``newest`` or, for the order of the answer, empty."""
     limit: int
+    page: int = 1
+
+    @property
+    def start(self) -> int:
+        """Captures on the pages before this one."""
+        return (self.page - 1) * self.limit
 
 
 def read(form: Form) -> Asked | Form:
@@ -153,6 +163,7 @@ def read(form: Form) -> Asked | Form:
         _all_of([found["status"], found["mime"], found["language"]]),
         found["order"],
         found["limit"],
+        int(form.page or 1),
     )
 
 
@@ -226,6 +237,9 @@ def _order(form: Form) -> str:
 
 
 def _limit(form: Form) -> int:
+    if form.page and form.page not in map(str, range(1, LAST_PAGE + 1)):
+        message = f"{form.page[:20]!r} is not a page from 1 to {LAST_PAGE}; for more captures, ask the CDX API"
+        raise QueryError(message)
     if not form.limit:
         return USUAL_LIMIT
     if not (form.limit.isascii() and form.limit.isdecimal() and 1 <= int(form.limit[:9]) <= LARGEST_LIMIT):

@@ -1,8 +1,11 @@
 """What a search finds, and how: asked of a catalogue in a thread of its own."""
 
+import csv
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import astuple, dataclass, fields
 from datetime import datetime
+from io import StringIO
 from time import perf_counter
 from typing import Any
 from urllib.parse import quote
@@ -29,6 +32,8 @@ _COLUMNS = (
     "content_languages",
     "warc_record_length",
 )
+LOCATION = ("warc_filename", "warc_record_offset")
+"""Further columns for ``csv_of``."""
 _IN_PATHS = "%/:?[]@!$&'()*+,;=~"
 """What stands in the path of a record's address as it stands in the URL; a # would be cut off on the way."""
 
@@ -42,12 +47,15 @@ class Row:
     """A capture on the page."""
 
     crawl: str
+    subset: str
     time: datetime | None
     url: str
     status: int | None
     mime: str | None
     languages: str | None
     length: int | None
+    filename: str | None
+    offset: int | None
 
     @property
     def has_address(self) -> bool:
@@ -83,8 +91,8 @@ class Found:
     """The other crawls of which something is read."""
 
 
-def search(catalogue: Catalogue, asked: Asked) -> Found:
-    """Answer a question.
+def search(catalogue: Catalogue, asked: Asked, more: Iterable[str] = ()) -> Found:
+    """Answer a question, with ``more`` columns.
 
     Raises:
         QueryError: if a crawl is none, or is not harvested.
@@ -97,11 +105,11 @@ def search(catalogue: Catalogue, asked: Asked) -> Found:
     captures = catalogue.captures(
         asked.pattern,
         crawls=asked.crawls,
-        columns=_COLUMNS,
+        columns=(*_COLUMNS, *more),
         where=asked.where,
         from_=asked.from_,
         to=asked.to,
-        limit=asked.limit + 1,
+        limit=asked.start + asked.limit + 1,
         match=asked.match,
     )
     first = captures.plan
@@ -113,7 +121,7 @@ def search(catalogue: Catalogue, asked: Asked) -> Found:
     return Found(
         tuple(crawls),
         None if table is None else _rows(table, asked),
-        table is not None and table.num_rows > asked.limit,
+        table is not None and table.num_rows > asked.start + asked.limit,
         first,
         plan,
         perf_counter() - started,
@@ -125,8 +133,8 @@ def search(catalogue: Catalogue, asked: Asked) -> Found:
 
 
 def _rows(table: pa.Table, asked: Asked) -> tuple[Row, ...]:
-    """Rows up to the limit, in the requested order; without the row that shows whether there are more."""
-    found: list[dict[str, Any]] = table.slice(0, asked.limit).to_pylist()
+    """Rows of the page, in the requested order; without the row that shows whether there are more."""
+    found: list[dict[str, Any]] = table.slice(asked.start, asked.limit).to_pylist()
     found.sort(key=lambda row: (row["url_surtkey"], timestamp(row["fetch_time"]), row["crawl"]))
     if asked.order == "newest":
         found.sort(key=lambda row: (timestamp(row["fetch_time"]), row["crawl"]), reverse=True)
@@ -136,12 +144,25 @@ def _rows(table: pa.Table, asked: Asked) -> tuple[Row, ...]:
     return tuple(
         Row(
             row["crawl"],
+            row["subset"],
             row["fetch_time"],
             row["url"] or "",
             row["fetch_status"],
             row["content_mime_detected"] or row["content_mime_type"],
             row["content_languages"],
             row["warc_record_length"],
+            row.get("warc_filename"),
+            row.get("warc_record_offset"),
         )
         for row in found
     )
+
+
+def csv_of(rows: Iterable[Row]) -> str:
+    """Return captures as CSV."""
+    text = StringIO()
+    writer = csv.writer(text)
+    writer.writerow(field.name for field in fields(Row))
+    for row in rows:
+        writer.writerow(f"{each:%Y-%m-%dT%H:%M:%SZ}" if isinstance(each, datetime) else each for each in astuple(row))
+    return text.getvalue()

@@ -1,5 +1,6 @@
 """Pages for people: HTML that needs neither scripts nor anything from elsewhere."""
 
+import base64
 import hashlib
 import json
 import shlex
@@ -19,12 +20,12 @@ from starlette.types import Scope
 from catalogue import colours, wording
 from catalogue.catalogue import Catalogue
 from catalogue.crawl import named
-from catalogue.errors import CatalogueError, QueryError
+from catalogue.errors import CatalogueError, Harvesting, QueryError
 from catalogue.server import sentences
-from catalogue.server.answers import ask, noted, service_of, told
+from catalogue.server.answers import ask, incomplete, noted, service_of, told
 from catalogue.server.drawing import draw
-from catalogue.server.form import LARGEST_LIMIT, Asked, Form, read
-from catalogue.server.found import Found, search
+from catalogue.server.form import LARGEST_LIMIT, LAST_PAGE, Asked, Form, read
+from catalogue.server.found import LOCATION, Found, csv_of, search
 from catalogue.serving import Service
 
 POLICY = (
@@ -32,8 +33,16 @@ POLICY = (
     "base-uri 'none'; frame-ancestors 'none'"
 )
 """What a page may load: what this server has, and no script or style within it."""
+_FIXED = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cache-Control": "no-cache",
+}
 
 _STATIC = Path(__file__).parent / "static"
+_POLL = 2
+"""Seconds after which a page that waits for a harvest looks again."""
 _OTHERS = 12
 """Crawls beside the one on the map that are named."""
 _YEAR = "public, max-age=31536000, immutable"
@@ -45,6 +54,7 @@ def routes() -> Sequence[BaseRoute]:
     return [
         Route("/", pages.home),
         Route("/search", pages.search),
+        Route("/search.csv", pages.search),
         Route("/status", pages.status),
         Route("/robots.txt", _robots),
         Route("/static/colours.css", _colours),
@@ -94,6 +104,9 @@ class _Pages:
         self._templates.globals["asset"] = lambda name: f"/static/{name}?v={versions[name]}"
         for name in ("number", "plural", "size", "duration", "clock"):
             self._templates.filters[name] = getattr(wording, name)
+        script = self._templates.get_template("waiting.js").render(seconds=_POLL).encode()
+        digest = base64.b64encode(hashlib.sha256(script).digest()).decode()
+        self._waiting_policy = f"{POLICY}; connect-src 'self'; script-src 'sha256-{digest}'"
 
     async def home(self, request: Request) -> Response:
         """What this is, the form, and the crawls there are."""
@@ -101,7 +114,9 @@ class _Pages:
             crawls = await ask(request, partial(self._crawls, service_of(request)))
         except CatalogueError as error:
             return self._failed(request, error)
-        return self._page(request, "home.html", crawls=crawls, held=_held(crawls), form=Form(crawls=("latest",)))
+        return self._page(
+            request, "home.html", crawls=crawls, choices=_choices(request, crawls), form=Form(crawls=("latest",))
+        )
 
     async def crawl(self, request: Request) -> Response:
         """One crawl."""
@@ -118,36 +133,42 @@ class _Pages:
             request,
             "crawl.html",
             crawl=crawl,
-            held=_held(crawls),
+            choices=_choices(request, crawls),
             form=Form(crawls=(name,)),
             on_demand=service_of(request).harvests is not None,
         )
 
     async def search(self, request: Request) -> Response:
-        """A question and its answer."""
-        form = Form.of(request.query_params)
-        blank: dict[str, Any] = {"failure": "", "patience": 0, "found": None}
+        """A question and its answer, as a page or as CSV."""
+        form, as_csv = Form.of(request.query_params), request.url.path.endswith(".csv")
+        blank: dict[str, Any] = {"failure": "", "patience": 0, "found": None, "choices": []}
         try:
-            held = _held(await ask(request, lambda catalogue: catalogue.crawl_rows()))
+            blank["choices"] = _choices(request, await ask(request, lambda catalogue: catalogue.crawl_rows()))
             if not request.query_params:
-                return self._page(request, "search.html", form=Form(crawls=("latest",)), held=held, **blank)
+                return self._page(request, "search.html", form=Form(crawls=("latest",)), **blank)
             asked = read(form)
             if isinstance(asked, Form):
-                return self._page(request, "search.html", 400, form=asked, held=held, **blank)
+                return self._page(request, "search.html", 400, form=asked, **blank)
             try:
-                found = await ask(request, lambda catalogue: search(catalogue, asked))
+                found = await ask(request, lambda catalogue: search(catalogue, asked, LOCATION if as_csv else ()))
             except QueryError as error:  # of all that is typed this alone could not be checked before
                 form = form.refused("crawl", str(error))
-                return self._page(request, "search.html", told(error).status_code, form=form, held=held, **blank)
+                return self._page(request, "search.html", told(error).status_code, form=form, **blank)
             service_of(request).settle(named(asked.crawls), found.plan.missing)
+        except Harvesting as error:
+            headers = {"Retry-After": str(_POLL), "Content-Security-Policy": self._waiting_policy}
+            return self._page(request, "waiting.html", 503, headers, form=form, harvest=error, seconds=_POLL)
         except CatalogueError as error:
             refused = noted(request, error, told(error))
             patience = int(refused.headers.get("Retry-After", "0"))
             blank |= {"failure": _reason(refused), "patience": patience}
             headers = {"Retry-After": str(patience)} if patience else {}
-            return self._page(request, "search.html", refused.status_code, headers, form=form, held=[], **blank)
+            return self._page(request, "search.html", refused.status_code, headers, form=form, **blank)
+        if as_csv and found.rows is not None:
+            headers = {"Content-Disposition": 'attachment; filename="captures.csv"', **incomplete(found.plan.missing)}
+            return Response(csv_of(found.rows), headers={**_FIXED, **headers}, media_type="text/csv")
         blank |= _shown(form, asked, found)
-        return self._page(request, "search.html", form=form, held=held, **blank)
+        return self._page(request, "search.html", 422 if as_csv else 200, form=form, **blank)
 
     async def status(self, request: Request) -> Response:
         """What is held, and what was asked of the source."""
@@ -189,13 +210,7 @@ class _Pages:
         self, request: Request, name: str, status: int = 200, headers: Mapping[str, str] | None = None, **values: object
     ) -> Response:
         text = self._templates.get_template(name).render(here=request.url.path, **values)
-        fixed = {
-            "Content-Security-Policy": POLICY,
-            "X-Content-Type-Options": "nosniff",
-            "Referrer-Policy": "same-origin",
-            "Cache-Control": "no-cache",
-        }
-        return HTMLResponse(text, status, {**fixed, **(headers or {})})
+        return HTMLResponse(text, status, {**_FIXED, **(headers or {})})
 
 
 def _reason(refused: Response) -> str:
@@ -203,8 +218,15 @@ def _reason(refused: Response) -> str:
     return f"{json.loads(bytes(refused.body))['message']}."
 
 
-def _held(crawls: list[dict[str, Any]]) -> list[str]:
-    return [row["crawl"] for row in crawls if row["files_harvested"]]
+def _choices(request: Request, crawls: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    """Return names and labels of the crawls that the form offers."""
+    on_demand = service_of(request).harvests is not None
+    found = []
+    for row in crawls:
+        if row["files_harvested"] or (on_demand and row["has_table"]):
+            label = " · ".join(filter(None, (row["crawl"], row["name"])))
+            found.append((row["crawl"], label if row["files_harvested"] else f"{label} (not harvested yet)"))
+    return found
 
 
 def _state(row: Mapping[str, Any]) -> str:
@@ -224,6 +246,9 @@ def _shown(form: Form, asked: Asked, found: Found) -> dict[str, Any]:
         "headline": _headline(asked, found),
         "command": _command(asked),
         "more": form.address(limit=str(LARGEST_LIMIT)) if found.more and asked.limit < LARGEST_LIMIT else "",
+        "previous": form.address(page=str(asked.page - 1)) if asked.page > 1 else "",
+        "next": form.address(page=str(asked.page + 1)) if found.more and asked.page < LAST_PAGE else "",
+        "csv": form.address("/search.csv", limit=str(LARGEST_LIMIT)),
         "cdx": form.cdx_address(one) if one else "",
         "site": _site(form, asked),
         "facts": list(_facts(found).items()),
@@ -239,8 +264,10 @@ def _headline(asked: Asked, found: Found) -> str:
     if found.rows is None:
         return f"{asked.pattern} in {crawls}: not read"
     if not found.rows:
-        return f"No captures of {asked.pattern} in {crawls}"
+        return f"No {'more ' if asked.start else ''}captures of {asked.pattern} in {crawls}"
     count = wording.plural(len(found.rows), "capture")
+    if asked.start:
+        count = f"Captures {asked.start + 1:,} to {asked.start + len(found.rows):,}"
     if found.more:
         return f"{count} of {asked.pattern} in {crawls}; there are more"
     return f"{count} of {asked.pattern} in {crawls}"

@@ -10,7 +10,16 @@ from threading import Lock
 
 from catalogue.catalogue import Catalogue
 from catalogue.crawl import Crawl, crawl_meant, newest_first
-from catalogue.errors import Busy, CatalogueError, FormatError, GivenUp, NotHarvested, SourceError, UnknownCrawl
+from catalogue.errors import (
+    Busy,
+    CatalogueError,
+    FormatError,
+    GivenUp,
+    Harvesting,
+    NotHarvested,
+    SourceError,
+    UnknownCrawl,
+)
 from catalogue.progress import Progress
 from catalogue.views import MARGIN
 
@@ -131,7 +140,8 @@ class Harvests:
         """See to it that a crawl is harvested, all subsets of it; once it was this does nothing.
 
         Raises:
-            Busy: as long as that takes, and for an hour if the source failed.
+            Harvesting: as long as that takes.
+            Busy: for an hour if the source failed.
             NotHarvested: for an hour if it failed otherwise.
         """
         with self._lock:
@@ -147,10 +157,10 @@ class Harvests:
             at = self._under_way[crawl]
         if at is None or not at.listed:
             message = f"{crawl} is about to be harvested; ask again"
-            raise Busy(message, retry_after=_SOON)
+            raise Harvesting(message, crawl, retry_after=_SOON)
         rest = (at.listed - at.done) * at.seconds / max(1, at.done)
         message = f"{crawl} is being harvested, {at.done} of {at.listed} files so far; ask again"
-        raise Busy(message, retry_after=min(max(rest, 1.0), 600.0))
+        raise Harvesting(message, crawl, at.done + at.failed, at.listed, retry_after=min(max(rest, 1.0), 600.0))
 
     @property
     def spent(self) -> tuple[int, int]:
