@@ -71,6 +71,7 @@ def on_terminal(what: str = "", *, stays: bool = True) -> Iterator[Report]:
         TimeRemainingColumn(),
         console=Console(stderr=True, force_terminal=True, force_jupyter=False),
         transient=not stays,
+        redirect_stdout=sys.stdout.isatty(),  # else results in a pipe would go to the terminal
     )
     tasks: dict[str, Any] = {}
 
@@ -90,7 +91,7 @@ def on_terminal(what: str = "", *, stays: bool = True) -> Iterator[Report]:
             total=progress.listed or None,
             completed=progress.done + progress.failed,
             rate=bar.tasks[task].speed or 0.0,
-            received=size(progress.bytes),
+            received=size(progress.bytes) if progress.bytes else "",
             failed=f"{progress.failed} failed" if progress.failed else "",
         )
 

@@ -100,3 +100,15 @@ def test_harvest_shows_progress_on_a_terminal(command: Command, mirror: Path) ->
     seen = on_a_terminal(command, "harvest", "--crawl", newest, columns=110)
     assert newest in seen
     assert "files/s" in seen
+
+
+@pytest.mark.parametrize(
+    "words", [("query", "--ordered", "--limit", "5", "--rate", "4"), ("sample", "-n30", "--rate", "2")]
+)
+def test_reading_shows_cost_and_progress_before_rows(asking: Command, words: tuple[str, ...]) -> None:
+    """The rate keeps requests waiting for over a second."""
+    seen = on_a_terminal(asking, *words, "*.com", "--columns", "url", "--yes", columns=110)
+    cost, rest = seen.split("\n", 1)
+    assert re.search(r"\d+ requests, [\d.]+ [kM]B, about \d+ s", cost)
+    assert rest.rindex("row groups/s") < rest.index("https://")
+    assert "0 B" not in seen

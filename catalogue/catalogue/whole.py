@@ -255,7 +255,7 @@ class Catalogue(Fetches):
             )
             some = Scope(chosen, scope.considered, (), by_path)
             question = Question(drawing, some, self._footers, lambda: self._rereading, self._cost())
-            return Captures(question, self._share, space=captures.space_of, notify=self._notify)
+            return Captures(question, self._share, space=captures.space_of, notify=self._notify, bars=self._bars)
 
         return Sample(
             size,

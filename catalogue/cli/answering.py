@@ -10,7 +10,7 @@ import click
 from catalogue.cli.app import Common, OneOf, common, warn
 from catalogue.cli.asking import FORMATS, captures_by, found_by, question, say_where, with_patterns
 from catalogue.cli.consent import Leave, with_leave
-from catalogue.cli.showing import as_json, harvest_bar, table
+from catalogue.cli.showing import as_json, batches_of, harvest_bar, table
 from catalogue.errors import IncompleteAnswer, QueryError
 from catalogue.wording import plural
 
@@ -85,10 +85,10 @@ def query(  # noqa: PLR0913 - an option each
         else:
             found = found_by(catalogue, options, asked)
             if count:
-                rows = _count(leave.given(found.counting()), by_crawl=by is not None)
+                rows = _count(leave.given(found.counting(), options), by_crawl=by is not None)
             else:
                 wanted = bool(asked["columns"]) or options.table is not None
-                batches = leave.given(found).batches()
+                batches = batches_of(leave.given(found, options), options, to_stdout=path is None)
                 rows = write(batches, found.schema, chosen, path, chosen_columns=wanted)
                 options.say(f"{plural(rows, 'capture')}" + (f" in {path}" if path else ""))
             if not rows and asked["limit"] != 0:
@@ -129,10 +129,12 @@ def _into_folder(
         if not (lacking := parts.lacking(states)):
             options.say(f"{folder} has the answer of {plural(len(states), 'crawl')} already")
             return [], every.missing
-        leave.agree(captures_by(catalogue, asked | {"crawls": lacking}).plan)
+        wanted = captures_by(catalogue, asked | {"crawls": lacking}).plan
+        leave.agree(wanted)
+        leave.show(wanted, options)
         for crawl in lacking:
             found = captures_by(catalogue, asked | {"crawls": [crawl]})
-            rows = parts.write(crawl, states[crawl], found)
+            rows = parts.write(crawl, states[crawl], found, batches_of(found, options, to_stdout=False))
             options.say(f"{crawl}: {plural(rows, 'capture')}")
             plans.append(found.plan)
     return plans, tuple(dict.fromkeys(lack for plan in [every, *plans] for lack in plan.missing))

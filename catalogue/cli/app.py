@@ -20,6 +20,7 @@ from click.shell_completion import CompletionItem
 
 from catalogue.durable import room
 from catalogue.errors import CatalogueError, DiskFailed
+from catalogue.progress import Bars, bars
 from catalogue.settings import Settings, load_settings, package_version
 from catalogue.wording import meant, printable, printable_lines
 
@@ -53,6 +54,11 @@ class Common:
         """What the options, and others beside them, set."""
         return load_settings(source=self.source, rate=self.rate, contact=self.contact, **others)
 
+    @property
+    def bars(self) -> Bars:
+        """Bars for what takes long, on a terminal."""
+        return bars(False if self.quiet else None)
+
     @contextmanager
     def opened(self, *, scheduler: str | None = None, **settings: object) -> "Iterator[Catalogue]":
         """The catalogue that the options mean, with some settings beside theirs, and a cluster's workers."""
@@ -67,7 +73,9 @@ class Common:
             click.echo(f"source: {chosen.source}{told}", err=True)
         with (
             connected(scheduler) if scheduler else nullcontext() as executor,
-            Catalogue(self.folder, chosen, table=self.table, executor=executor, notify=self.say) as catalogue,
+            Catalogue(
+                self.folder, chosen, table=self.table, executor=executor, notify=self.say, bars=self.bars
+            ) as catalogue,
         ):
             yield catalogue
             if self.verbose:

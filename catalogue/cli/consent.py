@@ -7,8 +7,10 @@ from typing import Any
 
 import click
 
+from catalogue.cli.app import Common
 from catalogue.cli.showing import confirmed
 from catalogue.errors import TooExpensive
+from catalogue.progress import is_terminal
 from catalogue.wording import plural, size
 
 MANY_REQUESTS, MANY_BYTES = 500, 1_000_000_000
@@ -23,7 +25,7 @@ class Leave:
     max_requests: int
     max_bytes: int
 
-    def given(self, found: Any) -> Any:  # noqa: ANN401 - importing its type is slow
+    def given(self, found: Any, options: Common) -> Any:  # noqa: ANN401 - importing its type is slow
         """The captures, if they may be read; their page indexes have been fetched then.
 
         Raises:
@@ -33,7 +35,13 @@ class Leave:
         if found.plan.indexes:
             found.fetch_indexes()
             self.agree(found.plan)
+        self.show(found.plan, options)
         return found
+
+    def show(self, plan: Any, options: Common) -> None:  # noqa: ANN401 - likewise
+        """Show on a terminal what a plan costs, if that was not asked about."""
+        if self.yes and is_terminal():
+            options.say(f"{plural(plan.row_groups, 'row group')}: {told(plan)}")
 
     def agree(self, cost: Any) -> None:  # noqa: ANN401 - likewise
         """Ask, if what has requests, bytes and seconds has more of them than that.

@@ -85,7 +85,7 @@ def fetch(  # noqa: PLR0913 - an option each
         else:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", IncompleteAnswer)  # said below, and by the exit status
-                found = leave.given(found_by(catalogue, options, asked | {"columns": columns_of_records()}))
+                found = leave.given(found_by(catalogue, options, asked | {"columns": columns_of_records()}), options)
                 rows, missing = found.to_arrow(), found.plan.missing
         about = " ".join([*asked["patterns"], *asked["crawls"]]) or (file.name if file else "")
         left = leave.after(catalogue.requests, catalogue.bytes)

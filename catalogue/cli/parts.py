@@ -90,11 +90,11 @@ class Parts:
         path = self._folder / part["file"] if part["file"] else None
         return path is None or (path.is_file() and path.stat().st_size == part["size"])
 
-    def write(self, crawl: str, state: str, found: Any) -> int:  # noqa: ANN401 - importing its type is slow
+    def write(self, crawl: str, state: str, found: Any, batches: Iterable[Any]) -> int:  # noqa: ANN401 - importing its type is slow
         """Read and write the part of a crawl; returns how many captures there were. Of none there is no file."""
         name = f"{crawl}.{SUFFIXES[self._format]}"
         path = self._folder / name
-        count = write(found.batches(), found.plan.schema, self._format, path, chosen_columns=True)
+        count = write(batches, found.plan.schema, self._format, path, chosen_columns=True)
         size = path.stat().st_size
         if not count:
             path.unlink()

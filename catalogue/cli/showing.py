@@ -20,6 +20,8 @@ from catalogue.wording import plain, plural, printable
 _NARROWEST, _NARROWEST_NAME, _ROOMY = 20, 8, 40
 """Characters to which texts and names of columns may be cut; long texts are cut to the last before names are."""
 _GAP = 2
+_FIRST = 1000
+"""Rows that are read before the first is printed on a terminal."""
 
 
 def cell(value: object) -> str:
@@ -71,7 +73,7 @@ class Table:
         *,
         narrowest: Mapping[str, int] | None = None,
         expendable: Sequence[str] = (),
-        first: int = 1000,
+        first: int = _FIRST,
     ) -> None:
         """Start with the names of the columns.
 
@@ -201,6 +203,25 @@ def as_json(value: object) -> None:
 def confirmed(question: str) -> bool:
     """Ask the person at the terminal; nobody there means no."""
     return sys.stdin.isatty() and sys.stderr.isatty() and click.confirm(question, err=True)
+
+
+def batches_of(found: Any, options: Common, *, to_stdout: bool) -> Iterator[Any]:  # noqa: ANN401 - importing its type is slow
+    """Read the rows of an answer, with a bar on a terminal until rows are printed there.
+
+    Args:
+        found: the answer.
+        options: of the command.
+        to_stdout: whether the rows are printed.
+    """
+    first: list[Any] = []
+    with options.bars("row groups") as bar:
+        batches = found.batches(report=bar)
+        if not (to_stdout and sys.stdout.isatty()):
+            yield from batches
+        while sum(batch.num_rows for batch in first) < _FIRST and (batch := next(batches, None)) is not None:
+            first.append(batch)
+    yield from first
+    yield from batches
 
 
 @contextmanager
