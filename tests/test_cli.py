@@ -1,7 +1,5 @@
 """The command line as users meet it: statuses, sentences, formats, pipes."""
 
-import csv
-import io
 import json
 import os
 import re
@@ -10,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import pytest
 
 import catalogue
@@ -52,7 +48,9 @@ def sentence(ran: Ran) -> str:
         (["query", "*.com", "--exact-url"], 2, "is no whole URL"),
         (["query", "x.com", "-o", "found.xyz"], 2, "add --format"),
         (["query", "x.com", "--format", "table", "-o", "found.txt"], 2, "a table is for terminals"),
-        (["query", "x.com", "-o", "found.txt"], 2, "add --format"),
+        (["query", "x.com", "-o", "found"], 2, "add --format"),
+        (["query", "x.com", "-o", "found.parquet.gz"], 2, "choose a name without .gz"),
+        (["query", "x.com", "--format", "url", "--columns", "fetch_time"], 2, "needs the column url"),
         (["query", "nowhere.example", "--format", "cdxj", "--columns", "url"], 2, "needs the columns"),
         (["query", "x.com", "--count", "-o", "found.csv"], 2, "prints a number"),
         (["forget", "--crawl", "all"], 2, "add --yes"),
@@ -70,7 +68,7 @@ def sentence(ran: Ran) -> str:
         (["plan", "*.grayline.*"], 2, "name each that is meant, such as *.grayline.com"),
         (["plan", "http://grayline.*"], 2, "name each that is meant, such as grayline.com/*"),
         (["plan", "http://192.168.0.*"], 2, "name each address that is meant; patterns look like"),
-        (["plan", "x.com", "-o", "plan.xyz"], 2, "does not say its format; use an ending: .arrow, .cdxj, "),
+        (["plan", "x.com", "-o", "plan.xyz"], 2, "does not say its format; use an ending: .arrow, .arrows, .cdxj, "),
         (["plan", "*.example.com/path*"], 2, "ask for *.example.com, and choose by url_path"),
         (["sql", "  "], 2, "no SQL is given"),
         (["query", "x.com", "--status", "ok"], 2, "'ok' is not a valid integer; see: catalogue query --help"),
@@ -131,38 +129,6 @@ def test_jsonl_is_one_object_a_line_in_a_pipe(asking: Command, example: pa.Table
     assert [row["fetch_time"] for row in found] == [f"{row['fetch_time']:%Y-%m-%dT%H:%M:%SZ}" for row in expected]
     assert list(found[0]) == ["url", "fetch_time", "fetch_status", "crawl", "subset"]
     assert f"{len(expected):,} captures" in ran.err
-
-
-def test_csv_and_tsv(asking: Command, harvested: catalogue.Catalogue) -> None:
-    expected = harvested.captures("*.example.com", columns=["url", "url_port"]).to_arrow().to_pylist()
-    for format_, delimiter in (("csv", ","), ("tsv", "\t")):
-        ran = asking("query", "*.example.com", "--format", format_, "--columns", "url,url_port,fetch_time")
-        rows = list(csv.DictReader(io.StringIO(ran.out), delimiter=delimiter))
-        assert [row["url"] for row in rows] == [row["url"] for row in expected]
-        assert [row["url_port"] for row in rows] == [
-            "" if row["url_port"] is None else str(row["url_port"]) for row in expected
-        ]
-
-
-@pytest.mark.parametrize(
-    "name", ["found.parquet", "found.arrow", "found.jsonl", "found.csv", "found.cdxj", "found.tsv"]
-)
-def test_output_files(asking: Command, example: pa.Table, crawl: str, tmp_path: Path, name: str) -> None:
-    target = tmp_path / name
-    every = name.endswith((".parquet", ".arrow"))  # crawl; of one the others show as well what becomes of rows
-    ran = asking("query", "*.example.com", "-o", str(target), *([] if every else ["--crawl", crawl]))
-    assert ran.status == 0, ran.err
-    assert ran.out == ""
-    expected = example if every else example.filter(pc.field("crawl") == crawl)
-    assert expected.num_rows
-    if name.endswith(".parquet"):
-        assert pq.read_table(target) == expected
-    elif name.endswith(".arrow"):
-        assert pa.ipc.open_stream(target.read_bytes()).read_all() == expected
-    else:
-        lines = target.read_text(encoding="utf-8").splitlines()
-        assert len(lines) == expected.num_rows + name.endswith(("csv", "tsv"))
-    assert [path.name for path in tmp_path.iterdir() if "found" in path.name] == [name]
 
 
 def test_an_output_that_fails_leaves_what_was_there(asking: Command, mirror: Path, tmp_path: Path) -> None:

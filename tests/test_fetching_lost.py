@@ -233,7 +233,8 @@ def test_the_command_fetches_patterns_and_captures(
     (tmp_path / "cdx.jsonl").write_text("".join(json.dumps(row) + "\n" for row in cdx))
     (tmp_path / "rows.cdxj").write_text("\n".join(cdxj))
     places = Counter(map(capture_of, rows.to_pylist()))
-    for name in ("rows.parquet", "rows.csv", "rows.jsonl", "cdx.jsonl", "rows.cdxj"):
+    asking("query", "*.example.com", "--crawl", crawl, "-o", "rows.arrow")
+    for name in ("rows.parquet", "rows.csv", "rows.jsonl", "cdx.jsonl", "rows.cdxj", "rows.arrow"):
         with (tmp_path / name).open("rb") as file:
             given = captures_in(file).to_pylist()
         assert Counter(map(capture_of, given)) == places, name
@@ -263,8 +264,10 @@ def test_what_is_lost_is_said_by_the_command(asking: Command, tmp_path: Path, ro
             [("url", [None, None, "?x"]), ("offset", ["5", None, None])],
         ),
         (b'com,example)/ 20220101000000 {"offset": "7"}\n', [("timestamp", ["20220101000000"]), ("offset", ["7"])]),
+        (b'[\n{"url": "a"},\n{"url": "b"}\n]\n', [("url", ["a", "b"])]),
+        (gzip.compress(b"url,offset\na,5\n"), [("url", ["a"]), ("offset", ["5"])]),
     ],
-    ids=["nothing", "CSV of Athena", "JSON lines", "CDXJ"],
+    ids=["nothing", "CSV of Athena", "JSON lines", "CDXJ", "JSON", "gzipped CSV"],
 )
 def test_lists_of_captures(tmp_path: Path, text: bytes, columns: list[tuple[str, list[str | None]]]) -> None:
     (tmp_path / "list").write_bytes(text)
@@ -277,9 +280,7 @@ def test_lists_of_captures(tmp_path: Path, text: bytes, columns: list[tuple[str,
         assert set(found.schema.names) == set(CAPTURE_COLUMNS)
 
 
-@pytest.mark.parametrize(
-    "text", [b'[{"filename": "a", "offset": 1, "length": 2}]', b"https://example.com/\n", b"a,b\n1,2\n"]
-)
+@pytest.mark.parametrize("text", [b"https://example.com/\n", b"a,b\n1,2\n"])
 def test_what_is_no_list_of_captures_is_not_taken_for_an_empty_one(tmp_path: Path, text: bytes) -> None:
     (tmp_path / "list").write_bytes(text)
     with (tmp_path / "list").open("rb") as file, pytest.raises(QueryError, match="names no column of captures"):
@@ -293,7 +294,8 @@ def test_what_is_no_list_of_captures_is_not_taken_for_an_empty_one(tmp_path: Pat
         (["*.com", "--captures", "rows.jsonl"], "either patterns or --captures"),
         (["*.com"], "say it with -o"),
         (["*.com", "-o", "a.warc.gz", "--columns", "url"], "leave it out"),
-        (["*.com", "-o", "a.zip"], "end in .warc.gz"),
+        (["*.com", "-o", "a.zip"], "use an ending: .warc.gz"),
+        (["*.com", "-o", "a.zip", "--format", "warc"], "end in .warc.gz"),
         (["*.com", "-o", "a.warc.gz", "--format", "text"], "end in .jsonl"),
         (["*.com", "-o", "no/a.warc.gz"], "there is no folder no"),
         (["--captures", "rows.jsonl", "-o", "a.warc.gz"], "holds no captures"),

@@ -176,7 +176,7 @@ def test_from_python_the_next_step_is_a_call(some: catalogue.Catalogue, mirror: 
         ("get example.com", "Did you mean 'fetch'?"),
         ("qurey example.com", "No such command 'qurey'. Did you mean 'query'?"),
         ("query x.com --colums url", "'--columns'"),
-        ("query x.com --format jsn", "Did you mean 'jsonl'?"),
+        ("query x.com --format jsn", "Did you mean 'json'?"),
         ("query x.com --match dmain", "Did you mean 'domain'?"),
         ("export iceburg x", "Did you mean 'iceberg'?"),
     ],

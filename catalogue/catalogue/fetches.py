@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,7 +23,7 @@ from catalogue.forming import FormOf, open_form
 from catalogue.frames import frame_of, in_order
 from catalogue.metadata import ROW
 from catalogue.old_index import PATH, OldIndex
-from catalogue.outputs import open_output
+from catalogue.outputs import form_for, open_output
 from catalogue.plan import record_fetches
 from catalogue.progress import Progress
 from catalogue.record import Record, read_record
@@ -80,9 +80,9 @@ class Fetches(Sound):
     def fetch(
         self,
         captures: SomeCaptures,
-        output: str | Path,
+        output: str | Path | IO[bytes],
         *,
-        form: str = "warc",
+        form: str | None = None,
         main_content: bool = False,
         most: int | None = None,
         about: str = "",
@@ -95,10 +95,12 @@ class Fetches(Sound):
             captures: whose records are wanted.
             output: the file, such as ``found.warc.gz``; beside it lies its ledger. Or such a URL, of S3 or whatever
                 fsspec can write to, with the user's own credentials. What goes there grows in the cache's folder, and
-                only one machine at a time may go on with it.
+                only one machine at a time may go on with it. Or an open file, such as ``sys.stdout.buffer``, for
+                ``warc``, ``text`` and ``metadata``; that cannot be resumed.
             form: ``warc``, the records as they were archived; JSON lines, ``text`` of the pages or ``metadata`` as
                 described in ``catalogue.metadata``; ``parquet`` with the columns of ``catalogue.metadata.ROW``; or
-                ``payload``, for which the output is a folder of files and their ``index.jsonl``.
+                ``payload``, for which the output is a folder of files and their ``index.jsonl``. By default the
+                output's suffix decides, where ``.jsonl`` means ``text``; an open file gets ``warc``.
             main_content: whether texts are without navigation, footers and the like.
             most: bytes of a file, about, after which another is begun: ``found-00000.warc.gz`` and so on. By default
                 there is one file, but at a URL they have 1 GB.
@@ -116,7 +118,7 @@ class Fetches(Sound):
             OutputFailed: if a URL cannot be written to; what was fetched is kept.
         """
         unusable: list[str] = []
-        of = FormOf(form, main_content, about, _crawls(captures))
+        of = FormOf(form or form_for(output), main_content, about, _crawls(captures))
         with (
             open_form(of) as chosen,
             open_output(output, chosen, of.kept, most=most, cache=self.settings.cache) as (parts, ledger),

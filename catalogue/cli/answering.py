@@ -27,7 +27,7 @@ from catalogue.wording import plural
     "-o",
     "--output",
     type=click.Path(),
-    help="Write to this file, when it is whole; to a folder, or to one to be made if this ends with /, a file a crawl.",
+    help="A file, or - for stdout; to a folder, or to one to be made if this ends with /, a file a crawl is written.",
 )
 @click.option("--count", is_flag=True, help="Only how many; pages that match as a whole need not be read for that.")
 @click.option("--by", type=OneOf(["crawl"]), help="With --count: how many in each crawl that has some.")
@@ -61,6 +61,7 @@ def query(  # noqa: PLR0913 - an option each
     catalogue query '*.is' --count                        how many captures that are
     catalogue query example.com --count --by crawl        in each crawl
     catalogue query --urls-file urls.txt -o found.parquet
+    catalogue query '*.example.com' --format url          URLs alone, a line each
     catalogue query '*.example.com' -o found/             a file a crawl; goes on where it was stopped
     """  # noqa: D301
     if count and (format_ or output):
@@ -71,10 +72,12 @@ def query(  # noqa: PLR0913 - an option each
         raise QueryError(message)
     from catalogue.cli.writing import format_for, write  # noqa: PLC0415 - --help needs none of what this imports
 
+    output = None if output == "-" else output
     folder = Path(output) if output and (output.endswith("/") or Path(output).is_dir()) else None
     path = Path(output) if output and not folder else None
     chosen = "" if folder else format_for(format_, path)
     asked = with_patterns(asked)
+    asked |= {"columns": "url"} if "url" in {format_, chosen} and not asked["columns"] else {}
     settings = {"cache_size": 0} if no_cache else {}
     with options.opened(scheduler=scheduler, **settings) as catalogue, warnings.catch_warnings():
         warnings.simplefilter("ignore", IncompleteAnswer)  # said below, and by the exit status

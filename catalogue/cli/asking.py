@@ -14,7 +14,7 @@ from catalogue.cli.showing import as_json, table
 from catalogue.errors import QueryError
 from catalogue.wording import plural, size
 
-FORMATS = ["table", "jsonl", "csv", "tsv", "cdxj", "parquet", "arrow"]
+FORMATS = ["table", "jsonl", "json", "csv", "tsv", "cdxj", "url", "parquet", "arrow", "arrows"]
 """Of captures."""
 
 among_crawls = click.option(
@@ -145,8 +145,8 @@ def _format(output: Path) -> str:
     from catalogue.cli.writing import format_for  # noqa: PLC0415 - slow to import
 
     format_ = format_for(None, output)
-    if format_ == "cdxj":
-        message = "a plan has no captures to write as CDXJ; write .parquet, .csv, .tsv, .jsonl or .arrow"
+    if format_ in {"cdxj", "url"}:
+        message = "a plan has no captures to write as CDXJ or URLs; write .parquet, .csv, .tsv, .json, .jsonl or .arrow"
         raise QueryError(message)
     return format_
 

@@ -33,7 +33,7 @@ from catalogue.wording import plural
     help="Of captures.  [default: by -o; else table on a terminal, jsonl in a pipe]",
 )
 @click.option("--fetch", "form", type=OneOf(FORMS), help="Instead of captures their records, as by fetch.")
-@click.option("-o", "--output", help="The file to write.")
+@click.option("-o", "--output", help="The file to write, or - for stdout.")
 @with_keeping
 @click.option("--dry-run", is_flag=True, help="Only say what its first round would read.")
 @with_leave
@@ -71,12 +71,14 @@ def sample(  # noqa: PLR0913 - an option each
     from catalogue.cli.writing import format_for, write  # noqa: PLC0415 - --help needs none of what this imports
 
     keep = Keep(output, form, main_content, max_size) if form else None
+    output = None if output == "-" else output
     fetching = bool(main_content or max_size or scheduler)
     _check(keep, asked, fetching=fetching, listed=bool(format_), dry_run=dry_run, json_=json_)
     chosen = "" if keep or dry_run else format_for(format_, Path(output) if output else None)
     everything = not (asked["patterns"] or asked["urls_file"])
     asked = with_patterns(asked)
     asked |= {"columns": columns_of_records()} if keep else {}
+    asked |= {"columns": "url"} if chosen == "url" and not asked["columns"] else {}
     asked |= {"patterns": ["*"]} if everything else {}
     with options.opened(scheduler=scheduler) as catalogue, warnings.catch_warnings():
         warnings.simplefilter("ignore", IncompleteAnswer)  # said below, and by the exit status
@@ -125,7 +127,7 @@ def _check(
         if is_so:
             raise QueryError(message)
     if keep:
-        keep.check()
+        keep.check(json_=json_)
 
 
 def _show_cost(drawn: Any, *, json_: bool) -> None:  # noqa: ANN401 - importing its type is slow

@@ -10,7 +10,7 @@ import click
 from catalogue.cli.app import Common, OneOf, common, warn
 from catalogue.cli.asking import found_by, question, with_patterns
 from catalogue.cli.consent import Leave, with_leave
-from catalogue.cli.keeping import FORMS, Keep, columns_of_records, with_keeping
+from catalogue.cli.keeping import FORMS, Keep, columns_of_records, form_of, with_keeping
 from catalogue.errors import IncompleteAnswer, QueryError
 
 
@@ -22,14 +22,15 @@ from catalogue.errors import IncompleteAnswer, QueryError
     type=click.File("rb"),
     help="Instead of a pattern: JSON lines, CDXJ, CSV, Parquet; - for stdin.",
 )
-@click.option("-o", "--output", help="The file to write, such as found.warc.gz or s3://bucket/prefix/found.warc.gz.")
+@click.option(
+    "-o", "--output", help="The file to write, such as found.warc.gz or s3://bucket/found.jsonl; - for stdout."
+)
 @click.option(
     "--format",
     "form",
     type=OneOf(FORMS),
-    default="warc",
-    show_default=True,
-    help="Records as archived; JSON lines of text or metadata; a table with texts; or a folder of payloads.",
+    help="Records as archived; JSON lines of text or metadata; a table with texts; or a folder of payloads.  "
+    "[default: by -o, where .jsonl means text; else warc]",
 )
 @with_keeping
 @click.option("--dry-run", is_flag=True, help="Only say what it would take.")
@@ -41,7 +42,7 @@ def fetch(  # noqa: PLR0913 - an option each
     *,
     file: BinaryIO | None,
     output: str | None,
-    form: str,
+    form: str | None,
     main_content: bool,
     max_size: str | None,
     scheduler: str | None,
@@ -58,7 +59,8 @@ def fetch(  # noqa: PLR0913 - an option each
     \b
     catalogue fetch '*.example.com' --crawl latest --dry-run
     catalogue fetch '*.example.com' --crawl latest --status 200 -o example.warc.gz
-    catalogue fetch 'example.com/blog/*' --crawl latest --format text --main-content -o blog.jsonl
+    catalogue fetch 'example.com/blog/*' --crawl latest --main-content -o blog.jsonl
+    catalogue fetch 'example.com/blog/*' --crawl latest --format text -o -
     catalogue fetch '*.example.com' --mime application/pdf --format payload -o documents
     catalogue query '*.is' --where "content_languages = 'isl'" | catalogue fetch --captures - -o isl.warc.gz
     catalogue fetch --urls-file domains.txt --crawl latest --latest -o s3://bucket/copy/pages.warc.gz --yes
@@ -72,8 +74,8 @@ def fetch(  # noqa: PLR0913 - an option each
     if asked["columns"]:
         message = "--columns are of captures, and fetch keeps whole records; leave it out"
         raise QueryError(message)
-    keep = Keep(output, form, main_content, max_size)
-    keep.check()
+    keep = Keep(output, form or form_of(output), main_content, max_size)
+    keep.check(json_=json_)
     keep = replace(keep, output=None if dry_run else output)
     asked = with_patterns(asked)
     with options.opened(scheduler=scheduler) as catalogue:

@@ -40,18 +40,21 @@ class Keep:
     """How records are to be kept, and where."""
 
     output: str | None
-    """None to say what it would take, and fetch nothing."""
+    """None to say what it would take, and fetch nothing; ``-`` for stdout."""
     form: str
     main_content: bool
     max_size: str | None
 
-    def check(self) -> None:
+    def check(self, *, json_: bool) -> None:
         """Refuse what does not go together.
 
         Raises:
             QueryError: if something does not.
         """
         if self.output is None:
+            return
+        if self.output == "-":
+            self._check_stdout(json_=json_)
             return
         if self.form == "payload" and self.max_size:
             message = "payloads are a file each; leave out --max-size"
@@ -69,6 +72,14 @@ class Keep:
         suffix = SUFFIXES[self.form]
         if not self.output.endswith(suffix):
             message = f"{self.output} would hold {self.form}; let its name end in {suffix}, or choose another form"
+            raise QueryError(message)
+
+    def _check_stdout(self, *, json_: bool) -> None:
+        if self.max_size or json_:
+            message = "stdout gets records and nothing else, in one piece; leave out --max-size and --json"
+            raise QueryError(message)
+        if self.form == "warc" and sys.stdout.isatty():
+            message = "WARC records are no text for a terminal; add -o FILE"
             raise QueryError(message)
 
     def records(
@@ -103,7 +114,7 @@ class Keep:
 
                 done = catalogue.fetch(
                     captures,
-                    self.output,
+                    sys.stdout.buffer if self.output == "-" else self.output,
                     form=self.form,
                     main_content=self.main_content,
                     most=parse_size(self.max_size) if self.max_size else None,
@@ -111,8 +122,15 @@ class Keep:
                     agree=agree,
                     report=report,
                 )
-        _show_done(options, done, json_=json_)
+        _show_done(options, done, "" if self.output == "-" else "; no file was written", json_=json_)
         return not (done.failed or done.unusable)
+
+
+def form_of(output: str | None) -> str:
+    """The form that an output's name means; see ``outputs.form_for``."""
+    from catalogue.outputs import form_for  # noqa: PLC0415 - --help needs none of what this imports
+
+    return "warc" if output in {None, "-"} else form_for(output)
 
 
 def columns_of_records() -> str:
@@ -146,7 +164,7 @@ def _show_estimate(needed: Any, *, json_: bool) -> None:  # noqa: ANN401 - impor
             click.echo(f"and {len(hosts) - _HOSTS:,} more")
 
 
-def _show_done(options: Common, done: Any, *, json_: bool) -> None:  # noqa: ANN401 - likewise
+def _show_done(options: Common, done: Any, otherwise: str, *, json_: bool) -> None:  # noqa: ANN401 - likewise
     if json_:
         failures = [{"filename": f, "offset": o, "reason": r} for (f, o), r in done.failed.items()]
         as_json(
@@ -159,7 +177,7 @@ def _show_done(options: Common, done: Any, *, json_: bool) -> None:  # noqa: ANN
             }
         )
         return
-    where = f" in {', '.join(done.files)}" if done.files else "; no file was written"
+    where = f" in {', '.join(done.files)}" if done.files else otherwise
     options.say(f"{plural(done.records, 'record')}{where}")
     for reason in [*done.failed.values(), *done.unusable]:
         warn(f"not fetched: {reason}")

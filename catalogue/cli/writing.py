@@ -1,16 +1,16 @@
 """Rows in the formats that people and programs read."""
 
+import gzip
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from catalogue.cdx import Output, cdx_table, write_lines
@@ -19,8 +19,9 @@ from catalogue.cli.showing import Table, options_of_command
 from catalogue.durable import named, whole_file
 from catalogue.errors import QueryError
 
-_BY_SUFFIX = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "csv", ".tsv": "tsv", ".cdxj": "cdxj"}
-_BY_SUFFIX |= {".parquet": "parquet", ".arrow": "arrow"}
+_BY_SUFFIX = {".jsonl": "jsonl", ".ndjson": "jsonl", ".txt": "url"}
+_BY_SUFFIX |= {f".{format_}": format_ for format_ in ("json", "csv", "tsv", "cdxj", "parquet", "arrow", "arrows")}
+_BINARY = {"parquet", "arrow", "arrows"}
 SUFFIXES = {format_: suffix.removeprefix(".") for suffix, format_ in reversed(_BY_SUFFIX.items())}
 """The usual one of each format."""
 _AT_A_GLANCE = ["fetch_time", "fetch_status", "content_mime_detected", "url", "crawl"]
@@ -46,18 +47,23 @@ def format_for(asked: str | None, output: Path | None) -> str:
     if output is not None and not output.parent.is_dir():
         message = f"there is no folder {output.parent} to write to"
         raise QueryError(message)
-    if asked is None and output is not None:
-        if output.suffix not in _BY_SUFFIX:
-            endings = ", ".join(sorted(_BY_SUFFIX))
-            otherwise = "; or add --format" if "--format" in options_of_command() else ""
-            message = f"the name {output.name} does not say its format; use an ending: {endings}{otherwise}"
-            raise QueryError(message)
-        return _BY_SUFFIX[output.suffix]
     terminal = output is None and sys.stdout.isatty()
-    if asked in {"parquet", "arrow"} and terminal:
-        message = f"--format {asked} is no text for a terminal; add -o FILE"
+    if output is None:
+        format_ = asked or ("table" if terminal else "jsonl")
+    else:
+        format_ = asked or _BY_SUFFIX.get(Path(output.name.removesuffix(".gz")).suffix, "")
+    if not format_:
+        endings = ", ".join(sorted(_BY_SUFFIX))
+        otherwise = "; or add --format" if "--format" in options_of_command() else ""
+        message = f"the name {output} does not say its format; use an ending: {endings}{otherwise}"
         raise QueryError(message)
-    return asked or ("table" if terminal else "jsonl")
+    if format_ in _BINARY and terminal:
+        message = f"--format {format_} is no text for a terminal; add -o FILE"
+        raise QueryError(message)
+    if format_ in _BINARY and output is not None and output.suffix == ".gz":
+        message = f"{format_} files are compressed inside; choose a name without .gz"
+        raise QueryError(message)
+    return format_
 
 
 def write(
@@ -69,23 +75,42 @@ def write(
             return _write_table(batches, Table(schema.names, narrowest=_LEAST))
         names = [name for name in _AT_A_GLANCE if name in schema.names]
         return _write_table(batches, Table(names, narrowest=_LEAST, expendable=_EXPENDABLE))
-    if format_ == "cdxj" and not {"url_surtkey", "fetch_time"} <= set(schema.names):
-        message = "--format cdxj needs the columns url_surtkey and fetch_time"
+    needed = {"cdxj": ["url_surtkey", "fetch_time"], "url": ["url"]}.get(format_, [])
+    if not {*needed} <= {*schema.names}:
+        message = f"--format {format_} needs the {'columns' if needed[1:] else 'column'} {' and '.join(needed)}"
         raise QueryError(message)
     with _target(output) as file:
         match format_:
-            case "jsonl" | "cdxj":
-                return _write_lines(batches, file, format_)
+            case "jsonl" | "json":
+                return _write_json(batches, file, array=format_ == "json")
+            case "cdxj":
+                return _write_texts(batches, file, lambda batch: write_lines(cdx_table(batch), Output.CDXJ))
+            case "url":
+                return _write_texts(batches, file, _urls)
             case "csv" | "tsv":
-                return _write_csv(batches, schema, file, "," if format_ == "csv" else "\t")
+                delimiter = "," if format_ == "csv" else "\t"
+                names = _quoted(pa.array(schema.names, pa.string()), delimiter).to_pylist()
+                file.write(f"{delimiter.join(names)}\n".encode())
+                return _write_texts(batches, file, lambda batch: _separated(batch, delimiter))
             case "parquet":
                 return _write_whole(batches, pq.ParquetWriter(file, schema, compression="zstd"))
-            case _:
-                return _write_whole(batches, pa.ipc.new_stream(file, schema))
+        new = pa.ipc.new_file if format_ == "arrow" else pa.ipc.new_stream
+        return _write_whole(batches, new(file, schema))
 
 
 @contextmanager
-def _target(output: Path | None) -> Iterator[BinaryIO]:
+def _target(output: Path | None) -> Iterator[IO[bytes]]:
+    """The stream of an output, compressed if the name ends in ``.gz``."""
+    with _opened(output) as file:
+        if output is None or output.suffix != ".gz":
+            yield file
+            return
+        with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as compressed:
+            yield cast("IO[bytes]", compressed)
+
+
+@contextmanager
+def _opened(output: Path | None) -> Iterator[IO[bytes]]:
     if output is None or _is_stdout(output):
         with named("standard output"):
             yield sys.stdout.buffer
@@ -116,15 +141,16 @@ def _write_table(batches: Iterable[pa.RecordBatch], printer: Table) -> int:
     return printer.close()
 
 
-def _write_lines(batches: Iterable[pa.RecordBatch], file: BinaryIO, format_: str) -> int:
+def _write_json(batches: Iterable[pa.RecordBatch], file: IO[bytes], *, array: bool) -> int:
+    lead, between, end = ("[\n", ",\n", "\n]\n") if array else ("", "\n", "\n")
     count = 0
     for batch in batches:
-        if format_ == "cdxj":
-            file.write(write_lines(cdx_table(batch), Output.CDXJ))
-        else:
-            lines = (json.dumps(row, ensure_ascii=False) for row in _texts(batch).to_pylist())
-            file.write("".join(f"{_one_line(line)}\n" for line in lines).encode())
-        count += batch.num_rows
+        rows = _texts(batch).to_pylist()
+        if rows:
+            lines = between.join(_one_line(json.dumps(row, ensure_ascii=False)) for row in rows)
+            file.write(f"{between if count else lead}{lines}".encode())
+        count += len(rows)
+    file.write((end if count else "[]\n" if array else "").encode())
     return count
 
 
@@ -133,14 +159,32 @@ def _one_line(line: str) -> str:
     return line.replace("\x85", "\\u0085").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
-def _write_csv(batches: Iterable[pa.RecordBatch], schema: pa.Schema, file: BinaryIO, delimiter: str) -> int:
-    texts = _texts(pa.RecordBatch.from_pylist([], schema=schema)).schema
+def _write_texts(batches: Iterable[pa.RecordBatch], file: IO[bytes], text_of: Callable[[pa.RecordBatch], bytes]) -> int:
     count = 0
-    with pa_csv.CSVWriter(file, texts, write_options=pa_csv.WriteOptions(delimiter=delimiter)) as writer:
-        for batch in batches:
-            writer.write_batch(_texts(batch))
-            count += batch.num_rows
+    for batch in batches:
+        file.write(text_of(batch))
+        count += batch.num_rows
     return count
+
+
+def _urls(batch: pa.RecordBatch) -> bytes:
+    """A line for each URL."""
+    urls = (url.replace("\n", "%0A").replace("\r", "%0D") for url in batch.column("url").to_pylist() if url)
+    return "".join(f"{url}\n" for url in urls).encode()
+
+
+def _separated(batch: pa.RecordBatch, delimiter: str) -> bytes:
+    """Lines of CSV, quoted only where that is needed: null is nothing, and so empty text is quoted."""
+    columns = [_quoted(column.cast(pa.string()), delimiter) for column in _texts(batch).columns]
+    null = "" if len(columns) > 1 else '""'  # readers skip empty lines
+    lines = pc.binary_join_element_wise(*columns, delimiter, null_handling="replace", null_replacement=null)
+    return "".join(f"{line}\n" for line in lines.to_pylist()).encode()
+
+
+def _quoted(values: pa.Array, delimiter: str) -> pa.Array:
+    special = pc.match_substring_regex(values, f'^$|[{delimiter}"\r\n]')
+    quoted = pc.binary_join_element_wise('"', pc.replace_substring(values, '"', '""'), '"', "")
+    return pc.if_else(special, quoted, values)
 
 
 def _write_whole(batches: Iterable[pa.RecordBatch], writer: Any) -> int:  # noqa: ANN401 - two classes with one shape

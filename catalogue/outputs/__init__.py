@@ -3,7 +3,7 @@
 from catalogue.outputs.folder import Folder
 from catalogue.outputs.forms import SUFFIXES, Form, Lines, Payloads, Warc
 from catalogue.outputs.ledger import Ledger, Place
-from catalogue.outputs.opening import Output, open_folder, open_output
+from catalogue.outputs.opening import Output, form_for, open_folder, open_output
 from catalogue.outputs.parts import Parts
 from catalogue.outputs.places import Away, Here, digest_of, split_output
 from catalogue.outputs.rows import Rows
@@ -23,6 +23,7 @@ __all__ = [
     "Rows",
     "Warc",
     "digest_of",
+    "form_for",
     "open_folder",
     "open_output",
     "split_output",

@@ -3,31 +3,53 @@
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import IO, Any, TypeAlias
 
 from catalogue.errors import CatalogueError, QueryError
 from catalogue.outputs.folder import Folder
-from catalogue.outputs.forms import Form, Payloads
+from catalogue.outputs.forms import SUFFIXES, Form, Payloads
 from catalogue.outputs.ledger import Ledger
 from catalogue.outputs.parts import Parts, first_name
 from catalogue.outputs.places import Away, Here, digest_of, open_place, split_output
+from catalogue.outputs.stream import Stream, open_stream
 from catalogue.store import locked
 
 _MOST_AWAY = 1_000_000_000
 """Bytes of a file that is sent elsewhere, unless it is said: so much is lost here at most if this machine is."""
 
-Output: TypeAlias = Parts | Folder
+_Files: TypeAlias = Parts | Folder
+Output: TypeAlias = _Files | Stream
 """Whatever takes records."""
+
+
+def form_for(output: str | Path | IO[bytes]) -> str:
+    """The form of an output by its suffix, where JSON lines are texts; payloads for a folder, WARC for an open file.
+
+    Raises:
+        QueryError: if it means none.
+    """
+    if not isinstance(output, str | Path):
+        return "warc"
+    text = str(output)
+    for form, suffix in SUFFIXES.items():
+        if suffix and text.endswith(suffix):
+            return form
+    _, name = split_output(output, file=False)  # which refuses an address with a secret in it
+    if text.endswith("/") or Path(text).is_dir():
+        return "payload"
+    endings = ", ".join(dict.fromkeys(filter(None, SUFFIXES.values())))
+    message = f"the name {name} does not say its format; use an ending: {endings}; or choose a format"
+    raise QueryError(message)
 
 
 @contextmanager
 def open_output(
-    output: str | Path, form: Form, about: Mapping[str, Any], *, most: int | None, cache: Path
+    output: str | Path | IO[bytes], form: Form, about: Mapping[str, Any], *, most: int | None, cache: Path
 ) -> Iterator[tuple[Output, Ledger]]:
     """Open an output, and keep others from it.
 
     Args:
-        output: a path, or a URL that fsspec can write to.
+        output: a path, a URL that fsspec can write to, or an open file.
         form: of the records in it.
         about: what makes it this output and no other, as JSON has it.
         most: bytes of a file, about; None for one file, or 1 GB where it goes elsewhere.
@@ -38,6 +60,10 @@ def open_output(
         StoreLocked: if another process writes to it.
         OutputFailed: if it cannot be reached.
     """
+    if not isinstance(output, str | Path):
+        with open_stream(output, form) as opened:
+            yield opened
+        return
     folder, name = split_output(output, file=not isinstance(form, Payloads))
     if most is not None and most < 1:
         message = "files have a size of one byte at least; give another, such as 1GB"
@@ -104,7 +130,7 @@ def _tidied(ledger: Ledger, shown: str, *, files: bool) -> Iterator[None]:
         raise
 
 
-def _output(place: Here | Away, name: str, form: Form, ledger: Ledger, most: int | None) -> Output:
+def _output(place: Here | Away, name: str, form: Form, ledger: Ledger, most: int | None) -> _Files:
     if isinstance(form, Payloads):
         return Folder(place, name, form, ledger)
     return Parts(place, name, form, ledger, most=most)
