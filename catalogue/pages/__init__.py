@@ -7,7 +7,7 @@ worse than none.
 """
 
 from catalogue.pages.clusters import clusters, covers, merged
-from catalogue.pages.headers import MAX_PAGES, PageHeader, check_pages, page_header, page_headers, walk
+from catalogue.pages.headers import MAX_PAGES, PageHeader, check_headers, check_pages, page_header, page_headers, walk
 from catalogue.pages.indexes import (
     decode_column_index,
     decode_offset_index,
@@ -24,6 +24,7 @@ __all__ = [
     "Indexes",
     "OffsetIndex",
     "PageHeader",
+    "check_headers",
     "check_pages",
     "clusters",
     "covers",

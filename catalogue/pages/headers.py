@@ -1,20 +1,24 @@
 """Page headers → what pages say of themselves, and where the pages of a chunk lie that was read whole."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from catalogue.errors import BadPageIndex
 from catalogue.footer import DATA_PAGES, DICTIONARY_ENCODINGS, ColumnChunk
 from catalogue.pages.indexes import tiled
 from catalogue.pages.values import OffsetIndex, typed
-from catalogue.thrift import Reader, ThriftError
+from catalogue.thrift import I32, STRUCT, Reader, ThriftError
 
 MAX_PAGES = 20_000
 """Of a column chunk; Common Crawl's have some 120."""
 
 _V1 = DATA_PAGES[0]
+_PLAIN, _RLE = 0, 3
+"""Of ``Encoding``."""
 _CRC = 4
 """``PageHeader.crc``."""
+_KINDS = {1: I32, 2: I32, 3: I32, _CRC: I32, 5: STRUCT, 7: STRUCT, 8: STRUCT}
+"""Kinds of the fields of ``PageHeader``. Decoders skip a field of another kind, and a checksum with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,8 @@ class PageHeader:
     """Of its values; None for what is no data page, or does not say."""
     has_crc: bool
     """Whether it has a checksum of its bytes."""
+    levels: int | None = None
+    """Encoding of its definition levels, in a data page of the first version."""
 
     @property
     def needs_dictionary(self) -> bool:
@@ -47,7 +53,11 @@ def page_header(data: bytes, start: int = 0) -> PageHeader:
     """
     reader = Reader(data, start)
     try:
-        header = reader.struct()
+        header = {}
+        for number, kind in reader.fields():
+            if _KINDS.get(number, kind) != kind:
+                raise TypeError(number)  # noqa: TRY301 - like those of the lines around it
+            header[number] = reader.field(kind)
         kind, inflated, stored = (typed(header[field], int) for field in (1, 2, 3))
         data_page = kind in DATA_PAGES
         details = header[5 if kind == _V1 else 8] if data_page else {}
@@ -62,7 +72,8 @@ def page_header(data: bytes, start: int = 0) -> PageHeader:
         raise BadPageIndex(message)
     size = reader.position - start + stored
     encoding = encoding if isinstance(encoding, int) else None
-    return PageHeader(data_page, size, inflated, values, encoding, has_crc=_CRC in header)
+    levels = details.get(3) if kind == _V1 else None
+    return PageHeader(data_page, size, inflated, values, encoding, has_crc=_CRC in header, levels=levels)
 
 
 def page_headers(data: bytes, num_values: int) -> Iterator[PageHeader]:
@@ -81,6 +92,32 @@ def page_headers(data: bytes, num_values: int) -> Iterator[PageHeader]:
         yield header
         values += header.num_values
         position += header.size
+
+
+def check_headers(headers: Sequence[PageHeader], chunk: ColumnChunk, num_rows: int) -> None:
+    """Check page headers against each other and against the footer, since a page's checksum does not cover its header.
+
+    Args:
+        headers: of the pages to decode, in their order.
+        chunk: the column chunk they belong to.
+        num_rows: rows in these pages.
+
+    Raises:
+        BadPageIndex: if only some pages have a checksum, or a header contradicts the footer.
+    """
+    if len({header.has_crc for header in headers}) > 1:
+        message = "a page lacks the checksum that other pages of its column chunk have"
+        raise BadPageIndex(message)
+    if (values := sum(header.num_values for header in headers)) != num_rows:
+        message = f"its page headers count {values:,} values, not {num_rows:,}"
+        raise BadPageIndex(message)
+    encodings = {None, _PLAIN, *DICTIONARY_ENCODINGS, *chunk.encodings}
+    if unknown := {header.encoding for header in headers} - encodings:
+        message = f"a page header has encoding {min(filter(None, unknown))}, which the footer does not list"
+        raise BadPageIndex(message)
+    if chunk.column.optional and not {header.levels for header in headers} <= {None, _RLE}:
+        message = "a page header has an encoding of definition levels other than RLE"
+        raise BadPageIndex(message)
 
 
 def check_pages(data: bytes, index: OffsetIndex, pages: range, *, dictionary: bool) -> None:

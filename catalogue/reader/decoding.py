@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from catalogue.errors import BadFooter
 from catalogue.footer import ColumnChunk
-from catalogue.pages import page_headers
+from catalogue.pages import check_headers, page_headers
 from catalogue.plan import ColumnRead
 from catalogue.reader.arriving import Group
 from catalogue.splice import splice, splice_dictionary
@@ -93,6 +93,7 @@ def _longest(chunk: ColumnChunk, data: bytes, num_rows: int) -> int:
         ValueError: if a page would inflate to more than ``MAX_PAGE``, or has no header.
     """
     headers = list(page_headers(data, num_rows))
+    check_headers(headers, chunk, num_rows)
     if (largest := max((each.inflated for each in headers), default=0)) > MAX_PAGE:
         message = f"a page of it would inflate to {largest:,} bytes; {MAX_PAGE:,} are the most"
         raise ValueError(message)

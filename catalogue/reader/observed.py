@@ -6,8 +6,8 @@ from contextlib import suppress
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from catalogue.errors import BadPageIndex
-from catalogue.footer import Bounds, ColumnChunk
+from catalogue.errors import BadFooter, BadPageIndex
+from catalogue.footer import Bounds, ColumnChunk, Order
 from catalogue.pages import (
     ColumnIndex,
     Indexes,
@@ -21,6 +21,25 @@ from catalogue.pages import (
     walk,
 )
 from catalogue.reader.decoding import Numbered
+
+
+def within(numbered: Iterable[Numbered], chunk: ColumnChunk, where: str) -> Iterator[Numbered]:
+    """Pass on the keys of a column chunk.
+
+    Raises:
+        BadFooter: if a key lies outside the bounds in the footer, by which other queries skip the row group.
+    """
+    bounds = chunk.bounds
+    for start, values in numbered:
+        if bounds and bounds.order is Order.UNSIGNED:
+            least, greatest = pc.min_max(values.cast(pa.binary())).values()
+            if least.is_valid and not bounds.min <= least.as_py() <= greatest.as_py() <= bounds.max:
+                message = (
+                    f"{where}: it holds keys outside the bounds in the file's footer, so queries may miss rows; "
+                    "run: catalogue check --read-subset 100%"
+                )
+                raise BadFooter(message)
+        yield start, values
 
 
 class Observed:

@@ -17,7 +17,7 @@ from catalogue.plan import ColumnRead, Fetch, ReadPlan, fetches, narrowed
 from catalogue.query import DRAWN
 from catalogue.reader.arriving import IN_FLIGHT, Arrivals, Group
 from catalogue.reader.decoding import BATCH_ROWS, Numbered, aligned, decode, wanted
-from catalogue.reader.observed import Observed, own_indexes
+from catalogue.reader.observed import Observed, own_indexes, within
 from catalogue.reader.residual import Residual
 from catalogue.source import Response, Source
 from catalogue.table import Table
@@ -273,7 +273,9 @@ class _Reading:
         self._teach(group, seen)
 
     def _decoded(self, group: Group, read: ColumnRead, data: bytes) -> Iterator[Numbered]:
-        return decode(group, read, data, self._plan.row_schema.field(read.chunk.column.name).type)
+        name = read.chunk.column.name
+        numbered = decode(group, read, data, self._plan.row_schema.field(name).type)
+        return within(numbered, read.chunk, group.where) if name == self._key else numbered
 
     # ---- indexes that are wrong, and those that were not there ----
 
