@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalogue.cdx import CdxRequest, Output, arranged, cdx_table, chosen_of, parse_request
+from catalogue.cdx import CdxRequest, Output, arranged, candidates_of, cdx_table, chosen_of, parse_request
 from catalogue.cdx.filters import parse_filter
 from catalogue.cdx.lines import FIELDS, RAW
 from catalogue.cdx.rows import chosen
@@ -290,3 +290,25 @@ def test_the_nearest_in_time_come_first_even_of_what_is_no_time(closest: str, ye
     request = parse_request([("url", "x"), ("closest", closest), ("limit", "3")])
     found = arranged([chosen(rows, request)], request).column("timestamp").to_pylist()
     assert [int(stamp[:4]) for stamp in found] == years
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["a)/", "a)/b", "b)/"]), st.none() | st.integers(0, 9)), min_size=2),
+    st.integers(1, 5),
+    st.sampled_from([{}, {"reverse": "true"}, {"closest": "20220101000005"}]),
+)
+def test_rows_behind_the_last_of_a_limit_are_not_needed(
+    places: list[tuple[str, int | None]], limit: int, order: dict[str, str]
+) -> None:
+    request = asked(limit=str(limit), **order)
+    start = ROW["fetch_time"].replace(month=1, day=1, hour=0, minute=0, second=0)
+    rows = pa.RecordBatch.from_pylist(
+        [
+            {"url_surtkey": key, "fetch_time": None if at is None else start.replace(second=at), "url": f"{number}"}
+            for number, (key, at) in enumerate(places)
+        ],
+        schema=pa.schema([(name, SCHEMA.field(name).type) for name in ("url_surtkey", "fetch_time", "url")]),
+    )
+    kept = arranged([chosen(rows.slice(0, limit), request)], request)
+    needed = candidates_of(rows.slice(limit), kept.slice(kept.num_rows - 1), request)
+    assert arranged([kept, chosen(needed, request)], request) == arranged([chosen(rows, request)], request)

@@ -9,6 +9,7 @@ import socket
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from http.client import HTTPConnection
 from pathlib import Path
 from shutil import copytree
@@ -16,6 +17,8 @@ from threading import Event
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 import catalogue
@@ -23,8 +26,11 @@ from catalogue.catalogue import Catalogue
 from catalogue.errors import Busy
 from catalogue.serving import Service
 from catalogue.settings import Settings
+from catalogue.surt import url_surtkey
 from tests.commands import Command
+from tests.crawls import CRAWL, crawl_of
 from tests.serving import get, running, serving
+from tests.serving_held import harvested_in_part
 
 
 @pytest.fixture(scope="module")
@@ -244,6 +250,35 @@ def test_who_stops_it_waits_for_questions_that_are_being_answered(harvested_data
     assert answer.done()
     with catalogue.open(harvested_data, settings=settings) as cat:
         assert answer.result() == cat.crawl_rows()
+
+
+def test_a_small_limit_of_half_a_million_captures_of_one_key(settings: Settings, tmp_path: Path) -> None:
+    """Four at once, in a process of their own, whose memory is bounded."""
+    count, url = 510_000, f"https://example.com/{'x' * 50}"
+    same = pa.array(np.zeros(count, np.int32))
+    seconds = np.random.default_rng(7).permutation(count) + 1_660_000_000
+    rows = pa.table(
+        {
+            "url_surtkey": pa.DictionaryArray.from_arrays(same, [url_surtkey(url)]),
+            "url": pa.DictionaryArray.from_arrays(same, [url]),
+            "fetch_time": pa.array(seconds * 1000, pa.timestamp("ms")),
+        }
+    )
+    mirror = crawl_of(tmp_path / "mirror", rows, use_dictionary=["url_surtkey", "url"], store_schema=False)
+    harvested_in_part(tmp_path / "data", replace(settings, source=str(mirror)), CRAWL)
+    with Command(tmp_path / "data", str(mirror), tmp_path).start_anew("serve", "--port", "0") as process:
+        assert process.stderr
+        address = re.search(r"http://127\.0\.0\.1:\d+", process.stderr.readline().decode())
+        assert address
+        path = f"/{CRAWL}-index?output=text&fl=timestamp&limit={{}}&url={url}"
+        with ThreadPoolExecutor(4) as pool:
+            answers = list(pool.map(lambda limit: get(address[0], path.format(limit)), range(1, 5)))
+        status = Path(f"/proc/{process.pid}/status")
+        peak = int(re.findall(r"VmHWM:\s+(\d+) kB", status.read_text())[0]) << 10 if status.exists() else 0
+        process.terminate()
+    first = ["20220808230640", "20220808230641", "20220808230642", "20220808230643"]
+    assert [answer.text.splitlines() for answer in answers] == [first[:limit] for limit in range(1, 5)]
+    assert peak < 1 << 30
 
 
 # ---- the command ----

@@ -6,7 +6,7 @@ That server is pywb, which describes what it takes and gives: https://github.com
 from catalogue.cdx.lines import Output, cdx_table, write_lines
 from catalogue.cdx.paging import BLOCK_ROWS, Block, Mark, cut, marks, pages_of
 from catalogue.cdx.request import CdxRequest, parse_request
-from catalogue.cdx.rows import arranged, chosen_of
+from catalogue.cdx.rows import arranged, candidates_of, chosen_of
 
 __all__ = [
     "BLOCK_ROWS",
@@ -15,6 +15,7 @@ __all__ = [
     "Mark",
     "Output",
     "arranged",
+    "candidates_of",
     "cdx_table",
     "chosen_of",
     "cut",

@@ -67,16 +67,20 @@ def cdx_table(rows: pa.RecordBatch) -> pa.RecordBatch:
     """
     nothing = pa.nulls(rows.num_rows, pa.string())
     column = {name: rows.column(name) for name in rows.schema.names}
-    fields = {
-        KEY: _without_breaks(column.get("url_surtkey", nothing)).fill_null("-"),
-        TIME: _stamps(column.get("fetch_time", nothing)).fill_null("-"),
-    }
+    fields = places_of(rows)
     fields |= {name: column.get(of, nothing).cast(pa.string()) for name, of in _COLUMNS.items()}
     fields["url"] = _ascii(fields["url"])
     fields["status"] = pc.if_else(pc.equal(fields["status"], _NO_NUMBER), None, fields["status"])
     raw = _objects({name: fields[of] for name, of in _RAW_FIELDS.items()})
     fields[RAW] = pc.binary_join_element_wise(fields[KEY], fields[TIME], raw, " ")
     return pa.RecordBatch.from_pydict(fields)
+
+
+def places_of(rows: pa.RecordBatch) -> dict[str, pa.Array]:
+    """The fields by which lines are ordered before all others: key and time, ``-`` where there is none."""
+    nothing = pa.nulls(rows.num_rows, pa.string())
+    key, time = (rows.column(name) if name in rows.schema.names else nothing for name in ("url_surtkey", "fetch_time"))
+    return {KEY: _without_breaks(key).fill_null("-"), TIME: _stamps(time).fill_null("-")}
 
 
 def write_lines(table: pa.RecordBatch, output: Output, names: Sequence[str] | None = None) -> bytes:
@@ -169,4 +173,8 @@ def _stamps(times: pa.Array) -> pa.Array:
     """Times in 14 digits, UTC."""
     if not pa.types.is_timestamp(times.type):
         return times
-    return pc.strftime(pc.floor_temporal(times, unit="second").cast(pa.timestamp("s", "UTC")), format="%Y%m%d%H%M%S")
+    utc = pc.floor_temporal(times, unit="second").cast(pa.timestamp("s"))
+    digits = pc.year(utc)
+    for part in (pc.month, pc.day, pc.hour, pc.minute, pc.second):  # strftime takes seven times as long
+        digits = pc.add(pc.multiply(digits, 100), part(utc))
+    return pc.utf8_lpad(digits.cast(pa.string()), 14, "0")

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from warcio.timeutils import timestamp_to_datetime
 
 from catalogue.cdx.filters import How
-from catalogue.cdx.lines import RAW, TIME, cdx_table
+from catalogue.cdx.lines import KEY, RAW, TIME, cdx_table, places_of
 from catalogue.cdx.request import CdxRequest
 from catalogue.errors import TooExpensive
 from catalogue.values import positions
@@ -65,6 +65,23 @@ def chosen(rows: pa.RecordBatch, request: CdxRequest) -> pa.RecordBatch:
     return table.filter(masks[0]) if masks else table
 
 
+def candidates_of(rows: pa.RecordBatch, last: pa.RecordBatch, request: CdxRequest) -> pa.RecordBatch:
+    """Select the rows that may be among the first captures, given the one that is the last of these so far.
+
+    Args:
+        rows: rows of the index, in any order.
+        last: one row of CDX fields.
+        request: gives the order.
+    """
+    fields = places_of(rows)
+    if request.closest:
+        near, far = (_distances(times, request.closest) for times in (fields[TIME], last.column(TIME)))
+        return rows.filter(pa.array(near <= far))
+    places, bound = (pc.binary_join_element_wise(each[KEY], each[TIME], " ") for each in (fields, last))
+    is_ahead = pc.greater_equal if request.reverse else pc.less_equal
+    return rows.filter(is_ahead(places, bound[0]))
+
+
 def arranged(tables: Iterable[pa.RecordBatch], request: CdxRequest) -> pa.RecordBatch:
     """The captures of a page, or of a part of one, in the order that is asked for: by key, time and the line's rest.
 
@@ -81,9 +98,9 @@ def arranged(tables: Iterable[pa.RecordBatch], request: CdxRequest) -> pa.Record
     return pa.RecordBatch.from_arrays([column.combine_chunks() for column in kept.columns], names=kept.schema.names)
 
 
-def _distances(stamps: pa.ChunkedArray, closest: str) -> np.ndarray:
+def _distances(stamps: pa.Array | pa.ChunkedArray, closest: str) -> np.ndarray:
     """Seconds between times and another, if need be the nearest that there is; of what is no time they are endless."""
     moment = timestamp_to_datetime(closest, tz_aware=True).timestamp()  # pads and clamps as pywb does
-    times = pc.strptime(stamps, format=_STAMP, unit="s", error_is_null=True).cast(pa.int64()).to_numpy()
+    times = np.asarray(pc.strptime(stamps, format=_STAMP, unit="s", error_is_null=True).cast(pa.int64()))
     distances: np.ndarray = np.nan_to_num(np.abs(times.astype(float) - moment), nan=np.inf)
     return distances

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from catalogue.captures import Captures
 from catalogue.catalogue import Catalogue
-from catalogue.cdx import Block, CdxRequest, arranged, chosen_of, cut, marks, pages_of
+from catalogue.cdx import Block, CdxRequest, arranged, candidates_of, chosen_of, cut, marks, pages_of
 from catalogue.crawl import SUBSETS
 from catalogue.errors import TooExpensive
 from catalogue.query import CDX_COLUMNS, Query
@@ -21,6 +21,8 @@ _PART = 5
 """Blocks of a part, at most, unless a single one has more: as many as a page usually has."""
 _MOST_ROWS, _MOST_BYTES = 500_000, 1 << 29
 """Of a part, which is put in order in memory."""
+_AT_ONCE = 8192
+"""Rows that become lines at once; they take some kilobytes each meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ def begun(catalogue: Catalogue, crawl: str, request: CdxRequest) -> tuple[Page, 
     if not page.parts:
         return page, arranged([], request)
     if page.parts[0] == everything.question.query.intervals and not (request.where or request.first or request.last):
-        return page, arranged(_chosen(everything, request), request)  # which is planned already
+        return page, _arranged(everything, request)  # which is planned already
     return page, part_of(catalogue, crawl, request, page.parts[0])
 
 
@@ -125,20 +127,35 @@ def part_of(
         TooExpensive: if there are too many.
         SourceError: if something cannot be read.
     """
-    return arranged(_chosen(_captures(catalogue, crawl, request, intervals), request), request)
+    return _arranged(_captures(catalogue, crawl, request, intervals), request)
 
 
-def _chosen(captures: Captures, request: CdxRequest) -> Iterator[pa.RecordBatch]:
+def _arranged(captures: Captures, request: CdxRequest) -> pa.RecordBatch:
+    """Sort captures; with a limit, keep only those that may be among the first."""
+    kept: list[pa.RecordBatch] = []
+    last: pa.RecordBatch | None = None
     rows = size = 0
-    for kept in chosen_of(captures.batches(warn=False), request, time.thread_time):
-        rows, size = rows + kept.num_rows, size + kept.nbytes
+
+    def candidates() -> Iterator[pa.RecordBatch]:
+        for batch in captures.batches(warn=False):
+            for start in range(0, batch.num_rows, _AT_ONCE):
+                piece = batch.slice(start, _AT_ONCE)
+                yield candidates_of(piece, last, request) if last else piece
+
+    for batch in chosen_of(candidates(), request, time.thread_time):
+        kept.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if request.limit and rows > request.limit + _AT_ONCE:
+            kept = [arranged(kept, request)]
+            last = kept[0].slice(request.limit - 1)
+            rows, size = kept[0].num_rows, kept[0].nbytes
         if rows > _MOST_ROWS or size > _MOST_BYTES:
             message = (
                 f"{request.url} has more than {_MOST_ROWS:,} captures between places where its index can be cut into "
-                "pages; ask for less of it, or use: catalogue query"
+                "pages; set a smaller limit=, ask for less of it, or use: catalogue query"
             )
             raise TooExpensive(message)
-        yield kept
+    return arranged(kept, request)
 
 
 def _captures(catalogue: Catalogue, crawl: str, request: CdxRequest, intervals: tuple[KeyInterval, ...]) -> Captures:
