@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import replace
-from typing import TYPE_CHECKING, NoReturn
+from copy import copy
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -14,7 +14,7 @@ from catalogue.cluster import dask_frame, machines_of_client
 from catalogue.crawl import newest_first
 from catalogue.display import Displayed
 from catalogue.distinct import Distinct
-from catalogue.errors import FormatError, IncompleteAnswer, QueryError, SourceError
+from catalogue.errors import IncompleteAnswer, QueryError
 from catalogue.footer import NESTED, arrow_type
 from catalogue.frames import frame_of
 from catalogue.keyspace import KeySpace
@@ -23,17 +23,21 @@ from catalogue.plotting import draw_question
 from catalogue.progress import Bars, Progress, nowhere
 from catalogue.query import CDX_COLUMNS, Moment, Query, check_columns, time_bounds
 from catalogue.question import Question
-from catalogue.reader import BATCH_ROWS, Told, in_order, read
+from catalogue.reader import Told, read
 from catalogue.settings import Settings
 from catalogue.surt import Match, Pattern, merge, parse_key_pattern
 from catalogue.table import INDEX, Table
 from catalogue.where import parse_where
-from catalogue.workers import Done, Workers, run, tasks
+from catalogue.workers import Workers, tasks
 
 if TYPE_CHECKING:
     import dask.dataframe as dd
     import pandas as pd
     from matplotlib.axes import Axes
+
+
+_ROWS = 1 << 12
+"""Of a batch that are made into Python's values together."""
 
 
 class Captures(Displayed):
@@ -48,8 +52,8 @@ class Captures(Displayed):
         workers: Workers | None = None,
         counts: bool = False,
         distinct: Distinct | None = None,
-        notify: Callable[[str], None] = lambda _: None,
-        bars: Bars = nowhere,
+        notify: Callable[[str], None] | None = None,
+        bars: Bars | None = None,
     ) -> None:
         """Take a question.
 
@@ -71,11 +75,12 @@ class Captures(Displayed):
         self._workers = workers
         self._counts = counts
         self._distinct = distinct
-        self._notify = notify
-        self._bars = bars
+        self._notify = notify or (lambda _: None)
+        self._bars = bars or nowhere
         self._uncounted: Counter[str] = Counter()
         """Rows that the plan counted by an index that turned out to be wrong, so that they were looked at after all."""
         self._plan: ReadPlan | None = None
+        self._length: int | None = None
 
     def _line(self) -> str:
         return self.plan._line()  # noqa: SLF001 - which is what there is to say
@@ -85,7 +90,7 @@ class Captures(Displayed):
 
     def _notes(self) -> Iterator[str]:
         yield from self.plan._notes()  # noqa: SLF001 - likewise
-        yield "This is the plan. to_pandas(), to_arrow(), batches() and count() read; plot() draws the plan."
+        yield "This is the plan. head(), to_pandas(), to_arrow(), count() and loops read; plot() draws the plan."
 
     @property
     def plan(self) -> ReadPlan:
@@ -157,9 +162,41 @@ class Captures(Displayed):
         schema = self.plan.schema
         return pa.schema([schema.field(name) for name in self._distinct.columns]) if self._distinct else schema
 
+    @property
+    def columns(self) -> list[str]:
+        """Names of the answer's columns."""
+        return list(self.schema.names)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Each row as a dict, some thousands of rows in memory at a time; see ``batches``."""
+        with closing(self.batches()) as batches:
+            for batch in batches:
+                for start in range(0, batch.num_rows, _ROWS):
+                    yield from batch.slice(start, _ROWS).to_pylist()
+
+    def head(self, n: int = 5) -> "pd.DataFrame":
+        """The first rows as a DataFrame; reading stops when they are found.
+
+        Raises:
+            QueryError: if ``n`` is negative.
+            SourceError: if something planned could not be read.
+        """
+        if n < 0:
+            message = f"invalid number of rows {n}; use 0 or more"
+            raise QueryError(message)
+        few = self._with(self.question if self._distinct else self.question.limited(n))
+        few._distinct = self._distinct and self._distinct.limited(n)  # noqa: SLF001 - of this class
+        return few.to_pandas()
+
+    def _with(self, question: Question) -> "Captures":
+        """A copy that has read nothing yet, of another question."""
+        other = copy(self)
+        other.question, other._plan, other._length, other._uncounted = question, None, None, Counter()  # noqa: SLF001 - likewise
+        return other
+
     def batches(
-        self, *, warn: bool = True, report: Callable[[Progress], None] = lambda _: None
-    ) -> Iterator[pa.RecordBatch]:
+        self, *, warn: bool = True, report: Callable[[Progress], None] | None = None
+    ) -> Generator[pa.RecordBatch, None, None]:
         """The rows, some thousands at a time, in bounded memory (unless they are ordered, or the latest of something).
 
         Args:
@@ -171,8 +208,12 @@ class Captures(Displayed):
         """
         if warn:
             self._warn()
-        with closing(self._found(report)) as found:
-            yield from self._distinct.of(found, self.plan.schema) if self._distinct else found
+        length = 0
+        with closing(self._found(report or (lambda _: None))) as found:
+            for batch in self._distinct.of(found, self.plan.schema) if self._distinct else found:
+                length += batch.num_rows
+                yield batch
+        self._length = None if self._counts else length
 
     def _found(self, report: Callable[[Progress], None]) -> Generator[pa.RecordBatch, None, None]:
         """The rows that the question finds."""
@@ -180,86 +221,50 @@ class Captures(Displayed):
         self._uncounted.clear()
         if not plan.waves:
             return
-        if self._workers:
-            yield from self._gathered(plan, self._workers, report)
-            return
-        source = self.question.source()
         at = Progress("reading", plan.row_groups, 0)
 
         def done() -> None:
             at.done += 1
             report(at)
 
-        executor = ThreadPoolExecutor(source.connections, thread_name_prefix="read")
         told = Told(self.question.learn, self.question.lacks, self._notify, self._uncount, done)
+        try:
+            with closing(self._workers.read(plan, told) if self._workers else self._read_here(plan, told)) as batches:
+                yield from batches
+        finally:
+            self.question.finish()
+
+    def _read_here(self, plan: ReadPlan, told: Told) -> Generator[pa.RecordBatch, None, None]:
+        source = self.question.source()
+        executor = ThreadPoolExecutor(source.connections, thread_name_prefix="read")
         try:
             with closing(read(plan, source, executor, told)) as batches:
                 yield from batches
         finally:
             executor.shutdown(wait=False, cancel_futures=True)
-            self.question.finish()
 
     def _warn(self) -> None:
         for lack in self.plan.missing:
             warnings.warn(lack, IncompleteAnswer, stacklevel=3)
 
-    def _gathered(
-        self, plan: ReadPlan, workers: Workers, report: Callable[[Progress], None]
-    ) -> Iterator[pa.RecordBatch]:
-        """The same rows, read by workers."""
-        at = Progress("reading", plan.row_groups, 0)
-        left = plan.query.limit
-        if plan.query.ordered:  # which is done here, by columns that need not be among those of the answer
-            plan = replace(plan, query=replace(plan.query, ordered=False, limit=None), schema=plan.row_schema)
-        try:
-            with closing(workers.done(tasks(plan, workers.settings), self._notify, do=run)) as slices:
-                tables = self._taught(slices, at, report)
-                if self.plan.query.ordered:
-                    tables = in_order(plan.query.table, plan.schema, tables)
-                for table in tables:
-                    rows = table.select(self.plan.schema.names).slice(0, left)
-                    yield from rows.combine_chunks().to_batches(BATCH_ROWS)
-                    if left is not None:
-                        left -= rows.num_rows
-                        if left <= 0:
-                            break
-        finally:
-            self.question.finish()
-
-    def _taught(
-        self, slices: Iterable[Done | SourceError | FormatError], at: Progress, report: Callable[[Progress], None]
-    ) -> Iterator[pa.Table]:
-        for done in slices:
-            if not isinstance(done, Done):
-                raise done
-            for file, row_group, indexes in done.learned:
-                self.question.learn(file, row_group, indexes)
-            for crawl, rows in done.uncounted:
-                self._uncount(crawl, rows)
-            at.done += done.row_groups
-            report(at)
-            yield done.rows
-
     def counting(self) -> "Captures":
         """The same question, of which only the number of captures is wanted; its plan is what ``count`` reads."""
-        return (
-            self
-            if self._counts or self._distinct
-            else Captures(
-                self.question,
-                self._share,
-                space=self.space_of,
-                workers=self._workers,
-                counts=True,
-                notify=self._notify,
-                bars=self._bars,
-            )
-        )
+        if self._counts or self._distinct:
+            return self
+        other = self._with(self.question)
+        other._counts = True  # noqa: SLF001 - of this class
+        return other
 
-    def __len__(self) -> NoReturn:
-        """Refused: ``len`` is expected to take no time, and this takes requests."""
-        message = "to know how many captures there are takes reading; count() does that, and plan says what it takes"
-        raise TypeError(message)
+    def __len__(self) -> int:
+        """The number of captures, where it is known without reading: it was counted or read, or nothing can match.
+
+        Raises:
+            TypeError: if it is not known.
+        """
+        if self._length is None and (self.plan.waves or self.plan.indexes):
+            message = "the number of captures is not known before they are read; count() reads, and plan says how much"
+            raise TypeError(message)
+        return self.count() if self._length is None else self._length
 
     def __bool__(self) -> bool:
         """Whether it is an answer, which an empty one is, too."""
@@ -276,7 +281,8 @@ class Captures(Displayed):
             looked_at = sum(batch.num_rows for batch in asked.batches(report=bar))
         rows: int = looked_at + sum(dict(asked.plan.counted).values()) - asked._uncounted.total()  # noqa: SLF001 - of this class
         limit = asked.plan.query.limit  # which those that are distinct have kept to already
-        return rows if limit is None else min(rows, limit)
+        self._length = rows if limit is None else min(rows, limit)
+        return self._length
 
     def count_by_crawl(self) -> dict[str, int]:
         """How many captures there are in each crawl that has some, newest first; see ``count``.

@@ -1,7 +1,7 @@
 """Of captures that are of one page, or have one content, a single one."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,10 @@ class Distinct:
     """Of those that are left."""
     columns: tuple[str, ...]
     """That are wanted of them."""
+
+    def limited(self, limit: int) -> "Distinct":
+        """The same with no more rows than this."""
+        return replace(self, limit=limit if self.limit is None else min(limit, self.limit))
 
     def of(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """The rows that are left of all, in their order.

@@ -149,6 +149,11 @@ class Question:
         self._fetched: dict[tuple[str, int], Indexes] = {}
         self._learned: tuple[KnownFile | None, dict[int, Indexes]] = (None, {})
 
+    def limited(self, limit: int) -> "Question":
+        """The same question with no more rows than this."""
+        query = replace(self.query, limit=limit if self.query.limit is None else min(limit, self.query.limit))
+        return Question(query, self.scope, self._footers, self.source, self._cost)
+
     def plan(self, *, counts: bool = False) -> ReadPlan:
         """Plan the query, or one that counts what it finds, by what is held now."""
         source = self.source()

@@ -13,7 +13,7 @@ from catalogue.crawl import IndexFile
 from catalogue.errors import Blocked, FormatError, GivenUp, SourceError, WorkersLost
 from catalogue.pages import Indexes
 from catalogue.plan import ReadPlan, sliced
-from catalogue.reader import Told, read
+from catalogue.reader import BATCH_ROWS, Told, in_order, read
 from catalogue.settings import Settings, load_settings
 from catalogue.source import PoliteSource, open_source
 
@@ -199,6 +199,26 @@ class Workers:
             message = f"the executor takes no work ({error})"
             raise WorkersLost(message) from error
 
+    def read(self, plan: ReadPlan, told: Told) -> Generator[pa.RecordBatch, None, None]:
+        """The rows that a plan finds, as ``reader.read`` has them.
+
+        Raises:
+            SourceError: if something planned could not be read.
+            WorkersLost: see ``done``.
+        """
+        query, names, left = plan.query, plan.schema.names, plan.query.limit
+        if query.ordered:  # which is done here, by columns that need not be among those of the answer
+            plan = replace(plan, query=replace(query, ordered=False, limit=None), schema=plan.row_schema)
+        with closing(self.done(tasks(plan, self.settings), told.notify, do=run)) as slices:
+            tables = _taught(slices, told)
+            for table in in_order(query.table, plan.schema, tables) if query.ordered else tables:
+                rows = table.select(names).slice(0, left)
+                yield from rows.combine_chunks().to_batches(BATCH_ROWS)
+                if left is not None:
+                    left -= rows.num_rows
+                    if left <= 0:
+                        break
+
     def learn(self, plans: Iterable[ReadPlan]) -> Iterator[Lesson]:
         """What reading plans teaches, plan by plan in their order; a plan that reads nothing teaches nothing.
 
@@ -220,6 +240,20 @@ class Workers:
                     yield lessons.popleft()
                 lessons[0].take(result)
         yield from lessons
+
+
+def _taught(slices: Iterable[Done | SourceError | FormatError], told: Told) -> Iterator[pa.Table]:
+    """The rows of slices; what else came of them is told."""
+    for done in slices:
+        if not isinstance(done, Done):
+            raise done
+        for lesson in done.learned:
+            told.learn(*lesson)
+        for uncounted in done.uncounted:
+            told.uncount(*uncounted)
+        for _ in range(done.row_groups):
+            told.done()
+        yield done.rows
 
 
 class Here:

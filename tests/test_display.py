@@ -208,15 +208,6 @@ def test_a_catalogue_that_is_damaged_is_shown_all_the_same(
         assert texts(cat, "td") == []
 
 
-def test_an_answer_is_there_and_has_no_length(harvested: catalogue.Catalogue) -> None:
-    for found in (harvested.captures("*", limit=1), harvested.captures("nowhere.example")):
-        before = harvested.bytes
-        with pytest.raises(TypeError, match=r"count\(\) does that"):
-            len(found)
-        assert found
-        assert harvested.bytes == before
-
-
 def test_to_look_at_a_catalogue_takes_no_time_and_leaves_nothing_open(
     untaught_data: Path, settings: Settings, tmp_path: Path
 ) -> None:

@@ -62,10 +62,10 @@ class Opened(Displayed):
         *,
         table: str | None = None,
         executor: Executor | None = None,
-        notify: Callable[[str], None] = lambda _: None,
+        notify: Callable[[str], None] | None = None,
         patience: float = math.inf,
         clock: Callable[[], Clock] = SystemClock,
-        bars: Bars = nowhere,
+        bars: Bars | None = None,
     ) -> None:
         """See ``open``.
 
@@ -85,10 +85,10 @@ class Opened(Displayed):
         self._name = None if table == INDEX.name else table
         self.data = data / check_name(self._name) if self._name else data
         self._executor = executor
-        self._notify = notify
+        self._notify = notify or (lambda _: None)
         self._patience = patience
         self._clock = clock
-        self._bars = bars
+        self._bars = bars or nowhere
         self._shares = False
         """Whether several threads read by our sources, each with a catalogue of its own."""
         self._lent: _Lent | None = None

@@ -1,0 +1,75 @@
+"""An answer in Python as other tables are used: loops, the first rows, columns, length, truth."""
+
+import pydoc
+from itertools import islice
+
+import pandas as pd
+import pytest
+
+import catalogue
+from catalogue import Catalogue, QueryError
+
+COLUMNS = ["url", "fetch_time", "fetch_status"]
+
+
+def test_a_loop_yields_each_row_as_a_dict(harvested: Catalogue) -> None:
+    found = harvested.captures("*.example.com", columns=COLUMNS)
+    table = found.to_arrow()
+    assert found.columns == table.column_names == [*COLUMNS, "crawl", "subset"]
+    assert list(found) == table.to_pylist()
+    assert list(islice(found, 3)) == table.slice(0, 3).to_pylist()
+    assert pd.DataFrame(found).shape == table.shape
+    assert list(harvested.captures("nowhere.example")) == []
+
+
+@pytest.mark.parametrize(
+    "how", [{}, {"limit": 3}, {"ordered": True}, {"unique": "url"}, {"latest": True, "limit": 3}], ids=str
+)
+def test_head_is_the_first_rows(harvested: Catalogue, how: dict[str, object]) -> None:
+    found = harvested.captures("*.example.com", columns=COLUMNS, **how)  # type: ignore[arg-type]
+    whole = found.to_pandas()
+    assert whole.shape[0] in {3, *range(20, 10_000)}
+    for few in (0, 2, 5):
+        pd.testing.assert_frame_equal(found.head(few), whole.head(few))
+    assert found.head().shape[0] == min(5, whole.shape[0])
+    with pytest.raises(QueryError, match="use 0 or more"):
+        found.head(-1)
+    assert found.question.query.limit == (None if "unique" in how or "latest" in how else how.get("limit"))
+
+
+def test_head_reads_no_more_than_a_limit(harvested: Catalogue) -> None:
+    found = harvested.captures("*", columns=COLUMNS)
+    before = harvested.bytes
+    harvested.captures("*", columns=COLUMNS, limit=2).to_pandas()
+    limited = harvested.bytes - before
+    found.head(2)
+    assert harvested.bytes - before == 2 * limited
+    assert 0 < limited < found.plan.bytes
+
+
+def test_length_is_known_once_it_was_read_or_nothing_can_match(harvested: Catalogue) -> None:
+    for read in (lambda found: found.count(), lambda found: found.to_arrow().num_rows, lambda found: len(list(found))):
+        found = harvested.captures("*.example.com", columns=COLUMNS)
+        before = harvested.bytes
+        with pytest.raises(TypeError, match=r"count\(\) reads"):
+            len(found)
+        assert found
+        assert harvested.bytes == before
+        rows = read(found)
+        read_bytes = harvested.bytes
+        assert len(found) == rows > 0
+        assert harvested.bytes == read_bytes
+    started = harvested.captures("*.example.com")
+    next(iter(started))
+    with pytest.raises(TypeError):
+        len(started)
+    empty = harvested.captures("*.example.com", limit=0)
+    before = harvested.bytes
+    assert len(empty) == 0
+    assert empty
+    assert harvested.bytes == before
+
+
+def test_help_shows_no_addresses_of_functions() -> None:
+    for name in catalogue.__all__:
+        assert " at 0x" not in pydoc.render_doc(getattr(catalogue, name)), name
