@@ -198,6 +198,8 @@ class QueryError(CatalogueError, ValueError):
 
     def __init__(self, message: str, *, call: str | None = None) -> None:
         super().__init__(message)
+        self.call = call
+        """The call of ``Catalogue`` to make instead, or before."""
         if call:  # below the message in a traceback; there a command is of little use
             self.add_note(f"from Python: cat.{call}")
 

@@ -107,7 +107,12 @@ class Table:
         return None if self == INDEX else next((word for word in named(asked) if word not in known), None)
 
     def select_held(
-        self, held: Collection[str], asked: Iterable[str], *, listed: Callable[[], Collection[str]] = tuple
+        self,
+        held: Collection[str],
+        asked: Iterable[str],
+        *,
+        listed: Callable[[], Collection[str]] = tuple,
+        nothing: str = "nothing is harvested yet",
     ) -> list[str]:
         """What ``--crawl`` means where every crawl must be one that is held; see ``select_crawls``.
 
@@ -115,6 +120,7 @@ class Table:
             held: crawls.
             asked: words.
             listed: the crawls that there are, as far as that is known.
+            nothing: the beginning of the message if no crawl is held.
 
         Raises:
             NotHarvested: if one is not.
@@ -124,8 +130,8 @@ class Table:
         if not held:
             for word in named(asked) if self == INDEX else ():
                 _check_listed(crawl_id(word, listed()), held, listed())
-            such = next((word for word in asked if word not in {"latest", "all"}), None)
-            raise self._not_held(such, "nothing is harvested yet")
+            words = [word for word in asked if word not in {"latest", "all"}]
+            raise self._not_held(next(iter(words), None), nothing, ",".join(words))
         unknown = self._unknown(asked, held)
         chosen = [unknown] if unknown else self._select_stored(asked, held, listed)
         for crawl in chosen:
@@ -159,14 +165,14 @@ class Table:
             return ()
         return tuple(gaps_in_ranges(words, held, listed()))
 
-    def _not_held(self, crawl: str | None, what: str) -> NotHarvested:
+    def _not_held(self, crawl: str | None, what: str, words: str = "") -> NotHarvested:
         """Return the error for a crawl, a range or a year of which nothing is stored."""
         such_as = crawl or ("latest" if self == INDEX else self.name)
         single = next(named([such_as]), None)
         if self == INDEX and single and not has_table(single):
             return NotHarvested(without_table(single), crawl=single)
-        message = f"{what}; run: {self.harvest_command(such_as)}"
-        return NotHarvested(message, crawl=crawl and single, call=self.harvest_call(such_as))
+        message = f"{what}; run: {self.harvest_command(words or such_as)}"
+        return NotHarvested(message, crawl=crawl and single, call=self.harvest_call(words or such_as))
 
     def packed(self) -> bytes:
         """The table as the store keeps it."""

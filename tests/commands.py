@@ -76,9 +76,9 @@ class Command:
         """Begin it with one stream for output and errors, as a terminal shows them."""
         return warm.Forked(words, self.environment(**environment), self.home, in_one=True)
 
-    def start_on(self, terminal: int, *words: str, **environment: str) -> warm.Forked:
-        """Begin it on a terminal, which is an open file."""
-        return warm.Forked(words, self.environment(**environment), self.home, terminal=terminal)
+    def start_on(self, terminal: int, *words: str, keyboard: bool = False, **environment: str) -> warm.Forked:
+        """Begin it on a terminal, which is an open file; see ``Forked``."""
+        return warm.Forked(words, self.environment(**environment), self.home, terminal=terminal, keyboard=keyboard)
 
     def start_anew(self, *words: str, **environment: str) -> subprocess.Popen[bytes]:
         """Begin it in a Python that has imported nothing yet."""

@@ -99,6 +99,13 @@ def test_nothing_harvested_yet(command: Command) -> None:
         assert "run: catalogue harvest --crawl" in sentence(ran)
 
 
+def test_missing_crawls_are_named_with_every_way_to_harvest_them(command: Command, crawl: str) -> None:
+    for words in (["query", "x.com"], ["fetch", "x.com", "-o", "x.warc.gz"], ["sample", "-n", "1"], ["plan", "x.com"]):
+        told = sentence(command(*words, "--crawl", crawl))
+        option = "" if words[0] == "plan" else "; or add --harvest"
+        assert told.endswith(f"data yet; run: catalogue harvest --crawl {crawl}{option}")
+
+
 def test_a_source_that_fails_means_try_again_later(asking: Command, mirror: Path, tmp_path: Path) -> None:
     with FaultServer(mirror, script=always(Kind.DENIED)) as server:
         command = Command(asking.data, server.url, tmp_path)
@@ -201,9 +208,14 @@ def test_short_conditions(asking: Command, harvested: catalogue.Catalogue, crawl
     ]
 
 
-def test_harvest_first(command: Command, mirror: Path) -> None:
+@pytest.mark.parametrize(
+    "words", [("query", "*.example.com"), ("fetch", "*.example.com", "--dry-run", "--json"), ("sample", "-n", "1")]
+)
+def test_harvest_first(command: Command, mirror: Path, words: tuple[str, ...]) -> None:
     newest = max(path.name for path in (mirror / "crawl-data").iterdir())
-    ran = command("query", "*.example.com", "--crawl", newest, "--harvest", "--columns", "url")
+    dear = command(*words, "--crawl", "all", "--harvest", "--max-requests", "1")
+    assert "this takes" in sentence(dear)
+    ran = command(*words, "--crawl", newest, "--harvest")
     assert ran.status == 0, ran.err
     assert ran.json_lines()
 

@@ -10,10 +10,11 @@ import pytest
 from tests.commands import Command
 
 
-def on_a_terminal(command: Command, *words: str, columns: int = 80) -> str:
-    """What a person sees in a window so many characters wide."""
+def on_a_terminal(command: Command, *words: str, columns: int = 80, typed: str = "") -> str:
+    """What a person sees in a window so many characters wide, who types something, or is not at the keyboard."""
     leader, follower = pty.openpty()
-    with command.start_on(follower, *words, COLUMNS=str(columns), TERM="xterm") as process:
+    os.write(leader, typed.encode())
+    with command.start_on(follower, *words, keyboard=bool(typed), COLUMNS=str(columns), TERM="xterm") as process:
         os.close(follower)
         seen = b""
         while True:
@@ -112,3 +113,23 @@ def test_reading_shows_cost_and_progress_before_rows(asking: Command, words: tup
     assert re.search(r"\d+ requests, [\d.]+ [kM]B, about \d+ s", cost)
     assert rest.rindex("row groups/s") < rest.index("https://")
     assert "0 B" not in seen
+
+
+@pytest.mark.parametrize(
+    ("words", "done"),
+    [
+        (["query", "*.example.com"], "url"),
+        (["plan", "*.example.com"], "row groups"),
+        (["sample", "-n", "2"], "url"),
+        (["fetch", "*.example.com", "--dry-run"], "captures"),
+    ],
+)
+def test_offers_to_harvest_a_crawl_at_its_price(command: Command, crawl: str, words: list[str], done: str) -> None:
+    words += ["--crawl", crawl]
+    for _ in range(2):
+        seen = on_a_terminal(command, *words, typed="n\n", columns=1000)
+        assert re.search(rf"is harvested.*To harvest {crawl} takes \d+ requests, [\d.]+ [kM]B, about \d+ s\. ", seen)
+        assert f"run: catalogue harvest --crawl {crawl}" in seen
+    assert f"harvest --crawl {crawl}" in command(*words).err
+    assert done in on_a_terminal(command, *words, typed="y\n")
+    assert command(*words).status == 0

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from shutil import copytree
 from time import process_time
@@ -158,6 +159,9 @@ def test_from_python_the_next_step_is_a_call(some: catalogue.Catalogue, mirror: 
     assert next_step(lambda: some.sql("FROM cc.captures")) == "export_ducklake()"
     with catalogue.open(tmp_path / "new", settings=settings) as cat:
         assert next_step(cat.crawls) == "harvest('latest')"
+        for ask in (cat.plot, cat.held, lambda crawl: cat.captures("x", crawls=crawl)):
+            assert next_step(partial(ask, OLD)) == f"harvest('{OLD}')"
+        assert next_step(lambda: cat.captures("x", crawls=["latest", OLD, "2022"])) == f"harvest('{OLD},2022')"
         cat.crawl_list()
         assert next_step(lambda: cat.captures("x", crawls=OLD)) == f"harvest('{OLD}')"
         with pytest.raises(UnknownCrawl, match="there is no crawl CC-MAIN-2099-01"):  # nor if nothing is held

@@ -43,6 +43,7 @@ class Forked:
         *,
         in_one: bool = False,
         terminal: int | None = None,
+        keyboard: bool = False,
         given: bytes = b"",
         preload: str = "",
     ) -> None:
@@ -54,6 +55,7 @@ class Forked:
             folder: the current one.
             in_one: whether what it says of errors comes with its output.
             terminal: where both are to go; they are pipes of ours if there is none.
+            keyboard: whether the terminal is its standard input, too.
             given: on its standard input.
             preload: a library that the process is loaded with before any other.
         """
@@ -65,7 +67,7 @@ class Forked:
         with TemporaryFile() as input_:
             input_.write(given)
             input_.seek(0)
-            ends = [input_.fileno(), *streams, told_end.fileno()]
+            ends = [terminal if keyboard and terminal else input_.fileno(), *streams, told_end.fileno()]
             socket.send_fds(parent, [len(asked).to_bytes(4, "little")], ends)
         parent.sendall(asked)
         os.close(out_end)

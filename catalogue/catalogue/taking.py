@@ -247,8 +247,14 @@ class Taking(Opened):
         Raises:
             NotHarvested: if one is not.
         """
+        self._check_store(crawls)
         files = (self.table.file(path) for path in self._store.keys("files"))
         return self.select_held({file.crawl for file in files if file}, crawls)
+
+    def _check_store(self, crawls: str | Iterable[str]) -> None:
+        """Raise ``NotHarvested`` that names the crawls, if there is no store."""
+        if self._name is None and not (self.data / STORE_NAME).exists():
+            self.table.select_held((), several(crawls), nothing=f"nothing is harvested in {self.data} yet")
 
     def select_held(self, held: Collection[str], crawls: str | Iterable[str]) -> list[str]:
         """Of some crawls that are held those that words mean; see ``Table.select_held``."""

@@ -248,6 +248,7 @@ class Telling(Taking):
         Raises:
             QueryError: if it is not harvested, or several are meant.
         """
+        self._check_store(crawl)
         chosen, *others = self.select_held(self._shown().crawls, crawl)
         if others:
             message = (

@@ -146,6 +146,7 @@ class Catalogue(Fetches):
         Raises:
             QueryError: if the question cannot be understood, or is about what is not harvested.
         """
+        self._check_store(crawls)
         query = parse_query(
             self.table,
             self._shown().columns,

@@ -8,9 +8,9 @@ from typing import Any
 import click
 
 from catalogue.cli.app import Common, OneOf, common, warn
-from catalogue.cli.asking import FORMATS, captures_by, found_by, question, say_where, with_patterns
+from catalogue.cli.asking import FORMATS, captures_by, found_by, harvest_first, question, say_where, with_patterns
 from catalogue.cli.consent import Leave, with_leave
-from catalogue.cli.showing import as_json, batches_of, harvest_bar, table
+from catalogue.cli.showing import as_json, batches_of, table
 from catalogue.errors import IncompleteAnswer, QueryError
 from catalogue.wording import plural
 
@@ -33,10 +33,10 @@ from catalogue.wording import plural
 @click.option("--by", type=OneOf(["crawl"]), help="With --count: how many in each crawl that has some.")
 @click.option("--no-cache", is_flag=True, help="Neither use pages that were kept on disk nor keep any.")
 @click.option("--scheduler", metavar="ADDRESS", help="Let the workers of a Dask cluster read, as tcp://host:8786.")
-@click.option("--harvest", "harvest_first", is_flag=True, help="Harvest the crawls named first, if need be.")
+@harvest_first
 @with_leave
 @common
-def query(  # noqa: PLR0913 - an option each
+def query(
     options: Common,
     *,
     format_: str | None,
@@ -45,7 +45,6 @@ def query(  # noqa: PLR0913 - an option each
     by: str | None,
     no_cache: bool,
     scheduler: str | None,
-    harvest_first: bool,
     leave: Leave,
     **asked: Any,  # noqa: ANN401
 ) -> None:
@@ -81,12 +80,10 @@ def query(  # noqa: PLR0913 - an option each
     settings = {"cache_size": 0} if no_cache else {}
     with options.opened(scheduler=scheduler, **settings) as catalogue, warnings.catch_warnings():
         warnings.simplefilter("ignore", IncompleteAnswer)  # said below, and by the exit status
-        if harvest_first:
-            _harvest(catalogue, options, asked)
         if folder:
             plans, missing = _into_folder(folder, format_, leave, catalogue, options, asked)
         else:
-            found = found_by(catalogue, options, asked)
+            found = found_by(catalogue, options, asked, leave)
             if count:
                 rows = _count(leave.given(found.counting(), options), by_crawl=by is not None)
             else:
@@ -124,8 +121,8 @@ def _into_folder(
     if asked["limit"] is not None or asked["unique"] or asked["latest"]:
         message = "a folder gets all captures of each crawl; leave out --limit, --unique and --latest"
         raise QueryError(message)
+    every = found_by(catalogue, options, asked, leave).plan
     states = catalogue.states(asked["crawls"] or "all", asked["subsets"])
-    every = found_by(catalogue, options, asked).plan
     question = question_of(every.query, every_column=asked["columns"] == "*", subsets=asked["subsets"])
     plans = []
     with Parts(folder, format_, question) as parts:
@@ -156,11 +153,3 @@ def _count(found: Any, *, by_crawl: bool) -> int:  # noqa: ANN401 - as above
         for crawl, captures in counts.items():
             as_json({"crawl": crawl, "captures": captures})
     return sum(counts.values())
-
-
-def _harvest(catalogue: Any, options: Common, asked: dict[str, Any]) -> None:  # noqa: ANN401
-    if not asked["crawls"]:
-        message = "--harvest needs to know which crawls; name them with --crawl"
-        raise QueryError(message)
-    with harvest_bar(options) as bar:
-        catalogue.harvest(asked["crawls"], subsets=asked["subsets"] or "warc", report=bar)

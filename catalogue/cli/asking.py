@@ -9,9 +9,10 @@ import click
 
 from catalogue.cli.app import Common, OneOf, common, show
 from catalogue.cli.completing import columns, crawls_held, subsets
+from catalogue.cli.consent import Leave, told
 from catalogue.cli.shorthand import language, media_type
-from catalogue.cli.showing import as_json, table
-from catalogue.errors import QueryError
+from catalogue.cli.showing import as_json, can_ask, confirmed, harvest_bar, options_of_command, table
+from catalogue.errors import NotHarvested, QueryError, SourceError
 from catalogue.wording import plural, size
 
 FORMATS = ["table", "jsonl", "json", "csv", "tsv", "cdxj", "url", "parquet", "arrow", "arrows"]
@@ -48,6 +49,8 @@ _QUESTION = [
     click.option("--from", "from_", metavar="TIME", help="First time: 2022, 20220131, 2022-01-31T12:00:00; UTC."),
     click.option("--to", metavar="TIME", help="Last time, inclusive."),
 ]
+harvest_first = click.option("--harvest", is_flag=True, help="First harvest what is not stored of the crawls named.")
+"""Gives a command that takes leave the option to harvest."""
 _CHOICE = [
     click.option("--limit", type=click.IntRange(min=0), help="Stop after this many captures."),
     click.option(
@@ -163,13 +166,59 @@ def with_patterns(asked: dict[str, Any]) -> dict[str, Any]:
     return asked | {"patterns": patterns}
 
 
-def found_by(catalogue: Any, options: Common, asked: dict[str, Any]) -> Any:  # noqa: ANN401 - importing their types is slow
-    """The captures that the options of a question mean, not read yet; on a terminal what else may be meant is told."""
-    found = captures_by(catalogue, asked)
+def found_by(catalogue: Any, options: Common, asked: dict[str, Any], leave: Leave | None = None) -> Any:  # noqa: ANN401 - importing their types is slow
+    """The captures that the options of a question mean, not read yet; on a terminal what else may be meant is told.
+
+    Crawls that are not stored are harvested with ``--harvest``, and on a terminal if the user agrees.
+    """
+    if leave and asked["harvest"]:
+        if not asked["crawls"]:
+            message = "--harvest needs to know which crawls; name them with --crawl"
+            raise QueryError(message)
+        leave.agree(catalogue.harvest_estimate(**_lacking(asked)))
+        _harvest(catalogue, options, asked)
+    try:
+        found = captures_by(catalogue, asked)
+    except NotHarvested as error:
+        if options.table is not None or error.call is None:
+            raise
+        _offer(catalogue, asked, error)
+        _harvest(catalogue, options, asked)
+        found = captures_by(catalogue, asked)
     if sys.stderr.isatty():
         for tip in _tips(options, asked):
             options.say(tip)
     return found
+
+
+def _lacking(asked: dict[str, Any]) -> dict[str, Any]:
+    """Arguments of a harvest of what a question is about."""
+    crawls = [word for word in asked["crawls"] if word != "all" or asked.get("harvest")]
+    return {"crawls": crawls or ["latest"], "subsets": asked["subsets"] or ["warc"]}
+
+
+def _harvest(catalogue: Any, options: Common, asked: dict[str, Any]) -> None:  # noqa: ANN401 - as above
+    with harvest_bar(options) as bar:
+        catalogue.harvest(**_lacking(asked), report=bar)
+
+
+def _offer(catalogue: Any, asked: dict[str, Any], error: NotHarvested) -> None:  # noqa: ANN401 - as above
+    """Ask the user at the terminal whether to harvest what a question lacks, at its price.
+
+    Raises:
+        NotHarvested: if not, or if nobody can be asked.
+    """
+    option = "; or add --harvest" if asked["crawls"] and "--harvest" in options_of_command() else ""
+    refused = NotHarvested(f"{error}{option}", crawl=error.crawl, call=error.call)
+    if not can_ask():
+        raise refused from error
+    try:
+        needed = catalogue.harvest_estimate(**_lacking(asked))
+    except SourceError:
+        raise refused from error
+    what = str(error).partition("; run: ")[0]
+    if not confirmed(f"{what}. To harvest {' '.join(_lacking(asked)['crawls'])} takes {told(needed)}. Do it now?"):
+        raise refused from error
 
 
 def captures_by(catalogue: Any, asked: dict[str, Any]) -> Any:  # noqa: ANN401 - likewise

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from catalogue.cli.app import Common, OneOf, common, warn
-from catalogue.cli.asking import FORMATS, found_by, population, show_plan, with_patterns
+from catalogue.cli.asking import FORMATS, found_by, harvest_first, population, show_plan, with_patterns
 from catalogue.cli.completing import columns
 from catalogue.cli.consent import Leave, told, with_leave
 from catalogue.cli.keeping import FORMS, Keep, columns_of_records, with_keeping
@@ -36,6 +36,7 @@ from catalogue.wording import plural
 @click.option("-o", "--output", help="The file to write, or - for stdout.")
 @with_keeping
 @click.option("--dry-run", is_flag=True, help="Only say what its first round would read.")
+@harvest_first
 @with_leave
 @click.option("--json", "json_", is_flag=True, help="With --fetch or --dry-run one JSON object.")
 @common
@@ -82,7 +83,7 @@ def sample(  # noqa: PLR0913 - an option each
     asked |= {"patterns": ["*"]} if everything else {}
     with options.opened(scheduler=scheduler) as catalogue, warnings.catch_warnings():
         warnings.simplefilter("ignore", IncompleteAnswer)  # said below, and by the exit status
-        drawn = catalogue.sample(found_by(catalogue, options, asked), size, seed=seed, per=per, most=most)
+        drawn = catalogue.sample(found_by(catalogue, options, asked, leave), size, seed=seed, per=per, most=most)
         if dry_run:
             _show_cost(drawn, json_=json_)
             return

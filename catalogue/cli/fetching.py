@@ -8,7 +8,7 @@ from typing import Any, BinaryIO
 import click
 
 from catalogue.cli.app import Common, OneOf, common, warn
-from catalogue.cli.asking import found_by, question, with_patterns
+from catalogue.cli.asking import found_by, harvest_first, question, with_patterns
 from catalogue.cli.consent import Leave, with_leave
 from catalogue.cli.keeping import FORMS, Keep, columns_of_records, form_of, with_keeping
 from catalogue.errors import IncompleteAnswer, QueryError
@@ -34,6 +34,7 @@ from catalogue.errors import IncompleteAnswer, QueryError
 )
 @with_keeping
 @click.option("--dry-run", is_flag=True, help="Only say what it would take.")
+@harvest_first
 @with_leave
 @click.option("--json", "json_", is_flag=True, help="One JSON object.")
 @common
@@ -87,7 +88,8 @@ def fetch(  # noqa: PLR0913 - an option each
         else:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", IncompleteAnswer)  # said below, and by the exit status
-                found = leave.given(found_by(catalogue, options, asked | {"columns": columns_of_records()}), options)
+                found = found_by(catalogue, options, asked | {"columns": columns_of_records()}, leave)
+                found = leave.given(found, options)
                 rows, missing = found.to_arrow(), found.plan.missing
         about = " ".join([*asked["patterns"], *asked["crawls"]]) or (file.name if file else "")
         left = leave.after(catalogue.requests, catalogue.bytes)

@@ -200,9 +200,14 @@ def as_json(value: object) -> None:
     click.echo(json.dumps(plain(value), ensure_ascii=False))
 
 
+def can_ask() -> bool:
+    """Whether a person is at the terminal."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
 def confirmed(question: str) -> bool:
     """Ask the person at the terminal; nobody there means no."""
-    return sys.stdin.isatty() and sys.stderr.isatty() and click.confirm(question, err=True)
+    return can_ask() and click.confirm(question, err=True)
 
 
 def batches_of(found: Any, options: Common, *, to_stdout: bool) -> Iterator[Any]:  # noqa: ANN401 - importing its type is slow
