@@ -15,6 +15,7 @@ from catalogue.crawl import newest_first
 from catalogue.display import Displayed
 from catalogue.distinct import Distinct
 from catalogue.errors import IncompleteAnswer, QueryError
+from catalogue.filters import Filters
 from catalogue.footer import NESTED, arrow_type
 from catalogue.frames import frame_of
 from catalogue.keyspace import KeySpace
@@ -25,9 +26,8 @@ from catalogue.query import CDX_COLUMNS, Moment, Query, check_columns, time_boun
 from catalogue.question import Question
 from catalogue.reader import Told, read
 from catalogue.settings import Settings
-from catalogue.surt import Match, Pattern, merge, parse_key_pattern
+from catalogue.surt import Match, merge, parse_key_patterns
 from catalogue.table import INDEX, Table
-from catalogue.where import parse_where
 from catalogue.workers import Workers, tasks
 
 if TYPE_CHECKING:
@@ -340,7 +340,8 @@ def parse_query(  # noqa: PLR0913 - a question has many sides, and each is named
     patterns: str | Iterable[str],
     *,
     columns: str | Iterable[str] | None,
-    where: str | None,
+    where: str | Iterable[str] | None,
+    filters: Filters,
     times: tuple[Moment | None, Moment | None],
     limit: int | None,
     match: Match | str | None,
@@ -354,7 +355,8 @@ def parse_query(  # noqa: PLR0913 - a question has many sides, and each is named
         there: columns of its files, and what they hold.
         patterns: of keys.
         columns: of the answer.
-        where: an expression.
+        where: expressions, all of which must be true.
+        filters: by status, media type and language.
         times: the first and the last.
         limit: of rows.
         match: overrides what a pattern's wildcards say; also by its name, such as ``host``.
@@ -379,21 +381,23 @@ def parse_query(  # noqa: PLR0913 - a question has many sides, and each is named
     except ValueError as error:
         message = f"{match!r} is no way to match; choose among {', '.join(each.value for each in Match)}"
         raise QueryError(message) from error
-    parsed = [parse_key_pattern(text, table.keys, how) for text in typed]
+    parsed = parse_key_patterns(typed, table.keys, how, exact_url=exact_url)
     flat = [name for name, kind in there.items() if kind != NESTED]
     every = [*table.schema.names, *flat] if table == INDEX else [*flat, *table.path_columns]
     newer = pa.schema([(name, arrow_type(there[name])) for name in there if name not in table.schema.names])
     if columns is None:
         columns = CDX_COLUMNS if table == INDEX else "*"
     first, last = time_bounds(*times)
+    decides, untyped = filters.parsed(several(where or ()), newer, table)
     return Query(
         intervals=merge(interval for pattern in parsed for interval in pattern.intervals),
         patterns=tuple(typed),
         columns=check_columns(every if columns == "*" else several(columns), there, table),
-        where=parse_where(where, newer, table) if where else None,
+        where=decides,
+        where_untyped=untyped,
         from_ms=first,
         to_ms=last,
-        urls=_whole_urls(parsed) if exact_url else (),
+        urls=tuple(pattern.url for pattern in parsed if pattern.url) if exact_url else (),
         limit=limit,
         ordered=ordered,
         table=table,
@@ -404,14 +408,3 @@ def parse_query(  # noqa: PLR0913 - a question has many sides, and each is named
 def several(words: str | Iterable[str]) -> list[str]:
     """One word or more as a list."""
     return [words] if isinstance(words, str) else list(words)
-
-
-def _whole_urls(patterns: Iterable[Pattern]) -> tuple[str, ...]:
-    """The URLs as typed, if all of the patterns are URLs."""
-    urls = []
-    for pattern in patterns:
-        if pattern.url is None:
-            message = f"{pattern.text!r} is no whole URL; with --exact-url give one such as https://example.com/page"
-            raise QueryError(message)
-        urls.append(pattern.url)
-    return tuple(urls)

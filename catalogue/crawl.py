@@ -15,7 +15,7 @@ from datetime import datetime
 import pyarrow as pa
 
 from catalogue.errors import BadManifest, QueryError, UnknownCrawl
-from catalogue.wording import in_utc, meant
+from catalogue.wording import comma_separated, in_utc, meant
 
 COLLINFO = "collinfo.json"
 MANIFEST_NAME = "cc-index-table.paths.gz"
@@ -373,7 +373,7 @@ def select_subsets(asked: Iterable[str]) -> tuple[str, ...]:
         QueryError: for a word that names no subset.
     """
     chosen: list[str] = []
-    for word in asked:
+    for word in comma_separated(asked):
         if word != "all" and word not in SUBSETS:
             like = meant(word[:100], SUBSETS)
             advice = f"did you mean {like}?" if like else f"choose among {', '.join(SUBSETS)} and all"

@@ -9,7 +9,7 @@ import enum
 import re
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from operator import attrgetter
 
@@ -92,6 +92,8 @@ class Query:
     """As typed, for messages."""
     columns: tuple[str, ...] = CDX_COLUMNS
     where: Where | None = None
+    where_untyped: Where | None = None
+    """Instead of ``where``, for row groups without detected media types."""
     from_ms: int | None = None
     """First ``fetch_time``, in milliseconds since 1970 UTC."""
     to_ms: int | None = None
@@ -108,6 +110,10 @@ class Query:
     table: Table = INDEX
     newer: pa.Schema = _NO_SCHEMA
     """The types of columns that are not known beforehand."""
+
+    def of(self, *, untyped: bool) -> "Query":
+        """The query of row groups with or without detected media types."""
+        return replace(self, where=self.where_untyped) if untyped and self.where_untyped else self
 
     @property
     def deciding_columns(self) -> tuple[str, ...]:
@@ -161,6 +167,12 @@ def holds(intervals: Sequence[KeyInterval], bounds: Bounds | None) -> bool:
         and bounds.order is Order.UNSIGNED
         and any(interval.start <= bounds.min and bounds.max < interval.end for interval in near(intervals, bounds))
     )
+
+
+def is_untyped(group: RowGroup) -> bool:
+    """Whether a row group has no detected media types, as those of the first crawls."""
+    chunk = group.chunks.get("content_mime_detected")
+    return chunk is None or chunk.null_count == chunk.num_values
 
 
 def judge(query: Query, group: RowGroup) -> Verdict:

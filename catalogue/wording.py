@@ -23,6 +23,11 @@ def number(count: int) -> str:
     return f"{count:,}"
 
 
+def comma_separated(texts: str | Iterable[str]) -> list[str]:
+    """Split a text, or each of several, at its commas."""
+    return [word.strip() for text in ([texts] if isinstance(texts, str) else texts) for word in text.split(",")]
+
+
 def plural(count: int, noun: str) -> str:
     """A number of things."""
     return f"{count:,} {noun}" + ("" if count == 1 else "es" if noun.endswith("x") else "s")

@@ -71,7 +71,7 @@ def sentence(ran: Ran) -> str:
         (["plan", "x.com", "-o", "plan.xyz"], 2, "does not say its format; use an ending: .arrow, .arrows, .cdxj, "),
         (["plan", "*.example.com/path*"], 2, "ask for *.example.com, and choose by url_path"),
         (["sql", "  "], 2, "no SQL is given"),
-        (["query", "x.com", "--status", "ok"], 2, "'ok' is not a valid integer; see: catalogue query --help"),
+        (["query", "x.com", "--status", "ok"], 2, "invalid status 'ok'; use 200, 40x, 2xx or 200,404"),
         (["query", "x.com", "--status", "404", "--where", "true) or (true"], 2, "these brackets are odd"),
         (["query", "x.com", "-o", "no/such/folder/x.csv"], 2, "there is no folder"),
         (["harvest", "--crawl", "nonsense"], 2, "is not the name of a crawl"),

@@ -49,6 +49,7 @@ ORDER = [
     "store",
     "listing",
     "where",
+    "filters",
     "views",
     "iceberg",
     "ducklake",

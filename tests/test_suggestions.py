@@ -10,9 +10,9 @@ from time import process_time
 import pytest
 
 import catalogue
-from catalogue.cli.shorthand import language, media_type
 from catalogue.crawl import crawl_id, crawl_meant, select_crawls, select_subsets
 from catalogue.errors import NotHarvested, QueryError, UnknownColumn, UnknownCrawl
+from catalogue.filters import languages, media_types
 from catalogue.query import check_columns
 from catalogue.settings import Settings
 from catalogue.surt import Match
@@ -84,24 +84,23 @@ def test_among_very_many_names_few_are_compared() -> None:
     [
         ("en", "mean eng?"),
         ("de-AT", "mean deu?"),
-        ("ISL", "mean isl?"),
         ("english", "such as eng"),
         ("", "such as eng"),
     ],
 )
 def test_languages(code: str, says: str) -> None:
-    assert language("isl") == "isl"
+    assert languages(["ISL", "isl,eng"]) == ("isl", "eng")
     with pytest.raises(QueryError) as raised:
-        language(code)
+        languages(code)
     assert says in str(raised.value)
 
 
 def test_media_types() -> None:
-    for text in ("text/html", "application/x-never-heard-of", "unk"):
-        assert media_type(text) == text
+    for text in ("text/html", "application/x-never-heard-of", "unk", "image/*"):
+        assert media_types(text) == (text,)
     for text, like in [("html", "text/html"), (".pdf", "application/pdf"), ("JPG", "image/jpe?g")]:
         with pytest.raises(QueryError, match=f"did you mean {like}"):
-            media_type(text)
+            media_types(text)
 
 
 @pytest.fixture

@@ -176,7 +176,7 @@ def test_what_takes_too_long_is_planned_but_not_read(harvested_data: Path, setti
     assert root.one("h2", id="found").text == f"*.com in {crawl}: not read"
     assert not root.all("table")
     command = root.one("div", class_="notice").one("code").text
-    assert command == f"catalogue query '*.com' --crawl {crawl} --where 'fetch_status = 299'"
+    assert command == f"catalogue query '*.com' --crawl {crawl} --status 299"
     assert root.one("svg", role="img").all("rect", class_="read")
     assert "Received from it 0 B" in spent
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from catalogue import ducklake, views
-from catalogue.captures import several
 from catalogue.catalogue.opening import STORE_NAME
 from catalogue.catalogue.taking import Taking
 from catalogue.crawl import newest_first
@@ -17,7 +16,7 @@ from catalogue.keyspace import Extent, FileExtent, crawl_axis
 from catalogue.plotting import draw_crawl
 from catalogue.source import CachedSource
 from catalogue.store import Store
-from catalogue.wording import plural
+from catalogue.wording import comma_separated, plural
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -273,7 +272,7 @@ class Telling(Taking):
             crawls: harvested ones: names, years, ranges ``A..B``, ``latest`` or ``all``.
             subsets: to look at; all that are held unless named. Crawls that have none of these are left out.
         """
-        chosen, wanted = self.held(crawls), several(subsets)
+        chosen, wanted = self.held(crawls), comma_separated(subsets)
         with self._looking() as connection:
             rows = connection.execute(
                 """

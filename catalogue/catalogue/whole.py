@@ -16,6 +16,7 @@ from catalogue.display import some
 from catalogue.distinct import Distinct
 from catalogue.draws import Drawn, Place
 from catalogue.errors import QueryError
+from catalogue.filters import Filters, Values
 from catalogue.keyspace import KeySpace, key_space
 from catalogue.listing import crawl_list_age, known_crawls
 from catalogue.plan import ReadPlan
@@ -112,7 +113,10 @@ class Catalogue(Fetches):
         crawls: str | Iterable[str] = "all",
         subsets: str | Iterable[str] = (),
         columns: str | Iterable[str] | None = None,
-        where: str | None = None,
+        where: str | Iterable[str] | None = None,
+        status: Values = None,
+        mime: Values = None,
+        lang: Values = None,
         from_: Moment | None = None,
         to: Moment | None = None,
         limit: int | None = None,
@@ -130,7 +134,11 @@ class Catalogue(Fetches):
             subsets: all that are held unless named.
             columns: of the answer, ``*`` for all; by default those of the CDX index, or all of another table. ``crawl``
                 and ``subset``, if they stand in paths, always come too.
-            where: a boolean expression over the columns, in DuckDB's SQL.
+            where: a boolean expression over the columns, in DuckDB's SQL; of several all must be true.
+            status: ``200``, ``"2xx"``, ``"200,404"`` or a list of these.
+            mime: media types as detected, or as the server named them in crawls without detected types:
+                ``"text/html"``, ``"text/*"``, or several.
+            lang: languages in ISO 639-3, ``"isl"`` or several; a capture matches if it has one of them.
             from_: the first time, as ``2022``, ``20220131`` or ``2022-01-31T12:00:00``, UTC, inclusive; or as a date
                 or time of Python's.
             to: the last, likewise; of a day, a month or a year that is named all.
@@ -153,6 +161,7 @@ class Catalogue(Fetches):
             patterns,
             columns=columns,
             where=where,
+            filters=Filters.of(status, mime, lang),
             times=(from_, to),
             limit=limit,
             match=match,

@@ -7,15 +7,15 @@ from typing import Any
 
 import click
 
-from catalogue.cli.app import Common, OneOf, common, warn
-from catalogue.cli.asking import FORMATS, captures_by, found_by, harvest_first, question, say_where, with_patterns
+from catalogue.cli.app import Command, Common, OneOf, common, warn
+from catalogue.cli.asking import FORMATS, captures_by, found_by, harvest_first, prepared, question, say_where
 from catalogue.cli.consent import Leave, with_leave
 from catalogue.cli.showing import as_json, batches_of, table
 from catalogue.errors import IncompleteAnswer, QueryError
 from catalogue.wording import plural
 
 
-@click.command()
+@click.command(cls=Command)
 @question
 @click.option(
     "--format",
@@ -75,8 +75,8 @@ def query(
     folder = Path(output) if output and (output.endswith("/") or Path(output).is_dir()) else None
     path = Path(output) if output and not folder else None
     chosen = "" if folder else format_for(format_, path)
-    asked = with_patterns(asked)
-    asked |= {"columns": "url"} if "url" in {format_, chosen} and not asked["columns"] else {}
+    asked = prepared(asked)
+    asked |= {"columns": ["url"]} if "url" in {format_, chosen} and not asked["columns"] else {}
     settings = {"cache_size": 0} if no_cache else {}
     with options.opened(scheduler=scheduler, **settings) as catalogue, warnings.catch_warnings():
         warnings.simplefilter("ignore", IncompleteAnswer)  # said below, and by the exit status
@@ -121,9 +121,10 @@ def _into_folder(
     if asked["limit"] is not None or asked["unique"] or asked["latest"]:
         message = "a folder gets all captures of each crawl; leave out --limit, --unique and --latest"
         raise QueryError(message)
-    every = found_by(catalogue, options, asked, leave).plan
+    found = found_by(catalogue, options, asked, leave)
+    every = found.plan
     states = catalogue.states(asked["crawls"] or "all", asked["subsets"])
-    question = question_of(every.query, every_column=asked["columns"] == "*", subsets=asked["subsets"])
+    question = question_of(found.question.query, every_column="*" in asked["columns"], subsets=asked["subsets"])
     plans = []
     with Parts(folder, format_, question) as parts:
         if not (lacking := parts.lacking(states)):

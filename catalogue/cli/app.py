@@ -6,6 +6,7 @@ import shlex
 import signal
 import sys
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -173,7 +174,25 @@ def common(command: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
-class _Commands(click.Group):
+class Command(click.Command):
+    """A command that refuses an option given more than once if only its last value would count."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:  # noqa: D102 - click's
+        if not ctx.resilient_parsing:
+            _, _, given = self.make_parser(ctx).parse_args(args=[*args])
+            for option, times in Counter(given).items():
+                if times > 1 and isinstance(option, click.Option) and not (option.multiple or option.is_flag):
+                    ctx.fail(f"{option.opts[0]} takes one value, and is given {times} times.")
+        return super().parse_args(ctx, args)
+
+
+class Group(Command, click.Group):
+    """A group of such commands."""
+
+    command_class = Command
+
+
+class _Commands(Group):
     """Imports a command's module when it is asked for."""
 
     homes = {  # noqa: RUF012 - a constant of click's own class

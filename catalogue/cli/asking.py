@@ -7,13 +7,12 @@ from typing import Any
 
 import click
 
-from catalogue.cli.app import Common, OneOf, common, show
+from catalogue.cli.app import Command, Common, OneOf, common, show
 from catalogue.cli.completing import columns, crawls_held, subsets
 from catalogue.cli.consent import Leave, told
-from catalogue.cli.shorthand import language, media_type
 from catalogue.cli.showing import as_json, can_ask, confirmed, harvest_bar, options_of_command, table
 from catalogue.errors import NotHarvested, QueryError, SourceError
-from catalogue.wording import plural, size
+from catalogue.wording import comma_separated, plural, size
 
 FORMATS = ["table", "jsonl", "json", "csv", "tsv", "cdxj", "url", "parquet", "arrow", "arrows"]
 """Of captures."""
@@ -37,15 +36,28 @@ _QUESTION = [
         help="Of warc (pages), crawldiagnostics (redirects, errors) and robotstxt.  [default: all held]",
     ),
     click.option("--match", type=OneOf(["exact", "prefix", "host", "domain"]), help="Instead of wildcards."),
-    click.option("--urls-file", type=click.File(encoding="utf-8"), help="More patterns, one a line; - for stdin."),
+    click.option(
+        "--urls-file",
+        "urls_files",
+        type=click.File("rb"),
+        multiple=True,
+        help="More patterns: one a line, or a CSV file with a column url; also gzipped; - for stdin; repeatable.",
+    ),
     click.option("--exact-url", is_flag=True, help="Match the URL as typed: scheme, www, case and slash count."),
     click.option(
-        "--columns", shell_complete=columns, help="Comma-separated; * for all.  [default: those of the CDX index]"
+        "--columns",
+        multiple=True,
+        shell_complete=columns,
+        help="Comma-separated; * for all; repeatable.  [default: those of the CDX index]",
     ),
-    click.option("--where", help="A boolean expression over the columns, in SQL."),
-    click.option("--status", type=int, help='Short for --where "fetch_status = N".'),
-    click.option("--mime", help="Short for --where \"content_mime_detected = '...'\"."),
-    click.option("--lang", help="Short for a --where on content_languages, such as isl."),
+    click.option(
+        "--where", multiple=True, help="A boolean expression over the columns, in SQL; of several all must be true."
+    ),
+    click.option(
+        "--status", multiple=True, help="200, 2xx or 40x; several, repeated or comma-separated, are alternatives."
+    ),
+    click.option("--mime", multiple=True, help="Media type: text/html, or text/* for all that start so; also several."),
+    click.option("--lang", multiple=True, help="Language in ISO 639-3, such as isl; also several."),
     click.option("--from", "from_", metavar="TIME", help="First time: 2022, 20220131, 2022-01-31T12:00:00; UTC."),
     click.option("--to", metavar="TIME", help="Last time, inclusive."),
 ]
@@ -78,7 +90,7 @@ def population(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-@click.command()
+@click.command(cls=Command)
 @question
 @click.option("--indexes", is_flag=True, help="Fetch the page indexes that are lacking, to be exact.")
 @click.option("--count", is_flag=True, help="Of what counting the captures would read.")
@@ -118,7 +130,7 @@ def plan(
         raise QueryError(message)
     format_ = _format(output) if output else None
     with options.opened() as catalogue:
-        found = found_by(catalogue, options, with_patterns(asked))
+        found = found_by(catalogue, options, prepared(asked))
         if count:
             found = found.counting()
         if indexes:
@@ -154,16 +166,17 @@ def _format(output: Path) -> str:
     return format_
 
 
-def with_patterns(asked: dict[str, Any]) -> dict[str, Any]:
-    """The options of a question with the patterns of its file among the others; a file can be read but once."""
-    patterns = [*asked["patterns"]]
-    if asked["urls_file"]:
-        try:
-            patterns += [line.strip() for line in asked["urls_file"] if line.strip()]
-        except UnicodeDecodeError as error:
-            message = f"{asked['urls_file'].name} is not UTF-8 text: {error.reason} at byte {error.start}"
-            raise QueryError(message) from error
-    return asked | {"patterns": patterns}
+def prepared(asked: dict[str, Any]) -> dict[str, Any]:
+    """Read the files of patterns, which can be read only once, and split lists at their commas."""
+    from catalogue.cli.url_lists import patterns_in  # noqa: PLC0415 - --help needs none of what this imports
+
+    listed = [pattern for file in asked["urls_files"] for pattern in patterns_in(file)]
+    return asked | {
+        "patterns": [*asked["patterns"], *(text for _, text in listed)],
+        "places": listed,
+        "columns": comma_separated(asked["columns"]),
+        "subsets": comma_separated(asked["subsets"]),
+    }
 
 
 def found_by(catalogue: Any, options: Common, asked: dict[str, Any], leave: Leave | None = None) -> Any:  # noqa: ANN401 - importing their types is slow
@@ -225,22 +238,45 @@ def captures_by(catalogue: Any, asked: dict[str, Any]) -> Any:  # noqa: ANN401 -
     """The same without a word."""
     from catalogue.surt import Match  # noqa: PLC0415
 
-    columns = asked["columns"]
-    return catalogue.captures(
-        asked["patterns"],
-        crawls=asked["crawls"] or "all",
-        subsets=asked["subsets"],
-        columns=None if not columns else "*" if columns == "*" else [c.strip() for c in columns.split(",")],
-        where=_where(asked),
-        from_=asked["from_"],
-        to=asked["to"],
-        limit=asked.get("limit"),
-        match=Match(asked["match"]) if asked["match"] else None,
-        exact_url=asked["exact_url"],
-        ordered=asked.get("ordered", False),
-        unique=asked.get("unique"),
-        latest=asked.get("latest", False),
-    )
+    match, columns = Match(asked["match"]) if asked["match"] else None, asked["columns"]
+    try:
+        return catalogue.captures(
+            asked["patterns"],
+            crawls=asked["crawls"] or "all",
+            subsets=asked["subsets"],
+            columns="*" if "*" in columns else columns or None,
+            where=asked["where"],
+            status=asked["status"],
+            mime=asked["mime"],
+            lang=asked["lang"],
+            from_=asked["from_"],
+            to=asked["to"],
+            limit=asked.get("limit"),
+            match=match,
+            exact_url=asked["exact_url"],
+            ordered=asked.get("ordered", False),
+            unique=asked.get("unique"),
+            latest=asked.get("latest", False),
+        )
+    except QueryError:
+        _check_lists(catalogue, asked, match)
+        raise
+
+
+def _check_lists(catalogue: Any, asked: dict[str, Any], match: Any) -> None:  # noqa: ANN401 - likewise
+    """Name the place of the first pattern of a file that is invalid.
+
+    Raises:
+        QueryError: if there is one.
+    """
+    from catalogue.surt import parse_key_patterns  # noqa: PLC0415
+
+    for place, text in asked["places"]:
+        try:
+            parse_key_patterns([text], catalogue.table.keys, match, exact_url=asked["exact_url"])
+        except QueryError as error:
+            message = f"{place}: {error}"
+            raise QueryError(message) from None
 
 
 def say_where(options: Common, catalogue: Any, asked: dict[str, Any]) -> None:  # noqa: ANN401
@@ -259,24 +295,6 @@ def _tips(options: Common, asked: dict[str, Any]) -> Iterator[str]:
     pattern = asked["patterns"][0]
     if options.table is None and not asked["match"] and "/" not in pattern and "*" not in pattern:
         yield f"tip: {pattern} is its home page alone; '{pattern}/*' is the site, '*.{pattern}' subdomains too"
-
-
-def _where(asked: dict[str, Any]) -> str | None:
-    from catalogue.where import check_expression, literal  # noqa: PLC0415
-
-    parts = []
-    if asked["where"]:
-        check_expression(asked["where"])
-        parts.append(f"({asked['where']}\n)")
-    if asked["status"] is not None:
-        parts.append(f"fetch_status = {asked['status']}")
-    if asked["mime"]:
-        parts.append(f"content_mime_detected = {literal(media_type(asked['mime']))}")
-    if asked["lang"]:
-        parts.append(f"list_contains(string_split(content_languages, ','), {literal(language(asked['lang']))})")
-    if len(parts) == 1 and asked["where"]:
-        return str(asked["where"])
-    return " AND ".join(parts) or None
 
 
 def show_plan(plan: Any) -> None:  # noqa: ANN401

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from catalogue.cli.app import Common, common, show
+from catalogue.cli.app import Command, Common, common, show
 from catalogue.cli.asking import among_crawls
 from catalogue.cli.showing import as_json, harvest_bar
 from catalogue.wording import plural, size
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from catalogue.repairing import Repaired
 
 
-@click.command()
+@click.command(cls=Command)
 @among_crawls
 @click.option(
     "--read-subset", metavar="SHARE", help="Compare with the source: 1%, 3/30 for a part of thirty, or 50MB of footers."
@@ -83,7 +83,7 @@ def _looked_at(done: "Checked", cost: str) -> list[str]:
     return [*told, found]
 
 
-@click.command()
+@click.command(cls=Command)
 @among_crawls
 @click.option("--json", "json_", is_flag=True, help="One JSON object.")
 @common

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
-from catalogue.cli.app import Common, OneOf, common, data_folder, entry
+from catalogue.cli.app import Command, Common, OneOf, common, data_folder, entry
 
 _SHELLS = ["bash", "zsh", "fish"]
 _STORE = "footers.sqlite"
@@ -15,7 +15,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 """What all names of ours are. A shell would run others: a store or a folder may be a stranger's."""
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("shell", type=OneOf(_SHELLS))
 @common
 def completion(_: Common, *, shell: str) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 import catalogue
-from catalogue.cli.app import Common, common, entry
+from catalogue.cli.app import Command, Common, common, entry
 from catalogue.demo import LoopbackServer, write_miniature
 
 _CRAWL = "CC-MAIN-2022-05"
@@ -42,7 +42,7 @@ _COMMANDS = [
 ]
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option("--keep", is_flag=True, help="Leave the miniature crawl and what was harvested of it in a folder.")
 @click.option("--serve", is_flag=True, help="Keep serving the miniature crawl until Ctrl-C, to try commands on it.")
 @common

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from catalogue.cli.app import Common, common, literally
+from catalogue.cli.app import Command, Common, common, literally
 from catalogue.cli.completing import crawls_listed
 from catalogue.cli.showing import as_json
 from catalogue.errors import CatalogueError
@@ -24,7 +24,7 @@ _NAME = 16
 _LONGEST = 1000
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option(
     "--crawl",
     shell_complete=crawls_listed,

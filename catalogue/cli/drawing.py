@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from catalogue.cli.app import Common, OneOf, common, warn
-from catalogue.cli.asking import FORMATS, found_by, harvest_first, population, show_plan, with_patterns
+from catalogue.cli.app import Command, Common, OneOf, common, warn
+from catalogue.cli.asking import FORMATS, found_by, harvest_first, population, prepared, show_plan
 from catalogue.cli.completing import columns
 from catalogue.cli.consent import Leave, told, with_leave
 from catalogue.cli.keeping import FORMS, Keep, columns_of_records, with_keeping
@@ -18,7 +18,7 @@ from catalogue.errors import IncompleteAnswer, QueryError
 from catalogue.wording import plural
 
 
-@click.command()
+@click.command(cls=Command)
 @population
 @click.option("-n", "--size", type=click.IntRange(min=1), required=True, help="How many captures.")
 @click.option("--seed", type=int, default=0, show_default=True, help="The same gives the same sample.")
@@ -76,10 +76,10 @@ def sample(  # noqa: PLR0913 - an option each
     fetching = bool(main_content or max_size or scheduler)
     _check(keep, asked, fetching=fetching, listed=bool(format_), dry_run=dry_run, json_=json_)
     chosen = "" if keep or dry_run else format_for(format_, Path(output) if output else None)
-    everything = not (asked["patterns"] or asked["urls_file"])
-    asked = with_patterns(asked)
+    everything = not (asked["patterns"] or asked["urls_files"])
+    asked = prepared(asked)
     asked |= {"columns": columns_of_records()} if keep else {}
-    asked |= {"columns": "url"} if chosen == "url" and not asked["columns"] else {}
+    asked |= {"columns": ["url"]} if chosen == "url" and not asked["columns"] else {}
     asked |= {"patterns": ["*"]} if everything else {}
     with options.opened(scheduler=scheduler) as catalogue, warnings.catch_warnings():
         warnings.simplefilter("ignore", IncompleteAnswer)  # said below, and by the exit status

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from catalogue.cli.app import Common, OneOf, common
+from catalogue.cli.app import Command, Common, Group, OneOf, common
 from catalogue.cli.asking import among_crawls
 from catalogue.cli.showing import as_json, harvest_bar
 from catalogue.wording import plural
@@ -15,7 +15,7 @@ from catalogue.wording import plural
 _json = click.option("--json", "json_", is_flag=True, help="One JSON object.")
 
 
-@click.group()
+@click.group(cls=Group)
 def export() -> None:
     """What is held, for other engines and other people; no data of the source is copied.
 
@@ -143,7 +143,7 @@ def _tell(options: Common, exported: Any, *, json_: bool) -> None:  # noqa: ANN4
         sys.exit(1)
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("place", metavar="PATH_OR_URL")
 @click.option(
     "--crawl",

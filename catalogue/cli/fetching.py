@@ -7,14 +7,14 @@ from typing import Any, BinaryIO
 
 import click
 
-from catalogue.cli.app import Common, OneOf, common, warn
-from catalogue.cli.asking import found_by, harvest_first, question, with_patterns
+from catalogue.cli.app import Command, Common, OneOf, common, warn
+from catalogue.cli.asking import found_by, harvest_first, prepared, question
 from catalogue.cli.consent import Leave, with_leave
 from catalogue.cli.keeping import FORMS, Keep, columns_of_records, form_of, with_keeping
 from catalogue.errors import IncompleteAnswer, QueryError
 
 
-@click.command()
+@click.command(cls=Command)
 @question
 @click.option(
     "--captures",
@@ -66,7 +66,7 @@ def fetch(  # noqa: PLR0913 - an option each
     catalogue query '*.is' --where "content_languages = 'isl'" | catalogue fetch --captures - -o isl.warc.gz
     catalogue fetch --urls-file domains.txt --crawl latest --latest -o s3://bucket/copy/pages.warc.gz --yes
     """  # noqa: D301
-    if bool(asked["patterns"] or asked["urls_file"]) is bool(file):
+    if bool(asked["patterns"] or asked["urls_files"]) is bool(file):
         message = "what is to be fetched? give either patterns or --captures"
         raise QueryError(message)
     if output is None and not dry_run:
@@ -78,7 +78,7 @@ def fetch(  # noqa: PLR0913 - an option each
     keep = Keep(output, form or form_of(output), main_content, max_size)
     keep.check(json_=json_)
     keep = replace(keep, output=None if dry_run else output)
-    asked = with_patterns(asked)
+    asked = prepared(asked)
     with options.opened(scheduler=scheduler) as catalogue:
         missing: tuple[str, ...] = ()
         if file:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypedDict
 import click
 
 from catalogue.cli import completing
-from catalogue.cli.app import Common, OneOf, common, literally, show
+from catalogue.cli.app import Command, Common, OneOf, common, literally, show
 from catalogue.cli.asking import among_crawls
 from catalogue.cli.completing import crawls_held, crawls_listed
 from catalogue.cli.consent import MANY_BYTES, MANY_REQUESTS, told
@@ -36,7 +36,7 @@ class _Chosen(TypedDict):
     pages: bool
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option("--json", "json_", is_flag=True, help="One JSON object a crawl.")
 @common
 def crawls(options: Common, *, json_: bool) -> None:
@@ -85,7 +85,7 @@ def _plain(row: dict[Any, Any]) -> dict[str, Any]:
     }
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("paths", nargs=-1, metavar="[PATH...]")
 @click.option(
     "--crawl",
@@ -228,7 +228,7 @@ def _define(catalogue: Any, key: str | None, keys: str | None, manifest: str | N
     catalogue.define(key, keys=keys, manifest=manifest, paths=paths)
 
 
-@click.command()
+@click.command(cls=Command)
 @among_crawls
 @click.option("--only-gaps", is_flag=True, help="Only what has no bounds; leave zipped files as they are.")
 @click.option("--files", multiple=True, metavar="GLOB", help="Only index files such as '*part-00007-*'; repeatable.")
@@ -297,7 +297,7 @@ def backfill(  # noqa: PLR0913 - an option each
         sys.exit(1)
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option("--json", "json_", is_flag=True, help="One JSON object.")
 @common
 def status(options: Common, *, json_: bool) -> None:
@@ -353,7 +353,7 @@ def status(options: Common, *, json_: bool) -> None:
         show(f"{step.why}; run: {step.command}")
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option(
     "--crawl",
     "crawls",

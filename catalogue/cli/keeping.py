@@ -133,11 +133,11 @@ def form_of(output: str | None) -> str:
     return "warc" if output in {None, "-"} else form_for(output)
 
 
-def columns_of_records() -> str:
+def columns_of_records() -> list[str]:
     """The columns that a record is found by."""
     from catalogue.capture import RECORD_COLUMNS  # noqa: PLC0415 - --help needs none of what this imports
 
-    return ",".join(RECORD_COLUMNS)
+    return [*RECORD_COLUMNS]
 
 
 def _show_estimate(needed: Any, *, json_: bool) -> None:  # noqa: ANN401 - importing its type is slow

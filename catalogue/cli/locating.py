@@ -6,12 +6,12 @@ from typing import Any
 
 import click
 
-from catalogue.cli.app import Common, common
+from catalogue.cli.app import Command, Common, common
 from catalogue.cli.consent import Leave, with_leave
 from catalogue.wording import plural, size
 
 
-@click.command("old-index")
+@click.command("old-index", cls=Command)
 @click.argument("patterns", nargs=-1, required=True, metavar="PATTERN...")
 @click.option(
     "--index",

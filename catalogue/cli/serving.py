@@ -5,13 +5,13 @@ from contextlib import closing
 
 import click
 
-from catalogue.cli.app import Common, common
+from catalogue.cli.app import Command, Common, common
 from catalogue.errors import QueryError
 
 _LOOPBACK = {"localhost", "ip6-localhost"}
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at; 0.0.0.0 is for everybody.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 for any that is free.")
 @click.option("--harvest-on-demand", is_flag=True, help="Harvest a crawl, all subsets of it, when it is named.")

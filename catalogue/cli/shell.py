@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import click
 
-from catalogue.cli.app import Common, common
+from catalogue.cli.app import Command, Common, common
 from catalogue.cli.completing import crawls_held
 from catalogue.cli.showing import Table, as_json
 from catalogue.errors import CatalogueError, QueryError
@@ -19,7 +19,7 @@ from catalogue.views import statement as queries_statement
 _AT_ONCE = 1000
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("statement", metavar="[SQL]", required=False)
 @click.option("--json", "json_", is_flag=True, help="One JSON object a row.")
 @click.option(

@@ -11,7 +11,7 @@ from catalogue.plan.choice import Choice, HeldFile, choose, expected_pages, expe
 from catalogue.plan.cost import Cost
 from catalogue.plan.fetches import Fetch, Part, fetches, most_requests
 from catalogue.plan.reads import Awaited, ColumnRead, FileRead, ReadPlan, RowGroupRead
-from catalogue.query import Query, Verdict, judge, schema_of
+from catalogue.query import Query, Verdict, is_untyped, judge, schema_of
 from catalogue.ranges import ByteRange
 
 HOLDERS = 2.0
@@ -57,12 +57,12 @@ def plan_reads(
     if query.limit is not None and query.keys_decide and not (query.ordered or query.counts):
         choices = list(_enough(choices, query.limit))
     odds = _Odds(choices, query, considered)
-    drafts = [_draft(choice, query, odds, cost) for choice in choices]
+    drafts = [_draft(choice, query.of(untyped=is_untyped(choice.group)), odds, cost) for choice in choices]
     reads = tuple(_file_reads(drafts))
     plan = ReadPlan(
         query=query,
         schema=schema_of(query, query.columns),
-        row_schema=schema_of(query, query.read_columns),
+        row_schema=schema_of(query, (*query.read_columns, *query.of(untyped=True).read_columns)),
         files=reads,
         waves=_waves(reads, cost),
         cost=cost,
@@ -88,9 +88,11 @@ def _choices(query: Query, files: Iterable[HeldFile]) -> tuple[list[Choice], dic
     doubts = []
     for file in files:
         found: list[Choice] = []
-        groups = [group for group in file.footer.row_groups if judge(query, group) is Verdict.MIGHT_MATCH]
-        for group in groups:
-            choice = choose(query, file, group)
+        for group in file.footer.row_groups:
+            asked = query.of(untyped=is_untyped(group))
+            if judge(asked, group) is Verdict.CANNOT_MATCH:
+                continue
+            choice = choose(asked, file, group)
             if choice.doubt:
                 doubts.append(f"{file.file.path}, row group {group.ordinal}: {choice.doubt}; it is read without")
             if query.counts and query.keys_decide:
@@ -193,6 +195,7 @@ def _draft(choice: Choice, query: Query, odds: _Odds, cost: Cost) -> _Draft:
         whole=choice.whole,
         counted=choice.counted,
         drawn=None if choice.held.drawn is None else choice.held.drawn[choice.group.ordinal],
+        untyped=is_untyped(choice.group),
     )
     return _Draft(choice, group)
 

@@ -99,6 +99,9 @@ class RowGroupRead:
     ``rows`` are those of them that no index rules out. If the index turns out to be wrong all are looked at.
     """
 
+    untyped: bool = False
+    """Whether the group has no detected media types; see ``Query.of``."""
+
     @property
     def later(self) -> bool:
         """Whether some columns wait for others."""

@@ -6,6 +6,7 @@ from concurrent.futures import Executor, Future
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 
@@ -14,7 +15,7 @@ from catalogue.draws import Drawn
 from catalogue.errors import BadPageIndex, UnplannedRead
 from catalogue.pages import Indexes, check_pages, walk
 from catalogue.plan import ColumnRead, Fetch, ReadPlan, fetches, narrowed
-from catalogue.query import DRAWN
+from catalogue.query import DRAWN, Query
 from catalogue.reader.arriving import IN_FLIGHT, Arrivals, Group
 from catalogue.reader.decoding import BATCH_ROWS, Numbered, aligned, decode, wanted
 from catalogue.reader.observed import Observed, own_indexes, within
@@ -72,8 +73,7 @@ def read(
         return
     with ExitStack() as stack:
         connection = stack.enter_context(connect()) if plan.query.where else None
-        residual = Residual(plan.query, connection)
-        reading = _Reading(plan, Arrivals(plan, source, executor), residual, told or Told())
+        reading = _Reading(plan, Arrivals(plan, source, executor), connection, told or Told())
         tables = reading.tables()
         stack.callback(tables.close)
         for rows in _ordered(plan, tables):
@@ -130,10 +130,12 @@ class _Waiting:
 class _Reading:
     """One run of a plan."""
 
-    def __init__(self, plan: ReadPlan, arrivals: Arrivals, residual: Residual, told: Told) -> None:
+    def __init__(
+        self, plan: ReadPlan, arrivals: Arrivals, connection: duckdb.DuckDBPyConnection | None, told: Told
+    ) -> None:
         self._plan = plan
         self._arrivals = arrivals
-        self._residual = residual
+        self._connection = connection
         self._told = told
         self._key, self._path_columns = plan.query.table.key, plan.query.table.path_columns
 
@@ -175,8 +177,14 @@ class _Reading:
         except BadPageIndex as error:
             return self._whole(group, error)
 
+    def _query(self, group: Group) -> Query:
+        return self._plan.query.of(untyped=group.read.untyped)
+
+    def _residual(self, group: Group) -> Residual:
+        return Residual(self._query(group), self._connection)
+
     def _decide(self, group: Group) -> _Waiting:
-        query = self._plan.query
+        query, residual = self._query(group), self._residual(group)
         first = [r for r in group.read.columns if not r.later and r.chunk.column.name in query.deciding_columns]
         candidates = np.concatenate([np.arange(run.start, run.stop) for run in group.read.rows])
         columns = {}
@@ -191,7 +199,7 @@ class _Reading:
         schema = pa.schema([self._plan.row_schema.field(name) for name in names])
         numbers, tables, start, size = [], [pa.Table.from_batches([], schema)], 0, 0
         for table in aligned(columns, len(candidates), schema, group, self._path_columns):
-            kept, where = self._residual.keep(table, group.read.intervals)
+            kept, where = residual.keep(table, group.read.intervals)
             numbers.append(candidates[start + where])
             tables.append(kept)
             start += table.num_rows
@@ -244,7 +252,7 @@ class _Reading:
                 narrow = _narrow(read, each.rows)
                 columns[read.chunk.column.name] = wanted(self._decoded(group, narrow, group.data(narrow)), each.rows)
         for table in aligned(columns, len(each.rows), self._plan.row_schema, group, self._path_columns):
-            rows, _ = self._residual.keep(table, group.read.intervals, decided=decided.column_names)
+            rows, _ = self._residual(group).keep(table, group.read.intervals, decided=decided.column_names)
             if rows.num_rows:
                 yield rows
         self._teach(group, each.seen)
@@ -267,7 +275,7 @@ class _Reading:
                 among = drawn.rows[slice(*np.searchsorted(drawn.rows, (start - table.num_rows, start)))]
                 rows = table.drop_columns([DRAWN]).take(positions(among - (start - table.num_rows)))
                 rows = rows.append_column(*_times(drawn, among))
-            kept, _ = self._residual.keep(rows, group.read.intervals)
+            kept, _ = self._residual(group).keep(rows, group.read.intervals)
             if kept.num_rows:
                 yield kept
         self._teach(group, seen)

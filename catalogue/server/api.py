@@ -11,6 +11,7 @@ from starlette.routing import BaseRoute, Route
 from catalogue.catalogue import Catalogue
 from catalogue.crawl import named
 from catalogue.errors import CatalogueError
+from catalogue.filters import LANGUAGE, MIME, STATUS, Filters
 from catalogue.server.answers import ask, refusal, service_of, told
 from catalogue.server.methods import Readable, json_answer, packed
 from catalogue.server.openapi import Operation, document
@@ -21,6 +22,11 @@ from catalogue.surt import Match
 _NAME = "CC-(?:MAIN|SUPPLEMENTAL)-[0-9]{4}(?:-[0-9]{2,4})?"
 _CLOCK = "[T ][0-9]{2}(?::[0-9]{2}(?::[0-9]{2})?)?"
 _TIME = f"[0-9]{{1,14}}|[0-9]{{4}}-[0-9]{{2}}(?:-[0-9]{{2}}(?:{_CLOCK})?)?(?:Z|[+-][0-9]{{2}}:[0-9]{{2}})?"
+
+
+def _several(pattern: str) -> str:
+    return f"(?:{pattern})(?:,(?:{pattern})){{0,20}}"
+
 
 _CRAWLS = Parameter(
     "crawl",
@@ -46,15 +52,15 @@ _QUESTION = (
     ),
     Parameter("from", "The first time: 1 to 14 digits or ISO 8601, UTC; inclusive.", "2018", _TIME),
     Parameter("to", "The last time, likewise; inclusive.", "20261231", _TIME),
-    Parameter("status", "Of the answer: one of these.", 200, between=(0, 999), most=20),
+    Parameter("status", "HTTP status: one of these; 2xx for a class.", "200", _several(STATUS), most=20),
     Parameter(
         "mime",
-        "The type as the server called it: one of these.",
+        "Media type as detected (as declared, in crawls without): one of these; text/* for a prefix.",
         "text/html",
-        "[A-Za-z0-9!#$&^_.+*/-]{1,127}",
+        _several(MIME),
         most=20,
     ),
-    Parameter("language", "ISO 639-3: pages of which one of these is a language.", "eng", "[a-z]{3}", most=20),
+    Parameter("language", "ISO 639-3: pages that have one of these languages.", "eng", _several(LANGUAGE), most=20),
     Parameter(
         "columns",
         "Of the answer, comma-separated, or *; those of the CDX index are usual.",
@@ -71,9 +77,7 @@ def _asked(given: Mapping[str, Any]) -> Asked:
         match=Match(given["matchType"]) if given["matchType"] else None,
         from_=given["from"],
         to=given["to"],
-        statuses=given["status"],
-        mimes=given["mime"],
-        languages=given["language"],
+        filters=Filters.of(given["status"], given["mime"], given["language"]),
         columns=given["columns"],
         limit=given.get("limit"),
     )

@@ -1,7 +1,7 @@
 """The form of a search: what was typed into it, what is wrong with that, and the question that it means."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -11,9 +11,9 @@ from starlette.datastructures import QueryParams
 
 from catalogue.capture import timestamp
 from catalogue.errors import QueryError
+from catalogue.filters import Filters, languages, media_types, statuses
 from catalogue.query import time_bounds
 from catalogue.surt import Match, parse_pattern
-from catalogue.where import literal
 
 USUAL_LIMIT, LARGEST_LIMIT = 100, 1000
 """Captures on a page."""
@@ -33,9 +33,6 @@ _FIELDS = {
 }
 """Parameters that are given once, and what holds them here."""
 _BETWEEN = re.compile(r"[\s,]+")
-_STATUS = re.compile(r"([1-9])([0-9x])([0-9x])")
-_MIME = re.compile(r"([a-z0-9!#$&^_.+-]+)/(?:\*|[a-z0-9!#$&^_.+-]+\*?)?")
-_LANGUAGE = re.compile(r"[a-z]{3}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,16 +92,11 @@ class Form:
         first, behind = time_bounds(self.from_ or None, self.to or None)
         pairs += [("from", _digits(first))] if first is not None else []
         pairs += [("to", _digits(behind - 1))] if behind is not None else []
-        status, mime, language = self.status.lower(), self.mime.lower(), self.language.lower()
-        if status:
-            pairs.append(
-                ("filter", f"=status:{status}" if status.isdecimal() else f"~status:{status.replace('x', '.')}")
-            )
-        if mime:
-            start = _mime_start(mime)
-            pairs.append(("filter", f"~mime-detected:{re.escape(start)}.*" if start else f"=mime-detected:{mime}"))
-        if language:
-            pairs.append(("filter", rf"~languages:(.*,)?{language}(,.*)?$"))
+        filters = Filters.of(self.status or None, self.mime or None, self.language or None)
+        pairs += [("filter", _cdx_filter("status", filters.status, "x", "."))] if filters.status else []
+        pairs += [("filter", _cdx_filter("mime-detected", filters.mime, r"\*", ".*"))] if filters.mime else []
+        if filters.lang:
+            pairs.append(("filter", rf"~languages:(.*,)?({'|'.join(filters.lang)})(,.*)?$"))
         pairs.append(("limit", self.limit or str(USUAL_LIMIT)))
         return f"/{crawl}-index?{urlencode([(name, value) for name, value in pairs if value])}"
 
@@ -118,7 +110,7 @@ class Asked:
     match: Match | None
     from_: str | None
     to: str | None
-    where: str | None
+    filters: Filters
     order: str
     """``key``, ``newest`` or, for the order of the answer, empty."""
     limit: int
@@ -137,9 +129,9 @@ def read(form: Form) -> Asked | Form:
         "url": _pattern,
         "from": lambda form: time_bounds(form.from_ or None, None),
         "to": lambda form: time_bounds(None, form.to or None),
-        "status": _status,
-        "mime": _mime,
-        "language": _language,
+        "status": lambda form: statuses(form.status or None),
+        "mime": lambda form: media_types(form.mime or None),
+        "language": lambda form: languages(form.language or None),
         "order": _order,
         "limit": _limit,
     }
@@ -160,7 +152,7 @@ def read(form: Form) -> Asked | Form:
         found["matchType"],
         form.from_ or None,
         form.to or None,
-        _all_of([found["status"], found["mime"], found["language"]]),
+        Filters(found["status"], found["mime"], found["language"]),
         found["order"],
         found["limit"],
         int(form.page or 1),
@@ -191,44 +183,6 @@ def _pattern(form: Form) -> None:
     parse_pattern(form.url, Match(form.match) if known else None)
 
 
-def _status(form: Form) -> str | None:
-    if not form.status:
-        return None
-    typed = form.status.lower()
-    matched = _STATUS.fullmatch(typed)
-    if not matched or (matched[2], matched[3].isdecimal()) == ("x", True):
-        message = f"{form.status[:100]!r} is no status; write 200, 40x or 2xx"
-        raise QueryError(message)
-    low, high = int(typed.replace("x", "0")), int(typed.replace("x", "9"))
-    return f"fetch_status = {low}" if low == high else f"fetch_status BETWEEN {low} AND {high}"
-
-
-def _mime(form: Form) -> str | None:
-    if not form.mime:
-        return None
-    typed = form.mime.lower()
-    if not _MIME.fullmatch(typed):
-        message = f"{form.mime[:100]!r} is no MIME type; write text/html, text/ or application/vnd*"
-        raise QueryError(message)
-    if start := _mime_start(typed):
-        return f"starts_with(content_mime_detected, {literal(start)})"
-    return f"content_mime_detected = {literal(typed)}"
-
-
-def _mime_start(mime: str) -> str:
-    """What types begin with, if not a whole one was typed."""
-    return mime.removesuffix("*") if mime.endswith(("/", "*")) else ""
-
-
-def _language(form: Form) -> str | None:
-    if not form.language:
-        return None
-    if not _LANGUAGE.fullmatch(form.language.lower()):
-        message = f"{form.language[:100]!r} is no language; write three letters of ISO 639-3, such as eng or isl"
-        raise QueryError(message)
-    return f"list_contains(string_split(content_languages, ','), {literal(form.language.lower())})"
-
-
 def _order(form: Form) -> str:
     if form.order not in {"", "key", "newest"}:
         message = f"{form.order[:100]!r} is no order; choose key or newest"
@@ -248,8 +202,12 @@ def _limit(form: Form) -> int:
     return int(form.limit)
 
 
-def _all_of(conditions: Iterable[str | None]) -> str | None:
-    return " AND ".join(filter(None, conditions)) or None
+def _cdx_filter(field: str, values: tuple[str, ...], wildcard: str, expression: str) -> str:
+    """A filter of the CDX API for one value, or a regular expression for several or with wildcards."""
+    found = [re.escape(value).replace(wildcard, expression) for value in values]
+    if found == [re.escape(values[0])]:
+        return f"={field}:{values[0]}"
+    return f"~{field}:{found[0]}" if len(found) == 1 else f"~{field}:({'|'.join(found)})$"
 
 
 def _digits(milliseconds: int) -> str:

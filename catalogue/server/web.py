@@ -282,7 +282,9 @@ def _command(asked: Asked) -> str:
         "--match": asked.match and asked.match.value,
         "--from": asked.from_,
         "--to": asked.to,
-        "--where": asked.where,
+        "--status": ",".join(asked.filters.status),
+        "--mime": ",".join(asked.filters.mime),
+        "--lang": ",".join(asked.filters.lang),
     }
     return shlex.join([*words, *(word for name, text in options.items() if text for word in (name, text))])
 

@@ -3,9 +3,9 @@
 Whoever asks is a stranger: no SQL of theirs is run, and what a question may cost is bounded before it is answered.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -13,10 +13,10 @@ import pyarrow as pa
 from catalogue.captures import Captures
 from catalogue.catalogue import Catalogue
 from catalogue.errors import NotHarvested, TooExpensive
+from catalogue.filters import Filters
 from catalogue.plan import Fetch, ReadPlan
 from catalogue.settings import package_version
 from catalogue.surt import Match
-from catalogue.where import literal
 from catalogue.wording import plain
 
 MOST_ROW_GROUPS, MOST_FOUND = 2000, 100_000
@@ -37,12 +37,7 @@ class Asked:
     match: Match | None = None
     from_: str | None = None
     to: str | None = None
-    statuses: tuple[int, ...] = ()
-    """If any, one of them."""
-    mimes: tuple[str, ...] = ()
-    """Likewise, as the server called them."""
-    languages: tuple[str, ...] = ()
-    """Likewise; a page may be in several."""
+    filters: Filters = field(default_factory=Filters)
     columns: str | None = None
     """Comma-separated, or ``*``; None for those of the CDX index."""
     limit: int | None = None
@@ -194,29 +189,14 @@ def _captures(catalogue: Catalogue, asked: Asked) -> Captures:
         asked.url,
         crawls=asked.crawls,
         columns=names.split(",") if names and names != "*" else names,
-        where=_where(asked),
+        status=asked.filters.status,
+        mime=asked.filters.mime,
+        lang=asked.filters.lang,
         from_=asked.from_,
         to=asked.to,
         limit=asked.limit,
         match=asked.match,
     )
-
-
-def _where(asked: Asked) -> str | None:
-    """The filters as an expression of ours, in which what was typed stands as text alone."""
-    parts = [
-        *_one_of("fetch_status", [str(int(status)) for status in asked.statuses]),
-        *_one_of("content_mime_type", [literal(mime) for mime in asked.mimes]),
-    ]
-    if asked.languages:
-        wanted = ", ".join(literal(language) for language in asked.languages)
-        parts.append(f"list_has_any(string_split(content_languages, ','), [{wanted}])")
-    return " AND ".join(parts) or None
-
-
-def _one_of(column: str, values: Iterable[str]) -> list[str]:
-    told = ", ".join(values)
-    return [f"{column} IN ({told})"] if told else []
 
 
 def _bounded(captures: Captures, most: int = MOST_ROW_GROUPS) -> Captures:

@@ -13,7 +13,7 @@ from catalogue.surt.interval import (
     text_from,
 )
 from catalogue.surt.key import NEWEST, canonical_host, url_surtkey, url_surtkeys
-from catalogue.surt.keys import Keys, parse_key_pattern
+from catalogue.surt.keys import Keys, parse_key_pattern, parse_key_patterns
 from catalogue.surt.macros import MACROS, Macro
 from catalogue.surt.pattern import Match, Pattern, parse_pattern
 
@@ -32,6 +32,7 @@ __all__ = [
     "exact_interval",
     "merge",
     "parse_key_pattern",
+    "parse_key_patterns",
     "parse_pattern",
     "prefix_interval",
     "shared_prefix",

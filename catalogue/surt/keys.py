@@ -9,6 +9,7 @@ both                   ``*`` everything
 """
 
 import enum
+from collections.abc import Iterable
 
 from catalogue.errors import QueryError
 from catalogue.surt.interval import EVERYTHING, KeyInterval, exact_interval, merge, prefix_interval
@@ -60,6 +61,22 @@ def parse_key_pattern(text: str, keys: Keys, match: Match | None = None) -> Patt
     if match is not Match.EXACT and (match is Match.PREFIX or typed.endswith("*")):
         return Pattern(typed, Match.PREFIX, (prefix_interval(typed.removesuffix("*").encode()),))
     return Pattern(typed, Match.EXACT, (exact_interval(typed.encode()),))
+
+
+def parse_key_patterns(
+    texts: Iterable[str], keys: Keys, match: Match | None = None, *, exact_url: bool = False
+) -> list[Pattern]:
+    """Read patterns.
+
+    Raises:
+        QueryError: if one is invalid, or, with ``exact_url``, is not a URL.
+    """
+    patterns = [parse_key_pattern(text, keys, match) for text in texts]
+    for pattern in patterns if exact_url else ():
+        if pattern.url is None:
+            message = f"{pattern.text!r} is no whole URL; with --exact-url give one such as https://example.com/page"
+            raise QueryError(message)
+    return patterns
 
 
 _LIKE = {Keys.HOST: "example.com or *.example.com", Keys.TEXT: "text or text*"}
