@@ -176,15 +176,6 @@ def test_cdxj_lines_are_those_of_the_index_server(asking: Command, example: pa.T
         assert capture["status"] == str(row["fetch_status"])
 
 
-def test_urls_file_and_stdin(asking: Command, tmp_path: Path) -> None:
-    urls = tmp_path / "urls.txt"
-    urls.write_text("example.com\n\n  shop.example.com/*  \n", encoding="utf-8")
-    by_file = asking("query", "--urls-file", str(urls), "--columns", "url")
-    by_words = asking("query", "example.com", "shop.example.com/*", "--columns", "url")
-    assert by_file.status == 0
-    assert by_file.out == by_words.out != ""
-
-
 def test_short_conditions(asking: Command, harvested: catalogue.Catalogue, crawl: str) -> None:
     columns = ["url", "fetch_status", "content_mime_detected", "content_languages"]
     short = ["--status", "200", "--mime", "text/html", "--lang", "eng"]
