@@ -92,7 +92,7 @@ class Fetched(Displayed):
     """How far it is."""
 
     records: int = 0
-    """In the output, those of earlier runs among them."""
+    """Requested records in the output, those of earlier runs among them."""
     failed: dict[Place, str] = field(default_factory=dict)
     """Reasons, by archive and offset."""
     unusable: list[str] = field(default_factory=list)
@@ -101,10 +101,13 @@ class Fetched(Displayed):
     """Of the records, as archived, that were fetched now."""
     files: list[str] = field(default_factory=list)
     """Names of those of the output."""
+    others: int = 0
+    """Records in the output that were not requested now."""
 
     def _line(self) -> str:
         there = f"in {some(self.files, len(self.files))}" if self.files else "so far"
-        return f"{plural(self.records, 'record')} {there}; {size(self.bytes)} of them fetched now"
+        others = f" with {self.others:,} of other queries" if self.others else ""
+        return f"{plural(self.records, 'record')} {there}{others}; {size(self.bytes)} of them fetched now"
 
     def _notes(self) -> Iterator[str]:
         yield from (f"not fetched: {reason}" for reason in [*self.failed.values(), *self.unusable])
@@ -137,8 +140,14 @@ def fetch_into(
     Raises:
         GivenUp: if the source failed as a whole.
     """
-    progress = Fetched(ledger.done)
-    for window in _windows(captures):
+    progress = Fetched(others=ledger.done)
+    seen: set[int] = set()
+    """Hashes of places, since a set of places takes several times the memory."""
+    for requested in _windows(captures):
+        window = [each for each in requested if hash((each.filename, each.offset)) not in seen]
+        seen.update(hash((each.filename, each.offset)) for each in window)
+        there = sum(map(ledger.is_done, window))
+        progress.records, progress.others = progress.records + there, progress.others - there
         for each in window:
             if reason := _answered(each, ledger, source):
                 progress.failed.setdefault((each.filename, each.offset), reason)

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -231,7 +232,10 @@ def test_forget(command: Command, mirror: Path) -> None:
     newest = max(path.name for path in (mirror / "crawl-data").iterdir())
     assert command("harvest", "--crawl", newest).status == 0
     assert command("sql", "from files", "--json").json_lines()
-    assert command("forget", "--crawl", newest, "--yes").status == 0
+    refused = command("forget", "--crawl", "latest")
+    assert (refused.status, newest in sentence(refused)) == (2, True)
+    forgotten = command("forget", "--crawl", "latest", "--yes")
+    assert (forgotten.status, newest in forgotten.err) == (0, True)
     assert command("sql", "from files", "--json").out == ""
 
 
@@ -260,14 +264,22 @@ def test_standard_output_by_its_other_names(asking: Command, tmp_path: Path) -> 
     assert aside.read_text(encoding="utf-8").splitlines() == lines[1:-1]
 
 
-def test_terminated_is_143(command: Command, mirror: Path) -> None:
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["doctor"], "stopped"),
+        (["query", "example.com", "--no-cache"], "stopped"),
+        (["query", "example.com", "--no-cache", "-o", "found/"], "the same command goes on from there"),
+    ],
+)
+def test_terminated_is_143(asking: Command, mirror: Path, words: list[str], says: str) -> None:
+    """Only commands that keep what they did are said to go on."""
     arrivals = Arrivals()
-    with FaultServer(mirror, script=arrivals) as server:
-        here = Command(command.data, server.url, command.home)
-        with here.start("crawls") as process:
-            arrivals.wait(1)
-            process.terminate()
-            assert process.wait(30) == 143
+    with FaultServer(mirror, script=arrivals) as server, replace(asking, source=server.url).start(*words) as process:
+        arrivals.wait(1)
+        process.terminate()
+        assert process.wait(30) == 143
+        assert process.stderr.read().decode().splitlines()[-1].endswith(says)
 
 
 @pytest.mark.parametrize("format_", ["jsonl", "csv"])

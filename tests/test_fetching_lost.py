@@ -241,6 +241,10 @@ def test_the_command_fetches_patterns_and_captures(
     ran = asking("fetch", "--captures", "rows.cdxj", "-o", "b.warc.gz", "--yes", "--json")
     assert (ran.status, ran.json()["records"]) == (0, rows.num_rows), ran.err
     assert records_in(tmp_path / "b.warc.gz") == records_in(tmp_path / "a.warc.gz")
+    ran = asking("fetch", "example.com/*", "--crawl", crawl, "-o", "a.warc.gz")
+    part = harvested.captures("example.com/*", crawls=crawl).count()
+    others = f"{rows.num_rows - part:,} of other queries, too"
+    assert (ran.status, ran.err) == (0, f"{part} records in a.warc.gz, which has {others}\n")
 
 
 def test_what_is_lost_is_said_by_the_command(asking: Command, tmp_path: Path, rows: list[dict[str, Any]]) -> None:

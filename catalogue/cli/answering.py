@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from catalogue.cli.app import Command, Common, OneOf, common, warn
+from catalogue.cli.app import Command, Common, OneOf, common, resumable, warn
 from catalogue.cli.asking import FORMATS, captures_by, found_by, harvest_first, prepared, question, say_where
 from catalogue.cli.consent import Leave, with_leave
 from catalogue.cli.showing import as_json, batches_of, table
@@ -133,11 +133,12 @@ def _into_folder(
         wanted = captures_by(catalogue, asked | {"crawls": lacking}).plan
         leave.agree(wanted)
         leave.show(wanted, options)
-        for crawl in lacking:
-            found = captures_by(catalogue, asked | {"crawls": [crawl]})
-            rows = parts.write(crawl, states[crawl], found, batches_of(found, options, to_stdout=False))
-            options.say(f"{crawl}: {plural(rows, 'capture')}")
-            plans.append(found.plan)
+        with resumable():
+            for crawl in lacking:
+                found = captures_by(catalogue, asked | {"crawls": [crawl]})
+                rows = parts.write(crawl, states[crawl], found, batches_of(found, options, to_stdout=False))
+                options.say(f"{crawl}: {plural(rows, 'capture')}")
+                plans.append(found.plan)
     return plans, tuple(dict.fromkeys(lack for plan in [every, *plans] for lack in plan.missing))
 
 

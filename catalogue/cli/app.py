@@ -245,7 +245,6 @@ class _Commands(Group):
         if args[0] not in self.homes and not ctx.resilient_parsing:
             like = self.synonyms.get(args[0]) or meant(args[0][:100], self.homes)
             ctx.fail(f"No such command {args[0]!r}." + (f" Did you mean {like!r}?" if like else ""))
-        _running[:] = args[:1]
         return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
@@ -306,14 +305,20 @@ _PROPOSED = re.compile(rf"\bcatalogue ({'|'.join(_Commands.homes)})\b")
 """A command in what is said."""
 _given: list[Common] = []
 """The options of the command that is run."""
-_GO_ON = {"harvest", "backfill", "repair", "pull", "query", "fetch", "sample"}
-"""Commands that keep what they did when they are stopped, or part of it."""
-_running: list[str] = []
-"""The command that is run."""
+_resumable: list[bool] = []
+"""Whether work is under way that the same command resumes."""
 _CLOSED_PIPE = 141
 """128 and the number of SIGPIPE, which Windows does not have."""
 _signals: list[int] = []
 """Signals to stop that came; libraries turn what is raised for them into errors of their own."""
+
+
+@contextmanager
+def resumable() -> Iterator[None]:
+    """Do work that the same command resumes if it is stopped."""
+    _resumable.append(True)
+    yield
+    _resumable.clear()  # not if it was stopped
 
 
 def _stop(number: int, _: FrameType | None) -> NoReturn:
@@ -322,7 +327,7 @@ def _stop(number: int, _: FrameType | None) -> NoReturn:
 
 
 def _stopped() -> int:
-    goes_on = "; what was committed is kept, and the same command goes on from there" if _GO_ON & {*_running} else ""
+    goes_on = "; what was committed is kept, and the same command goes on from there" if _resumable else ""
     click.echo(f"stopped{goes_on}", err=True)
     return 128 + (_signals[0] if _signals else signal.SIGINT)
 

@@ -40,7 +40,7 @@ def check(options: Common, *, crawls: tuple[str, ...], read_subset: str | None, 
     catalogue check --read-subset 1%
     catalogue check --read-subset 3/30 --crawl CC-MAIN-2022-05
     """  # noqa: D301
-    with options.opened() as catalogue, harvest_bar(options, "values") as bar:
+    with options.opened() as catalogue, harvest_bar(options, "values", resumes=False) as bar:
         before = catalogue.requests, catalogue.bytes
         done = catalogue.check(crawls or "all", read_subset=read_subset, seed=seed, report=bar)
         requests, received = catalogue.requests - before[0], catalogue.bytes - before[1]

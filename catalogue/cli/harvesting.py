@@ -370,9 +370,11 @@ def forget(options: Common, *, crawls: tuple[str, ...], yes: bool) -> None:
     \b
     catalogue forget --crawl CC-MAIN-2018-05
     """  # noqa: D301
-    if not yes and not confirmed(f"Delete the footers of {', '.join(crawls)}?"):
-        message = "nothing was deleted; add --yes if that is meant"
-        raise QueryError(message)
     with options.opened() as catalogue:
-        gone = catalogue.forget(crawls)
-    options.say(f"{plural(gone, 'footer')} deleted")
+        chosen = catalogue.held(crawls)
+        names = ", ".join(chosen)
+        if not yes and not confirmed(f"Delete the footers of {names}?"):
+            message = f"nothing was deleted; to delete the footers of {names} add --yes"
+            raise QueryError(message)
+        gone = catalogue.forget(chosen)
+    options.say(f"{plural(gone, 'footer')} of {names} deleted")

@@ -170,6 +170,7 @@ def _show_done(options: Common, done: Any, otherwise: str, *, json_: bool) -> No
         as_json(
             {
                 "records": done.records,
+                "others": done.others,
                 "bytes": done.bytes,
                 "files": done.files,
                 "failed": failures,
@@ -178,6 +179,7 @@ def _show_done(options: Common, done: Any, otherwise: str, *, json_: bool) -> No
         )
         return
     where = f" in {', '.join(done.files)}" if done.files else otherwise
-    options.say(f"{plural(done.records, 'record')}{where}")
+    others = f", which has {done.others:,} of other queries, too" if done.others else ""
+    options.say(f"{plural(done.records, 'record')}{where}{others}")
     for reason in [*done.failed.values(), *done.unusable]:
         warn(f"not fetched: {reason}")

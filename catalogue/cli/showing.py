@@ -4,7 +4,7 @@ import json
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from catalogue.cli.app import Common
+from catalogue.cli.app import Common, resumable
 from catalogue.display import some
 from catalogue.progress import Report, is_terminal, nowhere, on_terminal
 from catalogue.wording import plain, plural, printable
@@ -230,7 +230,8 @@ def batches_of(found: Any, options: Common, *, to_stdout: bool) -> Iterator[Any]
 
 
 @contextmanager
-def harvest_bar(options: Common, what: str = "files") -> Iterator[Report]:
-    """A progress bar a crawl, on a terminal; elsewhere nothing."""
-    with nowhere(what) if options.quiet or not is_terminal() else on_terminal(what) as bar:
+def harvest_bar(options: Common, what: str = "files", *, resumes: bool = True) -> Iterator[Report]:
+    """A progress bar a crawl, on a terminal, for work that the same command resumes; elsewhere nothing."""
+    shown = nowhere(what) if options.quiet or not is_terminal() else on_terminal(what)
+    with resumable() if resumes else nullcontext(), shown as bar:
         yield bar
