@@ -1,19 +1,21 @@
 """A snapshot of somebody's store → our own store, piece by piece, each checked before anything of it is taken.
 
 A digest says that a piece is what its maker wrote, and not that it is true. So footers are examined as any stranger's
-are, facts are found anew, and some footers are compared with the source's own. Whoever made all of it up but for those
-that happen to be compared can still make answers lack rows: take snapshots from people you trust.
+are, facts are found anew, and some footers and page indexes are compared with the source's own. Page indexes that were
+derived from reading cannot be compared, and are not taken. Whoever made all of it up but for those that happen to be
+compared can still make answers lack rows: take snapshots from people you trust.
 """
 
 import hashlib
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from catalogue import views
+from catalogue.checking import differing, start_of
 from catalogue.crawl import COLLINFO, index_file, manifest_path, parse_collinfo, parse_manifest
 from catalogue.display import Displayed
 from catalogue.durable import create, named
@@ -25,6 +27,7 @@ from catalogue.ranges import ByteRange, Pin
 from catalogue.snapshot import LIST_OF_CRAWLS, MANIFEST, Piece, Snapshot, contents_of, unpack_snapshot
 from catalogue.source import MAX_DOCUMENT, PoliteSource
 from catalogue.store import Held, Row, Store, decode, encode, locked, read_piece, row_group_of, version_of
+from catalogue.table import INDEX
 from catalogue.wording import plural
 
 _LONGEST_TEXT = 1000
@@ -49,13 +52,13 @@ class Pulled(Displayed):
     row_groups: int = 0
     """Whose page indexes were added."""
     compared: int = 0
-    """Footers that were compared with the source's own."""
+    """Files whose footers and page indexes were compared with the source's own."""
     missing: tuple[str, ...] = ()
     """Of these crawls, what is not held now: a sentence each."""
 
     def _line(self) -> str:
         added = f"{plural(self.files, 'footer')} added, {self.kept:,} held already"
-        return f"from {self.place}: {added}; {plural(self.compared, 'footer')} compared with the source"
+        return f"from {self.place}: {added}; {plural(self.compared, 'file')} compared with the source"
 
     def _notes(self) -> Iterator[str]:
         yield from self.missing
@@ -81,7 +84,8 @@ class Pull:
             store: takes it.
             source: of the files that it tells of.
             examiner: looks into the footers.
-            compare: how many footers of each piece are compared with the source's; a request each.
+            compare: how many files of each piece are compared with the source, and how many with page indexes; a
+                request each.
             folder: where a piece may lie while it is looked into.
         """
         self._place = place
@@ -157,23 +161,31 @@ class Pull:
             raise BadSnapshot(message)
 
     def _compared(self, content: "_Content") -> int:
-        """Compare some footers with those of the source itself."""
-        paths = random.SystemRandom().sample(sorted(content.files), min(self._compare, len(content.files)))
-        for path in paths:
-            held = decode(content.files[path])
-            tail = with_trailer(held.data)
-            try:
-                answer = self._source.get(path, ByteRange(held.size - len(tail), held.size), pin=Pin(held.size, None))
-            except (FormatError, Missing, Changed) as error:
-                message = f"the snapshot tells of {path}, which the source has not, or not so: {error}"
-                raise BadSnapshot(message) from error
-            if answer.body != tail:
-                message = (
-                    f"the footer of {path} is not the one that {self._source.url} has; the snapshot is wrong, or was "
-                    "made of another source or before the file was replaced"
-                )
-                raise BadSnapshot(message)
+        """Compare the footers and page indexes of some files with those of the source itself."""
+        chance = random.SystemRandom()
+        paths = set(chance.sample(sorted(content.files), min(self._compare, len(content.files))))
+        written = content.written()
+        lacking = max(0, self._compare - len(paths & written.keys()))
+        others = sorted(written.keys() - paths)
+        paths |= {*chance.sample(others, min(lacking, len(others)))}
+        for path in sorted(paths):
+            self._compare_file(path, decode(content.files[path]), written.get(path, {}))
         return len(paths)
+
+    def _compare_file(self, path: str, held: Held, indexes: dict[int, Indexes]) -> None:
+        start = start_of(held, indexes, INDEX.key)
+        try:
+            body = self._source.get(path, ByteRange(start, held.size), pin=Pin(held.size, None)).body
+        except (FormatError, Missing, Changed) as error:
+            message = f"the snapshot tells of {path}, which the source has not, or not so: {error}"
+            raise BadSnapshot(message) from error
+        what = "" if body.endswith(with_trailer(held.data)) else "footer"
+        if what or [*differing(held, indexes, INDEX.key, body)]:
+            message = (
+                f"the {what or 'page index'} of {path} is not the one that {self._source.url} has; the snapshot is "
+                "wrong, or was made of another source or before the file was replaced"
+            )
+            raise BadSnapshot(message)
 
     def _merge(self, piece: Piece, content: "_Content", facts: dict[str, bytes], pulled: Pulled) -> None:
         """Add what is not held; that comes last of which it says that all is there."""
@@ -230,13 +242,23 @@ class _Content:
                 raise BadSnapshot(message)
             with _as_bad(path):
                 parse_collinfo(held.data) if path == COLLINFO else parse_manifest(piece.crawl, held.data)
-        for key, held in _decoded(self.indexes):
+        given, self.indexes = self.indexes, {}
+        for key, held in _decoded(given):
             path, _ = row_group_of(key) or ("", 0)
             if path not in known or held.version != known[path]:
                 message = f"has a page index of {key!r}, which is not in it so"
                 raise BadSnapshot(message)
             with _as_bad(key):
-                Indexes.unpack(held.data)
+                if written := Indexes.unpack(held.data).written:
+                    self.indexes[key] = encode(replace(held, data=written.pack()))
+
+    def written(self) -> dict[str, dict[int, Indexes]]:
+        """The page indexes by path and row group."""
+        found: dict[str, dict[int, Indexes]] = {}
+        for key, value in self.indexes.items():
+            if of := row_group_of(key):
+                found.setdefault(of[0], {})[of[1]] = Indexes.unpack(decode(value).data)
+        return found
 
     def examined(self, examiner: Examiner) -> dict[str, bytes]:
         """What the footers say, by path, as our store keeps it: a small piece may have footers that say very much.

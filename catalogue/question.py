@@ -258,7 +258,7 @@ class Question:
     def lacks(self, file: IndexFile, row_group: int, columns: Collection[str]) -> bool:
         """Whether reading some columns of a row group whole, the key's among them, would teach what is not held."""
         held = self._footers.store.indexes(file.path, [row_group], self._files[file.path].version).get(row_group)
-        return not (held and held.own and held.column_index) or not held.offset_indexes.keys() >= {*columns}
+        return not (held and held.column_index and held.offset_indexes.keys() >= {*columns})
 
     def learn(self, file: IndexFile, row_group: int, indexes: Indexes) -> None:
         """Take what reading a row group taught; it is kept when the next file's turn comes, or by ``finish``."""

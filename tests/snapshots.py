@@ -14,9 +14,10 @@ import pytest
 import catalogue
 from catalogue import Catalogue
 from catalogue.errors import BadSnapshot
+from catalogue.pages import Indexes
 from catalogue.settings import Settings
 from catalogue.snapshot import MANIFEST, Snapshot, contents_of, unpack_snapshot
-from catalogue.store import read_piece
+from catalogue.store import decode, read_piece
 from tests.conftest import once
 
 PATTERNS = ("*.example.com", "example.com/*", "*.org")
@@ -27,6 +28,7 @@ Change = Callable[[sqlite3.Connection], object]
 
 def learn(untaught: Path, settings: Settings, folder: Path) -> Path:
     with catalogue.open(copytree(untaught, folder / "data"), settings=settings) as cat:
+        cat.harvest("latest", subsets="all", pages=True)
         cat.backfill().run()
         for pattern in PATTERNS:
             cat.captures(pattern).to_arrow()
@@ -72,6 +74,10 @@ def rows_of(cat: Catalogue) -> dict[str, dict[str, bytes]]:
             table: dict(connection.execute(f"SELECT * FROM {table} WHERE NOT instr(key, 'snapshots/')"))  # noqa: S608
             for table in ("documents", "files", "indexes", "failures")
         }
+
+
+def indexes_in(rows: dict[str, dict[str, bytes]]) -> dict[str, Indexes]:
+    return {key: Indexes.unpack(decode(value).data) for key, value in rows["indexes"].items()}
 
 
 def told_by(place: Path) -> Snapshot:

@@ -168,6 +168,18 @@ def test_what_a_share_is() -> None:
     assert len(looked_into) == 34  # and not all that are held
 
 
+def test_a_share_without_files_is_not_well(cat: Catalogue, server: LoopbackServer) -> None:
+    part = next(part for part in range(1, 100) if not Share.of(f"{part}/99").choose(paths(server.folder), len, 0))
+    command = Command(cat.data, cat.settings.source, cat.data)
+    ran = command("check", "--read-subset", f"{part}/99")
+    assert ran.status == 1
+    assert "no file was compared with the source, since none is in this share; choose another" in ran.err
+    assert "all is well" not in ran.err
+    told = command("check", "--read-subset", f"{part}/99", "--json")
+    assert (told.status, told.json()["ok"], told.json()["compared"]) == (1, False, 0)
+    assert not server.log
+
+
 @pytest.mark.parametrize("text", ["0%", "101%", "5/4", "0/4", "much", ""])
 def test_what_is_no_share_is_a_sentence(text: str) -> None:
     with pytest.raises(QueryError, match="is no share of the files; write it as 1%"):

@@ -25,7 +25,7 @@ from catalogue.snapshot import LIST_OF_CRAWLS, MANIFEST, unpack_snapshot
 from catalogue.source import MAX_DOCUMENT
 from catalogue.store import Store, frozen
 from tests.commands import Command
-from tests.snapshots import PATTERNS, empty, exported, place, rows_of, taught, told_by
+from tests.snapshots import PATTERNS, empty, exported, indexes_in, place, rows_of, taught, told_by
 
 __all__ = ["empty", "exported", "place", "taught"]  # fixtures
 
@@ -38,19 +38,21 @@ def test_what_is_taken_over_is_what_was_held(
         pulled = cat.pull(server.url)
         assert pulled.files == sum(piece.files for piece in pieces) == len(taught.files())
         assert (pulled.kept, pulled.missing, list(pulled.crawls)) == (0, (), taught.held())
-        assert pulled.row_groups == len(rows_of(taught)["indexes"]) > 0
-        assert pulled.compared == sum(min(3, piece.files) for piece in pieces) == cat.requests
+        least = sum(min(3, piece.files) for piece in pieces)
+        assert least <= pulled.compared == cat.requests <= 2 * least
         assert [exchange.path for exchange in server.log] == [MANIFEST, *(piece.name for piece in pieces)]
         stored = rows_of(taught)
         stored["documents"] = {key: value for key, value in stored["documents"].items() if "requested/" not in key}
-        assert rows_of(cat) == stored
-        for view in ("files", "row_groups", "pages"):
-            one, other = (each.sql(f"FROM {view} ORDER BY ALL").to_arrow_table() for each in (cat, taught))
-            assert one.equals(other)
+        held = rows_of(cat)
+        indexes = {key: written for key, each in indexes_in(stored).items() if (written := each.written)}
+        assert indexes_in(held) == indexes
+        assert 0 < pulled.row_groups == len(indexes) < len(stored["indexes"])
+        assert held | {"indexes": {}} == stored | {"indexes": {}}
+        one, other = (each.sql("FROM files ORDER BY ALL").to_arrow_table() for each in (cat, taught))
+        assert one.equals(other)
         for pattern in PATTERNS:
-            ours, theirs = (each.captures(pattern, ordered=True) for each in (cat, taught))
-            assert ours.plan == theirs.plan
-        assert ours.to_arrow().equals(theirs.to_arrow())
+            ours, theirs = (each.captures(pattern, ordered=True).to_arrow() for each in (cat, taught))
+            assert ours.equals(theirs)
         del server.log[:]
         again = cat.pull(server.url)
         assert (again.files, again.kept, again.compared) == (0, 0, 0)
@@ -159,7 +161,8 @@ def test_only_what_is_new_is_written_again(untaught_data: Path, settings: Settin
         assert before.keys() == {piece.name for piece in told_by(place).pieces}
         (place / ".growing-left").mkdir()  # of one that was killed
         (place / ".growing-left" / "part").write_bytes(b"half")
-        cat.captures("example.com/*", crawls=newest).to_arrow()
+        cat.harvest(newest, pages=True)
+        cat.captures("example.com/*").to_arrow()  # what that derives is not part of a snapshot
         cat.export_snapshot(place)
         changed = before.keys() ^ pieces().keys()
         assert {name.split("/")[1].split(".")[0] for name in changed} == {newest}

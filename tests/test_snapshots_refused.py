@@ -22,10 +22,14 @@ from catalogue import Catalogue
 from catalogue.crawl import COLLINFO
 from catalogue.errors import BadSnapshot
 from catalogue.examine import Examiner
+from catalogue.footer import Bounds
+from catalogue.pages import ColumnIndex, Indexes, encode_column_index
 from catalogue.pulling import Pull, Pulled
+from catalogue.settings import Settings
 from catalogue.snapshot import LIST_OF_CRAWLS, MANIFEST, Piece, contents_of, unpack_snapshot
 from catalogue.source import open_source
 from catalogue.store import Held, decode, encode, read_piece, write_piece
+from tests.crawls import CRAWL, crawl_of, table
 from tests.snapshots import Change, empty, exported, place, rows_of, run, tampered, taught, told_by
 
 __all__ = ["empty", "exported", "place", "taught"]  # fixtures
@@ -234,6 +238,34 @@ def test_footers_that_the_source_has_not(place: Path, empty: Catalogue) -> None:
     tampered(place, swap)
     refused(empty, place, "which the source has not, or not so|is not the one that", compare=1)
     assert empty.pull(str(place), crawls=crawl, compare=0).files == len(values)  # who believes, believes
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_page_indexes_that_lie_shorten_no_answer(tmp_path: Path, *, own: bool) -> None:
+    """Derived ones, which older snapshots have, are not taken; those of the file are compared with it."""
+    keys = [f"com,example)/{number:02}" for number in range(40)]
+    mirror = crawl_of(tmp_path / "mirror", table(keys), data_page_size=1, write_batch_size=10)
+    settings = Settings(source=str(mirror), cache=tmp_path / "cache")
+    with catalogue.open(tmp_path / "mine", settings=settings) as mine:
+        mine.harvest(CRAWL, pages=True)
+        mine.export_snapshot(tmp_path / "snapshot")
+
+    def lie(held: Held) -> Held:
+        """Each page holds its first key alone, it says, and the last page the last."""
+        bounds = [Bounds(key.encode(), key.encode()) for key in (*keys[:30:10], keys[-1])]
+        lying = encode_column_index(ColumnIndex(tuple(bounds), None))
+        return replace(held, data=replace(Indexes.unpack(held.data), column_index=lying, own=own).pack())
+
+    tampered(tmp_path / "snapshot", with_values("indexes", lie))
+    with catalogue.open(tmp_path / "theirs", settings=settings) as theirs:
+        if own:
+            assert theirs.pull(str(tmp_path / "snapshot")).row_groups == 0
+            assert theirs.captures("example.com/15").count() == 1
+        else:
+            refused(theirs, tmp_path / "snapshot", "the page index of .* is not the one that", compare=1)
+            theirs.pull(str(tmp_path / "snapshot"), compare=0)
+            (finding,) = theirs.check(read_subset="100%").findings
+            assert finding.what == "the page index is another than the file has"
 
 
 def rows_in(place: Path, crawl: str) -> dict[str, dict[str, bytes]]:

@@ -17,7 +17,7 @@ from catalogue.snapshot import TABLES, Piece
 from catalogue.table import INDEX
 
 COMPARED = 3
-"""Footers of each piece that are compared with the source's own."""
+"""Files of each piece that are compared with the source."""
 
 
 class Snapshots(Exporting):
@@ -71,7 +71,8 @@ class Snapshots(Exporting):
         Args:
             place: a folder, or an https, http or s3 address.
             crawls: names, years, ranges ``A..B``, ``latest`` or ``all``, of those in it.
-            compare: how many footers of each piece, a crawl mostly, are compared with the source's; a request each.
+            compare: how many files of each piece, a crawl mostly, are compared with the source, and as many with page
+                indexes if there are such; a request each.
             report: told how far it is, instead of a bar.
 
         Raises:

@@ -1,6 +1,6 @@
 """What is held of a file, compared with what the source has, and with what its footer says."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
 from catalogue import views
@@ -27,24 +27,13 @@ class Comparison:
     def length(self, path: str) -> int:
         """Bytes that are asked for."""
         held = self._store.get("files", path)
-        return held.size - self._start(held, self._indexes(path, held)) if held else 0
+        return held.size - start_of(held, self._indexes(path, held), self._table.key) if held else 0
 
     def _indexes(self, path: str, held: Held) -> dict[int, Indexes]:
-        """The page indexes that are held as the file has them."""
+        """The stored page indexes that stand in the file itself."""
         ordinals = [of[1] for key in self._store.index_keys(path) if (of := row_group_of(key))]
-        return {n: each for n, each in self._store.indexes(path, ordinals, held).items() if not each.own}
-
-    def _start(self, held: Held, indexes: dict[int, Indexes]) -> int:
-        """Where that begins which is held of the file's end."""
-        starts = [held.size - len(with_trailer(held.data))]
-        for group in decode_footer(held.data, held.size).row_groups if indexes else ():
-            for name, chunk in group.chunks.items():
-                known = indexes.get(group.ordinal, Indexes())
-                if known.column_index and name == self._table.key and chunk.column_index:
-                    starts.append(chunk.column_index.start)
-                if name in known.offset_indexes and chunk.offset_index:
-                    starts.append(chunk.offset_index.start)
-        return min(starts)
+        stored = self._store.indexes(path, ordinals, held)
+        return {ordinal: written for ordinal, each in stored.items() if (written := each.written)}
 
     def compare(self, path: str) -> list[Finding]:
         """What of a file is otherwise at the source, or than its footer says.
@@ -56,7 +45,7 @@ class Comparison:
         if held is None:  # somebody has just deleted it
             return []
         indexes = self._indexes(path, held)
-        start = self._start(held, indexes)
+        start = start_of(held, indexes, self._table.key)
         pin = Pin(held.size, held.etag if held.source == self._source.url else None)
         file = self._table.file(path)
         again = f"{self._table.harvest_command(file.crawl if file else '')} --refresh"
@@ -68,22 +57,16 @@ class Comparison:
             return [Finding("source", path, "it is not there any more at the source", again)]
         except (Denied, FormatError) as error:
             return [Finding("source", path, f"the source does not give it any more: {error}", again)]
-        return [*self._otherwise(path, held, indexes, body, start, again), *self._misread(path, held)]
+        return [*self._otherwise(path, held, indexes, body, again), *self._misread(path, held)]
 
     def _otherwise(
-        self, path: str, held: Held, indexes: dict[int, Indexes], body: bytes, start: int, again: str
+        self, path: str, held: Held, indexes: dict[int, Indexes], body: bytes, again: str
     ) -> Iterator[Finding]:
         if not body.endswith(with_trailer(held.data)):
             yield Finding("source", path, "its footer is another at the source, of the same size and version", again)
             return
-        if not indexes:
-            return
-        there = cut_indexes(decode_footer(held.data, held.size), self._table.key, body, start)
-        for ordinal, known in sorted(indexes.items()):
-            has = there.get(ordinal, Indexes())
-            others = (has.offset_indexes.get(name) != data for name, data in known.offset_indexes.items())
-            if (known.column_index and known.column_index != has.column_index) or any(others):
-                yield Finding("indexes", f"{path}#{ordinal}", "the page index is another than the file has")
+        for ordinal in differing(held, indexes, self._table.key, body):
+            yield Finding("indexes", f"{path}#{ordinal}", "the page index is another than the file has")
 
     def _misread(self, path: str, held: Held) -> Iterator[Finding]:
         """Whether what is known of a footer is what is found in it once more."""
@@ -99,3 +82,28 @@ class Comparison:
                 return
             if found.data != known.data:
                 yield Finding("facts", path, "what is known of the footer is not what it says")
+
+
+def start_of(held: Held, indexes: Mapping[int, Indexes], key: str) -> int:
+    """The offset in a file from which on its footer and these page indexes, by row group, lie."""
+    starts = [held.size - len(with_trailer(held.data))]
+    for group in decode_footer(held.data, held.size).row_groups if indexes else ():
+        for name, chunk in group.chunks.items():
+            known = indexes.get(group.ordinal, Indexes())
+            if known.column_index and name == key and chunk.column_index:
+                starts.append(chunk.column_index.start)
+            if name in known.offset_indexes and chunk.offset_index:
+                starts.append(chunk.offset_index.start)
+    return min(starts)
+
+
+def differing(held: Held, indexes: Mapping[int, Indexes], key: str, body: bytes) -> Iterator[int]:
+    """The row groups whose page indexes are not those in the last bytes of a file, ``body``, ascending."""
+    if not indexes:
+        return
+    there = cut_indexes(decode_footer(held.data, held.size), key, body, held.size - len(body))
+    for ordinal, known in sorted(indexes.items()):
+        has = there.get(ordinal, Indexes())
+        others = (has.offset_indexes.get(name) != data for name, data in known.offset_indexes.items())
+        if (known.column_index and known.column_index != has.column_index) or any(others):
+            yield ordinal

@@ -13,6 +13,7 @@ from catalogue.errors import QueryError, SourceError
 from catalogue.wording import parse_size, plural, size
 
 REPAIR = "catalogue repair"
+EMPTY = "no file was compared with the source, since none is in this share; choose another share, such as 1%"
 LOST = "StoreDamaged: it was lost with the damaged store"
 """Why a file is not held that was, until it is taken again."""
 
@@ -59,13 +60,15 @@ class Checked(Displayed):
     """Of these, those that are the same."""
     seed: int | None = None
     """Which share was compared, if it was drawn at random."""
+    empty: bool = False
+    """Whether the share to compare contains no stored file, so that nothing was compared with the source."""
     failure: SourceError | None = None
     """Why not all of it could be compared."""
 
     @property
     def complete(self) -> bool:
         """Whether all is well, and all was looked at."""
-        return not self.findings and self.failure is None
+        return not self.findings and not self.empty and self.failure is None
 
     def _line(self) -> str:
         found = plural(len(self.findings), "finding") if self.findings else "nothing is wrong"
@@ -78,6 +81,8 @@ class Checked(Displayed):
             yield "source", f"{self.equal:,} of {plural(self.compared, 'file')} the same"
 
     def _notes(self) -> Iterator[str]:
+        if self.empty:
+            yield f"{EMPTY}."
         if self.failure:
             yield f"Not all could be compared: {self.failure}"
         yield from told_next(self.findings)

@@ -217,11 +217,10 @@ class Check:
             for path in store.keys("files")
             if path not in damaged and (file := table.file(path)) and (of_these is None or file.crawl in of_these)
         ]
-        if not paths:
-            return
         self.checked.seed = None if share.part else seed
         one = Comparison(store, table, source, examiner)
-        chosen = share.choose(paths, one.length, seed)
+        chosen = share.choose(paths, one.length, seed) if paths else []
+        self.checked.empty = not chosen
         at = Progress("source", len(chosen), 0)
         before = source.bytes
         self._report(at)

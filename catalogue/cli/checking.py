@@ -32,8 +32,8 @@ def check(options: Common, *, crawls: tuple[str, ...], read_subset: str | None, 
     anew. Nothing is asked of the source but with --read-subset: then a share of the footers, and of page indexes that
     are held, is taken once more, by a request a file, and compared.
 
-    Leaves with 0 if all is well; 1 if something is wrong, which is told with what to do about it; 2 if the question
-    is; 74 if the disk fails; 75 if the source does.
+    Leaves with 0 if all is well; 1 if something is wrong, which is told with what to do about it, or if no file is in
+    the share; 2 if the question is; 74 if the disk fails; 75 if the source does.
 
     \b
     catalogue check
@@ -65,13 +65,15 @@ def check(options: Common, *, crawls: tuple[str, ...], read_subset: str | None, 
         _say_next(options, done.findings)
     if done.failure:
         raise done.failure
-    if done.findings:
+    if not done.complete:
         sys.exit(1)
 
 
 def _looked_at(done: "Checked", cost: str) -> list[str]:
     """What was looked at, a sentence each."""
-    well = "all is well" if done.catalogue else "nothing is wrong with what was looked at"
+    from catalogue.checking import EMPTY  # noqa: PLC0415 - slow to import
+
+    well = "all is well" if done.catalogue and not done.empty else "nothing is wrong with what was looked at"
     found = plural(len(done.findings), "finding") if done.findings else well
     counts = _counted(done.values)
     told = [f"store: {counts}; {size(done.bytes)}"] if counts else []
@@ -80,7 +82,7 @@ def _looked_at(done: "Checked", cost: str) -> list[str]:
     if done.compared:
         drawn = "" if done.seed is None else f" (--seed {done.seed})"
         told.append(f"source: {done.equal:,} of {plural(done.compared, 'file')} the same{drawn}; {cost}")
-    return [*told, found]
+    return [*told, *([EMPTY] if done.empty else ()), found]
 
 
 @click.command(cls=Command)

@@ -156,7 +156,7 @@ def _tell(options: Common, exported: Any, *, json_: bool) -> None:  # noqa: ANN4
     type=click.IntRange(min=0),
     default=3,
     show_default=True,
-    help="Footers of each piece to compare with the source's, a request each; 0 to believe all.",
+    help="Files of each piece to compare with the source, and as many with page indexes; 0 to believe all.",
 )
 @_json
 @common
@@ -164,7 +164,8 @@ def pull(options: Common, *, place: str, crawls: tuple[str, ...], compare: int, 
     """Take over what somebody else harvested: a folder or address of a snapshot.
 
     What is held stays. It can be stopped at any time and goes on from there. Every piece is checked, and some footers
-    are compared with the source's own; still, whoever made it could hide files from you: pull from people you trust.
+    and page indexes are compared with the source's own; still, whoever made it could hide files from you: pull from
+    people you trust.
 
     \b
     catalogue pull https://example.org/index-footers --crawl CC-MAIN-2022-05

@@ -93,6 +93,11 @@ class Indexes:
         clusters = {**below.clusters, **above.clusters}
         return Indexes(above.column_index or below.column_index, merged, own=self.own or other.own, clusters=clusters)
 
+    @property
+    def written(self) -> "Indexes | None":
+        """The part that stands in the file, which can be compared with the source; None if some of it was derived."""
+        return None if self.own else Indexes(self.column_index, self.offset_indexes)
+
     def pack(self) -> bytes:
         """As bytes for the store: a line of JSON that names what follows, and the indexes one behind the other."""
         parts = [("", self.column_index or b""), *self.offset_indexes.items()]

@@ -2,14 +2,16 @@
 
 import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from catalogue.errors import BadSnapshot, StoreDamaged
+from catalogue.errors import BadPageIndex, BadSnapshot, StoreDamaged
+from catalogue.pages import Indexes
 from catalogue.store.access import open_to_read
 from catalogue.store.database import Store
-from catalogue.store.held import is_whole, label_of
+from catalogue.store.held import Held, decode, encode, is_whole
 from catalogue.store.layout import check_stranger, disk_errors, prepare, read_only, transaction
 
 COPIED = ("documents", "files", "indexes")
@@ -45,7 +47,7 @@ class Frozen:
         return [("documents", key, self._whole(key, value)) for key, value in found]
 
     def file(self, path: str) -> list[Row]:
-        """The row of a file, and those of its page indexes that are of the same version, and not damaged.
+        """The row of a file, and those of its page indexes that stand in the file itself and are of the same version.
 
         Raises:
             StoreDamaged: if the file's is not what was written.
@@ -54,8 +56,9 @@ class Frozen:
         query = 'SELECT key, value FROM "indexes" WHERE key > ? AND key < ? ORDER BY key'
         indexes = self._run(query, f"{path}#", f"{path}$")  # "$" follows "#"
         rows = [("files", key, self._whole(key, value)) for key, value in found]
-        version = _version(found[0][1]) if found else None
-        rows += [("indexes", key, value) for key, value in indexes if version and _version(value) == version]
+        if found and indexes:
+            held = decode(found[0][1])
+            rows += [("indexes", key, written) for key, value in indexes if (written := _written(value, held))]
         return rows
 
     def _whole(self, key: str, value: bytes) -> bytes:
@@ -70,10 +73,14 @@ class Frozen:
             return self._connection.execute(query, parameters).fetchall()
 
 
-def _version(value: bytes) -> tuple[str, int, str | None] | None:
-    """Of which version of a file a value is; None of one that is damaged."""
-    label = label_of(value)
-    return label.version if label else None
+def _written(value: bytes, held: Held) -> bytes | None:
+    """The value of a page index that stands in a file itself; None of one that was derived, is damaged, or outdated."""
+    with suppress(StoreDamaged, BadPageIndex):
+        known = decode(value)
+        written = Indexes.unpack(known.data).written
+        if written and known.version == held.version:
+            return encode(replace(held, data=written.pack()))
+    return None
 
 
 @contextmanager
