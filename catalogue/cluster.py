@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from catalogue.errors import QueryError, Unreachable
 from catalogue.frames import frame_of
-from catalogue.settings import package_version
+from catalogue.settings import install_command, package_version
 from catalogue.wording import open_part
 from catalogue.workers import Task, run
 
@@ -41,7 +41,7 @@ def connected(address: str, *, patience: float = _PATIENCE) -> "Iterator[Executo
     try:
         from distributed import Client  # noqa: PLC0415 - an extra, and slow to import
     except ImportError as error:
-        message = "a scheduler needs Dask; run: pip install 'commoncrawl-catalogue[dask]'"
+        message = f"a scheduler needs Dask; run: {install_command('dask')}"
         raise QueryError(message) from error
     if not _ADDRESS.fullmatch(address):
         message = f"{open_part(address)!r} is no address of a scheduler; one looks like tcp://host:8786"
@@ -100,7 +100,7 @@ def dask_frame(tasks: Sequence[Task], nothing: pa.Table) -> "dd.DataFrame":
     try:
         import dask.dataframe as dd  # noqa: PLC0415 - an extra, and slow to import
     except ImportError as error:
-        message = "to_dask needs Dask; run: pip install 'commoncrawl-catalogue[dask]'"
+        message = f"to_dask needs Dask; run: {install_command('dask')}"
         raise QueryError(message) from error
     like = frame_of(nothing)
     frame: dd.DataFrame = (

@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from catalogue.errors import BadDocument, QueryError
 from catalogue.record import Record
+from catalogue.settings import install_command
 from catalogue.supervised import ChildDied, Children
 
 _NEEDED = ("feedparser", "resiliparse.extract.html2text", "resiliparse.parse.encoding", "resiliparse.parse.html")
@@ -33,7 +34,7 @@ class Documents:
             QueryError: if the libraries are not installed.
         """
         if not all(find_spec(name.partition(".")[0]) for name in _NEEDED):  # an extra
-            message = "to look into pages takes more libraries; run: pip install 'commoncrawl-catalogue[text]'"
+            message = f"to look into pages takes more libraries; run: {install_command('text')}"
             raise QueryError(message)
         self._main_content = main_content
         # So long a time is a verdict on the page; three of them would be a minute.

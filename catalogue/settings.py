@@ -1,13 +1,20 @@
 """What a user can set: options, else the environment, else ``config.toml``, else what suits Common Crawl."""
 
+import json
 import math
 import os
+import re
+import shlex
+import sys
 import tomllib
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, distribution, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
+from urllib.request import url2pathname
 
 from platformdirs import user_cache_path, user_config_path
 
@@ -53,6 +60,28 @@ def package_version() -> str:
         return version("commoncrawl-catalogue")
     except PackageNotFoundError:  # run from a checkout that was never installed
         return "0"
+
+
+def install_command(extra: str, environment: Path | None = None) -> str:
+    """Return the command that adds an extra to this installation: of a checkout or not, by pip, pipx or uv.
+
+    Args:
+        extra: one of those in ``pyproject.toml``.
+        environment: Python's folder; that of the running interpreter unless given.
+    """
+    package, editable, requirements = "commoncrawl-catalogue", [], []
+    with suppress(PackageNotFoundError):
+        installed = distribution(package)
+        requirements = [each for each in installed.requires or () if re.search(rf"extra == ['\"]{extra}['\"]", each)]
+        origin = json.loads(installed.read_text("direct_url.json") or "{}")
+        if "dir_info" in origin:
+            package = url2pathname(urlsplit(origin["url"]).path)
+            editable = ["-e"] if origin["dir_info"].get("editable") else []
+    if ((environment or Path(sys.prefix)) / "pipx_metadata.json").exists():
+        needed = [each.partition(";")[0].strip() for each in requirements]
+        return shlex.join(["pipx", "inject", "commoncrawl-catalogue", *needed])
+    pip, uv = [sys.executable, "-m", "pip", "install"], ["uv", "pip", "install", "--python", sys.executable]
+    return shlex.join([*(pip if find_spec("pip") else uv), *editable, f"{package}[{extra}]"])
 
 
 @dataclass(frozen=True, slots=True)

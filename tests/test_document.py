@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import json
 import os
+import re
 import signal
 import sys
 import zlib
@@ -20,6 +21,7 @@ from catalogue.errors import BadDocument, QueryError
 from catalogue.metadata import metadata_of, row_of, text_of
 from catalogue.outputs import Lines
 from catalogue.record import Record, read_record
+from catalogue.settings import install_command
 from catalogue.supervised import end_spare
 from tests.archives import capture, digest, warc
 from tests.commands import Command
@@ -305,7 +307,7 @@ def test_text_and_metadata_by_the_command(asking: Command, tmp_path: Path, crawl
 @pytest.mark.parametrize("lacking", ["feedparser", "resiliparse"])
 def test_without_its_libraries_it_is_said_what_to_install(lacking: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, lacking, None)
-    with pytest.raises(QueryError, match=r"pip install 'commoncrawl-catalogue\[text\]'"):
+    with pytest.raises(QueryError, match=re.escape(install_command("text"))):
         Documents()
 
 

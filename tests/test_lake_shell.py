@@ -1,6 +1,7 @@
 """``catalogue export ducklake``, and the lake in ``catalogue sql``, as commands."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import pytest
 import catalogue
 from catalogue.demo import LoopbackServer
 from catalogue.errors import QueryError
-from catalogue.settings import Settings
+from catalogue.settings import Settings, install_command
 from catalogue.store import Store
 from catalogue.views import statement
 from tests.commands import Command, Ran, ended
@@ -158,13 +159,13 @@ def test_without_extensions_an_export_says_what_reads_it(
     assert ran.status == 0
     first, second = ran.err.splitlines()
     assert first.startswith("catalogue sql cannot read it yet: captures.ducklake is not attached, because DuckDB lacks")
-    assert "pip install 'commoncrawl-catalogue[lake]'" in first
+    assert install_command("lake") in first
     assert second.startswith(str(command.data / "captures.ducklake"))
     monkeypatch.syspath_prepend(empty)
     monkeypatch.setenv("HOME", str(command.home))  # where DuckDB itself would have put them
     with (
         catalogue.open(command.data, settings=settings) as cat,
-        pytest.raises(QueryError, match=r"pip install 'commoncrawl-catalogue\[lake\]', or in DuckDB: INSTALL ducklake"),
+        pytest.raises(QueryError, match=f"{re.escape(install_command('lake'))}; or in DuckDB: INSTALL ducklake"),
     ):
         cat.sql("select count(*) from cc.captures")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from catalogue.errors import Missing, QueryError, SlowDown, Unreachable
-from catalogue.settings import COLLINFO_SOURCE, DEFAULT_SOURCE, Settings
+from catalogue.settings import COLLINFO_SOURCE, DEFAULT_SOURCE, Settings, install_command
 from catalogue.source import ATTEMPTS, Policy, PoliteSource, SystemClock, open_source
 from catalogue.source.folder import FolderSource
 from catalogue.source.http import HttpSource
@@ -225,4 +225,4 @@ def test_without_s3fs_it_says_how_to_get_it(tmp_path: Path) -> None:
     )
     command = [sys.executable, "-W", "error", "-c", code, str(tmp_path)]
     ran = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=60)
-    assert ran.stdout == "QueryError s3://commoncrawl/ needs s3fs; run: pip install 'commoncrawl-catalogue[s3]'\n"
+    assert ran.stdout == f"QueryError s3://commoncrawl/ needs s3fs; run: {install_command('s3')}\n"

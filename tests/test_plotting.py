@@ -1,5 +1,6 @@
 """Pictures of a key space: what is in them is what is so, and can be read."""
 
+import re
 import sys
 from collections.abc import Iterator
 from itertools import combinations, cycle, pairwise
@@ -18,7 +19,7 @@ from catalogue.colours import DARK, LIGHT
 from catalogue.errors import QueryError, UnknownCrawl
 from catalogue.keyspace import Extent, FileExtent, State, crawl_axis
 from catalogue.plotting import draw_crawl
-from catalogue.settings import Settings
+from catalogue.settings import Settings, install_command
 from catalogue.surt import Keys
 from catalogue.wording import plural
 from tests.crawls import CRAWL, crawl_of, table
@@ -223,7 +224,7 @@ def test_styles_differ_without_colour_and_have_those_of_the_pages(
 
 def test_without_matplotlib_it_is_said_what_to_install(paged: Catalogue, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(QueryError, match=r"pip install 'commoncrawl-catalogue\[notebook\]'"):
+    with pytest.raises(QueryError, match=re.escape(install_command("notebook"))):
         paged.plot(CRAWL)
 
 

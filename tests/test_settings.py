@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +10,14 @@ import pytest
 from platformdirs import user_config_path
 
 from catalogue.errors import QueryError
-from catalogue.settings import COLLINFO_SOURCE, DEFAULT_SOURCE, Settings, load_settings, package_version
+from catalogue.settings import (
+    COLLINFO_SOURCE,
+    DEFAULT_SOURCE,
+    Settings,
+    install_command,
+    load_settings,
+    package_version,
+)
 
 Config = Callable[[str], Path]
 
@@ -211,3 +219,37 @@ def test_the_user_agent_names_the_tool_and_whom_to_write_to() -> None:
     assert load_settings().user_agent == f"commoncrawl-catalogue/{package_version()} (no contact set)"
     assert load_settings(contact="a@example.org").user_agent.endswith(" (a@example.org)")
     assert package_version()[0].isdecimal()
+
+
+@pytest.mark.parametrize(
+    ("origin", "installer", "command"),
+    [
+        (None, None, "{python} -m pip install 'commoncrawl-catalogue[text]'"),
+        ({"url": "{folder}", "dir_info": {}}, None, "{python} -m pip install '/a checkout[text]'"),
+        ({"url": "{folder}", "dir_info": {"editable": True}}, None, "{python} -m pip install -e '/a checkout[text]'"),
+        (None, "pipx_metadata.json", "pipx inject commoncrawl-catalogue 'feedparser>=6' resiliparse"),
+    ],
+)
+def test_extras_are_added_as_the_package_was_installed(
+    origin: dict[str, object] | None,
+    installer: str | None,
+    command: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    info = tmp_path / "commoncrawl_catalogue-1.dist-info"
+    info.mkdir()
+    needed = [
+        "feedparser>=6; extra == 'text'",
+        "resiliparse; python_version > '3' and extra == 'text'",
+        "x; extra == 's3'",
+    ]
+    (info / "METADATA").write_text(
+        "".join(["Name: commoncrawl-catalogue\n", *(f"Requires-Dist: {n}\n" for n in needed)])
+    )
+    if origin:
+        (info / "direct_url.json").write_text(json.dumps(origin).replace("{folder}", "file:///a%20checkout"))
+    if installer:
+        (tmp_path / installer).touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    assert install_command("text", tmp_path) == command.replace("{python}", sys.executable)

@@ -30,7 +30,7 @@ from catalogue.fetching import Made, MadeByWorkers
 from catalogue.filling import Fetched
 from catalogue.forming import FormOf
 from catalogue.plan import record_fetches
-from catalogue.settings import Settings
+from catalogue.settings import Settings, install_command
 from catalogue.workers import SLICE, Workers, run, tasks
 from tests.commands import Command, ended
 from tests.crawls import crawl_of, table
@@ -299,7 +299,7 @@ def test_workers_that_do_not_have_this_package(tmp_path: Path) -> None:
 def test_without_dask_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("distributed", "dask"):
         monkeypatch.setitem(sys.modules, name, None)  # as if it were not installed
-    said = re.escape("a scheduler needs Dask; run: pip install 'commoncrawl-catalogue[dask]'")
+    said = re.escape(f"a scheduler needs Dask; run: {install_command('dask')}")
     with pytest.raises(QueryError, match=said), connected("tcp://x:1"):
         pass
 

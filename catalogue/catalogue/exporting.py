@@ -12,7 +12,7 @@ from catalogue.catalogue.telling import Telling
 from catalogue.display import Displayed, some
 from catalogue.errors import IncompleteAnswer, QueryError
 from catalogue.lake import LakeFile
-from catalogue.settings import address
+from catalogue.settings import address, install_command
 from catalogue.table import INDEX
 from catalogue.wording import plural
 
@@ -177,5 +177,5 @@ class Exporting(Telling):
 
 def _need_pyiceberg() -> None:
     if find_spec("pyiceberg") is None:
-        message = "Iceberg tables need pyiceberg; run: pip install 'commoncrawl-catalogue[iceberg]'"
+        message = f"Iceberg tables need pyiceberg; run: {install_command('iceberg')}"
         raise QueryError(message)

@@ -7,6 +7,7 @@ import click
 
 from catalogue.cli.app import Command, Common, common
 from catalogue.errors import QueryError
+from catalogue.settings import install_command
 
 _LOOPBACK = {"localhost", "ip6-localhost"}
 
@@ -36,7 +37,7 @@ def serve(options: Common, *, host: str, port: int, harvest_on_demand: bool, str
     try:
         from catalogue.server import run  # noqa: PLC0415 - needs an extra
     except ModuleNotFoundError as error:
-        message = f"serving needs {error.name}; install it: pip install 'commoncrawl-catalogue[serve]'"
+        message = f"serving needs {error.name}; run: {install_command('serve')}"
         raise QueryError(message) from error
     from catalogue.serving import Service  # noqa: PLC0415 - --help needs none of what this imports
 

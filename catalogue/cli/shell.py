@@ -13,6 +13,7 @@ from catalogue.cli.app import Command, Common, common
 from catalogue.cli.completing import crawls_held
 from catalogue.cli.showing import Table, as_json
 from catalogue.errors import CatalogueError, QueryError
+from catalogue.settings import install_command
 from catalogue.views import answerable, queries_folder
 from catalogue.views import statement as queries_statement
 
@@ -89,9 +90,7 @@ def _shell(options: Common, catalogue: Any) -> NoReturn:  # noqa: ANN401 - impor
     beside, path = Path(sys.executable).with_name("duckdb"), catalogue.path
     program = str(beside) if beside.exists() else shutil.which("duckdb")
     if program is None:
-        message = (
-            f'there is no DuckDB shell here; run: pip install duckdb-cli, or: catalogue sql "SQL" (the file is {path})'
-        )
+        message = f"no DuckDB shell is installed; run: {install_command('shell')}; or run: catalogue sql 'SQL'"
         raise QueryError(message)
     command = [program, "-readonly", str(path), *(_attaching(options, catalogue, program))]
     if not path.is_relative_to(catalogue.data):  # it is temporary, and gone when the catalogue is closed

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from catalogue.doctor.findings import Seen
 from catalogue.errors import CatalogueError
-from catalogue.settings import Settings, package_version
+from catalogue.settings import Settings, install_command, package_version
 from catalogue.source import PoliteSource, credentials_from, surroundings
 from catalogue.store import Store, remote_kind
 from catalogue.wording import number, plural, size
@@ -64,7 +64,7 @@ def _installed() -> Iterator[Seen]:
         yield Seen("extras", ", ".join(there))
     for each in lacking:
         name = each.partition(":")[0]
-        yield Seen("extra lacking", each, f"pip install 'commoncrawl-catalogue[{name}]' adds it")
+        yield Seen("extra lacking", each, f"{install_command(name)} adds it")
 
 
 def _version(name: str) -> str | None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import duckdb
 
 from catalogue.ducklake.database import backend_of
+from catalogue.settings import install_command
 from catalogue.views import quoted
 from catalogue.where import literal
 
@@ -98,6 +99,6 @@ def not_attached(path: Path, why: str) -> str:
     if "xtension" in why and ("not found" in why or "INSTALL" in why):
         return (
             f"{path.name} is not attached, because DuckDB lacks extensions for it; run: "
-            "pip install 'commoncrawl-catalogue[lake]', or in DuckDB: INSTALL ducklake; INSTALL sqlite; INSTALL httpfs"
+            f"{install_command('lake')}; or in DuckDB: INSTALL ducklake; INSTALL sqlite; INSTALL httpfs"
         )
     return f"{path.name} is not attached ({first}); run: catalogue export ducklake"

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from catalogue.durable import make_folder, put_in_place
 from catalogue.errors import OutputFailed, QueryError
+from catalogue.settings import install_command
 from catalogue.source import be_discreet
 
 _WHOLE = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss"}
@@ -295,7 +296,7 @@ def _files(url: str) -> tuple[Any, str]:
 
         files, root = url_to_fs(url, skip_instance_cache=True, use_listings_cache=False, **options)
     except ImportError as error:
-        extra = "pip install 'commoncrawl-catalogue[s3]'" if scheme in {"s3", "s3a"} else "see fsspec's documentation"
+        extra = install_command("s3") if scheme in {"s3", "s3a"} else "see fsspec's documentation"
         message = f"to write to {scheme}:// takes another library ({error.name or 'fsspec'}); {extra}"
         raise QueryError(message) from error
     except ValueError:

@@ -8,6 +8,7 @@ from catalogue.errors import QueryError
 from catalogue.keyspace import MOST_ROWS, Axis, KeySpace, Lane, State, part
 from catalogue.plan import ReadPlan
 from catalogue.plotting.sheet import Sheet
+from catalogue.settings import install_command
 from catalogue.surt import Keys
 from catalogue.wording import plural
 
@@ -111,7 +112,7 @@ def _depth(lane: Lane) -> str:
 def _drawn(draw: Callable[[Sheet], None], ax: "Axes | None") -> "Axes":
     """What is drawn on a sheet, on axes, which are made as high as it takes unless given."""
     if find_spec("matplotlib") is None:
-        message = "pictures need matplotlib; run: pip install 'commoncrawl-catalogue[notebook]'"
+        message = f"pictures need matplotlib; run: {install_command('notebook')}"
         raise QueryError(message)
     if ax is None:
         from matplotlib import pyplot as plt  # noqa: PLC0415 - an extra, and slow to import

@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import SplitResult
 
 from catalogue.errors import QueryError
-from catalogue.settings import DEFAULT_SOURCE, Settings, address, is_folder
+from catalogue.settings import DEFAULT_SOURCE, Settings, address, install_command, is_folder
 from catalogue.source.discreet import be_discreet
 from catalogue.source.folder import FolderSource
 from catalogue.source.limiter import COMMON_CRAWL, S3_COMMON_CRAWL, Clock, Limiter, Policy, SystemClock
@@ -62,7 +62,7 @@ def open_source(
         try:
             from catalogue.source.s3 import S3Source  # noqa: PLC0415 - an extra, and slow to import
         except ImportError as error:
-            message = f"{url} needs s3fs; run: pip install 'commoncrawl-catalogue[s3]'"
+            message = f"{url} needs s3fs; run: {install_command('s3')}"
             raise QueryError(message) from error
         inner = S3Source(root, user_agent=settings.user_agent, connections=policy.connections)
     else:
