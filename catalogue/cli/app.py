@@ -1,10 +1,13 @@
 """The command ``catalogue``, and what all its commands share."""
 
+import itertools
 import os
 import re
 import shlex
+import shutil
 import signal
 import sys
+import textwrap
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -85,7 +88,21 @@ class Common:
 
 def show(text: str, *, err: bool = False) -> None:
     """Print what is said to people: strangers' names cannot act in it, and commands in it can be run as they are."""
-    click.echo(printable_lines(literally(text)), err=err)
+    _print(printable_lines(literally(text)), err=err)
+
+
+def _print(text: str, *, err: bool) -> None:
+    click.echo(wrapped(text) if (sys.stderr if err else sys.stdout).isatty() else text, err=err)
+
+
+def wrapped(text: str) -> str:
+    """Break lines between words where a terminal ends; commands to run stay on one line, so that they can be copied."""
+    whole = _TO_RUN.sub(lambda match: match[0].replace(" ", "\0"), text)
+    width = shutil.get_terminal_size().columns
+    lines = (
+        textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False) or [""] for line in whole.split("\n")
+    )
+    return "\n".join(itertools.chain.from_iterable(lines)).replace("\0", " ")
 
 
 def warn(text: str) -> None:
@@ -303,6 +320,8 @@ def main() -> NoReturn:
 
 _PROPOSED = re.compile(rf"\bcatalogue ({'|'.join(_Commands.homes)})\b")
 """A command in what is said."""
+_TO_RUN = re.compile(r"(?<=run: )[^;\n]+")
+"""A command that is to be copied."""
 _given: list[Common] = []
 """The options of the command that is run."""
 _resumable: list[bool] = []
@@ -328,7 +347,7 @@ def _stop(number: int, _: FrameType | None) -> NoReturn:
 
 def _stopped() -> int:
     goes_on = "; what was committed is kept, and the same command goes on from there" if _resumable else ""
-    click.echo(f"stopped{goes_on}", err=True)
+    _print(f"stopped{goes_on}", err=True)
     return 128 + (_signals[0] if _signals else signal.SIGINT)
 
 
@@ -345,7 +364,7 @@ def _misused(error: click.ClickException) -> int:
     message = " ".join(error.format_message().split())
     if isinstance(error, click.UsageError) and error.ctx and not message.endswith("?"):
         message = f"{message.removesuffix('.')}; see: {error.ctx.command_path} --help"
-    click.echo(printable(f"catalogue: {message}"), err=True)
+    _print(printable(f"catalogue: {message}"), err=True)
     return error.exit_code
 
 
@@ -361,5 +380,5 @@ def _explain_bug(error: Exception) -> int:
     if "--verbose" in sys.argv or "-v" in sys.argv:
         traceback.print_exc()
     what = printable(f"{type(error).__name__}: {error}".splitlines()[0])
-    click.echo(f"catalogue: something failed that should not ({what}); -v shows where, please report it", err=True)
+    _print(f"catalogue: something failed that should not ({what}); -v shows where, please report it", err=True)
     return os.EX_SOFTWARE if hasattr(os, "EX_SOFTWARE") else 70

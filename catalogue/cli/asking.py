@@ -316,11 +316,9 @@ def show_plan(plan: Any) -> None:  # noqa: ANN401
     )
     if plan.indexes:
         needed = f"{plural(len(plan.indexes), 'request')}, {size(sum(len(fetch.range) for fetch in plan.indexes))}"
-        click.echo(
-            f"page indexes are fetched first ({needed}); until then the rest is an estimate: --indexes does it now"
-        )
+        show(f"page indexes are fetched first ({needed}); until then the rest is an estimate: --indexes does it now")
     if plan.cached_bytes:
-        click.echo(f"{size(plan.cached_bytes)} more are in the cache")
+        show(f"{size(plan.cached_bytes)} more are in the cache")
     for warning in plan.warnings:
         show(f"note: {warning}")
     for lack in plan.missing:

@@ -344,9 +344,7 @@ def status(options: Common, *, json_: bool) -> None:
     )
     click.echo(f"\nstore {size(store_size)}, catalogue {size(catalogue_size)}")
     if log_size > _LONG_LOG:
-        click.echo(
-            f"of the store {size(log_size)} are its log, because some program reads it all the time; end that one"
-        )
+        show(f"of the store {size(log_size)} are its log, because some program reads it all the time; end that one")
     for failure in failures:
         show(f"failed: {failure['reason']}")
     for step in steps[:_FEW_STEPS]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from catalogue.cli.app import Common, resumable
+from catalogue.cli.app import Common, resumable, show, wrapped
 from catalogue.display import some
 from catalogue.progress import Report, is_terminal, nowhere, on_terminal
 from catalogue.wording import plain, plural, printable
@@ -106,7 +106,7 @@ class Table:
         """Print what is left, and say what was left out; returns how many rows there were."""
         self._print()
         if more := [printable(name) for at, name in enumerate(self.names) if at not in (self._widths or {})]:
-            click.echo(f"{plural(len(more), 'column')} more ({some(more, len(more))}): {_how_to_see()}")
+            show(f"{plural(len(more), 'column')} more ({some(more, len(more))}): {_how_to_see()}")
         return self._count
 
     def _print(self) -> None:
@@ -207,7 +207,7 @@ def can_ask() -> bool:
 
 def confirmed(question: str) -> bool:
     """Ask the person at the terminal; nobody there means no."""
-    return can_ask() and click.confirm(question, err=True)
+    return can_ask() and click.confirm(wrapped(question), err=True)
 
 
 def batches_of(found: Any, options: Common, *, to_stdout: bool) -> Iterator[Any]:  # noqa: ANN401 - importing its type is slow
