@@ -4,7 +4,7 @@
 
     import catalogue
 
-    cat = catalogue.open("data")
+    cat = catalogue.open()
     cat.harvest("CC-MAIN-2022-05")
     found = cat.captures("*.example.com", crawls="CC-MAIN-2022-05")
     found.plan            # nothing is read so far

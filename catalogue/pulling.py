@@ -24,6 +24,7 @@ from catalogue.examine import Examiner
 from catalogue.footer import MAGIC, TRAILER, with_trailer
 from catalogue.pages import Indexes
 from catalogue.ranges import ByteRange, Pin
+from catalogue.settings import canonical
 from catalogue.snapshot import LIST_OF_CRAWLS, MANIFEST, Piece, Snapshot, contents_of, unpack_snapshot
 from catalogue.source import MAX_DOCUMENT, PoliteSource
 from catalogue.store import Held, Row, Store, decode, encode, locked, read_piece, row_group_of, version_of
@@ -132,6 +133,7 @@ class Pull:
         try:
             self._fetch(piece, path)
             content = _Content(piece, read_piece(path))
+            content.attribute_to(self._source.url)
             facts = content.examined(self._examiner)
         except Missing as error:
             message = f"{error}; whoever exports the snapshot may be at it: run the same command again"
@@ -259,6 +261,18 @@ class _Content:
             if of := row_group_of(key):
                 found.setdefault(of[0], {})[of[1]] = Indexes.unpack(decode(value).data)
         return found
+
+    def attribute_to(self, source: str) -> None:
+        """Have the values say that they came from a source, with which they are compared.
+
+        ETags of another source mean nothing to it.
+        """
+        for values in (self.files, self.indexes):
+            for key, value in values.items():
+                held = decode(value)
+                if held.source != source:
+                    etag = held.etag if canonical(held.source) == canonical(source) else None
+                    values[key] = encode(replace(held, source=source, etag=etag))
 
     def examined(self, examiner: Examiner) -> dict[str, bytes]:
         """What the footers say, by path, as our store keeps it: a small piece may have footers that say very much.

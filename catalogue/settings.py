@@ -7,6 +7,7 @@ import re
 import shlex
 import sys
 import tomllib
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from importlib.metadata import PackageNotFoundError, distribution, version
@@ -16,13 +17,28 @@ from typing import Any
 from urllib.parse import SplitResult, urlsplit
 from urllib.request import url2pathname
 
-from platformdirs import user_cache_path, user_config_path
+from platformdirs import user_cache_path, user_config_path, user_data_path
 
 from catalogue.errors import QueryError
 
 DEFAULT_SOURCE = "https://data.commoncrawl.org/"
 COLLINFO_SOURCE = "https://index.commoncrawl.org/"
 """Where the list of crawls is for the default source; any other source has its own at its root."""
+
+
+STORE_NAME = "footers.sqlite"
+
+
+def config_file() -> Path:
+    """Return the path of the user's ``config.toml``, which need not exist."""
+    return user_config_path("catalogue") / "config.toml"
+
+
+def default_data() -> Path:
+    """Return the folder ``data`` here if it has a store, of the index or of another table; else the user's own."""
+    here = Path("data")
+    has_store = (here / STORE_NAME).is_file() or any(here.glob(f"*/{STORE_NAME}"))
+    return here if has_store else user_data_path("catalogue")
 
 
 def address(url: str) -> SplitResult:
@@ -44,6 +60,12 @@ def address(url: str) -> SplitResult:
         message = f"a source has an address without query or credentials, such as {DEFAULT_SOURCE}"
         raise QueryError(message)
     return parts
+
+
+def canonical(url: str) -> str:
+    """Return a source as stores have it, and one name for those that have the same files."""
+    root = f"{(Path(url).resolve().as_uri() if is_folder(url) else url).rstrip('/')}/"
+    return DEFAULT_SOURCE if root == "s3://commoncrawl/" else root
 
 
 def is_folder(url: str) -> bool:
@@ -106,6 +128,8 @@ class Settings:
     """Bytes of pages that are kept on disk at most, so that neighbours' questions cost nothing; 0 for none."""
     cache: Path = field(default_factory=lambda: user_cache_path("catalogue"))
     """Where processes share what they know of a host, and pages that were fetched."""
+    data: Path = field(default_factory=default_data)
+    """Folder of the store and the catalogue."""
 
     def __post_init__(self) -> None:
         """See that what is shown and written down with the source is no secret.
@@ -126,13 +150,17 @@ class Settings:
         return f"commoncrawl-catalogue/{package_version()} ({self.contact or 'no contact set'})"
 
 
-def load_settings(**given: object) -> Settings:
+def load_settings(otherwise: Mapping[str, object] = {}, /, **given: object) -> Settings:
     """Settings from all places; those given here, unless None, win.
+
+    Args:
+        otherwise: those that are used where nothing is set.
+        given: those that win.
 
     Raises:
         QueryError: if one cannot be used.
     """
-    file = user_config_path("catalogue") / "config.toml"
+    file = config_file()
     values: dict[str, Any] = {}
     try:
         values = tomllib.loads(file.read_text(encoding="utf-8"))
@@ -145,6 +173,7 @@ def load_settings(**given: object) -> Settings:
     for name in known:
         if text := os.environ.get(f"CATALOGUE_{name.upper()}"):
             values[name] = text
+    values = {**otherwise, **values}
     values |= {name: value for name, value in given.items() if value is not None}
     for name in values:
         if name not in known:
@@ -157,7 +186,7 @@ def _converted(name: str, value: object) -> Any:  # noqa: ANN401 - each setting 
     kinds: dict[str, Any] = {
         **dict.fromkeys(["rate", "patience", "bandwidth", "latency"], float),
         **dict.fromkeys(["connections", "cache_size"], int),
-        "cache": Path,
+        **dict.fromkeys(["cache", "data"], Path),
     }
     kind = kinds.get(name, str)
     try:
@@ -174,4 +203,4 @@ def _converted(name: str, value: object) -> Any:  # noqa: ANN401 - each setting 
         raise QueryError(message)
     if name == "source" and f"{converted}/" == DEFAULT_SOURCE:
         return DEFAULT_SOURCE
-    return converted
+    return converted.expanduser() if kind is Path and str(value).startswith("~/") else converted

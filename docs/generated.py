@@ -97,7 +97,7 @@ def settings() -> str:
         names = [field.name, f"CATALOGUE_{field.name.upper()}", *({f"--{field.name}"} & options)]
         value = f"{field.default:_}" if isinstance(field.default, int | float) else field.default
         default = (
-            "" if value is None else " By default your cache folder." if value is MISSING else f" By default `{value}`."
+            "" if value is None else " See above for the default." if value is MISSING else f" By default `{value}`."
         )
         about = _plain(" ".join(told["Settings", field.name]))
         found.append(f"{', '.join(f'`{name}`' for name in names)}\n: {about}{default}")

@@ -152,7 +152,7 @@ def test_a_source_that_cannot_be_used(
         assert found.requests == server.requests == most
     assert isinstance(found.failure, failure)
     assert str(found.failure) in [each.seen for each in found.source] or "ranges" in told(found.source)
-    assert told(found.here)["store"] == "none yet"
+    assert told(found.here)["store"] == f"{tmp_path / 'data/footers.sqlite'}: none yet"
 
 
 @pytest.mark.parametrize("seed", range(3))

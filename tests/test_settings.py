@@ -82,6 +82,7 @@ def test_each_from_each_place(config: Config, monkeypatch: pytest.MonkeyPatch) -
         ("connections", [1, 2, 3]),
         ("patience", [0.0, 2.5, 3.5]),
         ("cache", [Path("/a"), Path("/b"), Path("/c")]),
+        ("data", [Path("/a"), Path("/b"), Path("/c")]),
     ],
 )
 def test_precedence(name: str, values: list[object], config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +98,6 @@ def test_precedence(name: str, values: list[object], config: Config, monkeypatch
 
 
 def test_other_variables_are_none_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CATALOGUE_DATA", "somewhere")
     monkeypatch.setenv("CATALOGUE_TEST_MIRROR", "elsewhere")
     assert load_settings() == Settings()
 

@@ -19,7 +19,7 @@ from catalogue.listing import load_table
 from catalogue.plan import Cost
 from catalogue.progress import Bars, Report, nowhere
 from catalogue.question import Footers
-from catalogue.settings import Settings
+from catalogue.settings import STORE_NAME, Settings
 from catalogue.source import (
     ATTEMPTS,
     CachedSource,
@@ -35,7 +35,6 @@ from catalogue.table import INDEX, Table, check_name
 from catalogue.wording import meant
 from catalogue.workers import Workers
 
-STORE_NAME = "footers.sqlite"
 CATALOGUE_NAME = "catalogue.duckdb"
 _TEMPORARY = 8 << 30
 """Bytes of a cache that lasts as long as a ``Catalogue`` is open."""

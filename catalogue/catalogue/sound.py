@@ -6,7 +6,6 @@ from contextlib import ExitStack, closing, suppress
 
 from catalogue import views
 from catalogue.captures import several
-from catalogue.catalogue.opening import STORE_NAME
 from catalogue.catalogue.snapshots import Snapshots
 from catalogue.checking import Check, Checked, Finding, Share
 from catalogue.crawl import crawl_id, newest_first
@@ -25,7 +24,7 @@ from catalogue.examine import Examiner
 from catalogue.listing import known_crawls, load_table, manifests
 from catalogue.progress import Progress
 from catalogue.repairing import Repair, Repaired, note_lost
-from catalogue.settings import COLLINFO_SOURCE
+from catalogue.settings import COLLINFO_SOURCE, STORE_NAME
 from catalogue.source import PoliteSource, open_source
 from catalogue.store import Salvaged, Store, alone, salvage, unwritable
 from catalogue.surt import Keys

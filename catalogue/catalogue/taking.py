@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from catalogue import views
 from catalogue.captures import several
-from catalogue.catalogue.opening import STORE_NAME, Opened
+from catalogue.catalogue.opening import Opened
 from catalogue.crawl import SUBSETS, Crawl, crawl_words, manifest_path, named, select_crawls, select_subsets
 from catalogue.errors import FormatError, QueryError, SourceError, StoreDamaged, UnknownCrawl
 from catalogue.examine import Examiner
@@ -22,7 +22,7 @@ from catalogue.listing import (
     take_list,
 )
 from catalogue.progress import Progress
-from catalogue.settings import COLLINFO_SOURCE, DEFAULT_SOURCE
+from catalogue.settings import COLLINFO_SOURCE, DEFAULT_SOURCE, STORE_NAME
 from catalogue.source import ATTEMPTS
 from catalogue.store import unwritable
 from catalogue.surt import Keys

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from catalogue import ducklake, views
-from catalogue.catalogue.opening import STORE_NAME
 from catalogue.catalogue.taking import Taking
 from catalogue.crawl import newest_first
 from catalogue.errors import CatalogueError, NotHarvested, QueryError
 from catalogue.keyspace import Extent, FileExtent, crawl_axis
 from catalogue.plotting import draw_crawl
+from catalogue.settings import STORE_NAME
 from catalogue.source import CachedSource
 from catalogue.store import Store
 from catalogue.wording import comma_separated, plural

@@ -1,5 +1,6 @@
 """Class ``Catalogue``."""
 
+import warnings
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor
 from contextlib import suppress
@@ -9,6 +10,7 @@ from pathlib import Path
 from catalogue import views
 from catalogue.backfill import Backfill
 from catalogue.captures import Captures, parse_query, several
+from catalogue.catalogue.choosing import settings_for
 from catalogue.catalogue.fetches import Fetches
 from catalogue.catalogue.steps import Step, steps
 from catalogue.crawl import newest_first, select_subsets
@@ -24,7 +26,7 @@ from catalogue.progress import bars
 from catalogue.query import Moment, Query, check_columns
 from catalogue.question import Question, Scope
 from catalogue.sampling import Sample
-from catalogue.settings import Settings, load_settings
+from catalogue.settings import Settings
 from catalogue.surt import Match
 from catalogue.table import INDEX
 from catalogue.wording import plural, size
@@ -37,7 +39,7 @@ _PRICED = 500
 
 
 def open(  # noqa: A001 - catalogue.open, as gzip.open
-    data: str | Path = "data",
+    data: str | Path | None = None,
     *,
     table: str | None = None,
     source: str | None = None,
@@ -51,17 +53,24 @@ def open(  # noqa: A001 - catalogue.open, as gzip.open
     has to be asked again. The catalogue itself opens again when it is used again.
 
     Args:
-        data: the folder.
+        data: the folder; by default as the command has it: a setting, else ``data`` if there is a store in it, else a
+            folder of the user's.
         table: name of another table than Common Crawl's index, which has a folder of its own in there.
-        source: where files are read from: an https, http or s3 address, or a folder; Common Crawl unless set.
+        source: where files are read from: an https, http or s3 address, or a folder. By default a setting, else
+            where the stored files came from, else Common Crawl.
         executor: whose workers read, such as a ``ProcessPoolExecutor`` or that of a Dask client
             (``client.get_executor()``); they must have this package. Among machines of Dask's the rate is divided.
         settings: instead of those from the environment and ``config.toml``.
         progress: whether what takes long shows how far it is; by default in notebooks and on terminals, and not where
             errors go to a file or a pipe.
     """
-    chosen = settings or load_settings(source=source)
-    return Catalogue(Path(data), chosen, table=table, executor=executor, bars=bars(progress))
+    chosen = settings or settings_for(data=data, table=table, notify=_warn, source=source)
+    folder = chosen.data if data is None else Path(data)
+    return Catalogue(folder, chosen, table=table, executor=executor, bars=bars(progress))
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, stacklevel=4)
 
 
 class Catalogue(Fetches):

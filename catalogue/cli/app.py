@@ -25,7 +25,7 @@ from click.shell_completion import CompletionItem
 from catalogue.durable import room
 from catalogue.errors import CatalogueError, DiskFailed
 from catalogue.progress import Bars, bars
-from catalogue.settings import Settings, load_settings, package_version
+from catalogue.settings import Settings, package_version
 from catalogue.wording import meant, printable, printable_lines
 
 if TYPE_CHECKING:
@@ -49,14 +49,19 @@ class Common:
         if not self.quiet:
             show(text, err=True)
 
-    @property
-    def folder(self) -> Path:
-        """That of the store and the catalogue."""
-        return data_folder(self.data)
-
     def settings(self, **others: object) -> Settings:
         """What the options, and others beside them, set."""
-        return load_settings(source=self.source, rate=self.rate, contact=self.contact, **others)
+        from catalogue.catalogue import settings_for  # noqa: PLC0415 - --help needs none of what this imports
+
+        return settings_for(
+            data=self.data,
+            table=self.table,
+            notify=self.say,
+            source=self.source,
+            rate=self.rate,
+            contact=self.contact,
+            **others,
+        )
 
     @property
     def bars(self) -> Bars:
@@ -78,7 +83,7 @@ class Common:
         with (
             connected(scheduler) if scheduler else nullcontext() as executor,
             Catalogue(
-                self.folder, chosen, table=self.table, executor=executor, notify=self.say, bars=self.bars
+                chosen.data, chosen, table=self.table, executor=executor, notify=self.say, bars=self.bars
             ) as catalogue,
         ):
             yield catalogue
@@ -127,11 +132,6 @@ def literally(text: str) -> str:
     return _PROPOSED.sub(with_options, text)
 
 
-def data_folder(chosen: Path | None) -> Path:
-    """That of the store and the catalogue."""
-    return chosen or Path(os.environ.get("CATALOGUE_DATA") or "data")
-
-
 def _tables(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     from catalogue.cli.completing import tables  # noqa: PLC0415 - it knows our options
 
@@ -142,7 +142,7 @@ _OPTIONS = [
     click.option(
         "--data",
         type=click.Path(file_okay=False, path_type=Path),
-        help="Folder of the store and the catalogue.  [default: CATALOGUE_DATA, else data]",
+        help="Folder of the store and the catalogue.  [default: data, if there is a store in it, else your own]",
     ),
     click.option(
         "--table",

@@ -6,10 +6,11 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
-from catalogue.cli.app import Command, Common, OneOf, common, data_folder, entry
+from catalogue.cli.app import Command, Common, OneOf, common, entry
+from catalogue.errors import QueryError
+from catalogue.settings import STORE_NAME, default_data, load_settings
 
 _SHELLS = ["bash", "zsh", "fish"]
-_STORE = "footers.sqlite"
 _MANIFEST = re.compile(r"crawl-data/([^/]+)/cc-index-table\.paths\.gz")
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 """What all names of ours are. A shell would run others: a store or a folder may be a stranger's."""
@@ -40,7 +41,7 @@ def crawls_held(context: click.Context, _: click.Parameter, incomplete: str) -> 
     """Crawls that are harvested, at least in part, and the words that stand for some."""
     from catalogue.store import names_of  # noqa: PLC0415 - most completions do without
 
-    names = names_of(_folder(context) / _STORE)
+    names = names_of(_folder(context) / STORE_NAME)
     return _crawls([found[1] for name in names if (found := _MANIFEST.fullmatch(name))], incomplete)
 
 
@@ -48,7 +49,7 @@ def crawls_listed(context: click.Context, _: click.Parameter, incomplete: str) -
     """Crawls of the list that is held, and the words that stand for some."""
     from catalogue.store import named_in  # noqa: PLC0415 - likewise
 
-    return _crawls(named_in(_folder(context) / _STORE, "collinfo.json"), incomplete)
+    return _crawls(named_in(_folder(context) / STORE_NAME, "collinfo.json"), incomplete)
 
 
 def subsets(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
@@ -70,7 +71,7 @@ def columns(_: click.Context, __: click.Parameter, incomplete: str) -> list[Comp
 
 def tables(context: click.Context, incomplete: str) -> list[str]:
     """Other tables in the data folder."""
-    there_are = sorted(path.parent.name for path in _folder(context, table=False).glob(f"*/{_STORE}"))
+    there_are = sorted(path.parent.name for path in _folder(context, table=False).glob(f"*/{STORE_NAME}"))
     return [name for name in there_are if _PLAIN.fullmatch(name) and name.startswith(incomplete)]
 
 
@@ -90,5 +91,8 @@ def _folder(context: click.Context, *, table: bool = True) -> Path:
         given = {name: value for name, value in at.params.items() if value is not None} | given
         at = at.parent
     chosen, name = given.get("data"), given.get("table")
-    folder = data_folder(chosen if isinstance(chosen, Path) else None)
+    try:
+        folder = load_settings(data=chosen).data
+    except QueryError:  # the command says so
+        folder = default_data()
     return folder / name if table and isinstance(name, str) else folder

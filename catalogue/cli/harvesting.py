@@ -15,6 +15,7 @@ from catalogue.cli.consent import MANY_BYTES, MANY_REQUESTS, told
 from catalogue.cli.showing import as_json, confirmed, harvest_bar, table
 from catalogue.errors import QueryError, TooExpensive
 from catalogue.progress import Progress
+from catalogue.settings import STORE_NAME, config_file
 from catalogue.wording import parse_size, plural, size
 
 if TYPE_CHECKING:
@@ -314,6 +315,12 @@ def status(options: Common, *, json_: bool) -> None:
         failures = [_plain(row) for row in catalogue.failures().to_dict("records")]
         store_size, catalogue_size = catalogue.sizes()
         log_size = catalogue.log_size()
+        paths = {
+            "store": catalogue.data / STORE_NAME,
+            "catalogue": catalogue.path,
+            "config": config_file(),
+            "cache": catalogue.settings.cache,
+        }
         steps = [replace(step, command=literally(step.command)) for step in catalogue.next_steps()]
     if json_:
         as_json(
@@ -323,6 +330,8 @@ def status(options: Common, *, json_: bool) -> None:
                 "store_bytes": store_size,
                 "store_log_bytes": log_size,
                 "catalogue_bytes": catalogue_size,
+                "paths": {name: str(path.absolute()) for name, path in paths.items()},
+                "source": catalogue.settings.source,
                 "next": [asdict(step) for step in steps],
             }
         )
@@ -343,6 +352,8 @@ def status(options: Common, *, json_: bool) -> None:
         ],
     )
     click.echo(f"\nstore {size(store_size)}, catalogue {size(catalogue_size)}")
+    for name, path in paths.items():
+        show(f"{name:9} {path.absolute()}{'' if path.exists() else ' (not there)'}")
     if log_size > _LONG_LOG:
         show(f"of the store {size(log_size)} are its log, because some program reads it all the time; end that one")
     for failure in failures:

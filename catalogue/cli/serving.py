@@ -44,14 +44,16 @@ def serve(options: Common, *, host: str, port: int, harvest_on_demand: bool, str
     if options.table is not None:
         message = "only Common Crawl's index is served; leave out --table"
         raise QueryError(message)
-    folder, settings = options.folder, options.settings()
+    settings = options.settings()
 
     def ready(address: str) -> None:
-        options.say(f"serving {folder.resolve()} at {address}/ until Ctrl-C")
+        options.say(f"serving {settings.data.resolve()} at {address}/ until Ctrl-C")
         if not _is_loopback(host):
             options.say("whoever reaches this machine can ask, and each question may cost requests of the source")
 
-    service = Service(folder, settings, at_once=at_once, on_demand=harvest_on_demand, strict=strict, notify=options.say)
+    service = Service(
+        settings.data, settings, at_once=at_once, on_demand=harvest_on_demand, strict=strict, notify=options.say
+    )
     with closing(service):
         run(service, host, port, ready=ready, log=options.verbose)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from catalogue.doctor.findings import Seen
 from catalogue.errors import CatalogueError
-from catalogue.settings import Settings, install_command, package_version
+from catalogue.settings import Settings, config_file, install_command, package_version
 from catalogue.source import PoliteSource, credentials_from, surroundings
 from catalogue.store import Store, remote_kind
 from catalogue.wording import number, plural, size
@@ -82,18 +82,26 @@ def _held(data: Path, store: Path, catalogue: Path) -> Iterator[Seen]:
     means = "locks may not hold there: let one machine at a time use it" if kind else ""
     if free < _LITTLE_ROOM:
         means = "little room: a crawl's footers take some 25 MB, the cache as much as it is allowed"
-    yield Seen("data folder", f"{data}{'' if data.exists() else ' (not there yet)'}, {size(free)} free{where}", means)
+    yield Seen(
+        "data folder",
+        f"{data.absolute()}{'' if data.exists() else ' (not there yet)'}, {size(free)} free{where}",
+        means,
+    )
     if not store.exists():
-        yield Seen("store", "none yet", "nothing can be asked before: catalogue harvest --crawl latest")
+        yield Seen(
+            "store", f"{store.absolute()}: none yet", "nothing can be asked before: catalogue harvest --crawl latest"
+        )
         return
     try:
         with Store(store, busy_seconds=1.0) as opened:
             counts = f"{plural(opened.count('files'), 'footer')}, {plural(opened.count('failures'), 'failure')}"
-            yield Seen("store", f"{size(opened.size())}, of it {size(opened.log_size())} log; {counts}")
+            yield Seen(
+                "store", f"{store.absolute()}: {size(opened.size())}, of it {size(opened.log_size())} log; {counts}"
+            )
     except CatalogueError as error:
         yield Seen("store", f"cannot be opened: {error}", "nothing can be asked before it can")
     if catalogue.exists():
-        yield Seen("catalogue file", size(catalogue.stat().st_size))
+        yield Seen("catalogue file", f"{catalogue.absolute()}: {size(catalogue.stat().st_size)}")
     else:
         yield Seen("catalogue file", "none yet", "the next question makes it of the store, without a request")
 
@@ -109,7 +117,9 @@ def _set(settings: Settings, source: PoliteSource | None) -> Iterator[Seen]:
     lacks_contact = settings.asks_strangers and not settings.contact
     means = "with --contact Common Crawl could write to you before it has to block you" if lacks_contact else ""
     yield Seen("contact", "set" if settings.contact else "none", means)
-    cache = f"{size(settings.cache_size)} at most" if settings.cache_size else "none is kept"
+    config = config_file()
+    yield Seen("config", f"{config}{'' if config.exists() else ' (not there)'}")
+    cache = f"{settings.cache}, {size(settings.cache_size)} at most" if settings.cache_size else "none is kept"
     yield Seen("cache of pages", cache, "" if settings.cache_size else "what is asked again is read again")
     for name, value in surroundings().items():
         yield Seen("environment", f"{name}={value}")

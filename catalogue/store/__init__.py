@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from catalogue.store.access import unwritable
     from catalogue.store.database import Store
-    from catalogue.store.glance import named_in, names_of
+    from catalogue.store.glance import named_in, names_of, sources_of
     from catalogue.store.held import Held, Label, decode, encode, version_of
     from catalogue.store.inspecting import Inspection, Seen, inspected
     from catalogue.store.layout import APPLICATION_ID, TABLES, VERSION, row_group_of
@@ -39,6 +39,7 @@ _HOMES = {
     "remote_kind": "mounts",
     "row_group_of": "layout",
     "salvage": "salvaging",
+    "sources_of": "glance",
     "unwritable": "access",
     "version_of": "held",
     "write_piece": "pieces",
@@ -68,6 +69,7 @@ __all__ = [
     "remote_kind",
     "row_group_of",
     "salvage",
+    "sources_of",
     "unwritable",
     "version_of",
     "write_piece",

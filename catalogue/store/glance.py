@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from catalogue.errors import StoreDamaged
-from catalogue.store.held import decode
+from catalogue.store.held import decode, label_of
 
 _WAIT = 0.1
 """Seconds for another process that is writing."""
@@ -30,6 +30,13 @@ def named_in(path: Path, name: str) -> list[str]:
         with suppress(StoreDamaged, ValueError, TypeError, KeyError, RecursionError):
             return [str(item["id"]) for item in json.loads(decode(value).data)]
     return []
+
+
+def sources_of(path: Path) -> list[str]:
+    """The sources that the file stored last and the one stored first came from; none if that cannot be read at once."""
+    ends = "SELECT value FROM files WHERE rowid IN (SELECT max(rowid) FROM files UNION SELECT min(rowid) FROM files)"
+    labels = [label_of(value) for (value,) in _rows(path, f"{ends} ORDER BY rowid DESC")]
+    return list(dict.fromkeys(label.version[0] for label in labels if label and isinstance(label.version[0], str)))
 
 
 def _rows(path: Path, sql: str, *parameters: str, seconds: float = _PATIENCE) -> list[tuple[object]]:
