@@ -79,7 +79,7 @@ def test_reading_commands_work_and_write_nothing(data: Path, mirror: Path, tmp_p
 )
 def test_writing_commands_say_so_before_any_request(shut: Path, tmp_path: Path, words: str) -> None:
     command = Command(shut, "http://127.0.0.1:9/", tmp_path)
-    ran = command(*words.format(tmp_path).split())
+    ran = command(*words.format(tmp_path).split(), "--quiet")
     assert (ran.status, ran.out, ran.err) == (74, "", f"catalogue: {shut} {CANNOT}\n")
 
 
