@@ -64,6 +64,7 @@ def test_killed_it_goes_on(asking: Command, tmp_path: Path, mirror: Path, harves
         words = ["query", "*.example.com", "-o", "found/", "--format", "jsonl", "--no-cache"]
         with command.start(*words) as process:
             assert process.stderr
+            assert b"came from" in process.stderr.readline()
             assert process.stderr.readline().startswith(crawls[0].encode())
             process.send_signal(signal.SIGKILL)
         before = len(server.log)

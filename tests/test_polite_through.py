@@ -226,8 +226,8 @@ def test_a_block_is_everybodys(server: FaultServer, data: Path, crawl: str, sett
     asking = replace(settings, source=server.url, rate=5.0, cache=tmp_path / "cache", cache_size=0)
     with command.start("harvest", "--crawl", crawl, "--refresh", "--rate", "5") as process:
         assert process.stderr
-        said = process.stderr.readline()
-        assert b"waiting 300 s before one more try" in said
+        assert b"came from" in process.stderr.readline()
+        assert b"waiting 300 s before one more try" in process.stderr.readline()
         asked = server.requests
         assert 0 < asked <= 4
         with serving(data, asking) as address:
