@@ -1,4 +1,4 @@
--- Which row groups may hold captures of a site: SET VARIABLE pattern = 'example.com/blog/*'; (without it, *.example.com).
+-- Which row groups may hold captures of a site: --param pattern=PATTERN, such as 'example.com/blog/*' (without it, *.example.com).
 -- Patterns are those of catalogue query, as far as SQL can make keys of them: plain hosts and paths.
 SELECT crawl, subset, path, row_group, num_rows, total_compressed_size, min_url_surtkey, max_url_surtkey, bounds_from
 FROM row_groups

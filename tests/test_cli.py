@@ -12,10 +12,9 @@ import pyarrow as pa
 import pytest
 
 import catalogue
-from tests.commands import Command, Ran, ended
+from tests.commands import Command, Ran
 from tests.faults import FaultServer, Kind, always
 from tests.sources import Arrivals
-from tests.warm import Forked
 
 
 @pytest.fixture(scope="module")
@@ -210,22 +209,6 @@ def test_harvest_first(command: Command, mirror: Path, words: tuple[str, ...]) -
     ran = command(*words, "--crawl", newest, "--harvest")
     assert ran.status == 0, ran.err
     assert ran.json_lines()
-
-
-def test_sql_prints_a_table_or_json(asking: Command, harvested: catalogue.Catalogue) -> None:
-    rows = asking("sql", "select crawl, count(*) as n from row_groups group by 1 order by 1", "--json").json_lines()
-    counts = harvested.row_groups().groupby("crawl").size()
-    assert {row["crawl"]: row["n"] for row in rows} == counts.to_dict()
-    text = asking("sql", "select crawl, count(*) as n from row_groups group by 1 order by 1").out
-    assert text.splitlines()[0].split() == ["crawl", "n"]
-    assert asking("sql", "coverage", "--json").json_lines()[0]["files_harvested"] >= 1
-    assert asking("sql", "describe row_groups").status == 0
-
-
-def test_sql_alone_is_duckdbs_shell(asking: Command) -> None:
-    asked = b"select 6 * 7 as answer from files limit 1;\n"
-    with Forked(["sql"], asking.environment(), asking.home, given=asked) as process:
-        assert "42" in ended(process).out
 
 
 def test_forget(command: Command, mirror: Path) -> None:

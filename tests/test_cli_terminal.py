@@ -41,7 +41,7 @@ def on_a_terminal(command: Command, *words: str, columns: int = 80, typed: str =
 )
 def test_captures_on_a_terminal(asking: Command, columns: int, shown: list[str], left_out: str) -> None:
     """A time that is cut is another one; a URL is what was asked for."""
-    words = ["query", "*.example.com", "--limit", "20"]
+    words = ["query", "*.example.com", "--limit", "20", "--where", "length(url) > 31"]
     rows = asking(*words, "--columns", ",".join(shown)).json_lines()
     names, line, *lines = on_a_terminal(asking, *words, columns=columns).splitlines()
     assert len(line) <= columns
@@ -74,7 +74,7 @@ def test_numbers_and_times_are_never_cut(asking: Command, columns: int) -> None:
     note = " ".join(seen[1502:])
     assert "12,345,678,901,234,567,890" in seen[2] or columns == 40
     assert "2022-01-16 10:00:00" in seen[2] or "time" in note
-    assert "0.125" in seen[2] or note.endswith("widen the terminal, or add --json")
+    assert "0.125" in seen[2] or note.endswith("widen the terminal, or add --format jsonl")
     assert len(set(seen[2:1502])) == 1
     assert "…" in seen[2]
     if columns == 80:  # of which a pipe knows nothing

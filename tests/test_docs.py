@@ -36,8 +36,8 @@ SHELL = re.compile(r"^```sh\n(.*?)^```", re.DOTALL | re.MULTILINE)
 """What is run."""
 EXAMPLE = re.compile(r"^catalogue .*(?:\n .*)*", re.MULTILINE)
 """A command of a help page or of a block of ``sh``, and the lines that it goes on."""
-NOT_RUN = re.compile(r"s3:|https:|tcp:|catalogue (serve|demo|query --scheduler)\b")
-"""Examples that need the network or a cluster, or that never end."""
+NOT_RUN = re.compile(r"s3:|https:|tcp:|catalogue (serve|demo|query --scheduler|sql$)\b")
+"""Examples that need the network, a cluster or a terminal, or that never end."""
 HERE = {
     "/srv/www": "www",
     "~": ".",
@@ -97,6 +97,7 @@ def make_files(home: Path) -> None:
         pq.write_table(pa.table({"name": [name]}), home / f"files/{name}.parquet")
     for name in ("urls.txt", "domains.txt"):
         (home / name).write_text("example.com\n", encoding="utf-8")
+    (home / "statements.sql").write_text("from crawls; from files;\n", encoding="utf-8")
 
 
 def run_examples(text: str, command: Command) -> int:
@@ -108,7 +109,9 @@ def run_examples(text: str, command: Command) -> int:
             line = line.replace(there, here)
         out = b""
         for step in re.split(r" \|\|? ", line):
-            words = shlex.split(step.partition(" > ")[0], comments=True)
+            step, _, file = step.partition(" > ")[0].partition(" < ")  # noqa: PLW2901 - without redirections
+            out = (command.home / file).read_bytes() if file else out
+            words = shlex.split(step, comments=True)
             if words[0] != "catalogue" or NOT_RUN.search(step):
                 continue
             with Forked(words[1:], command.environment(), command.home, given=out) as process:

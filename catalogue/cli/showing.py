@@ -3,7 +3,7 @@
 import json
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
@@ -74,6 +74,7 @@ class Table:
         narrowest: Mapping[str, int] | None = None,
         expendable: Sequence[str] = (),
         first: int = _FIRST,
+        text_of: Callable[[object], str] = cell,
     ) -> None:
         """Start with the names of the columns.
 
@@ -82,11 +83,13 @@ class Table:
             narrowest: characters to which the texts of a column may be cut, where those are not the usual number.
             expendable: columns that are left out before others, in this order; after them it is the last that goes.
             first: rows by which widths are decided, if there are as many.
+            text_of: a value as it is printed.
         """
         self.names = list(names)
         self._narrowest = narrowest or {}
         self._expendable = expendable
         self._first = first
+        self._text_of = text_of
         self._waiting: list[Sequence[Any]] = []
         self._widths: dict[int, int] | None = None
         """Of the columns that are shown."""
@@ -125,16 +128,19 @@ class Table:
 
     def _column(self, at: int, rows: Sequence[Sequence[Any]]) -> _Column:
         whole, text = (
-            max((len(_shown(row[at])) for row in rows if _may_be_cut(row[at]) is cut), default=0)
+            max((len(self._shown(row[at])) for row in rows if _may_be_cut(row[at]) is cut), default=0)
             for cut in (False, True)
         )
         name = self.names[at]
         return _Column(len(printable(name)), whole, text, self._narrowest.get(name, _NARROWEST))
 
+    def _shown(self, value: object) -> str:
+        return printable(self._text_of(value))
+
     def _line(self, row: Sequence[Any]) -> None:
         padded = []
         for at, width in (self._widths or {}).items():
-            text = _shown(row[at])
+            text = self._shown(row[at])
             # In a pipe nothing is cut: a later row may stand out, but says all it has to say.
             if self._terminal and len(text) > width and _may_be_cut(row[at]):
                 text = f"{text[: width - 1]}…"
@@ -147,10 +153,6 @@ def table(names: Sequence[str], rows: Iterable[Sequence[Any]], **fitting: Any) -
     printer = Table(names, **fitting)
     printer.add(rows)
     printer.close()
-
-
-def _shown(value: object) -> str:
-    return printable(cell(value))
 
 
 def _may_be_cut(value: object) -> bool:

@@ -1,5 +1,5 @@
 -- How many pages of a site each crawl holds, and of which types; after: catalogue export ducklake.
--- Of each crawl those files are read that may hold its keys, one or two: SET VARIABLE pattern = '*.commoncrawl.org';
+-- Of each crawl those files are read that may hold its keys, one or two: --param pattern=PATTERN (without it, *.example.com).
 SELECT
   crawl,
   count(*) AS captures,
