@@ -7,7 +7,7 @@ WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 # Packages are compiled when they are first imported, once, and not by each of the many processes that tests begin.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test docs hold lint soak fuzz bench browser clean
+.PHONY: help demo test docs notebooks pictures hold lint soak fuzz bench browser clean
 
 help:  ## What can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "%-8s %s\n", $$1, $$2}'
@@ -65,6 +65,12 @@ $(VENV)/documented: pyproject.toml constraints.txt | $(VENV)/pyvenv.cfg
 docs: $(VENV)/documented  ## The documentation as a site in build/docs
 	$(BIN)/python -m sphinx -W -n --keep-going -q docs build/docs
 	@echo build/docs/index.html
+
+notebooks: $(VENV)/tested  ## The notebooks with their outputs, of the demo's miniature crawl
+	$(BIN)/python notebooks/execute.py
+
+pictures: $(VENV)/tested  ## The pictures of the documentation, of the same
+	$(BIN)/python docs/pictures.py
 
 bench: $(VENV)/tested  ## Requests, bytes and seconds, against other ways to do it
 	$(BIN)/python -m benchmarks

@@ -1,0 +1,61 @@
+"""Execute the notebooks against the demo's miniature crawl and save their outputs: ``make notebooks``."""
+
+import os
+import sys
+from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import nbformat
+from jupyter_client.manager import KernelManager
+from nbclient import NotebookClient
+
+from catalogue.demo import LoopbackServer, write_miniature
+
+FOLDER = Path(__file__).parent
+SETTINGS = {
+    "NOTEBOOK_CRAWL": "CC-MAIN-2022-05",
+    "NOTEBOOK_CRAWLS": "CC-MAIN-2018-05 CC-MAIN-2022-05 CC-MAIN-2026-30",
+    "NOTEBOOK_SITE": "*.example.com",
+}
+PORT = 40123
+"""Stands in the outputs, so it is always the same."""
+
+
+def code_digest(notebook: nbformat.NotebookNode) -> str:
+    """Return a digest of the code, which shows whether outputs belong to it."""
+    code = "\0".join(cell.source for cell in notebook.cells if cell.cell_type == "code")
+    return sha256(code.encode()).hexdigest()[:16]
+
+
+def execute(path: Path, folder: Path, source: str) -> None:
+    """Execute a notebook in a folder and save it with its outputs."""
+    notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("CATALOGUE_")}
+    environment = kept | SETTINGS | {"CATALOGUE_SOURCE": source, "HOME": str(folder), "XDG_CACHE_HOME": str(folder)}
+    manager = KernelManager()
+    manager.start_kernel(env=environment, cwd=str(folder))
+    try:
+        NotebookClient(notebook, km=manager, timeout=120).execute()
+    finally:
+        manager.shutdown_kernel(now=True)
+    for cell in notebook.cells:
+        cell.metadata.pop("execution", None)  # when each cell ran
+    notebook.metadata["code_digest"] = code_digest(notebook)
+    nbformat.write(notebook, path)  # type: ignore[no-untyped-call]
+
+
+def main() -> None:
+    """Execute all notebooks, or those that are named."""
+    paths = [Path(name) for name in sys.argv[1:]] or sorted(FOLDER.glob("*.ipynb"))
+    with TemporaryDirectory() as temporary:
+        miniature = write_miniature(Path(temporary) / "mirror")
+        for path in paths:
+            folder = Path(temporary) / path.stem / "notebooks"
+            folder.mkdir(parents=True)
+            with LoopbackServer(miniature.folder, port=PORT) as server:
+                execute(path, folder, server.url)
+
+
+if __name__ == "__main__":
+    main()
