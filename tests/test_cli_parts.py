@@ -87,7 +87,7 @@ def test_what_is_gone_or_was_incomplete_is_asked_again(
     lost = min(source.rglob(f"crawl={crawl}/subset=warc/*.parquet"))
     whole = lost.read_bytes()
     lost.unlink()
-    assert here("harvest", "--crawl", crawl, "--crawl", other).status == 1
+    assert here("harvest", "--crawl", crawl, "--crawl", other, "--yes").status == 1
     ran = here("query", "*", "-o", "found/", "--columns", "url")
     assert ran.status == 1
     assert "may be incomplete: 1 of the" in ran.err

@@ -147,7 +147,7 @@ def test_an_answer_as_csv_has_the_captures_and_their_places(site: str, harvested
             "time": f"{row['fetch_time']:%Y-%m-%dT%H:%M:%SZ}",
             "url": row["url"],
             "status": str(row["fetch_status"]),
-            "mime": row["content_mime_detected"],
+            "mime": row["content_mime_detected"] or row["content_mime_type"],
             "languages": row["content_languages"] or "",
             "length": str(row["warc_record_length"]),
             "filename": row["warc_filename"],
