@@ -148,7 +148,7 @@ _BEGIN = ("fetch", *_SITE, "--limit", "10")
 WRITERS = {
     writer.name: writer
     for writer in (
-        Writer("harvest", "empty", ("harvest", "--crawl", f"{OLD}..{NEWEST}")),
+        Writer("harvest", "empty", ("harvest", "--crawl", f"{OLD}..{NEWEST}", "--yes")),
         Writer("harvest --pages", "old", ("harvest", "--crawl", NEWEST, "--rate", "900", "--pages")),
         Writer("backfill", "old", ("backfill",)),
         Writer("query", "both", ("query", *_SITE, "--rate", "900", "-o", "x.jsonl"), _file("x.jsonl")),
