@@ -17,6 +17,7 @@ SETTINGS = {
     "NOTEBOOK_CRAWL": "CC-MAIN-2022-05",
     "NOTEBOOK_CRAWLS": "CC-MAIN-2018-05 CC-MAIN-2022-05 CC-MAIN-2026-30",
     "NOTEBOOK_SITE": "*.example.com",
+    "CATALOGUE_DATA": "data",
 }
 PORT = 40123
 """Stands in the outputs, so it is always the same."""
