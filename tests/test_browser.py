@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver import Chrome, ChromeOptions
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
@@ -187,10 +188,9 @@ def test_a_harvest_shows_its_progress_and_then_the_answer(chromium: Chrome, on_d
     assert run(chromium, "return innerWidth") == TELEPHONE
     assert run(chromium, OVERFLOW) == 0
     chromium.get(address + WAITING)
-    wait = WebDriverWait(chromium, 30)
+    wait = WebDriverWait(chromium, 30, ignored_exceptions=[StaleElementReferenceException])  # the page updates itself
     wait.until(lambda driver: "2 of 3 files" in driver.find_element(By.CLASS_NAME, "waiting").text)
-    bar = chromium.find_element(By.TAG_NAME, "progress")
-    assert (bar.get_attribute("value"), bar.get_attribute("max")) == ("2", "3")
+    assert run(chromium, "const bar = document.querySelector('progress'); return [bar.value, bar.max]") == [2, 3]
     assert not chromium.find_elements(By.CSS_SELECTOR, ".notice, [role=alert]")
     gate.open()
     wait.until(lambda driver: len(driver.find_elements(By.CSS_SELECTOR, ".captures tbody tr")) == 2)

@@ -102,8 +102,8 @@ def test_nothing_harvested_yet(command: Command) -> None:
 def test_missing_crawls_are_named_with_every_way_to_harvest_them(command: Command, crawl: str) -> None:
     for words in (["query", "x.com"], ["fetch", "x.com", "-o", "x.warc.gz"], ["sample", "-n", "1"], ["plan", "x.com"]):
         told = sentence(command(*words, "--crawl", crawl))
-        option = "" if words[0] == "plan" else "; or add --harvest"
-        assert told.endswith(f"data yet; run: catalogue harvest --crawl {crawl}{option}")
+        option = "" if words[0] == "plan" else "add --harvest, or "
+        assert told.endswith(f"data yet; {option}run: catalogue harvest --crawl {crawl}")
 
 
 def test_a_source_that_fails_means_try_again_later(asking: Command, mirror: Path, tmp_path: Path) -> None:

@@ -221,15 +221,16 @@ def _offer(catalogue: Any, asked: dict[str, Any], error: NotHarvested) -> None: 
     Raises:
         NotHarvested: if not, or if nobody can be asked.
     """
-    option = "; or add --harvest" if asked["crawls"] and "--harvest" in options_of_command() else ""
-    refused = NotHarvested(f"{error}{option}", crawl=error.crawl, call=error.call)
+    what, run, command = str(error).partition("; run: ")
+    if asked["crawls"] and "--harvest" in options_of_command():
+        run = "; add --harvest, or run: "
+    refused = NotHarvested(f"{what}{run}{command}", crawl=error.crawl, call=error.call)
     if not can_ask():
         raise refused from error
     try:
         needed = catalogue.harvest_estimate(**_lacking(asked))
     except SourceError:
         raise refused from error
-    what = str(error).partition("; run: ")[0]
     if not confirmed(f"{what}. To harvest {' '.join(_lacking(asked)['crawls'])} takes {told(needed)}. Do it now?"):
         raise refused from error
 
