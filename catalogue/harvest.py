@@ -4,39 +4,35 @@ One request a file in the common case: its tail, by a suffix range whose length 
 """
 
 import time
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
-from threading import Lock
 
 from catalogue.crawl import IndexFile
 from catalogue.display import Displayed
-from catalogue.errors import BadFooter, Blocked, CatalogueError, FormatError, GivenUp, SourceError, StoreDamaged
+from catalogue.duplicates import Duplicates
+from catalogue.errors import BadFooter, Blocked, CatalogueError, FormatError, GivenUp, SourceError
 from catalogue.examine import Examiner
 from catalogue.facts import FileFacts
-from catalogue.footer import TRAILER, Footer, RowGroup, decode_footer, footer_length
-from catalogue.listing import held, held_paths, listed, note_requested, take_manifest
-from catalogue.pages import Indexes, cut_indexes
+from catalogue.footer import decode_footer
+from catalogue.listing import held_paths, listed, note_requested, take_manifest
+from catalogue.pages import Indexes
 from catalogue.plan import Cost
 from catalogue.progress import Progress
-from catalogue.ranges import ByteRange, Pin
-from catalogue.source import PoliteSource, get_tail
+from catalogue.source import Exchange, PoliteSource
 from catalogue.store import Held, Store, row_group_of
 from catalogue.table import INDEX, Table
+from catalogue.tails import Tails, Taken, Taker, index_ranges, whole
 from catalogue.wording import plural, size
-
-FIRST_TAIL = 128 << 10
-"""Bytes of the first tails of a crawl: more than the footer of nearly every index file so far."""
-FIRST_TAIL_WITH_PAGES = 1 << 20
-"""The same with page indexes, which lie before the footer: of 11 row groups with 30 columns they have about 0.9 MB."""
 
 FILES_OF_A_SUBSET = 300
 """Index files of most crawls' subsets."""
 FOOTER, FOOTER_WITH_PAGES = 85_000, 1_000_000
 """Bytes of a footer of most crawls, and of one with page indexes."""
+
 
 _BATCH_FILES, _BATCH_BYTES, _BATCH_SECONDS = 200, 8 << 20, 5.0
 _HOPELESS = 25
@@ -174,25 +170,101 @@ def harvest(  # noqa: PLR0913 - each is named
         again = refresh or (only is not None and not pages)
         missing = [file for file in wanted if again or file.path not in there or file.path in lacking]
         outcome = Harvested(Progress(crawl, len(wanted), len(wanted) - len(missing)))
-        tails = _Tails(store, table, sorted(there), pages=pages)
-        taker = _Taker(source, examiner, tails, {} if refresh else lacking, table, pages=pages)
+        tails = Tails(store, table, sorted(there), pages=pages)
+        taker = Taker(source, examiner, tails, {} if refresh else lacking, table, pages=pages)
         if pages and missing:
             needed = f"{plural(len(missing), 'request')} and {size(sum(tails.length(file.subset) for file in missing))}"
             notify(f"{crawl}: about {needed}, for the page indexes above all")
-        batch = _Batch(store)
-        before, started = (source.requests, source.bytes), time.monotonic()
-        report(outcome.progress)
+        others = there - {file.path for file in missing} if missing else ()
+        seen = Duplicates((path, known.data) for path in others if (known := whole(store, path)))
+        run = _Run(outcome, store, source, wanted, missing, seen, report)
         try:
-            with closing(_in_parallel(taker.take, missing, source.connections)) as results:
-                for file, result in results:
-                    _note(outcome, batch, file, result)
-                    outcome.progress.requests = source.requests - before[0]
-                    outcome.progress.bytes = source.bytes - before[1]
-                    outcome.progress.seconds = time.monotonic() - started
-                    report(outcome.progress)
+            run.take(taker, missing, source.connections)
+            run.take_doubtful(taker, table)
         finally:
-            batch.commit()
+            run.batch.commit()
     return outcome
+
+
+class _Run:
+    """A harvest of a crawl under way."""
+
+    def __init__(
+        self,
+        outcome: Harvested,
+        store: Store,
+        source: PoliteSource,
+        wanted: Iterable[IndexFile],
+        missing: Sequence[IndexFile],
+        seen: Duplicates,
+        report: Callable[[Progress], None],
+    ) -> None:
+        self.batch = _Batch(store)
+        self._outcome = outcome
+        self._store = store
+        self._source = source
+        self._wanted = {file.path for file in wanted}
+        self._settled = self._wanted - {file.path for file in missing}
+        self._seen = seen
+        self._put_off: set[str] = set()
+        self._exchanges: dict[str, Exchange] = {}
+        self._before = source.requests, source.bytes
+        self._started = time.monotonic()
+        self._report = report
+        report(outcome.progress)
+
+    def take(self, taker: Taker, missing: Iterable[IndexFile], workers: int) -> None:
+        """Take files; one with the footer or page indexes of another is left to ``take_doubtful``."""
+        with closing(_in_parallel(taker.take, missing, workers)) as results:
+            for file, result in results:
+                if isinstance(result, Taken) and result.exchange:
+                    self._exchanges[file.path] = result.exchange
+                if isinstance(result, Taken) and self._seen.add(file.path, result.parts):
+                    self._put_off.add(file.path)
+                else:
+                    self._note(file, result)
+
+    def take_doubtful(self, taker: Taker, table: Table) -> None:
+        """Take files again, each on a connection of its own, whose answers may be those to other requests.
+
+        Those are files that have the footer or page indexes of another, which is an error if it stays so, and those
+        whose connection sent more than was requested.
+        """
+        results: dict[str, tuple[IndexFile, Taken | CatalogueError]] = {}
+        while doubtful := self._doubtful() - results.keys():
+            files = [file for path in sorted(doubtful) if (file := table.file(path))]
+            with closing(_in_parallel(taker.take_apart, files, 1)) as taken:
+                for file, result in taken:
+                    results[file.path] = file, result
+                    self._seen.add(file.path, result.parts if isinstance(result, Taken) else ())
+        self.batch.commit()
+        for path, (file, result) in results.items():
+            if others := self._seen.others(path):
+                message = (
+                    f"{path} has the same footer or page index as {others[0]}, also on a connection of its own; one "
+                    "may have been served for the other, so neither is stored"
+                )
+            error = BadFooter(message) if others else None
+            if error or not isinstance(result, Taken):
+                self._store.delete("files", [path])
+            self._note(file, error or result)
+
+    def _doubtful(self) -> set[str]:
+        out_of_step = {path for path, exchange in self._exchanges.items() if exchange.doubtful}
+        return self._seen.paths() | self._put_off | out_of_step
+
+    def _note(self, file: IndexFile, result: Taken | CatalogueError) -> None:
+        outcome, at = self._outcome, self._outcome.progress
+        outcome.facts.pop(file.path, None)
+        _note(outcome, self.batch, file, result)
+        if isinstance(result, Taken):
+            self._settled.add(file.path)
+        else:
+            self._settled.discard(file.path)
+        at.done = len(self._settled & self._wanted)  # not those of other subsets
+        at.requests, at.bytes = self._source.requests - self._before[0], self._source.bytes - self._before[1]
+        at.seconds = time.monotonic() - self._started
+        self._report(at)
 
 
 def _without_pages(store: Store, table: Table, crawl: str, paths: Iterable[str]) -> dict[str, Held]:
@@ -201,128 +273,15 @@ def _without_pages(store: Store, table: Table, crawl: str, paths: Iterable[str])
     known = {of[0] for key in keys if (of := row_group_of(key))}
     found = {}
     for path in paths:
-        value = _whole(store, path)
+        value = whole(store, path)
         if value is None:
             continue
         footer = decode_footer(value.data, value.size)
-        wanted = {group.ordinal for group in footer.row_groups if _index_ranges([group], table.key)}
+        wanted = {group.ordinal for group in footer.row_groups if index_ranges([group], table.key)}
         there = store.indexes(path, wanted, value) if path in known else {}
         if any(not there.get(n) or len(there[n].offset_indexes) < len(footer.columns) for n in wanted):
             found[path] = value
     return found
-
-
-def _whole(store: Store, path: str) -> Held | None:
-    """A file's value; none that is damaged, from which nothing is learned."""
-    with suppress(StoreDamaged):
-        return store.get("files", path)
-    return None
-
-
-def _index_ranges(groups: Iterable[RowGroup], key: str) -> list[ByteRange]:
-    """Where the page indexes lie that are worth keeping."""
-    groups = list(groups)
-    keys = (group.chunks[key].column_index for group in groups if key in group.chunks)
-    located = (chunk.offset_index for group in groups for chunk in group.chunks.values())
-    return sorted(at for at in (*keys, *located) if at)
-
-
-@dataclass(frozen=True, slots=True)
-class _Taken:
-    held: Held
-    facts: FileFacts | None
-    """None of a footer that was held before."""
-    indexes: dict[int, Indexes] = field(default_factory=dict)
-
-
-class _Taker:
-    """Takes one file's footer, and its page indexes if they are wanted."""
-
-    def __init__(
-        self,
-        source: PoliteSource,
-        examiner: Examiner,
-        tails: "_Tails",
-        known: Mapping[str, Held],
-        table: Table,
-        *,
-        pages: bool,
-    ) -> None:
-        self._source = source
-        self._examiner = examiner
-        self._tails = tails
-        self._known = known
-        self._table = table
-        self._pages = pages
-
-    def take(self, file: IndexFile) -> _Taken:
-        if known := self._known.get(file.path):
-            pin = Pin(known.size, known.etag if known.source == self._source.url else None)
-            return _Taken(known, None, self._indexes(file, decode_footer(known.data, known.size), pin, b""))
-        tail = get_tail(self._source, file.path, self._tails.length(file.subset))
-        try:
-            length = footer_length(tail.body)
-            size = tail.total_size
-            if length + TRAILER + 4 > size:
-                message = f"the footer claims {length:,} of the file's {size:,} bytes"
-                raise BadFooter(message)
-            body = tail.body
-            if length + TRAILER > len(body):
-                rest = ByteRange(size - TRAILER - length, size - len(body))
-                body = self._source.get(file.path, rest, pin=Pin(size, tail.etag)).body + body
-            footer = body[-TRAILER - length : -TRAILER]
-            facts = self._examiner.examine(footer, size)
-            if self._table != INDEX and self._table.key not in facts.column_names:
-                message = f"has no column {self._table.key} to find rows by, but {', '.join(facts.column_names)}"
-                raise BadFooter(message)
-        except FormatError as error:
-            message = f"{file.path}: {error}"
-            raise type(error)(message) from error
-        taken = held(tail, footer, self._source)
-        if not self._pages:
-            self._tails.learn(file.subset, length)
-            return _Taken(taken, facts)
-        decoded = decode_footer(footer, size)
-        ranges = _index_ranges(decoded.row_groups, self._table.key)
-        self._tails.learn(file.subset, size - TRAILER - ranges[0].start if ranges else length)
-        return _Taken(taken, facts, self._indexes(file, decoded, Pin(size, tail.etag), body))
-
-    def _indexes(self, file: IndexFile, footer: Footer, pin: Pin, body: bytes) -> dict[int, Indexes]:
-        """The page indexes of a file, of which the last bytes, ``body``, are here."""
-        ranges = _index_ranges(footer.row_groups, self._table.key)
-        if not ranges:
-            return {}
-        start, end = ranges[0].start, max(each.end for each in ranges)
-        first = pin.size - len(body)
-        if start < first:
-            rest = ByteRange(start, min(first, end))
-            before = self._source.get(file.path, rest, pin=pin).body
-            first, body = start, before + body if rest.end == first else before
-        return cut_indexes(footer, self._table.key, body, first)
-
-
-class _Tails:
-    """How long a tail to ask for: enough for the largest footer of the crawl and subset so far, and a little more."""
-
-    def __init__(self, store: Store, table: Table, paths: Sequence[str], *, pages: bool) -> None:
-        self._lock = Lock()
-        self._first = FIRST_TAIL_WITH_PAGES if pages else FIRST_TAIL
-        self._largest: dict[str, int] = {}
-        for path in paths[::10]:
-            known, file = _whole(store, path), table.file(path)
-            if known and file:
-                footer = decode_footer(known.data, known.size) if pages else None
-                ranges = _index_ranges(footer.row_groups, table.key) if footer else []
-                self.learn(file.subset, known.size - TRAILER - ranges[0].start if ranges else len(known.data))
-
-    def length(self, subset: str) -> int:
-        with self._lock:
-            largest = self._largest.get(subset)
-        return self._first if largest is None else largest * 5 // 4 + 4096
-
-    def learn(self, subset: str, footer_length: int) -> None:
-        with self._lock:
-            self._largest[subset] = max(footer_length, self._largest.get(subset, 0))
 
 
 class _Batch:
@@ -358,11 +317,10 @@ class _Batch:
             self._store.add_indexes(path, found, version)
 
 
-def _note(outcome: Harvested, batch: _Batch, file: IndexFile, result: "_Taken | CatalogueError") -> None:
-    if isinstance(result, _Taken):
+def _note(outcome: Harvested, batch: _Batch, file: IndexFile, result: Taken | CatalogueError) -> None:
+    if isinstance(result, Taken):
         if result.facts:
             outcome.facts[file.path] = result.facts
-        outcome.progress.done += 1
         batch.add(file.path, result.held, result.indexes)
         return
     if isinstance(result, Blocked | GivenUp):
@@ -377,12 +335,12 @@ def _note(outcome: Harvested, batch: _Batch, file: IndexFile, result: "_Taken | 
 
 
 def _in_parallel(
-    work: Callable[[IndexFile], _Taken], items: Iterable[IndexFile], workers: int
-) -> Generator[tuple[IndexFile, _Taken | CatalogueError], None, None]:
+    work: Callable[[IndexFile], Taken], items: Iterable[IndexFile], workers: int
+) -> Generator[tuple[IndexFile, Taken | CatalogueError], None, None]:
     """Results as they come, with no more than a few items under way, however many there are."""
     executor = ThreadPoolExecutor(workers, thread_name_prefix="harvest")
     waiting = iter(items)
-    under_way: dict[Future[_Taken], IndexFile] = {}
+    under_way: dict[Future[Taken], IndexFile] = {}
     try:
         while True:
             for item in islice(waiting, 2 * workers - len(under_way)):

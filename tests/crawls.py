@@ -54,7 +54,8 @@ def crawl_of(
     for number, rows in enumerate(tables):
         path = index_path(folder, number, crawl)
         settings = {"write_page_index": True, "use_dictionary": False} | options
-        pq.write_table(rows, path, **settings)
+        # No two footers are the same.
+        pq.write_table(rows.replace_schema_metadata({"file": str(number)}) if number else rows, path, **settings)
         change(path)
     write_manifest(folder, crawl)
     return folder

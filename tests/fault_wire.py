@@ -110,6 +110,14 @@ class Wire:
             self._writer.close()
         return answer.ending is Ending.KEEP and not last
 
+    def packed(self, answer: Answer, head: Head) -> bytes:
+        """All bytes of an answer."""
+        return b"".join(piece for piece, _ in self._pieces(answer, head))
+
+    async def write(self, data: bytes) -> None:
+        """Send bytes that belong to no answer."""
+        await self._write(data, 0, lambda _: None)
+
     def _pieces(self, answer: Answer, head: Head | None) -> Iterator[tuple[bytes, int]]:
         """All bytes of an answer, each piece with the number of bytes of body in it."""
         status = f"HTTP/1.1 {answer.status} {HTTPStatus(answer.status).phrase}\r\n"

@@ -23,7 +23,8 @@ import time
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import Enum
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -68,6 +69,7 @@ __all__ = [
     "Kind",
     "Request",
     "Script",
+    "Step",
     "always",
     "first",
     "only",
@@ -76,6 +78,18 @@ __all__ = [
 
 _LOG = "-/log"
 _RESET = "-/reset"
+
+
+class Step(Enum):
+    """How answers on a connection are out of step with the requests."""
+
+    IN = "in"
+    TWICE = "twice"
+    """Each is followed by the same again, in one piece."""
+    TWICE_SLOWLY = "twice, slowly"
+    """The same in two pieces."""
+    BEHIND = "behind"
+    """From the second on, each is the answer to the request before."""
 
 
 @dataclass(slots=True)
@@ -188,6 +202,9 @@ class FaultServer:
         self._script = script or (lambda _: None)
         self._gate = gate
         self._latency = latency
+        self.step = Step.IN
+        """Of the answers to requests for Parquet files."""
+        self._previous: dict[int, Request] = {}
         self._rate = rate
         self._address = (host, port)
         self._log = _Log(keep)
@@ -316,9 +333,20 @@ class FaultServer:
             if self._latency:
                 await asyncio.sleep(self._latency)
             with ExitStack() as stack:
-                answer = self._answer(request, exchange, stack)
+                step = self.step if request.path.endswith(".parquet") else Step.IN
+                asked = self._previous.get(connection, request) if step is Step.BEHIND else request
+                answer = self._answer(asked, exchange, stack)
                 exchange.status = answer.status
-                return await wire.send(answer, head, lambda size: self._log.sent(exchange, size))
+                again = b""
+                if step is not Step.IN:
+                    self._previous[connection] = request
+                    again = wire.packed(self._answer(request, exchange, stack), head)
+                if step is Step.TWICE:
+                    answer = replace(answer, body=[b"".join(answer.body) + again])
+                more = await wire.send(answer, head, lambda size: self._log.sent(exchange, size))
+                if step is Step.TWICE_SLOWLY:
+                    await wire.write(again)
+                return more
         finally:
             self._log.end(exchange)
 

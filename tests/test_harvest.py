@@ -15,12 +15,13 @@ from catalogue.crawl import COLLINFO, IndexFile, parse_manifest
 from catalogue.errors import UnknownCrawl
 from catalogue.examine import Examiner
 from catalogue.footer import footer_length
-from catalogue.harvest import FIRST_TAIL, Harvested, harvest
+from catalogue.harvest import Harvested, harvest
 from catalogue.listing import take_crawl_list
 from catalogue.settings import Settings
 from catalogue.source import Limiter, Policy, PoliteSource
 from catalogue.source.http import HttpSource
 from catalogue.store import Store
+from catalogue.tails import FIRST_TAIL
 from tests.clocks import FakeClock
 from tests.commands import Command
 from tests.faults import Fault, FaultServer, Kind, Request, Script, only
@@ -104,7 +105,9 @@ def test_one_request_a_file_and_none_again(mirror: Path, crawls: list[str], tmp_
         assert asked == Counter([*files, *manifests, "collinfo.json"])
         assert {exchange.method for exchange in server.log} == {"GET"}
         assert all(
-            exchange.range_header == f"bytes=-{FIRST_TAIL}" for exchange in server.log if exchange.path in files[:1]
+            FIRST_TAIL <= int((exchange.range_header or "").removeprefix("bytes=-")) < FIRST_TAIL + 256
+            for exchange in server.log
+            if exchange.path in files[:1]
         )
         server.reset()
         assert sum(len(outcome.facts) for outcome in cat.harvest("all", subsets="all")) == 0
@@ -296,7 +299,7 @@ def test_refresh_notices_a_file_that_changed_and_forgets_one_that_is_listed_no_m
     first, second = [file.path for file in files if file.subset == "warc"][:2]
     with FaultServer(served) as server, catalogue.open(tmp_path, settings=Settings(source=server.url)) as cat:
         cat.harvest(crawl, subsets="all")
-        served[first] = served[second]
+        served[first], served[second] = served[second], served[first]
         found = cat.captures("*", columns=["url"])
         with pytest.raises(catalogue.SourceError, match=f"harvest --crawl {crawl} --refresh"):
             found.to_arrow()

@@ -60,6 +60,8 @@ ORDER = [
     "plotting",
     "progress",
     # work: a decision joined to an edge
+    "tails",
+    "duplicates",
     "harvest",
     "checking",
     "repairing",

@@ -46,6 +46,7 @@ def harvested(folder: Path, *tables: pa.Table, subset: str = "warc", **options: 
     for number, table in enumerate(tables):
         path = f"cc-index/table/cc-main/warc/crawl={CRAWL}/subset={subset}/part-{number:05}-x.c000.gz.parquet"
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        table = table.replace_schema_metadata({"file": str(number)})  # noqa: PLW2901 - no two footers are the same
         pq.write_table(table, folder / path, **{"compression": "gzip", **options})
         paths.append(path)
     manifest = folder / f"crawl-data/{CRAWL}/cc-index-table.paths.gz"

@@ -25,11 +25,11 @@ from catalogue.errors import (
 )
 from catalogue.examine import Examiner
 from catalogue.footer import TRAILER, decode_footer, footer_length
-from catalogue.harvest import FIRST_TAIL
 from catalogue.pages import page_header
 from catalogue.ranges import ByteRange, Pin, SuffixRange
 from catalogue.settings import Settings
 from catalogue.source import PoliteSource, Response, Source, Wanted, is_strong
+from catalogue.tails import FIRST_TAIL
 from catalogue.wording import duration, plural, size
 
 MOST_REQUESTS = 10

@@ -5,7 +5,7 @@ from catalogue.source.discreet import be_discreet
 from catalogue.source.limiter import Clock, Limiter, Policy, SystemClock
 from catalogue.source.opening import credentials_from, open_source, surroundings
 from catalogue.source.polite import ATTEMPTS, PoliteSource
-from catalogue.source.response import MAX_DOCUMENT, Response, Source, Wanted, is_strong
+from catalogue.source.response import MAX_DOCUMENT, Exchange, Response, Source, Wanted, is_strong
 from catalogue.source.shared import SharedSource
 from catalogue.source.tail import get_tail
 
@@ -14,6 +14,7 @@ __all__ = [
     "MAX_DOCUMENT",
     "CachedSource",
     "Clock",
+    "Exchange",
     "Limiter",
     "Policy",
     "PoliteSource",

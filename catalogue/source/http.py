@@ -16,7 +16,8 @@ from yarl import URL
 from catalogue.errors import CatalogueError, GivenUp, NameNotResolved, NobodyListens, QueryError, Unreachable
 from catalogue.ranges import Pin, range_header
 from catalogue.source.background import Background
-from catalogue.source.response import Request, Response, Wanted, is_strong
+from catalogue.source.connections import EXCHANGE, guard
+from catalogue.source.response import Exchange, Request, Response, Wanted, is_strong
 
 _SLOWEST = 100_000
 """Bytes a second below which a body is given up, on top of ``Timeouts.total``."""
@@ -78,7 +79,7 @@ class HttpSource:
         self._background.close(self._session.close)
 
     async def _open(self) -> aiohttp.ClientSession:
-        return aiohttp.ClientSession(
+        session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=self.connections, ssl=self._trusted),
             headers={"User-Agent": self._user_agent, "Accept-Encoding": "identity"},
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -87,6 +88,7 @@ class HttpSource:
             max_line_size=8190,
             max_field_size=8190,
         )
+        return guard(session)
 
     async def _get(self, path: str, wanted: Wanted, pin: Pin | None) -> Response:
         request = Request(f"{self.url}{path}", wanted, pin)
@@ -98,6 +100,7 @@ class HttpSource:
         limits = aiohttp.ClientTimeout(
             total=self._timeouts.of(request), sock_connect=self._timeouts.connect, sock_read=self._timeouts.silence
         )
+        EXCHANGE.set(exchange := Exchange())
         address = URL(self.url + quote(path, safe="/=+,~"), encoded=True)
         try:
             async with self._session.get(
@@ -108,7 +111,8 @@ class HttpSource:
                 proxy=self._proxy,
                 proxy_headers=self._tunnel_headers,
             ) as answer:
-                return await request.read(answer.status, _headers(answer), answer.content.read)
+                response = await request.read(answer.status, _headers(answer), answer.content.read)
+            return request.of(exchange, response)
         except aiohttp.ClientConnectorCertificateError as error:
             message = (
                 f"{self.url} shows a certificate that is not trusted ({_reason(error.certificate_error)}); "

@@ -4,6 +4,7 @@ import math
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from urllib.parse import SplitResult
 
@@ -53,23 +54,23 @@ def open_source(
         raise QueryError(message)
     policy = _policy(parts, settings)
     root = f"{parts.scheme}://{parts.netloc}{parts.path.removesuffix('/')}/"
-    inner: Source
+    another: Callable[[], Source]
     if parts.scheme in {"http", "https"}:
         from catalogue.source.http import HttpSource  # noqa: PLC0415 - slow to import, and a plan needs no network
 
-        inner = HttpSource(root, user_agent=settings.user_agent, connections=policy.connections)
+        another = partial(HttpSource, root, user_agent=settings.user_agent, connections=policy.connections)
     elif parts.scheme == "s3":
         try:
             from catalogue.source.s3 import S3Source  # noqa: PLC0415 - an extra, and slow to import
         except ImportError as error:
             message = f"{url} needs s3fs; run: {install_command('s3')}"
             raise QueryError(message) from error
-        inner = S3Source(root, user_agent=settings.user_agent, connections=policy.connections)
+        another = partial(S3Source, root, user_agent=settings.user_agent, connections=policy.connections)
     else:
-        inner = FolderSource(Path(url))
+        another = partial(FolderSource, Path(url))
     file = settings.cache / f"{_host(parts)}.json" if policy.rate is not None and parts.hostname else None
     limiter = Limiter(policy, clock=clock or SystemClock(), file=file)
-    return PoliteSource(inner, limiter, notify=notify, attempts=attempts, patience=patience)
+    return PoliteSource(another(), limiter, notify=notify, attempts=attempts, patience=patience, another=another)
 
 
 def surroundings() -> dict[str, str]:

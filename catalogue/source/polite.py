@@ -3,7 +3,9 @@
 import math
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from copy import copy
 from threading import Lock
 
 from catalogue.errors import (
@@ -53,6 +55,7 @@ class PoliteSource:
         jitter: Callable[[], float] = random.random,
         attempts: int = ATTEMPTS,
         patience: float = math.inf,
+        another: Callable[[], Source] | None = None,
     ) -> None:
         """Wrap a source.
 
@@ -63,6 +66,7 @@ class PoliteSource:
             jitter: a number in [0, 1), so that many clients do not come back at the same moment.
             attempts: requests made for one thing before it is given up.
             patience: seconds after which no request is made, and until which at most is waited, for one thing.
+            another: opens the same source with connections of its own.
         """
         self.inner = inner
         self.limiter = limiter
@@ -70,6 +74,7 @@ class PoliteSource:
         self._jitter = jitter
         self._attempts = attempts
         self._patience = patience
+        self._another = another
         self._lock = Lock()
         self.requests = 0
         """Requests made so far."""
@@ -155,6 +160,22 @@ class PoliteSource:
             if attempt + 1 < self._attempts:
                 self._wait(wait, last, until)
         raise last
+
+    @contextmanager
+    def apart(self) -> Iterator["PoliteSource"]:
+        """This source with a connection that nothing else was sent on."""
+        own = copy(self)
+        if self._another:
+            own.inner = self._another()
+        requests, received = own.requests, own.bytes
+        try:
+            yield own
+        finally:
+            if self._another:
+                own.inner.close()
+            with self._lock:
+                self.requests += own.requests - requests
+                self.bytes += own.bytes - received
 
     def close(self) -> None:
         """See ``Source.close``; breaks off waits too."""

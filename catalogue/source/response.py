@@ -7,7 +7,7 @@ short or misplaced bytes as if nothing were wrong. So nothing is believed here t
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
 from typing import Protocol, TypeAlias
 
@@ -41,6 +41,14 @@ _LENGTH = re.compile("[0-9]{1,18}")
 Wanted: TypeAlias = ByteRange | SuffixRange | None
 
 
+@dataclass(slots=True, eq=False)
+class Exchange:
+    """A request, and whether its answer may be that to another."""
+
+    doubtful: bool = False
+    """Whether its connection had served others before, and received more after its answer."""
+
+
 @dataclass(frozen=True, slots=True)
 class Response:
     """An answer that passed every check."""
@@ -56,6 +64,8 @@ class Response:
     """When the source says that it answered, in which the same bytes may differ."""
     server: str | None = None
     """What it says that it is."""
+    exchange: Exchange | None = field(default=None, compare=False)
+    """That the answer came by, whose doubts may come later; None where there are none."""
 
 
 class Source(Protocol):
@@ -248,6 +258,17 @@ class Request:
             date=_printable(headers.get("date")),
             server=_printable(headers.get("server")),
         )
+
+    def of(self, exchange: Exchange, response: Response) -> Response:
+        """The answer with its exchange.
+
+        Raises:
+            Unreachable: if more than the answer came, so that it may be that to another request.
+        """
+        if exchange.doubtful:
+            message = f"{self.where}: the connection sent more than was requested; the answer may be to another request"
+            raise Unreachable(message)
+        return replace(response, exchange=exchange)
 
 
 def is_strong(etag: str | None) -> bool:

@@ -20,9 +20,10 @@ from botocore.exceptions import (
 from catalogue.errors import CatalogueError, Denied
 from catalogue.ranges import Pin, range_header
 from catalogue.source.background import Background
+from catalogue.source.connections import EXCHANGE, guard
 from catalogue.source.discreet import be_discreet
 from catalogue.source.http import Timeouts, no_answer, once
-from catalogue.source.response import Request, Response, Wanted, is_strong
+from catalogue.source.response import Exchange, Request, Response, Wanted, is_strong
 
 _WITHOUT_CREDENTIALS = (
     CredentialRetrievalError,
@@ -90,12 +91,14 @@ class S3Source:
         if pin and pin.etag and is_strong(pin.etag):
             asked["IfMatch"] = pin.etag
         try:
+            EXCHANGE.set(exchange := Exchange())
             async with asyncio.timeout(self._timeouts.of(request)):
                 self._client = await self._fs.set_session()
                 answer = await self._client.get_object(**asked)
                 meta = answer["ResponseMetadata"]
                 async with answer["Body"] as body:
-                    return await request.read(meta["HTTPStatusCode"], meta["HTTPHeaders"], body.read)
+                    response = await request.read(meta["HTTPStatusCode"], meta["HTTPHeaders"], body.read)
+                return request.of(exchange, response)
         except ClientError as error:
             meta = error.response.get("ResponseMetadata", {})
             code = f"<Code>{error.response.get('Error', {}).get('Code')}</Code>"
@@ -121,7 +124,7 @@ class _Session(AIOHTTPSession):  # type: ignore[misc] # it has no types
     async def _get_session(self, proxy: str | None) -> aiohttp.ClientSession:
         session: aiohttp.ClientSession = await super()._get_session(proxy)
         session._middlewares = (_no_further, once)  # noqa: SLF001 - the SDK has no argument for it
-        return session
+        return guard(session)
 
 
 class _Elsewhere(Exception):
