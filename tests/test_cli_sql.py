@@ -109,6 +109,12 @@ def test_mistakes_with_parameters(asking: Command, words: list[str], says: str) 
     assert says in ran.err
 
 
+def test_json_and_another_format_are_refused(asking: Command) -> None:
+    ran = asking("sql", "select 1", "--json", "--format", "csv")
+    assert (ran.status, ran.out) == (2, "")
+    assert "--json is short for --format jsonl" in ran.err
+
+
 def test_the_shell_lists_the_views_and_no_internals(asking: Command) -> None:
     ran = given(asking, ".mode csv\n.tables\nselect 6 * 7 as answer from files limit 1;\nshow all tables;\n")
     assert ran.status == 0

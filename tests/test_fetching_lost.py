@@ -296,6 +296,12 @@ def test_what_is_no_list_of_captures_is_not_taken_for_an_empty_one(tmp_path: Pat
     [
         ([], "either patterns or --captures"),
         (["*.com", "--captures", "rows.jsonl"], "either patterns or --captures"),
+        (
+            ["--captures", "rows.jsonl", "--limit", "0", "--status", "200", "--crawl", "latest", "--latest"],
+            "leave out --crawl, --status, --limit, --latest\n",
+        ),
+        (["*.com", "-o", "a.warc.gz", "--main-content"], "warc has none"),
+        (["*.com", "-o", "a", "--format", "payload", "--main-content"], "payload has none"),
         (["*.com"], "say it with -o"),
         (["*.com", "-o", "a.warc.gz", "--columns", "url"], "leave it out"),
         (["*.com", "-o", "a.zip"], "use an ending: .warc.gz"),

@@ -64,6 +64,10 @@ def test_a_bad_list_says_where(asking: Command, tmp_path: Path, name: str, data:
     assert says in sentence(ran)
 
 
+def test_a_dash_as_a_pattern_is_refused(asking: Command) -> None:
+    assert sentence(asking("query", "-", "--count")).endswith("to read patterns from stdin use --urls-file -")
+
+
 def test_a_line_that_is_no_url_is_named_with_exact_url(asking: Command, tmp_path: Path) -> None:
     (tmp_path / "urls").write_text("https://example.com/\nexample.com\n", encoding="utf-8")
     ran = asking("plan", "--exact-url", "--urls-file", "urls")

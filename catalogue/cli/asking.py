@@ -170,6 +170,9 @@ def prepared(asked: dict[str, Any]) -> dict[str, Any]:
     """Read the files of patterns, which can be read only once, and split lists at their commas."""
     from catalogue.cli.url_lists import patterns_in  # noqa: PLC0415 - --help needs none of what this imports
 
+    if "-" in asked["patterns"]:
+        message = "'-' is not a pattern; to read patterns from stdin use --urls-file -"
+        raise QueryError(message)
     listed = [pattern for file in asked["urls_files"] for pattern in patterns_in(file)]
     return asked | {
         "patterns": [*asked["patterns"], *(text for _, text in listed)],

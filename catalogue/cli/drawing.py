@@ -25,7 +25,7 @@ from catalogue.wording import plural
 @click.option(
     "--per", metavar="host|domain|COLUMN", shell_complete=columns, help="No more of each of these than --max."
 )
-@click.option("--max", "most", type=click.IntRange(min=1), default=1, show_default=True, help="See --per.")
+@click.option("--max", "most", type=click.IntRange(min=1), help="See --per.  [default: 1]")
 @click.option(
     "--format",
     "format_",
@@ -46,7 +46,7 @@ def sample(  # noqa: PLR0913 - an option each
     size: int,
     seed: int,
     per: str | None,
-    most: int,
+    most: int | None,
     format_: str | None,
     form: str | None,
     output: str | None,
@@ -71,6 +71,9 @@ def sample(  # noqa: PLR0913 - an option each
     """  # noqa: D301
     from catalogue.cli.writing import format_for, write  # noqa: PLC0415 - --help needs none of what this imports
 
+    if most is not None and per is None:
+        message = "--max limits the captures of one --per; add --per host, or leave out --max"
+        raise QueryError(message)
     keep = Keep(output, form, main_content, max_size) if form else None
     output = None if output == "-" else output
     fetching = bool(main_content or max_size or scheduler)
@@ -83,7 +86,7 @@ def sample(  # noqa: PLR0913 - an option each
     asked |= {"patterns": ["*"]} if everything else {}
     with options.opened(scheduler=scheduler) as catalogue, warnings.catch_warnings():
         warnings.simplefilter("ignore", IncompleteAnswer)  # said below, and by the exit status
-        drawn = catalogue.sample(found_by(catalogue, options, asked, leave), size, seed=seed, per=per, most=most)
+        drawn = catalogue.sample(found_by(catalogue, options, asked, leave), size, seed=seed, per=per, most=most or 1)
         if dry_run:
             _show_cost(drawn, json_=json_)
             return

@@ -11,6 +11,7 @@ from catalogue.cli.app import Command, Common, OneOf, common, warn
 from catalogue.cli.asking import found_by, harvest_first, prepared, question
 from catalogue.cli.consent import Leave, with_leave
 from catalogue.cli.keeping import FORMS, Keep, columns_of_records, form_of, with_keeping
+from catalogue.cli.showing import options_given
 from catalogue.errors import IncompleteAnswer, QueryError
 
 
@@ -68,6 +69,9 @@ def fetch(  # noqa: PLR0913 - an option each
     """  # noqa: D301
     if bool(asked["patterns"] or asked["urls_files"]) is bool(file):
         message = "what is to be fetched? give either patterns or --captures"
+        raise QueryError(message)
+    if file and (ignored := options_given(asked)):
+        message = f"--captures names the captures to fetch; leave out {', '.join(ignored)}"
         raise QueryError(message)
     if output is None and not dry_run:
         message = "where are the records to go? say it with -o, such as -o found.warc.gz"

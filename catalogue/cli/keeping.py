@@ -51,6 +51,9 @@ class Keep:
         Raises:
             QueryError: if something does not.
         """
+        if self.main_content and self.form not in {"text", "parquet"}:
+            message = f"--main-content is of texts, and {self.form} has none; leave it out, or fetch text"
+            raise QueryError(message)
         if self.output is None:
             return
         if self.output == "-":

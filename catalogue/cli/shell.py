@@ -77,6 +77,9 @@ def sql(
     catalogue sql < statements.sql
     catalogue sql
     """  # noqa: D301
+    if json_ and format_ not in {None, "jsonl"}:
+        message = f"--json is short for --format jsonl; leave it or --format {format_} out"
+        raise QueryError(message)
     format_ = format_ or ("jsonl" if json_ else "table")
     if format_ == "parquet" and sys.stdout.isatty():
         message = "--format parquet is no text for a terminal; add > FILE"

@@ -197,6 +197,12 @@ def options_of_command() -> set[str]:
     return {option for each in (context.command.params if context else ()) for option in each.opts}
 
 
+def options_given(values: dict[str, Any]) -> list[str]:
+    """Names of those options of the command that is run, among these parameters, that have a value."""
+    given = {name for name, value in values.items() if value is not None and value is not False and value != ()}
+    return [each.opts[0] for each in click.get_current_context().command.params if each.name in given]
+
+
 def as_json(value: object) -> None:
     """Print one value as a line of JSON."""
     click.echo(json.dumps(plain(value), ensure_ascii=False))
