@@ -84,6 +84,7 @@ _YEAR = 53
 _YEAR_WORD = re.compile(r"(?:19|20)[0-9]{2}")
 _SHORT_NAME = re.compile(r"[0-9]{4}-[0-9]{2,4}")
 _WORDS = ("latest", "all")
+_OPEN_END = re.compile(r"\.\.latest$", re.IGNORECASE)
 _INDEX_PATH = re.compile(
     rf"(?:[A-Za-z0-9][A-Za-z0-9._+-]*/){{0,8}}crawl=({_CRAWL})/subset=([a-z0-9]+)/"
     r"([A-Za-z0-9][A-Za-z0-9._+-]*\.parquet)"
@@ -137,7 +138,7 @@ def crawl_meant(text: str, known: Collection[str]) -> str | None:
     """
     matched = _WEEK.search(text)
     if not matched:
-        return meant(text[:100], [*newest_first(known), *_WORDS])
+        return meant(text[:100], [name for name in (*newest_first(known), *_WORDS) if name != text])
     wanted = f"CC-MAIN-{matched[1]}-{int(matched[2]):02}"
     if wanted in known or not known:
         return wanted if wanted != text else None
@@ -259,13 +260,14 @@ def crawl_words(asked: Iterable[str], known: Collection[str] = ()) -> list[str]:
     """Split lists at their commas, and complete names: ``2022-33`` and ``cc-main-2022-33`` mean ``CC-MAIN-2022-33``.
 
     Args:
-        asked: names, ranges ``A..B``, years, ``latest`` and ``all``; or several of them with commas between.
+        asked: names, ranges ``A..B`` (``A..latest`` is ``A..``), years, ``latest`` and ``all``; or several of them with
+            commas between.
         known: the crawls to choose from.
 
     Raises:
         UnknownCrawl: if a short name fits several crawls.
     """
-    words = (word.strip() for text in asked for word in text.split(","))
+    words = (_OPEN_END.sub("..", word.strip()) for text in asked for word in text.split(","))
     return ["..".join(_completed(end, known) for end in word.split("..")) for word in words]
 
 

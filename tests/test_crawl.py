@@ -173,6 +173,7 @@ KNOWN = ["CC-MAIN-2012", "CC-MAIN-2020-24", "CC-MAIN-2022-05", "CC-MAIN-2018-05"
         (["2021"], "2021-49"),
         (["2020..2021"], "2021-49 2020-24"),
         (["2021.."], "2022-05 2021-49"),
+        (["2021-49..latest"], "2022-05 2021-49"),
     ],
 )
 def test_choosing_crawls(asked: list[str], chosen: str) -> None:
@@ -214,6 +215,11 @@ def test_nothing_to_choose_from(word: str) -> None:
 def test_words_that_name_no_crawl(word: str) -> None:
     with pytest.raises(UnknownCrawl, match="is not the name of a crawl"):
         select_crawls([word], KNOWN)
+
+
+def test_latest_is_not_proposed_for_itself() -> None:
+    with pytest.raises(UnknownCrawl, match=r"^'latest' is not the name of a crawl; one looks like "):
+        select_crawls(["latest..2022-05"], KNOWN)
 
 
 def test_choosing_subsets() -> None:

@@ -40,6 +40,7 @@ def test_crawls_of_a_range_that_are_not_stored_are_missing(cat: Catalogue) -> No
     said = (f"{count - 1} of the {count} crawls in {closed} are harvested; run: catalogue harvest --crawl {closed}",)
     for words in (closed, f"{oldest}..", f"..{newest}", ".."):
         assert missing(cat, words) == said
+    assert missing(cat, f"{oldest[8:]}..LATEST") == said
     assert missing(cat, "all") == ()
     assert missing(cat, f"{oldest},{newest}") == ()
     cat.harvest(gone)
