@@ -4,6 +4,8 @@ import json
 import os
 import re
 import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -272,6 +274,13 @@ def test_closed_output_pipe_ends_silently_with_141(asking: Command, format_: str
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait(60) == 141
+
+
+@pytest.mark.parametrize(("closed", "printed"), [("<&- >&-", b""), ("<&- 2>&-", b"{")])
+def test_commands_run_with_closed_streams(asking: Command, closed: str, printed: bytes) -> None:
+    words = ["sh", "-c", f'"$0" -m catalogue query example.com --limit 1 --quiet {closed}', sys.executable]
+    ran = subprocess.run(words, env=asking.environment(), cwd=asking.home, capture_output=True, check=False)
+    assert (ran.returncode, ran.stdout[:1], ran.stderr) == (0, printed, b"")
 
 
 def test_silence_in_a_pipe_and_results_on_stdout_alone(command: Command, mirror: Path) -> None:

@@ -296,6 +296,7 @@ def main() -> NoReturn:
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
+    _open_closed_streams()
     try:
         status = entry(standalone_mode=False, prog_name="catalogue")
         sys.stdout.flush()
@@ -338,6 +339,13 @@ def resumable() -> Iterator[None]:
     _resumable.append(True)
     yield
     _resumable.clear()  # not if it was stopped
+
+
+def _open_closed_streams() -> None:
+    """Give streams that the caller closed, which are None, the null device."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8", closefd=False))
 
 
 def _stop(number: int, _: FrameType | None) -> NoReturn:
