@@ -339,8 +339,8 @@ def range_ends(asked: Iterable[str]) -> Iterator[str]:
     return named(end for word in asked if ".." in word for end in word.split("..") if end)
 
 
-def gaps_in_ranges(asked: Iterable[str], held: Collection[str], listed: Collection[str]) -> Iterator[str]:
-    """Name the ranges and years of which only some crawls are stored, a sentence each.
+def gaps_in_ranges(asked: Iterable[str], held: Collection[str], listed: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Name the ranges and years of which only some crawls are stored, with a sentence each.
 
     An open end means the newest, or oldest, crawl that is stored.
 
@@ -357,10 +357,7 @@ def gaps_in_ranges(asked: Iterable[str], held: Collection[str], listed: Collecti
             chosen = select_crawls([closed], newest_first([*held, *listed]))
             count = sum(crawl in held for crawl in chosen)
             if count < len(chosen):
-                yield (
-                    f"{count} of the {len(chosen)} crawls in {closed} are harvested; "
-                    f"run: catalogue harvest --crawl {closed}"
-                )
+                yield closed, f"{count} of the {len(chosen)} crawls in {closed} are harvested"
 
 
 def newest_first(crawls: Iterable[str]) -> list[str]:

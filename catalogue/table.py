@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from catalogue.crawl import (
     SCHEMA,
+    SUBSETS,
     IndexFile,
     crawl_id,
     crawl_words,
@@ -80,10 +81,12 @@ class Table:
         parts = dict(_PART.findall(path))
         return IndexFile(path, parts.get("crawl", self.name), parts.get("subset", "all"))
 
-    def harvest_command(self, crawl: str) -> str:
-        """The command that takes the footers of a crawl of it."""
+    def harvest_command(self, crawl: str, subsets: Collection[str] = ()) -> str:
+        """The command that takes the footers of a crawl of it, or of some subsets of that; other tables have none."""
         options = "" if self == INDEX else f" --table {self.name}"
-        return f"catalogue harvest{options}" + ("" if crawl == self.name else f" --crawl {crawl}")
+        words = ["all"] if {*subsets} == {*SUBSETS} else subsets
+        chosen = "".join(f" --subset {word}" for word in words) if self == INDEX else ""
+        return f"catalogue harvest{options}" + ("" if crawl == self.name else f" --crawl {crawl}") + chosen
 
     def harvest_call(self, crawl: str, subsets: Sequence[str] = ()) -> str:
         """The call of ``Catalogue`` that does the same."""
@@ -111,6 +114,7 @@ class Table:
         held: Collection[str],
         asked: Iterable[str],
         *,
+        subsets: Sequence[str] = (),
         listed: Callable[[], Collection[str]] = tuple,
         nothing: str = "nothing is harvested yet",
     ) -> list[str]:
@@ -119,6 +123,7 @@ class Table:
         Args:
             held: crawls.
             asked: words.
+            subsets: those that are to be harvested of a crawl that is not held.
             listed: the crawls that there are, as far as that is known.
             nothing: the beginning of the message if no crawl is held.
 
@@ -131,18 +136,22 @@ class Table:
             for word in named(asked) if self == INDEX else ():
                 _check_listed(crawl_id(word, listed()), held, listed())
             words = [word for word in asked if word not in {"latest", "all"}]
-            raise self._not_held(next(iter(words), None), nothing, ",".join(words))
+            raise self._not_held(next(iter(words), None), nothing, subsets, ",".join(words))
         unknown = self._unknown(asked, held)
-        chosen = [unknown] if unknown else self._select_stored(asked, held, listed)
+        chosen = [unknown] if unknown else self._select_stored(asked, held, subsets, listed)
         for crawl in chosen:
             if crawl not in held:
                 if self == INDEX:
                     _check_listed(crawl, held, listed())
-                raise self._not_held(crawl, f"{crawl} is not harvested yet")
+                raise self._not_held(crawl, f"{crawl} is not harvested yet", subsets)
         return chosen
 
     def _select_stored(
-        self, words: Sequence[str], held: Collection[str], listed: Callable[[], Collection[str]]
+        self,
+        words: Sequence[str],
+        held: Collection[str],
+        subsets: Sequence[str],
+        listed: Callable[[], Collection[str]],
     ) -> list[str]:
         ends = [end for end in range_ends(words) if end not in held]
         if ends:
@@ -153,26 +162,34 @@ class Table:
             for word in words:
                 with suppress(UnknownCrawl):  # unless crawls of that range or year are listed
                     if not {*held}.intersection(select_crawls([word], sorted({*held, *listed()}))):
-                        raise self._not_held(word, f"nothing of {word} is harvested yet") from None
+                        raise self._not_held(word, f"nothing of {word} is harvested yet", subsets) from None
             raise
 
     def gaps(
-        self, held: Collection[str], asked: Iterable[str], *, listed: Callable[[], Collection[str]] = tuple
+        self,
+        held: Collection[str],
+        asked: Iterable[str],
+        *,
+        subsets: Sequence[str] = (),
+        listed: Callable[[], Collection[str]] = tuple,
     ) -> tuple[str, ...]:
         """Return a sentence for each range of crawls of which only some are stored; see ``gaps_in_ranges``."""
         words = list(asked)
         if self != INDEX or all(word in {"all", *held} for word in words):
             return ()
-        return tuple(gaps_in_ranges(words, held, listed()))
+        return tuple(
+            f"{gap}; run: {self.harvest_command(crawls, subsets)}"
+            for crawls, gap in gaps_in_ranges(words, held, listed())
+        )
 
-    def _not_held(self, crawl: str | None, what: str, words: str = "") -> NotHarvested:
+    def _not_held(self, crawl: str | None, what: str, subsets: Sequence[str], words: str = "") -> NotHarvested:
         """Return the error for a crawl, a range or a year of which nothing is stored."""
         such_as = crawl or ("latest" if self == INDEX else self.name)
         single = next(named([such_as]), None)
         if self == INDEX and single and not has_table(single):
             return NotHarvested(without_table(single), crawl=single)
-        message = f"{what}; run: {self.harvest_command(words or such_as)}"
-        return NotHarvested(message, crawl=crawl and single, call=self.harvest_call(words or such_as))
+        message = f"{what}; run: {self.harvest_command(words or such_as, subsets)}"
+        return NotHarvested(message, crawl=crawl and single, call=self.harvest_call(words or such_as, subsets))
 
     def packed(self) -> bytes:
         """The table as the store keeps it."""

@@ -1,5 +1,6 @@
 """Ranges of crawls and years: what is stored of them is the answer, and what is not stored is reported."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from shutil import copytree
@@ -75,3 +76,14 @@ def test_queries_of_a_range_end_with_status_1(cat: Catalogue, command: Command) 
         assert " crawls in " in ran.out + ran.err
     plan = command("plan", "example.com", "--json", "--crawl", words)
     assert (plan.status, plan.json()["complete"]) == (1, False)
+
+
+def test_advice_to_harvest_names_the_subsets_of_the_query(cat: Catalogue, settings: Settings, tmp_path: Path) -> None:
+    newest, gone, *_, oldest = listed(cat)
+    chosen = ["robotstxt", "warc"]
+    options = "--subset robotstxt --subset warc"
+    for opened, crawls in ((cat, gone), (cat, gone[8:12]), (catalogue.open(tmp_path / "new", settings=settings), gone)):
+        with pytest.raises(NotHarvested, match=f"--crawl {crawls} {options}\n.*subsets={re.escape(str(chosen))}"):
+            opened.captures("example.com", crawls=crawls, subsets=chosen)
+    gap, *_ = cat.captures("example.com", crawls=f"{oldest}..{newest}", subsets=chosen).plan.missing
+    assert gap.endswith(f"--crawl {oldest}..{newest} {options}")

@@ -37,7 +37,7 @@ def test_a_crawl_that_is_not_harvested_has_no_captures_and_the_answer_says_why(
     harvested_in_part(tmp_path, settings, held, "all")
     with served(tmp_path, settings) as address:
         answer = get(address, f"/{other}-index?url=example.com/*")
-        command = f"{other} is not harvested yet; run: catalogue harvest --crawl {other}"
+        command = f"{other} is not harvested yet; run: catalogue harvest --crawl {other} --subset all"
         assert (answer.status, answer.json) == (404, {"message": f"No Captures found for: example.com/; {command}"})
         assert answer.headers["catalogue-incomplete"] == command
         answer = get(address, f"/{other}-index?url=example.com/*&page=1")

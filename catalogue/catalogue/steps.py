@@ -53,8 +53,7 @@ def steps(
         )
         if failed[crawl]:
             why += f"; {failed[crawl]:,} of them failed"
-        chosen = "".join(f" --subset {subset}" for subset in subsets) if table == INDEX else ""
-        yield Step(why, table.harvest_command(crawl) + chosen)
+        yield Step(why, table.harvest_command(crawl, subsets))
     there_are = [crawl for crawl in newest_first(listed) if has_table(crawl)]
     if not held and not incomplete:
         such = there_are[0] if there_are else "latest" if table == INDEX else table.name

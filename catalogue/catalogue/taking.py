@@ -251,15 +251,16 @@ class Taking(Opened):
         files = (self.table.file(path) for path in self._store.keys("files"))
         return self.select_held({file.crawl for file in files if file}, crawls)
 
-    def _check_store(self, crawls: str | Iterable[str]) -> None:
+    def _check_store(self, crawls: str | Iterable[str], subsets: str | Iterable[str] = ()) -> None:
         """Raise ``NotHarvested`` that names the crawls, if there is no store."""
         if self._name is None and not (self.data / STORE_NAME).exists():
-            self.table.select_held((), several(crawls), nothing=f"nothing is harvested in {self.data} yet")
+            nothing = f"nothing is harvested in {self.data} yet"
+            self.table.select_held((), several(crawls), subsets=select_subsets(several(subsets)), nothing=nothing)
 
-    def select_held(self, held: Collection[str], crawls: str | Iterable[str]) -> list[str]:
+    def select_held(self, held: Collection[str], crawls: str | Iterable[str], subsets: Sequence[str] = ()) -> list[str]:
         """Of some crawls that are held those that words mean; see ``Table.select_held``."""
-        return self.table.select_held(held, several(crawls), listed=lambda: known_crawls(self._store))
+        return self.table.select_held(held, several(crawls), subsets=subsets, listed=lambda: known_crawls(self._store))
 
-    def gaps(self, held: Collection[str], crawls: str | Iterable[str]) -> tuple[str, ...]:
+    def gaps(self, held: Collection[str], crawls: str | Iterable[str], subsets: Sequence[str] = ()) -> tuple[str, ...]:
         """Return a sentence for each range of crawls of which only some are stored; see ``Table.gaps``."""
-        return self.table.gaps(held, several(crawls), listed=lambda: known_crawls(self._store))
+        return self.table.gaps(held, several(crawls), subsets=subsets, listed=lambda: known_crawls(self._store))

@@ -163,7 +163,7 @@ class Catalogue(Fetches):
         Raises:
             QueryError: if the question cannot be understood, or is about what is not harvested.
         """
-        self._check_store(crawls)
+        self._check_store(crawls, subsets)
         query = parse_query(
             self.table,
             self._shown().columns,
@@ -197,10 +197,10 @@ class Catalogue(Fetches):
             QueryError: if it is about what is not harvested.
         """
         shown = self._shown()
-        words = self.select_held(shown.requested_crawls, crawls)
         chosen = select_subsets(several(subsets)) if self.table == INDEX else several(subsets)
+        words = self.select_held(shown.requested_crawls, crawls, chosen)
         candidates = shown.candidates(words, chosen)
-        missing = (*self.gaps(shown.requested_crawls, crawls), *candidates.missing)
+        missing = (*self.gaps(shown.requested_crawls, crawls, chosen), *candidates.missing)
         scope = Scope(tuple(candidates.files(query)), candidates.row_groups, missing)
         question = Question(query, scope, self._footers, lambda: self._reading, self._cost())
 

@@ -13,7 +13,7 @@ from catalogue.errors import NotHarvested, QueryError
 from catalogue.footer import wider
 from catalogue.query import Query
 from catalogue.surt import text_after, text_from
-from catalogue.table import INDEX, Table
+from catalogue.table import Table
 from catalogue.values import positions, texts
 from catalogue.views.opened import readable
 
@@ -94,12 +94,11 @@ class Candidates:
         )
         if held.files.keys().isdisjoint(self._pairs):
             crawl = crawls[0]
-            options = "".join(f" --subset {subset}" for subset in subsets)
             message = f"{' and '.join(subsets) or 'nothing'} of {crawl} is not harvested yet"
             if subsets and not self._pairs:
                 message = f"{crawl} has no {' and no '.join(subsets)}"
                 raise NotHarvested(message)
-            message += f"; run: {table.harvest_command(crawl)}{options}"
+            message += f"; run: {table.harvest_command(crawl, subsets)}"
             raise NotHarvested(message, crawl=crawl, call=table.harvest_call(crawl, subsets))
 
     def files(self, query: Query) -> list[Candidate]:
@@ -174,10 +173,9 @@ class Candidates:
         for crawl, subset in self._pairs:
             listed, held = (each.get((crawl, subset), 0) for each in (self._held.listed, self._held.files))
             if held < listed:
-                option = f" --subset {subset}" if self._table == INDEX else ""
                 told.append(
                     f"{listed - held} of the {listed} files of {crawl}, {subset}, are not harvested; "
-                    f"run: {self._table.harvest_command(crawl)}{option}"
+                    f"run: {self._table.harvest_command(crawl, [subset])}"
                 )
         return tuple(told)
 
