@@ -155,7 +155,7 @@ class Table:
     ) -> list[str]:
         ends = [end for end in range_ends(words) if end not in held]
         if ends:
-            return ends
+            return [crawl_id(end, held) for end in ends] if self == INDEX else ends
         try:
             return select_crawls(words, sorted(held), every=self != INDEX)
         except UnknownCrawl:

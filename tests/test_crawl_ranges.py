@@ -9,7 +9,7 @@ import pytest
 
 import catalogue
 from catalogue import Catalogue
-from catalogue.errors import NotHarvested
+from catalogue.errors import NotHarvested, UnknownCrawl
 from catalogue.settings import Settings
 from tests.commands import Command
 
@@ -55,6 +55,8 @@ def test_a_range_with_an_end_that_is_not_stored_is_refused(cat: Catalogue) -> No
             NotHarvested, match=f"^{gone} is not harvested yet; run: catalogue harvest --crawl {gone}\n"
         ):
             cat.captures("example.com", crawls=words)
+    with pytest.raises(UnknownCrawl, match=f"^'.{newest}' is not the name of a crawl; did you mean {newest}"):
+        cat.captures("example.com", crawls=f"{oldest}...{newest}")
 
 
 def test_a_year_means_its_crawls_and_says_which_are_missing(cat: Catalogue) -> None:

@@ -21,6 +21,7 @@ PATTERNS = ["example.com", "shop.example.com/*"]
         ("urls.csv", 'site\n"example.com"\n#x\nshop.example.com/*\n'),
         ("urls.csv", "example.com\nshop.example.com/*\n"),
         ("urls.tsv", "url\trank\nexample.com\t1\nshop.example.com/*\t2\n"),
+        ("urls.csv", "rank;URL\n1;example.com\n2;shop.example.com/*\n"),
         ("list", "# from a database\nurl,rank\nexample.com,1\nshop.example.com/*,2\n"),
     ],
 )

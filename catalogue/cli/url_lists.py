@@ -48,7 +48,8 @@ def _patterns(lines: Iterator[str], name: str) -> Iterator[tuple[int, str]]:
         before += 1
     else:
         return
-    delimiter = "\t" if "\t" in first else ","
+    with_semicolons = _URL in (field.strip().lower() for field in first.split(";"))
+    delimiter = "\t" if "\t" in first else ";" if with_semicolons else ","
     header = [field.strip().lower() for field in next(csv.reader([first], delimiter=delimiter))]
     if _URL not in header and not name.lower().removesuffix(".gz").endswith((".csv", ".tsv")):
         yield from ((number, line.strip()) for number, line in enumerate(chain([first], lines), before + 1))

@@ -35,7 +35,7 @@ from catalogue.source import Response
 from catalogue.source.response import Wanted
 from catalogue.surt import KeyInterval
 from tests.crawls import CRAWL, index_path, write_manifest
-from tests.mirrors import read_footer
+from tests.mirrors import raw_footer, read_footer
 from tests.soak.damaging import COLUMNS, Damaged, Original, damaged, originals
 from tests.soak.mutators import MUTATORS
 from tests.soak.parsers import mirror_of
@@ -265,6 +265,7 @@ def run(count: int, seed: int, folder: Path) -> dict[str, object]:
 
 def catalogued(folder: Path, files: Sequence[bytes]) -> int:
     """Harvest damaged files, whose footers were accepted, and tell of them; the number of them."""
+    files = list({raw_footer(data): data for data in files}.values())  # a harvest refuses files with the same footer
     for number, data in enumerate(files):
         index_path(folder / "source", number).write_bytes(data)
     write_manifest(folder / "source")
