@@ -12,7 +12,8 @@ from catalogue import Catalogue
 from catalogue.demo import LoopbackServer
 from catalogue.errors import NotHarvested
 from catalogue.progress import Progress
-from catalogue.settings import Settings
+from catalogue.settings import STORE_NAME, Settings
+from catalogue.store import Store
 from tests.commands import Command
 
 
@@ -113,3 +114,16 @@ def test_a_damaged_request_is_found_and_repaired(cat: Catalogue, command: Comman
     assert command("repair").status == 0
     assert command("check").status == 0
     assert not cat.captures("*.example.com", crawls=crawl).complete
+
+
+def test_without_a_request_the_pages_of_a_crawl_are_missing(cat: Catalogue, crawl: str) -> None:
+    """As after a pull that was interrupted, or in a store of before requests were stored."""
+    cat.harvest(crawl, subsets="robotstxt")
+    with Store(cat.data / STORE_NAME) as store:
+        store.delete("documents", [f"requested/{crawl}/robotstxt"])
+    found = cat.captures("*.example.com", crawls=crawl)
+    assert not found.complete
+    assert all("warc," in lack for lack in found.plan.missing)
+    assert "--subset warc" in cat.next_steps()[0].command
+    cat.harvest(crawl, subsets="robotstxt")
+    assert cat.captures("*.example.com", crawls=crawl).complete

@@ -236,6 +236,9 @@ class Build:
         for file in chain.from_iterable(listed(self._store, self._table, documents).values()):
             counts[file.crawl, file.subset] = counts.get((file.crawl, file.subset), 0) + 1
         requested = requested_subsets(self._store.keys("documents", REQUESTED))
+        # A pull that was interrupted, and older stores, do not say what was requested: the pages, at least.
+        unknown = {crawl for crawl, _ in counts} - {crawl for crawl, _ in requested}
+        requested |= {(crawl, "warc") for crawl in unknown}
         rows = [
             {"crawl": crawl, "subset": subset, "files": files, "requested": (crawl, subset) in requested}
             for (crawl, subset), files in counts.items()
