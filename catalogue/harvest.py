@@ -33,7 +33,6 @@ FILES_OF_A_SUBSET = 300
 FOOTER, FOOTER_WITH_PAGES = 85_000, 1_000_000
 """Bytes of a footer of most crawls, and of one with page indexes."""
 
-
 _BATCH_FILES, _BATCH_BYTES, _BATCH_SECONDS = 200, 8 << 20, 5.0
 _HOPELESS = 25
 """Files that fail one after another, before any succeeded, after which the rest is not tried."""

@@ -1,7 +1,7 @@
 """A snapshot of somebody's store → our own store, piece by piece, each checked before anything of it is taken.
 
 A digest says that a piece is what its maker wrote, and not that it is true. So footers are examined as any stranger's
-are, facts are found anew, and some footers and page indexes are compared with the source's own. Page indexes that were
+are, facts are derived, and some footers and page indexes are compared with the source's own. Page indexes that were
 derived from reading cannot be compared, and are not taken. Whoever made all of it up but for those that happen to be
 compared can still make answers lack rows: take snapshots from people you trust.
 """

@@ -183,7 +183,7 @@ def prepared(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def found_by(catalogue: Any, options: Common, asked: dict[str, Any], leave: Leave | None = None) -> Any:  # noqa: ANN401 - importing their types is slow
-    """The captures that the options of a question mean, not read yet; on a terminal what else may be meant is told.
+    """Return the captures that the options select, not read yet. On a terminal, print hints on what else may be meant.
 
     Crawls that are not stored are harvested with ``--harvest``, and on a terminal if the user agrees.
     """

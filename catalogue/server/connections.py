@@ -141,7 +141,7 @@ class Server(uvicorn.Server):
         Args:
             config: its ``http`` is ``Connection``.
             most: connections; one more takes the place of the one that waits longest for a request.
-            notify: told once if a connection cannot be accepted.
+            notify: called once if a connection cannot be accepted.
         """
         super().__init__(config)
         self.server_state = _State(most)

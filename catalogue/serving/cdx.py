@@ -22,7 +22,7 @@ _PART = 5
 _MOST_ROWS, _MOST_BYTES = 500_000, 1 << 29
 """Of a part, which is put in order in memory."""
 _AT_ONCE = 8192
-"""Rows that become lines at once; they take some kilobytes each meanwhile."""
+"""Rows that are converted to lines together; each takes some kilobytes until it is written."""
 
 
 @dataclass(frozen=True, slots=True)
