@@ -51,12 +51,12 @@ hold: $(VENV)/tested $(first)
 	$(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 soak: $(VENV)/tested  ## What the tests try a little of, tried for hours
-	$(BIN)/python -m tests.soak
+	$(BIN)/python -m tests.slow
 	CATALOGUE_TEST_EXAMPLES=200 $(MAKE) --no-print-directory hold
 
 fuzz: $(VENV)/tested  ## Bytes that a parser does not survive, looked for a minute each
 	$(call install,-e '.[fuzz]')
-	$(BIN)/python -m tests.soak.fuzz
+	$(BIN)/python -m tests.slow.fuzz
 
 $(VENV)/documented: pyproject.toml constraints.txt | $(VENV)/pyvenv.cfg
 	$(call install,-e '.[docs]')

@@ -20,10 +20,10 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from catalogue.crawl import COLLINFO, PATH_COLUMNS, SCHEMA, manifest_path
+from catalogue.commoncrawl.crawls import COLLINFO, PATH_COLUMNS, SCHEMA, manifest_path
 from catalogue.demo.pages import made_up_urls
 from catalogue.demo.rows import Capture, Row, Segment, captures, row
-from catalogue.footer import TRAILER
+from catalogue.parquet.footer import TRAILER
 
 CRAWL = "CC-MAIN-2022-05"
 ROW_GROUPS, COLUMNS = 11, 30

@@ -8,7 +8,7 @@ from benchmarks.report import Value, say, table
 from benchmarks.scale import FILES, crawl_names, put_crawl
 from catalogue.catalogue import STORE_NAME
 from catalogue.demo import LoopbackServer
-from catalogue.store import Store
+from catalogue.store.database import Store
 
 SIZES = (10, 100)
 """Crawls."""

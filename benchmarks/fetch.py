@@ -22,7 +22,7 @@ from benchmarks.paced import LATENCY, serving
 from benchmarks.processes import run, wait_for_quiet
 from benchmarks.report import say, table
 from benchmarks.summary import OURS, Measurement, Result
-from catalogue.capture import timestamp
+from catalogue.commoncrawl.capture import timestamp
 
 SIZE = 1_000_000_000
 """Bytes of an archive."""

@@ -183,7 +183,7 @@ def _cpu_seconds(process: int) -> float:
 @contextmanager
 def serving(folder: Path, *, latency: float) -> Iterator[Server]:
     """Serve a folder, each answer ``latency`` seconds late."""
-    command = [sys.executable, "-m", "tests.faults", str(folder), "--latency", str(latency), "--port", "0"]
+    command = [sys.executable, "-m", "tests.support.faults", str(folder), "--latency", str(latency), "--port", "0"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         try:
             yield Server(process)

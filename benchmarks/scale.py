@@ -9,11 +9,12 @@ from benchmarks.crawls import crawl_list, domain_in, make_template, manifest, pa
 from benchmarks.processes import Ran, run, wait_for_quiet
 from benchmarks.report import say, table
 from catalogue.catalogue import CATALOGUE_NAME, STORE_NAME
-from catalogue.crawl import COLLINFO, manifest_path
-from catalogue.facts import FileFacts, file_facts
-from catalogue.footer import decode_footer
-from catalogue.store import Held, Store
-from catalogue.views.facts import packed
+from catalogue.commoncrawl.crawls import COLLINFO, manifest_path
+from catalogue.metadata_db.file_rows import packed
+from catalogue.parquet.footer import decode_footer
+from catalogue.parquet.summary import FileFacts, file_facts
+from catalogue.store.database import Store
+from catalogue.store.stored_file import Held
 
 FILES = 900
 """Of a crawl."""

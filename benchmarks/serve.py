@@ -29,7 +29,7 @@ from benchmarks.report import Value, say, table
 from benchmarks.summary import OURS, Measurement, Missing, Result
 from benchmarks.zipnum import installed, pywb, write_cluster
 from catalogue.demo import write_miniature
-from tests.cdx_oracle import Capture, plain_key, read_captures
+from tests.support.cdx_oracle import Capture, plain_key, read_captures
 
 CRAWL = "CC-MAIN-2022-05"
 CLIENTS = (1, 16)

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from catalogue.captures import Captures
     from catalogue.catalogue import Catalogue, open  # noqa: A004 - catalogue.open, as gzip.open
     from catalogue.errors import CatalogueError, IncompleteAnswer, QueryError, SourceError
-    from catalogue.plan import ReadPlan
+    from catalogue.plan.plan import ReadPlan
     from catalogue.surt import Match, url_surtkey
 
     __version__: str
@@ -57,7 +57,7 @@ _HOMES = {
     "IncompleteAnswer": "errors",
     "Match": "surt",
     "QueryError": "errors",
-    "ReadPlan": "plan",
+    "ReadPlan": "plan.plan",
     "SourceError": "errors",
     "open": "catalogue",
     "url_surtkey": "surt",

@@ -10,25 +10,26 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from catalogue.cluster import dask_frame, machines_of_client
-from catalogue.crawl import newest_first
+from catalogue.commoncrawl.crawls import newest_first
+from catalogue.commoncrawl.datasets import INDEX, Table
 from catalogue.display import Displayed
-from catalogue.distinct import Distinct
 from catalogue.errors import IncompleteAnswer, QueryError
-from catalogue.filters import Filters
-from catalogue.footer import NESTED, arrow_type
-from catalogue.frames import frame_of
-from catalogue.keyspace import KeySpace
-from catalogue.plan import Fetch, ReadPlan
-from catalogue.plotting import draw_question
+from catalogue.key_map.key_map import KeySpace
+from catalogue.key_map.maps import draw_question
+from catalogue.parquet.column_types import NESTED, arrow_type
+from catalogue.plan.context import Question
+from catalogue.plan.plan import ReadPlan
+from catalogue.plan.requests import Fetch
 from catalogue.progress import Bars, Progress, nowhere
-from catalogue.query import CDX_COLUMNS, Moment, Query, check_columns, time_bounds
-from catalogue.question import Question
-from catalogue.reader import Told, read
+from catalogue.query.deduplicate import Distinct
+from catalogue.query.filters import Filters
+from catalogue.query.query import CDX_COLUMNS, Moment, Query, check_columns, time_bounds
+from catalogue.read.dask_cluster import dask_frame, machines_of_client
+from catalogue.read.dataframes import frame_of
+from catalogue.read.reader import Told, read
+from catalogue.read.workers import Workers, tasks
 from catalogue.settings import Settings
 from catalogue.surt import Match, merge, parse_key_patterns
-from catalogue.table import INDEX, Table
-from catalogue.workers import Workers, tasks
 
 if TYPE_CHECKING:
     import dask.dataframe as dd

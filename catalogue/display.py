@@ -5,7 +5,7 @@ from html import escape
 from itertools import islice
 from typing import ClassVar
 
-from catalogue.wording import printable
+from catalogue.formatting import printable
 
 _MOST_NOTES, _LONGEST = 10, 500
 """That are shown, and characters of one thing."""

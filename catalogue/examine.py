@@ -12,9 +12,9 @@ from dataclasses import replace
 from hashlib import blake2b
 from typing import Self
 
-from catalogue.crawl import KEY_COLUMN
+from catalogue.commoncrawl.crawls import KEY_COLUMN
 from catalogue.errors import BadFooter, Encrypted, FormatError
-from catalogue.facts import ChunkFacts, FileFacts, RowGroupFacts
+from catalogue.parquet.summary import ChunkFacts, FileFacts, RowGroupFacts
 from catalogue.supervised import ChildDied, Children
 
 
@@ -30,7 +30,9 @@ class Examiner:
             seconds: how long one footer may take before its child is killed.
         """
         self._key = key
-        self._children = Children("catalogue.facts:answer", "pyarrow.parquet", count=children, seconds=seconds)
+        self._children = Children(
+            "catalogue.parquet.summary:answer", "pyarrow.parquet", count=children, seconds=seconds
+        )
 
     def __enter__(self) -> Self:
         return self

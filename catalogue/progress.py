@@ -9,7 +9,7 @@ from html import escape
 from threading import Lock
 from typing import Any, TypeAlias
 
-from catalogue.wording import printable, size
+from catalogue.formatting import printable, size
 
 _AT_ONCE = 0.5
 """Seconds; of what is done by then nobody has to be told how far it is."""

@@ -19,10 +19,10 @@ from sphinx.pycode import ModuleAnalyzer
 
 from catalogue import errors
 from catalogue.cli.app import entry
-from catalogue.server import api, openapi
+from catalogue.commoncrawl.datasets import INDEX
+from catalogue.metadata_db.connection import queries_folder, statement
+from catalogue.server import json_api, openapi
 from catalogue.settings import Settings
-from catalogue.table import INDEX
-from catalogue.views import queries_folder, statement
 
 _WANTED = re.compile(r"<!-- generated: (\w+) -->")
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~$^])")
@@ -117,7 +117,7 @@ def error_classes() -> str:
 
 def operations() -> str:
     """The JSON API: paths, parameters and answers, as its OpenAPI document has them."""
-    document = openapi.document(api.OPERATIONS)
+    document = openapi.document(json_api.OPERATIONS)
     found = []
     for path, methods in document["paths"].items():
         operation = methods["get"]

@@ -20,10 +20,10 @@ from hypothesis import settings as trying
 import catalogue
 from catalogue.demo import Miniature, write_miniature
 from catalogue.settings import Settings
-from tests import canaries
-from tests.commands import Command
-from tests.crawls import write_manifest
-from tests.mirrors import whole_table
+from tests.support import canaries
+from tests.support.commands import Command
+from tests.support.crawls import write_manifest
+from tests.support.mirrors import whole_table
 
 _Made = TypeVar("_Made")
 
@@ -32,7 +32,7 @@ LEAKED: list[str] = []
 
 
 _LONG = {
-    *("test_answers", "test_cdx_served", "test_cli", "test_cli_parts", "test_disk", "test_page_answers"),
+    *("test_answers", "test_cdx_served", "test_cli", "test_output_folder", "test_disk", "test_page_answers"),
     *("test_sharing", "test_snapshots", "test_soak_mutations", "test_soak_traffic", "test_splice", "test_workers_lost"),
 }
 """Files whose tests are few and take long."""
@@ -42,8 +42,8 @@ def pytest_collection() -> None:
     """Each worker begins with tests of its own: what it compiles the others find compiled when they come to it."""
     gc.disable()  # nothing of what is imported is garbage
     number, count = (os.environ.get(f"PYTEST_XDIST_WORKER{name}", "") for name in ("", "_COUNT"))
-    for path in sorted(Path(__file__).parent.glob("test_*.py"))[int(number[2:]) :: int(count)] if number else ():
-        import_module(f"tests.{path.stem}")
+    for path in sorted(Path(__file__).parent.rglob("test_*.py"))[int(number[2:]) :: int(count)] if number else ():
+        import_module(".".join(path.relative_to(Path(__file__).parents[1]).with_suffix("").parts))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

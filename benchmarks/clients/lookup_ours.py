@@ -7,9 +7,9 @@ from tempfile import mkdtemp
 from benchmarks.clients.lookup_asking import COLUMNS, Question, Steps, start
 from benchmarks.real_size import CRAWL
 from catalogue.catalogue import Catalogue
-from catalogue.query import CDX_COLUMNS
+from catalogue.query.query import CDX_COLUMNS
 from catalogue.settings import Settings
-from catalogue.store import Store
+from catalogue.store.database import Store
 from catalogue.surt import Match
 
 _PATTERNS = {

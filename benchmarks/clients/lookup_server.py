@@ -1,4 +1,4 @@
-"""The loopback server with finer timers; it takes what ``tests.faults`` takes.
+"""The loopback server with finer timers; it takes what ``tests.support.faults`` takes.
 
 Waiting by epoll, as asyncio does, takes whole milliseconds, and makes 30 MB/s of the 40 that were meant.
 """
@@ -6,7 +6,7 @@ Waiting by epoll, as asyncio does, takes whole milliseconds, and makes 30 MB/s o
 import asyncio
 import selectors
 
-from tests import faults
+from tests.support import faults
 
 
 class _Punctual(asyncio.DefaultEventLoopPolicy):

@@ -3,13 +3,13 @@
 import time
 
 from benchmarks.clients.asking import Task, start
-from catalogue import views
+from catalogue import metadata_db
 from catalogue.catalogue import CATALOGUE_NAME, STORE_NAME
 from catalogue.examine import Examiner
-from catalogue.harvest import harvest
+from catalogue.harvest.harvest import harvest
 from catalogue.settings import load_settings
-from catalogue.source import open_source
-from catalogue.store import Store
+from catalogue.source.open import open_source
+from catalogue.store.database import Store
 
 
 def ours(task: Task) -> dict[str, float]:
@@ -20,7 +20,7 @@ def ours(task: Task) -> dict[str, float]:
     with Store(task.folder / STORE_NAME, create=True) as store, Examiner() as examiner:
         outcome = harvest(crawl, ["warc"], store=store, source=source, examiner=examiner)
         fetched = time.monotonic()
-        views.refresh(task.folder / CATALOGUE_NAME, store, facts=outcome.facts, examiner=examiner)
+        metadata_db.refresh(task.folder / CATALOGUE_NAME, store, facts=outcome.facts, examiner=examiner)
         shown = time.monotonic()
     source.close()
     return {"files": len(outcome.facts), "fetch": fetched - started, "table": shown - fetched}

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
+from catalogue.commoncrawl.datasets import INDEX
 from catalogue.settings import STORE_NAME, Settings, canonical, load_settings
-from catalogue.store import sources_of
-from catalogue.table import INDEX
+from catalogue.store.glance import sources_of
 
 
 def settings_for(

@@ -7,17 +7,18 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from catalogue import ducklake, views
+from catalogue import metadata_db
 from catalogue.catalogue.telling import Telling
+from catalogue.commoncrawl.datasets import INDEX
 from catalogue.display import Displayed, some
 from catalogue.errors import IncompleteAnswer, QueryError
-from catalogue.lake import LakeFile
+from catalogue.export import ducklake, ducklake_attach, ducklake_database
+from catalogue.formatting import plural
+from catalogue.metadata_db.file_stats import LakeFile
 from catalogue.settings import address, install_command
-from catalogue.table import INDEX
-from catalogue.wording import plural
 
 if TYPE_CHECKING:
-    from catalogue.iceberg import IcebergTable
+    from catalogue.export.iceberg_read import IcebergTable
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -66,12 +67,12 @@ class Exporting(Telling):
             StoreLocked: if somebody is writing to it.
             DiskFailed: if it cannot be written; the one that was there stays.
         """
-        if backend not in {None, *ducklake.BACKENDS}:
-            message = f"a lake cannot be kept in {backend!r}; choose among {', '.join(ducklake.BACKENDS)}"
+        if backend not in {None, *ducklake_database.BACKENDS}:
+            message = f"a lake cannot be kept in {backend!r}; choose among {', '.join(ducklake_database.BACKENDS)}"
             raise QueryError(message)
         place = Path(path) if path is not None else self.lake_path
         chosen, files, missing = self._lake(crawls)
-        where = ducklake.data_path(self.settings.source)
+        where = ducklake_attach.data_path(self.settings.source)
         ducklake.export_lake(place, files, missing, data_path=where, backend=backend)
         return Exported(str(place), chosen, len(files), missing)
 
@@ -107,7 +108,8 @@ class Exporting(Telling):
             StoreLocked: if another process writes there.
         """
         _need_pyiceberg()
-        from catalogue.iceberg import check_address, export  # noqa: PLC0415 - an extra, and slow to import
+        from catalogue.export.iceberg import export  # noqa: PLC0415 - an extra, and slow to import
+        from catalogue.export.iceberg_folder import check_address  # noqa: PLC0415 - an extra, and slow to import
 
         where = self._location(location)
         check_address(where)
@@ -134,7 +136,9 @@ class Exporting(Telling):
             QueryError: if nothing is held, or pyiceberg is not installed.
         """
         _need_pyiceberg()
-        from catalogue.iceberg import FooterIO, HeldFiles, IcebergTable, export  # noqa: PLC0415 - likewise
+        from catalogue.export.iceberg import export  # noqa: PLC0415 - an extra, and slow to import
+        from catalogue.export.iceberg_files import FooterIO, HeldFiles  # noqa: PLC0415 - an extra
+        from catalogue.export.iceberg_read import IcebergTable  # noqa: PLC0415 - likewise
 
         location = self._location(None)
         held = HeldFiles(self._store, self._reading, location)  # as they are before the table is made
@@ -157,7 +161,7 @@ class Exporting(Telling):
         chosen = tuple(self.select_held(shown.crawls, crawls))
         missing = (*self.gaps(shown.crawls, crawls), *shown.candidates(chosen, ()).missing)
         with self._looking() as connection:
-            return chosen, views.lake_files(connection, chosen), missing
+            return chosen, metadata_db.lake_files(connection, chosen), missing
 
     def _location(self, given: str | None) -> str:
         """Where files are, as an address that paths can be put behind.

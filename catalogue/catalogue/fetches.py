@@ -13,21 +13,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from catalogue.capture import Capture, capture_of, record_columns
 from catalogue.captures import Captures
 from catalogue.catalogue.sound import Sound
+from catalogue.commoncrawl.capture import Capture, capture_of, record_columns
 from catalogue.errors import BadRecord, IncompleteAnswer, QueryError
-from catalogue.fetching import MadeByWorkers, MadeHere, fetch_records
-from catalogue.filling import Fetched, FetchEstimate, each_place, estimate, fetch_into, lacking
-from catalogue.forming import FormOf, open_form
-from catalogue.frames import frame_of, in_order
-from catalogue.metadata import ROW
-from catalogue.old_index import PATH, OldIndex
-from catalogue.outputs import form_for, open_output
-from catalogue.plan import record_fetches
+from catalogue.output.fetch import MadeByWorkers, MadeHere, fetch_records
+from catalogue.output.fill import Fetched, FetchEstimate, each_place, estimate, fetch_into, lacking
+from catalogue.output.form_spec import FormOf, open_form
+from catalogue.output.open_output import form_for, open_output
+from catalogue.plan.record_requests import record_fetches
 from catalogue.progress import Progress
-from catalogue.record import Record, read_record
-from catalogue.sampling import Sample
+from catalogue.read.dataframes import frame_of, in_order
+from catalogue.records.metadata import ROW
+from catalogue.records.record import Record, read_record
+from catalogue.sample import Sample
+from catalogue.url_index_2012.search import PATH, OldIndex
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -98,7 +98,7 @@ class Fetches(Sound):
                 only one machine at a time may go on with it. Or an open file, such as ``sys.stdout.buffer``, for
                 ``warc``, ``text`` and ``metadata``; that cannot be resumed.
             form: ``warc``, the records as they were archived; JSON lines, ``text`` of the pages or ``metadata`` as
-                described in ``catalogue.metadata``; ``parquet`` with the columns of ``catalogue.metadata.ROW``; or
+                described in ``catalogue.records.metadata``; ``parquet`` with the columns of its ``ROW``; or
                 ``payload``, for which the output is a folder of files and their ``index.jsonl``. By default the
                 output's suffix decides, where ``.jsonl`` means ``text``; an open file gets ``warc``.
             main_content: whether texts are without navigation, footers and the like.
@@ -144,7 +144,7 @@ class Fetches(Sound):
     def fetch_to_pandas(self, captures: SomeCaptures, *, main_content: bool = False) -> "pd.DataFrame":
         """The pages of captures as a DataFrame: URL, time, status, HTTP headers, title, text and links.
 
-        The columns are those of ``catalogue.metadata.ROW``. Of each that cannot be had there is a warning.
+        The columns are those of ``catalogue.records.metadata.ROW``. Of each that cannot be had there is a warning.
 
         Args:
             captures: whose records are wanted.

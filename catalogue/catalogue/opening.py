@@ -11,29 +11,26 @@ from shutil import copyfile
 from tempfile import TemporaryDirectory
 from typing import Self
 
-from catalogue import views
-from catalogue.cluster import places
+from catalogue import metadata_db
+from catalogue.commoncrawl.datasets import INDEX, Table, check_name
 from catalogue.display import Displayed
 from catalogue.errors import NotHarvested
-from catalogue.listing import load_table
-from catalogue.plan import Cost
+from catalogue.formatting import meant
+from catalogue.plan.context import Footers
+from catalogue.plan.cost import Cost
 from catalogue.progress import Bars, Report, nowhere
-from catalogue.question import Footers
+from catalogue.read.dask_cluster import places
+from catalogue.read.workers import Workers
 from catalogue.settings import STORE_NAME, Settings
-from catalogue.source import (
-    ATTEMPTS,
-    CachedSource,
-    Clock,
-    PoliteSource,
-    RangeCache,
-    SharedSource,
-    SystemClock,
-    open_source,
-)
-from catalogue.store import Store, remote_kind, unwritable
-from catalogue.table import INDEX, Table, check_name
-from catalogue.wording import meant
-from catalogue.workers import Workers
+from catalogue.source.cache import CachedSource, RangeCache
+from catalogue.source.open import open_source
+from catalogue.source.rate_limit import Clock, SystemClock
+from catalogue.source.retry import ATTEMPTS, PoliteSource
+from catalogue.source.shared_requests import SharedSource
+from catalogue.store.database import Store
+from catalogue.store.lists import load_table
+from catalogue.store.mounts import remote_kind
+from catalogue.store.read_only import unwritable
 
 CATALOGUE_NAME = "catalogue.duckdb"
 _TEMPORARY = 8 << 30
@@ -92,7 +89,7 @@ class Opened(Displayed):
         """Whether several threads read by our sources, each with a catalogue of its own."""
         self._lent: _Lent | None = None
         self._opened: list[Store | PoliteSource] = []
-        self._planning: views.Shown | None = None
+        self._planning: metadata_db.Shown | None = None
         self._spent = (0, 0)
         """Requests made of sources that were opened for one thing and closed again, and bytes received."""
         self._temporary: TemporaryDirectory[str] | None = None
@@ -182,7 +179,7 @@ class Opened(Displayed):
             changes: whether it is to be changed in any case.
         """
         if self._store.read_only and not self._elsewhere:
-            if not changes and views.is_fresh(self.path, self._store, indexes=indexes):
+            if not changes and metadata_db.is_fresh(self.path, self._store, indexes=indexes):
                 return self.path
             self._notify(f"{self.data} cannot be written to, so what {CATALOGUE_NAME} lacks goes into a temporary copy")
             copy = self._temporary_folder() / CATALOGUE_NAME
@@ -349,7 +346,7 @@ class Opened(Displayed):
         requests, size = (sum(getattr(each, name) for each in asked if each) for name in ("requests", "bytes"))
         return self._spent[0] + requests, self._spent[1] + size
 
-    def _shown(self) -> views.Shown:
+    def _shown(self) -> metadata_db.Shown:
         """The catalogue as it is now, kept open for planning."""
         state = self._store.state()
         if self._planning and self._planning.state != state:
@@ -357,9 +354,9 @@ class Opened(Displayed):
             self._planning = None
         if not self._planning:
             path = self._database(indexes=False)
-            connection = views.connect_fresh(path, self._store, self.table, indexes=False)
+            connection = metadata_db.connect_fresh(path, self._store, self.table, indexes=False)
             small = path.stat().st_size < _SMALL
-            self._planning = views.Shown(connection, state, self.table, small=small)
+            self._planning = metadata_db.Shown(connection, state, self.table, small=small)
         return self._planning
 
     def _cost(self) -> Cost:

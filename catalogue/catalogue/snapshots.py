@@ -5,16 +5,16 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 
-from catalogue import views
+from catalogue import metadata_db
 from catalogue.captures import several
 from catalogue.catalogue.exporting import Exported, Exporting
+from catalogue.commoncrawl.datasets import INDEX
 from catalogue.errors import QueryError
 from catalogue.examine import Examiner
+from catalogue.harvest.publish import publish
+from catalogue.harvest.pull import Pull, Pulled
+from catalogue.harvest.snapshot import TABLES, Piece
 from catalogue.progress import Progress
-from catalogue.publishing import publish
-from catalogue.pulling import Pull, Pulled
-from catalogue.snapshot import TABLES, Piece
-from catalogue.table import INDEX
 
 COMPARED = 3
 """Files of each piece that are compared with the source."""
@@ -54,7 +54,7 @@ class Snapshots(Exporting):
                 at.bytes += piece.size
                 bar(at)
 
-            tables = {view: partial(views.write_table, connection, view, chosen) for view in TABLES}
+            tables = {view: partial(metadata_db.write_table, connection, view, chosen) for view in TABLES}
             made = publish(place, self._store, chosen, tables, missing=missing, cache=self.settings.cache, report=told)
         return Exported(str(place), chosen, sum(piece.files for piece in made.pieces), missing)
 

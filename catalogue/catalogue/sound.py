@@ -4,11 +4,13 @@ import secrets
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, closing, suppress
 
-from catalogue import views
+from catalogue import metadata_db
 from catalogue.captures import several
 from catalogue.catalogue.snapshots import Snapshots
-from catalogue.checking import Check, Checked, Finding, Share
-from catalogue.crawl import crawl_id, newest_first
+from catalogue.check.check import Check
+from catalogue.check.findings import Checked, Finding, Share
+from catalogue.commoncrawl.crawls import crawl_id, newest_first
+from catalogue.commoncrawl.datasets import DEFINITION, INDEX, LISTED, Table
 from catalogue.doctor import PATIENCE, Asking, Diagnosis, look_here
 from catalogue.errors import (
     CatalogueError,
@@ -21,14 +23,17 @@ from catalogue.errors import (
     StoreLocked,
 )
 from catalogue.examine import Examiner
-from catalogue.listing import known_crawls, load_table, manifests
+from catalogue.harvest.repair import Repair, Repaired, note_lost
 from catalogue.progress import Progress
-from catalogue.repairing import Repair, Repaired, note_lost
 from catalogue.settings import COLLINFO_SOURCE, STORE_NAME
-from catalogue.source import PoliteSource, open_source
-from catalogue.store import Salvaged, Store, alone, salvage, unwritable
+from catalogue.source.open import open_source
+from catalogue.source.retry import PoliteSource
+from catalogue.store.database import Store
+from catalogue.store.lists import known_crawls, load_table, manifests
+from catalogue.store.locks import alone
+from catalogue.store.read_only import unwritable
+from catalogue.store.salvaging import Salvaged, salvage
 from catalogue.surt import Keys
-from catalogue.table import DEFINITION, INDEX, LISTED, Table
 
 
 class Sound(Snapshots):
@@ -73,7 +78,7 @@ class Sound(Snapshots):
             return check.checked
         table, known = self._table_of(store)
         path = self._database()
-        state, fresh = store.state(), views.is_fresh(path, store)
+        state, fresh = store.state(), metadata_db.is_fresh(path, store)
         check.look_at_values(table, fresh=lambda: fresh and store.state() == state)
         if not check.checked.findings:
             check.look_at_catalogue(path, store, table)
@@ -171,7 +176,7 @@ class Sound(Snapshots):
                     )
                     mending.mend(checked.findings, repaired, lost=lost)
                     with suppress(StoreDamaged):  # of another crawl than those that are asked about
-                        views.up_to_date(self.path, store, table, facts=mending.facts, examiner=examiner)
+                        metadata_db.up_to_date(self.path, store, table, facts=mending.facts, examiner=examiner)
                 if any(finding.kind == "catalogue" for finding in checked.findings):
                     self._make_anew(repaired)
             self._left(crawls, report, repaired)
@@ -232,7 +237,7 @@ class Sound(Snapshots):
                 return key.endswith(".parquet")
             return table.file(key) is not None and key not in others and not key.startswith("snapshots/")
 
-        shown = views.paths_shown(self.path)
+        shown = metadata_db.paths_shown(self.path)
         self.close()
         salvaged = salvage(self.data / STORE_NAME, is_file, shown)
         repaired.aside, repaired.salvaged = salvaged.aside, dict(salvaged.rows)
@@ -248,5 +253,5 @@ class Sound(Snapshots):
             self._make_anew(repaired)
 
     def _make_anew(self, repaired: Repaired) -> None:
-        views.make_anew(self.path, self.path, self._store, self.table)
+        metadata_db.make_anew(self.path, self.path, self._store, self.table)
         repaired.catalogue = True

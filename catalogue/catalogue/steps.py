@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from catalogue.crawl import has_table, newest_first
-from catalogue.table import INDEX, Table
-from catalogue.wording import plural
+from catalogue.commoncrawl.crawls import has_table, newest_first
+from catalogue.commoncrawl.datasets import INDEX, Table
+from catalogue.formatting import plural
 
 _OLD_LIST = timedelta(days=45)
 """Of the list of crawls, in which there is a new one about once a month."""

@@ -4,14 +4,26 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from catalogue import views
+from catalogue import metadata_db
 from catalogue.captures import several
 from catalogue.catalogue.opening import Opened
-from catalogue.crawl import SUBSETS, Crawl, crawl_words, manifest_path, named, select_crawls, select_subsets
+from catalogue.commoncrawl.crawls import (
+    SUBSETS,
+    Crawl,
+    crawl_words,
+    manifest_path,
+    named,
+    select_crawls,
+    select_subsets,
+)
+from catalogue.commoncrawl.datasets import INDEX, define_table, parse_paths, path_columns
 from catalogue.errors import FormatError, QueryError, SourceError, StoreDamaged, UnknownCrawl
 from catalogue.examine import Examiner
-from catalogue.harvest import Harvested, HarvestEstimate, estimate_harvest, harvest
-from catalogue.listing import (
+from catalogue.harvest.harvest import Harvested, HarvestEstimate, estimate_harvest, harvest
+from catalogue.progress import Progress
+from catalogue.settings import COLLINFO_SOURCE, DEFAULT_SOURCE, STORE_NAME
+from catalogue.source.retry import ATTEMPTS
+from catalogue.store.lists import (
     REQUESTED,
     held_paths,
     known_crawls,
@@ -21,12 +33,8 @@ from catalogue.listing import (
     take_crawl_list,
     take_list,
 )
-from catalogue.progress import Progress
-from catalogue.settings import COLLINFO_SOURCE, DEFAULT_SOURCE, STORE_NAME
-from catalogue.source import ATTEMPTS
-from catalogue.store import unwritable
+from catalogue.store.read_only import unwritable
 from catalogue.surt import Keys
-from catalogue.table import INDEX, define_table, parse_paths, path_columns
 
 
 class Taking(Opened):
@@ -139,7 +147,7 @@ class Taking(Opened):
                     self._notify(str(error))  # a list of crawls runs ahead of their index
                     continue
                 outcomes.append(outcome)
-                views.refresh(self.path, store, self.table, facts=outcome.facts, examiner=examiner)
+                metadata_db.refresh(self.path, store, self.table, facts=outcome.facts, examiner=examiner)
         return outcomes
 
     def harvest_estimate(
@@ -235,7 +243,7 @@ class Taking(Opened):
                     self._store.delete("documents", [manifest_path(crawl), *pulled])
                 self._store.delete("files", paths)
             gone += len(paths)
-        views.refresh(self.path, self._store, self.table)
+        metadata_db.refresh(self.path, self._store, self.table)
         return gone
 
     def held(self, crawls: str | Iterable[str] = "all") -> list[str]:

@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from catalogue import ducklake, views
+from catalogue import metadata_db
 from catalogue.catalogue.taking import Taking
-from catalogue.crawl import newest_first
+from catalogue.commoncrawl.crawls import newest_first
 from catalogue.errors import CatalogueError, NotHarvested, QueryError
-from catalogue.keyspace import Extent, FileExtent, crawl_axis
-from catalogue.plotting import draw_crawl
+from catalogue.export import ducklake, ducklake_attach
+from catalogue.formatting import comma_separated, plural
+from catalogue.key_map.key_map import Extent, FileExtent, crawl_axis
+from catalogue.key_map.maps import draw_crawl
 from catalogue.settings import STORE_NAME
-from catalogue.source import CachedSource
-from catalogue.store import Store
-from catalogue.wording import comma_separated, plural
+from catalogue.source.cache import CachedSource
+from catalogue.store.database import Store
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,7 +36,7 @@ class Telling(Taking):
     def _rows(self) -> Iterator[tuple[str, str]]:
         if not (self.data / STORE_NAME).exists() or not self.path.exists():
             return
-        with views.reading(self.path) as connection:  # as it is: to look at it changes nothing
+        with metadata_db.reading(self.path) as connection:  # as it is: to look at it changes nothing
             held = connection.execute(
                 "SELECT crawl, files_harvested, subsets, num_rows FROM crawls WHERE files_harvested > 0"
             ).fetchall()
@@ -57,9 +58,9 @@ class Telling(Taking):
     def _is_fresh(self) -> bool:
         """Whether the catalogue shows all; of a store that is not open it is not left open, nor waited for."""
         if "_store" in self.__dict__:
-            return views.is_fresh(self.path, self._store, indexes=False)
+            return metadata_db.is_fresh(self.path, self._store, indexes=False)
         with Store(self.data / STORE_NAME, busy_seconds=_GLANCE) as store:
-            return views.is_fresh(self.path, store, indexes=False)
+            return metadata_db.is_fresh(self.path, store, indexes=False)
 
     def sql(self, query: str) -> duckdb.DuckDBPyRelation:
         """Run SQL over the catalogue's views: ``crawls``, ``files``, ``row_groups``, ``pages``, ``column_chunks``.
@@ -72,21 +73,21 @@ class Telling(Taking):
         Raises:
             QueryError: if DuckDB cannot run it, or it asks for captures and there is no DuckLake.
         """
-        with views.answerable():
+        with metadata_db.answerable():
             return self.connect_for(query).sql(query)
 
     def update(self) -> None:
         """Bring the DuckDB file up to date with the store; everything here that reads it does so first."""
-        views.refresh(self._database(), self._store, self.table)
+        metadata_db.refresh(self._database(), self._store, self.table)
 
     def connect(self) -> duckdb.DuckDBPyConnection:
         """A read-only DuckDB connection to the catalogue as it is now."""
-        return views.connect_fresh(self._database(), self._store, self.table, indexes=True)
+        return metadata_db.connect_fresh(self._database(), self._store, self.table, indexes=True)
 
     @contextmanager
     def _looking(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """The same for questions of ours; see ``views.reading``."""
-        with views.readable(), views.reading_fresh(self._database(), self._store, self.table) as connection:
+        with metadata_db.readable(), metadata_db.reading_fresh(self._database(), self._store, self.table) as connection:
             yield connection
 
     def connect_for(self, query: str) -> duckdb.DuckDBPyConnection:
@@ -96,8 +97,8 @@ class Telling(Taking):
             QueryError: if SQL surely speaks of it, and it is not there or cannot be attached.
         """
         connection = self.connect()
-        if ducklake.names_lake(query) and (told := self._attached(connection)):
-            if ducklake.names_captures(query):
+        if ducklake_attach.names_lake(query) and (told := self._attached(connection)):
+            if ducklake_attach.names_captures(query):
                 connection.close()
                 raise QueryError(told, call=None if self.lake_path.exists() else "export_ducklake()")
             if self.lake_path.exists():
@@ -109,7 +110,7 @@ class Telling(Taking):
         if not self.lake_path.exists():
             return f"there is no {self.lake_path} yet; run: catalogue export ducklake"
         try:
-            told = ducklake.attach(connection, self.lake_path, self.settings.source)
+            told = ducklake_attach.attach(connection, self.lake_path, self.settings.source)
             if not told and (lacking := self.lake_lacks()):
                 self._notify(lacking)
         except CatalogueError as error:
@@ -119,7 +120,7 @@ class Telling(Taking):
     @property
     def lake_path(self) -> Path:
         """Where ``sql`` looks for a DuckLake."""
-        return self.data / ducklake.LAKE_NAME
+        return self.data / ducklake_attach.LAKE_NAME
 
     def lake_lacks(self) -> str | None:
         """What our DuckLake lacks, in a sentence; None if it has all crawls that are held, as they are held."""
@@ -177,11 +178,11 @@ class Telling(Taking):
         with self._looking() as connection:
             rows = connection.execute("SELECT DISTINCT crawl FROM derived.files WHERE column_chunks").fetchall()
         if wanted - {crawl for (crawl,) in rows}:
-            views.refresh(self._database(changes=True), self._store, self.table, column_chunks=wanted)
+            metadata_db.refresh(self._database(changes=True), self._store, self.table, column_chunks=wanted)
 
     def coverage(self) -> "pd.DataFrame":
         """How much of each crawl and subset is held, a row each."""
-        return self._frame(views.statement("coverage.sql", self.table))
+        return self._frame(metadata_db.statement("coverage.sql", self.table))
 
     def crawl_rows(self) -> list[dict[str, Any]]:
         """What ``crawls`` says, without pandas, and without what it takes to show page indexes that were just found."""
@@ -189,7 +190,7 @@ class Telling(Taking):
 
     def coverage_rows(self) -> list[dict[str, Any]]:
         """What ``coverage`` says, likewise."""
-        return self._shown().rows(views.statement("coverage.sql", self.table))
+        return self._shown().rows(metadata_db.statement("coverage.sql", self.table))
 
     def extents(self, crawl: str, detailed: Iterable[str] | None = ()) -> list[FileExtent]:
         """Between which keys the files of a crawl lie.

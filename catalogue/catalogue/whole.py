@@ -7,30 +7,30 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from catalogue import views
-from catalogue.backfill import Backfill
+from catalogue import metadata_db
 from catalogue.captures import Captures, parse_query, several
 from catalogue.catalogue.choosing import settings_for
 from catalogue.catalogue.fetches import Fetches
 from catalogue.catalogue.steps import Step, steps
-from catalogue.crawl import newest_first, select_subsets
+from catalogue.commoncrawl.crawls import newest_first, select_subsets
+from catalogue.commoncrawl.datasets import INDEX
 from catalogue.display import some
-from catalogue.distinct import Distinct
-from catalogue.draws import Drawn, Place
 from catalogue.errors import QueryError
-from catalogue.filters import Filters, Values
-from catalogue.keyspace import KeySpace, key_space
-from catalogue.listing import crawl_list_age, known_crawls
-from catalogue.plan import ReadPlan
+from catalogue.formatting import plural, size
+from catalogue.harvest.backfill import Backfill
+from catalogue.key_map.key_map import KeySpace, key_space
+from catalogue.plan.context import Question, Scope
+from catalogue.plan.plan import ReadPlan
 from catalogue.progress import bars
-from catalogue.query import Moment, Query, check_columns
-from catalogue.question import Question, Scope
-from catalogue.sampling import Sample
+from catalogue.query.deduplicate import Distinct
+from catalogue.query.filters import Filters, Values
+from catalogue.query.query import Moment, Query, check_columns
+from catalogue.query.random_order import Drawn, Place
+from catalogue.read.workers import Here
+from catalogue.sample import Sample
 from catalogue.settings import Settings
+from catalogue.store.lists import crawl_list_age, known_crawls
 from catalogue.surt import Match
-from catalogue.table import INDEX
-from catalogue.wording import plural, size
-from catalogue.workers import Here
 
 _STRATA = {"host": "url_host_name", "domain": "url_host_registered_domain"}
 """Short names of columns of Common Crawl's index."""
@@ -91,7 +91,7 @@ class Catalogue(Fetches):
         """
         with self._looking() as connection:
             words = self.select_held(self._shown().crawls, crawls)
-            found = views.gaps(connection, words, several(files), overlapping=not only_gaps)
+            found = metadata_db.gaps(connection, words, several(files), overlapping=not only_gaps)
         return Backfill(
             found,
             self.table,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from operator import attrgetter
 
-from catalogue.footer import Bounds
+from catalogue.parquet.model import Bounds
 from catalogue.surt import KeyInterval, covers
 
 BLOCK_ROWS = 3000

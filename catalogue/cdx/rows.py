@@ -7,11 +7,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from warcio.timeutils import timestamp_to_datetime
 
-from catalogue.cdx.filters import How
+from catalogue.cdx.cdx_filters import How
+from catalogue.cdx.cdx_request import CdxRequest
 from catalogue.cdx.lines import KEY, RAW, TIME, cdx_table, places_of
-from catalogue.cdx.request import CdxRequest
 from catalogue.errors import TooExpensive
-from catalogue.values import positions
+from catalogue.parquet.arrow_arrays import positions
 
 _STAMP = "%Y%m%d%H%M%S"
 _SECONDS = 10.0

@@ -22,11 +22,11 @@ import click
 from click.exceptions import NoArgsIsHelpError
 from click.shell_completion import CompletionItem
 
-from catalogue.durable import room
+from catalogue.atomic_files import room
 from catalogue.errors import CatalogueError, DiskFailed
+from catalogue.formatting import meant, printable, printable_lines
 from catalogue.progress import Bars, bars
 from catalogue.settings import Settings, package_version
-from catalogue.wording import meant, printable, printable_lines
 
 if TYPE_CHECKING:
     from catalogue.catalogue import Catalogue
@@ -72,11 +72,11 @@ class Common:
     def opened(self, *, scheduler: str | None = None, **settings: object) -> "Iterator[Catalogue]":
         """The catalogue that the options mean, with some settings beside theirs, and a cluster's workers."""
         from catalogue.catalogue import Catalogue  # noqa: PLC0415 - --help needs none of what this imports
-        from catalogue.cluster import connected  # noqa: PLC0415 - likewise
+        from catalogue.read.dask_cluster import connected  # noqa: PLC0415 - likewise
 
         chosen = self.settings(**settings)
         if self.verbose:
-            from catalogue.source import surroundings  # noqa: PLC0415 - likewise
+            from catalogue.source.open import surroundings  # noqa: PLC0415 - likewise
 
             told = "".join(f", {name}={value}" for name, value in surroundings().items())
             click.echo(f"source: {chosen.source}{told}", err=True)
@@ -133,7 +133,7 @@ def literally(text: str) -> str:
 
 
 def _tables(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    from catalogue.cli.completing import tables  # noqa: PLC0415 - it knows our options
+    from catalogue.cli.completion import tables  # noqa: PLC0415 - it knows our options
 
     return tables(context, incomplete)
 
@@ -213,25 +213,25 @@ class _Commands(Group):
     """Imports a command's module when it is asked for."""
 
     homes = {  # noqa: RUF012 - a constant of click's own class
-        "crawls": "harvesting",
-        "harvest": "harvesting",
-        "backfill": "harvesting",
-        "status": "harvesting",
-        "forget": "harvesting",
-        "check": "checking",
-        "repair": "checking",
-        "doctor": "doctoring",
-        "plan": "asking",
-        "query": "answering",
-        "fetch": "fetching",
-        "sample": "drawing",
-        "old-index": "locating",
-        "export": "exporting",
-        "pull": "exporting",
-        "serve": "serving",
-        "sql": "shell",
-        "demo": "demonstrating",
-        "completion": "completing",
+        "crawls": "harvest_commands",
+        "harvest": "harvest_commands",
+        "backfill": "harvest_commands",
+        "status": "harvest_commands",
+        "forget": "harvest_commands",
+        "check": "check_commands",
+        "repair": "check_commands",
+        "doctor": "doctor_command",
+        "plan": "query_commands",
+        "query": "query_output",
+        "fetch": "fetch_command",
+        "sample": "sample_command",
+        "old-index": "old_index_command",
+        "export": "export_commands",
+        "pull": "export_commands",
+        "serve": "serve_command",
+        "sql": "sql_command",
+        "demo": "demo_command",
+        "completion": "completion",
     }
 
     synonyms = {  # noqa: RUF012 - likewise

@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import IO, ClassVar, Self
 from urllib.parse import unquote
 
-from catalogue.ranges import ByteRange, content_range
+from catalogue.source.byte_ranges import ByteRange, content_range
 
 _BLOCK = 1 << 16
 """Bytes sent at a time."""

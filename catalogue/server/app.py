@@ -11,9 +11,9 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import Receive, Scope, Send
 
 from catalogue.errors import CatalogueError
-from catalogue.server import api, cdx, records, web
-from catalogue.server.answers import on_error
-from catalogue.serving import Service
+from catalogue.server import archived_pages, cdx_api, json_api, web_pages
+from catalogue.server.responses import on_error
+from catalogue.server.service import Service
 
 _NO_GZIP = re.compile(r"gzip\s*;\s*q=0(\.0*)?\s*(,|$)", re.IGNORECASE)
 
@@ -31,7 +31,12 @@ class _GZip(GZipMiddleware):
 def application(service: Service) -> Starlette:
     """The ASGI application that answers by a service; it does not close it."""
     app = Starlette(
-        routes=[*api.routes(), *cdx.ROUTES, *records.routes(), *web.routes()],  # the last of which takes any name
+        routes=[
+            *json_api.routes(),
+            *cdx_api.ROUTES,
+            *archived_pages.routes(),
+            *web_pages.routes(),
+        ],  # the last of which takes any name
         middleware=[
             Middleware(
                 CORSMiddleware,

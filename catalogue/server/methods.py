@@ -8,7 +8,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from catalogue.errors import CatalogueError
-from catalogue.server.answers import noted, refusal
+from catalogue.server.responses import noted, refusal
 
 _METHODS = "GET, HEAD, OPTIONS"
 _ALWAYS = {"Access-Control-Allow-Origin": "*", "X-Content-Type-Options": "nosniff"}

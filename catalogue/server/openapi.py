@@ -7,10 +7,10 @@ from typing import Any
 import pyarrow as pa
 
 from catalogue.catalogue import Catalogue
+from catalogue.commoncrawl.datasets import INDEX
 from catalogue.server.parameters import Parameter
-from catalogue.serving import Service
+from catalogue.server.service import Service
 from catalogue.settings import package_version
-from catalogue.table import INDEX
 
 Schema = dict[str, Any]
 

@@ -10,8 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 
-from catalogue.ranges import ByteRange, Pin, coalesce
-from catalogue.source.response import Response, Source, Wanted, is_strong
+from catalogue.source.byte_ranges import ByteRange, Pin, coalesce
+from catalogue.source.checks import Response, Source, Wanted, is_strong
 
 _DIGEST_SIZE = 16
 _LARGEST_SHARE = 8

@@ -6,8 +6,8 @@ from stat import S_ISREG
 from typing import BinaryIO
 
 from catalogue.errors import CatalogueError, Denied, GivenUp, Missing, Unreachable
-from catalogue.ranges import ByteRange, Pin, SuffixRange, content_range
-from catalogue.source.response import Request, Response, Wanted
+from catalogue.source.byte_ranges import ByteRange, Pin, SuffixRange, content_range
+from catalogue.source.checks import Request, Response, Wanted
 
 
 class FolderSource:

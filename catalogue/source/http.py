@@ -14,10 +14,10 @@ import aiohttp
 from yarl import URL
 
 from catalogue.errors import CatalogueError, GivenUp, NameNotResolved, NobodyListens, QueryError, Unreachable
-from catalogue.ranges import Pin, range_header
-from catalogue.source.background import Background
-from catalogue.source.connections import EXCHANGE, guard
-from catalogue.source.response import Exchange, Request, Response, Wanted, is_strong
+from catalogue.source.background_loop import Background
+from catalogue.source.byte_ranges import Pin, range_header
+from catalogue.source.checks import Exchange, Request, Response, Wanted, is_strong
+from catalogue.source.connection_guard import EXCHANGE, guard
 
 _SLOWEST = 100_000
 """Bytes a second below which a body is given up, on top of ``Timeouts.total``."""

@@ -18,12 +18,12 @@ from botocore.exceptions import (
 )
 
 from catalogue.errors import CatalogueError, Denied
-from catalogue.ranges import Pin, range_header
-from catalogue.source.background import Background
-from catalogue.source.connections import EXCHANGE, guard
-from catalogue.source.discreet import be_discreet
+from catalogue.source.aws_logging import be_discreet
+from catalogue.source.background_loop import Background
+from catalogue.source.byte_ranges import Pin, range_header
+from catalogue.source.checks import Exchange, Request, Response, Wanted, is_strong
+from catalogue.source.connection_guard import EXCHANGE, guard
 from catalogue.source.http import Timeouts, no_answer, once
-from catalogue.source.response import Exchange, Request, Response, Wanted, is_strong
 
 _WITHOUT_CREDENTIALS = (
     CredentialRetrievalError,

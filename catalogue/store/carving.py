@@ -13,8 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from catalogue.store.layout import TABLES, read_only
 from catalogue.store.records import record, varint
+from catalogue.store.schema import TABLES, read_only
 
 _PAGE = 4096
 """Bytes of a page, unless the header says otherwise."""

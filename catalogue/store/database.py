@@ -15,14 +15,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
-from catalogue.durable import make_folder
+from catalogue.atomic_files import make_folder
 from catalogue.errors import BadPageIndex, NotHarvested, StoreDamaged, StoreError
-from catalogue.pages import Indexes
-from catalogue.store.access import Footprint, footprint_of, is_writable, open_to_read, unwritable
-from catalogue.store.held import DIGEST_SIZE, Held, decode, encode, label_of
-from catalogue.store.layout import COUNTERS, TABLES, disk_errors, index_key, prepare, transaction
+from catalogue.parquet.pages import Indexes
 from catalogue.store.locks import harvesting
 from catalogue.store.log import check_log, log_of
+from catalogue.store.read_only import Footprint, footprint_of, is_writable, open_to_read, unwritable
+from catalogue.store.schema import COUNTERS, TABLES, disk_errors, index_key, prepare, transaction
+from catalogue.store.stored_file import DIGEST_SIZE, Held, decode, encode, label_of
 
 _SHORT_WAIT = 1000
 """Milliseconds."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from catalogue.errors import StoreDamaged
-from catalogue.store.held import decode, label_of
+from catalogue.store.stored_file import decode, label_of
 
 _WAIT = 0.1
 """Seconds for another process that is writing."""

@@ -11,18 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from catalogue.errors import StoreDamaged
-from catalogue.store.access import open_to_read
-from catalogue.store.held import Label, label_of, version_of
-from catalogue.store.layout import (
-    APPLICATION_ID,
-    COUNTERS,
-    TABLES,
-    VERSION,
-    check_header,
-    disk_errors,
-    is_ours,
-    number,
-)
+from catalogue.store.read_only import open_to_read
+from catalogue.store.schema import APPLICATION_ID, COUNTERS, TABLES, VERSION, check_header, disk_errors, is_ours, number
+from catalogue.store.stored_file import Label, label_of, version_of
 
 _MAGIC = b"SQLite format 3\0"
 _JOURNALS = (b"\x01\x01", b"\x02\x02")

@@ -8,7 +8,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from catalogue.errors import StoreLocked
-from catalogue.store.layout import disk_errors
+from catalogue.store.schema import disk_errors
 
 
 @contextmanager

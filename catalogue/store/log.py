@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from catalogue.errors import ForeignLog
-from catalogue.store.layout import read_only
 from catalogue.store.records import record, varint
+from catalogue.store.schema import read_only
 
 _HEADER, _FRAME = 32, 24
 """Bytes: of the log's header, and before each page in it."""

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from catalogue.errors import BadPageIndex, BadSnapshot, StoreDamaged
-from catalogue.pages import Indexes
-from catalogue.store.access import open_to_read
+from catalogue.parquet.pages import Indexes
 from catalogue.store.database import Store
-from catalogue.store.held import Held, decode, encode, is_whole
-from catalogue.store.layout import check_stranger, disk_errors, prepare, read_only, transaction
+from catalogue.store.read_only import open_to_read
+from catalogue.store.schema import check_stranger, disk_errors, prepare, read_only, transaction
+from catalogue.store.stored_file import Held, decode, encode, is_whole
 
 COPIED = ("documents", "files", "indexes")
 """The tables of which pieces have rows: failures are nobody else's, and facts are not believed."""

@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from catalogue.durable import create, put_in_place, temporary_folder
+from catalogue.atomic_files import create, put_in_place, temporary_folder
 from catalogue.errors import StoreLocked
 from catalogue.store.carving import Entry, Pages, TableRow, carve, mended_head
-from catalogue.store.held import label_of, version_of
-from catalogue.store.layout import COUNTERS, TABLES, disk_errors, prepare, row_group_of, transaction
 from catalogue.store.locks import nobody_harvesting
 from catalogue.store.log import log_of
+from catalogue.store.schema import COUNTERS, TABLES, disk_errors, prepare, row_group_of, transaction
+from catalogue.store.stored_file import label_of, version_of
 
 _FACTS = re.compile(r"[0-9]+:[0-9a-f]{32}")
 _LEFT = ("-wal", "-shm", "-journal")

@@ -1,0 +1,141 @@
+"""Files that get their name when they are whole and on the disk, so that a power cut leaves what was there before.
+
+Until then they have a temporary name, which others may guess in a folder where they can write. So temporary files and
+folders are created exclusively, and no link is followed.
+"""
+
+import errno
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import BinaryIO
+
+from catalogue.errors import CatalogueError, QueryError
+from catalogue.formatting import size
+
+_RESUME = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+
+
+def create(path: Path) -> BinaryIO:
+    """Create a temporary file exclusively, in place of what a killed process left there."""
+    path.unlink(missing_ok=True)
+    return path.open("x+b")
+
+
+def create_folder(folder: Path) -> None:
+    """Create a folder for temporary files that only this user can use, in place of what a killed process left there."""
+    if folder.is_dir() and not folder.is_symlink():
+        shutil.rmtree(folder)
+    else:
+        folder.unlink(missing_ok=True)
+    folder.mkdir(mode=0o700)
+
+
+@contextmanager
+def temporary_folder(folder: Path) -> Iterator[Path]:
+    """Create such a folder, and delete it afterwards: for databases, which cannot be told to create exclusively."""
+    create_folder(folder)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def resume(path: Path) -> BinaryIO:
+    """Open a file that grows in several runs, or create it.
+
+    Raises:
+        QueryError: if it is a link, has another name too, or belongs to somebody else.
+    """
+    message = (
+        f"{path} is a link, has another name too, or belongs to somebody else, so it is not written to; move it away "
+        "and run the same command again"
+    )
+    if path.is_symlink():
+        raise QueryError(message)
+    file = os.fdopen(os.open(path, _RESUME, 0o666), "r+b")
+    status = os.fstat(file.fileno())
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1 or not _is_ours(status, path.parent):
+        file.close()
+        raise QueryError(message)
+    return file
+
+
+def _is_ours(status: os.stat_result, folder: Path) -> bool:
+    if not hasattr(os, "geteuid") or status.st_uid == os.geteuid():
+        return True
+    with TemporaryFile(dir=folder) as probe:  # some file systems give all files the same owner
+        return os.fstat(probe.fileno()).st_uid == status.st_uid
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[BinaryIO]:
+    """Write a file that gets its name when it is whole."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with named(path), create(beside) as file:
+            yield file
+        put_in_place(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def put_in_place(new: Path, path: Path) -> None:
+    """Give a finished file its name, in place of what is called so, in the same folder or another of the same disk."""
+    sync(new)
+    new.replace(path)
+    sync_folder(path.parent)
+
+
+def sync(path: Path) -> None:
+    """Have what is in a file survive a power cut."""
+    with named(path), path.open("rb+") as file:
+        os.fsync(file)
+
+
+def sync_folder(folder: Path) -> None:
+    """Have names in a folder survive, too, where folders can be opened."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        with named(folder.absolute()):
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder, and those above it, unless they are there; in a way that a power cut leaves them there."""
+    if not folder.is_dir():
+        make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        sync_folder(folder.parent)
+
+
+@contextmanager
+def named(path: Path | str) -> Iterator[None]:
+    """Let errors of the disk name the file that they are about; those of a file that is open already do not."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None or isinstance(error, CatalogueError):
+            raise
+        if error.errno is None:  # as pyarrow has them
+            raise OSError(errno.EIO, str(error), str(path)) from error
+        error.filename = str(path)
+        raise
+
+
+def room(path: Path | str, error: BaseException | None) -> str:
+    """How much is free where a path is, as the rest of a sentence, if an error tells of a disk that is full."""
+    full = getattr(error, "errno", None) in {errno.ENOSPC, errno.EDQUOT}
+    if not (full or "No space left" in str(error) or getattr(error, "sqlite_errorname", "") == "SQLITE_FULL"):
+        return ""
+    place = next(place for place in (Path(path).absolute(), *Path(path).absolute().parents) if place.exists())
+    return f" ({size(shutil.disk_usage(place).free)} free there)"

@@ -1,0 +1,222 @@
+"""Rows in the formats that people and programs read."""
+
+import gzip
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from catalogue.atomic_files import named, whole_file
+from catalogue.cdx.lines import Output, cdx_table, write_lines
+from catalogue.cli.query_commands import FORMATS
+from catalogue.cli.tables import Table, options_of_command
+from catalogue.errors import QueryError
+
+_BY_SUFFIX = {".jsonl": "jsonl", ".ndjson": "jsonl", ".txt": "url"}
+_BY_SUFFIX |= {f".{format_}": format_ for format_ in ("json", "csv", "tsv", "cdxj", "parquet", "arrow", "arrows")}
+_BINARY = {"parquet", "arrow", "arrows"}
+SUFFIXES = {format_: suffix.removeprefix(".") for suffix, format_ in reversed(_BY_SUFFIX.items())}
+"""The usual one of each format."""
+_AT_A_GLANCE = ["fetch_time", "fetch_status", "content_mime_detected", "url", "crawl"]
+_LEAST = {"url": 32, "content_mime_detected": 12}
+"""Characters of them that tell something on a terminal."""
+_EXPENDABLE = ["crawl", "content_mime_detected", "fetch_status", "fetch_time"]
+"""Of them, where a terminal is too narrow for all."""
+_INDEX_TIME = "fetch_time"
+_PAGE = 1000
+_ROW_GROUP = 1 << 17
+"""Rows of a row group of the Parquet files that are written."""
+
+
+def format_for(asked: str | None, output: Path | None) -> str:
+    """The format to write.
+
+    Raises:
+        QueryError: if neither it nor the file's name says which, or it does not suit where it goes.
+    """
+    if asked == "table" and output is not None:
+        message = f"a table is for terminals; write {', '.join(FORMATS[1:])} to a file"
+        raise QueryError(message)
+    if output is not None and not output.parent.is_dir():
+        message = f"there is no folder {output.parent} to write to"
+        raise QueryError(message)
+    terminal = output is None and sys.stdout.isatty()
+    if output is None:
+        format_ = asked or ("table" if terminal else "jsonl")
+    else:
+        format_ = asked or _BY_SUFFIX.get(Path(output.name.removesuffix(".gz")).suffix, "")
+    if not format_:
+        endings = ", ".join(sorted(_BY_SUFFIX))
+        otherwise = "; or add --format" if "--format" in options_of_command() else ""
+        message = f"the name {output} does not say its format; use an ending: {endings}{otherwise}"
+        raise QueryError(message)
+    if format_ in _BINARY and terminal:
+        message = f"--format {format_} is no text for a terminal; add -o FILE"
+        raise QueryError(message)
+    if format_ in _BINARY and output is not None and output.suffix == ".gz":
+        message = f"{format_} files are compressed inside; choose a name without .gz"
+        raise QueryError(message)
+    return format_
+
+
+def write(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, format_: str, output: Path | None, *, chosen_columns: bool
+) -> int:
+    """Write rows to a file, under its name only when all are there, or to stdout; returns how many."""
+    if format_ == "table":
+        if chosen_columns:
+            return _write_table(batches, Table(schema.names, narrowest=_LEAST))
+        names = [name for name in _AT_A_GLANCE if name in schema.names]
+        return _write_table(batches, Table(names, narrowest=_LEAST, expendable=_EXPENDABLE))
+    needed = {"cdxj": ["url_surtkey", "fetch_time"], "url": ["url"]}.get(format_, [])
+    if not {*needed} <= {*schema.names}:
+        message = f"--format {format_} needs the {'columns' if needed[1:] else 'column'} {' and '.join(needed)}"
+        raise QueryError(message)
+    with _target(output) as file:
+        match format_:
+            case "jsonl" | "json":
+                return _write_json(batches, file, array=format_ == "json")
+            case "cdxj":
+                return _write_texts(batches, file, lambda batch: write_lines(cdx_table(batch), Output.CDXJ))
+            case "url":
+                return _write_texts(batches, file, _urls)
+            case "csv" | "tsv":
+                delimiter = "," if format_ == "csv" else "\t"
+                names = _quoted(pa.array(schema.names, pa.string()), delimiter).to_pylist()
+                file.write(f"{delimiter.join(names)}\n".encode())
+                return _write_texts(batches, file, lambda batch: _separated(batch, delimiter))
+            case "parquet":
+                return _write_whole(batches, pq.ParquetWriter(file, schema, compression="zstd"))
+        new = pa.ipc.new_file if format_ == "arrow" else pa.ipc.new_stream
+        return _write_whole(batches, new(file, schema))
+
+
+@contextmanager
+def _target(output: Path | None) -> Iterator[IO[bytes]]:
+    """The stream of an output, compressed if the name ends in ``.gz``."""
+    with _opened(output) as file:
+        if output is None or output.suffix != ".gz":
+            yield file
+            return
+        with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as compressed:
+            yield cast("IO[bytes]", compressed)
+
+
+@contextmanager
+def _opened(output: Path | None) -> Iterator[IO[bytes]]:
+    if output is None or _is_stdout(output):
+        with named("standard output"):
+            yield sys.stdout.buffer
+            sys.stdout.buffer.flush()
+        return
+    output = output.resolve()
+    if output.exists() and not output.is_file():  # a device or a pipe cannot be replaced, only written to
+        with output.open("wb") as file:
+            yield file
+        return
+    with whole_file(output) as file:
+        yield file
+
+
+def _is_stdout(path: Path) -> bool:
+    """Whether a path is another name of standard output, whatever that is, such as /dev/stdout."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(sys.stdout.fileno()))
+    except OSError:
+        return False
+
+
+def _write_table(batches: Iterable[pa.RecordBatch], printer: Table) -> int:
+    for batch in batches:
+        for start in range(0, batch.num_rows, _PAGE):
+            rows = batch.slice(start, _PAGE).to_pylist()
+            printer.add([row[name] for name in printer.names] for row in rows)
+    return printer.close()
+
+
+def _write_json(batches: Iterable[pa.RecordBatch], file: IO[bytes], *, array: bool) -> int:
+    lead, between, end = ("[\n", ",\n", "\n]\n") if array else ("", "\n", "\n")
+    count = 0
+    for batch in batches:
+        rows = _texts(batch).to_pylist()
+        if rows:
+            lines = between.join(_one_line(json.dumps(row, ensure_ascii=False)) for row in rows)
+            file.write(f"{between if count else lead}{lines}".encode())
+        count += len(rows)
+    file.write((end if count else "[]\n" if array else "").encode())
+    return count
+
+
+def _one_line(line: str) -> str:
+    """Escape what JSON allows in a string but line readers take for an end of line."""
+    return line.replace("\x85", "\\u0085").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def _write_texts(batches: Iterable[pa.RecordBatch], file: IO[bytes], text_of: Callable[[pa.RecordBatch], bytes]) -> int:
+    count = 0
+    for batch in batches:
+        file.write(text_of(batch))
+        count += batch.num_rows
+    return count
+
+
+def _urls(batch: pa.RecordBatch) -> bytes:
+    """A line for each URL."""
+    urls = (url.replace("\n", "%0A").replace("\r", "%0D") for url in batch.column("url").to_pylist() if url)
+    return "".join(f"{url}\n" for url in urls).encode()
+
+
+def _separated(batch: pa.RecordBatch, delimiter: str) -> bytes:
+    """Lines of CSV, quoted only where that is needed: null is nothing, and so empty text is quoted."""
+    columns = [_quoted(column.cast(pa.string()), delimiter) for column in _texts(batch).columns]
+    null = "" if len(columns) > 1 else '""'  # readers skip empty lines
+    lines = pc.binary_join_element_wise(*columns, delimiter, null_handling="replace", null_replacement=null)
+    return "".join(f"{line}\n" for line in lines.to_pylist()).encode()
+
+
+def _quoted(values: pa.Array, delimiter: str) -> pa.Array:
+    special = pc.match_substring_regex(values, f'^$|[{delimiter}"\r\n]')
+    quoted = pc.binary_join_element_wise('"', pc.replace_substring(values, '"', '""'), '"', "")
+    return pc.if_else(special, quoted, values)
+
+
+def _write_whole(batches: Iterable[pa.RecordBatch], writer: Any) -> int:  # noqa: ANN401 - two classes with one shape
+    written = count = 0
+    waiting: list[pa.RecordBatch] = []
+    with writer:
+        for batch in batches:
+            waiting.append(batch)
+            count += batch.num_rows
+            if count - written >= _ROW_GROUP:
+                writer.write_table(pa.Table.from_batches(waiting))
+                waiting, written = [], count
+        if waiting:
+            writer.write_table(pa.Table.from_batches(waiting))
+    return count
+
+
+def _texts(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Times in ISO 8601, bytes in hexadecimal digits, and what else has no form of its own in these formats as text."""
+    arrays = []
+    for name, array in zip(batch.schema.names, batch.columns, strict=True):
+        kind = array.type
+        if pa.types.is_timestamp(kind):
+            if name == _INDEX_TIME:  # which has no finer times
+                array = array.cast(pa.timestamp("s", "UTC"), safe=False)  # noqa: PLW2901
+            arrays.append(pc.strftime(array, format="%Y-%m-%dT%H:%M:%S" + ("Z" if array.type.tz else "")))
+        elif pa.types.is_binary(kind):
+            arrays.append(pa.array([None if v is None else v.hex() for v in array.to_pylist()], pa.string()))
+        elif pa.types.is_decimal(kind) or pa.types.is_date(kind):
+            arrays.append(array.cast(pa.string()))
+        elif pa.types.is_floating(kind):
+            arrays.append(pc.if_else(pc.is_finite(array), array, pa.scalar(None, kind)))  # JSON has no other numbers
+        else:
+            arrays.append(array)
+    return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)

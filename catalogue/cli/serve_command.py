@@ -1,0 +1,65 @@
+"""``catalogue serve``."""
+
+import ipaddress
+from contextlib import closing
+
+import click
+
+from catalogue.cli.app import Command, Common, common
+from catalogue.errors import QueryError
+from catalogue.settings import install_command
+
+_LOOPBACK = {"localhost", "ip6-localhost"}
+
+
+@click.command(cls=Command)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at; 0.0.0.0 is for everybody.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 for any that is free.")
+@click.option("--harvest-on-demand", is_flag=True, help="Harvest a crawl, all subsets of it, when it is named.")
+@click.option("--strict", is_flag=True, help="Refuse (422) what the harvested files may not answer in full.")
+@click.option(
+    "--at-once", type=click.IntRange(1, 64), default=4, show_default=True, help="Questions answered side by side."
+)
+@common
+def serve(options: Common, *, host: str, port: int, harvest_on_demand: bool, strict: bool, at_once: int) -> None:
+    """Answer the CDX API of index.commoncrawl.org from the catalogue, and people in a browser.
+
+    Clients of that server need nothing but the address: they find all crawls there, and the captures of those that are
+    harvested. Of others, and where files are missing, an answer says so in the header Catalogue-Incomplete.
+    (cdxt takes no list of fewer than 60 crawls for Common Crawl's, such as the demo's.)
+
+    \b
+    catalogue serve
+    catalogue serve --port 8080 --harvest-on-demand --contact you@example.org
+    curl 'http://127.0.0.1:8000/CC-MAIN-2022-05-index?url=*.example.com&output=json'
+    cdxt --cc-mirror http://127.0.0.1:8000/ --crawl CC-MAIN-2022-05 iter 'example.com/*'
+    """  # noqa: D301 - \b is click's
+    try:
+        from catalogue.server import run  # noqa: PLC0415 - needs an extra
+    except ModuleNotFoundError as error:
+        message = f"serving needs {error.name}; run: {install_command('serve')}"
+        raise QueryError(message) from error
+    from catalogue.server.service import Service  # noqa: PLC0415 - --help needs none of what this imports
+
+    if options.table is not None:
+        message = "only Common Crawl's index is served; leave out --table"
+        raise QueryError(message)
+    settings = options.settings()
+
+    def ready(address: str) -> None:
+        options.say(f"serving {settings.data.resolve()} at {address}/ until Ctrl-C")
+        if not _is_loopback(host):
+            options.say("whoever reaches this machine can ask, and each question may cost requests of the source")
+
+    service = Service(
+        settings.data, settings, at_once=at_once, on_demand=harvest_on_demand, strict=strict, notify=options.say
+    )
+    with closing(service):
+        run(service, host, port, ready=ready, log=options.verbose)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host in _LOOPBACK

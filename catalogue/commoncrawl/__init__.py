@@ -1,0 +1,1 @@
+"""Crawl names, manifests, datasets, and the columns of Common Crawl's index over the years."""

@@ -1,0 +1,1 @@
+"""Table formats for other engines: Iceberg and DuckLake."""

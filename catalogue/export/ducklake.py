@@ -1,0 +1,349 @@
+"""Files → a DuckLake of them, in which each crawl that is new or another than before is a snapshot."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from catalogue.commoncrawl.crawls import KEY_COLUMN, PATH_COLUMNS, index_file, newest_first
+from catalogue.export.ducklake_contents import (
+    NAIVE,
+    PARTITION,
+    TABLE,
+    VIEW,
+    add_columns,
+    begin,
+    enumerate_columns,
+    mend_macros,
+)
+from catalogue.export.ducklake_database import AUTHOR, Database, changing, reading
+from catalogue.export.ducklake_tables import type_name
+from catalogue.metadata_db.file_stats import LakeFile, lake_schema
+
+_Fields = frozenset[tuple[str, int, bool]]
+"""Of a kind of file: a column's name there, its number here, and whether it stands in the path."""
+_Described = tuple[int, int, int, _Fields | None]
+"""Rows, bytes, bytes of the footer, and columns."""
+_Bounds = tuple[str | None, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _There:
+    """A file that is in the lake."""
+
+    number: int
+    described: _Described
+    bounds: _Bounds
+
+
+def export_lake(
+    path: Path, files: Sequence[LakeFile], missing: Iterable[str], *, data_path: str, backend: str | None
+) -> int:
+    """Write a lake of these files, or make one that is there one of these.
+
+    Args:
+        path: of the file.
+        files: all that are to be in it.
+        missing: what should be in it besides, a sentence each.
+        data_path: where files' paths start: an address or a folder with a slash at its end.
+        backend: one of ``BACKENDS``; None for that of the lake that is there, else the first.
+
+    Returns:
+        How many snapshots it has more than before, or than one without files.
+
+    Raises:
+        QueryError: if the path is that of something else, or its folder is not there.
+        StoreLocked: if somebody is writing to it.
+        DiskFailed: if it cannot be written; the one that was there stays.
+    """
+    with changing(path, backend) as change:
+        lake = _Lake(change.database, files, data_path, empty=change.empty)
+        before = lake.snapshot
+        lake.hold(files)
+        lake.comment(tuple(missing))
+        lake.finish()
+        change.made = lake.changed
+        return lake.snapshot - before
+
+
+def crawls_in(path: Path) -> dict[str, tuple[int, ...]]:
+    """How much of each crawl is in a lake: files, their rows and bytes, and bytes of their footers.
+
+    Raises:
+        QueryError: if it is no lake of ours.
+        StoreLocked: if somebody is writing to it.
+        DiskFailed: if it cannot be read.
+    """
+    with reading(path) as database:
+        found = database.rows(
+            """
+            SELECT partition_value, count(*), sum(record_count), sum(file_size_bytes), sum(footer_size)
+            FROM ducklake_data_file AS f JOIN ducklake_file_partition_value AS p ON p.data_file_id = f.data_file_id
+            WHERE partition_key_index = 0 AND end_snapshot IS NULL GROUP BY partition_value
+            """
+        )
+        return {crawl: tuple(map(int, sizes)) for crawl, *sizes in found}
+
+
+def _columns(files: Sequence[LakeFile]) -> list[tuple[str, str]]:
+    """Names and types of the table's columns: those known first.
+
+    DuckDB knows no case of letters, and no empty name: of names that differ in case alone the first has a column.
+    """
+    schema = [(field.name, type_name(field.type)) for field in lake_schema(files)]
+    wanted = [*schema[: (known := len(lake_schema(())))], (NAIVE, "timestamp"), *schema[known:]]
+    first = {column[0].lower(): column for column in reversed(wanted) if column[0]}
+    return [column for column in wanted if first.get(column[0].lower()) is column]
+
+
+class _Lake:
+    """A lake in the making."""
+
+    def __init__(self, database: Database, files: Sequence[LakeFile], data_path: str, *, empty: bool) -> None:
+        self._database = database
+        self._now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S.%f+00")
+        self.changed = empty
+        wanted = _columns(files)
+        if empty:
+            begin(database, wanted, data_path=data_path, now=self._now)
+        elif self._rows('SELECT "value" FROM ducklake_metadata WHERE "key" = \'data_path\'') != [(data_path,)]:
+            self._rows('UPDATE ducklake_metadata SET "value" = ? WHERE "key" = \'data_path\'', (data_path,))
+            self.changed = True
+        if not empty:
+            self.changed |= mend_macros(database)
+        self.snapshot: int
+        (newest,) = self._rows(
+            "SELECT snapshot_id, schema_version, next_catalog_id, next_file_id FROM ducklake_snapshot "
+            "ORDER BY snapshot_id DESC LIMIT 1"
+        )
+        self.snapshot, self._schema_version, self._next_object, self._next_file = newest
+        ((self._next_row,),) = self._rows("SELECT next_row_id FROM ducklake_table_stats WHERE table_id = ?", (TABLE,))
+        self._numbers, self._unsaid = self._columns(wanted)
+        self._mappings = self._mapped()
+        self._rows("CREATE TEMPORARY TABLE chosen (data_file_id BIGINT)")
+
+    def _rows(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        return self._database.rows(sql, parameters)
+
+    def _columns(self, wanted: Sequence[tuple[str, str]]) -> tuple[dict[str, int], list[tuple[int, str, str]]]:
+        """The numbers of columns, and those columns that the next snapshot has to tell of."""
+        every = self._rows(
+            "SELECT column_name, column_id, column_type, end_snapshot FROM ducklake_column WHERE table_id = ?", (TABLE,)
+        )
+        live = {name: (number, kind) for name, number, kind, end in every if end is None}
+        taken = {name.lower() for name in live}
+        new = [(name, kind) for name, kind in wanted if name.lower() not in taken]
+        added = enumerate_columns(new, max(number for _, number, _, _ in every) + 1)
+        other = [(live[name][0], name, kind) for name, kind in wanted if name in live and live[name][1] != kind]
+        numbers = {name: number for name, (number, _) in live.items()} | {name: number for number, name, _ in added}
+        return {name: numbers[name] for name, _ in wanted if name in numbers}, added + other
+
+    def _mapped(self) -> dict[_Fields, int]:
+        """The kinds of files that are told of, and their numbers."""
+        found: dict[int, set[tuple[str, int, bool]]] = {}
+        for number, name, column, in_path in self._rows(
+            "SELECT mapping_id, source_name, target_field_id, is_partition FROM ducklake_name_mapping "
+            "WHERE mapping_id IN (SELECT mapping_id FROM ducklake_column_mapping WHERE table_id = ?)",
+            (TABLE,),
+        ):
+            found.setdefault(number, set()).add((name, column, bool(in_path)))
+        return {frozenset(fields): number for number, fields in found.items()}
+
+    def hold(self, files: Iterable[LakeFile]) -> None:
+        """Add what is new, end what is gone, and say of the others which keys they hold."""
+        there = self._there()
+        wanted: dict[str, list[LakeFile]] = {}
+        paths: set[str] = set()
+        fields: dict[tuple[tuple[str, ...], bool], _Fields] = {}
+        bounds: list[tuple[int, _Bounds, int]] = []
+        for file in files:
+            paths.add(file.path)
+            kind = (file.column_names, file.utc_times)
+            if kind not in fields:
+                fields[kind] = self._fields(file)
+            known = there.get(file.path)
+            if not known or known.described != (file.num_rows, file.file_size, file.footer_size, fields[kind]):
+                wanted.setdefault(file.crawl, []).append(file)
+            elif known.bounds != (file.min_key, file.max_key):
+                bounds.append((known.number, (file.min_key, file.max_key), file.num_rows))
+        replaced = paths.intersection(file.path for each in wanted.values() for file in each)
+        gone: dict[str, list[int]] = {}
+        for path, known in there.items():
+            if (at := index_file(path)) and (path in replaced or path not in paths):
+                gone.setdefault(at.crawl, []).append(known.number)
+        if self._unsaid and not (wanted or gone):
+            self._commit([], None)
+        for crawl in reversed(newest_first([*wanted, *gone])):
+            self._crawl(crawl, wanted.get(crawl, []), gone.get(crawl, []), fields)
+        self._rebound(bounds)
+
+    def _there(self) -> dict[str, _There]:
+        """The files that are in it now, by path."""
+        of = {number: fields for fields, number in self._mappings.items()}
+        return {
+            path: _There(number, (rows, size, footer, of.get(mapping)), (least, greatest))
+            for number, path, rows, size, footer, mapping, least, greatest in self._rows(
+                """
+                SELECT
+                  f.data_file_id, path, record_count, file_size_bytes, footer_size, mapping_id, min_value, max_value
+                FROM ducklake_data_file AS f
+                LEFT JOIN (SELECT * FROM ducklake_file_column_stats WHERE column_id = ? AND table_id = ?) AS s
+                ON s.data_file_id = f.data_file_id
+                WHERE f.table_id = ? AND end_snapshot IS NULL
+                """,
+                (self._numbers[KEY_COLUMN], TABLE, TABLE),
+            )
+        }
+
+    def _fields(self, file: LakeFile) -> _Fields:
+        named = {name: name if file.utc_times or name != "fetch_time" else NAIVE for name in file.column_names}
+        held = [
+            (name, self._numbers[there], False)
+            for name, there in named.items()
+            if there in self._numbers and name not in {*PATH_COLUMNS, NAIVE}
+        ]
+        return frozenset(held + [(name, self._numbers[name], True) for name in PATH_COLUMNS])
+
+    def _mapping(self, fields: _Fields) -> int:
+        if fields not in self._mappings:
+            number = self._mappings[fields] = self._next_file
+            self._next_file += 1
+            self._database.insert("ducklake_column_mapping", [(number, TABLE, "map_by_name")])
+            self._database.insert(
+                "ducklake_name_mapping",
+                [
+                    (number, at, name, column, None, in_path)
+                    for at, (name, column, in_path) in enumerate(sorted(fields, key=lambda field: field[1]))
+                ],
+            )
+        return self._mappings[fields]
+
+    def _crawl(
+        self,
+        crawl: str,
+        new: Sequence[LakeFile],
+        gone: Sequence[int],
+        fields: dict[tuple[tuple[str, ...], bool], _Fields],
+    ) -> None:
+        """A snapshot in which files of a crawl come and go."""
+        snapshot = self.snapshot + 1
+        if gone:
+            self._choose(gone)
+            self._rows(
+                "UPDATE ducklake_data_file SET end_snapshot = ? "
+                "WHERE data_file_id IN (SELECT data_file_id FROM chosen)",
+                (snapshot,),
+            )
+        rows, statistics, parts = [], [], []
+        for file in new:
+            mapping = self._mapping(fields[file.column_names, file.utc_times])
+            number, row = self._next_file, self._next_row
+            self._next_file, self._next_row = number + 1, row + file.num_rows
+            described = (
+                "parquet",
+                file.num_rows,
+                file.file_size,
+                file.footer_size,
+                row,
+                PARTITION,
+                None,
+                mapping,
+                None,
+            )
+            rows.append((number, TABLE, snapshot, None, None, file.path, True, *described))
+            statistics += self._bounds(number, (file.min_key, file.max_key), file.num_rows)
+            for at, (name, value) in enumerate(zip(PATH_COLUMNS, (file.crawl, file.subset), strict=True)):
+                parts.append((number, TABLE, at, value))
+                column = (number, TABLE, self._numbers[name])
+                statistics.append((*column, 0, file.num_rows, 0, value, value, None, None))
+        self._database.insert("ducklake_data_file", rows)
+        self._database.insert("ducklake_file_column_stats", statistics)
+        self._database.insert("ducklake_file_partition_value", parts)
+        changes = [f"inserted_into_table:{TABLE}"] * bool(new) + [f"deleted_from_table:{TABLE}"] * bool(gone)
+        self._commit(changes, crawl)
+
+    def _bounds(self, number: int, bounds: _Bounds, rows: int) -> list[tuple[object, ...]]:
+        """What is said of the keys of a file; nothing, if they are not known."""
+        if None in bounds:
+            return []
+        return [(number, TABLE, self._numbers[KEY_COLUMN], None, rows, None, *bounds, None, None)]
+
+    def _rebound(self, changed: Sequence[tuple[int, _Bounds, int]]) -> None:
+        """Say between which keys files lie. It was so before, too, and so in every snapshot."""
+        if not changed:
+            return
+        self._choose([number for number, _, _ in changed])
+        self._rows(
+            "DELETE FROM ducklake_file_column_stats WHERE column_id = ? AND table_id = ? "
+            "AND data_file_id IN (SELECT data_file_id FROM chosen)",
+            (self._numbers[KEY_COLUMN], TABLE),
+        )
+        rows = [row for number, bounds, count in changed for row in self._bounds(number, bounds, count)]
+        self._database.insert("ducklake_file_column_stats", rows)
+        self.changed = True
+
+    def _choose(self, numbers: Sequence[int]) -> None:
+        self._rows("DELETE FROM chosen")
+        self._database.insert("chosen", [(number,) for number in numbers])
+
+    def comment(self, missing: tuple[str, ...]) -> None:
+        """Say in the lake itself what is missing in it."""
+        lacking = f" It is incomplete: {'; '.join(missing)}." if missing else ""
+        whole = "Common Crawl's index; rows of few files are read where crawl, subset and url_surtkey are given."
+        raw = f"What the view captures is made of, which has one fetch_time: here it is in {NAIVE} until 2021-43."
+        wanted = {VIEW: whole + lacking, TABLE: raw + lacking}
+        there = dict(
+            self._rows('SELECT object_id, "value" FROM ducklake_tag WHERE end_snapshot IS NULL AND "key" = \'comment\'')
+        )
+        other = {number: text for number, text in wanted.items() if there.get(number) != text}
+        if not other:
+            return
+        snapshot = self.snapshot + bool(there)  # the first is written with all else
+        for number, text in other.items():
+            self._rows(
+                "UPDATE ducklake_tag SET end_snapshot = ? "
+                "WHERE object_id = ? AND end_snapshot IS NULL AND \"key\" = 'comment'",
+                (snapshot, number),
+            )
+            self._database.insert("ducklake_tag", [(number, snapshot, None, "comment", text)])
+        if not there:
+            return
+        self._schema_version += 1
+        kinds = {VIEW: f"altered_view:{VIEW}", TABLE: f"altered_table:{TABLE}"}
+        self._commit([kinds[number] for number in other], "what is missing" if missing else "nothing is missing")
+
+    def _commit(self, changes: list[str], message: str | None) -> None:
+        """Make a snapshot of what was written for it, and of columns that are new with it."""
+        self.snapshot += 1
+        self.changed = True
+        if self._unsaid:
+            self._schema_version += 1
+            for number, _, _ in self._unsaid:
+                self._rows(
+                    "UPDATE ducklake_column SET end_snapshot = ? "
+                    "WHERE table_id = ? AND column_id = ? AND end_snapshot IS NULL",
+                    (self.snapshot, TABLE, number),
+                )
+            add_columns(self._database, self._unsaid, self.snapshot)
+            self._database.insert("ducklake_schema_versions", [(self.snapshot, self._schema_version, TABLE)])
+            changes = [f"altered_table:{TABLE}", *changes]
+            self._unsaid = []
+        versions = (self._schema_version, self._next_object, self._next_file)
+        self._database.insert("ducklake_snapshot", [(self.snapshot, self._now, *versions)])
+        self._database.insert("ducklake_snapshot_changes", [(self.snapshot, ",".join(changes), AUTHOR, message, None)])
+
+    def finish(self) -> None:
+        """Say how much is in it now."""
+        self._rows("DROP TABLE chosen")
+        if self.changed:
+            rows, size = self._rows(
+                "SELECT coalesce(sum(record_count), 0), coalesce(sum(file_size_bytes), 0) "
+                "FROM ducklake_data_file WHERE table_id = ? AND end_snapshot IS NULL",
+                (TABLE,),
+            )[0]
+            self._rows(
+                "UPDATE ducklake_table_stats SET record_count = ?, next_row_id = ?, file_size_bytes = ? "
+                "WHERE table_id = ?",
+                (rows, self._next_row, size, TABLE),
+            )

@@ -1,0 +1,206 @@
+"""What is held → a new snapshot of an Iceberg table over the files where they are; none of them is opened."""
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+from pyiceberg.exceptions import ValidationError
+from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.manifest import ManifestFile, write_manifest_list
+from pyiceberg.schema import Schema
+from pyiceberg.table import TableProperties
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil, new_table_metadata
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from pyiceberg.table.snapshots import Operation, Snapshot, Summary
+from pyiceberg.table.update import (
+    AddSchemaUpdate,
+    AddSnapshotUpdate,
+    RemovePropertiesUpdate,
+    SetCurrentSchemaUpdate,
+    SetPropertiesUpdate,
+    SetSnapshotRefUpdate,
+    TableUpdate,
+    update_table_metadata,
+)
+
+from catalogue.errors import QueryError
+from catalogue.export.iceberg_folder import TableFolder
+from catalogue.export.iceberg_manifests import CODEC, FORMAT, Writing, entries_of, holds_files, said_by
+from catalogue.export.iceberg_schema import order_of, partitions_of, properties_of, schema_of
+from catalogue.metadata_db.file_stats import LakeFile
+
+MISSING = "catalogue.missing"
+"""The property, of a table and of a snapshot's summary, that says what is not in it: a JSON array of sentences."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Before:
+    """A table as it is."""
+
+    metadata: TableMetadata
+    manifests: dict[str, tuple[str, ManifestFile]]
+    """By crawl, with the digest of what each says; see ``Writing.digest``."""
+
+
+def export(path: Path, files: Sequence[LakeFile], location: str, missing: Sequence[str] = ()) -> Path:
+    """Write what a table of these files needs, or make the table that is there already one of these files.
+
+    Manifests of crawls that have not changed are used again; what has not changed at all is left as it is.
+
+    Args:
+        path: the table's folder.
+        files: by path, so that those of a crawl are together.
+        location: where they are, with a slash at its end.
+        missing: what should be among them, a sentence each.
+
+    Returns:
+        The file of the newest version of the metadata.
+
+    Raises:
+        QueryError: if there are no files, or something else is at the path.
+        StoreLocked: if another process writes there.
+    """
+    if not files:
+        message = "nothing is harvested of these crawls, and a table has to have a file; see: catalogue status"
+        raise QueryError(message)
+    folder = TableFolder(path)
+    with folder.writing():
+        io = PyArrowFileIO()
+        version = folder.version()
+        before = _read(folder, version, io) if version else None
+        document = _next(folder, version, before, files, location, missing, io)
+        if document is None:
+            folder.hint(version)
+            return folder.file(version)
+        written = list(folder.metadata.glob(f"*{document.current_snapshot_id}.avro"))
+        folder.commit(version + 1, document.model_dump_json(exclude_none=True), written)
+        return folder.file(version + 1)
+
+
+def _read(folder: TableFolder, version: int, io: FileIO) -> _Before:
+    file = folder.file(version)
+    try:
+        metadata = TableMetadataUtil.parse_raw(file.read_text(encoding="utf-8"))
+    except (ValueError, ValidationError) as error:
+        message = f"{file} is damaged; choose another path, or an empty folder"
+        raise QueryError(message) from error
+    snapshot = metadata.current_snapshot()
+    if metadata.location != folder.address or snapshot is None:
+        message = (
+            f"{folder.path} was made as {metadata.location}, and such a table works nowhere else; "
+            "choose another path, or an empty folder"
+        )
+        raise QueryError(message)
+    manifests = (each for each in snapshot.manifests(io) if holds_files(each))
+    return _Before(metadata, {crawl: (digest, each) for each in manifests for crawl, digest in [said_by(each)]})
+
+
+def _next(
+    folder: TableFolder,
+    version: int,
+    before: _Before | None,
+    files: Sequence[LakeFile],
+    location: str,
+    missing: Sequence[str],
+    io: FileIO,
+) -> TableMetadata | None:
+    """Write all but the metadata of a new version and return that; None if nothing has changed."""
+    there = before.metadata if before else None
+    older = sorted(there.schemas, key=lambda each: -each.schema_id) if there else []
+    schema = schema_of(files, older, there.last_column_id if there else 0)
+    mapped = [name for field in names.root for name in field.names] if there and (names := there.name_mapping()) else []
+    said = properties_of(schema, files, older, mapped) | ({MISSING: json.dumps(list(missing))} if missing else {})
+    metadata = there or _new(folder, schema)
+    updates: list[TableUpdate] = []
+    if schema.fields != metadata.schema().fields:
+        schema = Schema(*schema.fields, schema_id=max(each.schema_id for each in metadata.schemas) + 1)
+        updates += [AddSchemaUpdate(schema=schema), SetCurrentSchemaUpdate()]
+    else:
+        schema = metadata.schema()
+    if any(metadata.properties.get(name) != text for name, text in said.items()):
+        updates.append(SetPropertiesUpdate(updates=said))
+    if MISSING in metadata.properties and not missing:
+        updates.append(RemovePropertiesUpdate(removals=[MISSING]))
+    writing = Writing(io, f"{folder.address}/metadata/", location, schema, metadata.spec(), metadata.new_snapshot_id())
+    manifests, operation = _manifests(writing, before, files)
+    if operation is None and not updates:
+        return None
+    snapshot = _snapshot(writing, metadata, manifests, operation or Operation.APPEND, files, missing)
+    updates += [
+        AddSnapshotUpdate(snapshot=snapshot),
+        SetSnapshotRefUpdate.model_validate(
+            {"ref-name": MAIN_BRANCH, "type": SnapshotRefType.BRANCH, "snapshot-id": snapshot.snapshot_id}
+        ),
+    ]
+    address = f"{folder.address}/metadata/{folder.file(version).name}" if version else None
+    return update_table_metadata(metadata, tuple(updates), metadata_location=address)
+
+
+def _new(folder: TableFolder, schema: Schema) -> TableMetadata:
+    """An empty table."""
+    properties = {TableProperties.FORMAT_VERSION: str(FORMAT)}
+    return new_table_metadata(schema, partitions_of(schema), order_of(schema), folder.address, properties)
+
+
+def _manifests(
+    writing: Writing, before: _Before | None, files: Sequence[LakeFile]
+) -> tuple[list[ManifestFile], Operation | None]:
+    """The manifests of a snapshot, and what it does to the table; None if nothing."""
+    left = dict(before.manifests) if before else {}
+    manifests, added, changed = [], False, False
+    for crawl, group in groupby(files, key=lambda file: file.crawl):
+        mine = list(group)
+        digest, manifest = left.pop(crawl, (None, None))
+        if manifest is None:
+            manifest, added = writing.manifest(crawl, mine), True
+        elif digest != writing.digest(mine):
+            manifest, changed = writing.manifest(crawl, mine, entries_of(manifest, writing.io)), True
+        manifests.append(manifest)
+    for crawl, (_, manifest) in left.items():  # which are no longer in it
+        manifests.append(writing.manifest(crawl, (), entries_of(manifest, writing.io)))
+        changed = True
+    return manifests, Operation.OVERWRITE if changed else Operation.APPEND if added else None
+
+
+def _snapshot(
+    writing: Writing,
+    metadata: TableMetadata,
+    manifests: list[ManifestFile],
+    operation: Operation,
+    files: Sequence[LakeFile],
+    missing: Sequence[str],
+) -> Snapshot:
+    """Write a snapshot's list of manifests."""
+    parent = metadata.current_snapshot()
+    number = 1 + ((parent.sequence_number or 0) if parent else 0)
+    address = f"{writing.folder}snap-{writing.snapshot}.avro"
+    output, before = writing.io.new_output(address), metadata.current_snapshot_id
+    with write_manifest_list(FORMAT, output, writing.snapshot, before, number, CODEC) as listing:
+        listing.add_manifests(manifests)
+    new = [each for each in manifests if each.added_snapshot_id == writing.snapshot]
+    summary = {
+        "added-data-files": str(sum(each.added_files_count or 0 for each in new)),
+        "deleted-data-files": str(sum(each.deleted_files_count or 0 for each in new)),
+        "added-records": str(sum(each.added_rows_count or 0 for each in new)),
+        "deleted-records": str(sum(each.deleted_rows_count or 0 for each in new)),
+        "total-data-files": str(len(files)),
+        "total-records": str(sum(file.num_rows for file in files)),
+        "total-files-size": str(sum(file.file_size for file in files)),
+    }
+    if missing:
+        summary[MISSING] = json.dumps(list(missing))
+    return Snapshot.model_validate(
+        {
+            "snapshot-id": writing.snapshot,
+            "parent-snapshot-id": metadata.current_snapshot_id,
+            "sequence-number": number,
+            "timestamp-ms": max(time.time_ns() // 1_000_000, metadata.last_updated_ms),
+            "manifest-list": address,
+            "summary": Summary(operation, **summary),
+            "schema-id": writing.schema.schema_id,
+        }
+    )

@@ -1,0 +1,227 @@
+"""Row groups whose footers say too little → what their keys say, taken once and kept.
+
+The cheapest source that is sure comes first: the page index, where the file has one and only bounds are lacking; else
+the chunk of keys is read, once. Deprecated bounds, which other readers ignore, are used without any of this. Page
+headers are not probed one by one, since a hundred requests cost more than the chunk; and first and last keys are not
+taken for bounds, since a zipped file need not begin with its least key.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from catalogue.commoncrawl.datasets import Table
+from catalogue.display import Displayed
+from catalogue.errors import Blocked, FormatError, GivenUp, SourceError
+from catalogue.formatting import plural
+from catalogue.metadata_db.candidates import Candidate
+from catalogue.metadata_db.gaps import Gaps
+from catalogue.plan.context import Question, Scope
+from catalogue.plan.cost import Cost
+from catalogue.plan.plan import ReadPlan
+from catalogue.plan.requests import Fetch
+from catalogue.progress import Bars, Progress, nowhere
+from catalogue.query.query import Query
+from catalogue.read.workers import Here, Lesson, Workers
+from catalogue.surt import EVERYTHING
+
+Ask = Callable[[Query, Scope], Question]
+"""Makes a question about some candidates."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What filling takes, about."""
+
+    files: int
+    row_groups: int
+    requests: int
+    bytes: int
+    seconds: float
+    """At the rate that the source allows."""
+
+
+@dataclass(slots=True)
+class Filled:
+    """What a backfill came to, or how far it is."""
+
+    done: int = 0
+    """Files filled."""
+    row_groups: int = 0
+    requests: int = 0
+    bytes: int = 0
+    """Received."""
+    seconds: float = 0.0
+    failures: dict[str, str] = field(default_factory=dict)
+    """Reasons, by path."""
+
+
+class Backfill(Displayed):
+    """Gaps to be filled; nothing is read until ``run``."""
+
+    def __init__(
+        self,
+        gaps: Sequence[Gaps],
+        table: Table,
+        ask: Ask,
+        readers: Here | Workers,
+        made: Callable[[], tuple[int, int]],
+        *,
+        bars: Bars = nowhere,
+    ) -> None:
+        """Look at gaps of a table.
+
+        Args:
+            gaps: by file.
+            table: of the files.
+            ask: makes questions about them.
+            readers: who read.
+            made: how many requests were made so far, and how many bytes received.
+            bars: show how far it is.
+        """
+        self._everything = Query((EVERYTHING,), ("*",), columns=(table.key,), table=table)
+        self.gaps = gaps
+        self._ask = ask
+        self._readers = readers
+        self.made = made
+        self._bars = bars
+
+    def _line(self) -> str:
+        return f"of {plural(len(self.gaps), 'file')} that say too little of their keys"
+
+    def _notes(self) -> Iterator[str]:
+        yield "estimate says what it takes, and run() does it."
+
+    @cached_property
+    def estimate(self) -> Estimate:
+        """What it takes."""
+        takes = [self.takes(each) for each in self.gaps]
+        requests, size = sum(each.requests for each in takes), sum(each.bytes for each in takes)
+        row_groups = sum(len(_offsets(gaps.missing)) + len(_offsets(gaps.overlapping)) for gaps in self.gaps)
+        seconds = takes[0].cost.seconds(requests, size, 1) if takes else 0.0
+        return Estimate(len(self.gaps), row_groups, requests, size, seconds)
+
+    def run(self, *, budget: int | None = None, report: Callable[[Filled], None] | None = None) -> Filled:
+        """Fill gaps file by file. Each is kept as soon as it is known: stopped at any time, it goes on from there.
+
+        Args:
+            budget: bytes that may be received; it ends before the file that would take more.
+            report: told how far it is, after each file, instead of a bar.
+
+        Returns:
+            How far it got; the rest is left by a budget, or failed.
+
+        Raises:
+            GivenUp: if the source failed as a whole.
+            WorkersLost: if those who read were lost.
+            StoreError: if what was found cannot be kept.
+        """
+        with self._bars("files") as bar:
+
+            def told(at: Filled) -> None:
+                bar(Progress("backfill", len(self.gaps), at.done, failed=len(at.failures), bytes=at.bytes))
+
+            filling = _Filling(self, budget, report or told)
+            for lesson in self._readers.learn(filling.plans()):
+                filling.take(lesson)
+        return filling.progress
+
+    def takes(self, gaps: Gaps) -> "_Takes":
+        """What one file takes, if its page indexes are right."""
+        indexes: tuple[Fetch, ...] = ()
+        unread = _offsets(gaps.overlapping)
+        if gaps.missing:
+            indexes = self._question(gaps.missing).key_indexes()
+            indexed = {part.row_group for fetch in indexes for part in fetch.parts}
+            unread |= {n: offset for n, offset in gaps.missing.row_groups if n not in indexed}
+        plan = self._question(_some(gaps, unread)).plan()
+        return _Takes(len(indexes) + plan.requests, sum(len(fetch.range) for fetch in indexes) + plan.bytes, plan.cost)
+
+    def _question(self, candidate: Candidate) -> Question:
+        return self._ask(self._everything, Scope((candidate,), len(candidate.row_groups), ()))
+
+    def prepared(self, gaps: Gaps) -> tuple[Question, ReadPlan]:
+        """What is to be read of a file, after its page indexes have been fetched where they are enough."""
+        unread = _offsets(gaps.overlapping)
+        if gaps.missing:
+            question = self._question(gaps.missing)
+            plan = question.plan()
+            if indexes := question.key_indexes():
+                question.fetch_indexes(indexes)
+                plan = question.plan()
+            # What has no page index, or a wrong one, is to be read.
+            whole = {group.ordinal for file in plan.files for group in file.row_groups if group.key_index is None}
+            unread |= {n: offset for n, offset in gaps.missing.row_groups if n in whole}
+        question = self._question(_some(gaps, unread))
+        return question, question.plan()
+
+
+class _Filling:
+    """A backfill under way."""
+
+    def __init__(self, backfill: Backfill, budget: int | None, report: Callable[[Filled], None]) -> None:
+        self.progress = Filled()
+        self._backfill = backfill
+        self._budget = budget
+        self._report = report
+        self._made = backfill.made
+        self._before, self._started = backfill.made(), time.monotonic()
+        self._asked: deque[tuple[Gaps, Question, int]] = deque()
+        """Files that are being read, and the bytes that they take."""
+
+    def plans(self) -> Iterator[ReadPlan]:
+        """What is to be read, as long as the budget lasts."""
+        self._report(self.progress)
+        for each in self._backfill.gaps:
+            size = self._backfill.takes(each).bytes if self._budget is not None else 0
+            promised = sum(size for _, _, size in self._asked)
+            if self._budget is not None and self.progress.bytes + promised + size > self._budget:
+                return
+            try:
+                question, plan = self._backfill.prepared(each)
+            except (Blocked, GivenUp):
+                raise
+            except (SourceError, FormatError) as error:
+                self._note(each, error)
+                continue
+            self._asked.append((each, question, size))
+            yield plan
+
+    def take(self, lesson: Lesson) -> None:
+        """Keep what reading the next file taught."""
+        gaps, question, _ = self._asked.popleft()
+        for each in lesson.learned:
+            question.learn(*each)
+        question.finish()
+        self._note(gaps, lesson.failure)
+
+    def _note(self, gaps: Gaps, failure: Exception | None) -> None:
+        progress = self.progress
+        if failure:
+            progress.failures[gaps.path] = str(failure)
+        else:
+            progress.done += 1
+            progress.row_groups += len(_offsets(gaps.missing)) + len(_offsets(gaps.overlapping))
+        requests, size = self._made()
+        progress.requests, progress.bytes = requests - self._before[0], size - self._before[1]
+        progress.seconds = time.monotonic() - self._started
+        self._report(progress)
+
+
+@dataclass(frozen=True, slots=True)
+class _Takes:
+    requests: int
+    bytes: int
+    cost: Cost
+
+
+def _offsets(candidate: Candidate | None) -> dict[int, int]:
+    return dict(candidate.row_groups) if candidate else {}
+
+
+def _some(gaps: Gaps, offsets: dict[int, int]) -> Candidate:
+    like = gaps.missing or gaps.overlapping
+    assert like  # noqa: S101 - a file without gaps is not among them
+    return replace(like, row_groups=tuple(sorted(offsets.items())))

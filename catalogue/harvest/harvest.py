@@ -1,0 +1,361 @@
+"""Manifest → the footers that are missing → the store.
+
+One request a file in the common case: its tail, by a suffix range whose length is learned from the footers before it.
+"""
+
+import time
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import islice
+
+from catalogue.commoncrawl.crawls import IndexFile
+from catalogue.commoncrawl.datasets import INDEX, Table
+from catalogue.display import Displayed
+from catalogue.errors import BadFooter, Blocked, CatalogueError, FormatError, GivenUp, SourceError
+from catalogue.examine import Examiner
+from catalogue.formatting import plural, size
+from catalogue.harvest.duplicates import Duplicates
+from catalogue.harvest.tails import Tails, Taken, Taker, index_ranges, whole
+from catalogue.parquet.footer import decode_footer
+from catalogue.parquet.pages import Indexes
+from catalogue.parquet.summary import FileFacts
+from catalogue.plan.cost import Cost
+from catalogue.progress import Progress
+from catalogue.source.checks import Exchange
+from catalogue.source.retry import PoliteSource
+from catalogue.store.database import Store
+from catalogue.store.lists import held_paths, listed, note_requested, take_manifest
+from catalogue.store.schema import row_group_of
+from catalogue.store.stored_file import Held
+
+FILES_OF_A_SUBSET = 300
+"""Index files of most crawls' subsets."""
+FOOTER, FOOTER_WITH_PAGES = 85_000, 1_000_000
+"""Bytes of a footer of most crawls, and of one with page indexes."""
+
+_BATCH_FILES, _BATCH_BYTES, _BATCH_SECONDS = 200, 8 << 20, 5.0
+_HOPELESS = 25
+"""Files that fail one after another, before any succeeded, after which the rest is not tried."""
+
+
+@dataclass(slots=True, repr=False)
+class Harvested(Displayed):
+    """What the harvest of a crawl came to."""
+
+    progress: Progress
+    facts: dict[str, FileFacts] = field(default_factory=dict)
+    """Of the files that were taken, by path."""
+    failures: dict[str, str] = field(default_factory=dict)
+    """Reasons, by path."""
+
+    @property
+    def told(self) -> str:
+        """What it came to, in a sentence."""
+        at = self.progress
+        cost = f"{plural(at.requests, 'request')}, {size(at.bytes)}, {at.seconds:.1f} s"
+        held = f"{at.done:,} of {plural(at.listed, 'file')} held, {len(self.facts):,} of them taken now"
+        return f"{at.name}: {held}; {cost}"
+
+    def _line(self) -> str:
+        return self.told
+
+    def _notes(self) -> Iterator[str]:
+        for path, reason in self.failures.items():
+            yield f"failed: {reason}" if path in reason else f"failed: {path}: {reason}"
+        if self.failures:
+            yield "Harvest it again to try these again."
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class HarvestEstimate(Displayed):
+    """What a harvest will take."""
+
+    crawls: int
+    files: int
+    """Files to harvest; where the manifest of a crawl is not stored, the usual number."""
+    requests: int
+    bytes: int
+    seconds: float
+
+    @property
+    def summary(self) -> str:
+        """The estimate on one line."""
+        cost = f"{plural(self.requests, 'request')}, {size(self.bytes)}, about {self.seconds:.0f} s"
+        return f"{plural(self.crawls, 'crawl')}, {plural(self.files, 'file')}: {cost}"
+
+    def _line(self) -> str:
+        return self.summary
+
+
+def estimate_harvest(
+    crawls: Sequence[str],
+    subsets: Collection[str],
+    *,
+    table: Table,
+    store: Store,
+    cost: Cost,
+    refresh: bool = False,
+    pages: bool = False,
+) -> HarvestEstimate:
+    """Estimate what harvesting crawls takes, without a request; see ``harvest`` for the arguments."""
+    files = requests = 0
+    known = listed(store, table)
+    for crawl in crawls:
+        stored = set() if refresh or pages else set(held_paths(store, table, crawl))
+        if crawl in known:
+            wanted = (file for file in known[crawl] if table != INDEX or file.subset in subsets)
+            count = sum(file.path not in stored for file in wanted)
+        else:
+            count = FILES_OF_A_SUBSET * len(subsets)
+        files += count
+        requests += count + (refresh or crawl not in known)
+    received = files * (FOOTER_WITH_PAGES if pages else FOOTER)
+    return HarvestEstimate(len(crawls), files, requests, received, cost.seconds(requests, received, 1))
+
+
+def harvest(  # noqa: PLR0913 - each is named
+    crawl: str,
+    subsets: Iterable[str],
+    *,
+    table: Table = INDEX,
+    store: Store,
+    source: PoliteSource,
+    examiner: Examiner,
+    refresh: bool = False,
+    pages: bool = False,
+    only: Collection[str] | None = None,
+    report: Callable[[Progress], None] = lambda _: None,
+    notify: Callable[[str], None] = lambda _: None,
+) -> Harvested:
+    """Take the footers of a crawl's index files that are not held yet.
+
+    Args:
+        crawl: its name.
+        subsets: of the files to take, of the index; of another table all are.
+        table: they belong to. Of another than Common Crawl's index the store holds the list of files.
+        store: takes what is found, a transaction a batch; what failed is noted there with its reason.
+        source: where the files are.
+        examiner: looks into the footers.
+        refresh: take every footer again, and the manifest too; what that no longer lists is forgotten.
+        pages: take the page indexes too, of the keys, and where the pages of every column lie.
+        only: paths of files to take, held or not, and no others; with ``pages``, of those held only what they lack.
+        report: told how far it is, often.
+        notify: told beforehand what page indexes will cost.
+
+    Raises:
+        SourceError: if the source failed as a whole; what was taken until then is in the store.
+        StoreLocked: if another process harvests this crawl.
+    """
+    chosen = set(subsets)
+    with store.harvesting(crawl):
+        if table == INDEX:
+            files = take_manifest(crawl, store, source, again=refresh)
+        else:
+            files = listed(store, table).get(crawl, [])
+        wanted = [file for file in files if table != INDEX or file.subset in chosen]
+        wanted.sort(key=lambda file: file.subset != "warc")  # manifests list the pages last
+        if only is not None:
+            if not files:  # the list of a table that nobody else has may be lost
+                files = [file for path in sorted(only) if (file := table.file(path)) and file.crawl == crawl]
+            wanted = [file for file in files if file.path in only]
+        else:
+            note_requested(store, wanted)
+        there = set(held_paths(store, table, crawl))
+        names = {file.path for file in files}
+        for kind in ("files", "failures"):
+            gone = set(held_paths(store, table, crawl, kind=kind)) - names
+            store.delete(kind, gone if only is None else gone & {*only})
+        lacking = _without_pages(store, table, crawl, there if only is None else there & {*only}) if pages else {}
+        again = refresh or (only is not None and not pages)
+        missing = [file for file in wanted if again or file.path not in there or file.path in lacking]
+        outcome = Harvested(Progress(crawl, len(wanted), len(wanted) - len(missing)))
+        tails = Tails(store, table, sorted(there), pages=pages)
+        taker = Taker(source, examiner, tails, {} if refresh else lacking, table, pages=pages)
+        if pages and missing:
+            needed = f"{plural(len(missing), 'request')} and {size(sum(tails.length(file.subset) for file in missing))}"
+            notify(f"{crawl}: about {needed}, for the page indexes above all")
+        others = there - {file.path for file in missing} if missing else ()
+        seen = Duplicates((path, known.data) for path in others if (known := whole(store, path)))
+        run = _Run(outcome, store, source, wanted, missing, seen, report)
+        try:
+            run.take(taker, missing, source.connections)
+            run.take_doubtful(taker, table)
+        finally:
+            run.batch.commit()
+    return outcome
+
+
+class _Run:
+    """A harvest of a crawl under way."""
+
+    def __init__(
+        self,
+        outcome: Harvested,
+        store: Store,
+        source: PoliteSource,
+        wanted: Iterable[IndexFile],
+        missing: Sequence[IndexFile],
+        seen: Duplicates,
+        report: Callable[[Progress], None],
+    ) -> None:
+        self.batch = _Batch(store)
+        self._outcome = outcome
+        self._store = store
+        self._source = source
+        self._wanted = {file.path for file in wanted}
+        self._settled = self._wanted - {file.path for file in missing}
+        self._seen = seen
+        self._put_off: set[str] = set()
+        self._exchanges: dict[str, Exchange] = {}
+        self._before = source.requests, source.bytes
+        self._started = time.monotonic()
+        self._report = report
+        report(outcome.progress)
+
+    def take(self, taker: Taker, missing: Iterable[IndexFile], workers: int) -> None:
+        """Take files; one with the footer or page indexes of another is left to ``take_doubtful``."""
+        with closing(_in_parallel(taker.take, missing, workers)) as results:
+            for file, result in results:
+                if isinstance(result, Taken) and result.exchange:
+                    self._exchanges[file.path] = result.exchange
+                if isinstance(result, Taken) and self._seen.add(file.path, result.parts):
+                    self._put_off.add(file.path)
+                else:
+                    self._note(file, result)
+
+    def take_doubtful(self, taker: Taker, table: Table) -> None:
+        """Take files again, each on a connection of its own, whose answers may be those to other requests.
+
+        Those are files that have the footer or page indexes of another, which is an error if it stays so, and those
+        whose connection sent more than was requested.
+        """
+        results: dict[str, tuple[IndexFile, Taken | CatalogueError]] = {}
+        while doubtful := self._doubtful() - results.keys():
+            files = [file for path in sorted(doubtful) if (file := table.file(path))]
+            with closing(_in_parallel(taker.take_apart, files, 1)) as taken:
+                for file, result in taken:
+                    results[file.path] = file, result
+                    self._seen.add(file.path, result.parts if isinstance(result, Taken) else ())
+        self.batch.commit()
+        for path, (file, result) in results.items():
+            if others := self._seen.others(path):
+                message = (
+                    f"{path} has the same footer or page index as {others[0]}, also on a connection of its own; one "
+                    "may have been served for the other, so neither is stored"
+                )
+            error = BadFooter(message) if others else None
+            if error or not isinstance(result, Taken):
+                self._store.delete("files", [path])
+            self._note(file, error or result)
+
+    def _doubtful(self) -> set[str]:
+        out_of_step = {path for path, exchange in self._exchanges.items() if exchange.doubtful}
+        return self._seen.paths() | self._put_off | out_of_step
+
+    def _note(self, file: IndexFile, result: Taken | CatalogueError) -> None:
+        outcome, at = self._outcome, self._outcome.progress
+        outcome.facts.pop(file.path, None)
+        _note(outcome, self.batch, file, result)
+        if isinstance(result, Taken):
+            self._settled.add(file.path)
+        else:
+            self._settled.discard(file.path)
+        at.done = len(self._settled & self._wanted)  # not those of other subsets
+        at.requests, at.bytes = self._source.requests - self._before[0], self._source.bytes - self._before[1]
+        at.seconds = time.monotonic() - self._started
+        self._report(at)
+
+
+def _without_pages(store: Store, table: Table, crawl: str, paths: Iterable[str]) -> dict[str, Held]:
+    """The files held whose page indexes are not, though they have some."""
+    keys = store.keys("indexes", "" if crawl == table.name else f"crawl={crawl}/")
+    known = {of[0] for key in keys if (of := row_group_of(key))}
+    found = {}
+    for path in paths:
+        value = whole(store, path)
+        if value is None:
+            continue
+        footer = decode_footer(value.data, value.size)
+        wanted = {group.ordinal for group in footer.row_groups if index_ranges([group], table.key)}
+        there = store.indexes(path, wanted, value) if path in known else {}
+        if any(not there.get(n) or len(there[n].offset_indexes) < len(footer.columns) for n in wanted):
+            found[path] = value
+    return found
+
+
+class _Batch:
+    """Collects what goes into the store in one transaction."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._files: list[tuple[str, Held]] = []
+        self._failures: list[tuple[str, Held]] = []
+        self._indexes: list[tuple[str, dict[int, Indexes], Held]] = []
+        self._bytes = 0
+        self._since = time.monotonic()
+
+    def add(self, path: str, held: Held, indexes: dict[int, Indexes]) -> None:
+        (self._failures if held.note else self._files).append((path, held))
+        if indexes:
+            self._indexes.append((path, indexes, held))
+        self._bytes += len(held.data)
+        full = len(self._files) >= _BATCH_FILES or self._bytes >= _BATCH_BYTES
+        if full or time.monotonic() - self._since > _BATCH_SECONDS:
+            self.commit()
+
+    def commit(self) -> None:
+        files, self._files = self._files, []
+        failures, self._failures = self._failures, []
+        indexes, self._indexes = self._indexes, []
+        self._bytes, self._since = 0, time.monotonic()
+        if files:
+            self._store.put("files", files)
+        if failures:
+            self._store.put("failures", failures)
+        for path, found, version in indexes:
+            self._store.add_indexes(path, found, version)
+
+
+def _note(outcome: Harvested, batch: _Batch, file: IndexFile, result: Taken | CatalogueError) -> None:
+    if isinstance(result, Taken):
+        if result.facts:
+            outcome.facts[file.path] = result.facts
+        batch.add(file.path, result.held, result.indexes)
+        return
+    if isinstance(result, Blocked | GivenUp):
+        raise result
+    outcome.failures[file.path] = str(result)
+    outcome.progress.failed += 1
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    batch.add(file.path, Held(b"", 0, None, None, "", now, note=f"{type(result).__name__}: {result}"), {})
+    if not outcome.facts and len(outcome.failures) >= _HOPELESS:
+        message = f"the first {_HOPELESS} files all failed, the last with: {result}"
+        raise GivenUp(message) from result
+
+
+def _in_parallel(
+    work: Callable[[IndexFile], Taken], items: Iterable[IndexFile], workers: int
+) -> Generator[tuple[IndexFile, Taken | CatalogueError], None, None]:
+    """Results as they come, with no more than a few items under way, however many there are."""
+    executor = ThreadPoolExecutor(workers, thread_name_prefix="harvest")
+    waiting = iter(items)
+    under_way: dict[Future[Taken], IndexFile] = {}
+    try:
+        while True:
+            for item in islice(waiting, 2 * workers - len(under_way)):
+                under_way[executor.submit(work, item)] = item
+            if not under_way:
+                return
+            done, _ = wait(under_way, return_when=FIRST_COMPLETED)
+            for future in [each for each in under_way if each in done]:  # in the order of submission
+                item = under_way.pop(future)
+                try:
+                    yield item, future.result()
+                except (SourceError, FormatError) as error:
+                    yield item, error
+    finally:
+        # Not waited for: whoever broke this off closes the source next, which ends what is under way.
+        executor.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,171 @@
+"""The ends of files: how much of one to request, and the footer and page indexes in it."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import count
+from threading import Lock
+
+from catalogue.commoncrawl.crawls import IndexFile
+from catalogue.commoncrawl.datasets import INDEX, Table
+from catalogue.errors import BadFooter, FormatError, StoreDamaged
+from catalogue.examine import Examiner
+from catalogue.parquet.footer import TRAILER, decode_footer, footer_length
+from catalogue.parquet.model import Footer, RowGroup
+from catalogue.parquet.pages import Indexes, cut_indexes
+from catalogue.parquet.summary import FileFacts
+from catalogue.source.byte_ranges import ByteRange, Pin
+from catalogue.source.checks import Exchange
+from catalogue.source.retry import PoliteSource
+from catalogue.source.suffix import get_tail
+from catalogue.store.database import Store
+from catalogue.store.lists import held
+from catalogue.store.stored_file import Held
+
+FIRST_TAIL = 128 << 10
+"""Bytes of the first tails of a crawl: more than the footer of nearly every index file so far."""
+FIRST_TAIL_WITH_PAGES = 1 << 20
+"""The same with page indexes, which lie before the footer: of 11 row groups with 30 columns they have about 0.9 MB."""
+
+_LENGTHS = 256
+"""Lengths in turn, so that no answer fits the request before or after it: the range that it states would be another."""
+
+
+def whole(store: Store, path: str) -> Held | None:
+    """A file's value; none that is damaged, from which nothing is learned."""
+    with suppress(StoreDamaged):
+        return store.get("files", path)
+    return None
+
+
+def index_ranges(groups: Iterable[RowGroup], key: str) -> list[ByteRange]:
+    """Where the page indexes lie that are worth keeping."""
+    groups = list(groups)
+    keys = (group.chunks[key].column_index for group in groups if key in group.chunks)
+    located = (chunk.offset_index for group in groups for chunk in group.chunks.values())
+    return sorted(at for at in (*keys, *located) if at)
+
+
+class Tails:
+    """How long a tail to ask for: enough for the largest footer of the crawl and subset so far, and a little more."""
+
+    def __init__(self, store: Store, table: Table, paths: Sequence[str], *, pages: bool) -> None:
+        """Learn from some of the stored files."""
+        self._lock = Lock()
+        self._first = FIRST_TAIL_WITH_PAGES if pages else FIRST_TAIL
+        self._largest: dict[str, int] = {}
+        self._turn = count()
+        for path in paths[::10]:
+            known, file = whole(store, path), table.file(path)
+            if known and file:
+                footer = decode_footer(known.data, known.size) if pages else None
+                ranges = index_ranges(footer.row_groups, table.key) if footer else []
+                self.learn(file.subset, known.size - TRAILER - ranges[0].start if ranges else len(known.data))
+
+    def length(self, subset: str) -> int:
+        """Bytes to request of the next file."""
+        with self._lock:
+            largest = self._largest.get(subset)
+            more = next(self._turn) % _LENGTHS
+        return more + (self._first if largest is None else largest * 5 // 4 + 4096)
+
+    def learn(self, subset: str, footer_length: int) -> None:
+        """Note how many bytes of an end were needed."""
+        with self._lock:
+            self._largest[subset] = max(footer_length, self._largest.get(subset, 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What was taken of a file."""
+
+    held: Held
+    facts: FileFacts | None
+    """None of a footer that was held before."""
+    indexes: dict[int, Indexes] = field(default_factory=dict)
+    exchange: Exchange | None = None
+
+    @property
+    def parts(self) -> list[bytes]:
+        """The footer, and the page indexes."""
+        packed = b"".join(indexes.pack() for _, indexes in sorted(self.indexes.items()))
+        return [self.held.data, packed] if packed else [self.held.data]
+
+
+class Taker:
+    """Takes one file's footer, and its page indexes if they are wanted."""
+
+    def __init__(
+        self,
+        source: PoliteSource,
+        examiner: Examiner,
+        tails: Tails,
+        known: Mapping[str, Held],
+        table: Table,
+        *,
+        pages: bool,
+    ) -> None:
+        """Prepare to take files of ``source``, of those in ``known`` their page indexes alone."""
+        self._source = source
+        self._examiner = examiner
+        self._tails = tails
+        self._known = known
+        self._table = table
+        self._pages = pages
+
+    def take(self, file: IndexFile) -> Taken:
+        """Take a file.
+
+        Raises:
+            SourceError: if the source does not give it.
+            FormatError: if it is not such a file.
+        """
+        if known := self._known.get(file.path):
+            pin = Pin(known.size, known.etag if known.source == self._source.url else None)
+            return Taken(known, None, self._indexes(file, decode_footer(known.data, known.size), pin, b""))
+        tail = get_tail(self._source, file.path, self._tails.length(file.subset))
+        try:
+            length = footer_length(tail.body)
+            size = tail.total_size
+            if length + TRAILER + 4 > size:
+                message = f"the footer claims {length:,} of the file's {size:,} bytes"
+                raise BadFooter(message)
+            body = tail.body
+            if length + TRAILER > len(body):
+                rest = ByteRange(size - TRAILER - length, size - len(body))
+                body = self._source.get(file.path, rest, pin=Pin(size, tail.etag)).body + body
+            footer = body[-TRAILER - length : -TRAILER]
+            facts = self._examiner.examine(footer, size)
+            if self._table != INDEX and self._table.key not in facts.column_names:
+                message = f"has no column {self._table.key} to find rows by, but {', '.join(facts.column_names)}"
+                raise BadFooter(message)
+        except FormatError as error:
+            message = f"{file.path}: {error}"
+            raise type(error)(message) from error
+        taken = held(tail, footer, self._source)
+        if not self._pages:
+            self._tails.learn(file.subset, length)
+            return Taken(taken, facts, exchange=tail.exchange)
+        decoded = decode_footer(footer, size)
+        ranges = index_ranges(decoded.row_groups, self._table.key)
+        self._tails.learn(file.subset, size - TRAILER - ranges[0].start if ranges else length)
+        indexes = self._indexes(file, decoded, Pin(size, tail.etag), body)
+        return Taken(taken, facts, indexes, tail.exchange)
+
+    def take_apart(self, file: IndexFile) -> Taken:
+        """Take a file on a connection of its own, its footer too if that is stored."""
+        with self._source.apart() as source:
+            return Taker(source, self._examiner, self._tails, {}, self._table, pages=self._pages).take(file)
+
+    def _indexes(self, file: IndexFile, footer: Footer, pin: Pin, body: bytes) -> dict[int, Indexes]:
+        """The page indexes of a file, of which the last bytes, ``body``, are here."""
+        ranges = index_ranges(footer.row_groups, self._table.key)
+        if not ranges:
+            return {}
+        start, end = ranges[0].start, max(each.end for each in ranges)
+        first = pin.size - len(body)
+        if start < first:
+            rest = ByteRange(start, min(first, end))
+            before = self._source.get(file.path, rest, pin=pin).body
+            first, body = start, before + body if rest.end == first else before
+        return cut_indexes(footer, self._table.key, body, first)

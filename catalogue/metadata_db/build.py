@@ -1,0 +1,265 @@
+"""The catalogue: a DuckDB file derived from the store, which can be deleted and made again at any time."""
+
+from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
+from dataclasses import asdict
+from datetime import UTC, datetime
+from itertools import chain
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from catalogue.commoncrawl.crawls import COLLINFO, has_table, manifest_path, parse_collinfo
+from catalogue.commoncrawl.datasets import INDEX, Table
+from catalogue.errors import FormatError
+from catalogue.examine import Examiner, digest_of
+from catalogue.metadata_db.connection import queries_folder, statement
+from catalogue.metadata_db.file_rows import NewFile, add_files, are_of, packed
+from catalogue.metadata_db.page_rows import pages_of, row_groups_at
+from catalogue.parquet.summary import FileFacts
+from catalogue.store.database import Store
+from catalogue.store.lists import REQUESTED, listed, manifests, requested_subsets
+from catalogue.store.schema import row_group_of
+from catalogue.store.stored_file import Held
+from catalogue.surt import MACROS, Keys
+
+_BATCH = 1000
+"""Files whose facts are in memory at once."""
+_FEW = 100  # files whose pages are
+
+
+class Build:
+    """A catalogue in the making."""
+
+    def __init__(
+        self, db: duckdb.DuckDBPyConnection, store: Store, table: Table, since: tuple[int, int] | None
+    ) -> None:
+        self._db = db
+        self._store = store
+        self._since = since
+        """Numbers of changes of the store that are shown already, see ``Store.changes_at``; None where none are."""
+        self._table = table
+        self._undecodable: dict[str, str] = {}
+        """Reasons why footers that are held cannot be shown, by path."""
+        if not since:
+            db.execute(statement("views/_tables.sql", table))
+
+    def run(
+        self,
+        made_from: Mapping[str, str],
+        facts: Mapping[str, FileFacts],
+        column_chunks: set[str],
+        examiner: Examiner | None,
+    ) -> None:
+        """Show all there is; for ``made_from`` see ``derived.meta``, for the others ``refresh``."""
+        since, since_index = self._since or (-1, -1)
+        touched = self._store.touched("files", since)
+        self._drop(touched)
+        chunks_of = column_chunks | {c for (c,) in self._rows("SELECT crawl FROM derived.files WHERE column_chunks")}
+        versions = self._store.versions("files", touched)
+        new = sorted(versions)
+        if new or column_chunks:
+            with nullcontext(examiner) if examiner else Examiner(self._table.key) as looking:
+                for start in range(0, len(new), _BATCH):
+                    self._add(new[start : start + _BATCH], versions, facts, looking)
+                self._show_chunks(chunks_of, looking)
+        of_new = (key for path in new for key in self._store.index_keys(path)) if since >= 0 else ()
+        self._show_indexes({*self._store.touched("indexes", since_index), *of_new})
+        self._small_tables(touched, {*self._store.touched("documents", since)})
+        if not self._since:
+            self._make_views()
+        self._db.execute("DELETE FROM derived.meta")
+        self._db.executemany("INSERT INTO derived.meta VALUES (?, ?)", list(made_from.items()))
+
+    def _make_views(self) -> None:
+        for view in sorted((queries_folder() / "views").glob("[a-z]*.sql")):
+            self._db.execute(statement(f"views/{view.name}", self._table))
+        for macro in MACROS if self._table.keys is Keys.URL else ():
+            self._db.execute(macro.statement)
+
+    def _rows(self, sql: str) -> list[tuple[Any, ...]]:
+        return self._db.execute(sql).fetchall()
+
+    def _drop(self, paths: list[str]) -> None:
+        numbers = self._numbers(paths)
+        if not numbers:
+            return
+        for table in ("column_chunks", "row_groups", "pages", "key_intervals", "files"):
+            self._db.execute(
+                f"DELETE FROM derived.{table} WHERE list_contains($1, file)",  # noqa: S608 - one of these constants
+                [list(numbers.values())],
+            )
+
+    def _numbers(self, paths: Iterable[str]) -> dict[str, int]:
+        """The numbers of those files that are shown."""
+        self._db.register("asked", pa.table({"path": pa.array(list(paths), pa.string())}))
+        try:
+            return dict(self._rows("SELECT path, file FROM derived.files SEMI JOIN asked USING (path)"))
+        finally:
+            self._db.unregister("asked")
+
+    def _add(
+        self, paths: list[str], versions: Mapping[str, bytes], facts: Mapping[str, FileFacts], examiner: Examiner
+    ) -> None:
+        """Show files by what is known of their footers; those of which nothing is known are examined."""
+        known = {path: held for path, held in self._store.facts(paths).items() if are_of(held.note, versions[path])}
+        learned = self._examined([path for path in paths if path not in known], versions, facts, examiner)
+        self._store.add_facts(learned.items())
+        known |= learned
+        first = self._rows("SELECT coalesce(max(file), -1) + 1 FROM derived.files")[0][0]
+        files = [(file, known[path]) for path in paths if path in known and (file := self._table.file(path))]
+        new = (NewFile(n, file, versions[file.path], held) for n, (file, held) in enumerate(files, first))
+        add_files(self._db, new)
+
+    def _examined(
+        self,
+        paths: Iterable[str],
+        versions: Mapping[str, bytes],
+        facts: Mapping[str, FileFacts],
+        examiner: Examiner,
+    ) -> dict[str, Held]:
+        def look(path: str) -> tuple[str, Held] | None:
+            held = self._store.get("files", path)
+            if held is None:
+                return None
+            try:
+                found = facts.get(path)  # which may be of the file as it was before another process took it anew
+                if found is None or found.digest != digest_of(held.data):
+                    found = examiner.examine(held.data, held.size)
+            except FormatError as error:
+                self._undecodable[path] = f"{path}: {error}"
+                return None
+            return path, packed(found, held, versions[path])
+
+        with examiner.executor() as executor:
+            return dict(filter(None, executor.map(look, paths)))
+
+    def _show_chunks(self, crawls: set[str], examiner: Examiner) -> None:
+        """Show the column chunks of files of these crawls that are not shown yet."""
+        lacking = [
+            (number, path)
+            for number, path, crawl in self._rows("SELECT file, path, crawl FROM derived.files WHERE NOT column_chunks")
+            if crawl in crawls
+        ]
+
+        if not lacking:
+            return
+
+        def look(path: str) -> FileFacts | None:
+            held = self._store.get("files", path)
+            try:
+                return examiner.examine(held.data, held.size, column_chunks=True) if held else None
+            except FormatError as error:
+                self._undecodable[path] = f"{path}: its column chunks are not shown: {error}"
+                return None
+
+        with examiner.executor() as executor:
+            for start in range(0, len(lacking), _BATCH):
+                batch = lacking[start : start + _BATCH]
+                found = zip(batch, executor.map(look, [path for _, path in batch]), strict=True)
+                chunks = [
+                    {"file": n, **asdict(chunk)} for (n, _), facts in found if facts for chunk in facts.column_chunks
+                ]
+                self._insert("column_chunks", chunks)
+        numbers = [number for number, _ in lacking]
+        self._db.execute("UPDATE derived.files SET column_chunks = true WHERE list_contains($1, file)", [numbers])
+
+    def _show_indexes(self, keys: set[str]) -> None:
+        """Show the pages of row groups whose index is new, or another than before."""
+        changed: dict[str, list[int]] = {}
+        for path, ordinal in sorted(filter(None, map(row_group_of, keys))):
+            changed.setdefault(path, []).append(ordinal)
+        numbers = self._numbers(changed)
+        stale = [[numbers[path], ordinal] for path in numbers for ordinal in changed[path]]
+        if not stale:
+            return
+        for table in ("pages", "key_intervals"):
+            self._db.execute(
+                f"DELETE FROM derived.{table} WHERE list_contains($1, [file, row_group])",  # noqa: S608 - see above
+                [stale],
+            )
+        groups = row_groups_at(self._db, stale)
+        for start in range(0, len(groups), _FEW):
+            found = [pages_of(self._store, self._table.key, each) for each in groups[start : start + _FEW]]
+            self._insert("pages", [row for rows, _ in found for row in rows])
+            self._insert("key_intervals", [row for _, rows in found for row in rows])
+
+    def _small_tables(self, files: list[str], documents: set[str]) -> None:
+        """Show the lists of crawls and files, and failures; of these what was touched."""
+        held = self._store.get("documents", COLLINFO)
+        crawls = parse_collinfo(held.data) if held else []
+        self._replace(
+            "crawls",
+            [
+                {
+                    "crawl": crawl.id,
+                    "name": crawl.name,
+                    "first_fetch": _naive(crawl.first_fetch),
+                    "last_fetch": _naive(crawl.last_fetch),
+                    "has_table": has_table(crawl.id),
+                }
+                for crawl in crawls
+            ],
+        )
+        self._show_listed(documents)
+        noted = {path: held for path in self._store.keys("failures") if (held := self._store.get("failures", path))}
+        failed = {path: (held.note, held.taken_at, False) for path, held in noted.items()}
+        self._db.execute("DELETE FROM derived.failures WHERE NOT undecodable OR list_contains($1, path)", [files])
+        failed |= {path: (reason, datetime.now(UTC), True) for path, reason in self._undecodable.items()}
+        kept = {path for (path,) in self._rows("SELECT path FROM derived.failures")}
+        self._insert(
+            "failures",
+            [
+                {
+                    "path": path,
+                    "crawl": at.crawl,
+                    "subset": at.subset,
+                    "reason": reason,
+                    "failed_at": _naive(time),
+                    "undecodable": undecodable,
+                }
+                for path, (reason, time, undecodable) in failed.items()
+                if path not in kept and (at := self._table.file(path))
+            ],
+        )
+
+    def _show_listed(self, documents: set[str]) -> None:
+        """Count the files of manifests that are new or gone, and note which subsets were requested."""
+        if self._table == INDEX:
+            crawls = {*manifests(documents), *(crawl for crawl, _ in requested_subsets(documents))}
+            self._db.execute("DELETE FROM derived.listed WHERE list_contains($1, crawl)", [list(crawls)])
+            documents = {manifest_path(crawl) for crawl in crawls}
+        elif documents:
+            self._db.execute("DELETE FROM derived.listed")
+        else:
+            return
+        counts: dict[tuple[str, str], int] = {}
+        for file in chain.from_iterable(listed(self._store, self._table, documents).values()):
+            counts[file.crawl, file.subset] = counts.get((file.crawl, file.subset), 0) + 1
+        requested = requested_subsets(self._store.keys("documents", REQUESTED))
+        # A pull that was interrupted, and older stores, do not say what was requested: the pages, at least.
+        unknown = {crawl for crawl, _ in counts} - {crawl for crawl, _ in requested}
+        requested |= {(crawl, "warc") for crawl in unknown}
+        rows = [
+            {"crawl": crawl, "subset": subset, "files": files, "requested": (crawl, subset) in requested}
+            for (crawl, subset), files in counts.items()
+        ]
+        self._insert("listed", rows)
+
+    def _replace(self, table: str, rows: list[dict[str, Any]]) -> None:
+        self._db.execute(f"DELETE FROM derived.{table}")  # noqa: S608 - a constant
+        self._insert(table, rows)
+
+    def _insert(self, table: str, rows: list[dict[str, Any]]) -> None:
+        if not rows:
+            return
+        self._db.register("incoming", pa.Table.from_pylist(rows))
+        try:
+            self._db.execute(f"INSERT INTO derived.{table} BY NAME SELECT * FROM incoming")  # noqa: S608 - a constant
+        finally:
+            self._db.unregister("incoming")
+
+
+def _naive(time: datetime | None) -> datetime | None:
+    return time.astimezone(UTC).replace(tzinfo=None) if time else None

@@ -1,0 +1,292 @@
+"""What the catalogue says a query might have to read."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from catalogue.commoncrawl.datasets import Table
+from catalogue.errors import NotHarvested, QueryError
+from catalogue.metadata_db.connection import readable
+from catalogue.parquet.arrow_arrays import positions, texts
+from catalogue.parquet.column_types import wider
+from catalogue.query.query import Query
+from catalogue.surt import text_after, text_from
+
+_FEW = 32
+"""Intervals of keys."""
+MARGIN = 31 * 24 * 60 * 60 * 1000
+"""Milliseconds by which a crawl may have been fetched earlier or later than the list of crawls says."""
+
+
+_THEN = f"""CASE
+    WHEN last_fetch IS NOT NULL
+    THEN ($from::BIGINT IS NULL OR last_fetch >= $from) AND ($to::BIGINT IS NULL OR first_fetch < $to)
+    ELSE file NOT IN (
+      SELECT file FROM derived.files JOIN derived.crawls AS c USING (crawl)
+      WHERE c.first_fetch <= c.last_fetch AND (
+        epoch_ms(c.last_fetch) + {MARGIN} < $from::BIGINT OR epoch_ms(c.first_fetch) - {MARGIN} >= $to::BIGINT
+      )
+    )
+  END"""  # noqa: S608 - constants
+"""Whether a row group was fetched when it is asked for, as far as it, or the list of crawls, says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A file, and the row groups of it that might match."""
+
+    path: str
+    version: bytes
+    """Of the file's value in the store, from which the rest is known."""
+    footer_rest: int | None
+    """See ``Footer.rest``."""
+    row_groups: tuple[tuple[int, int], ...]
+    """Their ordinals, ascending, and where they stand in the footer."""
+    least: str = ""
+    """No key in the file is less, as its footer says, whatever else is known of its row groups."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """Of subsets of crawls, each a pair: how many files and row groups are held, how many are listed."""
+
+    files: Mapping[tuple[str, str], int]
+    row_groups: Mapping[tuple[str, str], int]
+    listed: Mapping[tuple[str, str], int]
+    requested: frozenset[tuple[str, str]]
+    """That a harvest asked for, or that failed."""
+
+
+class Candidates:
+    """The files, of some crawls and subsets, that a query might have to read."""
+
+    def __init__(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        held: _Held,
+        crawls: Sequence[str],
+        subsets: Sequence[str],
+        table: Table,
+    ) -> None:
+        """Look at crawls of which something is held, and at subsets; none of these means all that a crawl has.
+
+        A subset that a crawl does not have is no matter, one that was not harvested is: see ``missing``.
+
+        Raises:
+            QueryError: if no crawl is named.
+            NotHarvested: if nothing at all is held of the subsets asked for.
+        """
+        if not crawls:
+            message = "of which crawls? name some, such as CC-MAIN-2022-05, latest or all"
+            raise QueryError(message)
+        self._connection = connection
+        self._table = table
+        self._held = held
+        known = held.files.keys() | held.requested | (held.listed.keys() if subsets else set())
+        self._crawls, self._subsets = list(crawls), list(subsets)
+        self._pairs = sorted(
+            (crawl, subset) for crawl, subset in known if crawl in crawls and (not subsets or subset in subsets)
+        )
+        if held.files.keys().isdisjoint(self._pairs):
+            crawl = crawls[0]
+            message = f"{' and '.join(subsets) or 'nothing'} of {crawl} is not harvested yet"
+            if subsets and not self._pairs:
+                message = f"{crawl} has no {' and no '.join(subsets)}"
+                raise NotHarvested(message)
+            message += f"; run: {table.harvest_command(crawl, subsets)}"
+            raise NotHarvested(message, crawl=crawl, call=table.harvest_call(crawl, subsets))
+
+    def files(self, query: Query) -> list[Candidate]:
+        """Files with row groups that might match: by their keys and times, or because these are not known."""
+        # Small statements, one after the other, are planned in half the time that one large one takes.
+        groups = {file: tuple(zip(ordinals, offsets, strict=True)) for file, ordinals, offsets in self._groups(query)}
+        rows = self._run(
+            """
+            SELECT
+              file, any_value(path), any_value(version), any_value(footer_rest),
+              CASE WHEN count(min_key) = count(*) THEN min(min_key) ELSE '' END
+            FROM derived.row_groups JOIN derived.files USING (file)
+            WHERE file IN (SELECT unnest($1::BIGINT[])) GROUP BY file ORDER BY any_value(path)
+            """,
+            [list(groups)],
+        )
+        return [Candidate(path, version, rest, groups[file], least) for file, path, version, rest, least in rows]
+
+    def _groups(self, query: Query) -> list[tuple[int, list[int], list[int]]]:
+        """By the number of its file, the ordinals of row groups that might match, ascending, and their places."""
+        ends = [(text_from(interval.start), text_after(interval.end)) for interval in query.intervals]
+        closed = [(low, high) for low, high in ends if high is not None]
+        asked: dict[str, object] = {"crawls": self._crawls}
+        known = "least IS NULL"
+        if len(closed) < len(ends):  # only the last can go on for ever
+            asked["open_from"] = ends[-1][0]
+            known += " OR greatest >= $open_from"
+        # Bounds in signed order say something about ASCII only; see catalogue.query.near.
+        if not all(interval.start.isascii() and interval.end.isascii() for interval in query.intervals):
+            known += " OR bounds_from = 'footer (signed)'"
+        tables = {}
+        if len(closed) <= _FEW:
+            for at, (low, high) in enumerate(closed):
+                asked |= {f"low{at}": low, f"high{at}": high}
+                known += f" OR (greatest >= $low{at} AND least < $high{at})"
+            matching = f"SELECT file, row_group, footer_offset FROM known WHERE {known}"  # noqa: S608 - names
+        else:
+            # Intervals are disjoint: the last that begins at or before the greatest key is the one to look at.
+            lows, highs = (texts([end[at] for end in closed]) for at in (0, 1))
+            tables["asked"] = pa.Table.from_arrays([lows, highs], ["low", "high"])
+            names = "SELECT file, row_group, footer_offset FROM known"
+            matching = f"{names} ASOF JOIN asked ON greatest >= low WHERE least < high UNION {names} WHERE {known}"
+        chosen = "crawl IN (SELECT unnest($crawls))"
+        if self._subsets:
+            asked["subsets"] = self._subsets
+            chosen += " AND subset IN (SELECT unnest($subsets))"
+        if query.from_ms is not None or query.to_ms is not None:
+            asked |= {"from": query.from_ms, "to": query.to_ms}
+        then = _THEN if "from" in asked else "true"
+        sql = f"""
+            WITH known AS (
+              SELECT
+                file, row_group, footer_offset, coalesce(k.bounds_from, g.bounds_from) AS bounds_from,
+                coalesce(k.min_key, g.min_key) AS least, coalesce(k.max_key, g.max_key) AS greatest
+              FROM derived.row_groups AS g LEFT JOIN derived.key_intervals AS k USING (file, row_group)
+              WHERE file IN (SELECT file FROM derived.files WHERE {chosen}) AND {then}
+            )
+            SELECT file, list(row_group ORDER BY row_group), list(footer_offset ORDER BY row_group)
+            FROM (SELECT DISTINCT * FROM ({matching})) GROUP BY file
+            """  # noqa: S608 - constants and names
+        return self._run(sql, asked, **tables)
+
+    @property
+    def row_groups(self) -> int:
+        """How many row groups there are in all."""
+        return sum(self._held.row_groups.get(pair, 0) for pair in self._pairs)
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """What of it is not held, a sentence each."""
+        told = []
+        for crawl, subset in self._pairs:
+            listed, held = (each.get((crawl, subset), 0) for each in (self._held.listed, self._held.files))
+            if held < listed:
+                told.append(
+                    f"{listed - held} of the {listed} files of {crawl}, {subset}, are not harvested; "
+                    f"run: {self._table.harvest_command(crawl, [subset])}"
+                )
+        return tuple(told)
+
+    def _run(self, sql: str, parameters: object = None, **tables: pa.Table) -> list[tuple[Any, ...]]:
+        return _rows(self._connection, sql, parameters, **tables)
+
+
+class Shown:
+    """The catalogue as it was when the store was in one state, kept for planning."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, state: str, table: Table, *, small: bool) -> None:
+        """Take a connection to it, to be closed with this; in what is small threads wait longer than they help."""
+        if small:
+            connection.execute("SET threads = 1")
+        self.state = state
+        self._table = table
+        self._connection = connection
+        self._last: tuple[object, Candidates | None] = (None, None)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    def rows(self, sql: str, *parameters: object) -> list[dict[str, Any]]:
+        """The rows of a statement over the views, by name of column."""
+        rows = _rows(self._connection, sql, list(parameters))
+        names = [name for name, *_ in self._connection.description or ()]
+        return [dict(zip(names, row, strict=True)) for row in rows]
+
+    @cached_property
+    def crawls(self) -> tuple[str, ...]:
+        """The crawls of which files are held."""
+        return tuple(sorted({crawl for crawl, _ in self._held.files}))
+
+    @cached_property
+    def requested_crawls(self) -> tuple[str, ...]:
+        """The crawls of which files are stored, or a harvest was interrupted before the first file."""
+        return tuple(sorted({crawl for crawl, _ in self._held.files.keys() | self._held.requested}))
+
+    @cached_property
+    def _held(self) -> _Held:
+        def counted(table: str, number: str = "count(*)") -> dict[tuple[str, str], int]:
+            sql = f"SELECT crawl, subset, {number} FROM {table} GROUP BY ALL"  # noqa: S608 - constants
+            return {(crawl, subset): count for crawl, subset, count in _rows(self._connection, sql)}
+
+        return _Held(
+            counted("derived.files"),
+            counted("derived.row_groups JOIN derived.files USING (file)"),
+            counted("derived.listed", "sum(files)::BIGINT"),
+            frozenset(counted("derived.failures") | counted("derived.listed WHERE requested")),
+        )
+
+    @cached_property
+    def columns(self) -> dict[str, str]:
+        """The columns of all files, as they stand there, and what they hold; some may be newer than this package.
+
+        Of all, and not of those that a question is about, so that it has the same types whatever it is about.
+        """
+        rows = _rows(
+            self._connection, "SELECT column_names, column_kinds FROM derived.files GROUP BY ALL ORDER BY min(file)"
+        )
+        found: dict[str, str] = {}
+        for names, kinds in rows:
+            for name, kind in zip(names, kinds, strict=True):
+                found[name] = wider(found.get(name, kind), kind)
+        return found
+
+    def sizes(self, candidates: Iterable[Candidate]) -> dict[tuple[str, int], int]:
+        """How many rows there are in each row group that might match, by its file's path and its ordinal, ascending."""
+        places = [(each.path, ordinal) for each in candidates for ordinal, _ in each.row_groups]
+        asked = pa.Table.from_arrays(
+            [texts([path for path, _ in places]), positions(np.array([ordinal for _, ordinal in places], np.int64))],
+            ["path", "row_group"],
+        )
+        rows = _rows(
+            self._connection,
+            "SELECT path, row_group, g.num_rows FROM derived.row_groups AS g JOIN derived.files USING (file) "
+            "SEMI JOIN asked USING (path, row_group) ORDER BY ALL",
+            asked=asked,
+        )
+        return {(path, row_group): num_rows for path, row_group, num_rows in rows}
+
+    def without(self, column: str, candidates: Iterable[Candidate]) -> tuple[str, ...]:
+        """The paths of those files that have no column of a name."""
+        rows = _rows(
+            self._connection,
+            "SELECT path FROM derived.files WHERE NOT list_contains(column_names, ?) ORDER BY path",
+            [column],
+        )
+        asked = {candidate.path for candidate in candidates}
+        return tuple(path for (path,) in rows if path in asked)
+
+    def candidates(self, crawls: Sequence[str], subsets: Sequence[str]) -> Candidates:
+        """See ``Candidates``. The last ones are remembered, since the next question is about the same crawls."""
+        asked, known = (tuple(crawls), tuple(subsets)), self._last
+        candidates = known[1] if known[0] == asked else None
+        if candidates is None:
+            candidates = Candidates(self._connection, self._held, crawls, subsets, self._table)
+            self._last = (asked, candidates)
+        return candidates
+
+
+def _rows(
+    connection: duckdb.DuckDBPyConnection, sql: str, parameters: object = None, **tables: pa.Table
+) -> list[tuple[Any, ...]]:
+    """What a statement finds, with tables that it names."""
+    for name, table in tables.items():
+        connection.register(name, table)
+    try:
+        with readable():
+            return connection.execute(sql, parameters).fetchall()
+    finally:
+        for name in tables:
+            connection.unregister(name)

@@ -1,0 +1,98 @@
+"""What the catalogue tells other engines of the files that are held."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from catalogue.atomic_files import room
+from catalogue.commoncrawl.crawls import KEY_COLUMN
+from catalogue.errors import DiskFailed
+from catalogue.metadata_db.connection import quoted
+from catalogue.metadata_db.file_stats import LakeFile, may_be_sorted, unsigned_bounds
+
+_AT_ONCE = 1000
+"""Rows that are in memory in another form, too."""
+
+
+def lake_files(connection: duckdb.DuckDBPyConnection, crawls: Sequence[str]) -> list[LakeFile]:
+    """The files of the index that are held of crawls, by path.
+
+    Args:
+        connection: to the catalogue.
+        crawls: names.
+    """
+    least, greatest = (f'"{bound}_{KEY_COLUMN}"' for bound in ("min", "max"))
+    # Of these lists there are few, and files share them: 90,000 files would have millions of names.
+    columns = connection.execute("SELECT DISTINCT column_names, column_kinds FROM derived.files").fetchall()
+    answer = connection.execute(
+        f"""
+        WITH
+          groups AS (
+            SELECT
+              path, row_group, file_offset,
+              coalesce(key_intervals[1]['min'], {least}) AS least,
+              coalesce(key_intervals[-1]['max'], {greatest}) AS greatest,
+              bounds_from = 'footer (signed)' AND key_intervals IS NULL AS signed,
+              lag(greatest) OVER (PARTITION BY path ORDER BY row_group) AS before
+            FROM row_groups WHERE list_contains($1, crawl)
+          ),
+          known AS (
+            SELECT
+              path,
+              CASE WHEN bool_and(least IS NOT NULL) THEN min(least) END AS min_key,
+              CASE WHEN bool_and(greatest IS NOT NULL) THEN max(greatest) END AS max_key,
+              bool_or(signed) AS signed,
+              bool_and(least IS NOT NULL AND (row_group = 0 OR before <= least)) AS ascending,
+              CASE WHEN bool_and(file_offset IS NOT NULL) THEN list(file_offset ORDER BY file_offset) END
+                AS row_group_offsets
+            FROM groups GROUP BY path
+          )
+        SELECT
+          path, crawl, subset, file_size, footer_size, num_rows, utc_times,
+          list_position($2, [column_names, column_kinds]) AS columns,
+          min_key, max_key, coalesce(signed, false) AS signed, coalesce(ascending, false) AS ascending,
+          coalesce(row_group_offsets, []) AS row_group_offsets
+        FROM derived.files AS f LEFT JOIN known USING (path)
+        WHERE list_contains($1, crawl) ORDER BY path
+        """,  # noqa: S608 - the name of a column
+        [list(crawls), [list(each) for each in columns]],
+    )
+    names = [column[0] for column in answer.description or ()]
+    shared = [(tuple(names), tuple(kinds)) for names, kinds in columns]
+    files: list[LakeFile] = []
+    while rows := answer.fetchmany(_AT_ONCE):
+        files += (_lake_file(dict(zip(names, row, strict=True)), shared) for row in rows)
+    return files
+
+
+def write_table(connection: duckdb.DuckDBPyConnection, view: str, crawls: Sequence[str], path: Path) -> int:
+    """Write the rows of a view that are of some crawls into a Parquet file; returns how many these are.
+
+    Raises:
+        DiskFailed: if it cannot be written, as on a disk that is full.
+    """
+    order = "crawl, subset, path" if view == "files" else "crawl, min_url_surtkey, path, row_group"
+    copy = (
+        f"COPY (SELECT * FROM {view} WHERE list_contains($1, crawl) ORDER BY {order}) "  # noqa: S608 - a constant
+        f"TO {quoted(path)} (FORMAT parquet, COMPRESSION zstd)"
+    )
+    try:
+        return int(connection.execute(copy, [list(crawls)]).fetchall()[0][0])
+    except duckdb.IOException as error:  # else it would be taken for the catalogue's
+        first = (str(error).splitlines() or [""])[0]
+        message = f"{path} cannot be written: {first}{room(path, error)}; make room and run the same command again"
+        raise DiskFailed(message) from error
+
+
+def _lake_file(row: dict[str, Any], columns: Sequence[tuple[tuple[str, ...], tuple[str, ...]]]) -> LakeFile:
+    least, greatest, signed = (row.pop(name) for name in ("min_key", "max_key", "signed"))
+    bounds = None if least is None or greatest is None else (least, greatest)
+    if bounds and signed:
+        bounds = unsigned_bounds(*bounds)
+    row["min_key"], row["max_key"] = bounds or (None, None)
+    row["ascending"] &= may_be_sorted(row["crawl"])
+    row["column_names"], row["column_kinds"] = columns[row.pop("columns") - 1]
+    row["row_group_offsets"] = tuple(row["row_group_offsets"])
+    return LakeFile(**row)

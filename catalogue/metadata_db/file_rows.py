@@ -1,0 +1,133 @@
+"""What examining footers found → the catalogue's tables ``files`` and ``row_groups``.
+
+It goes by way of JSON, which the store keeps: to make a catalogue from that takes a small part of the time that
+decoding the footers would, and DuckDB reads it faster than Python builds rows.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+
+import duckdb
+import pyarrow as pa
+
+from catalogue.commoncrawl.crawls import IndexFile
+from catalogue.parquet.summary import FileFacts
+from catalogue.store.stored_file import Held
+
+_FORM = 5
+"""Changes with what is found; facts of another form are found anew."""
+
+_FILE = {
+    "file_size": "BIGINT",
+    "footer_size": "INTEGER",
+    "etag": "VARCHAR",
+    "last_modified": "VARCHAR",
+    "source": "VARCHAR",
+    "harvested_at": "VARCHAR",
+    "num_rows": "BIGINT",
+    "created_by": "VARCHAR",
+    "codec": "VARCHAR",
+    "column_names": ["VARCHAR"],
+    "column_kinds": ["VARCHAR"],
+    "utc_times": "BOOLEAN",
+    "has_page_index": "BOOLEAN",
+    "footer_rest": "INTEGER",
+}
+_ROW_GROUP = {
+    "ordinal": "INTEGER",
+    "num_rows": "BIGINT",
+    "total_byte_size": "BIGINT",
+    "total_compressed_size": "BIGINT",
+    "min_key": "VARCHAR",
+    "max_key": "VARCHAR",
+    "bounds_from": "VARCHAR",
+    "first_fetch": "BIGINT",
+    "last_fetch": "BIGINT",
+    "footer_offset": "INTEGER",
+    "file_offset": "BIGINT",
+}
+_STRUCTURE = json.dumps({**_FILE, "row_groups": [_ROW_GROUP]})
+
+
+@dataclass(frozen=True, slots=True)
+class NewFile:
+    """A file to be shown."""
+
+    number: int
+    file: IndexFile
+    version: bytes
+    facts: Held
+    """As ``packed``."""
+
+
+def packed(facts: FileFacts, held: Held, version: bytes) -> Held:
+    """What was found in a footer, with what else is known of its file, as the store keeps it.
+
+    Args:
+        facts: found by examining it.
+        held: the file's own value.
+        version: of that.
+    """
+    known = {
+        "file_size": held.size,
+        "footer_size": len(held.data),
+        "etag": held.etag,
+        "last_modified": held.last_modified,
+        "source": held.source,
+        "harvested_at": held.taken_at.replace(tzinfo=None).isoformat(),
+    }
+    found = asdict(replace(facts, column_chunks=()))
+    del found["column_chunks"], found["digest"]
+    return replace(held, data=json.dumps(known | found).encode(), note=_note(version))
+
+
+def are_of(note: str, version: bytes) -> bool:
+    """Whether facts with this note were found in this version of a file, and are of today's form."""
+    return note == _note(version)
+
+
+def _note(version: bytes) -> str:
+    return f"{_FORM}:{version.hex()}"
+
+
+def add_files(db: duckdb.DuckDBPyConnection, files: Iterable[NewFile]) -> None:
+    """Fill the tables ``files`` and ``row_groups``."""
+    incoming = [
+        {
+            "file": each.number,
+            "path": each.file.path,
+            "crawl": each.file.crawl,
+            "subset": each.file.subset,
+            "version": each.version,
+            "facts": each.facts.data.decode(),
+        }
+        for each in files
+    ]
+    if not incoming:
+        return
+    db.register("incoming", pa.Table.from_pylist(incoming))
+    try:
+        db.execute(
+            f"""
+            CREATE OR REPLACE TEMP TABLE incoming_files AS
+            SELECT * EXCLUDE facts, from_json(facts, '{_STRUCTURE}') AS found FROM incoming
+            """  # noqa: S608 - a constant
+        )
+    finally:
+        db.unregister("incoming")
+    db.execute(
+        """
+        INSERT INTO derived.files BY NAME
+        SELECT * EXCLUDE (row_groups, harvested_at), harvested_at::TIMESTAMP AS harvested_at, false AS column_chunks
+        FROM (SELECT * EXCLUDE found, unnest(found) FROM incoming_files)
+        """
+    )
+    db.execute(
+        """
+        INSERT INTO derived.row_groups BY NAME
+        SELECT * RENAME (ordinal AS row_group)
+        FROM (SELECT file, unnest(each) FROM (SELECT file, unnest(found.row_groups) AS each FROM incoming_files))
+        """
+    )
+    db.execute("DROP TABLE incoming_files")

@@ -1,0 +1,74 @@
+"""Row groups of which the catalogue knows too little to prune by."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import duckdb
+
+from catalogue.metadata_db.candidates import Candidate
+
+
+@dataclass(frozen=True, slots=True)
+class Gaps:
+    """The row groups of one file that reading their keys would teach something about."""
+
+    path: str
+    missing: Candidate | None
+    """Those the bounds of whose keys are not known."""
+    overlapping: Candidate | None
+    """Those whose bounds say little: others of the file hold keys between them, as where two streams were zipped."""
+
+
+def gaps(
+    connection: duckdb.DuckDBPyConnection, crawls: Sequence[str], files: Sequence[str] = (), *, overlapping: bool = True
+) -> list[Gaps]:
+    """The files with such row groups, crawl by crawl.
+
+    Args:
+        connection: to the catalogue, with all page indexes shown.
+        crawls: names.
+        files: patterns with ``*``, one of which a path must match; none for every path.
+        overlapping: whether to look for those that have bounds, too.
+    """
+    rows = connection.execute(
+        """
+        WITH
+          -- Whose every page was read; there is nothing left to learn about them.
+          learned AS (
+            SELECT file, row_group FROM derived.pages
+            GROUP BY ALL HAVING bool_and(pages_from = 'scan') AND count(min_key) > 0
+          ),
+          known AS (
+            SELECT g.file, g.row_group, g.footer_offset, g.min_key AS least, g.max_key AS greatest
+            FROM derived.row_groups AS g
+            JOIN derived.files AS f ON f.file = g.file AND list_contains($1, f.crawl)
+          ),
+          overlapping AS (
+            SELECT DISTINCT a.file, a.row_group
+            FROM known AS a JOIN known AS b USING (file)
+            WHERE a.row_group <> b.row_group AND a.least < b.greatest AND b.least < a.greatest
+          ),
+          found AS (
+            SELECT file, row_group, footer_offset, least IS NULL AS missing
+            FROM known
+            ANTI JOIN learned USING (file, row_group)
+            ANTI JOIN derived.key_intervals USING (file, row_group)
+            WHERE least IS NULL OR ($3 AND (file, row_group) IN (FROM overlapping))
+          )
+        SELECT
+          path, version, footer_rest,
+          coalesce(list((row_group, footer_offset) ORDER BY row_group) FILTER (missing), []),
+          coalesce(list((row_group, footer_offset) ORDER BY row_group) FILTER (NOT missing), [])
+        FROM found JOIN derived.files USING (file)
+        WHERE len($2) = 0 OR len(list_filter($2, lambda pattern: path GLOB pattern)) > 0
+        GROUP BY path, version, footer_rest, crawl ORDER BY crawl, path
+        """,
+        [list(crawls), list(files), overlapping],
+    ).fetchall()
+    found = []
+    for path, version, rest, *lists in rows:
+        missing, told_little = (
+            Candidate(path, version, rest, tuple(map(tuple, each))) if each else None for each in lists
+        )
+        found.append(Gaps(path, missing, told_little))
+    return found

@@ -1,0 +1,125 @@
+"""Page indexes that are held → what the catalogue shows of the pages of the key column."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import duckdb
+
+from catalogue.errors import BadPageIndex
+from catalogue.parquet.footer import decode_footer, decode_row_groups
+from catalogue.parquet.key_ranges import merged
+from catalogue.parquet.model import Footer
+from catalogue.parquet.page_index import decode_column_index, decode_offset_index
+from catalogue.parquet.pages import ColumnIndex, Indexes
+from catalogue.store.database import Store
+from catalogue.surt import text_after, text_from
+
+_Rows = list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroups:
+    """Some of a file, as the catalogue shows it."""
+
+    path: str
+    number: int
+    """Of the file."""
+    version: bytes
+    footer_rest: int | None
+    """See ``Footer.rest``."""
+    offsets: Mapping[int, int]
+    """Where each stands in the footer, by ordinal."""
+
+
+def row_groups_at(db: duckdb.DuckDBPyConnection, places: Sequence[Sequence[int]]) -> list[RowGroups]:
+    """Of each file that is shown those row groups, of which the number of the file and the ordinal are given."""
+    rows = db.execute(
+        """
+        SELECT path, file, version, footer_rest, map_from_entries(list((row_group, footer_offset)))
+        FROM derived.files JOIN derived.row_groups USING (file)
+        WHERE list_contains($1, [file, row_group]) GROUP BY ALL ORDER BY path
+        """,
+        [places],
+    ).fetchall()
+    return [RowGroups(*row) for row in rows]
+
+
+def pages_of(store: Store, name: str, groups: RowGroups) -> tuple[_Rows, _Rows]:
+    """What is held of the pages of the key column of row groups; see ``key_pages``.
+
+    Args:
+        store: that holds it.
+        name: of the key column.
+        groups: that are asked about.
+    """
+    file = store.get("files", groups.path)
+    if file is None:
+        return [], []
+    if groups.footer_rest is None or store.version(groups.path) != groups.version:
+        footer = decode_footer(file.data, file.size)
+    else:  # no more of it than is asked about
+        footer = decode_row_groups(file.data, file.size, groups.offsets, groups.footer_rest)
+    pages: _Rows = []
+    intervals: _Rows = []
+    for ordinal, indexes in store.indexes(groups.path, groups.offsets, file).items():
+        place = {"file": groups.number, "row_group": ordinal}
+        rows, filled = key_pages(footer, name, ordinal, indexes)
+        pages += [place | row for row in rows]
+        intervals += [place | each for each in filled]
+    return pages, intervals
+
+
+def key_pages(footer: Footer, name: str, row_group: int, indexes: Indexes) -> tuple[_Rows, _Rows]:
+    """What is known of the pages of the key column.
+
+    Args:
+        footer: of the file.
+        name: of the key column.
+        row_group: its ordinal.
+        indexes: what is held of its page indexes.
+
+    Returns:
+        A row for each page; and the intervals that the keys of all of them fill, if the footer has no bounds, or if
+        they were read and there is more than one. Nothing of an index that is wrong.
+    """
+    group = next((group for group in footer.row_groups if group.ordinal == row_group), None)
+    key = group.chunks.get(name) if group else None
+    located = indexes.offset_indexes.get(name)
+    if group is None or key is None or located is None:
+        return [], []
+    source = "scan" if indexes.own else "page index"
+    with suppress(BadPageIndex):
+        offsets = decode_offset_index(located, key, group.num_rows)
+        known = ColumnIndex((None,) * len(offsets), None)
+        if indexes.column_index:
+            known = decode_column_index(indexes.column_index, key, len(offsets), indexes.clusters)
+        rows = [
+            {
+                "page": page,
+                "first_row_index": offsets.first_rows[page],
+                "num_rows": offsets.first_rows[page + 1] - offsets.first_rows[page],
+                "null_count": known.null_counts[page] if known.null_counts else None,
+                "min_key": text_from(bounds.min) if bounds else None,
+                "max_key": _greatest(bounds.max) if bounds else None,
+                "file_offset": offsets.offsets[page],
+                "compressed_page_size": offsets.offsets[page + 1] - offsets.offsets[page],
+                "pages_from": source,
+            }
+            for page, bounds in enumerate(known.bounds)
+        ]
+        filled = merged(chain.from_iterable(known.filled(page) for page in range(len(offsets))))
+        if key.bounds and (len(filled) == 1 or not indexes.own):
+            return rows, []
+        return rows, [
+            {"min_key": text_from(each.min), "max_key": _greatest(each.max), "bounds_from": source} for each in filled
+        ]
+    return [], []
+
+
+def _greatest(key: bytes) -> str:
+    """A text that is not less than any that a key can be: bounds can have been cut within a character."""
+    return text_after(key) or chr(sys.maxunicode)

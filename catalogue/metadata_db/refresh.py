@@ -1,0 +1,222 @@
+"""Bringing the catalogue up to date with the store.
+
+It is built beside the old one and renamed over it: a shell that has the old one open keeps it and blocks nobody. It is
+written in a format that DuckDB since 1.1 can read.
+"""
+
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import cache
+from hashlib import blake2b
+from pathlib import Path
+
+import duckdb
+
+from catalogue.atomic_files import put_in_place, room, temporary_folder
+from catalogue.commoncrawl.datasets import INDEX, Table
+from catalogue.errors import CatalogueError, DiskFailed
+from catalogue.examine import Examiner
+from catalogue.metadata_db.build import Build
+from catalogue.metadata_db.connection import attach, connect, lent, log_of, queries_folder, quoted, reading
+from catalogue.parquet.summary import FileFacts
+from catalogue.store.database import Store
+from catalogue.store.locks import alone
+from catalogue.surt import MACROS
+
+STORAGE_VERSION = "v1.1.0"
+_LAYOUT = "10"
+"""Changes with what is in the tables; a catalogue of another layout, or with other statements, is made again."""
+
+
+def refresh(
+    path: Path,
+    store: Store,
+    table: Table = INDEX,
+    *,
+    facts: Mapping[str, FileFacts] | None = None,
+    column_chunks: Iterable[str] = (),
+    examiner: Examiner | None = None,
+    busy_seconds: float = 600.0,
+    stale: bool = False,
+) -> None:
+    """Bring the catalogue at ``path`` up to date with the store; only footers that are new to it are decoded.
+
+    Args:
+        path: of the DuckDB file.
+        store: what it is derived from.
+        table: of which that holds the footers.
+        facts: of files that have just been examined, by path.
+        column_chunks: crawls whose column chunks are to be shown too, from now on.
+        examiner: looks into the other new footers; one is started if it is needed and not given.
+        busy_seconds: how long to wait for another process that does the same.
+        stale: whether it was found to be so.
+
+    Raises:
+        DiskFailed: if it cannot be written; the old one stays.
+        StoreLocked: if somebody has it open for writing, or another process has been at it for too long.
+    """
+    wanted = set(column_chunks)
+    if not (wanted or facts or stale) and is_fresh(path, store):
+        return
+    waited = f"another process has been bringing {path} up to date for {busy_seconds:,.0f} s; try again when it is done"
+    alone_at_it = alone(path.with_name(f"{path.name}.lock"), waited, seconds=busy_seconds)
+    making = temporary_folder(path.with_name(f"{path.name}.new"))
+    with _disk_errors(path), alone_at_it, making as folder, _one_thread() as db:
+        beside = folder / path.name
+        with _unwritten(db, path) as shown:
+            if not wanted and shown == _meta_of(store):  # somebody else has just done it
+                return
+            since = store.changes_at(shown["store"], shown["indexes"]) if shown.get("layout") == _layout() else None
+            if since:
+                shutil.copyfile(path, beside)
+        with _unwritten(db, path):  # again, since whoever closes a file loses all locks that it has on it
+            with _building(db, beside, anew=not since):
+                made_from = _meta_of(store)  # before anything is read: what is written meanwhile is seen next time
+                Build(db, store, table, since).run(made_from, facts or {}, wanted, examiner)
+            _swap(beside, path)
+
+
+@contextmanager
+def _one_thread() -> Iterator[duckdb.DuckDBPyConnection]:
+    """A database with one thread: several wait for each other longer than they help."""
+    with lent() as db:
+        db.execute("SET threads = 1")
+        yield db
+        db.execute("RESET threads")
+
+
+# Neither of these tidies up after a failure: to close the database detaches all there is, and what DuckDB has given up
+# on refuses to be detached.
+
+
+@contextmanager
+def _unwritten(db: duckdb.DuckDBPyConnection, path: Path) -> Iterator[dict[str, str]]:
+    """Keep out those who would write to the catalogue that is there, and tell what that was made from; see ``_meta``.
+
+    They would go on writing when another has taken its place; their log has its name and would be taken for its own.
+    """
+    shown: dict[str, str] = {}
+    attached = False
+    if path.exists():
+        with suppress(duckdb.Error):  # nobody can open it
+            attach(db, path, "shown")
+            attached = True
+            shown = _read_meta(path, db, "shown")
+    yield shown
+    if attached:
+        db.execute("DETACH shown")
+
+
+@contextmanager
+def _building(db: duckdb.DuckDBPyConnection, path: Path, *, anew: bool) -> Iterator[None]:
+    """Have the file in which a catalogue is in the making; it is whole afterwards."""
+    version = f", STORAGE_VERSION '{STORAGE_VERSION}'" if anew else ""
+    # No log is kept of what nobody sees before it is whole: it would be synced at each statement, and where
+    # that fails for good DuckDB takes the process down.
+    db.execute(f"ATTACH {quoted(path)} AS building (RECOVERY_MODE NO_WAL_WRITES{version})")
+    db.execute("USE building")
+    yield
+    db.execute("CHECKPOINT building")
+    db.execute("USE memory")
+    db.execute("DETACH building")
+
+
+def is_fresh(path: Path, store: Store, *, indexes: bool = True) -> bool:
+    """Whether the catalogue shows all that is in the store; page indexes, too, unless these do not matter."""
+    return _is_of(_meta(path), _meta_of(store), indexes=indexes)
+
+
+def connect_fresh(path: Path, store: Store, table: Table, *, indexes: bool) -> duckdb.DuckDBPyConnection:
+    """A connection to the catalogue, which is brought up to date first if need be.
+
+    Args:
+        path: of the DuckDB file.
+        store: what it is derived from.
+        table: of which that holds the footers.
+        indexes: whether it must show all page indexes, too, to which nearly every question adds.
+
+    Raises:
+        DiskFailed: if it cannot be written.
+        StoreLocked: if somebody has it open for writing.
+    """
+    wanted = _meta_of(store)
+    if path.exists():
+        with suppress(duckdb.Error):
+            connection = connect(path)
+            try:
+                if _is_of(_read_meta(path, connection), wanted, indexes=indexes):
+                    return connection
+            except BaseException:
+                connection.close()
+                raise
+            connection.close()
+    refresh(path, store, table, stale=True)
+    return connect(path)
+
+
+@contextmanager
+def reading_fresh(path: Path, store: Store, table: Table) -> Iterator[duckdb.DuckDBPyConnection]:
+    """The same for questions of ours, with all page indexes; see ``reading``."""
+    if not is_fresh(path, store):
+        refresh(path, store, table, stale=True)
+    with reading(path) as connection:
+        yield connection
+
+
+def _meta(path: Path) -> dict[str, str]:
+    """What the catalogue at a path was made from; nothing, if there is none that can be read, or it was written to."""
+    if path.exists():
+        with suppress(duckdb.Error), reading(path) as connection:
+            return _read_meta(path, connection)
+    return {}
+
+
+def _read_meta(path: Path, connection: duckdb.DuckDBPyConnection, name: str = "catalogue") -> dict[str, str]:
+    """The same by way of a connection to it. Whoever writes to a catalogue leaves a log beside it."""
+    if log_of(path).exists():
+        return {}
+    return dict(connection.execute(f"SELECT key, value FROM {name}.derived.meta").fetchall())  # noqa: S608 - our name
+
+
+@cache
+def _layout() -> str:
+    """See ``_LAYOUT``: that, and a digest of the statements that make tables, views and macros."""
+    sql = [path.read_text(encoding="utf-8") for path in sorted((queries_folder() / "views").glob("*.sql"))]
+    sql += [macro.statement for macro in MACROS]
+    return f"{_LAYOUT} {blake2b(''.join(sql).encode(), digest_size=8).hexdigest()}"
+
+
+def _is_of(found: dict[str, str], wanted: dict[str, str], *, indexes: bool) -> bool:
+    """Whether a catalogue was made from this, be it without the last page indexes, unless these matter."""
+    ignored = {} if indexes else {"indexes": ""}
+    return found | ignored == wanted | ignored
+
+
+def _meta_of(store: Store) -> dict[str, str]:
+    return {"layout": _layout(), "store": store.state(), "indexes": store.index_state()}
+
+
+def _swap(new: Path, path: Path) -> None:
+    """Put a finished catalogue in the old one's place, whole or not at all."""
+    # A log left by a crashed shell belongs to the old file, and DuckDB would take it for the new one's.
+    log_of(path).unlink(missing_ok=True)
+    put_in_place(new, path)
+
+
+class _disk_errors:  # noqa: N801 - used as a context, like contextlib's own
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        # What the disk says to a commit comes as an error of transactions.
+        failed = isinstance(error, duckdb.IOException | duckdb.FatalException | duckdb.TransactionException)
+        if failed or (isinstance(error, OSError) and not isinstance(error, CatalogueError)):
+            said = (str(error).splitlines() or [""])[0]
+            message = f"{self._path} cannot be written: {said}{room(self._path, error)}; the one that was there is kept"
+            if "Corrupt database file" in str(error):  # a newer one would begin as its copy
+                message = f"{self._path} is damaged ({said}); run: catalogue repair"
+            raise DiskFailed(message) from error

@@ -1,0 +1,1 @@
+"""Write records to files, folders and remote places; outputs can be resumed."""

@@ -1,0 +1,97 @@
+"""Keys → the few disjoint intervals that they really fill.
+
+Index files of before mid 2022 are two sorted streams zipped together (commoncrawl/cc-index-table#12): between the least
+and the greatest key of a page lies nearly everything, and next to none of it is there.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from catalogue.parquet.arrow_arrays import binaries, flags
+from catalogue.parquet.model import Bounds
+from catalogue.parquet.pages import cut_bounds
+from catalogue.surt import shared_prefix
+
+MOST = 4
+"""Intervals that are told apart at most."""
+WORTH = 0.5
+"""Share of what lies between the least and the greatest key that must be empty for intervals to be told apart."""
+NOTABLE = 0.05
+"""The same of a single gap."""
+
+_WIDTH = 8
+"""Bytes behind what all keys begin with, by which the distance of two keys is measured."""
+
+
+def clusters(keys: pa.BinaryArray) -> tuple[Bounds, ...]:
+    """The intervals that keys fill, ascending; one if that is nearly as good, none without keys."""
+    least, greatest = pc.min_max(keys).values()
+    if not least.is_valid:
+        return ()
+    keys = keys.drop_null()
+    prefix = shared_prefix(least.as_py(), greatest.as_py())
+    numbers = _numbers(keys, prefix)
+    there = np.unique(numbers)
+    parts = _split(there, there)
+    if len(parts) == 1:
+        return (cut_bounds(least.as_py(), greatest.as_py()),)
+    found = []
+    for first, last in parts:
+        inside = pc.min_max(keys.filter(flags((numbers >= first) & (numbers <= last)))).values()
+        low, high = (each.as_py() for each in inside)
+        found.append(cut_bounds(low, high))
+    return tuple(found)
+
+
+def merged(parts: Iterable[Bounds]) -> tuple[Bounds, ...]:
+    """The intervals that some intervals, in any order, fill together, ascending; likewise few."""
+    joined: list[Bounds] = []
+    for part in sorted(parts, key=lambda each: each.min):
+        if joined and part.min <= joined[-1].max:
+            joined[-1] = Bounds(joined[-1].min, max(part.max, joined[-1].max))
+        else:
+            joined.append(Bounds(part.min, part.max))
+    if len(joined) <= 1:
+        return tuple(joined)
+    prefix = shared_prefix(joined[0].min, joined[-1].max)
+    first = _numbers(binaries([each.min for each in joined]), prefix)
+    last = _numbers(binaries([each.max for each in joined]), prefix)
+    found = []
+    for start, end in _split(first, last):
+        begins, behind = np.searchsorted(first, start), np.searchsorted(last, end, side="right")
+        found.append(Bounds(joined[begins].min, joined[behind - 1].max))
+    return tuple(found)
+
+
+def _split(first: np.ndarray, last: np.ndarray) -> list[tuple[np.uint64, np.uint64]]:
+    """Where to part ascending intervals, which have these ends: at the widest gaps, if that is worth it."""
+    gaps = (first[1:] - np.minimum(last[:-1], first[1:])).astype(float)
+    whole = float(last[-1] - first[0])
+    widest = np.sort(np.argsort(gaps, kind="stable")[-(MOST - 1) :])
+    widest = widest[gaps[widest] > NOTABLE * whole]
+    if gaps[widest].sum() < WORTH * whole or not whole:
+        return [(first[0], last[-1])]
+    starts, ends = [first[0], *first[widest + 1]], [*last[widest], last[-1]]
+    return list(zip(starts, ends, strict=True))
+
+
+def _numbers(keys: pa.BinaryArray, start: int) -> np.ndarray:
+    """Some bytes of each key as a number, which grows with the key; shape (len(keys),), of type uint64."""
+    padding = binaries([b"\0" * _WIDTH])[0]
+    part = pc.binary_join_element_wise(pc.binary_slice(keys, start, start + _WIDTH), padding, binaries([b""])[0])
+    fixed = pc.binary_slice(part, 0, _WIDTH).cast(pa.binary(_WIDTH))
+    return np.frombuffer(fixed.buffers()[1], ">u8", len(fixed), fixed.offset * _WIDTH).astype(np.uint64)
+
+
+def covers(parts: Sequence[Bounds], seen: Iterable[Bounds]) -> bool:
+    """Whether what was seen begins and ends within the intervals."""
+    return all(any(part.min <= end <= part.max for part in parts) for each in seen for end in (each.min, each.max))
+
+
+def disjoint(parts: Sequence[Bounds]) -> bool:
+    """Whether these are intervals, ascending and apart."""
+    return all(part.min <= part.max for part in parts) and all(a.max < b.min for a, b in pairwise(parts))

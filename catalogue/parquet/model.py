@@ -1,0 +1,153 @@
+"""What a footer says. Names of fields are the format's own (apache/parquet-format, parquet.thrift)."""
+
+import enum
+from dataclasses import dataclass, field
+
+from catalogue.parquet.thrift import Reader
+from catalogue.source.byte_ranges import ByteRange
+
+CODECS = ("UNCOMPRESSED", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4", "ZSTD", "LZ4_RAW")
+DATA_PAGES = (0, 3)
+"""Of ``PageType``: DATA_PAGE and DATA_PAGE_V2."""
+DICTIONARY_ENCODINGS = (2, 8)
+"""Of ``Encoding``: PLAIN_DICTIONARY and RLE_DICTIONARY."""
+PHYSICAL_TYPES = ("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
+
+_EARLIEST, _LATEST = -62_135_596_800_000, 253_402_300_799_999
+"""The years 1 to 9999 in milliseconds since 1970."""
+_SIGNED_INTEGERS = {None, 15, 16, 17, 18}
+"""Of ``ConvertedType``: none, INT_8, INT_16, INT_32, INT_64."""
+
+
+class Order(enum.Enum):
+    """By which comparison a bound is one."""
+
+    UNSIGNED = "unsigned"
+    """Bytes as 0 to 255: ``min_value`` and ``max_value``."""
+    SIGNED = "signed"
+    """Bytes as -128 to 127: the deprecated ``min`` and ``max`` of binary columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """No value of a column chunk is less than ``min`` or greater than ``max``; they need not occur themselves."""
+
+    min: bytes
+    """Plain-encoded: little-endian for numbers."""
+    max: bytes
+    order: Order = Order.UNSIGNED
+    cut: bool = False
+    """Whether the writer said that it shortened them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A leaf of the schema."""
+
+    name: str
+    """Path of names, joined by dots where nested; this table has no nested columns so far."""
+    physical_type: str
+    optional: bool
+    flat: bool
+    """Whether every row has at most one value of it."""
+    element: bytes
+    """Its ``SchemaElement`` as it stands in the footer."""
+    converted_type: int | None
+    """The older way to say what the bytes mean: 0 is UTF8, 9 TIMESTAMP_MILLIS."""
+    timestamp_unit: int | None
+    """Of a logical timestamp: 1 is MILLIS."""
+    utc: bool
+    """Whether it is declared to be an instant."""
+
+    @property
+    def plain_integer(self) -> bool:
+        """Whether its bytes are signed integers and mean nothing else, such as a decimal."""
+        logical = Reader(self.element).struct().get(10)
+        told = logical.get(10) if isinstance(logical, dict) else None
+        signed = not logical or (isinstance(told, dict) and bool(told.get(2, False)))
+        return self.physical_type in {"INT32", "INT64"} and self.converted_type in _SIGNED_INTEGERS and signed
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnChunk:
+    """The values of one column in one row group."""
+
+    column: Column
+    range: ByteRange
+    """Where its pages lie in the file, the dictionary page among them."""
+    codec: int
+    encodings: tuple[int, ...]
+    num_values: int
+    total_uncompressed_size: int
+    data_page_offset: int
+    dictionary_page_offset: int | None
+    dictionary_coded: int | None
+    """How many of its data pages need the dictionary page: the first ones. None where the writer did not say."""
+    null_count: int | None
+    bounds: Bounds | None
+    column_index: ByteRange | None
+    offset_index: ByteRange | None
+
+    @property
+    def milliseconds(self) -> tuple[int, int] | None:
+        """Of times in milliseconds since 1970, between which they lie, both inclusive; None where that is not known.
+
+        So it is where they begin before the year 1 or end behind 9999: nothing was fetched then, and what reads them
+        has no such times, or none that it can multiply.
+        """
+        # Both ways to say so have been written: TIMESTAMP_MILLIS, and a logical type with unit MILLIS.
+        declared = self.column.converted_type == 9 or self.column.timestamp_unit == 1  # noqa: PLR2004
+        if not (declared and self.bounds):
+            return None
+        first, last = number("INT64", self.bounds.min), number("INT64", self.bounds.max)
+        if first is None or last is None or not _EARLIEST <= first <= last <= _LATEST:
+            return None
+        return first, last
+
+    @property
+    def codec_name(self) -> str:
+        """The codec's name, ``UNKNOWN(n)`` for one that was invented later."""
+        return CODECS[self.codec] if 0 <= self.codec < len(CODECS) else f"UNKNOWN({self.codec})"
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroup:
+    """A horizontal slice of a file."""
+
+    ordinal: int
+    num_rows: int
+    total_byte_size: int
+    """Bytes of all its pages, uncompressed."""
+    chunks: dict[str, ColumnChunk]
+    """By name of column, in the order of the schema."""
+    offset: int = field(compare=False)
+    """Where it stands in the footer; see ``decode_row_groups``."""
+
+    @property
+    def total_compressed_size(self) -> int:
+        """Bytes of all its pages as stored."""
+        return sum(len(chunk.range) for chunk in self.chunks.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Footer:
+    """What a file says of itself."""
+
+    num_rows: int
+    created_by: str
+    columns: dict[str, Column]
+    row_groups: tuple[RowGroup, ...]
+    """Ascending; those without rows are left out."""
+    rest: int | None = field(compare=False)
+    """Where that stands in the footer which follows the row groups; None if it does not come in the usual order."""
+
+    @property
+    def codecs(self) -> tuple[str, ...]:
+        """Names of the codecs in use, each once."""
+        return tuple(dict.fromkeys(chunk.codec_name for group in self.row_groups for chunk in group.chunks.values()))
+
+
+def number(physical_type: str, plain: bytes) -> int | None:
+    """A plain-encoded INT32 or INT64, or None for anything else."""
+    width = {"INT32": 4, "INT64": 8}.get(physical_type)
+    return int.from_bytes(plain, "little", signed=True) if width == len(plain) else None

@@ -1,0 +1,203 @@
+"""Page indexes in the format's own form, checked against the footer when they are decoded."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from itertools import pairwise
+
+from catalogue.errors import BadPageIndex
+from catalogue.parquet.key_ranges import disjoint
+from catalogue.parquet.model import DICTIONARY_ENCODINGS, Bounds, ColumnChunk, Order
+from catalogue.parquet.pages import ColumnIndex, Indexes, OffsetIndex, typed
+from catalogue.parquet.thrift import (
+    BINARY,
+    BOOLEAN_TRUE,
+    I32,
+    I64,
+    LIST,
+    STRUCT,
+    Reader,
+    ThriftError,
+    encode_list,
+    encode_struct,
+)
+
+_DECODED = 1024
+"""Offset indexes, of some 6 kB each, that are remembered: questions about one site meet the same ones."""
+
+
+@lru_cache(_DECODED)
+def decode_offset_index(data: bytes, chunk: ColumnChunk, num_rows: int) -> OffsetIndex:
+    """Decode an ``OffsetIndex`` and check it against its column chunk.
+
+    Every writer so far puts a chunk's data pages one behind the other up to its end, and an index that says otherwise
+    is not believed.
+
+    Raises:
+        BadPageIndex: if it cannot be decoded or contradicts the footer.
+    """
+    try:
+        locations = Reader(data).struct()[1]
+        offsets, sizes, first_rows = ([typed(location[number], int) for location in locations] for number in (1, 2, 3))
+    except (ThriftError, KeyError, TypeError, IndexError) as error:
+        message = f"the offset index of {chunk.column.name} cannot be decoded: {error}"
+        raise BadPageIndex(message) from error
+    return tiled([*offsets, chunk.range.end], sizes, [*first_rows, num_rows], chunk)
+
+
+def tiled(offsets: list[int], sizes: list[int], first_rows: list[int], chunk: ColumnChunk) -> OffsetIndex:
+    """An index from where pages begin and the chunk ends, how long they are, and where their rows begin and all end.
+
+    Raises:
+        BadPageIndex: if they do not fill the chunk.
+    """
+    # Only a dictionary page of which the footer does not tell may lie before the first data page.
+    untold = chunk.dictionary_page_offset is None and not {*DICTIONARY_ENCODINGS}.isdisjoint(chunk.encodings)
+    fits = (
+        len(sizes) > 0
+        and (offsets[0] == chunk.data_page_offset or (untold and offsets[0] > chunk.data_page_offset))
+        and all(size > 0 for size in sizes)
+        and all(start + size == end for (start, end), size in zip(pairwise(offsets), sizes, strict=True))
+        and first_rows[0] == 0
+        and all(first < following for first, following in pairwise(first_rows))
+    )
+    if not fits:
+        message = f"the offset index of {chunk.column.name} contradicts its column chunk"
+        raise BadPageIndex(message)
+    return OffsetIndex(tuple(offsets), tuple(first_rows))
+
+
+def decode_column_index(
+    data: bytes, chunk: ColumnChunk, num_pages: int, clusters: Mapping[int, tuple[Bounds, ...]] | None = None
+) -> ColumnIndex:
+    """Decode a ``ColumnIndex`` of texts and check it against its column chunk.
+
+    Args:
+        data: its bytes.
+        chunk: whose pages it describes.
+        num_pages: how many there are.
+        clusters: what is known beside it of the keys of some pages.
+
+    Raises:
+        BadPageIndex: if it cannot be decoded or contradicts itself or the footer.
+    """
+    try:
+        index = Reader(data).struct()
+        nulls, mins, maxs, order = index[1], index[2], index[3], index[4]
+        counts = index.get(5)
+        if any(len(each) != num_pages for each in (nulls, mins, maxs, nulls if counts is None else counts)):
+            raise ValueError(num_pages)  # noqa: TRY301
+        bounds = tuple(
+            None if typed(null, bool) else Bounds(typed(low, bytes), typed(high, bytes))
+            for null, low, high in zip(nulls, mins, maxs, strict=True)
+        )
+        null_counts = None if counts is None else tuple(typed(count, int) for count in counts)
+        first_doubt = next(_doubts(bounds, null_counts, typed(order, int), chunk), None)
+    except (ThriftError, KeyError, TypeError, ValueError) as error:
+        message = f"the column index of {chunk.column.name} cannot be decoded: {error}"
+        raise BadPageIndex(message) from error
+    if first_doubt:
+        message = f"the column index of {chunk.column.name} {first_doubt}"
+        raise BadPageIndex(message)
+    return ColumnIndex(
+        bounds, null_counts, {page: parts for page, parts in (clusters or {}).items() if _fit(parts, bounds, page)}
+    )
+
+
+def page_bounds(indexes: Indexes, chunk: ColumnChunk, num_rows: int) -> list[tuple[Bounds, int]]:
+    """Of each page of a column of texts, unless all is null, between which values it lies and how many rows it has.
+
+    Args:
+        indexes: of its row group.
+        chunk: the column's.
+        num_rows: of the row group.
+
+    Returns:
+        Nothing, if the indexes are not there or wrong.
+    """
+    located = indexes.offset_indexes.get(chunk.column.name)
+    if located is None or indexes.column_index is None:
+        return []
+    with suppress(BadPageIndex):
+        offsets = decode_offset_index(located, chunk, num_rows)
+        bounds = decode_column_index(indexes.column_index, chunk, len(offsets)).bounds
+        return [(each, len(offsets.rows(range(page, page + 1)))) for page, each in enumerate(bounds) if each]
+    return []
+
+
+def _fit(parts: Sequence[Bounds], bounds: Sequence[Bounds | None], page: int) -> bool:
+    """Whether intervals can be those of a page; what cannot is left alone."""
+    known = bounds[page] if 0 <= page < len(bounds) else None
+    inside = known is not None and len(parts) > 1 and known.min <= parts[0].min and parts[-1].max <= known.max
+    return inside and disjoint(parts)
+
+
+def _doubts(
+    bounds: Sequence[Bounds | None], null_counts: Sequence[int] | None, order: int, chunk: ColumnChunk
+) -> Iterator[str]:
+    known = [each for each in bounds if each]
+    if any(each.min > each.max for each in known):
+        yield "has a page whose least value is greater than its greatest"
+    ascending, descending = 1, 2
+    for claimed, sign in ((ascending, 1), (descending, -1)):
+        if order == claimed and any(a.min > b.min or a.max > b.max for a, b in pairwise(known[::sign])):
+            yield "claims an order that its pages do not have"
+    if null_counts is not None and any(count < 0 for count in null_counts):
+        yield "counts less than no nulls"
+    if null_counts is not None and chunk.null_count not in {None, sum(null_counts)}:
+        yield "counts other nulls than the footer"
+    nulls = null_counts or [1] * len(bounds)
+    if any(each is None and (chunk.null_count == 0 or count == 0) for each, count in zip(bounds, nulls, strict=True)):
+        yield "has a page of nothing but nulls without any"
+    if chunk.bounds and chunk.bounds.order is Order.UNSIGNED:
+        yield from _contradictions(known, chunk.bounds)
+
+
+def _contradictions(known: Sequence[Bounds], whole: Bounds) -> Iterator[str]:
+    """What speaks against bounds of pages, given those of their chunk."""
+    if not known:
+        yield "knows no values where the footer does"
+        return
+    if not whole.cut and (min(each.min for each in known) > whole.min or max(each.max for each in known) < whole.max):
+        yield "leaves out values that the footer knows"
+    if any(_below(each.min, whole.min) or _above(each.max, whole.max) for each in known):
+        yield "knows values that the footer leaves out"
+
+
+def _below(cut: bytes, least: bytes) -> bool:
+    """Whether no value from ``least`` on can have been cut to this bound."""
+    return cut < least[: len(cut)]
+
+
+def _above(cut: bytes, greatest: bytes) -> bool:
+    """Whether no value up to ``greatest`` can have been cut, and its last character incremented, to this bound.
+
+    Beyond ASCII the character that follows may have more bytes than the one it takes the place of; keys have none such.
+    The last of ASCII is therefore left as it is, and the character before it incremented.
+    """
+    raised = cut.rstrip(b"\x7f")[:-1]
+    return cut.isascii() and cut > greatest and raised > greatest[: len(raised)]
+
+
+def encode_offset_index(index: OffsetIndex) -> bytes:
+    """An index in the format's own form."""
+    sizes = (end - start for start, end in pairwise(index.offsets))
+    locations = [
+        encode_struct([(1, I64, offset), (2, I32, size), (3, I64, row)])
+        for offset, size, row in zip(index.offsets, sizes, index.first_rows, strict=False)
+    ]
+    return encode_struct([(1, LIST, encode_list(STRUCT, locations))])
+
+
+def encode_column_index(index: ColumnIndex) -> bytes:
+    """An index of texts in the format's own form, without a claim of order."""
+    unordered = 0
+    return encode_struct(
+        [
+            (1, LIST, encode_list(BOOLEAN_TRUE, [bounds is None for bounds in index.bounds])),
+            (2, LIST, encode_list(BINARY, [bounds.min if bounds else b"" for bounds in index.bounds])),
+            (3, LIST, encode_list(BINARY, [bounds.max if bounds else b"" for bounds in index.bounds])),
+            (4, I32, unordered),
+            (5, LIST, None if index.null_counts is None else encode_list(I64, index.null_counts)),
+        ]
+    )

@@ -1,0 +1,180 @@
+"""What is known of pages, and what of it is kept."""
+
+import json
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TypeVar
+
+from catalogue.errors import BadPageIndex
+from catalogue.parquet.model import Bounds, Footer
+from catalogue.source.byte_ranges import ByteRange
+
+LONGEST_BOUND = 256
+"""Bytes up to which bounds of our own making are kept whole; parquet-mr cuts at 64."""
+
+_T = TypeVar("_T", int, bytes, bool, str)
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetIndex:
+    """Where the data pages of a column chunk lie, and which rows they hold; pages are numbered from 0."""
+
+    offsets: tuple[int, ...]
+    """Of the start of each page in the file, and of the end of the last: one more than there are pages."""
+    first_rows: tuple[int, ...]
+    """Number in the row group of the first row of each page, and last the number of rows: one more likewise."""
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def extent(self, pages: range) -> ByteRange:
+        """Where consecutive pages lie."""
+        return ByteRange(self.offsets[pages.start], self.offsets[pages.stop])
+
+    def rows(self, pages: range) -> range:
+        """The rows that consecutive pages hold."""
+        return range(self.first_rows[pages.start], self.first_rows[pages.stop])
+
+    def covering(self, rows: Iterable[range]) -> tuple[range, ...]:
+        """The pages, as runs of consecutive ones, that hold rows, which are given as ascending, disjoint runs."""
+        runs: list[range] = []
+        for run in filter(None, rows):
+            first = bisect_right(self.first_rows, run.start) - 1
+            behind = bisect_left(self.first_rows, run.stop)
+            if runs and first <= runs[-1].stop:
+                runs[-1] = range(runs[-1].start, behind)
+            else:
+                runs.append(range(first, behind))
+        return tuple(runs)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnIndex:
+    """Which values the data pages of a column chunk hold."""
+
+    bounds: tuple[Bounds | None, ...]
+    """A page each; None for a page of nothing but nulls. Often cut short, which leaves them valid bounds."""
+    null_counts: tuple[int, ...] | None
+    """A page each, if the writer counted them."""
+    clusters: Mapping[int, tuple[Bounds, ...]] = field(default_factory=dict)
+    """By page, the intervals that its keys really fill, where that is known and more than one; see ``clusters``."""
+
+    def filled(self, page: int) -> tuple[Bounds, ...]:
+        """The intervals, ascending, in which all keys of a page lie; none for a page of nothing but nulls."""
+        bounds = self.bounds[page]
+        return self.clusters.get(page, (bounds,)) if bounds else ()
+
+    @property
+    def overlapping(self) -> bool:
+        """Whether most pages hold keys that belong between those of the next: two sorted streams were zipped."""
+        known = [bounds for bounds in self.bounds if bounds]
+        return sum(a.max > b.min for a, b in pairwise(known)) > (len(known) - 1) / 2
+
+
+@dataclass(frozen=True, slots=True)
+class Indexes:
+    """What is held, raw, of the page indexes of one row group."""
+
+    column_index: bytes | None = None
+    """Of the key column."""
+    offset_indexes: Mapping[str, bytes] = field(default_factory=dict)
+    """By column."""
+    own: bool = False
+    """Whether some were made from pages that were read, and not written with the file."""
+    clusters: Mapping[int, tuple[Bounds, ...]] = field(default_factory=dict)
+    """Of pages of the key column; see ``ColumnIndex``."""
+
+    def joined(self, other: "Indexes") -> "Indexes":
+        """Both; what was read from the pages themselves is believed before what the file says of them."""
+        below, above = (other, self) if self.own and not other.own else (self, other)
+        merged = {**below.offset_indexes, **above.offset_indexes}
+        clusters = {**below.clusters, **above.clusters}
+        return Indexes(above.column_index or below.column_index, merged, own=self.own or other.own, clusters=clusters)
+
+    @property
+    def written(self) -> "Indexes | None":
+        """The part that stands in the file, which can be compared with the source; None if some of it was derived."""
+        return None if self.own else Indexes(self.column_index, self.offset_indexes)
+
+    def pack(self) -> bytes:
+        """As bytes for the store: a line of JSON that names what follows, and the indexes one behind the other."""
+        parts = [("", self.column_index or b""), *self.offset_indexes.items()]
+        header = {"own": self.own, "column_index": len(parts[0][1])}
+        sizes = [[name, len(data)] for name, data in parts[1:]]
+        clusters = {
+            page: [[each.min.decode("latin-1"), each.max.decode("latin-1")] for each in filled]
+            for page, filled in self.clusters.items()
+        }
+        return (
+            json.dumps({**header, "offset_indexes": sizes, "clusters": clusters}).encode()
+            + b"\n"
+            + b"".join(data for _, data in parts)
+        )
+
+    @classmethod
+    def unpack(cls, packed: bytes) -> "Indexes":
+        """The reverse.
+
+        Raises:
+            BadPageIndex: if it is nothing that ``pack`` made.
+        """
+        head, _, body = packed.partition(b"\n")
+        try:
+            header = json.loads(head)
+            own, position = typed(header["own"], bool), typed(header["column_index"], int)
+            sizes = [(typed(name, str), typed(size, int)) for name, size in header["offset_indexes"]]
+            clusters = {int(page): _cluster(parts) for page, parts in header.get("clusters", {}).items()}
+            lengths = [position, *(size for _, size in sizes)]
+            if min(lengths) < 0 or sum(lengths) != len(body):
+                raise ValueError(len(body))  # noqa: TRY301 - like those of the lines around it
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            message = f"a page index of the store cannot be read: {error}"
+            raise BadPageIndex(message) from error
+        column_index, pieces = body[:position] or None, {}
+        for name, size in sizes:
+            pieces[name] = body[position : position + size]
+            position += size
+        return cls(column_index, pieces, own=own, clusters=clusters)
+
+
+def _cluster(parts: list[list[str]]) -> tuple[Bounds, ...]:
+    return tuple(Bounds(low.encode("latin-1"), high.encode("latin-1")) for low, high in parts)
+
+
+def cut_indexes(footer: Footer, key_column: str, body: bytes, start: int) -> dict[int, Indexes]:
+    """The page indexes in some bytes of a file, by row group: all offset indexes, and the key's column index.
+
+    Args:
+        footer: of the file.
+        key_column: its name.
+        body: the bytes.
+        start: their offset in the file.
+    """
+    held = ByteRange(start, start + len(body))
+    found = {}
+    for group in footer.row_groups:
+        located = {name: chunk.offset_index for name, chunk in group.chunks.items()}
+        inside = {n: body[at.start - start : at.end - start] for n, at in located.items() if at and at in held}
+        at = group.chunks[key_column].column_index if key_column in group.chunks else None
+        bounds = body[at.start - start : at.end - start] if at and at in held else None
+        if inside or bounds:
+            found[group.ordinal] = Indexes(bounds, inside)
+    return found
+
+
+def cut_bounds(least: bytes, greatest: bytes) -> Bounds:
+    """Bounds of values, cut to a length that is worth keeping."""
+    if len(greatest) > LONGEST_BOUND:
+        kept = greatest[:LONGEST_BOUND].rstrip(b"\xff")
+        greatest = kept[:-1] + bytes([kept[-1] + 1]) if kept else greatest
+    return Bounds(least[:LONGEST_BOUND], greatest)
+
+
+def typed(value: object, kind: type[_T]) -> _T:
+    """The value, if it is of that type; what others can be made into, and how large, is not for a file to say."""
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
+        message = f"{type(value).__name__} instead of {kind.__name__}"
+        raise TypeError(message)
+    return value

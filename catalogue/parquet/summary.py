@@ -1,0 +1,179 @@
+"""What the catalogue shows of an index file, picked from its footer, in a child process.
+
+A child imports this and little more, since its start takes longer than most of what it is asked.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+
+from catalogue.commoncrawl.crawls import KEY_COLUMN
+from catalogue.errors import BadFooter, Encrypted
+from catalogue.parquet.column_types import kind_of
+from catalogue.parquet.footer import MAGIC, decode_footer, with_trailer
+from catalogue.parquet.model import Footer, Order, RowGroup
+from catalogue.parquet.thrift import MAX_ELEMENTS
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroupFacts:
+    """What the catalogue shows of a row group."""
+
+    ordinal: int
+    num_rows: int
+    total_byte_size: int
+    total_compressed_size: int
+    min_key: str | None
+    max_key: str | None
+    bounds_from: str
+    """``footer``, ``footer (signed)`` or ``missing``."""
+    first_fetch: int | None
+    """Milliseconds since 1970 before which nothing was fetched; None where the footer does not say."""
+    last_fetch: int | None
+    footer_offset: int
+    """Where the row group stands in the footer."""
+    file_offset: int | None
+    """Where its first page starts; None if it has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkFacts:
+    """What the catalogue shows of a column chunk."""
+
+    row_group: int
+    column_name: str
+    physical_type: str
+    codec: str
+    num_values: int
+    null_count: int | None
+    file_offset: int
+    total_compressed_size: int
+    total_uncompressed_size: int
+    min: str | None
+    """Bounds as text where they are text, else null."""
+    max: str | None
+    has_page_index: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FileFacts:
+    """What the catalogue shows of an index file."""
+
+    num_rows: int
+    created_by: str
+    codec: str
+    column_names: tuple[str, ...]
+    column_kinds: tuple[str, ...]
+    """What they hold, in the words of ``catalogue.parquet.column_types``."""
+    utc_times: bool
+    """Whether ``fetch_time`` is declared an instant; older writers left the zone, always UTC, to be known."""
+    has_page_index: bool
+    footer_rest: int | None
+    """Where that stands in the footer which follows the row groups."""
+    row_groups: tuple[RowGroupFacts, ...]
+    column_chunks: tuple[ChunkFacts, ...]
+    """Empty unless asked for: there are some 330 a file."""
+    digest: str = field(default="", compare=False)
+    """Of the footer that this was found in; empty unless it was examined."""
+
+
+def file_facts(footer: Footer, key: str = KEY_COLUMN, *, column_chunks: bool = False) -> FileFacts:
+    """Pick from a footer what the catalogue shows.
+
+    Raises:
+        BadFooter: if the column of keys is there and does not hold text.
+    """
+    # Keys of Common Crawl's index are text even where a file does not say so; numbers would break whoever reads bounds.
+    texts = {"string", "binary"} if key == KEY_COLUMN else {"string"}
+    if (column := footer.columns.get(key)) and kind_of(column) not in texts:
+        message = f"the column {key} holds {kind_of(column)} and not text, which keys must be"
+        raise BadFooter(message)
+    keys = [group.chunks.get(key) for group in footer.row_groups]
+    return FileFacts(
+        num_rows=footer.num_rows,
+        created_by=footer.created_by,
+        codec="+".join(footer.codecs),
+        column_names=tuple(footer.columns),
+        column_kinds=tuple(map(kind_of, footer.columns.values())),
+        utc_times="fetch_time" in footer.columns and footer.columns["fetch_time"].utc,
+        has_page_index=bool(keys) and all(each and each.column_index and each.offset_index for each in keys),
+        footer_rest=footer.rest,
+        row_groups=tuple(_row_group_facts(group, key) for group in footer.row_groups),
+        column_chunks=tuple(_chunk_facts(footer)) if column_chunks else (),
+    )
+
+
+def _row_group_facts(group: RowGroup, key: str) -> RowGroupFacts:
+    chunk = group.chunks.get(key)
+    bounds = chunk.bounds if chunk else None
+    times = group.chunks["fetch_time"].milliseconds if "fetch_time" in group.chunks else None
+    return RowGroupFacts(
+        ordinal=group.ordinal,
+        num_rows=group.num_rows,
+        total_byte_size=group.total_byte_size,
+        total_compressed_size=group.total_compressed_size,
+        min_key=bounds.min.decode() if bounds else None,
+        max_key=bounds.max.decode() if bounds else None,
+        bounds_from="missing" if not bounds else "footer (signed)" if bounds.order is Order.SIGNED else "footer",
+        first_fetch=times[0] if times else None,
+        last_fetch=times[1] if times else None,
+        footer_offset=group.offset,
+        file_offset=min((chunk.range.start for chunk in group.chunks.values()), default=None),
+    )
+
+
+def _chunk_facts(footer: Footer) -> Iterator[ChunkFacts]:
+    for group in footer.row_groups:
+        for chunk in group.chunks.values():
+            text = chunk.bounds if chunk.column.physical_type == "BYTE_ARRAY" else None
+            yield ChunkFacts(
+                row_group=group.ordinal,
+                column_name=chunk.column.name,
+                physical_type=chunk.column.physical_type,
+                codec=chunk.codec_name,
+                num_values=chunk.num_values,
+                null_count=chunk.null_count,
+                file_offset=chunk.range.start,
+                total_compressed_size=len(chunk.range),
+                total_uncompressed_size=chunk.total_uncompressed_size,
+                min=text.min.decode() if text else None,
+                max=text.max.decode() if text else None,
+                has_page_index=bool(chunk.column_index and chunk.offset_index),
+            )
+
+
+# ---- in the child ----
+
+
+def answer(question: bytes) -> bytes:
+    """What a child says of a footer."""
+    header, _, footer = question.partition(b"\n")
+    file_size, key, column_chunks = json.loads(header)
+    try:
+        _check_with_pyarrow(footer)
+        facts = file_facts(decode_footer(footer, file_size), key, column_chunks=column_chunks)
+        found = ("facts", asdict(facts))
+    except Encrypted as error:
+        found = ("Encrypted", str(error))  # type: ignore[assignment]
+    except (BadFooter, MemoryError) as error:
+        found = ("BadFooter", str(error) or "the footer claims more memory than a footer may")  # type: ignore[assignment]
+    return json.dumps(found).encode()
+
+
+def _check_with_pyarrow(footer: bytes) -> None:
+    """Have the reader that will decode the pages agree that this is a footer."""
+    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow.parquet as pq  # noqa: PLC0415 - slow to import, and for children alone
+
+    file = MAGIC + with_trailer(footer)
+    try:
+        parsed = pq.ParquetFile(
+            pa.BufferReader(file), thrift_string_size_limit=1 << 20, thrift_container_size_limit=MAX_ELEMENTS
+        ).metadata
+    except (pa.ArrowException, OSError, ValueError) as error:
+        message = f"pyarrow cannot decode the footer: {' '.join(str(error).split())}"
+        kind = Encrypted if "ncrypt" in str(error) else BadFooter
+        raise kind(message) from error
+    if parsed.num_rows < 0:
+        message = f"the footer claims {parsed.num_rows} rows"
+        raise BadFooter(message)

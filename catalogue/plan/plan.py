@@ -1,0 +1,343 @@
+"""A plan: what is read of which file, row group and column, in which requests."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from catalogue.commoncrawl.crawls import IndexFile
+from catalogue.display import Displayed, some
+from catalogue.formatting import duration, plural, size
+from catalogue.parquet.model import ColumnChunk
+from catalogue.parquet.pages import ColumnIndex, OffsetIndex
+from catalogue.plan.cost import Cost
+from catalogue.plan.requests import Fetch, Part, Purpose
+from catalogue.query.query import Query
+from catalogue.query.random_order import Drawn
+from catalogue.source.byte_ranges import ByteRange, Pin
+from catalogue.surt import KeyInterval
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnRead:
+    """What is read of a column chunk: all of it, or some pages."""
+
+    chunk: ColumnChunk
+    index: OffsetIndex | None = None
+    """None for the whole chunk."""
+    pages: tuple[range, ...] = ()
+    """Runs of consecutive pages, ascending; of a whole chunk none."""
+    later: bool = False
+    """Whether it waits for the first wave to tell which of its pages hold rows that match."""
+
+    @property
+    def dictionary(self) -> ByteRange | None:
+        """Where the dictionary page is, if one of the pages needs it."""
+        if self.index is None or not self.pages:
+            return None
+        start, end = self.chunk.range.start, self.index.offsets[0]
+        coded = self.chunk.dictionary_coded
+        if start == end or (coded is not None and self.pages[0].start >= coded):
+            return None
+        return ByteRange(start, end)
+
+    @property
+    def rows(self) -> tuple[range, ...]:
+        """The rows that are read, as runs."""
+        if self.index is None:
+            return (range(self.chunk.num_values),)
+        return tuple(self.index.rows(run) for run in self.pages)
+
+    def parts(self, row_group: int) -> Iterator[Part]:
+        """The bytes that are read."""
+        name = self.chunk.column.name
+        if self.index is None:
+            yield Part(Purpose.CHUNK, row_group, name, self.chunk.range)
+            return
+        if self.dictionary:
+            yield Part(Purpose.DICTIONARY, row_group, name, self.dictionary)
+        for run in self.pages:
+            yield Part(Purpose.PAGES, row_group, name, self.index.extent(run))
+
+    def single_pages(self) -> Iterator[ByteRange]:
+        """The bytes that are read, page by page: into these it can fall when it is narrowed."""
+        if self.index is None:
+            yield self.chunk.range
+            return
+        if self.dictionary:
+            yield self.dictionary
+        for run in self.pages:
+            for page in run:
+                yield self.index.extent(range(page, page + 1))
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroupRead:
+    """A row group to be read, and what is left to decide about its rows."""
+
+    ordinal: int
+    num_rows: int
+    intervals: tuple[KeyInterval, ...]
+    """The residual of the keys: those that may lie in this group."""
+    rows: tuple[range, ...]
+    """The rows that might match, as ascending runs; no other is looked at."""
+    columns: tuple[ColumnRead, ...]
+    """The key first."""
+    key_index: ColumnIndex | None
+    """By which the rows were chosen, so that it can be checked against the keys."""
+    bounded: bool
+    """Whether the bounds of its keys were known; without them it is read on the off chance."""
+    whole: bool = False
+    """Whether all of its rows match for certain, so that what is held of its pages was not looked at."""
+    counted: int = 0
+    """Rows of it among those that a plan counted without looking at them."""
+    drawn: Drawn | None = field(default=None, compare=False)
+    """All of its rows that were drawn, where only such may be in the answer, which tells when each was; else None.
+
+    ``rows`` are those of them that no index rules out. If the index turns out to be wrong all are looked at.
+    """
+
+    untyped: bool = False
+    """Whether the group has no detected media types; see ``Query.of``."""
+
+    @property
+    def later(self) -> bool:
+        """Whether some columns wait for others."""
+        return any(column.later for column in self.columns)
+
+
+@dataclass(frozen=True, slots=True)
+class FileRead:
+    """What is read of one file."""
+
+    file: IndexFile
+    pin: Pin
+    created_by: str
+    row_groups: tuple[RowGroupRead, ...]
+    cached: tuple[ByteRange, ...] = ()
+    """What is in the cache of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Awaited:
+    """A row group whose page index is not held yet, and what reading it will take, about."""
+
+    path: str
+    row_group: int
+    num_rows: int
+    requests: float
+    bytes: float
+    pages: float
+
+
+READS = pa.schema(
+    [
+        ("path", pa.string()),  # relative to the source
+        ("crawl", pa.string()),
+        ("subset", pa.string()),
+        ("row_group", pa.int32()),
+        ("column", pa.string()),
+        ("start", pa.int64()),  # of the file's byte
+        ("end", pa.int64()),  # exclusive
+        ("bytes", pa.int64()),
+    ]
+)
+"""Of a plan as a table. The last four are null where page indexes must be fetched first to know them."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ReadPlan(Displayed):
+    """The reads that answer a query, and what they cost."""
+
+    query: Query
+    schema: pa.Schema
+    """Of the answer."""
+    row_schema: pa.Schema
+    """Of the rows before the residual has decided: all that is read."""
+    files: tuple[FileRead, ...]
+    waves: tuple[tuple[Fetch, ...], ...]
+    """Requests that can go out together. The second, if there is one, is what may be wanted of it after the first."""
+    cost: Cost
+    considered: int
+    """Row groups of the crawls and subsets asked for, read or not."""
+    counted: tuple[tuple[str, int], ...] = ()
+    """Rows that are known to match without being read, by crawl; of a query that counts."""
+    indexes: tuple[Fetch, ...] = ()
+    """Page indexes to be fetched before anything else; then the query is planned anew."""
+    awaited: tuple[Awaited, ...] = ()
+    """The row groups they belong to, not among ``files`` yet."""
+    missing: tuple[str, ...] = ()
+    """What is not held and might match, a sentence each; if any, the answer may be incomplete."""
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def requests(self) -> int:
+        """How many requests will be made, about where indexes are lacking; at most, where a limit or a second wave."""
+        known = sum(fetch.most for wave in self.waves for fetch in wave if not fetch.cached)
+        return len(self.indexes) + known + math.ceil(sum(each.requests for each in self.awaited))
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes will be received; about, or at most, likewise."""
+        known = sum(len(fetch.range) for wave in self.waves for fetch in wave if not fetch.cached)
+        lacking = sum(len(fetch.range) for fetch in self.indexes)
+        return known + lacking + math.ceil(sum(each.bytes for each in self.awaited))
+
+    @property
+    def cached_bytes(self) -> int:
+        """How many bytes need not be asked for, because they are in the cache."""
+        return sum(len(fetch.range) for wave in self.waves for fetch in wave if fetch.cached)
+
+    @property
+    def row_groups(self) -> int:
+        """How many row groups are read."""
+        return sum(len(file.row_groups) for file in self.files) + len(self.awaited)
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The files that are read."""
+        return tuple(dict.fromkeys([file.file.path for file in self.files] + [each.path for each in self.awaited]))
+
+    @property
+    def pages(self) -> int:
+        """How many data pages are read, whole column chunks apart; about, or at most, likewise."""
+        known = sum(
+            len(run)
+            for file in self.files
+            for group in file.row_groups
+            for column in group.columns
+            for run in column.pages
+        )
+        return known + math.ceil(sum(each.pages for each in self.awaited))
+
+    @property
+    def chunks(self) -> int:
+        """How many column chunks are read whole."""
+        every = (column for file in self.files for group in file.row_groups for column in group.columns)
+        return sum(column.index is None for column in every)
+
+    @property
+    def rows(self) -> int:
+        """How many rows are looked at or counted: no answer is longer."""
+        looked_at = sum(len(run) for file in self.files for group in file.row_groups for run in group.rows)
+        return sum(rows for _, rows in self.counted) + looked_at + sum(each.num_rows for each in self.awaited)
+
+    @property
+    def unbounded(self) -> tuple[int, int]:
+        """How many row groups are read only because the bounds of their keys are not known, and their bytes."""
+        sizes = [
+            sum(len(part.range) for column in group.columns if not column.later for part in column.parts(0))
+            for file in self.files
+            for group in file.row_groups
+            if not group.bounded
+        ]
+        return len(sizes), sum(sizes)
+
+    @property
+    def seconds(self) -> float:
+        """How long it takes at the present rate, about."""
+        return self.cost.seconds(self.requests, self.bytes, self.round_trips)
+
+    @property
+    def price(self) -> str:
+        """Requests, bytes and seconds in words."""
+        what = f"{plural(self.requests, 'request')}, {size(self.bytes)}, {duration(self.seconds)}"
+        return f"{self.about}{what}"
+
+    @property
+    def about(self) -> str:
+        """What to put before requests and bytes: nothing if they are exact."""
+        return "about " if self.estimated else "" if self.exact or not self.requests else "at most "
+
+    @property
+    def round_trips(self) -> int:
+        """How many waves there are, that of the indexes and at least one behind it among them."""
+        return 1 + max(1, len(self.waves)) if self.indexes else len(self.waves)
+
+    @property
+    def estimated(self) -> bool:
+        """Whether pages, requests and bytes are an estimate, since indexes must be fetched first."""
+        return bool(self.awaited)
+
+    @property
+    def exact(self) -> bool:
+        """Whether requests and bytes are exactly these; else they are at most these, or ``estimated``."""
+        return not (self.awaited or self.stops_early or len(self.waves) > 1)
+
+    @property
+    def stops_early(self) -> bool:
+        """Whether reading ends as soon as there are enough rows."""
+        return self.query.limit is not None and not self.query.ordered
+
+    def _line(self) -> str:
+        groups = f"{self.row_groups:,} of {plural(self.considered, 'row group')}"
+        asked = some(self.query.patterns, len(self.query.patterns))
+        return f"of {asked}: {plural(len(self.paths), 'file')}, {groups}, {self.price}"
+
+    def _rows(self) -> Iterator[tuple[str, str]]:
+        yield "files", f"{len(self.paths):,}"
+        yield "row groups", f"{self.row_groups:,} of {self.considered:,}"
+        if self.pages:
+            yield "pages", f"{self.about}{self.pages:,}"
+        if self.chunks:
+            yield "column chunks read whole", f"{self.chunks:,}"
+        yield "captures in them", f"{self.rows:,}"
+        yield "requests", f"{self.about}{self.requests:,}"
+        yield "bytes", f"{self.about}{size(self.bytes)}"
+        if self.cached_bytes:
+            yield "from the cache", size(self.cached_bytes)
+        yield "time", f"about {duration(self.seconds)}"
+
+    def _notes(self) -> Iterator[str]:
+        if self.indexes:
+            needed = f"{plural(len(self.indexes), 'request')}, {size(sum(len(fetch.range) for fetch in self.indexes))}"
+            yield f"Page indexes are fetched first ({needed}); until then the rest is an estimate."
+        yield from (f"Note: {warning}" for warning in self.warnings)
+        yield from (f"The answer may be incomplete: {lack}" for lack in self.missing)
+
+    def to_arrow(self) -> pa.Table:
+        """What is read, for other engines: a row for each run of bytes of a column of a row group, see ``READS``.
+
+        Ranges are half-open, as fsspec's ``cat_ranges`` takes them. Those of a row group are all that is needed of it,
+        and neighbours may be read as one, as our own requests do.
+        """
+        rows: list[tuple[object, ...]] = []
+        for read in self.files:
+            for group in read.row_groups:
+                place = (read.file.path, read.file.crawl, read.file.subset, group.ordinal)
+                parts = (part for column in group.columns for part in column.parts(group.ordinal))
+                rows += ((*place, part.column, part.range.start, part.range.end, len(part.range)) for part in parts)
+        for each in self.awaited:
+            file = self.query.table.file(each.path)
+            partition = (file.crawl, file.subset) if file else (None, None)
+            rows.append((each.path, *partition, each.row_group, None, None, None, None))
+        columns = zip(*rows, strict=True) if rows else ((),) * len(READS)
+        return pa.Table.from_arrays(
+            [pa.array(column, field.type) for column, field in zip(columns, READS, strict=True)], schema=READS
+        )
+
+    def summary(self) -> dict[str, Any]:
+        """The plan in numbers, as ``plan --json`` prints it."""
+        groups, size = self.unbounded
+        return {
+            "files": len(self.paths),
+            "row_groups": self.row_groups,
+            "row_groups_considered": self.considered,
+            "pages": self.pages,
+            "chunks": self.chunks,
+            "rows": self.rows,
+            "requests": self.requests,
+            "bytes": self.bytes,
+            "seconds": round(self.seconds, 1),
+            "waves": self.round_trips,
+            "exact": self.exact,
+            "estimated": self.estimated,
+            "indexes": {"requests": len(self.indexes), "bytes": sum(len(fetch.range) for fetch in self.indexes)},
+            "cached_bytes": self.cached_bytes,
+            "complete": not self.missing,
+            "missing": list(self.missing),
+            "without_bounds": {"row_groups": groups, "bytes": size},
+            "warnings": list(self.warnings),
+        }

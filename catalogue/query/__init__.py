@@ -1,0 +1,1 @@
+"""Queries: what a user asks, filters, ``--where``, deduplication."""

@@ -1,0 +1,165 @@
+"""Filters by status, media type and language: one grammar for the command line, Python, the web form and the JSON API.
+
+====================  =========================================================
+status                ``200``, ``40x``, ``2xx``
+media type            ``text/html``; ``text/*``, ``text/`` or ``application/vnd*`` for all types that start so
+language              ``isl``: three letters of ISO 639-3
+====================  =========================================================
+
+Several values, in a list or separated by commas, are alternatives. Letter case does not matter.
+"""
+
+import mimetypes
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from catalogue.commoncrawl.datasets import INDEX, Table
+from catalogue.errors import QueryError
+from catalogue.formatting import comma_separated
+from catalogue.query.query import Where
+from catalogue.query.where import check_expression, literal, parse_where
+
+Values = str | int | Iterable[str | int] | None
+"""What a filter may be given as; None for no filter."""
+
+STATUS = "[1-9](?:[0-9]{2}|[0-9][xX]|[xX]{2})"
+MIME = "[uU][nN][kK]|[A-Za-z0-9!#$&^_.+-]{1,127}/(?:\\*|[A-Za-z0-9!#$&^_.+-]{1,127}\\*?)?"
+"""``unk`` is what the index has where the server named no type."""
+LANGUAGE = "[A-Za-z]{3}"
+
+_DETECTED_TYPE, _DECLARED_TYPE = "content_mime_detected", "content_mime_type"
+"""The media type as Common Crawl detected it, which the first crawls do not have, and as the server named it."""
+
+_TWO_LETTERS = (
+    "af:afr am:amh ar:ara as:asm az:aze be:bel bg:bul bn:ben bs:bos ca:cat cs:ces cy:cym da:dan de:deu el:ell en:eng "
+    "eo:epo es:spa et:est eu:eus fa:fas fi:fin fo:fao fr:fra fy:fry ga:gle gd:gla gl:glg gu:guj ha:hau he:heb hi:hin "
+    "hr:hrv ht:hat hu:hun hy:hye id:ind ig:ibo is:isl it:ita iw:heb ja:jpn jv:jav ka:kat kk:kaz km:khm kn:kan ko:kor "
+    "ku:kur ky:kir la:lat lb:ltz lo:lao lt:lit lv:lav mg:mlg mi:mri mk:mkd ml:mal mn:mon mr:mar ms:msa mt:mlt my:mya "
+    "ne:nep nl:nld nn:nno no:nor or:ori pa:pan pl:pol ps:pus pt:por ro:ron ru:rus sa:san sd:snd si:sin sk:slk sl:slv "
+    "so:som sq:sqi sr:srp su:sun sv:swe sw:swa ta:tam te:tel tg:tgk th:tha tk:tuk tl:tgl tr:tur tt:tat ug:uig uk:ukr "
+    "ur:urd uz:uzb vi:vie xh:xho yi:yid yo:yor zh:zho zu:zul"
+)
+"""ISO 639-1 codes and the ISO 639-3 codes that the index has instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """Filters in their normal form: lower case, prefixes with an asterisk."""
+
+    status: tuple[str, ...] = ()
+    mime: tuple[str, ...] = ()
+    lang: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, status: Values = None, mime: Values = None, lang: Values = None) -> "Filters":
+        """Parse values.
+
+        Raises:
+            QueryError: if one is invalid.
+        """
+        return cls(statuses(status), media_types(mime), languages(lang))
+
+    def parsed(self, where: Sequence[str], newer: pa.Schema, table: Table) -> tuple[Where | None, Where | None]:
+        """Join the filters and other expressions by AND; None if there is nothing to join.
+
+        Args:
+            where: boolean expressions in SQL.
+            newer: see ``parse_where``.
+            table: see ``parse_where``.
+
+        Returns:
+            What decides about rows, and what decides instead where media types were not detected.
+
+        Raises:
+            QueryError: if an expression is invalid.
+        """
+        for each in where if len(where) > 1 or self != Filters() else ():
+            check_expression(each)
+        sql = self._sql(where, _DETECTED_TYPE)
+        untyped = self._sql(where, _DECLARED_TYPE) if self.mime and table == INDEX else ""
+        return parse_where(sql, newer, table) if sql else None, parse_where(untyped, newer, table) if untyped else None
+
+    def _sql(self, where: Sequence[str], media_type: str) -> str:
+        parts = [f"({each}\n)" for each in where] if len(where) > 1 or self != Filters() else [*where]
+        if self.status:
+            parts.append(_any_of("fetch_status", self.status, "x", _status_range))
+        if self.mime:
+            parts.append(_any_of(media_type, self.mime, "*", _starts_with, literal))
+        if self.lang:
+            listed = ", ".join(map(literal, self.lang))
+            parts.append(f"list_has_any(string_split(content_languages, ','), [{listed}])")
+        return " AND ".join(parts)
+
+
+def statuses(values: Values) -> tuple[str, ...]:
+    """Parse a status filter.
+
+    Raises:
+        QueryError: if a value is invalid.
+    """
+    return _parsed(values, STATUS, "status", lambda _: "use 200, 40x, 2xx or 200,404")
+
+
+def media_types(values: Values) -> tuple[str, ...]:
+    """Parse a media type filter; a prefix ends with an asterisk.
+
+    Raises:
+        QueryError: if a value is invalid.
+    """
+    found = _parsed(values, MIME, "media type", _media_type_hint)
+    return tuple(f"{each}*" if each.endswith("/") else each for each in found)
+
+
+def languages(values: Values) -> tuple[str, ...]:
+    """Parse a language filter.
+
+    Raises:
+        QueryError: if a value is invalid.
+    """
+    return _parsed(values, LANGUAGE, "language", _language_hint)
+
+
+def _parsed(values: Values, pattern: str, name: str, hint: Callable[[str], str]) -> tuple[str, ...]:
+    found = comma_separated(map(str, [values] if isinstance(values, str | int) else values or ()))
+    for value in found:
+        if not re.fullmatch(pattern, value):
+            message = f"invalid {name} {value[:100]!r}; {hint(value.lower())}"
+            raise QueryError(message)
+    return tuple(dict.fromkeys(value.lower() for value in found))
+
+
+def _media_type_hint(value: str) -> str:
+    like, _ = mimetypes.MimeTypes().guess_type(f"file.{value.lstrip('.')}", strict=False)
+    return f"did you mean {like}?" if "/" not in value and like else "use text/html, text/* or application/vnd*"
+
+
+def _language_hint(value: str) -> str:
+    known = dict(pair.split(":") for pair in _TWO_LETTERS.split())
+    like = known.get(re.split("[-_]", value)[0])
+    return f"did you mean {like}?" if like else "use three letters of ISO 639-3, such as eng"
+
+
+def _any_of(
+    column: str,
+    values: Sequence[str],
+    wildcard: str,
+    range_: Callable[[str, str], str],
+    constant: Callable[[str], str] = str,
+) -> str:
+    """A condition that is true if the column has one of the values; a wildcard is the last character of some."""
+    exact = [constant(value) for value in values if not value.endswith(wildcard)]
+    parts = [range_(column, value) for value in values if value.endswith(wildcard)]
+    if exact:
+        parts.append(f"{column} = {exact[0]}" if len(exact) == 1 else f"{column} IN ({', '.join(exact)})")
+    return parts[0] if len(parts) == 1 else f"({' OR '.join(parts)})"
+
+
+def _status_range(column: str, value: str) -> str:
+    return f"{column} BETWEEN {value.replace('x', '0')} AND {value.replace('x', '9')}"
+
+
+def _starts_with(column: str, value: str) -> str:
+    return f"starts_with({column}, {literal(value.removesuffix('*'))})"

@@ -1,0 +1,264 @@
+"""``--where``: read by DuckDB's own parser, applied by DuckDB to the rows.
+
+What is pruned with is taken from the same syntax tree that is later executed, so the two cannot disagree. A tree of a
+shape that is not known here, from another version of DuckDB, only means less pruning.
+"""
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from catalogue.commoncrawl.datasets import INDEX, Table
+from catalogue.errors import QueryError, UnknownColumn
+from catalogue.formatting import in_short
+from catalogue.parquet.arrow_arrays import numbers, positions
+from catalogue.query.query import Condition, Where, check_columns
+
+_COMPARISONS = {
+    "COMPARE_EQUAL": "=",
+    "COMPARE_LESSTHAN": "<",
+    "COMPARE_LESSTHANOREQUALTO": "<=",
+    "COMPARE_GREATERTHAN": ">",
+    "COMPARE_GREATERTHANOREQUALTO": ">=",
+}
+_LONGEST_NUMBER = 40
+_POSITION = " position"
+"""A column beside the rows' own, under a name that no expression may use."""
+_INTEGERS = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "INTEGER_LITERAL"}
+_MORE_THAN_A_ROW = {
+    "SUBQUERY": "a query",
+    "STAR": "a *",
+    "LAMBDA": "a lambda",
+    "POSITIONAL_REFERENCE": "a column's number",
+    "PARAMETER": "a parameter",
+}
+"""By class of syntax node, what an expression over the columns of a row cannot hold."""
+_MIRRORED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+def connect() -> duckdb.DuckDBPyConnection:
+    """A connection that reaches nothing but the tables it is given, where every time is shown in UTC."""
+    return _database(os.getpid()).cursor()
+
+
+@cache
+def _database(_process: int) -> duckdb.DuckDBPyConnection:
+    """What those of a process have in common, since to make it takes longer than most questions; it holds nothing."""
+    database = duckdb.connect(
+        config={
+            "enable_external_access": "false",
+            "autoinstall_known_extensions": "false",
+            "autoload_known_extensions": "false",
+            "allow_community_extensions": "false",
+            "python_enable_replacements": "false",
+            "threads": "1",  # handing the rows of a row group to others takes longer than to look at them
+        }
+    )
+    database.execute("SET GLOBAL TimeZone = 'UTC'; SET GLOBAL lock_configuration = true")
+    return database
+
+
+def parse_where(sql: str, newer: pa.Schema | None = None, table: Table = INDEX) -> Where:
+    """Read a boolean expression.
+
+    Args:
+        sql: over the columns of the table, ``crawl`` and ``subset`` where they stand in paths.
+        newer: columns of harvested files that are not known beforehand.
+        table: that is asked.
+
+    Raises:
+        QueryError: if it is no expression, with DuckDB's reason.
+        UnknownColumn: if it names a column that there is not.
+    """
+    known = pa.schema([*table.schema, *(newer or ())])
+    with connect() as connection:
+        with _bounded_depth():
+            expression = _parse(sql, connection)
+            columns = _named(dict.fromkeys(_columns(expression)), sql, known, table)
+            where = Where(sql, columns, tuple(_conditions(expression, table)))
+        _check(where, known, connection)
+    return where
+
+
+def _named(names: Iterable[str], sql: str, known: pa.Schema, table: Table) -> tuple[str, ...]:
+    """The columns of these names; see ``check_columns``."""
+    try:
+        return check_columns(names, known.names, table)
+    except UnknownColumn as error:
+        # What stands in double quotes is a name in SQL, and by most was meant as text.
+        for name in names:
+            if f'"{name}"' in sql and name.casefold() not in map(str.casefold, known.names):
+                message = f"--where knows no column {name[:100]!r}; text stands in single quotes: {literal(name[:100])}"
+                raise UnknownColumn(message) from error
+        if "did you mean" in str(error):
+            raise
+        message = f"{error}; text stands in single quotes"
+        raise UnknownColumn(message) from error
+
+
+def literal(text: str) -> str:
+    """A text as a literal of SQL, which nothing in it can end."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def check_expression(sql: str) -> None:
+    """Make sure that a text is one boolean expression, so that it can be joined to others.
+
+    Raises:
+        QueryError: if it is not.
+    """
+    with connect() as connection, _bounded_depth():
+        _parse(sql, connection)
+
+
+def where_positions(where: Where, rows: pa.Table, connection: duckdb.DuckDBPyConnection) -> np.ndarray:
+    """The positions, ascending, of the rows for which the expression holds; those for which it is null go.
+
+    Raises:
+        QueryError: if it fails on a row's values.
+    """
+    position = _POSITION
+    while position in where.columns:
+        position += "'"
+    asked = pa.table({position: positions(np.arange(rows.num_rows))})
+    for name in where.columns:
+        asked = asked.append_column(rows.schema.field(name), rows.column(name))
+    connection.register("rows", asked)
+    try:
+        kept = f'SELECT "{position}" FROM rows WHERE ({where.sql}\n)'  # noqa: S608 - the user's own SQL, which reaches nothing else
+        return np.sort(numbers(connection.sql(kept).to_arrow_table().column(0)))
+    except duckdb.Error as error:
+        message = f"--where {where.sql}: {in_short(error)}"
+        raise QueryError(message) from error
+    except RuntimeError as error:
+        if "interrupted" in str(error):  # DuckDB has no class for it
+            raise KeyboardInterrupt from error
+        raise
+    finally:
+        connection.unregister("rows")
+
+
+@contextmanager
+def _bounded_depth() -> Iterator[None]:
+    """Refuse an expression whose syntax tree is deeper than Python goes."""
+    try:
+        yield
+    except RecursionError as error:
+        message = "--where is nested too deeply; write it as one IN, or as several questions"
+        raise QueryError(message) from error
+
+
+def _parse(sql: str, connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
+    """The syntax tree of an expression."""
+    statements, model = _statements(sql, connection), _statements("true", connection)
+    # What is there besides the expression must be what we put there: no GROUP BY, no second SELECT.
+    expression, _ = statements[0]["node"].pop("where_clause", None), model[0]["node"].pop("where_clause")
+    if not expression or statements != model or expression.get("function_name") == "row":  # as of () and (a, b)
+        message = f"--where is one boolean expression, such as fetch_status = 200; this is more: {sql}"
+        raise QueryError(message)
+    # "a) OR (b" is an expression only between our brackets, and another one in the company of other conditions.
+    bare = json.loads(connection.execute("SELECT json_serialize_sql(?)", [f"SELECT 1 WHERE {sql}\n"]).fetchall()[0][0])
+    if bare["error"]:
+        message = f"--where is one boolean expression, such as fetch_status = 200; these brackets are odd: {sql}"
+        raise QueryError(message)
+    parsed: dict[str, Any] = expression
+    return parsed
+
+
+def _statements(sql: str, connection: duckdb.DuckDBPyConnection) -> Any:  # noqa: ANN401 - DuckDB's syntax tree
+    """What DuckDB's parser sees in a SELECT with an expression."""
+    try:
+        sql.encode()  # which DuckDB may fail to do with an error of its own
+        select = f"SELECT 1 FROM rows WHERE ({sql}\n)"  # noqa: S608 - to be parsed, not to be run
+        tree = json.loads(connection.execute("SELECT json_serialize_sql(?)", [select]).fetchall()[0][0])
+        reason = tree["error"] and tree["error_message"]
+    except (duckdb.Error, ValueError) as error:
+        reason = error
+    if reason:
+        message = f"--where cannot be read: {in_short(reason)}; one looks like: fetch_status = 200"
+        raise QueryError(message)
+    return tree["statements"]
+
+
+def _check(where: Where, known: pa.Schema, connection: duckdb.DuckDBPyConnection) -> None:
+    """Let DuckDB bind the expression to the columns' types before anything is fetched."""
+    for name in where.columns:
+        alike = [other for other in known.names if other.casefold() == name.casefold()]
+        if len(alike) > 1:
+            message = f"--where cannot tell {' and '.join(alike)} apart, which differ in capital letters alone"
+            raise QueryError(message)
+    where_positions(where, pa.schema([known.field(name) for name in where.columns]).empty_table(), connection)
+
+
+def _columns(node: object) -> Iterator[str]:
+    if isinstance(node, dict):
+        if node.get("class") == "COLUMN_REF":
+            yield str(node["column_names"][-1])
+        elif what := _MORE_THAN_A_ROW.get(str(node.get("class"))):
+            message = f"--where is an expression over the columns of a row; it cannot hold {what}"
+            raise QueryError(message)
+        elif node.get("class") == "FUNCTION" and node.get("schema") not in {"", "main", None}:
+            call = f"{node['function_name']}({node['schema']})"
+            message = f"--where takes no methods; write {call} instead"
+            raise QueryError(message)
+        for value in node.values():
+            yield from _columns(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from _columns(value)
+
+
+def _conditions(node: dict[str, Any], table: Table) -> Iterator[Condition]:
+    """Those parts of a conjunction that compare a column with constants."""
+    match node:
+        case {"type": "CONJUNCTION_AND", "children": children}:
+            for child in children:
+                yield from _conditions(child, table)
+        case {"type": "COMPARE_BETWEEN", "input": column, "lower": low, "upper": high}:
+            yield from _condition(column, ">=", [low], table)
+            yield from _condition(column, "<=", [high], table)
+        case {"type": "COMPARE_IN", "children": [column, *values]}:
+            yield from _condition(column, "in", values, table)
+        case {"type": kind, "left": left, "right": right} if kind in _COMPARISONS:
+            operator = _COMPARISONS[kind]
+            yield from _condition(left, operator, [right], table)
+            yield from _condition(right, _MIRRORED[operator], [left], table)
+        case {
+            "function_name": ("starts_with" | "^@" | "prefix"),
+            "arguments": [{"expression": column}, {"expression": value}],
+        }:
+            yield from _condition(column, "prefix", [value], table)
+
+
+def _condition(column: object, operator: str, values: list[object], table: Table) -> Iterator[Condition]:
+    match column:
+        case {"class": "COLUMN_REF", "column_names": [*_, str(name)]} if (
+            name in table.schema.names and name not in table.path_columns
+        ):
+            constants = [_constant(value) for value in values]
+            kind = table.schema.field(name).type
+            own = int if pa.types.is_integer(kind) else bytes if pa.types.is_string(kind) else None
+            if own and constants and all(isinstance(constant, own) for constant in constants):
+                yield Condition(name, operator, tuple(constants))  # type: ignore[arg-type]
+
+
+def _constant(node: object) -> int | bytes | None:
+    match node:
+        case {"class": "CONSTANT", "literal": {"kind": "INTEGER", "text": str(text)}}:
+            return int(text) if len(text) <= _LONGEST_NUMBER else None
+        case {"class": "CONSTANT", "literal": {"kind": "STRING", "text": str(text)}}:
+            return text.encode()
+        case {"class": "CONSTANT", "value": {"is_null": False, "value": int(value), "type": {"id": kind}}} if (
+            kind in _INTEGERS  # before DuckDB 2, where 200.5 is the DECIMAL 2005
+        ):
+            return value
+        case {"class": "CONSTANT", "value": {"is_null": False, "value": str(value), "type": {"id": "VARCHAR"}}}:
+            return value.encode()
+    return None

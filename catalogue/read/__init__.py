@@ -1,0 +1,1 @@
+"""Run a plan: fetch its requests, decode, apply the residual filter."""

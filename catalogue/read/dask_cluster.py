@@ -1,0 +1,123 @@
+"""Dask: clusters of workers, and DataFrames in as many pieces as a plan has."""
+
+import re
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+
+from catalogue.errors import QueryError, Unreachable
+from catalogue.formatting import open_part
+from catalogue.read.dataframes import frame_of
+from catalogue.read.workers import Task, run
+from catalogue.settings import install_command, package_version
+
+if TYPE_CHECKING:
+    import dask.dataframe as dd
+    import pandas as pd
+
+_ADDRESS = re.compile(r"(?:tcp|tls|ws|wss|ucx)://(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}(?:/\S*)?")
+_PATIENCE = 10.0
+"""Seconds to wait for a scheduler."""
+_THREADS = 8
+"""Of an executor that does not say how many workers it has."""
+
+
+@contextmanager
+def connected(address: str, *, patience: float = _PATIENCE) -> "Iterator[Executor]":
+    """The workers of a Dask cluster.
+
+    Args:
+        address: of its scheduler, such as ``tcp://host:8786``.
+        patience: seconds to wait for it.
+
+    Raises:
+        QueryError: if Dask is not installed, or this is no address.
+        Unreachable: if no scheduler answers.
+    """
+    try:
+        from distributed import Client  # noqa: PLC0415 - an extra, and slow to import
+    except ImportError as error:
+        message = f"a scheduler needs Dask; run: {install_command('dask')}"
+        raise QueryError(message) from error
+    if not _ADDRESS.fullmatch(address):
+        message = f"{open_part(address)!r} is no address of a scheduler; one looks like tcp://host:8786"
+        raise QueryError(message)
+    try:
+        client: Any = Client(address, timeout=patience, set_as_default=False)
+    except OSError as error:  # TimeoutError among them
+        message = f"no scheduler answers at {address}: {error}"
+        raise Unreachable(message) from error
+    try:
+        _check_versions(client)
+        yield client.get_executor(pure=False)  # the same question may be asked again
+    finally:
+        client.close()
+
+
+def _check_versions(client: Any) -> None:  # noqa: ANN401 - a class without types
+    """Make sure that workers understand our tasks; those that come later are not asked."""
+    try:
+        versions = set(client.run(package_version).values()) - {package_version()}
+    except Exception as error:  # Dask has no class of its own for it
+        message = (
+            f"workers of this cluster lack this package ({error}); install commoncrawl-catalogue where they run, too"
+        )
+        raise QueryError(message) from error
+    if versions:
+        message = (
+            f"workers of this cluster have version {', '.join(versions)} of this package; here is {package_version()}"
+        )
+        raise QueryError(message)
+
+
+def places(executor: Executor) -> tuple[int, int]:
+    """How many machines the workers of an executor are on, and how many tasks they can do at once.
+
+    Of Dask's executors the machines are told apart by their addresses; of others there is one.
+    """
+    client = getattr(executor, "_client", None)  # Dask's says nothing of its workers itself
+    if client is None:
+        return 1, getattr(executor, "_max_workers", _THREADS)
+    threads: dict[str, int] = client.nthreads()
+    machines = {urlsplit(address).hostname for address in threads}
+    return max(1, len(machines)), max(1, sum(threads.values()))
+
+
+def dask_frame(tasks: Sequence[Task], nothing: pa.Table) -> "dd.DataFrame":
+    """A Dask DataFrame with a partition a task, which nobody has read yet.
+
+    Args:
+        tasks: in order.
+        nothing: a table without rows that has their columns.
+
+    Raises:
+        QueryError: if Dask is not installed.
+    """
+    try:
+        import dask.dataframe as dd  # noqa: PLC0415 - an extra, and slow to import
+    except ImportError as error:
+        message = f"to_dask needs Dask; run: {install_command('dask')}"
+        raise QueryError(message) from error
+    like = frame_of(nothing)
+    frame: dd.DataFrame = (
+        dd.from_map(_frame, tasks, meta=like, label="captures") if tasks else dd.from_pandas(like, npartitions=1)
+    )
+    return frame
+
+
+def _frame(task: Task) -> "pd.DataFrame":
+    return frame_of(run(task).rows)
+
+
+def machines_of_client() -> int:
+    """How many machines the workers of the Dask client are on that this process works with; one, if there is none."""
+    try:
+        from distributed import get_client  # noqa: PLC0415 - see above
+
+        return places(get_client().get_executor())[0]
+    except (ImportError, ValueError):
+        return 1

@@ -1,0 +1,118 @@
+"""What the keys that were read tell of their pages: whether an index was right, and an index where there was none."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from catalogue.errors import BadFooter, BadPageIndex
+from catalogue.parquet.key_ranges import clusters, covers, merged
+from catalogue.parquet.model import Bounds, ColumnChunk, Order
+from catalogue.parquet.page_headers import walk
+from catalogue.parquet.page_index import encode_column_index, encode_offset_index
+from catalogue.parquet.pages import ColumnIndex, Indexes, OffsetIndex, cut_bounds
+from catalogue.read.decode import Numbered
+
+
+def within(numbered: Iterable[Numbered], chunk: ColumnChunk, where: str) -> Iterator[Numbered]:
+    """Pass on the keys of a column chunk.
+
+    Raises:
+        BadFooter: if a key lies outside the bounds in the footer, by which other queries skip the row group.
+    """
+    bounds = chunk.bounds
+    for start, values in numbered:
+        if bounds and bounds.order is Order.UNSIGNED:
+            least, greatest = pc.min_max(values.cast(pa.binary())).values()
+            if least.is_valid and not bounds.min <= least.as_py() <= greatest.as_py() <= bounds.max:
+                message = (
+                    f"{where}: it holds keys outside the bounds in the file's footer, so queries may miss rows; "
+                    "run: catalogue check --read-subset 100%"
+                )
+                raise BadFooter(message)
+        yield start, values
+
+
+class Observed:
+    """Looks on while keys are decoded."""
+
+    def __init__(self, index: OffsetIndex) -> None:
+        """Look at the pages of an index."""
+        self._index = index
+        self._bounds: dict[int, Bounds] = {}
+        self._nulls = [0] * len(index)
+        self._parts: dict[int, tuple[Bounds, ...]] = {}
+        self._rows = [0] * len(index)
+
+    def see(self, numbered: Iterable[Numbered]) -> Iterator[Numbered]:
+        """Hand keys on."""
+        for start, values in numbered:
+            self._note(start, values.cast(pa.binary()))
+            yield start, values
+
+    def _note(self, start: int, keys: pa.BinaryArray) -> None:
+        end = start + len(keys)
+        for run in self._index.covering([range(start, end)]):
+            for page in run:
+                rows = self._index.rows(range(page, page + 1))
+                first, behind = max(start, rows.start), min(end, rows.stop)
+                part = keys.slice(first - start, behind - first)
+                self._nulls[page] += part.null_count
+                self._rows[page] += len(part)
+                least, greatest = pc.min_max(part).values()
+                if least.is_valid:
+                    known = self._bounds.get(page)
+                    low, high = least.as_py(), greatest.as_py()
+                    self._bounds[page] = (
+                        Bounds(min(low, known.min), max(high, known.max)) if known else Bounds(low, high)
+                    )
+                    found = clusters(part)
+                    self._parts[page] = merged([*self._parts[page], *found]) if page in self._parts else found
+
+    @property
+    def complete(self) -> bool:
+        """Whether every row of the row group was seen."""
+        return sum(self._rows) == self._index.first_rows[-1]
+
+    def clusters(self) -> dict[int, tuple[Bounds, ...]]:
+        """Of pages all of whose keys were seen, the intervals that they fill, where there is more than one."""
+        return {page: self._parts[page] for page in self._whole_pages() if len(self._parts.get(page, ())) > 1}
+
+    def _whole_pages(self) -> list[int]:
+        """The pages all of whose rows were seen."""
+        rows = map(len, (self._index.rows(range(page, page + 1)) for page in range(len(self._index))))
+        return [page for page, (seen, there) in enumerate(zip(self._rows, rows, strict=True)) if seen == there]
+
+    def check(self, claimed: ColumnIndex) -> None:
+        """Compare what was seen with what an index says.
+
+        Raises:
+            BadPageIndex: if a key lies outside the bounds of its page, or there are other nulls.
+        """
+        for page in self._whole_pages():
+            if claimed.null_counts is not None and claimed.null_counts[page] != self._nulls[page]:
+                message = f"page {page} of the keys has {self._nulls[page]} nulls, which its index denies"
+                raise BadPageIndex(message)
+        for page, seen in self._bounds.items():
+            filled = claimed.filled(page)
+            if not covers(filled, [seen]) or (page in claimed.clusters and not covers(filled, self._parts[page])):
+                message = f"page {page} of the keys holds keys that its index denies"
+                raise BadPageIndex(message)
+
+    def column_index(self) -> ColumnIndex:
+        """What an index should say of the pages."""
+        bounds = (self._bounds.get(page) for page in range(len(self._index)))
+        return ColumnIndex(tuple(b and cut_bounds(b.min, b.max) for b in bounds), tuple(self._nulls))
+
+
+def own_indexes(seen: Observed | None, key: str, chunks: Iterable[tuple[ColumnChunk, bytes]]) -> Indexes:
+    """An index of our own, of column chunks that were read whole, and of their keys if all of those were seen."""
+    located = {}
+    for chunk, data in chunks:
+        with suppress(BadPageIndex):  # a chunk whose pages cannot be told apart is read whole next time, too
+            located[chunk.column.name] = encode_offset_index(walk(data, chunk))
+    complete = seen is not None and seen.complete and key in located
+    if seen is None or not complete:
+        return Indexes(None, located, own=True)
+    return Indexes(encode_column_index(seen.column_index()), located, own=True, clusters=seen.clusters())

@@ -1,0 +1,364 @@
+"""A plan, a source → rows."""
+
+from collections import deque
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
+from concurrent.futures import Executor, Future
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from catalogue.commoncrawl.crawls import IndexFile
+from catalogue.commoncrawl.datasets import Table
+from catalogue.errors import BadPageIndex, UnplannedRead
+from catalogue.parquet.arrow_arrays import fractions, positions
+from catalogue.parquet.page_headers import check_pages, walk
+from catalogue.parquet.pages import Indexes
+from catalogue.plan.plan import ColumnRead, ReadPlan
+from catalogue.plan.planner import narrowed
+from catalogue.plan.requests import Fetch, fetches
+from catalogue.query.query import DRAWN, Query
+from catalogue.query.random_order import Drawn
+from catalogue.query.where import connect
+from catalogue.read.decode import BATCH_ROWS, Numbered, aligned, decode, wanted
+from catalogue.read.learn import Observed, own_indexes, within
+from catalogue.read.prefetch import IN_FLIGHT, Arrivals, Group
+from catalogue.read.residual import Residual
+from catalogue.source.checks import Response, Source
+
+_MOST_DECIDED = 1 << 30
+"""Bytes, decoded, of rows of a row group that may wait for their other columns; values that are alike take next to
+nothing in a file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Who is told what a run finds out on its way."""
+
+    learn: Callable[[IndexFile, int, Indexes], None] = lambda _file, _ordinal, _indexes: None
+    """The index that reading a row group, given by its ordinal, taught."""
+    lacks: Callable[[IndexFile, int, Collection[str]], bool] = lambda _file, _ordinal, _columns: True
+    """Whether there is anything to learn of the pages of some columns of a row group; of one that matches whole, whose
+    index the plan has no use for."""
+    notify: Callable[[str], None] = lambda _: None
+    """A sentence about an index that is wrong."""
+    uncount: Callable[[str, int], None] = lambda _crawl, _rows: None
+    """How many rows of a crawl the plan counted by such an index; those of them that match are among the rows."""
+    done: Callable[[], None] = lambda: None
+    """That one more row group was read."""
+
+
+def read(
+    plan: ReadPlan, source: Source, executor: Executor, told: Told | None = None
+) -> Generator[pa.RecordBatch, None, None]:
+    """The rows that a plan finds, in batches, with the schema of the plan.
+
+    Rows come file by file and row group by row group as planned, so the same plan gives the same order each time. Where
+    pages turn out not to be what an index said of them, their row group is read whole.
+
+    Args:
+        plan: announces every request; its indexes have been fetched.
+        source: answers them.
+        executor: makes requests while rows are decoded; threads, as many as the source has connections.
+        told: what happens.
+
+    Raises:
+        SourceError: if a range cannot be had; rows that were handed out before are right, but not all.
+        QueryError: if the ``where`` fails on a row.
+    """
+    if plan.indexes:
+        message = "page indexes are to be fetched before anything else"
+        raise UnplannedRead(message)
+    left = plan.query.limit
+    if left == 0:
+        return
+    with ExitStack() as stack:
+        connection = stack.enter_context(connect()) if plan.query.where else None
+        reading = _Reading(plan, Arrivals(plan, source, executor), connection, told or Told())
+        tables = reading.tables()
+        stack.callback(tables.close)
+        for rows in _ordered(plan, tables):
+            kept = rows if left is None else rows.slice(0, left)
+            if kept.num_rows:
+                yield from kept.select(plan.schema.names).combine_chunks().to_batches(BATCH_ROWS)
+            if left is not None:
+                left -= kept.num_rows
+                if left <= 0:
+                    return
+
+
+def _ordered(plan: ReadPlan, tables: Iterable[pa.Table]) -> Iterable[pa.Table]:
+    if not plan.query.ordered:
+        return tables
+    return in_order(plan.query.table, plan.row_schema, tables)
+
+
+def in_order(table: Table, schema: pa.Schema, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Rows of a table by its key, time and crawl, in pieces; all of them are in memory meanwhile."""
+    # Texts of more than 2 GiB in one column are sorted by way of a type that has room for them.
+    roomy = pa.schema([f.with_type(pa.large_string()) if f.type == pa.string() else f for f in schema])
+    everything = pa.concat_tables([roomy.empty_table(), *(each.cast(roomy) for each in tables)])
+    order = [name for name in (table.key, table.time, "crawl") if name in roomy.names]
+    inorder = everything.sort_by([(name, "ascending") for name in order])
+    for start in range(0, inorder.num_rows, BATCH_ROWS):
+        yield inorder.slice(start, BATCH_ROWS).cast(schema)
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A row group of which it is known which rows to decode; the bytes of some columns may be under way."""
+
+    group: Group
+    rows: np.ndarray
+    """Their numbers, ascending."""
+    decided: pa.Table
+    """Their columns that decided it."""
+    later: tuple[tuple[Fetch, Future[Response]], ...]
+    seen: Observed | None
+
+    @property
+    def size(self) -> int:
+        """Bytes it holds or asked for."""
+        held: int = self.group.size + self.decided.nbytes + self.rows.nbytes
+        return held + sum(len(fetch.range) for fetch, _ in self.later)
+
+    @property
+    def awaited(self) -> bool:
+        """Whether some bytes are still under way."""
+        return not all(future.done() for _, future in self.later)
+
+
+class _Reading:
+    """One run of a plan."""
+
+    def __init__(
+        self, plan: ReadPlan, arrivals: Arrivals, connection: duckdb.DuckDBPyConnection | None, told: Told
+    ) -> None:
+        self._plan = plan
+        self._arrivals = arrivals
+        self._connection = connection
+        self._told = told
+        self._key, self._path_columns = plan.query.table.key, plan.query.table.path_columns
+
+    def tables(self) -> Generator[pa.Table, None, None]:
+        """The rows of all row groups, in order."""
+        waiting: deque[_Waiting | Group] = deque()
+        size = 0
+        try:
+            for group in self._arrivals.groups():
+                if group.read.whole:
+                    names = [read.chunk.column.name for read in group.read.columns]
+                    group.teaches = self._told.lacks(group.file.file, group.read.ordinal, names)
+                each = self._looked_into(group)
+                waiting.append(each)
+                size += each.size
+                # Whoever waits for more bytes lets others be looked into meanwhile; but not where few may be wanted.
+                while waiting and (size > IN_FLIGHT or self._plan.stops_early or not _is_awaited(waiting[0])):
+                    size -= waiting[0].size
+                    yield from self._rows(waiting.popleft())
+            while waiting:
+                yield from self._rows(waiting.popleft())
+        finally:
+            for left in waiting:
+                if isinstance(left, _Waiting):
+                    for _, future in left.later:
+                        future.cancel()
+
+    # ---- which rows ----
+
+    def _looked_into(self, group: Group) -> _Waiting | Group:
+        """Find the rows to be decoded, and ask for what is lacking of them; a group to be read as it comes stays so."""
+        if group.read.key_index is None and not group.read.later:
+            return group
+        try:
+            for read in group.read.columns:
+                if not read.later:
+                    _check(read, group.data(read))
+            return self._decide(group)
+        except BadPageIndex as error:
+            return self._whole(group, error)
+
+    def _query(self, group: Group) -> Query:
+        return self._plan.query.of(untyped=group.read.untyped)
+
+    def _residual(self, group: Group) -> Residual:
+        return Residual(self._query(group), self._connection)
+
+    def _decide(self, group: Group) -> _Waiting:
+        query, residual = self._query(group), self._residual(group)
+        first = [r for r in group.read.columns if not r.later and r.chunk.column.name in query.deciding_columns]
+        candidates = np.concatenate([np.arange(run.start, run.stop) for run in group.read.rows])
+        columns = {}
+        seen: Observed | None = None
+        for read in first:
+            numbered = self._decoded(group, read, group.data(read))
+            if read.chunk.column.name == self._key:
+                seen = _observer(group, read, group.data(read))
+                numbered = seen.see(numbered) if seen else numbered
+            columns[read.chunk.column.name] = wanted(numbered, candidates)
+        names = [name for name in self._plan.row_schema.names if name in columns or name in self._path_columns]
+        schema = pa.schema([self._plan.row_schema.field(name) for name in names])
+        numbers, tables, start, size = [], [pa.Table.from_batches([], schema)], 0, 0
+        for table in aligned(columns, len(candidates), schema, group, self._path_columns):
+            kept, where = residual.keep(table, group.read.intervals)
+            numbers.append(candidates[start + where])
+            tables.append(kept)
+            start += table.num_rows
+            size += kept.nbytes
+            if size > _MOST_DECIDED:
+                message = f"what decides about its rows takes more than {_MOST_DECIDED:,} bytes"
+                raise BadPageIndex(message)
+        rows = np.concatenate([np.arange(0), *numbers])
+        decided = pa.concat_tables(tables)
+        if group.read.drawn:
+            decided = decided.append_column(*_times(group.read.drawn, rows))
+        if seen and group.read.key_index:
+            seen.check(group.read.key_index)
+        later = [_narrow(read, rows) for read in group.read.columns if read.later] if len(rows) else []
+        asked = narrowed(group.file, group.read.ordinal, later, self._plan.cost)
+        under_way = tuple((fetch, self._arrivals.submit(fetch)) for fetch in asked)
+        by_name = {read.chunk.column.name: read for read in later}
+        known = tuple(by_name.get(read.chunk.column.name, read) for read in group.read.columns)
+        return _Waiting(
+            replace(group, read=replace(group.read, columns=known)),
+            rows,
+            decided,
+            under_way,
+            seen,
+        )
+
+    # ---- their values ----
+
+    def _rows(self, each: _Waiting | Group) -> Iterator[pa.Table]:
+        if isinstance(each, _Waiting):
+            for fetch, future in each.later:
+                each.group.take(fetch, future.result().body)
+            try:
+                for read in each.group.read.columns:
+                    if read.later and len(each.rows):
+                        _check(read, each.group.data(read))
+            except BadPageIndex as error:
+                each = self._whole(each.group, error)
+        yield from self._chosen(each) if isinstance(each, _Waiting) else self._streamed(each)
+        self._told.done()
+
+    def _chosen(self, each: _Waiting) -> Iterator[pa.Table]:
+        """The chosen rows of a row group all of whose bytes are there."""
+        group, decided = each.group, each.decided.combine_chunks()
+        columns = {
+            name: iter(decided.column(name).chunks) for name in decided.column_names if name not in self._path_columns
+        }
+        for read in group.read.columns if len(each.rows) else ():
+            if read.chunk.column.name not in columns:
+                narrow = _narrow(read, each.rows)
+                columns[read.chunk.column.name] = wanted(self._decoded(group, narrow, group.data(narrow)), each.rows)
+        for table in aligned(columns, len(each.rows), self._plan.row_schema, group, self._path_columns):
+            rows, _ = self._residual(group).keep(table, group.read.intervals, decided=decided.column_names)
+            if rows.num_rows:
+                yield rows
+        self._teach(group, each.seen)
+
+    def _streamed(self, group: Group) -> Iterator[pa.Table]:
+        """All rows of a row group that is read whole, as they are decoded."""
+        columns = {}
+        seen: Observed | None = None
+        for read in group.read.columns:
+            data = group.data(read)
+            numbered = self._decoded(group, read, data)
+            if read.chunk.column.name == self._key:
+                seen = _observer(group, read, data)
+                numbered = seen.see(numbered) if seen else numbered
+            columns[read.chunk.column.name] = (values for _, values in numbered)
+        start, drawn = 0, group.read.drawn
+        for table in aligned(columns, group.read.num_rows, self._plan.row_schema, group, self._path_columns):
+            rows, start = table, start + table.num_rows
+            if drawn:
+                among = drawn.rows[slice(*np.searchsorted(drawn.rows, (start - table.num_rows, start)))]
+                rows = table.drop_columns([DRAWN]).take(positions(among - (start - table.num_rows)))
+                rows = rows.append_column(*_times(drawn, among))
+            kept, _ = self._residual(group).keep(rows, group.read.intervals)
+            if kept.num_rows:
+                yield kept
+        self._teach(group, seen)
+
+    def _decoded(self, group: Group, read: ColumnRead, data: bytes) -> Iterator[Numbered]:
+        name = read.chunk.column.name
+        numbered = decode(group, read, data, self._plan.row_schema.field(name).type)
+        return within(numbered, read.chunk, group.where) if name == self._key else numbered
+
+    # ---- indexes that are wrong, and those that were not there ----
+
+    def _whole(self, group: Group, why: BadPageIndex) -> Group:
+        """The same row group without regard to its page index."""
+        self._told.notify(f"{group.where}: {why}; it is read without its page index")
+        self._told.uncount(group.file.file.crawl, group.read.counted)
+        columns = tuple(ColumnRead(read.chunk) for read in group.read.columns)
+        read = replace(group.read, columns=columns, rows=(range(group.read.num_rows),), key_index=None)
+        whole = Group(group.file, read)
+        parts = [part for column in columns for part in column.parts(read.ordinal)]
+        asked = fetches(group.file.file.path, parts, max_gap=self._plan.cost.max_gap, cached=group.file.cached)
+        for fetch, future in [(fetch, self._arrivals.submit(fetch)) for fetch in asked]:
+            whole.take(fetch, future.result().body)
+        return whole
+
+    def _teach(self, group: Group, seen: Observed | None) -> None:
+        if not group.teaches:
+            return
+        whole = (each for each in group.read.columns if each.index is None and each.chunk.column.name in group.pieces)
+        learned = own_indexes(seen, self._key, [(each.chunk, group.data(each)) for each in whole])
+        claimed = group.read.key_index
+        if seen and claimed and claimed.overlapping:
+            new = {page: filled for page, filled in seen.clusters().items() if page not in claimed.clusters}
+            learned = Indexes(offset_indexes=learned.offset_indexes, clusters=new, own=bool(learned.offset_indexes))
+        if learned.offset_indexes or learned.clusters:
+            self._told.learn(group.file.file, group.read.ordinal, learned)
+
+
+def _is_awaited(each: _Waiting | Group) -> bool:
+    return isinstance(each, _Waiting) and each.awaited
+
+
+def _observer(group: Group, read: ColumnRead, data: bytes) -> Observed | None:
+    """What will look at the keys of a column; nothing, if it would learn nothing or cannot tell pages apart."""
+    if not group.teaches:
+        return None
+    try:
+        return Observed(read.index or walk(data, read.chunk))
+    except BadPageIndex:
+        return None
+
+
+def _times(drawn: Drawn, rows: np.ndarray) -> tuple[pa.Field, pa.Array]:
+    """When rows were drawn, as a column and its field."""
+    return pa.field(DRAWN, pa.float64()), fractions(drawn.times[np.searchsorted(drawn.rows, rows)])
+
+
+def _check(read: ColumnRead, data: bytes) -> None:
+    """Check fetched pages against their index.
+
+    Raises:
+        BadPageIndex: if they are not what it says.
+    """
+    if read.index is None:
+        return
+    start = len(read.dictionary) if read.dictionary else 0
+    for run in read.pages:
+        size = len(read.index.extent(run))
+        check_pages(data[start : start + size], read.index, run, dictionary=read.dictionary is not None)
+        start += size
+
+
+def _narrow(read: ColumnRead, rows: np.ndarray) -> ColumnRead:
+    """The same with just the pages that hold some rows; a column whose pages are not known stays whole."""
+    if read.index is None:
+        return read
+    pages = np.unique(np.searchsorted(np.array(read.index.first_rows), rows, side="right") - 1)
+    runs: list[range] = []
+    for page in pages.tolist():
+        if runs and runs[-1].stop == page:
+            runs[-1] = range(runs[-1].start, page + 1)
+        else:
+            runs.append(range(page, page + 1))
+    return replace(read, pages=tuple(runs))

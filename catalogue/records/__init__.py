@@ -1,0 +1,1 @@
+"""Archived pages: WARC and ARC records, their text, links and metadata."""

@@ -1,0 +1,151 @@
+"""A record and what is in its document → one object, in the terms of Common Crawl's metadata files of 2012.
+
+``attempt_time`` (milliseconds since 1970, UTC), ``disposition`` (``SUCCESS`` or ``FAILURE`` with ``failure_reason`` and
+``failure_detail``), ``server_ip``, ``http_result``, ``http_headers``, ``redirect_from``, ``content_len`` (bytes of the
+payload), ``mime_type``, ``download_size`` (bytes as they were archived), ``md5`` of the payload, ``text_simhash``
+(see ``catalogue.records.extract``), ``charset_detected``, ``charset_detector``, ``parsed_as``, and ``content``:
+``type`` is ``html-doc`` with ``title``, ``base``, ``meta_tags`` and ``links`` as they were written, or ``rss-feed`` or
+``atom-feed`` with ``items``. What is not known is left out.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+from urllib.parse import urljoin
+
+import pyarrow as pa
+
+from catalogue.errors import BadDocument, BadRecord
+from catalogue.records.record import Record
+
+ROW = pa.schema(
+    [
+        ("url", pa.string()),
+        ("time", pa.timestamp("ms", "UTC")),
+        ("status", pa.int16()),
+        ("mime", pa.string()),
+        ("headers", pa.list_(pa.struct([("name", pa.string()), ("value", pa.string())]))),
+        ("title", pa.string()),
+        ("text", pa.string()),
+        ("links", pa.list_(pa.struct([("type", pa.string()), ("url", pa.string()), ("text", pa.string())]))),
+        ("failure", pa.string()),
+        ("warc_filename", pa.string()),
+        ("warc_record_offset", pa.int64()),
+        ("warc_record_length", pa.int64()),
+    ]
+)
+"""Columns of pages in tables. ``headers`` are those of the HTTP answer, ``mime`` is as it was detected; ``text`` is
+null where there is none, or where ``failure`` says why it could not be had. ``links`` are those of an HTML page, else
+null: the element's name (``a``, ``img``), the text in it if there is any, and the whole URL that it leads to; those to
+anything but http and https are left out, and those relative to an address of over 10,000 characters."""
+
+_LED_TO = ("http://", "https://")
+_NO_BASE = ("data:", "javascript:")
+"""Browsers take none of these for a base."""
+_LONGEST_BASE = 10_000
+"""Characters. Each of thousands of links would repeat a longer one, which would fill any memory."""
+
+
+def metadata_of(record: Record, look: Callable[[Record], dict[str, Any]]) -> dict[str, Any]:
+    """The object of a record.
+
+    Args:
+        record: as it was archived.
+        look: what is in its document; see ``Documents.look``.
+    """
+    time, body = record.time, record.body
+    found: dict[str, Any] = {
+        "url": record.url,
+        "attempt_time": int(time.timestamp() * 1000) if time else None,
+        "disposition": "SUCCESS",
+        "server_ip": record.header("WARC-IP-Address") or record.header("ip-address"),
+        "http_result": record.status,
+        "http_headers": {name.lower(): value for name, value in record.http_headers},
+        "redirect_from": record.header("WARC-Redirected-From"),
+        "content_len": len(body),
+        "mime_type": (record.http_header("content-type") or "").partition(";")[0].strip().lower() or None,
+        "download_size": len(record.member),
+        "md5": hashlib.md5(body, usedforsecurity=False).hexdigest(),
+    }
+    try:
+        inside = look(record)
+    except (BadDocument, BadRecord) as error:
+        found |= {"disposition": "FAILURE", "failure_reason": "PARSE", "failure_detail": str(error)}
+    else:
+        found |= {
+            "text_simhash": inside["simhash"],
+            "charset_detected": inside["charset"],
+            "charset_detector": inside["charset_detector"],
+            "parsed_as": inside["parsed_as"],
+            "content": inside["content"],
+        }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def text_of(record: Record, look: Callable[[Record], dict[str, Any]]) -> dict[str, Any]:
+    """A record's text, with what tells it from others; ``text`` is None where there is none, as of a picture.
+
+    Raises:
+        BadDocument: if the document cannot be parsed.
+    """
+    inside = look(record)
+    return {
+        "url": record.url,
+        "time": record.time.isoformat() if record.time else None,
+        "status": record.status,
+        "charset": inside["charset"],
+        "title": (inside["content"] or {}).get("title"),
+        "text": inside["text"],
+    }
+
+
+def row_of(record: Record, look: Callable[[Record], dict[str, Any]]) -> dict[str, Any]:
+    """A record as a row with the columns of ``ROW``; its time in milliseconds since 1970, UTC."""
+    inside: dict[str, Any] = {"text": None, "content": None}
+    failure = None
+    try:
+        inside = look(record)
+    except (BadDocument, BadRecord) as error:
+        failure = str(error)
+    content = inside["content"] or {}
+    html = content.get("type") == "html-doc"
+    time, status = record.time, record.status
+    return {
+        "url": record.url,
+        "time": int(time.timestamp() * 1000) if time else None,
+        "status": status if status is not None and status < 1 << 15 else None,
+        "mime": record.mime,
+        "headers": [{"name": name, "value": value} for name, value in record.http_headers],
+        "title": content.get("title"),
+        "text": inside["text"],
+        "links": list(_links(content["links"], record.url, content.get("base", ""))) if html else None,
+        "failure": failure,
+        "warc_filename": record.capture.filename,
+        "warc_record_offset": record.capture.offset,
+        "warc_record_length": record.capture.length,
+    }
+
+
+def _links(links: Iterable[Mapping[str, str]], page: str, base: str) -> Iterator[dict[str, str | None]]:
+    """Links with the URLs that a browser would go to.
+
+    Args:
+        links: as they were written.
+        page: the URL of that they are on.
+        base: what they are relative to, if the page says so, itself relative to the page.
+    """
+    base = "" if base.strip().lower().startswith(_NO_BASE) else base
+    start = _joined(page, base) or page
+    start = start if len(start) <= _LONGEST_BASE else ""
+    for link in links:
+        url = _joined(start, link["href"])
+        if url and url.lower().startswith(_LED_TO):
+            yield {"type": link["type"], "url": url, "text": link.get("text")}
+
+
+def _joined(start: str, href: str) -> str | None:
+    """A URL relative to another; None if it is none."""
+    try:
+        return urljoin(start, href.strip())
+    except ValueError:  # brackets that hold no address, for instance
+        return None

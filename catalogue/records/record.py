@@ -1,0 +1,354 @@
+"""One member of a WARC or ARC file → the record in it, if it is the one that the index speaks of.
+
+The bytes are hostile until checked: a member of 2 kB can inflate without end, and warcio takes what is cut short for
+whole. A record that is not what its capture says is an error, never a result.
+"""
+
+import base64
+import hashlib
+import re
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from io import BytesIO
+from typing import Any
+
+from warcio.recordloader import ARCHeadersParser, ArcWarcRecordLoader
+from warcio.statusandheaders import StatusAndHeaders, StatusAndHeadersParser
+
+from catalogue.commoncrawl.capture import Capture, moment
+from catalogue.commoncrawl.crawls import inflate
+from catalogue.display import Displayed
+from catalogue.errors import BadManifest, BadRecord, CatalogueError
+from catalogue.formatting import clock, printable, size
+
+MAX_INFLATED = 64 << 20
+"""Bytes that a record, or the payload in it, may have once it is inflated."""
+
+_MOST_HEAD, _MOST_LINES = 1 << 20, 10_000
+"""Bytes and lines of a head, the record's or the answer's: of millions warcio makes gigabytes."""
+_WARC = b"WARC/"
+_KINDS = {"response", "revisit", "resource", "conversion"}
+_ENDS = {b"\r\n\r\n", b"\r\n\r\n\r\n", b"\r\n", b"\n", b"", b"\n\n"}
+"""What may follow a record's content: two ends of line in WARC files, or somewhat more or less; one or none in ARC."""
+_STRAY = b"\r\n"
+"""What stands between the head and the body of answers in CC-MAIN-2018-34, https://github.com/commoncrawl/nutch/issues/5."""
+_HTTP_KINDS = {"response", "revisit"}
+_HTTP_SCHEMES = ("http:", "https:")
+_LENGTH = re.compile(r"[0-9]{1,15}")
+_GZIP, _DEFLATE, _RAW_DEFLATE = 31, 15, -15
+"""Content codings, as the window bits that zlib calls them by; some servers call the last one deflate too."""
+_MOST_MEMBERS = 100
+"""Members of gzip in a body: behind each, what follows is copied."""
+_ALGORITHMS = {"md5", "sha1", "sha256", "sha384", "sha512"}
+_PROTOCOL = re.compile(r"HTTP/[0-9]+(?:\.[0-9])?|(?:HTTP|ICY)(?=\s+[0-9]{3})", re.IGNORECASE)
+"""What an answer starts with; warcio knows two versions of HTTP alone, and ARC files have others."""
+_STATUS = re.compile(r"[0-9]{1,9}")
+
+Headers = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Record(Displayed):
+    """What was archived of a capture."""
+
+    capture: Capture
+    member: bytes
+    """As it lies in the archive, gzipped."""
+    archive: str
+    """``warc`` or ``arc``."""
+    kind: str
+    """``response``, ``revisit`` and so on."""
+    headers: Headers
+    """Of the record."""
+    status_line: str
+    """Of the HTTP answer, without its protocol; empty if there is none."""
+    http_headers: Headers
+    http_head: bytes
+    """That and those as they were archived, with the blank line behind them."""
+    body: bytes
+    """Of the answer as it was archived; see ``payload``."""
+
+    def _line(self) -> str:
+        return f"of {self.url}: {self.kind}, {size(len(self.body))}"
+
+    def _rows(self) -> Iterator[tuple[str, str]]:
+        yield "time", "-" if self.time is None else clock(self.time)
+        yield "status", self.status_line or "-"
+        yield "type", self.mime or "-"
+        yield "body as archived", f"{len(self.body):,} bytes"
+        yield "archive", self.capture.filename
+        yield "bytes there", f"{self.capture.offset:,} to {self.capture.offset + self.capture.length - 1:,}"
+
+    def header(self, name: str) -> str | None:
+        """A header of the record; case does not matter."""
+        return _find(self.headers, name)
+
+    def http_header(self, name: str) -> str | None:
+        """A header of the HTTP answer, likewise."""
+        return _find(self.http_headers, name)
+
+    @property
+    def url(self) -> str:
+        """That was asked for."""
+        return _url(self.headers, self.archive)
+
+    @property
+    def time(self) -> datetime | None:
+        """When, UTC."""
+        return _time(self.header("WARC-Date" if self.archive == "warc" else "archive-date") or "")
+
+    @property
+    def status(self) -> int | None:
+        """Of the HTTP answer."""
+        code = _STATUS.match(self.status_line)  # what follows is not always parted from it
+        return int(code[0]) if code else None
+
+    @property
+    def mime(self) -> str | None:
+        """As the crawler detected it, else as the server says, without parameters and in small letters."""
+        told = self.header("WARC-Identified-Payload-Type") or self.http_header("content-type") or ""
+        return told.partition(";")[0].strip().lower() or None
+
+    @property
+    def payload(self) -> bytes:
+        """The body without its content coding, if it was archived with gzip or deflate.
+
+        With any other coding it is the body as it was archived. So it is where the body does not begin as the coding
+        does: Common Crawl's files since 2013 hold bodies that were decoded already, whatever their header says. Raw
+        deflate has no beginning to be told by, so a body is inflated from its first byte to its last, or left as it is.
+
+        Raises:
+            BadRecord: if it begins as its coding does and is damaged, ends early or has something behind its end, or if
+                it inflates to more than ``MAX_INFLATED`` bytes. ``body`` is what was archived.
+        """
+        coding = (self.http_header("content-encoding") or "").strip().lower()
+        if coding in {"gzip", "x-gzip"} and self.body.startswith(b"\x1f\x8b"):
+            return _decoded(self.body, _GZIP)
+        if coding != "deflate" or not self.body:
+            return self.body
+        if self.body[0] & 15 == zlib.DEFLATED and int.from_bytes(self.body[:2], "big") % 31 == 0:
+            return _decoded(self.body, _DEFLATE)
+        try:
+            return _decoded(self.body, _RAW_DEFLATE)
+        except _NotCoded:  # nothing tells by its beginning
+            return self.body
+
+
+def read_record(capture: Capture, member: bytes) -> Record:
+    """Read a record and make sure it is the one that is meant.
+
+    Args:
+        capture: what the index says of it; what that does not say is not compared, nor is a digest by an algorithm
+            that is not one of MD5, SHA-1, SHA-256, SHA-384 and SHA-512.
+        member: the bytes at its place.
+
+    Raises:
+        BadRecord: if it is not, or is damaged.
+    """
+    try:
+        return _record(capture, member, _inflated(member))
+    except (CatalogueError, MemoryError):
+        raise
+    except Exception as error:  # whatever a parser may raise about hostile bytes is a verdict on them
+        message = f"it is no record: {_shown(error)}"
+        raise BadRecord(message) from error
+
+
+class _AnswerParser(StatusAndHeadersParser):  # type: ignore[misc]  # warcio has no types
+    """Heads of HTTP answers as servers sent them."""
+
+    @staticmethod
+    def split_prefix(key: str, prefixs: list[str]) -> tuple[str, str] | None:  # noqa: ARG004 - warcio's
+        """The protocol of a status line and the rest of it; None if it is none."""
+        found = _PROTOCOL.match(key)
+        return (found[0].upper(), key[found.end() :]) if found else None
+
+
+_HEADS = {"warc": StatusAndHeadersParser(ArcWarcRecordLoader.WARC_TYPES), "arc": ARCHeadersParser()}
+_ANSWER = _AnswerParser(ArcWarcRecordLoader.HTTP_TYPES)
+
+
+def _inflated(member: bytes) -> bytes:
+    try:
+        return inflate(member, limit=MAX_INFLATED)
+    except BadManifest as error:
+        message = f"it cannot be inflated: {error}"
+        raise BadRecord(message) from error
+
+
+def _record(capture: Capture, member: bytes, data: bytes) -> Record:
+    archive = "warc" if data.startswith(_WARC) else "arc"
+    fields, start = _head(_HEADS[archive], data, 0, len(data))
+    url = _url(fields.headers, archive)
+    kind = "arc_header" if url.startswith("filedesc://") else "response"
+    if archive == "warc":
+        kind = fields.get_header("WARC-Type")
+    if kind not in _KINDS:
+        message = f"it is a record of type {_shown(kind)}"
+        raise BadRecord(message)
+    end = start + _length(fields.get_header("Content-Length" if archive == "warc" else "length"))
+    if end > len(data):
+        message = f"its content lacks {end - len(data):,} bytes of what it says"
+        raise BadRecord(message)
+    if data[end : end + 7] not in _ENDS:  # a byte more than the longest
+        message = f"{len(data) - end:,} bytes follow its content"
+        raise BadRecord(message)
+    answer, body = StatusAndHeaders("", []), start
+    if start < end and kind in _HTTP_KINDS and url.startswith(_HTTP_SCHEMES):
+        answer, body = _head(_ANSWER, data, start, end)
+    record = Record(
+        capture=capture,
+        member=member,
+        archive=archive,
+        kind=kind,
+        headers=tuple(fields.headers),
+        status_line=answer.statusline,
+        http_headers=tuple(answer.headers),
+        http_head=data[start:body],
+        body=data[body:end],
+    )
+    record, block = _without_stray(record), memoryview(data)[start:end]
+    for difference in _differences(record, block if len(record.body) == end - body else None):
+        raise BadRecord(difference)
+    return record
+
+
+def _without_stray(record: Record) -> Record:
+    """The same without an end of line that does not belong to the body, as its digest says."""
+    digest = record.capture.digest or record.header("WARC-Payload-Digest")
+    if not digest or not record.body.startswith(_STRAY) or _has_digest(record.body, digest):
+        return record
+    body = record.body[len(_STRAY) :]
+    return replace(record, body=body) if _has_digest(body, digest) else record
+
+
+class _Lines(BytesIO):
+    """Lines of a head, not more than one should have."""
+
+    _count = 0
+
+    def readline(self, size: int | None = -1, /) -> bytes:
+        self._count += 1
+        if self._count > _MOST_LINES:
+            message = f"a head of it has more than {_MOST_LINES:,} lines"
+            raise BadRecord(message)
+        return super().readline(size)
+
+
+def _head(parser: Any, data: bytes, start: int, end: int) -> tuple[StatusAndHeaders, int]:  # noqa: ANN401 - warcio's
+    """A head that begins somewhere, and where it ends."""
+    lines = _Lines(data[start : min(end, start + _MOST_HEAD)])
+    head = parser.parse(lines)
+    if lines.tell() == _MOST_HEAD:
+        message = f"a head of it has more than {_MOST_HEAD:,} bytes"
+        raise BadRecord(message)
+    return head, start + lines.tell()
+
+
+def _length(told: str | None) -> int:
+    if not _LENGTH.fullmatch(told or ""):
+        message = f"it is no record: its length is {str(told)[:100]!r}"
+        raise BadRecord(message)
+    return int(told or "")
+
+
+def _url(headers: Iterable[tuple[str, str]], archive: str) -> str:
+    url = _find(headers, "WARC-Target-URI" if archive == "warc" else "uri") or ""
+    return url[1:-1] if url.startswith("<") and url.endswith(">") else url  # as Wget 1.19 wrote them
+
+
+class _NotCoded(BadRecord):
+    """A body has not the coding that it is to be rid of, or not from its beginning to its end."""
+
+
+def _decoded(body: bytes, bits: int) -> bytes:
+    """A body without its coding, which may be in several members of gzip.
+
+    Raises:
+        BadRecord: if it is too large, or in too many members.
+        _NotCoded: if it has not that coding from its beginning to its end.
+    """
+    parts, room, rest = [], MAX_INFLATED, body
+    for _ in range(_MOST_MEMBERS):
+        inflater = zlib.decompressobj(bits)
+        try:
+            part = inflater.decompress(rest, room + 1)
+        except zlib.error as error:
+            message = f"the payload's coding is damaged: {error}"
+            raise _NotCoded(message) from error
+        room -= len(part)
+        if room < 0:
+            message = f"the payload inflates to more than {MAX_INFLATED:,} bytes"
+            raise BadRecord(message)
+        if not inflater.eof:
+            message = "the payload's coding ends early"
+            raise _NotCoded(message)
+        parts.append(part)
+        rest = inflater.unused_data
+        if not rest.strip(b"\0\r\n"):
+            return b"".join(parts)
+        if bits != _GZIP:
+            message = f"{len(rest):,} bytes follow the end of the payload's coding"
+            raise _NotCoded(message)
+    message = f"the payload's coding has more than {_MOST_MEMBERS} members"
+    raise BadRecord(message)
+
+
+def _differences(record: Record, block: memoryview | None) -> Iterator[str]:
+    """What a record is that its capture, or it itself, says it is not, a sentence each.
+
+    Args:
+        record: as it was archived.
+        block: its content, head and body; None if a stray end of line was in it, and who knows in its digest.
+    """
+    capture, time = record.capture, record.time
+    if capture.url is not None and _spaceless(record.url) != _spaceless(capture.url):
+        yield f"it is of {record.url[:200]!r} and not of {capture.url[:200]!r}"
+    if capture.time is not None and (time is None or abs(time - capture.time) >= timedelta(seconds=1)):
+        yield f"it is of {time} and not of {capture.time}"
+    if capture.status is not None and record.status is not None and record.status != capture.status:
+        yield f"its status is {record.status} and not {capture.status}"
+    # A revisit has the digest of the payload that it is without; of what its block's is, writers disagree.
+    told = record.header if record.kind != "revisit" else lambda _: None
+    for what, content, digest in (
+        ("payload", record.body, capture.digest),
+        ("payload", record.body, told("WARC-Payload-Digest")),
+        ("content", block, told("WARC-Block-Digest")),
+    ):
+        if digest and content is not None and not _has_digest(content, digest):
+            yield f"its {what} has not the digest {_shown(digest)}"
+
+
+def _spaceless(url: str) -> str:
+    """A URL as it has to be; that of a record, or the index, may have been written with spaces all the same."""
+    return url.replace(" ", "%20")
+
+
+def _has_digest(content: bytes | memoryview, digest: str) -> bool:
+    """Whether a digest is that of some content; by an algorithm that is not one of ``_ALGORITHMS`` all are."""
+    name, _, value = digest.rpartition(":")
+    algorithm = name.lower().replace("-", "").replace("sha2256", "sha256") or "sha1"
+    if algorithm not in _ALGORITHMS:
+        return True
+    found = hashlib.new(algorithm, content, usedforsecurity=False).digest()
+    return value.rstrip("=").lower() in {found.hex(), base64.b32encode(found).decode().rstrip("=").lower()}
+
+
+def _time(text: str) -> datetime | None:
+    """A time as WARC or ARC writes it."""
+    try:
+        return moment(text)
+    except ValueError:
+        return None
+
+
+def _shown(told: object) -> str:
+    """What a record says, so that a terminal does nothing but show it."""
+    return printable(str(told)[:200])
+
+
+def _find(headers: Iterable[tuple[str, str]], name: str) -> str | None:
+    wanted = name.lower()
+    return next((value for key, value in headers if key.lower() == wanted), None)

@@ -1,0 +1,313 @@
+"""What every source answers, and the checks that no answer escapes.
+
+Of eleven ways that Python's HTTP and S3 clients are called, none refuses every wrong answer; all of them can hand on
+short or misplaced bytes as if nothing were wrong. So nothing is believed here that was not compared with the request.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from email.utils import parsedate_to_datetime
+from typing import Protocol, TypeAlias
+
+from catalogue.errors import (
+    Blocked,
+    CatalogueError,
+    Changed,
+    Denied,
+    Missing,
+    NotParquet,
+    RangeIgnored,
+    Redirected,
+    ShortBody,
+    SlowDown,
+    TextInstead,
+    Unreachable,
+    WrongRange,
+)
+from catalogue.formatting import open_part
+from catalogue.source.byte_ranges import ByteRange, Pin, SuffixRange, parse_content_range, resolve
+
+MAX_DOCUMENT = 16 << 20
+"""Bytes of a whole file that are read at most unless said otherwise."""
+EXCERPT = 2000
+"""Bytes of an error's body that are read: Common Crawl says there how to get in touch when it blocks somebody."""
+
+_TEXTS = ("text/html", "application/xml", "text/xml")
+"""What index files, lists of them and records are never sent as, but errors, captive portals and the like are."""
+_LENGTH = re.compile("[0-9]{1,18}")
+
+Wanted: TypeAlias = ByteRange | SuffixRange | None
+
+
+@dataclass(slots=True, eq=False)
+class Exchange:
+    """A request, and whether its answer may be that to another."""
+
+    doubtful: bool = False
+    """Whether its connection had served others before, and received more after its answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """An answer that passed every check."""
+
+    body: bytes
+    start: int
+    """Offset in the file of the body's first byte."""
+    total_size: int
+    """Bytes of the whole file."""
+    etag: str | None
+    last_modified: str | None
+    date: str | None = field(default=None, compare=False)
+    """When the source says that it answered, in which the same bytes may differ."""
+    server: str | None = None
+    """What it says that it is."""
+    exchange: Exchange | None = field(default=None, compare=False)
+    """That the answer came by, whose doubts may come later; None where there are none."""
+
+
+class Source(Protocol):
+    """Where files are read from: one method, shaped like the request it makes."""
+
+    @property
+    def url(self) -> str:
+        """What identifies the source; holds no secret."""
+
+    @property
+    def connections(self) -> int:
+        """How many requests may be under way at once."""
+
+    def get(self, path: str, wanted: Wanted = None, *, pin: Pin | None = None) -> Response:
+        """Make exactly one request.
+
+        Args:
+            path: relative to the source.
+            wanted: the bytes of the file; None for all of it, if that is no more than ``MAX_DOCUMENT`` bytes.
+            pin: refuse any other version of the file.
+
+        Raises:
+            SourceError: naming what went wrong with which file.
+            NotParquet: if a suffix was asked of an empty file.
+        """
+
+    def close(self) -> None:
+        """Let go of connections; a source that is closed answers no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request, and what an answer to it must be."""
+
+    where: str
+    """For messages: the source and the path."""
+    wanted: Wanted
+    pin: Pin | None
+
+    @property
+    def good_status(self) -> int:
+        """The only status of an answer that is believed."""
+        return 200 if self.wanted is None else 206
+
+    @property
+    def most(self) -> int:
+        """Bytes that an answer may have."""
+        match self.wanted:
+            case None:
+                return MAX_DOCUMENT
+            case SuffixRange(length):
+                return length
+            case wanted:
+                return len(wanted)
+
+    def refuse(self, status: int, headers: Mapping[str, str], body: str) -> CatalogueError:
+        """What an answer with another status than the good one means.
+
+        Args:
+            status: the answer's.
+            headers: by lower-case name.
+            body: its beginning, decoded.
+        """
+        said = f"{self.where} answered {status}" + (f": {text}" if (text := _plain(body)) else "")
+        if status in {429, 503} or "<Code>SlowDown</Code>" in body:
+            return SlowDown(said, retry_after=_retry_after(headers))
+        match status:
+            case 200 | 206 if _is_text(headers):
+                return TextInstead(f"{said}, as {headers['content-type']!r} instead of the file")
+            case 200 if headers.get("content-length") != "0":  # of nothing there is no range to send
+                return RangeIgnored(f"{self.where} was sent whole when a range of it was asked for")
+            # What S3 refuses CloudFront passes on in S3's name; its own refusals are for everything, whatever they say.
+            case 401 | 403 if "cloudfront" in f"{body} {headers.get('server')}".lower() or "Request blocked" in body:
+                return Blocked(said)
+            case 404 | 410:
+                return Missing(f"{self.where} does not exist")
+            case 412:
+                return Changed(f"{self.where} is not the file that it was known to be", refused=True)
+            case 200 | 416:
+                return self._unsatisfiable(headers, said)
+            case _ if 300 <= status < 400:  # noqa: PLR2004
+                place = open_part(headers.get("location", "nowhere"))
+                return Redirected(f"{self.where} redirects to {place!r}, which is not followed")
+            case _ if 400 <= status < 500 and status != 408:  # noqa: PLR2004
+                return Denied(said)
+        return Unreachable(said)
+
+    def _unsatisfiable(self, headers: Mapping[str, str], said: str) -> CatalogueError:
+        start = self.wanted.start if isinstance(self.wanted, ByteRange) else 0
+        size = headers.get("content-range", "").rpartition("/")[2]
+        if self.wanted is None or (_LENGTH.fullmatch(size) and int(size) > start):
+            return Denied(f"{said}, though it has bytes there")
+        if start or self.pin:
+            return Changed(f"{self.where} is shorter than it was known to be")
+        return NotParquet(f"{self.where} is not a Parquet file: it is empty")
+
+    async def read(self, status: int, headers: Mapping[str, str], more: Callable[[int], Awaitable[bytes]]) -> Response:
+        """Read an answer as far as it can be believed, and no further.
+
+        Args:
+            status: the answer's.
+            headers: by lower-case name.
+            more: the next bytes of the body, at least one and at most so many; none at its end.
+        """
+        if status != self.good_status or _is_text(headers):
+            # Of a whole file that nobody asked for nothing is read, unless its type says that it is an error's text.
+            whole_file = status == 200 and not _is_text(headers)  # noqa: PLR2004
+            excerpt = b"" if whole_file else await _excerpt(more)
+            raise self.refuse(status, headers, excerpt.decode("utf-8", "replace"))
+        given, total = self.check(headers)
+        most = len(given) if given else self.most
+        body = bytearray()
+        while len(body) <= most and (piece := await more(most + 1 - len(body))):
+            body += piece
+        return self.response(bytes(body), given, total, headers)
+
+    def check(self, headers: Mapping[str, str]) -> tuple[ByteRange | None, int]:
+        """Check an answer with the good status before its body is read.
+
+        Args:
+            headers: by lower-case name.
+
+        Returns:
+            The bytes that the body must hold (None for a whole file whose size is not announced) and the whole file's
+            size (0 if not announced).
+        """
+        encoding = headers.get("content-encoding", "identity")
+        if encoding.lower() != "identity":
+            message = f"{self.where} was encoded ({encoding!r}) against our wish"
+            raise WrongRange(message)
+        if headers.get("content-type", "").lower().startswith("multipart/"):
+            message = f"{self.where} came in parts"
+            raise WrongRange(message)
+        length = headers.get("content-length")
+        if self.wanted is not None:
+            return self._check_range(self.wanted, headers, length)
+        if not _LENGTH.fullmatch(length or "") and "chunked" not in headers.get("transfer-encoding", "").lower():
+            message = f"{self.where} came without a length, so that nobody can tell whether it came whole"
+            raise ShortBody(message)
+        size = int(length or 0)
+        if size > MAX_DOCUMENT:
+            message = f"{self.where} has {size:,} bytes; more than {MAX_DOCUMENT:,} are not believed"
+            raise ShortBody(message)
+        self._check_pin(size or (self.pin.size if self.pin else 0), headers)
+        return (ByteRange(0, size) if size else None), size
+
+    def _check_range(
+        self, wanted: ByteRange | SuffixRange, headers: Mapping[str, str], length: str | None
+    ) -> tuple[ByteRange, int]:
+        try:
+            given, total = parse_content_range(headers.get("content-range"))
+            self._check_pin(total, headers)
+            expected = resolve(wanted, total)
+        except WrongRange as error:
+            message = f"{self.where}: {error}"
+            raise WrongRange(message) from error
+        if given != expected:
+            message = (
+                f"{self.where}: bytes {given.start} to {given.end} came when "
+                f"{expected.start} to {expected.end} were asked for"
+            )
+            raise WrongRange(message)
+        if length is not None and length != str(len(given)):
+            message = f"{self.where}: {length} bytes were announced for a range of {len(given)}"
+            raise ShortBody(message)
+        return given, total
+
+    def _check_pin(self, total: int, headers: Mapping[str, str]) -> None:
+        if self.pin and total != self.pin.size:
+            message = f"{self.where} has {total:,} bytes; it was known to have {self.pin.size:,}"
+            raise Changed(message)
+        if self.pin and _differ(self.pin.etag, headers.get("etag")):
+            message = f"{self.where} has ETag {headers['etag']!r}; it was known to have {self.pin.etag!r}"
+            raise Changed(message)
+
+    def response(self, body: bytes, given: ByteRange | None, total: int, headers: Mapping[str, str]) -> Response:
+        """The answer, after the last check: that the body has the length it must have."""
+        most = len(given) if given else MAX_DOCUMENT
+        if len(body) > most or (given and len(body) < most):
+            message = f"{self.where}: {len(body):,} bytes came, {most:,} were expected"
+            raise ShortBody(message)
+        if given is None:
+            self._check_pin(len(body), headers)
+        return Response(
+            body=body,
+            start=given.start if given else 0,
+            total_size=total or len(body),
+            etag=_printable(headers.get("etag")),
+            last_modified=_printable(headers.get("last-modified")),
+            date=_printable(headers.get("date")),
+            server=_printable(headers.get("server")),
+        )
+
+    def of(self, exchange: Exchange, response: Response) -> Response:
+        """The answer with its exchange.
+
+        Raises:
+            Unreachable: if more than the answer came, so that it may be that to another request.
+        """
+        if exchange.doubtful:
+            message = f"{self.where}: the connection sent more than was requested; the answer may be to another request"
+            raise Unreachable(message)
+        return replace(response, exchange=exchange)
+
+
+def is_strong(etag: str | None) -> bool:
+    """Whether equal ETags promise equal bytes (RFC 9110, section 8.8.1)."""
+    return etag is not None and etag.startswith('"')
+
+
+def _printable(value: str | None) -> str | None:
+    return value if value and value.isprintable() else None
+
+
+def _differ(held: str | None, found: str | None) -> bool:
+    return is_strong(held) and is_strong(found) and held != found
+
+
+def _is_text(headers: Mapping[str, str]) -> bool:
+    return headers.get("content-type", "").lower().startswith(_TEXTS)
+
+
+async def _excerpt(more: Callable[[int], Awaitable[bytes]]) -> bytes:
+    """An error's text as far as it comes; that it breaks off must not hide what the status says."""
+    text = bytearray()
+    with suppress(Exception):
+        while len(text) < EXCERPT and (piece := await more(EXCERPT - len(text))):
+            text += piece
+    return bytes(text)
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    """``Retry-After`` in seconds (RFC 9110, section 10.2.3); a date counts from the answer's own, not by our clock."""
+    text = headers.get("retry-after", "")
+    if _LENGTH.fullmatch(text):
+        return float(text)
+    with suppress(LookupError, TypeError, ValueError, OverflowError):
+        return max(0.0, (parsedate_to_datetime(text) - parsedate_to_datetime(headers["date"])).total_seconds())
+    return None
+
+
+def _plain(body: str) -> str:
+    """An error page as one short line: Common Crawl says there whom to write to."""
+    text = re.sub(r"<(?:style|script)[^>]*>.*?</(?:style|script)>|<[^>]*>", " ", body, flags=re.DOTALL)
+    return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())[:300]

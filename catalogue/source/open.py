@@ -1,0 +1,122 @@
+"""An address → a source that asks it politely."""
+
+import math
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from urllib.parse import SplitResult
+
+from catalogue.errors import QueryError
+from catalogue.formatting import open_part
+from catalogue.settings import DEFAULT_SOURCE, Settings, address, install_command, is_folder
+from catalogue.source.aws_logging import be_discreet
+from catalogue.source.checks import Source
+from catalogue.source.folder import FolderSource
+from catalogue.source.rate_limit import COMMON_CRAWL, S3_COMMON_CRAWL, Clock, Limiter, Policy, SystemClock
+from catalogue.source.retry import ATTEMPTS, PoliteSource
+
+_ENVIRONMENT = (
+    *(name for proxy in ("http_proxy", "https_proxy", "all_proxy", "no_proxy") for name in (proxy, proxy.upper())),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
+    *("AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"),
+)
+"""Variables that say by which way a source is asked, or who is believed to be it."""
+_COMMON_CRAWL_HOSTS = ("commoncrawl.org", "ds5q9oxwqwsfj.cloudfront.net")
+
+
+def open_source(
+    url: str,
+    settings: Settings,
+    *,
+    clock: Clock | None = None,
+    notify: Callable[[str], None] = lambda _: None,
+    attempts: int = ATTEMPTS,
+    patience: float = math.inf,
+) -> PoliteSource:
+    """Open an https, http or s3 address, or a folder.
+
+    Args:
+        url: which.
+        settings: of the user; theirs of patience is how long to wait at least when a source asks for it.
+        clock: to wait by; the machine's unless given.
+        notify: see ``PoliteSource``.
+        attempts: likewise.
+        patience: likewise, how long to wait at most.
+
+    Raises:
+        QueryError: if it is none of these.
+    """
+    parts = address(url)
+    if not (parts.scheme in {"http", "https", "s3"} or is_folder(url)):
+        message = f"{url[:200]!r} is no folder and no http, https or s3 address; the usual source is {DEFAULT_SOURCE}"
+        raise QueryError(message)
+    policy = _policy(parts, settings)
+    root = f"{parts.scheme}://{parts.netloc}{parts.path.removesuffix('/')}/"
+    another: Callable[[], Source]
+    if parts.scheme in {"http", "https"}:
+        from catalogue.source.http import HttpSource  # noqa: PLC0415 - slow to import, and a plan needs no network
+
+        another = partial(HttpSource, root, user_agent=settings.user_agent, connections=policy.connections)
+    elif parts.scheme == "s3":
+        try:
+            from catalogue.source.s3 import S3Source  # noqa: PLC0415 - an extra, and slow to import
+        except ImportError as error:
+            message = f"{url} needs s3fs; run: {install_command('s3')}"
+            raise QueryError(message) from error
+        another = partial(S3Source, root, user_agent=settings.user_agent, connections=policy.connections)
+    else:
+        another = partial(FolderSource, Path(url))
+    file = settings.cache / f"{_host(parts)}.json" if policy.rate is not None and parts.hostname else None
+    limiter = Limiter(policy, clock=clock or SystemClock(), file=file)
+    return PoliteSource(another(), limiter, notify=notify, attempts=attempts, patience=patience, another=another)
+
+
+def surroundings() -> dict[str, str]:
+    """What the environment says of the way to a source, without what might be secret in it."""
+    return {name: _open_part(value) for name in _ENVIRONMENT if (value := os.environ.get(name))}
+
+
+def _open_part(value: str) -> str:
+    """Of a place without a path that matters: a password may have a slash in it that should have been written %2F."""
+    scheme, slashes, rest = value.rpartition("://") if value.count("://") == 1 else ("", "", value)
+    return open_part(f"{scheme}{slashes}{rest.rpartition('@')[2]}")
+
+
+def credentials_from() -> str | None:
+    """The kind of place where the AWS SDK finds credentials, as it names it; None if it finds none, or is not here.
+
+    Where it finds none elsewhere, it asks the cloud's own service for them, as it would for a request.
+    """
+    try:
+        from botocore.session import Session  # noqa: PLC0415 - an extra, and slow to import
+    except ImportError:
+        return None
+    be_discreet()
+    try:
+        found = Session().get_credentials()
+    except Exception:  # noqa: BLE001 - by the settings it runs programs and opens files, whose errors it hands on
+        return None
+    return str(found.method) if found else None
+
+
+def _host(parts: SplitResult) -> str:
+    return (parts.hostname or "").rstrip(".")  # with the dot that ends every name it is the same host
+
+
+def _policy(parts: SplitResult, settings: Settings) -> Policy:
+    host = _host(parts)
+    policy = Policy()
+    if parts.scheme == "s3":
+        policy = S3_COMMON_CRAWL if host == "commoncrawl" else Policy(connections=32)
+    elif any(host == known or host.endswith("." + known) for known in _COMMON_CRAWL_HOSTS):
+        policy = COMMON_CRAWL
+    rate = settings.rate or policy.rate
+    return replace(
+        policy,
+        rate=rate,
+        burst=min(policy.burst, math.ceil(2 * rate)) if rate else policy.burst,
+        connections=settings.connections or policy.connections,
+        slow_down=policy.slow_down if settings.patience is None else settings.patience,
+    )

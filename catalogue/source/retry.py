@@ -1,0 +1,266 @@
+"""Asking politely, and again: the same protocol around another source."""
+
+import math
+import random
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from copy import copy
+from threading import Lock
+
+from catalogue.errors import (
+    Blocked,
+    CatalogueError,
+    GivenUp,
+    NameNotResolved,
+    NobodyListens,
+    RangeIgnored,
+    ShortBody,
+    SlowDown,
+    SourceError,
+    Unreachable,
+    WrongRange,
+)
+from catalogue.source.byte_ranges import Pin, SuffixRange
+from catalogue.source.checks import Response, Source, Wanted
+from catalogue.source.rate_limit import Limiter, impatient
+
+ATTEMPTS = 12
+"""Requests made for one thing before it is given up."""
+_IGNORED_ATTEMPTS = 4
+"""The same where the whole file comes each time: its body is not read, but the server may have sent some of it."""
+_UNRESOLVED_ATTEMPTS, _UNRESOLVED_PAUSE = 2, 2.0
+"""Requests to a host whose name has not been resolved yet, and the seconds between them."""
+_LONGEST_BACKOFF = 20.0
+_LONGEST_RETRY_AFTER = 300.0
+_WORTH_A_WORD = 10.0
+"""Seconds of waiting that the user is told of."""
+_THROTTLED_SHARE, _THROTTLED_ALLOWANCE = 0.1, 500
+_RECENT, _RECENT_FAILURES = 200, 180
+_DEAF = 3
+"""Files of which no range can be had, before one was of any, after which the host is taken to honour none."""
+_AN_HOUR = 3600.0
+"""Seconds for which a host that was given up is not asked."""
+
+
+class PoliteSource:
+    """A source that waits its turn, tries again what may go better, and knows when to stop."""
+
+    def __init__(
+        self,
+        inner: Source,
+        limiter: Limiter,
+        *,
+        notify: Callable[[str], None] = lambda _: None,
+        jitter: Callable[[], float] = random.random,
+        attempts: int = ATTEMPTS,
+        patience: float = math.inf,
+        another: Callable[[], Source] | None = None,
+    ) -> None:
+        """Wrap a source.
+
+        Args:
+            inner: makes the requests.
+            limiter: of the source's host.
+            notify: told in a sentence why there is a long wait.
+            jitter: a number in [0, 1), so that many clients do not come back at the same moment.
+            attempts: requests made for one thing before it is given up.
+            patience: seconds after which no request is made, and until which at most is waited, for one thing.
+            another: opens the same source with connections of its own.
+        """
+        self.inner = inner
+        self.limiter = limiter
+        self.notify = notify
+        self._jitter = jitter
+        self._attempts = attempts
+        self._patience = patience
+        self._another = another
+        self._lock = Lock()
+        self.requests = 0
+        """Requests made so far."""
+        self.bytes = 0
+        """Bytes of bodies received so far."""
+        self.honoured_suffixes = False
+        """Whether a suffix range was ever answered with one."""
+        self._honoured_ranges = False
+        self._answered = False
+        """Whether the host ever answered."""
+        self._deaf: set[str] = set()
+        """Files of which no range could be had."""
+        self._rest_until = 0.0
+        """When the host may be asked again, which asked for more patience than somebody had."""
+        self._throttled = 0
+        self._uncounted = 0
+        """Requests made before the host was given up last; what they came to says nothing any more."""
+        self._given_up: tuple[str, float] | None = None
+        """Why, and when that is over."""
+        self._recent: deque[bool] = deque(maxlen=_RECENT)
+
+    @property
+    def url(self) -> str:
+        """See ``Source.url``."""
+        return self.inner.url
+
+    @property
+    def connections(self) -> int:
+        """See ``Source.connections``."""
+        return self.inner.connections
+
+    def get(self, path: str, wanted: Wanted = None, *, pin: Pin | None = None) -> Response:
+        """See ``Source.get``; makes as many requests as it takes.
+
+        Raises:
+            GivenUp: if so much fails that going on would be rude or useless.
+            SlowDown: also if it would take longer than there is patience; it says in how many seconds it might not.
+        """
+        last: SourceError = GivenUp(f"{self.url}{path} was not asked for")
+        complaints = 0
+        clock = self.limiter.clock
+        until = clock.now() + self._patience
+        for attempt in range(self._attempts):
+            self._go_on()
+            self._rest(until)
+            asked = self.limiter.acquire(until - clock.now())
+            self._go_on()  # other threads have been at it meanwhile
+            wait = 0.0
+            try:
+                response = self.inner.get(path, wanted, pin=pin)
+            except Blocked as error:
+                self._count(failed=True)
+                pause = self.limiter.blocked(asked)
+                self._bear(pause, error, until)
+                self.notify(f"{error}; waiting {pause:.0f} s before one more try")
+                last = error
+            except SlowDown as error:
+                self._count(failed=True, throttled=True)
+                self.limiter.slow_down()
+                wait = self._backoff(error, complaints, until)
+                complaints += 1
+                last = error
+            except (Unreachable, WrongRange, ShortBody, RangeIgnored) as error:
+                self._count(failed=True)
+                self._bear_with(error, path, wanted, attempt + 1)
+                wait = min(_LONGEST_BACKOFF, 0.5 * 2**attempt) * self._jitter() if attempt else 0.0
+                if isinstance(error, NameNotResolved):
+                    wait = max(wait, _UNRESOLVED_PAUSE)
+                last = error
+            except GivenUp:
+                raise
+            except CatalogueError:
+                # It is what the host has to say of this file, so the host is well.
+                self._count(failed=False)
+                self.limiter.succeeded(asked)
+                raise
+            else:
+                self.honoured_suffixes |= isinstance(wanted, SuffixRange)
+                self._honoured_ranges |= wanted is not None
+                self.limiter.succeeded(asked)
+                self._count(failed=False, received=len(response.body))
+                return response
+            if attempt + 1 < self._attempts:
+                self._wait(wait, last, until)
+        raise last
+
+    @contextmanager
+    def apart(self) -> Iterator["PoliteSource"]:
+        """This source with a connection that nothing else was sent on."""
+        own = copy(self)
+        if self._another:
+            own.inner = self._another()
+        requests, received = own.requests, own.bytes
+        try:
+            yield own
+        finally:
+            if self._another:
+                own.inner.close()
+            with self._lock:
+                self.requests += own.requests - requests
+                self.bytes += own.bytes - received
+
+    def close(self) -> None:
+        """See ``Source.close``; breaks off waits too."""
+        self.limiter.clock.stop()
+        self.inner.close()
+
+    def _bear_with(self, error: SourceError, path: str, wanted: Wanted, attempts: int) -> None:
+        """Raise what has failed often enough of those kinds that hardly ever pass."""
+        policy = self.limiter.policy
+        if isinstance(error, NobodyListens) and min(policy.refused, self._attempts) <= attempts < ATTEMPTS:
+            message = f"{error}; is the server running?"
+            raise NobodyListens(message) from error
+        if isinstance(error, NameNotResolved) and not self._answered and attempts >= _UNRESOLVED_ATTEMPTS:
+            message = f"{error}, or run: catalogue doctor"
+            raise GivenUp(message) from error
+        if isinstance(error, RangeIgnored):
+            if isinstance(wanted, SuffixRange):
+                raise error
+            if attempts >= (_IGNORED_ATTEMPTS if self._honoured_ranges else policy.never_honoured):
+                self._note_deaf(path)
+                raise error
+
+    def _note_deaf(self, path: str) -> None:
+        with self._lock:
+            self._deaf.add(path)
+            if self._honoured_ranges or len(self._deaf) < _DEAF:
+                return
+            message = (
+                f"{self.url} sends whole files where ranges of them are asked for (python -m http.server does so); "
+                "use a server that honours ranges, or name the folder itself as the source"
+            )
+            self._given_up = message, self.limiter.clock.now() + _AN_HOUR
+        raise GivenUp(message)
+
+    def _backoff(self, error: SlowDown, complaints: int, until: float) -> float:
+        least = self.limiter.policy.slow_down * (1 << complaints) * (1 + 0.25 * self._jitter())
+        most = max(_LONGEST_RETRY_AFTER, self.limiter.policy.slow_down)
+        wait = min(most, max(least, error.retry_after or 0.0))
+        end = self.limiter.clock.now() + wait
+        if end > until:
+            with self._lock:
+                self._rest_until = max(self._rest_until, end)
+        return wait
+
+    def _rest(self, until: float) -> None:
+        """Wait as long as the host asked somebody to who did not."""
+        seconds = self._rest_until - self.limiter.clock.now()
+        if seconds > 0:
+            self._wait(seconds, SlowDown(f"{self.url} asked for patience"), until)
+
+    def _wait(self, seconds: float, why: SourceError, until: float) -> None:
+        self._bear(seconds, why, until)
+        if seconds >= _WORTH_A_WORD:
+            self.notify(f"{why}; waiting {seconds:.0f} s")
+        if seconds > 0:
+            self.limiter.clock.sleep(seconds)
+
+    def _bear(self, seconds: float, why: SourceError, until: float) -> None:
+        if self.limiter.clock.now() + seconds > until:
+            if not seconds:
+                raise why
+            raise impatient(str(why), seconds) from why
+
+    def _go_on(self) -> None:
+        with self._lock:
+            if self._given_up:
+                message, until = self._given_up
+                if self.limiter.clock.now() < until:
+                    raise GivenUp(message)
+                self._given_up = None
+                self._uncounted, self._throttled = self.requests, 0
+                self._recent.clear()
+
+    def _count(self, *, failed: bool, throttled: bool = False, received: int = 0) -> None:
+        with self._lock:
+            self.requests += 1
+            self.bytes += received
+            self._throttled += throttled
+            self._recent.append(failed)
+            self._answered |= not failed
+            hopeless = len(self._recent) == _RECENT and sum(self._recent) > _RECENT_FAILURES
+            counted = self.requests - self._uncounted
+            unwelcome = self._throttled > _THROTTLED_SHARE * counted + _THROTTLED_ALLOWANCE
+        if hopeless or unwelcome:
+            reason = "keeps asking to slow down" if unwelcome else "answers hardly anything any more"
+            message = f"{self.url} {reason}; everything taken so far is kept. Run the same command again in an hour"
+            self._given_up = message, self.limiter.clock.now() + _AN_HOUR
+            raise GivenUp(message)

@@ -1,0 +1,35 @@
+"""A file's end, when its size is not known."""
+
+from catalogue.errors import Changed, RangeIgnored
+from catalogue.source.byte_ranges import ByteRange, Pin, SuffixRange
+from catalogue.source.checks import Response
+from catalogue.source.retry import PoliteSource
+
+
+def get_tail(source: PoliteSource, path: str, length: int) -> Response:
+    """The last ``length`` bytes of a file, or all of it if it is shorter.
+
+    One request, by a suffix range. CloudFront's documentation allows itself to answer such a range with the whole file;
+    a host that does is asked for the first byte, which tells the size, and then for an explicit range, from then on.
+    """
+    ignores_suffixes = source.limiter.state.ignores_suffixes
+    if not ignores_suffixes:
+        try:
+            return source.get(path, SuffixRange(length))
+        except RangeIgnored:
+            pass
+    try:
+        tail = _explicit(source, path, length)
+    except Changed:  # between its two requests
+        tail = _explicit(source, path, length)
+    # Single files behave so, too, and some to any range; the host is only known to ignore suffixes while it never
+    # honoured one, and by a file of which it honours other ranges.
+    if not (ignores_suffixes or source.honoured_suffixes):
+        source.limiter.note_suffixes(ignored=True)
+    return tail
+
+
+def _explicit(source: PoliteSource, path: str, length: int) -> Response:
+    first = source.get(path, ByteRange(0, 1))
+    pin = Pin(first.total_size, first.etag)
+    return source.get(path, ByteRange(max(0, first.total_size - length), first.total_size), pin=pin)

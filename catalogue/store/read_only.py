@@ -1,0 +1,67 @@
+"""Reading a store whose file or folder cannot be written to, as on a read-only medium or in another user's folder.
+
+SQLite keeps files next to a store, ``-wal`` and ``-shm``, which it needs even to read. None of them is created here.
+"""
+
+import os
+import sqlite3
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeAlias
+
+from catalogue.errors import DiskFailed
+from catalogue.store.log import log_of
+from catalogue.store.schema import read_only
+
+_USES_LOG = b"\x02\x02"
+"""In the header of a file in WAL mode."""
+
+Footprint: TypeAlias = tuple[tuple[int, int, int] | None, ...]
+"""Changes with the store's files."""
+
+
+def is_writable(path: Path) -> bool:
+    """Whether a file, which need not be there, and others next to it can be written to."""
+    folder = next(each for each in path.absolute().parents if each.exists())
+    effective = os.access in os.supports_effective_ids
+    needed = (folder, path) if path.exists() else (folder,)
+    return all(os.access(each, os.W_OK, effective_ids=effective) for each in needed)
+
+
+def unwritable(path: Path) -> DiskFailed:
+    """The error where something is to be written to such a store."""
+    return DiskFailed(
+        f"{path.parent} cannot be written to, only read; choose another --data folder, or run this as its owner"
+    )
+
+
+def open_to_read(path: Path) -> tuple[sqlite3.Connection, Footprint | None]:
+    """Connect to a store to read, without creating a file next to it if nothing can be written there.
+
+    Returns:
+        The connection, and the footprint with which it is valid; None if SQLite notices changes itself.
+    """
+    if is_writable(path):
+        return read_only(path), None
+    log, footprint = log_of(path), footprint_of(path)
+    with path.open("rb") as file:
+        uses_log = file.read(20)[18:] == _USES_LOG
+    if not uses_log or (log.exists() and path.with_name(f"{path.name}-shm").exists()):
+        return read_only(path), None
+    if log.exists() and log.stat().st_size:  # a killed process left it; without locks it is read into memory
+        connection = read_only(path, vfs="unix-none")
+        connection.execute("PRAGMA locking_mode=EXCLUSIVE")
+        return connection, footprint
+    return read_only(path, immutable=True), footprint
+
+
+def footprint_of(path: Path) -> Footprint:
+    """See ``Footprint``."""
+    return tuple(_stat(each) for each in (path, log_of(path)))
+
+
+def _stat(path: Path) -> tuple[int, int, int] | None:
+    with suppress(FileNotFoundError):
+        status = path.stat()
+        return status.st_ino, status.st_size, status.st_mtime_ns
+    return None

@@ -1,0 +1,239 @@
+"""The layout of a store's file: how it is made, brought up to date, and known for what it is."""
+
+import errno
+import re
+import secrets
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from catalogue.atomic_files import room
+from catalogue.errors import CatalogueError, DiskFailed, StoreDamaged, StoreError, StoreLocked
+
+APPLICATION_ID = 0x43434154
+"""``CCAT``, in the SQLite header, so that ``file`` and we know a store at sight."""
+VERSION = 4
+TABLES = ("files", "documents", "failures", "indexes", "facts")
+"""Footers by path; manifests and the list of crawls; reasons why a file could not be harvested; page indexes, as
+``catalogue.pages.Indexes`` packs them, by ``index_key``; and by path again what examining a footer found, which
+the catalogue is made of."""
+
+_INDEX_KEY = re.compile(r"(.+)#(0|[1-9][0-9]{0,5})")
+
+_LAYOUT = {
+    **{table: f'CREATE TABLE "{table}" (key TEXT PRIMARY KEY, value BLOB)' for table in TABLES},
+    "touched": "CREATE TABLE touched (kind TEXT, key TEXT, change INTEGER, PRIMARY KEY (kind, key)) WITHOUT ROWID",
+    "history": (
+        "CREATE TABLE history (counter TEXT, change INTEGER, token TEXT, PRIMARY KEY (counter, change)) WITHOUT ROWID"
+    ),
+    "identity": "CREATE TABLE identity (id TEXT, changes INTEGER, index_changes INTEGER)",
+}
+COUNTERS = {"files": "changes", "documents": "changes", "failures": "changes", "indexes": "index_changes"}
+"""Which number of changes tells of a table. Facts change nothing."""
+_LOG_LIMIT = 16 << 20
+"""Bytes that the write-ahead log keeps on the disk, once nobody reads what is in it any more."""
+_CLOSED_FOLDER = ("SQLITE_READONLY", "SQLITE_CANTOPEN")
+_CLOSED = (errno.EACCES, errno.EROFS)
+_DISK_ERRORS = ("SQLITE_FULL", "SQLITE_IOERR", *_CLOSED_FOLDER)
+
+
+def index_key(path: str, row_group: int) -> str:
+    """By what the page index of a row group is held."""
+    return f"{path}#{row_group}"
+
+
+def row_group_of(key: str) -> tuple[str, int] | None:
+    """Whose page index is held by a key, path and row group; None if by such a key none is."""
+    named = _INDEX_KEY.fullmatch(key)
+    return (named[1], int(named[2])) if named else None
+
+
+def prepare(connection: sqlite3.Connection, path: Path, busy_seconds: float) -> None:
+    """Make the tables of an empty file, or see that those that are there are a store's of today.
+
+    Raises:
+        StoreError: if they are not, or cannot be made so.
+    """
+    run = connection.execute
+    run("PRAGMA trusted_schema=OFF")
+    run("PRAGMA cell_size_check=ON")
+    if _is_empty(connection):
+        _create(connection, path, busy_seconds)
+    check_header(connection, path)
+    if number(connection, "PRAGMA user_version") < VERSION:
+        _migrate(connection)
+    _check_layout(connection, path)
+    run("PRAGMA synchronous=FULL")
+    run(f"PRAGMA journal_size_limit={_LOG_LIMIT}")
+    with suppress(sqlite3.OperationalError):  # sqlitedict may have left another; what cannot be written can be read
+        run("PRAGMA journal_mode=WAL")
+
+
+def check_header(connection: sqlite3.Connection, path: Path) -> None:
+    """See that a file says of itself that it is a store, of a version that there has been.
+
+    Raises:
+        StoreError: if it is something else, or of a newer version.
+        StoreDamaged: if there never was such a version.
+    """
+    if number(connection, "PRAGMA application_id") != APPLICATION_ID:
+        message = f"{path} is a SQLite file, but not a store of footers; choose another --data folder"
+        raise StoreError(message)
+    version = number(connection, "PRAGMA user_version")
+    if version > VERSION:
+        message = f"{path} was written by a newer version of this tool (store version {version}); upgrade it"
+        raise StoreError(message)
+    if version < 1:
+        message = f"{path} is damaged: it claims to be of version {version}; run: catalogue repair"
+        raise StoreDamaged(message)
+
+
+def number(connection: sqlite3.Connection, query: str) -> int:
+    """The one number that a query asks for."""
+    return int(connection.execute(query).fetchone()[0])
+
+
+def _is_empty(connection: sqlite3.Connection) -> bool:
+    return number(connection, "PRAGMA application_id") == number(connection, "SELECT count(*) FROM sqlite_schema") == 0
+
+
+def _create(connection: sqlite3.Connection, path: Path, busy_seconds: float) -> None:
+    run = connection.execute
+    try:
+        # Two processes may find that there is none.
+        with FileLock(f"{path}.lock", timeout=busy_seconds):
+            if not _is_empty(connection):
+                return
+            run("PRAGMA journal_mode=WAL")
+            run("PRAGMA synchronous=FULL")
+            with transaction(connection):
+                for layout in _LAYOUT.values():
+                    run(layout)
+                run("INSERT INTO identity VALUES (?, 0, 0)", [secrets.token_hex(8)])
+                for counter in set(COUNTERS.values()):
+                    run("INSERT INTO history VALUES (?, 0, ?)", [counter, secrets.token_hex(8)])
+                run(f"PRAGMA application_id={APPLICATION_ID}")
+                run(f"PRAGMA user_version={VERSION}")
+    except Timeout:
+        message = f"another process is making {path}; try again when that is done"
+        raise StoreLocked(message) from None
+
+
+def _migrate(connection: sqlite3.Connection) -> None:
+    """Bring a store of an earlier version up to date."""
+    run = connection.execute
+    with transaction(connection):
+        version = number(connection, "PRAGMA user_version")
+        if version == 1:  # which had no page indexes
+            run(_LAYOUT["indexes"])
+            identity = run("SELECT id, changes, 0 FROM identity").fetchall()
+            run("DROP TABLE identity")
+            run(_LAYOUT["identity"])
+            connection.executemany("INSERT INTO identity VALUES (?, ?, ?)", identity)
+        if version < 3:  # noqa: PLR2004 - which had no facts
+            run(_LAYOUT["facts"])
+        if version < VERSION:  # and nobody else was faster
+            run(_LAYOUT["touched"])
+            run(_LAYOUT["history"])
+            for counter in set(COUNTERS.values()):
+                note = f"INSERT INTO history SELECT '{counter}', {counter}, ? FROM identity"  # noqa: S608 - one of two
+                run(note, [secrets.token_hex(8)])
+            for table, counter in COUNTERS.items():
+                run(f"INSERT INTO touched SELECT '{table}', key, {counter} FROM \"{table}\", identity")  # noqa: S608
+            run(f"PRAGMA user_version={VERSION}")
+
+
+def _check_layout(connection: sqlite3.Connection, path: Path) -> None:
+    """Refuse what a stranger may have added: a trigger, a view, or a table that is not quite ours."""
+    run = connection.execute
+    for kind, table, layout in run("SELECT type, tbl_name, sql FROM sqlite_schema WHERE sql IS NOT NULL"):
+        if kind in {"trigger", "view"} or _LAYOUT.get(table, layout) != layout:
+            message = f"{path} holds a {kind} {table!r} that no store has; it is not opened"
+            raise StoreDamaged(message)
+    if number(connection, "SELECT count(*) FROM identity") != 1:
+        message = f"{path} lacks its identity; it is not opened"
+        raise StoreDamaged(message)
+
+
+def is_ours(connection: sqlite3.Connection, *, alone: bool) -> bool:
+    """Whether all that a store of today has is in a file, whatever its header says.
+
+    Args:
+        connection: to the file.
+        alone: whether nothing else may be there; else tables may, such as those that ``ANALYZE`` and sqlitedict make.
+    """
+    there = {(kind, sql) for kind, sql in connection.execute("SELECT type, sql FROM sqlite_schema WHERE sql NOT NULL")}
+    ours = {("table", sql) for sql in _LAYOUT.values()}
+    return there == ours if alone else ours <= there and all(kind == "table" for kind, _ in there)
+
+
+def check_stranger(connection: sqlite3.Connection) -> str | None:
+    """Why a file that somebody else made is no store of today, as the rest of a sentence; None if it is one.
+
+    It is neither changed nor brought up to date. SQLite is told to believe nothing in it first, see
+    https://www.sqlite.org/security.html.
+    """
+    run = connection.execute
+    for pragma in ("query_only=ON", "trusted_schema=OFF", "cell_size_check=ON", "mmap_size=0"):
+        run(f"PRAGMA {pragma}")
+    if number(connection, "PRAGMA application_id") != APPLICATION_ID:
+        return "is no store of footers"
+    if (version := number(connection, "PRAGMA user_version")) != VERSION:
+        return f"has store version {version}, and this tool reads version {VERSION}"
+    if not is_ours(connection, alone=True):
+        return "holds what no store holds"
+    if (found := run("PRAGMA quick_check(1)").fetchone()) != ("ok",):
+        return f"is damaged: {str(found[0])[:200]!r}"
+    return None
+
+
+def read_only(path: Path, *, immutable: bool = False, vfs: str = "") -> sqlite3.Connection:
+    """A connection that changes nothing; to a file that nobody changes meanwhile, if it is said to be immutable."""
+    uri = f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if immutable else ''}{vfs and f'&vfs={vfs}'}"
+    return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection, counter: str | None = None) -> Iterator[None]:
+    """All of what is written, counted as one change, or nothing."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        if counter:
+            connection.execute(f"UPDATE identity SET {counter} = {counter} + 1")  # noqa: S608 - one of two
+            # A number alone may be that of another change, where a backup was put in the store's place and went on.
+            note = f"INSERT INTO history SELECT '{counter}', {counter}, ? FROM identity"  # noqa: S608 - likewise
+            connection.execute(note, [secrets.token_hex(8)])
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+@contextmanager
+def disk_errors(path: Path) -> Iterator[None]:
+    """Turn what SQLite and the disk say into errors of ours."""
+    try:
+        yield
+    except CatalogueError:  # some are errors of the disk too, and have said it already
+        raise
+    except (sqlite3.Error, OSError, UnicodeDecodeError, OverflowError) as error:  # the last two of damaged texts
+        name = getattr(error, "sqlite_errorname", "")
+        if isinstance(error, sqlite3.ProgrammingError) and not name:  # of Python's own, such as of one that is closed
+            message = f"{path} is not open any more ({error}); open the catalogue again"
+            raise StoreError(message) from error
+        if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+            message = f"{path} is locked by another process; try again when that is done"
+            raise StoreLocked(message) from error
+        if isinstance(error, OSError) or name.startswith(_DISK_ERRORS):
+            closed = name.startswith(_CLOSED_FOLDER) or getattr(error, "errno", None) in _CLOSED
+            hint = "its folder must be one that can be written to; " if closed else ""
+            said = f"{error}{room(path, error)}"
+            message = f"{path} cannot be written or read: {said}; {hint}what was committed before is kept"
+            raise DiskFailed(message) from error
+        message = f"{path} is not a usable store: {error}; run: catalogue repair"
+        raise StoreDamaged(message) from error

@@ -1,0 +1,135 @@
+"""A value of the store: some bytes of a file of the source, and all that belongs to them, so that no crash parts them.
+
+It starts with a byte that is no pickle and the digest of the rest: stores are passed between people, and SQLite's own
+integrity check does not see a flipped bit in a value.
+"""
+
+import hashlib
+import json
+import zlib
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import get_type_hints
+
+from catalogue.errors import StoreDamaged
+from catalogue.formatting import in_utc
+
+DIGEST_SIZE = 16
+"""Bytes of the digest, which stands behind the first byte of a value."""
+
+_TAG = b"\x01"
+_LARGEST_VALUE = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What is held of one file of the source."""
+
+    data: bytes
+    """The footer without length and magic; of a document, the whole of it; of a failure, nothing."""
+    size: int
+    """Bytes of the whole file at the source."""
+    etag: str | None
+    """As the source gave it, quotes included; None if it gave none."""
+    last_modified: str | None
+    source: str
+    """Where it came from; an ETag means nothing to another source."""
+    taken: str
+    """When, ISO 8601, UTC."""
+    note: str = ""
+    """For a failure, the reason."""
+
+    @property
+    def version(self) -> tuple[str, int, str | None]:
+        """What tells one version of a file from another."""
+        return self.source, self.size, self.etag
+
+    @property
+    def taken_at(self) -> datetime:
+        """When, in UTC.
+
+        Raises:
+            StoreDamaged: if ``taken`` is no time, as in a store of a stranger's.
+        """
+        try:
+            return in_utc(datetime.fromisoformat(self.taken))
+        except ValueError as error:
+            message = f"a value of the store is damaged: it was taken at {self.taken[:50]!r}"
+            raise StoreDamaged(message) from error
+
+
+_HELD_TYPES = get_type_hints(Held)
+
+
+def encode(held: Held) -> bytes:
+    """A value as it stands in the store."""
+    header = {name: value for name, value in asdict(held).items() if name != "data"}
+    body = json.dumps([len(held.data), header]).encode() + b"\n" + zlib.compress(held.data)
+    return _TAG + hashlib.blake2b(body, digest_size=DIGEST_SIZE).digest() + body
+
+
+def version_of(value: bytes) -> bytes:
+    """What changes whenever anything about a value does: its digest, which is not looked at."""
+    return value[1 : 1 + DIGEST_SIZE]
+
+
+def is_whole(value: object) -> bool:
+    """Whether a value has the digest that was written with it, which is quick to see."""
+    if not isinstance(value, bytes) or value[:1] != _TAG:
+        return False
+    body = memoryview(value)[1 + DIGEST_SIZE :]
+    return hashlib.blake2b(body, digest_size=DIGEST_SIZE).digest() == version_of(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """What a value says of itself before its data."""
+
+    length: int
+    """Bytes of the data."""
+    version: tuple[str, int, str | None]
+    """See ``Held.version``."""
+    note: str
+
+
+def label_of(value: object) -> Label | None:
+    """What a value says of itself, without inflating it; None of one that is damaged."""
+    if not isinstance(value, bytes) or not is_whole(value):
+        return None
+    try:
+        length, fields = json.loads(value[1 + DIGEST_SIZE : value.index(b"\n", 1 + DIGEST_SIZE)])
+        return Label(length, (fields["source"], fields["size"], fields["etag"]), fields["note"])
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+
+
+def decode(value: object) -> Held:
+    """Read a value of the store.
+
+    Raises:
+        StoreDamaged: if it is not what was written.
+    """
+    if not isinstance(value, bytes):
+        message = f"a value of the store is damaged: {type(value).__name__} instead of bytes"
+        raise StoreDamaged(message)
+    if not is_whole(value):
+        message = "a value of the store is damaged: its digest is wrong"
+        raise StoreDamaged(message)
+    # The digest is no signature: the store may come from a stranger.
+    try:
+        header, _, data = value[1 + DIGEST_SIZE :].partition(b"\n")
+        length, fields = json.loads(header)
+        if not 0 <= length <= _LARGEST_VALUE:
+            message = f"a value of the store claims {length} bytes"
+            raise StoreDamaged(message)
+        held = Held(data=zlib.decompressobj().decompress(data, max(1, length)), **fields)
+    except (ValueError, TypeError, RecursionError, zlib.error) as error:
+        message = f"a value of the store is damaged: {str(error)[:200]!r}"
+        raise StoreDamaged(message) from error
+    if wrong := [name for name, kind in _HELD_TYPES.items() if not isinstance(getattr(held, name), kind)]:
+        message = f"a value of the store is damaged: {wrong[0]} is {repr(getattr(held, wrong[0]))[:200]}"
+        raise StoreDamaged(message)
+    if len(held.data) != length:
+        message = f"a value of the store holds {len(held.data)} bytes instead of {length}"
+        raise StoreDamaged(message)
+    return held

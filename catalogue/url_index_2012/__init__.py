@@ -1,0 +1,1 @@
+"""The URL index of the crawl of 2012."""

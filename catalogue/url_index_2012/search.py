@@ -1,0 +1,178 @@
+"""The URL index of the crawl of 2012, read through a source.
+
+A pattern takes one request for the header and one for the top of the tree, both once for all patterns, then one for
+each level below that, then one for every 16 MiB of the answer. The real file has 217 GB in blocks of 64 KiB, of which
+2,644 are index blocks with some 1,250 entries each, so there are three levels, and the upper two are a few blocks at
+its very beginning: a site takes two requests after those for the header and the top. An answer that is so large that
+its first and its last URL lie far apart in the lowest level takes two requests there.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from catalogue.commoncrawl.capture import Capture
+from catalogue.errors import BadPrefixIndex
+from catalogue.source.byte_ranges import ByteRange, Pin, coalesce
+from catalogue.source.checks import Source
+from catalogue.url_index_2012.blocks import (
+    HEADER_SIZE,
+    Header,
+    IndexBlock,
+    parse_data_block,
+    parse_header,
+    parse_index_block,
+)
+from catalogue.url_index_2012.keys import KeyPattern, parse_key_prefix
+
+PATH = "projects/url-index/url-index.1356128792"
+"""Of the index below Common Crawl's address."""
+
+_TOP = 512 << 10
+"""Bytes of index blocks that are read with the root; in the real file that is 8 of them."""
+_GAP = 1 << 20
+"""Bytes between two blocks of a level that are cheaper to read than another request."""
+_PIECE = 16 << 20
+"""Bytes of data blocks that are asked for at once."""
+_USUAL_ENTRY = 128
+"""Bytes of an entry, rather more than less."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Where the answer to a pattern lies."""
+
+    pattern: KeyPattern
+    first: int
+    """Number of the first data block that may hold some of it."""
+    last: int
+    """Number of the last."""
+    lower: bytes
+    """No URL in these blocks is less, as the index blocks say."""
+    upper: bytes | None
+    """None is greater; None if they do not say."""
+    range: ByteRange
+    """Where these blocks lie."""
+
+
+class OldIndex:
+    """One such index; what it says is checked against itself, and believed no further."""
+
+    def __init__(self, source: Source, path: str = PATH) -> None:
+        """Prepare; nothing is asked for before the first pattern.
+
+        Args:
+            source: where the file is.
+            path: its own, relative to the source.
+        """
+        self._source = source
+        self._path = path
+
+    def find(self, text: str) -> Extent:
+        """Where the answer to a pattern lies; only index blocks are read for that.
+
+        Args:
+            text: see ``prefix_index.keys``.
+
+        Raises:
+            QueryError: if it is no pattern.
+            BadPrefixIndex: if the file is no such index.
+            SourceError: if it cannot be read.
+        """
+        pattern = parse_key_prefix(text)
+        left = right = 0
+        lower, upper = b"", None
+        while left < self._header.index_blocks and right < self._header.index_blocks:
+            blocks = self._index_blocks(left, right)
+            _check_bounds(blocks[left].prefixes, lower, None, left)
+            _check_bounds(blocks[right].prefixes, None, upper, right)
+            left, before, _ = blocks[left].down(pattern.interval.start)
+            right, _, behind = blocks[right].down(pattern.interval.end)
+            lower = lower if before is None else before
+            upper = upper if behind is None else behind
+        if left > right or left < self._header.index_blocks or right < self._header.index_blocks:
+            message = f"{self._path} has branches of different lengths, or out of order"
+            raise BadPrefixIndex(message)
+        return Extent(pattern, left, right, lower, upper, self._header.place(left, right))
+
+    def cost(self, extent: Extent, *, limit: int | None = None) -> tuple[int, int]:
+        """Requests and bytes that reading the captures takes; with a limit about, if most of them fit the pattern."""
+        size = len(extent.range) if limit is None else min(len(extent.range), self._about(limit))
+        return -(-size // _PIECE), size
+
+    def captures(self, extent: Extent, *, limit: int | None = None) -> Iterator[Capture]:
+        """The captures of an extent, in the order of the index; their times, digests and states it does not know.
+
+        Args:
+            extent: from ``find``.
+            limit: of captures; where it is small, less is asked for at once.
+
+        Raises:
+            BadPrefixIndex: if blocks are damaged, or contradict the index blocks.
+            SourceError: if they cannot be read.
+        """
+        size, wanted, end = self._header.block_size, limit, extent.pattern.interval.end
+        at, lower = extent.first, extent.lower
+        while at <= extent.last and wanted != 0:
+            few = _PIECE if wanted is None else min(_PIECE, self._about(wanted))
+            last = min(extent.last, at + max(1, few // size) - 1)
+            body = self._get(self._header.place(at, last))
+            for number in range(at, last + 1):
+                start = (number - at) * size
+                entries = parse_data_block(number, body[start : start + size])
+                keys = entries[0].key, entries[-1].key
+                _check_bounds(keys, lower, extent.upper if number == extent.last else None, number)
+                lower = keys[1]
+                for entry in entries:
+                    if entry.key >= end or wanted == 0:
+                        return
+                    if extent.pattern.takes(entry.key):
+                        yield entry.capture()
+                        wanted = None if wanted is None else wanted - 1
+            at = last + 1
+
+    def _about(self, captures: int) -> int:
+        """Bytes in which so many are."""
+        return 2 * self._header.block_size + captures * _USUAL_ENTRY
+
+    @cached_property
+    def _opened(self) -> tuple[Header, Pin]:
+        answer = self._source.get(self._path, ByteRange(0, HEADER_SIZE))
+        return parse_header(answer.body, answer.total_size), Pin(answer.total_size, answer.etag)
+
+    @property
+    def _header(self) -> Header:
+        return self._opened[0]
+
+    @cached_property
+    def _top(self) -> dict[int, IndexBlock]:
+        """The first index blocks, which are the upper levels of the tree."""
+        count = max(1, min(self._header.index_blocks, _TOP // self._header.block_size))
+        return self._parsed(self._header.place(0, count - 1))
+
+    def _index_blocks(self, left: int, right: int) -> dict[int, IndexBlock]:
+        """Two blocks of a level, which may be one; others may come with them."""
+        found = dict(self._top)
+        lacking = {left, right} - found.keys()
+        places = (self._header.place(number, number) for number in lacking)
+        for run in coalesce(places, max_gap=_GAP, max_length=_PIECE):
+            found |= self._parsed(run)
+        return found
+
+    def _parsed(self, run: ByteRange) -> dict[int, IndexBlock]:
+        size = self._header.block_size
+        first, body = (run.start - HEADER_SIZE) // size, self._get(run)
+        return {
+            first + at // size: parse_index_block(self._header, first + at // size, body[at : at + size])
+            for at in range(0, len(body), size)
+        }
+
+    def _get(self, wanted: ByteRange) -> bytes:
+        return self._source.get(self._path, wanted, pin=self._opened[1]).body
+
+
+def _check_bounds(keys: tuple[bytes, ...], lower: bytes | None, upper: bytes | None, number: int) -> None:
+    """Make sure that ascending keys of a block lie where the blocks before it, and above it, say."""
+    if keys and ((lower is not None and keys[0] < lower) or (upper is not None and keys[-1] > upper)):
+        message = f"block {number:,} of the index holds what the blocks above it, or before it, say it does not"
+        raise BadPrefixIndex(message)

@@ -1,0 +1,91 @@
+"""Ranges of crawls and years: what is stored of them is the answer, and what is not stored is reported."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from shutil import copytree
+
+import pytest
+
+import catalogue
+from catalogue import Catalogue
+from catalogue.errors import NotHarvested, UnknownCrawl
+from catalogue.settings import Settings
+from tests.support.commands import Command
+
+
+@pytest.fixture
+def cat(untaught_data: Path, settings: Settings, tmp_path: Path) -> Iterator[Catalogue]:
+    """All crawls are listed, and all but the second are stored."""
+    data = copytree(untaught_data, tmp_path / "data")
+    with catalogue.open(data, settings=settings) as opened:
+        opened.forget(opened.held()[1])
+        yield opened
+
+
+def missing(cat: Catalogue, crawls: str) -> tuple[str, ...]:
+    found = cat.captures("*.example.com", crawls=crawls)
+    assert found.complete == (not found.plan.missing)
+    return found.plan.missing
+
+
+def listed(cat: Catalogue) -> list[str]:
+    """Newest first; one has no columnar index."""
+    return [row["crawl"] for row in cat.crawl_rows() if row["has_table"]]
+
+
+def test_crawls_of_a_range_that_are_not_stored_are_missing(cat: Catalogue) -> None:
+    newest, gone, *_, oldest = listed(cat)
+    count = len(listed(cat))
+    closed = f"{oldest}..{newest}"
+    said = (f"{count - 1} of the {count} crawls in {closed} are harvested; run: catalogue harvest --crawl {closed}",)
+    for words in (closed, f"{oldest}..", f"..{newest}", ".."):
+        assert missing(cat, words) == said
+    assert missing(cat, f"{oldest[8:]}..LATEST") == said
+    assert missing(cat, "all") == ()
+    assert missing(cat, f"{oldest},{newest}") == ()
+    cat.harvest(gone)
+    assert missing(cat, closed) == ()
+
+
+def test_a_range_with_an_end_that_is_not_stored_is_refused(cat: Catalogue) -> None:
+    newest, gone, *_, oldest = listed(cat)
+    for words in (f"{oldest}..{gone}", f"{gone}..{newest}", f"{gone}.."):
+        with pytest.raises(
+            NotHarvested, match=f"^{gone} is not harvested yet; run: catalogue harvest --crawl {gone}\n"
+        ):
+            cat.captures("example.com", crawls=words)
+    with pytest.raises(UnknownCrawl, match=f"^'.{newest}' is not the name of a crawl; did you mean {newest}"):
+        cat.captures("example.com", crawls=f"{oldest}...{newest}")
+
+
+def test_a_year_means_its_crawls_and_says_which_are_missing(cat: Catalogue) -> None:
+    newest, gone, *_ = listed(cat)
+    year, gone_year = newest[8:12], gone[8:12]
+    assert cat.held(year) == [newest]
+    assert missing(cat, year) == ()
+    assert missing(cat, f"{gone_year}..{year}")
+    with pytest.raises(NotHarvested, match=f"harvest --crawl {gone_year}\n"):
+        cat.captures("example.com", crawls=gone_year)
+
+
+def test_queries_of_a_range_end_with_status_1(cat: Catalogue, command: Command) -> None:
+    newest, *_, oldest = listed(cat)
+    words = f"{oldest[8:]}..{newest[8:].lower()}"
+    for asked in (["query", "example.com", "--count"], ["plan", "example.com"], ["export", "ducklake"]):
+        ran = command(*asked, "--crawl", words)
+        assert ran.status == 1
+        assert " crawls in " in ran.out + ran.err
+    plan = command("plan", "example.com", "--json", "--crawl", words)
+    assert (plan.status, plan.json()["complete"]) == (1, False)
+
+
+def test_advice_to_harvest_names_the_subsets_of_the_query(cat: Catalogue, settings: Settings, tmp_path: Path) -> None:
+    newest, gone, *_, oldest = listed(cat)
+    chosen = ["robotstxt", "warc"]
+    options = "--subset robotstxt --subset warc"
+    for opened, crawls in ((cat, gone), (cat, gone[8:12]), (catalogue.open(tmp_path / "new", settings=settings), gone)):
+        with pytest.raises(NotHarvested, match=f"--crawl {crawls} {options}\n.*subsets={re.escape(str(chosen))}"):
+            opened.captures("example.com", crawls=crawls, subsets=chosen)
+    gap, *_ = cat.captures("example.com", crawls=f"{oldest}..{newest}", subsets=chosen).plan.missing
+    assert gap.endswith(f"--crawl {oldest}..{newest} {options}")

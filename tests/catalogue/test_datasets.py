@@ -1,0 +1,257 @@
+"""Tables other than Common Crawl's index: the same promises, by another key."""
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from shutil import copytree
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+import catalogue
+from catalogue import QueryError
+from catalogue.demo import LoopbackServer
+from catalogue.errors import BadManifest, NotHarvested
+from catalogue.settings import Settings
+from catalogue.surt import Keys, covers, parse_key_pattern
+from tests.support.commands import Command
+from tests.support.hosts import CRAWLS, host_keys, host_tables, opened
+
+hosts = pytest.fixture(scope="module")(host_tables)
+
+
+@pytest.fixture(scope="module")
+def held(hosts: tuple[Path, pa.Table], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder that holds all of it; to be copied."""
+    data = tmp_path_factory.mktemp("held") / "data"
+    with opened(data, hosts[0]) as cat:
+        cat.define("surt_host_name", manifest="hosts.paths.gz")
+        cat.harvest()
+    return data
+
+
+def rows_of(rows: pa.Table) -> Counter[tuple[object, ...]]:
+    names = sorted(rows.column_names)
+    return Counter(zip(*(rows.column(name).to_pylist() for name in names), strict=True))
+
+
+def patterns(chance: random.Random, keys: list[str]) -> list[str]:
+    def host() -> str:
+        return ".".join(reversed(chance.choice(keys).split(",")))
+
+    kinds: list[Callable[[], str]] = [
+        host,
+        lambda: f"*.{host()}",
+        lambda: f"*.{chance.choice(['com', 'is', 'net'])}",
+        lambda: chance.choice(keys),
+        lambda: chance.choice(keys)[: chance.randint(4, 8)] + "*",
+        lambda: f"https://www.{host()}/",
+    ]
+    return [chance.choice(kinds)() for _ in range(chance.randint(1, 3))]
+
+
+def test_pruned_and_filtered_is_scanned_and_filtered(tmp_path: Path, hosts: tuple[Path, pa.Table], held: Path) -> None:
+    """With and without backfill, which are asked by turns."""
+    folder, every = hosts
+    keys = every.column("surt_host_name").to_pylist()
+    different = sorted(set(keys))
+    chance = random.Random(7)
+    with (
+        opened(copytree(held, tmp_path / "data"), folder) as plain,
+        opened(copytree(held, tmp_path / "other"), folder) as backfilled,
+    ):
+        backfilled.backfill().run()
+        found_something = 0
+        for number in range(14):
+            cat = (plain, backfilled)[number % 2]
+            typed = patterns(chance, keys)
+            intervals = [each for text in typed for each in parse_key_pattern(text, Keys.HOST).intervals]
+            taken = [key for key in different if any(covers([each], key.encode()) for each in intervals)]
+            wanted = every.filter(pc.field("surt_host_name").isin(taken))
+            where = chance.choice([None, "hcrank10 > 3", "average < 4 AND crawl = 'CC-MAIN-2024-18'"])
+            if where:
+                wanted = wanted.filter(
+                    pc.field("hcrank10") > 3
+                    if "hcrank10" in where
+                    else (pc.field("average") < 4) & (pc.field("crawl") == CRAWLS[1])
+                )
+            asked = cat.captures(typed, where=where)
+            found = asked.to_arrow()
+            assert found.schema.names == ["hcrank10", "surt_host_name", "average", "only_here", "crawl"]
+            assert rows_of(found) == rows_of(wanted), typed
+            assert cat.captures(typed, where=where).count() == len(wanted)
+            found_something += bool(len(wanted))
+        assert found_something > 7
+
+
+def test_a_question_reads_little_of_it(tmp_path: Path, hosts: tuple[Path, pa.Table]) -> None:
+    folder, _ = hosts
+    with LoopbackServer(folder) as server:
+        settings = Settings(source=server.url, cache=tmp_path / "cache", cache_size=0)
+        with catalogue.open(tmp_path / "data", table="hosts", settings=settings) as cat:
+            cat.define("surt_host_name", manifest="hosts.paths.gz")
+            cat.harvest(CRAWLS[0])
+            assert cat.requests == 4  # the list, and a tail a file
+            plan = cat.captures("*.aaaa.com", columns=["average"]).fetch_indexes()
+            before = cat.requests
+            cat.captures("*.aaaa.com", columns=["average"]).to_arrow()
+            assert cat.requests - before == plan.requests
+            assert plan.row_groups < plan.considered / 2
+
+
+def test_order_is_by_key_and_crawl(tmp_path: Path, hosts: tuple[Path, pa.Table], held: Path) -> None:
+    folder, every = hosts
+    with opened(copytree(held, tmp_path / "data"), folder) as cat:
+        found = cat.captures("*", columns=["surt_host_name"], ordered=True).to_arrow()
+        wanted = every.sort_by([("surt_host_name", "ascending"), ("crawl", "ascending")])
+        assert found.column("surt_host_name").to_pylist() == wanted.column("surt_host_name").to_pylist()
+        assert found.column("crawl").to_pylist() == wanted.column("crawl").to_pylist()
+        latest = cat.captures("*", crawls="latest").to_arrow()
+        assert set(latest.column("crawl").to_pylist()) == {CRAWLS[1]}
+
+
+def test_views_speak_of_the_tables_own_key(tmp_path: Path, hosts: tuple[Path, pa.Table], held: Path) -> None:
+    with opened(copytree(held, tmp_path / "data"), hosts[0]) as cat:
+        cat.harvest(pages=True)
+        least = cat.sql("SELECT min(min_surt_host_name) FROM row_groups").fetchall()
+        assert least == [(min(hosts[1].column("surt_host_name").to_pylist()),)]
+        assert "max_surt_host_name" in cat.pages().columns
+        assert set(cat.pages(CRAWLS[0]).path.str[-9:]) == {"0.parquet", "2.parquet"}
+        assert cat.coverage()[["crawl", "files_harvested"]].to_dict("list") == {
+            "crawl": CRAWLS[::-1],
+            "files_harvested": [3, 3],
+        }
+
+
+def test_a_key_of_any_name(tmp_path: Path) -> None:
+    rows = pa.table({'odd "key"': [f"{n:03}" for n in range(100)], "crawl": range(100)})
+    (tmp_path / "source" / "deep").mkdir(parents=True)
+    pq.write_table(rows, tmp_path / "source" / "deep" / "a+b=c,d@e~f", row_group_size=10)
+    with opened(tmp_path / "data", tmp_path / "source", "mine") as cat:
+        cat.define('odd "key"', paths=["deep/a+b=c,d@e~f"])
+        cat.harvest()
+        assert cat.captures("05*").to_arrow().to_pydict() == {
+            'odd "key"': [f"{n:03}" for n in range(50, 60)],
+            "crawl": list(range(50, 60)),  # a column of the file and not of its path
+        }
+        assert cat.row_groups()['min_odd "key"'].tolist() == [f"{n:03}" for n in range(0, 100, 10)]
+        assert cat.captures("05*").plan.row_groups == 1
+
+
+def test_a_table_of_urls_without_subsets(tmp_path: Path, mirror: Path, whole_crawls: list[str]) -> None:
+    """As the index of the End of Term archive: the columns are Common Crawl's, the paths are not."""
+    path = min(mirror.rglob(f"crawl={whole_crawls[0]}/subset=warc/*.parquet"))
+    copy = tmp_path / "source" / "eot" / "crawl=EOT-2020" / "part-0.parquet"
+    copy.parent.mkdir(parents=True)
+    copy.write_bytes(path.read_bytes())
+    with opened(tmp_path / "data", tmp_path / "source", "eot") as cat:
+        cat.define("url_surtkey", paths=["eot/crawl=EOT-2020/part-0.parquet"])
+        cat.harvest("EOT-2020")
+        every = pq.ParquetFile(path).read(columns=["url", "fetch_time"])
+        middle = sorted(every.column("fetch_time").to_pylist())[len(every) // 2]
+        asked: dict[str, Any] = {
+            "columns": ["url", "fetch_time"],
+            "from_": f"{middle:%Y%m%d%H%M%S}",
+            "crawls": "EOT-2020",
+        }
+        found = cat.captures("*", **asked).to_arrow()
+        wanted = every.filter(pc.field("fetch_time") >= pa.scalar(middle.replace(microsecond=0)))
+        assert 0 < len(wanted) < len(every)
+        assert sorted(found.column("url").to_pylist()) == sorted(wanted.column("url").to_pylist())
+        assert found.schema == pa.schema(
+            [("url", pa.string()), ("fetch_time", pa.timestamp("ms", "UTC")), ("crawl", pa.string())]
+        )
+        one = every.column("url")[0].as_py()
+        assert cat.captures(one, columns=["url"], exact_url=True).to_arrow().column("url")[0].as_py() == one
+
+
+def test_mistakes_are_explained(tmp_path: Path, hosts: tuple[Path, pa.Table]) -> None:
+    folder, _ = hosts
+    with opened(tmp_path, folder) as cat:
+        with pytest.raises(NotHarvested, match="no table hosts in"):
+            cat.captures("*")
+        with pytest.raises(QueryError, match="either a manifest or their paths"):
+            cat.define("surt_host_name")
+        with pytest.raises(QueryError, match="either a manifest or their paths"):
+            cat.define("surt_host_name", manifest="x", paths=["y"])
+        with pytest.raises(BadManifest, match=r"'\.\./x' is no path"):
+            cat.define("surt_host_name", paths=["../x"])
+        cat.define("wrong", manifest="hosts.paths.gz")
+        failures = cat.harvest(CRAWLS[0])[0].failures
+        assert len(failures) == 3
+        assert all("no column wrong" in reason and "surt_host_name" in reason for reason in failures.values())
+        cat.define("average", manifest="hosts.paths.gz")
+        failures = cat.harvest(CRAWLS[0])[0].failures
+        assert len(failures) == 3
+        assert all("and not text" in reason for reason in failures.values())
+        cat.define("surt_host_name", manifest="hosts.paths.gz")
+        assert cat.harvest()[0].failures == {}
+        assert cat.failures().empty
+        with pytest.raises(QueryError, match="sorted by surt_host_name"):
+            cat.define("hcrank10", manifest="hosts.paths.gz")
+        with pytest.raises(QueryError, match="no column of times"):
+            cat.captures("*", from_="2022")
+        with pytest.raises(QueryError, match="no column of URLs"):
+            cat.captures("example.com", exact_url=True)
+        with pytest.raises(QueryError, match="only Common Crawl's index"):
+            cat.crawl_list()
+        with pytest.raises(NotHarvested, match="catalogue harvest --table hosts --crawl CC-MAIN-2025-10"):
+            cat.captures("*", crawls="CC-MAIN-2025-10")
+        assert cat.forget(CRAWLS[0]) == 3
+        missing = cat.captures("*", crawls="all").plan.missing
+        assert missing == ()  # what was asked about is what is held
+    with opened(tmp_path, folder, None) as index, pytest.raises(QueryError, match="another table"):
+        index.define("surt_host_name", manifest="hosts.paths.gz")
+    with pytest.raises(QueryError, match="no name for a table"):
+        opened(tmp_path, folder, "../hosts")
+
+
+def test_a_file_that_failed_makes_answers_incomplete(tmp_path: Path, hosts: tuple[Path, pa.Table]) -> None:
+    lost = f"hosts/crawl={CRAWLS[0]}/part-1.parquet"
+    copytree(hosts[0], tmp_path / "source")
+    (tmp_path / "source" / lost).unlink()
+    with opened(tmp_path / "data", tmp_path / "source") as cat:
+        cat.define("surt_host_name", manifest="hosts.paths.gz")
+        assert [list(outcome.failures) for outcome in cat.harvest()] == [[], [lost]]
+        (lack,) = cat.captures("*").plan.missing
+        assert lack == (
+            f"1 of the 3 files of {CRAWLS[0]}, all, are not harvested; "
+            f"run: catalogue harvest --table hosts --crawl {CRAWLS[0]}"
+        )
+
+
+def test_command_line(tmp_path: Path, hosts: tuple[Path, pa.Table]) -> None:
+    folder, every = hosts
+    command = Command(tmp_path / "data", str(folder), tmp_path)
+    made = command("harvest", "--table", "hosts", "--key", "surt_host_name", "--manifest", "hosts.paths.gz")
+    assert made.status == 0, made.err
+    again = command("harvest", "--table", "hosts", "--json")
+    assert [line["taken"] for line in again.json_lines()] == [0, 0]
+    host = every.column("surt_host_name")[0].as_py()
+    wanted = every.filter(pc.field("surt_host_name") == host)
+    found = command("--table", "hosts", "query", ".".join(reversed(host.split(","))), "--columns", "average")
+    assert sorted(line["average"] for line in found.json_lines()) == sorted(wanted.column("average").to_pylist())
+    rows = command("sql", "--table", "hosts", "--json", "SELECT count(*) AS n FROM row_groups")
+    assert rows.json() == {"n": sum(-(-len(host_keys(n)) // 90) for n in range(3)) * 2}
+    assert command("sql", "--table", "hosts", "find-key").status == 0
+    assert command("status", "--table", "hosts").status == 0
+    (tmp_path / "list").write_text(f"# two\n{folder}/hosts/crawl={CRAWLS[0]}/part-0.parquet\n")
+    named = command("harvest", "--table", "some", "--key", "surt_host_name", "--paths-file", str(tmp_path / "list"))
+    assert named.status == 0, named.err
+    one_file = every.slice(0, len(host_keys(0)))
+    assert command("query", "--table", "some", "*", "--count").out == f"{len(one_file)}\n"
+    for words, what in [
+        (["harvest", "--key", "x"], "name one with --table"),
+        (["harvest"], "which crawl"),
+        (["harvest", "--table", "new"], "no table new"),
+        (["harvest", "--table", "new", "x.parquet"], "say it with --key"),
+        (["query", "x", "--table", "none"], "no table none"),
+        (["query", "x:y", "--table", "hosts"], "is no host"),
+    ]:
+        ran = command(*words)
+        assert (ran.status, ran.err.count("\n")) == (2, 1)
+        assert what in ran.err

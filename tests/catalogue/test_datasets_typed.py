@@ -1,0 +1,290 @@
+"""Their keys, paths and types are their own."""
+
+import gzip
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from catalogue import Match, QueryError
+from catalogue.commoncrawl.datasets import INDEX, Table, define_table, parse_paths, path_columns, unpack_table
+from catalogue.errors import BadManifest, FormatError, UnknownCrawl
+from catalogue.surt import Keys, parse_key_pattern
+from tests.support.commands import Command
+from tests.support.hosts import host_tables, opened
+
+hosts = pytest.fixture(scope="module")(host_tables)
+
+
+# ---- the pure part ----
+
+
+def test_patterns_of_hosts() -> None:
+    def keys(text: str, match: Match | None = None) -> list[tuple[bytes, bytes]]:
+        return [(each.start, each.end) for each in parse_key_pattern(text, Keys.HOST, match).intervals]
+
+    exact = [(b"com,example", b"com,example\0")]
+    assert keys("example.com") == keys("http://EXAMPLE.com/") == keys(" example.com ") == exact
+    assert keys("com,example") == exact
+    assert keys("www.example.com") == [*exact, (b"com,example,www", b"com,example,www\0")]
+    below = [(b"com,example", b"com,example\0"), (b"com,example,", b"com,example-")]
+    assert keys("*.example.com") == keys("example.com", Match.DOMAIN) == below
+    assert keys("*.is") == [(b"is", b"is\0"), (b"is,", b"is-")]
+    assert keys("com,ex*") == keys("com,ex", Match.PREFIX) == [(b"com,ex", b"com,ey")]
+    assert keys("*") == [(b"", b"\xff")]
+    for text in ("", "  ", "example.com/page", "exa*mple.com", "example.com:80", "*.*", "*."):
+        with pytest.raises(QueryError, match="patterns look like"):
+            keys(text)
+    for match in (Match.EXACT, Match.HOST):  # not one host for all that was typed
+        with pytest.raises(QueryError, match="patterns look like"):
+            keys("*.example.com", match)
+    with pytest.raises(QueryError, match="to be matched as exact or prefix"):
+        keys("com,example", Match.DOMAIN)
+
+
+def test_patterns_of_text() -> None:
+    def keys(text: str, match: Match | None = None) -> list[tuple[bytes, bytes]]:
+        return [(each.start, each.end) for each in parse_key_pattern(text, Keys.TEXT, match).intervals]
+
+    assert keys("a b") == [(b"a b", b"a b\0")]
+    assert keys("a*b*") == [(b"a*b", b"a*c")]
+    assert keys("a*", Match.EXACT) == [(b"a*", b"a*\0")]
+    assert keys("é*") == [("é".encode(), b"\xc3\xaa")]
+    with pytest.raises(QueryError, match="names of hosts"):
+        keys("a", Match.HOST)
+
+
+def test_lists_of_paths() -> None:
+    assert parse_paths(b"a/b.parquet\r\n\n# more\nc/\na/b.parquet\n/d\n") == ("a/b.parquet", "d")
+    assert parse_paths(gzip.compress(b"s3://b/x/a\n"), source="s3://b/x") == ("a",)
+    for bad in (b"", b"# none", b"a/../b", b"a b", b"https://other/a", b"a\x00", b"\x1f\x8bno", b"a//b", b"-/./x"):
+        with pytest.raises(BadManifest):
+            parse_paths(bad)
+    assert path_columns(["x/crawl=A/subset=b/c", "crawl=B/d"]) == ("crawl",)
+    assert path_columns(["x/crawl=/c"]) == path_columns(["crawl=A"]) == path_columns([]) == ()
+
+
+def test_files_of_a_table() -> None:
+    table = define_table("mine", "name")
+    assert table.keys is Keys.TEXT
+    file = table.file("x/crawl=A/subset=b/c")
+    assert file
+    assert (file.crawl, file.subset) == ("A", "b")
+    file = table.file("x/c")
+    assert file
+    assert (file.crawl, file.subset) == ("mine", "all")
+    assert table.file("x/../c") is None
+    assert INDEX.file("x/c") is None
+
+
+def test_what_is_kept_of_a_table() -> None:
+    table = Table("mine", "name", Keys.HOST, ("crawl",), "list.gz")
+    assert unpack_table(table.packed()) == table
+    assert unpack_table(table.packed()) != INDEX
+    for bad in (
+        b"",
+        b"[]",
+        b"{}",
+        b'{"name": "../x", "key": "k", "keys": "url", "manifest": null, "path_columns": []}',
+        b'{"name": "x", "key": "k", "keys": "%s", "manifest": null, "path_columns": []}' % (b"{" * 5000),
+    ):
+        with pytest.raises(FormatError, match=r"is none \(.{0,300}\)\Z"):
+            unpack_table(bad)
+
+
+# ---- types ----
+
+
+def types_of(folder: Path, name: str, **columns: pa.Array) -> None:
+    length = len(next(iter(columns.values())))
+    rows = pa.table({"k": [f"{name}{n:02}" for n in range(length)], **columns})
+    (folder / "t").mkdir(parents=True, exist_ok=True)
+    pq.write_table(rows, folder / "t" / name)
+
+
+def test_columns_have_their_own_types_and_compare_by_them(tmp_path: Path) -> None:
+    times = [datetime(2022, 1, day, 3, 4, 5, 678901) for day in (1, 2, 10)]  # noqa: DTZ001 - naive on purpose
+    columns: dict[str, pa.Array] = {
+        "price": pa.array([Decimal("1.40"), Decimal("1.44"), Decimal("12.00")], pa.decimal128(7, 2)),
+        "small": pa.array([9, 10, 200], pa.uint8()),
+        "huge": pa.array([1, 2, 2**64 - 1], pa.uint64()),
+        "day": pa.array([time.date() for time in times]),
+        "moment": pa.array(times, pa.timestamp("us")),
+        "instant": pa.array(times, pa.timestamp("ns", "UTC")),
+        "yes": pa.array([True, False, None]),
+        "half": pa.array([0.5, 1.5, float("nan")], pa.float16()),
+        "raw": pa.array([b"\xff", b"", None]),
+    }
+    types_of(tmp_path / "source", "a", **columns)
+    with opened(tmp_path / "data", tmp_path / "source", "t") as cat:
+        cat.define("k", paths=["t/a"])
+        cat.harvest()
+        found = cat.captures("*").to_arrow()
+        kinds = {"small": pa.int64(), "half": pa.float64()}
+        for name, column in columns.items():
+            assert found.schema.field(name).type == kinds.get(name, column.type), name
+        for where, expected in [
+            ("price = 1.4", 1),
+            ("price < 2", 2),
+            ("small > 9", 2),
+            ("huge > 5", 1),
+            ("day < DATE '2022-01-09'", 2),
+            ("moment > TIMESTAMP '2022-01-02 03:04:05.6'", 2),
+            ("instant >= '2022-01-10'", 1),
+            ("yes", 1),
+            ("half < 1", 1),
+        ]:
+            assert cat.captures("*", where=where).count() == expected, where
+            assert len(duckdb.from_arrow(found).filter(where).fetchall()) == expected, where
+
+
+def test_types_are_those_of_all_files_whatever_is_asked(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    types_of(
+        source, "a", n=pa.array([1, 2]), d=pa.array([Decimal("1.5"), None], pa.decimal128(3, 1)), t=pa.array(["x", "y"])
+    )
+    types_of(
+        source,
+        "b",
+        n=pa.array(["01", "2"]),
+        d=pa.array([Decimal("1.25"), None], pa.decimal128(5, 2)),
+        u=pa.array([1, 2]),
+    )
+    with opened(tmp_path / "data", source, "t") as cat:
+        cat.define("k", paths=["t/a", "t/b"])
+        cat.harvest()
+        schemas = {str(cat.captures(text).to_arrow().schema) for text in ("*", "a*", "b*", "none")}
+        assert len(schemas) == 1
+        assert cat.captures("*").to_arrow().schema.field("d").type == pa.decimal128(5, 2)
+        assert cat.captures("a*", where="n = '1'").count() == cat.captures("*", where="n = '1'").count() == 1
+        assert cat.captures("a*", columns=["u"]).to_arrow().column("u").null_count == 2
+
+
+def test_nulls_take_the_type_that_other_files_have(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    none = pa.nulls(2)
+    times = pa.array([datetime(2022, 1, day) for day in (1, 2)], pa.timestamp("us", "UTC"))  # noqa: DTZ001 - of Arrow's zone
+    types_of(source, "a", t=none, n=pa.array([1, 2]), d=none, empty=none)
+    types_of(source, "b", t=times, n=none, d=pa.array([Decimal("1.5"), None]), empty=none)
+    with opened(tmp_path / "data", source, "t") as cat:
+        cat.define("k", paths=["t/a", "t/b"])
+        cat.harvest()
+        found = cat.captures("*").to_arrow()
+        kinds = {"k": pa.string(), "t": times.type, "n": pa.int64(), "d": pa.decimal128(2, 1), "empty": pa.string()}
+        assert {field.name: field.type for field in found.schema} == kinds
+        assert found.column("t").to_pylist() == [None, None, *times.to_pylist()]
+        assert found.column("n").to_pylist() == [1, 2, None, None]
+        for where, count in (("t > '2022-01-01'", 1), ("t IS NULL", 2), ("n = 2", 1), ("empty IS NULL", 4)):
+            assert cat.captures("*", where=where).count() == count, where
+
+
+def test_nested_columns_are_left_out_of_all(tmp_path: Path) -> None:
+    types_of(tmp_path / "source", "a", many=pa.array([[1], [2, 3]]), one=pa.array([1, 2]))
+    types_of(tmp_path / "source", "b", **{"many.more": pa.array([5, 6])})
+    with opened(tmp_path / "data", tmp_path / "source", "t") as cat:
+        cat.define("k", paths=["t/a", "t/b"])
+        cat.harvest()
+        found = cat.captures("*").to_arrow()
+        assert found.schema.names == ["k", "one", "many.more"]
+        assert found.column("many.more").to_pylist() == [None, None, 5, 6]
+
+
+def test_columns_that_differ_in_capitals(tmp_path: Path) -> None:
+    types_of(tmp_path / "source", "a", Status=pa.array([200, 404]))
+    types_of(tmp_path / "source", "b", status=pa.array([200, 404]))
+    with opened(tmp_path / "data", tmp_path / "source", "t") as cat:
+        cat.define("k", paths=["t/a", "t/b"])
+        cat.harvest()
+        assert cat.captures("*").to_arrow().schema.names == ["k", "Status", "status"]
+        with pytest.raises(QueryError, match="cannot tell Status and status apart"):
+            cat.captures("*", where="status = 200")
+
+
+def test_lines_hold_what_json_has_no_form_for(tmp_path: Path) -> None:
+    moment = pa.array([datetime(2022, 1, 2, 3, 4, 5, 600000)], pa.timestamp("us"))  # noqa: DTZ001 - likewise
+    price = pa.array([Decimal("1.40")], pa.decimal128(7, 2))
+    none = pa.array([float("nan")])
+    types_of(tmp_path / "source", "a", moment=moment, price=price, none=none, day=pa.array([date(2022, 1, 2)]))
+    command = Command(tmp_path / "data", str(tmp_path / "source"), tmp_path)
+    assert command("harvest", "--table", "t", "--key", "k", "t/a").status == 0
+    (row,) = command("query", "*", "--table", "t").json_lines()
+    assert row == {
+        "k": "a00",
+        "moment": "2022-01-02T03:04:05.600000",
+        "price": "1.40",
+        "none": None,
+        "day": "2022-01-02",
+    }
+    assert command("query", "*", "--table", "t", "--format", "csv").status == 0
+
+
+# ---- paths ----
+
+
+def test_every_subset_and_every_crawl_is_harvested(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    paths = ["a/crawl=CC-MAIN-2012/subset=train/f", "a/crawl=X/subset=warc/f", "a/mycrawl=X/crawl=Y/subset=b/f"]
+    for number, path in enumerate(paths):
+        (source / path).parent.mkdir(parents=True)
+        pq.write_table(pa.table({"k": [f"k{number}"]}), source / path)
+    with opened(tmp_path / "data", source, "t") as cat:
+        cat.define("k", paths=paths)
+        cat.harvest()
+        found = cat.captures("*").to_arrow().to_pylist()
+        assert sorted((row["k"], row["crawl"], row["subset"]) for row in found) == [
+            ("k0", "CC-MAIN-2012", "train"),
+            ("k1", "X", "warc"),
+            ("k2", "Y", "b"),
+        ]
+        cat.harvest("X")
+        assert cat.captures("*").count() == 3
+        assert cat.captures("*", subsets="train").count() == 1
+        with pytest.raises(UnknownCrawl, match="t has no 'Q'; there are"):
+            cat.harvest("Q")
+        cat.define("k", paths=paths[:1])
+        cat.harvest()
+        assert cat.captures("*").count() == 1  # what is not listed any more is not held
+
+
+def test_columns_named_as_parts_of_paths(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    for path, columns in [
+        ("e/f", {"k": ["a", "b"], "crawl": [1, 2]}),
+        ("e/g", {"k": ["c", "d"]}),
+        ("c/crawl=Z/f", {"crawl": ["p", "q"], "n": [1, 2]}),
+    ]:
+        (source / path).parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table(columns), source / path)
+    with opened(tmp_path / "data", source, "e") as cat:
+        cat.define("k", paths=["e/f", "e/g"])
+        cat.harvest()
+        assert cat.captures("*").to_arrow().column("crawl").to_pylist() == [1, 2, None, None]
+        assert cat.captures("*", where="crawl IS NULL").count() == 2
+    with opened(tmp_path / "data", source, "c") as cat:
+        cat.define("crawl", paths=["c/crawl=Z/f"])
+        cat.harvest()
+        assert cat.captures("*").to_arrow().to_pydict() == {"crawl": ["p", "q"], "n": [1, 2]}
+        assert cat.captures("*").count() == 2
+
+
+def test_keys_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "source").mkdir()
+    pq.write_table(pa.table({"k": pa.array([b"\xff", b"a"])}), tmp_path / "source" / "f")
+    with opened(tmp_path / "data", tmp_path / "source", "t") as cat:
+        cat.define("k", paths=["f"])
+        (reason,) = cat.harvest()[0].failures.values()
+        assert "holds binary and not text" in reason
+
+
+@pytest.mark.parametrize(
+    "words", [["query", "\udcff"], ["harvest", "--key", "\udcff", "f"], ["harvest", "--key", "k", "\udcff"]]
+)
+def test_words_that_are_no_text(tmp_path: Path, hosts: tuple[Path, pa.Table], words: list[str]) -> None:
+    command = Command(tmp_path / "data", str(hosts[0]), tmp_path)
+    command("harvest", "--table", "hosts", "--key", "surt_host_name", "--manifest", "hosts.paths.gz")
+    ran = command(words[0], "--table", "hosts", *words[1:])
+    assert (ran.status, ran.err.count("\n")) in {(2, 1), (1, 1)}

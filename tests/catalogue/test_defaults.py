@@ -1,0 +1,136 @@
+"""What is used where nothing is said: the data folder, and the source that stored files came from."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from shutil import copytree
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import catalogue
+from catalogue.demo import LoopbackServer
+from catalogue.settings import Settings
+from catalogue.store.database import Store
+from catalogue.store.glance import sources_of
+from tests.support.commands import Command, Ran
+
+HOME_DATA = ".local/share/catalogue"
+UNSET = {"CATALOGUE_DATA": "", "CATALOGUE_SOURCE": ""}
+
+
+@pytest.fixture
+def server(mirror: Path) -> Iterator[LoopbackServer]:
+    with LoopbackServer(mirror) as running:
+        yield running
+
+
+def paths_of(ran: Ran) -> dict[str, str]:
+    assert ran.status == 0, ran.err
+    paths: dict[str, str] = ran.json()["paths"]
+    return paths
+
+
+# ---- the data folder ----
+
+
+def test_the_data_folder_is_the_users_own(command: Command, tmp_path: Path, crawl: str) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/.gitkeep").touch()  # as in a checkout, which is no store
+    ran = command("harvest", "--crawl", crawl, CATALOGUE_DATA="")
+    assert (ran.status, ran.err.splitlines()[0]) == (0, f"making {tmp_path / HOME_DATA}")
+    assert paths_of(command("status", "--json", CATALOGUE_DATA="")) == {
+        "store": f"{tmp_path / HOME_DATA}/footers.sqlite",
+        "catalogue": f"{tmp_path / HOME_DATA}/catalogue.duckdb",
+        "config": str(tmp_path / ".config/catalogue/config.toml"),
+        "cache": str(tmp_path / "cache"),
+    }
+    shown = command("status", CATALOGUE_DATA="").out
+    assert f"store     {tmp_path / HOME_DATA}/footers.sqlite\n" in shown
+    assert f"config    {tmp_path}/.config/catalogue/config.toml (not there)\n" in shown
+
+
+@pytest.mark.parametrize("store", ["data/footers.sqlite", "data/hosts/footers.sqlite"])
+def test_a_store_in_the_current_folder_is_used(command: Command, tmp_path: Path, store: str) -> None:
+    with Store(tmp_path / store, create=True):
+        pass
+    ran = command("query", "example.com", CATALOGUE_DATA="")
+    assert ran.status == 2
+    assert HOME_DATA not in ran.err
+
+
+def test_the_data_folder_of_config(command: Command, harvested_data: Path, tmp_path: Path) -> None:
+    config = tmp_path / ".config/catalogue/config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text('data = "~/mine"\n', encoding="utf-8")
+    (tmp_path / "mine").symlink_to(harvested_data)
+    (tmp_path / "data").symlink_to(harvested_data)
+    assert paths_of(command("status", "--json", CATALOGUE_DATA=""))["store"] == f"{tmp_path}/mine/footers.sqlite"
+    with_option = command("status", "--json", "--data", "data", CATALOGUE_DATA="elsewhere")
+    assert paths_of(with_option)["store"] == f"{tmp_path}/data/footers.sqlite"
+
+
+def test_python_has_the_same_data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("CATALOGUE_DATA", raising=False)
+    assert catalogue.open().data == tmp_path / "home/catalogue"
+    with Store(tmp_path / "data/footers.sqlite", create=True):
+        pass
+    assert catalogue.open().data == Path("data")
+    monkeypatch.setenv("CATALOGUE_DATA", "other")
+    assert catalogue.open().data == Path("other")
+    assert catalogue.open("given").data == Path("given")
+
+
+# ---- the source ----
+
+
+def test_the_source_of_stored_files_is_used(command: Command, mirror: Path, crawl: str) -> None:
+    for source in (str(mirror), None):  # the second time the one that was harvested from
+        given = {"CATALOGUE_SOURCE": source or ""}
+        assert command("harvest", "--crawl", crawl, **given).status == 0
+        ran = command("query", "*.example.com", "--count", "--yes", **given)
+        assert (ran.status, ran.err) == (0, "")
+        assert int(ran.out)
+
+
+def test_a_table_has_a_source_of_its_own(command: Command, tmp_path: Path, server: LoopbackServer, crawl: str) -> None:
+    (tmp_path / "files").mkdir()
+    pq.write_table(pa.table({"name": ["a", "b"]}), tmp_path / "files/a.parquet")
+    assert command("harvest", "--crawl", crawl, CATALOGUE_SOURCE=server.url).status == 0
+    define = ("harvest", "--table", "mine", "--key", "name", "a.parquet", "--source", "files")
+    assert command(*define).status == 0
+    ran = command("query", "*", "--table", "mine", "--count", "--yes", CATALOGUE_SOURCE="")
+    assert (ran.status, ran.out, ran.err) == (0, "2\n", "")
+
+
+def test_other_sources_than_that_of_the_files_are_mentioned(
+    command: Command, server: LoopbackServer, mirror: Path, whole_crawls: list[str]
+) -> None:
+    assert command("harvest", "--crawl", whole_crawls[0]).status == 0
+    told = f"files in {command.data} came from {mirror}, but {server.url} is asked for them"
+    other = {"CATALOGUE_SOURCE": server.url}
+    assert told in command("query", "example.com", "--count", "--yes", **other).err
+    with pytest.warns(UserWarning, match=told):
+        catalogue.open(command.data, source=server.url).close()
+    assert told in command("harvest", "--crawl", whole_crawls[1], **other).err
+    ran = command("query", "example.com", "--count", "--yes", CATALOGUE_SOURCE="")  # what came last decides
+    assert (ran.status, told in ran.err) == (0, True)
+    assert command("query", "example.com", "--count", "--yes", "--quiet", CATALOGUE_SOURCE="").err == ""
+
+
+def test_what_is_pulled_has_our_source(
+    untaught_data: Path, settings: Settings, server: LoopbackServer, crawl: str, tmp_path: Path
+) -> None:
+    with catalogue.open(copytree(untaught_data, tmp_path / "theirs"), settings=settings) as cat:
+        cat.captures("*.example.com", crawls=crawl).count()
+        cat.export_snapshot(tmp_path / "snapshot", crawls=crawl)
+    with catalogue.open(tmp_path / "ours", source=server.url) as cat:
+        assert cat.pull(str(tmp_path / "snapshot")).files
+        known = cat.captures("*.example.com", crawls=crawl).count()
+        assert not cat.check().findings
+    assert sources_of(tmp_path / "ours/footers.sqlite") == [server.url]
+    with catalogue.open(tmp_path / "ours") as cat:
+        assert cat.settings.source == server.url
+        assert cat.captures("*.example.com", crawls=crawl).count() == known > 0

@@ -1,0 +1,243 @@
+"""What values show of themselves: right, harmless, and without asking for anything."""
+
+import re
+import sqlite3
+import warnings
+from collections.abc import Iterable
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from shutil import copytree
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+from resiliparse.parse.html import HTMLTree
+
+import catalogue
+from catalogue.catalogue import STORE_NAME
+from catalogue.catalogue.exporting import Exported
+from catalogue.check.findings import Checked, Finding
+from catalogue.commoncrawl.capture import Capture
+from catalogue.display import Displayed, some
+from catalogue.doctor import Diagnosis, Seen
+from catalogue.errors import Unreachable
+from catalogue.formatting import printable
+from catalogue.harvest.backfill import Backfill
+from catalogue.harvest.harvest import Harvested
+from catalogue.harvest.pull import Pulled
+from catalogue.harvest.repair import Repaired
+from catalogue.output.fill import Fetched, FetchEstimate
+from catalogue.progress import Progress
+from catalogue.records.record import Record
+from catalogue.settings import Settings
+from catalogue.store.database import Store
+
+TAGS = {"html", "head", "body", "div", "p", "b", "table", "tbody", "tr", "th", "td"}
+HOSTILE = ["<script>alert(1)</script>", "\"><img src=x onerror='alert(1)'>", "&lt;b&gt;\x1b[2J\r\n\u202etxt", "\ud800<"]
+
+
+class Shown(Displayed):
+    def __init__(self, line: str, rows: Iterable[tuple[str, str]], notes: Iterable[str]) -> None:
+        self.all = line, list(rows), list(notes)
+
+    def _line(self) -> str:
+        return self.all[0]
+
+    def _rows(self) -> Iterable[tuple[str, str]]:
+        return self.all[1]
+
+    def _notes(self) -> Iterable[str]:
+        return self.all[2]
+
+
+class Broken(Displayed):
+    def _line(self) -> str:
+        raise Unreachable(HOSTILE[0])
+
+    def _rows(self) -> Iterable[tuple[str, str]]:
+        yield "one", "1"
+        raise ValueError(HOSTILE[1])
+
+
+def texts(value: Displayed, *names: str) -> list[str]:
+    """What the elements of some names hold in a value's HTML, which has no others than it should have."""
+    tree = HTMLTree.parse(value._repr_html_())
+    assert tree.body is not None
+    every = tree.body.query_selector_all("*")
+    assert {each.tag for each in every} <= TAGS
+    assert all(set(each.attrs) <= {"style", "scope"} for each in every)
+    assert not any("color" in (each.getattr("style") or "") for each in every)
+    return [each.text or "" for each in every if each.tag in names]
+
+
+strings = st.text(st.characters() | st.sampled_from("<>&\"'\x00\x1b\n\u202e"), max_size=30) | st.sampled_from(HOSTILE)
+
+
+@examples(max_examples=40)
+@given(strings, st.lists(st.tuples(strings, strings), max_size=4), st.lists(strings, max_size=4))
+def test_html_holds_what_is_said_and_nothing_else(line: str, rows: list[tuple[str, str]], notes: list[str]) -> None:
+    shown = Shown(line, rows, notes)
+    assert texts(shown, "p") == [f"Shown {printable(line)}", *map(printable, notes)]
+    assert texts(shown, "th", "td") == [printable(each) for row in rows for each in row]
+    assert repr(shown) == f"<Shown {printable(line)}>"
+    assert len(str(shown).split("\n")) == 1 + len(rows) + len(notes)
+
+
+def test_what_cannot_be_told_is_said_to_be_so() -> None:
+    assert repr(Broken()) == f"<Broken that cannot be shown: {HOSTILE[0]}>"
+    assert texts(Broken(), "p") == [f"Broken that cannot be shown: {HOSTILE[0]}", HOSTILE[1]]
+    assert str(Broken()).splitlines()[1] == HOSTILE[1]
+
+
+def test_much_is_cut() -> None:
+    much = Shown("x" * 1000, ((str(number), "1") for number in range(100)), map(str, range(100)))
+    first, *notes = texts(much, "p")
+    assert len(first) < 600
+    assert first.endswith("…")
+    assert notes[-1] == "and 90 more"
+    assert len(texts(much, "tr")) == 20
+
+
+def test_some_of_many() -> None:
+    assert some(iter("ab"), 2) == "a, b"
+    assert some("abcde", 5) == "a, b, c and 2 more"
+
+
+PATH = "cc-index/<b>.parquet"
+OUTCOMES: dict[str, tuple[Displayed, str]] = {
+    "harvested": (
+        Harvested(Progress("CC-MAIN-2022-05", 7, 6, failed=1, requests=7, bytes=1000), {}, {PATH: "no <i>answer"}),
+        f"failed: {PATH}: no <i>answer",
+    ),
+    "checked": (Checked([Finding("files", PATH, "is damaged")], {"files": 3}, 50), f"files: {PATH}: is damaged"),
+    "source failed": (Checked(failure=Unreachable("no answer")), "no answer"),
+    "repaired": (Repaired([Finding("store", "", "x")], failures={PATH: "gone"}, aside=Path("old")), f"{PATH}: gone"),
+    "fetched": (Fetched(2, {(PATH, 5): "is <u>another"}, files=["a.warc.gz"]), "is <u>another"),
+    "estimate": (FetchEstimate(9, 2, 300, 0.5, {f"<h{n}>.org": 1 for n in range(30)}), "<h9>.org"),
+    "pulled": (Pulled("https://example.org/s/", ("CC-MAIN-2022-05",), missing=("lacks <b>",)), "lacks <b>"),
+    "diagnosis": (
+        Diagnosis((Seen("machine", "x86"),), (Seen("server", "<i>nginx"),), 3, 50, Unreachable("no answer")),
+        "No more of the source could be seen: no answer",
+    ),
+    "exported": (Exported("x.ducklake", ("CC-MAIN-2022-05",), 7, ("lacks <b>",)), "lacks <b>"),
+}
+
+
+@pytest.mark.parametrize(("outcome", "said"), OUTCOMES.values(), ids=OUTCOMES)
+def test_outcomes_say_what_went_wrong_and_fit_on_a_line(outcome: Displayed, said: str) -> None:
+    assert any(said in text for text in texts(outcome, "p", "th"))
+    assert said in str(outcome)
+    assert re.fullmatch(rf"<{type(outcome).__name__} .{{10,150}}>", repr(outcome))
+
+
+def test_a_record_shows_where_it_is_from_and_not_its_body() -> None:
+    capture = Capture("crawl-data/x.warc.gz", 100, 50)
+    headers = (("WARC-Target-URI", f"https://example.com/{HOSTILE[0]}"), ("WARC-Date", "2022-01-16T09:54:13Z"))
+    record = Record(capture, b"m" * 50, "warc", "response", headers, "200 OK", (), b"", b"\x1f\x8bnot gzip" * 900)
+    assert len(repr(record)) < 200
+    assert f"of https://example.com/{HOSTILE[0]}" in texts(record, "p")[0]
+    rows = dict(zip(texts(record, "th"), texts(record, "td"), strict=True))
+    assert rows["time"] == "2022-01-16 09:54:13"
+    assert rows["status"] == "200 OK"
+    assert rows["bytes there"] == "100 to 149"
+    assert "?" not in repr(replace(record, headers=()))
+
+
+def test_a_plan_and_captures_are_shown_without_reading(harvested: catalogue.Catalogue) -> None:
+    found = harvested.captures(["*.example.com", "*.org"], columns=["url"])
+    before = harvested.requests
+    shown = texts(found, "p", "th", "td")
+    assert harvested.requests == before
+    assert f"{found.plan.row_groups:,} of {found.plan.considered:,}" in shown
+    assert any("to_pandas()" in text for text in shown)
+    assert repr(found).startswith("<Captures of *.example.com, *.org: ")
+    assert texts(found.plan, "td") == texts(found, "td")
+    found.count()
+    read = harvested.requests
+    assert texts(found, "td") == texts(found.plan, "td")
+    assert harvested.requests == read > before
+
+
+def forget(cat: catalogue.Catalogue, path: str) -> None:
+    """A file that is not held any more, as another process may see to."""
+    with closing(Store(cat.data / STORE_NAME)) as store:
+        store.delete("files", [path])
+
+
+def test_an_answer_that_lacks_something_says_so(untaught_data: Path, settings: Settings, tmp_path: Path) -> None:
+    with catalogue.open(copytree(untaught_data, tmp_path / "data"), settings=settings) as cat:
+        crawl = cat.held()[0]
+        gone = next(path for path in cat.files(crawl)["path"] if "subset=warc" in path)
+        forget(cat, gone)
+        found = cat.captures("*", crawls=crawl)
+        assert any(text.startswith("The answer may be incomplete: ") for text in texts(found, "p"))
+
+
+def test_a_catalogue_says_what_it_holds_and_does_not_write(
+    untaught_data: Path, settings: Settings, tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    with catalogue.open(data, settings=settings) as cat:
+        assert "Nothing is harvested yet; harvest() takes the footers of a crawl." in texts(cat, "p")
+        assert not data.exists()
+    with catalogue.open(copytree(untaught_data, data), settings=settings) as cat:
+        rows = dict(zip(texts(cat, "th"), texts(cat, "td"), strict=True))
+        assert list(rows) == [*cat.held(), "all"]
+        files = cat.files()
+        assert rows["all"] == f"{len(files):,} files; {files['num_rows'].sum():,} captures"
+        assert texts(cat, "p") == [f"Catalogue in {data}, of {settings.source}"]
+        assert repr(cat) == f"<Catalogue in {data}, of {settings.source}>"
+        forget(cat, files["path"][0])
+        before = cat.path.read_bytes()
+        assert texts(cat, "p")[1:] == [
+            "What was harvested last is not shown yet; the next question, or update(), sees to it."
+        ]
+        assert cat.path.read_bytes() == before
+        cat.update()
+        assert texts(cat, "p")[1:] == []
+
+
+def test_a_catalogue_that_is_damaged_is_shown_all_the_same(
+    untaught_data: Path, settings: Settings, tmp_path: Path
+) -> None:
+    with catalogue.open(copytree(untaught_data, tmp_path / "data"), settings=settings) as cat:
+        cat.path.write_bytes(b"<b>" * 5000)
+        assert len(texts(cat, "p")) == 2
+        assert texts(cat, "td") == []
+
+
+def test_to_look_at_a_catalogue_takes_no_time_and_leaves_nothing_open(
+    untaught_data: Path, settings: Settings, tmp_path: Path
+) -> None:
+    data = copytree(untaught_data, tmp_path / "data")
+    names = {path.name for path in data.iterdir()}
+    with catalogue.open(data, settings=settings) as cat:
+        assert len(texts(cat, "p")) == 1
+        assert {path.name for path in data.iterdir()} == names
+        with closing(sqlite3.connect(data / STORE_NAME, isolation_level=None)) as other:
+            other.execute("PRAGMA locking_mode=EXCLUSIVE")
+            other.execute("BEGIN EXCLUSIVE")
+            assert "is locked by another process" in texts(cat, "p")[1]  # 30 seconds before the test would end
+        found = cat.captures("*")
+        cat.close()
+        assert "open the catalogue again" in repr(found)
+        assert "repair" not in repr(found)
+        (data / STORE_NAME).write_bytes(b"")
+        assert "Nothing is harvested yet" in texts(cat, "p")[1]
+        assert (data / STORE_NAME).stat().st_size == 0
+
+
+def test_what_is_still_to_be_done_says_how(harvested: catalogue.Catalogue) -> None:
+    filling = harvested.backfill()
+    assert isinstance(filling, Backfill)
+    assert f"of {len(filling.gaps)} files" in repr(filling)
+    before = harvested.requests
+    sample = harvested.sample(harvested.captures("*"), 3)
+    assert f"drawn from {sample.rows:,} rows" in texts(sample, "p")[0]
+    assert harvested.requests == before
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sample.to_arrow()
+    assert any("The last look found 3 captures" in text for text in texts(sample, "p"))

@@ -1,0 +1,37 @@
+"""What every face says alike."""
+
+import json
+from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
+
+import numpy as np
+import pytest
+
+from catalogue.formatting import duration, plain, plural, size
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (2.5e6, "2.5 MB"), (3e9, "3.0 GB"), (4e15, "4000.0 TB")],
+)
+def test_sizes(count: float, text: str) -> None:
+    assert size(count) == text
+
+
+def test_numbers_of_things_and_seconds() -> None:
+    assert (plural(1, "file"), plural(0, "file"), plural(90_000, "file")) == ("1 file", "0 files", "90,000 files")
+    assert [duration(seconds) for seconds in (0.25, 30, 600, 36_000)] == ["0.25 s", "30 s", "10 min", "10 h"]
+
+
+def test_values_as_json_has_them() -> None:
+    noon = datetime(2022, 1, 2, 12, 0, 0, 250_000, timezone(timedelta(hours=2)))
+    values = {
+        1: [None, "é", True, 7, 0.5, float("nan"), float("inf")],
+        "times": (noon, datetime(2022, 1, 2), datetime(2022, 1, 2, tzinfo=UTC)),  # noqa: DTZ001 - as old files have them
+        "others": [Decimal(7), Decimal("0.5"), b"\x00\xff", np.int64(3), np.float32("nan"), noon.date()],
+    }
+    assert json.loads(json.dumps(plain(values), allow_nan=False)) == {
+        "1": [None, "é", True, 7, 0.5, None, None],
+        "times": ["2022-01-02T10:00:00.250Z", "2022-01-02T00:00:00Z", "2022-01-02T00:00:00Z"],
+        "others": [7, 0.5, "00ff", 3, None, "2022-01-02"],
+    }

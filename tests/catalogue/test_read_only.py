@@ -1,0 +1,165 @@
+"""A data folder that can only be read: a folder shared in a laboratory, or a read-only volume."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from shutil import copyfile, copytree
+
+import pytest
+
+import catalogue
+from catalogue.errors import DiskFailed
+from catalogue.server.service import Service
+from catalogue.settings import Settings
+from catalogue.store.database import Store
+from tests.support.commands import Command
+from tests.support.fetched import check
+from tests.support.read_only import read_only
+from tests.support.stores import batch
+
+CANNOT = "cannot be written to, only read; choose another --data folder, or run this as its owner"
+READERS = [
+    "query *.example.com --crawl {0} --count --yes",
+    "plan *.example.com --crawl {0} --json",
+    "sample *.com --crawl {0} -n 2 --seed 1",
+    "fetch *.example.com --crawl {0} --limit 1 -o found.warc.gz",
+    "status --json",
+    "crawls --json",
+    "sql coverage --json",
+    "sql bytes-by-column --column-chunks {0} --json",
+    "check",
+]
+
+
+@pytest.fixture(scope="module")
+def one_crawl(settings: Settings, crawl: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    data = tmp_path_factory.mktemp("one") / "data"
+    with catalogue.open(data, settings=settings) as cat:
+        cat.harvest([crawl])
+    return data
+
+
+@pytest.fixture
+def data(one_crawl: Path, tmp_path: Path) -> Path:
+    return Path(copytree(one_crawl, tmp_path / "data"))
+
+
+@pytest.fixture
+def shut(data: Path) -> Iterator[Path]:
+    with read_only(data):
+        yield data
+
+
+def files_in(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_reading_commands_work_and_write_nothing(data: Path, mirror: Path, tmp_path: Path, crawl: str) -> None:
+    command = Command(data, str(mirror), tmp_path)
+    before = files_in(data)
+    with read_only(data):
+        answers = {words: command(*words.format(crawl).split()) for words in READERS}
+    assert {words: ran.err for words, ran in answers.items() if ran.status} == {}
+    assert files_in(data) == before
+    check(tmp_path / "found.warc.gz")
+    ran = command(*READERS[0].format(crawl).split())  # where what is read may be remembered
+    assert (ran.status, ran.out) == (0, answers[READERS[0]].out)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "harvest --crawl latest",
+        "harvest --crawl CC-MAIN-2022-05 --refresh",
+        "forget --crawl latest --yes",
+        "repair",
+        "pull {0}",
+        "serve --harvest-on-demand --port 0",
+    ],
+)
+def test_writing_commands_say_so_before_any_request(shut: Path, tmp_path: Path, words: str) -> None:
+    command = Command(shut, "http://127.0.0.1:9/", tmp_path)
+    ran = command(*words.format(tmp_path).split(), "--quiet")
+    assert (ran.status, ran.out, ran.err) == (74, "", f"catalogue: {shut} {CANNOT}\n")
+
+
+def test_an_empty_folder_says_so_too(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with read_only(tmp_path / "empty"):
+        ran = Command(tmp_path / "empty", "http://127.0.0.1:9/", tmp_path)("harvest", "--crawl", "CC-MAIN-2022-05")
+    assert (ran.status, ran.err) == (74, f"catalogue: {tmp_path / 'empty'} {CANNOT}\n")
+
+
+@pytest.mark.parametrize("left", ["old", "none"])
+def test_what_the_database_lacks_goes_into_a_copy(
+    data: Path, settings: Settings, tmp_path: Path, crawl: str, left: str
+) -> None:
+    with catalogue.open(data, settings=settings) as cat:
+        copyfile(cat.path, tmp_path / "old")
+        cat.harvest([crawl], subsets="robotstxt")
+        known = cat.captures("*.example.com", crawls=crawl).count()
+        files = len(cat.files())
+        cat.path.unlink()
+    if left == "old":
+        copyfile(tmp_path / "old", cat.path)
+    before = files_in(data)
+    notes: list[str] = []
+    with read_only(data), catalogue.Catalogue(data, settings, notify=notes.append) as cat:
+        assert len(cat.files()) == files
+        assert cat.captures("*.example.com", crawls=crawl).count() == known
+        assert len(cat.column_chunks(crawl))
+        assert not cat.check().findings
+        assert not cat.path.is_relative_to(data)
+        with cat.sharing() as other:
+            assert other.path == cat.path
+    assert notes == [f"{data} cannot be written to, so what catalogue.duckdb lacks goes into a temporary copy"]
+    assert files_in(data) == before
+
+
+def test_a_server_answers(shut: Path, settings: Settings, crawl: str) -> None:
+    with closing(Service(shut, settings, at_once=2)) as service:
+        assert service.ask(lambda cat: cat.captures("*.example.com", crawls=crawl).count()).result() > 0
+
+
+# ---- the store ----
+
+
+def test_a_log_that_was_left_is_read(tmp_path: Path) -> None:
+    path, folder = tmp_path / "footers.sqlite", tmp_path / "left"
+    folder.mkdir()
+    with Store(path, create=True) as store:
+        store.put("files", batch(0, 3))
+        for end in ("", "-wal"):  # as a killed process leaves them, but for the shared memory, which a copy lacks
+            copyfile(f"{path}{end}", folder / f"footers.sqlite{end}")
+    before = files_in(folder)
+    assert before["footers.sqlite-wal"]
+    with read_only(folder), Store(folder / "footers.sqlite") as store:
+        assert dict(batch(0, 3)) == {key: store.get("files", key) for key in store.keys("files")}
+        assert files_in(folder) == before
+
+
+def test_a_store_that_others_write_to_is_read_as_it_is_now(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    path = folder / "footers.sqlite"
+    with Store(path, create=True) as store:
+        store.put("files", batch(0, 3))
+    with read_only(folder):
+        reader = Store(path)
+        assert reader.count("files") == 3
+    with reader:
+        with Store(path) as store:
+            store.put("files", batch(3, 2))
+            assert reader.count("files") == 5
+        assert reader.count("files") == 5
+
+
+def test_a_file_alone_that_cannot_be_written_to(tmp_path: Path) -> None:
+    path = tmp_path / "footers.sqlite"
+    with Store(path, create=True) as store:
+        store.put("files", batch(0, 3))
+    before = {file.name for file in tmp_path.iterdir()}
+    with read_only(path), Store(path) as store:
+        assert store.count("files") == 3
+        with pytest.raises(DiskFailed, match="cannot be written to, only read"):
+            store.put("files", batch(3, 1))
+        assert {file.name for file in tmp_path.iterdir()} == before

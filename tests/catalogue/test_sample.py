@@ -1,0 +1,323 @@
+"""A sample is the rows that match, by the times that were drawn for them: whatever is pruned, held or asked first."""
+
+import random
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import reduce
+from itertools import pairwise
+from pathlib import Path
+from shutil import copytree
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from warcio.archiveiterator import ArchiveIterator
+
+import catalogue
+from catalogue import Catalogue, IncompleteAnswer, QueryError
+from catalogue.commoncrawl.crawls import KEY_COLUMN
+from catalogue.demo import LoopbackServer
+from catalogue.parquet.thrift import Reader
+from catalogue.plan.plan import ReadPlan
+from catalogue.query.random_order import Draws
+from catalogue.settings import Settings
+from catalogue.surt import parse_pattern
+from tests.read.test_answers import random_patterns
+from tests.support.commands import Command
+from tests.support.crawls import crawl_of, table
+from tests.support.mirrors import read_footer
+
+COLUMNS = ["url_surtkey", "url", "fetch_status", "warc_filename", "warc_record_offset"]
+CONDITIONS = [
+    None,
+    "fetch_status = 200",
+    "fetch_status <> 200",
+    "content_languages = 'eng'",
+    "length(url) % 7 = 3",
+    "url_host_tld IN ('is', 'de') OR warc_record_length < 3000",
+]
+
+
+def drawn(mirror: Path, everything: pa.Table, seed: int) -> pa.Table:
+    """Every row in the order in which it is drawn, found by drawing them all."""
+    groups = {}
+    for path in sorted(mirror.rglob("*.parquet")):
+        metadata = pq.ParquetFile(path).metadata
+        for ordinal in range(metadata.num_row_groups):
+            groups[str(path.relative_to(mirror)), ordinal] = metadata.row_group(ordinal).num_rows
+    found = Draws(groups, seed).next(everything.num_rows)
+    times = [time for place in groups for time in found[place].times.tolist()]
+    return everything.append_column("drawn", pa.array(times)).sort_by("drawn")
+
+
+def fast(server: LoopbackServer, folder: Path, *, cache_size: int) -> Settings:
+    return Settings(
+        source=server.url, cache=folder / "cache", cache_size=cache_size, rate=1e6, contact="me@example.com"
+    )
+
+
+def test_a_sample_of_what_a_filter_keeps(harvested: Catalogue, mirror: Path, all_rows: pa.Table) -> None:
+    """Random patterns, conditions and crawls: the first rows of all that match, on every era, sorted or zipped."""
+    chance = random.Random(0)
+    inorder = drawn(mirror, all_rows, 0)
+    inorder = inorder.select([*COLUMNS, "crawl", "content_languages", "url_host_tld", "warc_record_length", "drawn"])
+    keys = inorder.column("url_surtkey").cast(pa.binary())
+    crawls = ["all", *sorted(pc.unique(all_rows.column("crawl")).to_pylist())]
+    for text in ["*", "*.com", "*.is", *random_patterns(all_rows, 5, 0)]:
+        where, crawl, size = chance.choice(CONDITIONS), chance.choice(crawls), chance.choice([1, 5, 40])
+        intervals = parse_pattern(text).intervals
+        inside = [pc.and_(pc.greater_equal(keys, each.start), pc.less(keys, each.end)) for each in intervals]
+        expected = inorder.filter(reduce(pc.or_, inside))
+        with duckdb.connect() as connection:
+            rows = connection.sql(f"FROM expected WHERE ({where or 'true'}) AND '{crawl}' IN ('all', crawl)")
+            expected = rows.to_arrow_table().sort_by("drawn").slice(0, size).select(COLUMNS)
+        sample = harvested.sample(harvested.captures(text, crawls=crawl, columns=COLUMNS, where=where), size, seed=0)
+        if expected.num_rows == size:
+            found = sample.to_arrow()
+        else:
+            with pytest.warns(IncompleteAnswer, match=f"only {expected.num_rows} of {size} captures were found"):
+                found = sample.to_arrow()
+        assert found.select(COLUMNS).to_pylist() == expected.to_pylist(), (text, where, crawl)
+        assert (sample.found, sample.complete) == (len(found), len(found) == size)
+
+
+def test_a_smaller_one_is_its_beginning(harvested: Catalogue, crawl: str) -> None:
+    captures = harvested.captures("*", crawls=crawl, columns=COLUMNS)
+    large, small = (harvested.sample(captures, size, seed=3).to_pandas() for size in (30, 12))
+    assert large[:12].equals(small)
+    assert not large.equals(harvested.sample(captures, 30, seed=4).to_pandas())
+    assert list(large.columns) == [*COLUMNS, "crawl", "subset"]
+
+
+def test_what_is_known_of_pages_makes_no_difference(
+    harvested: Catalogue, untaught_data: Path, settings: Settings, whole_crawls: list[str], tmp_path: Path
+) -> None:
+    data = copytree(untaught_data, tmp_path / "data")
+    with catalogue.open(data, settings=settings) as taught:
+        crawls = ["CC-MAIN-2018-05", whole_crawls[-1]]
+        taught.captures("*.com", crawls=crawls).count()
+        taught.backfill(crawls=crawls).run()
+        one, other = (
+            each.sample(each.captures("*", crawls=crawls, columns=COLUMNS, where="fetch_status = 200"), 25).to_arrow()
+            for each in (taught, harvested)
+        )
+        assert one == other
+
+
+@pytest.mark.parametrize("cache_size", [0, 1 << 30])
+def test_each_page_is_fetched_once(mirror: Path, tmp_path: Path, crawl: str, cache_size: int) -> None:
+    """Many rounds, which come upon the same pages, with and without a cache that is there to stay."""
+    with LoopbackServer(mirror) as server:
+        with catalogue.open(tmp_path / "data", settings=fast(server, tmp_path, cache_size=cache_size)) as cat:
+            cat.harvest(crawl)
+            captures = cat.captures("*", columns=["url"], where="warc_record_offset % 97 = 0")
+            before = len(server.log)
+            sample = cat.sample(captures, 5)
+            rounds: list[int] = []
+            rows = sum(batch.num_rows for batch in sample.batches(lambda plan: rounds.append(plan.rows)))
+        assert rows == 5
+        assert len(set(rounds)) > 2
+        fetched: dict[str, list[tuple[int, int]]] = {}
+        for exchange in server.log[before:]:
+            assert exchange.range
+            first, last = map(int, re.findall(r"\d+", exchange.range))
+            fetched.setdefault(exchange.path, []).append((first, last))
+        for ranges in fetched.values():
+            inorder = sorted(ranges)
+            assert all(a[1] < b[0] for a, b in pairwise(inorder))
+
+
+def test_reads_the_pages_of_drawn_rows_alone(tmp_path: Path) -> None:
+    """One page a column for each row, and the requests that the plan says."""
+    rows = table([f"com,example)/{number:07}" for number in range(200_000)])
+    source = crawl_of(tmp_path / "source", rows, data_page_size=200_000, row_group_size=100_000, compression="none")
+    with LoopbackServer(source) as server:
+        settings = fast(server, tmp_path, cache_size=0)
+        with catalogue.open(tmp_path / "data", settings=replace(settings, bandwidth=1e5, latency=0.001)) as cat:
+            cat.harvest("CC-MAIN-2022-33")
+            sample = cat.sample(cat.captures("*", columns=["url"]), 6)
+            plans: list[ReadPlan] = []
+            before = cat.requests
+            found = [row["url"] for batch in sample.batches(plans.append) for row in batch.to_pylist()]
+            made = cat.requests - before
+    estimate, plan = plans
+    assert estimate.estimated
+    assert not plan.estimated
+    assert plan.exact
+    assert made == len(estimate.indexes) + plan.requests
+    assert plan.rows == len(set(found)) == 6
+    assert 6 <= plan.pages <= 12
+    assert plan.bytes < 12 * 250_000  # of ten million
+
+
+def test_no_more_of_each_than_was_asked_for(harvested: Catalogue, all_rows: pa.Table, crawl: str) -> None:
+    captures = harvested.captures("*", crawls=crawl, columns=["url", "url_host_name"])
+    hosts = harvested.sample(captures, 30, per="host", most=2).to_pandas()["url_host_name"]
+    assert len(hosts) == 30
+    assert hosts.value_counts().max() == 2
+    statuses = set(all_rows.filter(pc.field("crawl") == crawl).column("fetch_status").to_pylist())
+    with pytest.warns(IncompleteAnswer, match=f"only {len(statuses)} of 1,000 captures"):
+        each = harvested.sample(
+            harvested.captures("*", crawls=crawl, columns=["url"]), 1000, per="fetch_status"
+        ).to_pandas()
+    assert list(each.columns) == ["url", "crawl", "subset"]
+    assert len(each) == len(statuses)
+
+
+@pytest.mark.parametrize(
+    ("ask", "words"),
+    [
+        (lambda cat: cat.sample(cat.captures("*", limit=3), 5), "leave out limit"),
+        (lambda cat: cat.sample(cat.captures("*", ordered=True), 5), "leave out limit"),
+        (lambda cat: cat.sample(cat.captures("*", latest=True), 5), "leave out limit"),
+        (lambda cat: cat.sample(cat.captures("*"), 0), "ask for one at least"),
+        (lambda cat: cat.sample(cat.captures("*"), 5, per="hosts"), "there is no column 'hosts'"),
+    ],
+)
+def test_what_is_no_sample(harvested: Catalogue, ask: Callable[[Catalogue], object], words: str) -> None:
+    with pytest.raises(QueryError, match=words):
+        ask(harvested)
+
+
+@pytest.fixture(scope="module")
+def rare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Catalogue, dict[tuple[str, int], int]]]:
+    """20,000 rows that a filter can tell apart by number, and how many there are in each row group."""
+    folder = tmp_path_factory.mktemp("rare")
+    tables = [table([f"com,example)/{n}/{number:07}" for number in range(10_000)]) for n in range(2)]
+    source = crawl_of(folder / "source", *tables, row_group_size=6_000)
+    with catalogue.open(folder / "data", settings=Settings(source=str(source), cache=folder / "cache")) as cat:
+        cat.harvest("CC-MAIN-2022-33")
+        held = cat.sql("select path, row_group, num_rows from row_groups").fetchall()
+        yield cat, {(path, ordinal): rows for path, ordinal, rows in held}
+
+
+@pytest.mark.parametrize(("size", "each"), [(3, 4_000), (40, 150), (60, 300)])
+def test_rare_rows_are_found_in_a_few_rounds(
+    rare: tuple[Catalogue, dict[tuple[str, int], int]], size: int, each: int
+) -> None:
+    """One in so many matches: what is drawn grows until all the rest is gone through at once."""
+    cat, groups = rare
+    found_by = cat.captures("*", columns=["url_surtkey"], where=f"url[-7:]::int % {each} = 7")
+    sample = cat.sample(found_by, size, seed=size)
+    rounds: list[ReadPlan] = []
+    found = pa.Table.from_batches(sample.batches(rounds.append), sample.schema)
+    inorder = sorted(
+        (time, f"com,example)/{int('part-00001' in path)}/{6_000 * group + row:07}")
+        for (path, group), drawn in Draws(groups, size).next(20_000).items()
+        for row, time in zip(drawn.rows.tolist(), drawn.times.tolist(), strict=True)
+        if (6_000 * group + row) % each == 7
+    )
+    assert found.column("url_surtkey").to_pylist() == [key for _, key in inorder[:size]]
+    assert len(rounds) < 12
+    assert sum(plan.rows for plan in rounds) < 2.2 * 20_000
+
+
+def test_a_wrong_page_index_changes_no_sample(tmp_path: Path, settings: Settings) -> None:
+    """It leaves rows out, and is found out by another of its pages."""
+
+    def lie(path: Path) -> None:
+        data = bytearray(path.read_bytes())
+        at = read_footer(bytes(data)).row_groups[0].chunks[KEY_COLUMN].column_index
+        assert at
+        bounds = Reader(bytes(data[at.start : at.end])).struct()
+        pages = [page for page, low in enumerate(bounds[2]) if low.startswith(b"com,aaa")]
+        for value in (value for page in pages[-5:] for value in (bounds[2][page], bounds[3][page])):
+            if not value.startswith(b"com,aaa"):  # of the page in which both hosts are
+                continue
+            found = data.index(value, at.start)
+            data[found : found + 7] = b"com,aab"
+        least = bounds[2][2]
+        data[data.index(least, at.start) + len(least) - 1] += 1
+        path.write_bytes(data)
+
+    rows = table([f"com,{host})/{number:05}" for host in ("aaa", "bbb") for number in range(4500)])
+    folder = crawl_of(tmp_path / "lies", rows, data_page_size=1 << 13, write_batch_size=100)
+    (file,) = folder.rglob("*.parquet")
+    said: list[str] = []
+    samples = []
+    for name, change in (("data", lambda _: None), ("other", lie)):
+        change(file)
+        chosen = replace(settings, source=str(folder), cache=tmp_path / name, bandwidth=1e5, latency=0.0001)
+        with Catalogue(tmp_path / name, chosen, notify=said.append) as cat:
+            cat.harvest("CC-MAIN-2022-33", pages=True)
+            found = cat.captures("aaa.com/*", columns=["url"])
+            samples.append([cat.sample(found, size).to_arrow() for size in (200, 1500, 4500)])
+    assert samples[0] == samples[1]
+    assert any("is read without its page index" in text for text in said)
+
+
+def test_a_file_without_keys_is_told(tmp_path: Path, settings: Settings) -> None:
+    rows = table([f"com,example)/{number}" for number in range(50)])
+    source = crawl_of(tmp_path / "source", rows, rows.drop_columns([KEY_COLUMN]))
+    with catalogue.open(tmp_path / "data", settings=replace(settings, source=str(source))) as cat:
+        cat.harvest("CC-MAIN-2022-33")
+        sample = cat.sample(cat.captures("*", columns=["url"]), 5)
+        with pytest.warns(catalogue.IncompleteAnswer, match="has no column url_surtkey"):
+            assert sample.to_arrow().num_rows == 5
+        assert not sample.complete
+
+
+def test_two_looks_at_once(harvested: Catalogue, crawl: str) -> None:
+    found_by = harvested.captures("*.com", crawls=crawl, columns=["url"], where="fetch_status = 404")
+    sample = harvested.sample(found_by, 30)
+    one, whole = sample.batches(), sample.to_arrow()
+    first = next(one)
+    assert sample.to_arrow() == whole
+    assert pa.Table.from_batches([first, *one]) == whole
+
+
+def test_of_nothing(harvested: Catalogue, crawl: str) -> None:
+    sample = harvested.sample(harvested.captures("*.zzz", crawls=crawl, subsets="warc"), 5)
+    with pytest.warns(IncompleteAnswer, match="only 0 of 5 captures were found, among all 0 rows"):
+        assert sample.to_arrow().num_rows == 0
+    assert sample.plan.requests == 0
+
+
+def test_on_the_command_line(asking: Command, harvested: Catalogue, tmp_path: Path, crawl: str) -> None:
+    asked = ["sample", "--crawl", crawl, "--status", "200", "--seed", "4"]
+    expected = harvested.sample(harvested.captures("*", crawls=crawl, where="fetch_status = 200"), 7, seed=4).to_arrow()
+    ran = asking(*asked, "-n", "7")
+    assert (ran.status, ran.err) == (0, "7 captures\n")
+    assert [row["url"] for row in ran.json_lines()] == expected.column("url").to_pylist()
+    assert asking(*asked, "-n", "7", "-o", "rows.csv").status == 0
+    assert len((tmp_path / "rows.csv").read_text().splitlines()) == 8
+    ran = asking(*asked, "-n", "7", "--fetch", "warc", "-o", "pages.warc.gz")
+    assert (ran.status, ran.err) == (0, "7 records in pages.warc.gz\n")
+    with (tmp_path / "pages.warc.gz").open("rb") as file:
+        urls = [record.rec_headers.get_header("WARC-Target-URI") for record in ArchiveIterator(file)]
+    assert sorted(urls[1:]) == sorted(expected.column("url").to_pylist())
+    again = asking(*asked, "-n", "9", "--fetch", "warc", "-o", "pages.warc.gz")
+    assert (again.status, again.err) == (0, "9 records in pages.warc.gz\n")
+    plan = asking(*asked, "-n", "7", "--dry-run", "--json").json()
+    assert 0 < plan["rows"] <= 7  # of those that are drawn first
+
+
+def test_fewer_than_asked_for_is_told(asking: Command, crawl: str) -> None:
+    ran = asking("sample", "-n", "10", "--crawl", crawl, "--where", "fetch_status = 999", "--per", "host")
+    assert (ran.status, ran.out) == (1, "")
+    assert re.search(r"only 0 of 10 captures were found, among all [\d,]+ rows", ran.err)
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (["-n", "0"], "-n"),
+        (["-n", "5", "--fetch", "warc"], "where are the records to go? say it with -o"),
+        (["-n", "5", "--fetch", "warc", "--format", "csv", "-o", "x.warc.gz"], "leave out one of the two"),
+        (["-n", "5", "--fetch", "text", "-o", "x.warc.gz"], "let its name end in .jsonl"),
+        (["-n", "5", "-o", "x.unknown"], "add --format"),
+        (["-n", "5", "--json"], "say --format jsonl"),
+        (["-n", "5", "--max-size", "1MB"], "go with --fetch"),
+        (["-n", "5", "--max", "2"], "add --per host, or leave out --max"),
+        (["-n", "5", "--fetch", "warc", "--main-content", "-o", "x.warc.gz"], "warc has none"),
+        (["-n", "5", "--urls-file", "/dev/null"], "nothing is asked for"),
+        (["-n", "500", "--max-requests", "0"], "narrow it, or add --yes"),
+    ],
+)
+def test_mistakes_of_the_command(asking: Command, words: list[str], what: str) -> None:
+    ran = asking("sample", *words)
+    assert (ran.status, ran.out) == (2, "")
+    assert what in ran.err

@@ -1,0 +1,178 @@
+"""Lines of CDX, with the fields of Common Crawl's index server in its order, all of them text."""
+
+import json
+import string
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from catalogue.cdx.lines import Output, cdx_table, write_lines
+from catalogue.commoncrawl.capture import timestamp
+from catalogue.commoncrawl.crawls import SCHEMA
+from tests.support.mirrors import one_of_each_crawl
+
+ROW: dict[str, Any] = {
+    "url_surtkey": "com,example)/",
+    "url": "https://example.com/",
+    "fetch_time": datetime(2022, 1, 16, 9, 31, 37, tzinfo=UTC),
+    "fetch_status": 200,
+    "content_digest": "UXZBCQEGW5JKFAF4Y7OTQGEM2ICUPBP5",
+    "content_mime_type": "text/html",
+    "content_mime_detected": "application/xhtml+xml",
+    "content_charset": "UTF-8",
+    "content_languages": "eng,isl",
+    "warc_filename": "crawl-data/CC-MAIN-2022-05/segments/1/warc/x.warc.gz",
+    "warc_record_offset": 5_000_000_000,
+    "warc_record_length": 1234,
+}
+REDIRECT = ROW | {
+    "fetch_status": 301,
+    "fetch_redirect": "https://www.example.com/",
+    "content_truncated": "length",
+    "content_languages": None,
+    "content_charset": None,
+}
+
+
+def written(*rows: dict[str, Any], output: Output = Output.CDXJ, fields: list[str] | None = None) -> list[str]:
+    names = {name: None for row in rows for name in row}
+    schema = pa.schema([SCHEMA.field(name) for name in names])
+    batch = pa.RecordBatch.from_pylist([dict.fromkeys(names) | row for row in rows], schema=schema)
+    return write_lines(cdx_table(batch), output, fields).decode().splitlines()
+
+
+def fields_of(row: dict[str, Any]) -> dict[str, str]:
+    (line,) = written(row, output=Output.JSON)
+    found: dict[str, str] = json.loads(line)
+    return found
+
+
+def test_a_line() -> None:
+    (line,) = written(ROW)
+    assert line == (
+        'com,example)/ 20220116093137 {"url": "https://example.com/", "mime": "text/html", '
+        '"mime-detected": "application/xhtml+xml", "status": "200", "digest": "UXZBCQEGW5JKFAF4Y7OTQGEM2ICUPBP5", '
+        '"length": "1234", "offset": "5000000000", "filename": "crawl-data/CC-MAIN-2022-05/segments/1/warc/x.warc.gz", '
+        '"languages": "eng,isl", "encoding": "UTF-8"}'
+    )
+
+
+def test_as_json_key_and_time_are_fields() -> None:
+    assert [*fields_of(ROW)] == [
+        *("urlkey", "timestamp", "url", "mime", "mime-detected", "status"),
+        *("digest", "length", "offset", "filename", "languages", "encoding"),
+    ]
+    (line,) = written(ROW, output=Output.JSON)
+    assert line == json.dumps(json.loads(line))
+
+
+def test_as_text_values_stand_between_blanks() -> None:
+    (line,) = written(ROW, output=Output.TEXT)
+    assert line.split(" ") == list(fields_of(ROW).values())
+
+
+def test_a_redirect() -> None:
+    found = fields_of(REDIRECT)
+    assert [*found][2:] == [
+        *("url", "mime", "mime-detected", "status", "digest", "length", "offset", "filename"),
+        *("truncated", "redirect"),
+    ]
+    assert found["redirect"] == "https://www.example.com/"
+
+
+@pytest.mark.parametrize(
+    ("output", "fields", "expected"),
+    [
+        (Output.JSON, ["status", "url"], '{"status": "301", "url": "https://example.com/"}'),
+        (Output.JSON, ["url", "url", "charset", "nosuch"], '{"url": "https://example.com/"}'),
+        (Output.JSON, ["nosuch"], "{}"),
+        (Output.TEXT, ["timestamp", "encoding", "nosuch", "status"], "20220116093137 - - 301"),
+        (Output.CDXJ, ["status", "urlkey"], 'com,example)/ 20220116093137 {"status": "301"}'),
+        (Output.CDXJ, ["nosuch"], "com,example)/ 20220116093137 {}"),
+    ],
+)
+def test_chosen_fields(output: Output, fields: list[str], expected: str) -> None:
+    assert written(REDIRECT, output=output, fields=fields) == [expected]
+
+
+def test_charset_is_another_name_of_the_encoding() -> None:
+    assert written(ROW, output=Output.JSON, fields=["charset"]) == ['{"charset": "UTF-8"}']
+
+
+def test_what_is_null_or_missing_is_left_out() -> None:
+    assert written({"url_surtkey": "com,example)/"}) == ["com,example)/ - {}"]
+    assert written(dict.fromkeys(SCHEMA.names)) == ["- - {}"]
+    assert written({"url": "", "warc_record_offset": 0}) == ['- - {"url": "", "offset": "0"}']
+
+
+def test_a_status_that_is_no_number_is_left_out() -> None:
+    assert "status" not in fields_of(ROW | {"fetch_status": -1})
+
+
+def test_rows_that_are_none() -> None:
+    empty = pa.RecordBatch.from_pylist([], schema=SCHEMA)
+    assert [write_lines(cdx_table(empty), output) for output in Output] == [b"", b"", b""]
+
+
+@pytest.mark.parametrize(
+    ("time", "digits"),
+    [
+        (datetime(2022, 1, 31, 23, 59, 59, 999_000, tzinfo=UTC), "20220131235959"),
+        (datetime(1969, 12, 31, 23, 59, 59, 1_000, tzinfo=UTC), "19691231235959"),
+        (datetime(1, 2, 3, 4, 5, 6, tzinfo=UTC), "00010203040506"),
+    ],
+)
+def test_times_are_14_digits_in_utc(time: datetime, digits: str) -> None:
+    assert fields_of(ROW | {"fetch_time": time})["timestamp"] == digits == timestamp(time)
+
+
+@pytest.mark.parametrize(
+    "text", ['"', "\\", "\n", "\r\n", "\t", "\0", "\x1b[31m", "\u2028", "\x85", "é", "😀", "</script>"]
+)
+def test_a_row_is_one_line_whatever_it_holds(text: str) -> None:
+    row = ROW | {"url": f"https://example.com/{text}", "url_surtkey": f"com,example)/{text}", "content_languages": text}
+    (line,) = written(row)
+    assert line.isprintable()
+    _, time, fields = line.split(" ", 2)
+    assert time == "20220116093137"
+    url = f"https://example.com/{text}"
+    assert json.loads(fields)["url"] == (url if url.isascii() else quote(url, safe=":/"))
+    assert json.loads(fields)["languages"] == text
+
+
+def test_a_key_stays_one_field() -> None:
+    (line,) = written(ROW | {"url_surtkey": "com,example)/a b\n\u2028c"})
+    assert line.split(" ")[0] == "com,example)/a%20b%0a%e2%80%a8c"
+    (line,) = written(ROW | {"url_surtkey": "com,example)/é%20"})
+    assert line.split(" ")[0] == "com,example)/é%20"
+
+
+@given(st.lists(st.text(max_size=12), min_size=1, max_size=8))
+def test_json_is_what_python_writes(texts: list[str]) -> None:
+    rows = [ROW | {"content_mime_type": text, "url_surtkey": text} for text in texts]
+    for line, text in zip(written(*rows, output=Output.JSON), texts, strict=True):
+        found = json.loads(line)
+        assert line == json.dumps(found)
+        assert found["mime"] == text
+        assert not {*found["urlkey"]} & {*string.whitespace}
+
+
+def test_rows_of_every_crawl(mirror: Path) -> None:
+    for path in one_of_each_crawl(mirror):
+        table = pq.read_table(path, coerce_int96_timestamp_unit="ms").slice(0, 500).combine_chunks()
+        lines = write_lines(cdx_table(table.to_batches()[0]), Output.CDXJ).decode().splitlines()
+        for line, row in zip(lines, table.to_pylist(), strict=True):
+            key, time, fields = line.split(" ", 2)
+            assert (key, time) == (row["url_surtkey"], timestamp(row["fetch_time"]))
+            found = json.loads(fields)
+            assert all(isinstance(value, str) for value in found.values())
+            assert found["url"] == row["url"]
+            assert found["status"] == str(row["fetch_status"])
+            assert int(found["offset"]) == row["warc_record_offset"]

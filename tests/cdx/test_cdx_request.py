@@ -1,0 +1,314 @@
+"""Parameters of the CDX API, and its filters."""
+
+import re
+import time
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from catalogue.cdx.cdx_filters import parse_filter
+from catalogue.cdx.cdx_request import CdxRequest, parse_request
+from catalogue.cdx.lines import FIELDS, RAW, Output, cdx_table
+from catalogue.cdx.rows import arranged, candidates_of, chosen, chosen_of
+from catalogue.commoncrawl.crawls import SCHEMA
+from catalogue.errors import QueryError, TooExpensive
+from catalogue.surt import Match
+from tests.cdx.test_cdx_lines import REDIRECT, ROW
+
+
+def asked(url: str = "example.com", **parameters: str) -> CdxRequest:
+    return parse_request([("url", url), *((name.rstrip("_"), value) for name, value in parameters.items())])
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ([], 'The "url" param is required'),
+        ([("url", "")], 'The "url" param is required'),
+        ([("output", "csv")], "output=csv not supported"),
+        ([("url", "x"), ("output", "csv")], "output=csv not supported"),
+        ([("url", "x"), ("matchType", "range")], "Invalid match_type: range"),
+        ([("url", "x"), ("page", "abc")], "Invalid value for page= param: abc"),
+        ([("url", "x"), ("pageSize", "abc")], "Invalid value for pageSize= param: abc"),
+        ([("url", "x"), ("pageSize", "0")], "Invalid value for pageSize= param: 0"),
+        ([("url", "x"), ("limit", "many")], "Invalid value for limit= param: many"),
+        ([("url", "x"), ("limit", "9" * 30)], "Invalid value for limit= param: 9"),
+        ([("url", "x"), ("from", "yesterday")], "Invalid value for from= param: yesterday"),
+        ([("url", "x"), ("to", "2022-01-01")], "Invalid value for to= param: 2022-01-01"),
+        ([("url", "x"), ("closest", "1" * 15)], "Invalid value for closest= param: 1"),
+        ([("url", "x"), ("filter", "~url:(")], "Invalid value for filter= param: ~url:("),
+        ([("url", "x"), ("filter", "~url:a)|(b")], "Invalid value for filter= param: ~url:a)|(b"),
+        ([("url", "x"), ("filter", "~url:(?=x)")], "Invalid value for filter= param: ~url:(?=x)"),
+        ([("url", "x"), ("filter", "a" * 3000)], "Invalid value for filter= param"),
+        ([("url", "x"), *[("filter", "a")] * 51], "Invalid value for filter= param"),
+        (
+            [("url", "x"), ("fl", ",".join(map(str, range(101))))],
+            "Invalid value for fl= param: there are more than 100",
+        ),
+        ([("url", "x"), ("showPagedIndex", "true")], "showPagedIndex= is not supported"),
+        ([("url", "a b://c")], "'a%20b://c' "),
+    ],
+)
+def test_what_cannot_be_answered(parameters: list[tuple[str, str]], message: str) -> None:
+    with pytest.raises(QueryError) as caught:
+        parse_request(parameters)
+    assert str(caught.value).startswith(message)
+
+
+def test_all_there_is_can_be_asked_for() -> None:
+    assert asked("*").pattern.match is Match.PREFIX
+
+
+@pytest.mark.parametrize(
+    ("url", "match_type", "match", "shown"),
+    [
+        ("example.com", "", Match.EXACT, "example.com"),
+        ("example.com/*", "", Match.PREFIX, "example.com/"),
+        ("*.example.com", "", Match.DOMAIN, "example.com"),
+        ("*.example.com/*", "", Match.DOMAIN, "example.com/*"),
+        ("*.example.com/dir/page", "", Match.DOMAIN, "example.com/dir/page"),
+        ("example.com/x", "domain", Match.DOMAIN, "example.com/x"),
+        ("example.com/x", "host", Match.HOST, "example.com/x"),
+        ("example.com/*", "exact", Match.EXACT, "example.com/*"),
+        ("example.com/", "prefix", Match.PREFIX, "example.com/"),
+    ],
+)
+def test_wildcards_count_where_no_match_type_is_given(url: str, match_type: str, match: Match, shown: str) -> None:
+    found = asked(url, matchType=match_type)
+    assert (found.pattern.match, found.url) == (match, shown)
+    assert found.none_found == f"No Captures found for: {shown}"
+
+
+def test_of_a_domain_the_rest_of_the_url_is_ignored() -> None:
+    assert asked("*.example.com/dir/*").pattern.intervals == asked("*.example.com").pattern.intervals
+
+
+def test_the_last_of_a_name_counts_but_every_filter() -> None:
+    found = parse_request(
+        [("url", "a.com"), ("limit", "3"), ("filter", "=status:200"), ("url", "b.com"), ("limit", ""), ("filter", "x")]
+    )
+    assert (found.url, found.limit, len(found.filters)) == ("b.com", 3, 2)
+
+
+@pytest.mark.parametrize(("value", "limit"), [("0", None), ("7", 7), ("-3", 0), (" 2", 2), ("+2", 2)])
+def test_limits(value: str, limit: int | None) -> None:
+    assert asked(limit=value).limit == limit
+
+
+@pytest.mark.parametrize(
+    ("given", "first", "last"),
+    [
+        ("2022", "20220101000000", "20221231235959"),
+        ("20220", "20220101000000", "20220231235959"),
+        ("2", "20000101000000", "29991231235959"),
+        ("20220131120000", "20220131120000", "20220131120000"),
+    ],
+)
+def test_times_are_padded(given: str, first: str, last: str) -> None:
+    found = parse_request([("url", "x"), ("from", given), ("to", given)])
+    assert (found.first, found.last) == (first, last)
+    assert parse_request([("url", "x"), ("from_ts", given)]).first == first
+
+
+@given(st.from_regex(r"[0-9]{1,14}", fullmatch=True), st.datetimes())
+def test_no_time_that_is_wanted_lies_outside_of_those_that_are_looked_at(digits: str, moment: Any) -> None:
+    stamp = f"{moment.year:04}{moment:%m%d%H%M%S}"
+    milliseconds = int((moment.replace(microsecond=0) - moment.__class__(1970, 1, 1)).total_seconds()) * 1000
+    first, last = parse_request([("url", "x"), ("from", digits)]), parse_request([("url", "x"), ("to", digits)])
+    if moment.year >= 1000 and stamp >= first.first:
+        assert first.times[0] is not None
+        assert milliseconds >= first.times[0]
+    if moment.year < 9999 and stamp <= last.last:
+        assert last.times[1] is not None
+        assert milliseconds < last.times[1]
+
+
+@pytest.mark.parametrize("value", ["true", "1", "True", "yes", "on"])
+def test_what_is_true(value: str) -> None:
+    assert asked(showNumPages=value).counts_pages
+    assert asked(reverse=value).reverse
+
+
+@pytest.mark.parametrize("value", ["", "0", "false", "False", "f", "off"])
+def test_what_is_false(value: str) -> None:
+    found = asked(showNumPages=value, reverse=value)
+    assert (found.counts_pages, found.reverse) == (False, False)
+
+
+def test_orders() -> None:
+    assert asked(sort="reverse").reverse
+    assert not asked(sort="closest").closest
+    assert asked(closest="2022").closest == "2022"
+
+
+def test_fields_and_outputs() -> None:
+    assert asked(fl="url,status").fields == ("url", "status")
+    assert asked(fl="url", fields="status").fields == ("status",)
+    assert [asked(output=name).output for name in ("", "cdxj", "json", "text")] == [
+        *(Output.CDXJ, Output.CDXJ, Output.JSON, Output.TEXT)
+    ]
+
+
+def test_what_is_not_known_is_ignored() -> None:
+    assert asked(collapse="urlkey", gzip="false", nosuch="x") == asked()
+
+
+# ---- filters ----
+
+TABLE = cdx_table(
+    pa.RecordBatch.from_pylist(
+        [dict.fromkeys(SCHEMA.names) | row for row in (ROW, REDIRECT, {"url_surtkey": "x"})], schema=SCHEMA
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("=status:200", [True, False, False]),
+        ("!=status:200", [False, True, True]),
+        ("status:0", [True, True, False]),
+        ("statuscode:30", [False, True, False]),
+        ("s:123", [True, True, False]),  # which is the length
+        ("=s:200", [False, False, False]),
+        ("~mime:text/.*", [True, True, False]),
+        ("~mime:html", [False, False, False]),  # anchored at the start
+        ("~mime:.*html", [True, True, False]),
+        ("!~mime:(text/html|image)", [False, False, True]),
+        ("~url:.*\\.(com|org)/$", [True, True, False]),
+        ("~url:(?i)HTTPS", [True, True, False]),
+        ("=charset:UTF-8", [True, False, False]),
+        ("=encoding:UTF-8", [True, False, False]),
+        ("=languages:", [False, True, True]),
+        ("=nosuch:", [True, True, True]),
+        ("nosuch:x", [False, False, False]),
+        ("!nosuch:x", [True, True, True]),
+        ("length", [True, True, False]),  # of the whole line
+        ("=t:20220116093137", [True, True, False]),
+        ("k:example", [True, True, False]),
+        ("o:500", [True, True, False]),
+        ("d:UXZ", [True, True, False]),
+        ("f:crawl-data", [True, True, False]),
+        ("u:example.com/", [True, True, False]),
+        ("original:example", [True, True, False]),
+        ("m:text", [True, True, False]),
+    ],
+)
+def test_filters(text: str, kept: list[bool]) -> None:
+    assert parse_filter(text).mask(TABLE).to_pylist() == kept
+
+
+def oracle(text: str, value: str, line: str) -> bool:
+    """A filter as pywb describes it, of a single capture whose every field has one value."""
+    inverted = text.startswith("!")
+    rest = text[inverted:]
+    how, rest = (rest[0], rest[1:]) if rest[:1] in {"=", "~"} else ("", rest)
+    field, colon, wanted = rest.partition(":")
+    if not colon:
+        wanted = field
+    found = (value if field in FIELDS else "") if colon else line
+    kept = wanted == found if how == "=" else re.match(wanted, found) is not None if how == "~" else wanted in found
+    return kept is not inverted
+
+
+@settings(max_examples=300)
+@given(
+    st.sampled_from(["", "!"]),
+    st.sampled_from(["", "=", "~"]),
+    st.sampled_from(["", "mime:", "digest:", "url:", "nosuch:"]),
+    st.text("abAB.*|", max_size=4),
+    st.text("abAB.", max_size=4),
+)
+def test_filters_do_what_pywb_does(inverted: str, how: str, field: str, wanted: str, value: str) -> None:
+    text = inverted + how + field + wanted
+    columns = {name: pa.array([value]) for name in FIELDS} | {RAW: pa.array([f"key 2022 {value}"])}
+    try:
+        if how == "~":
+            re.compile(wanted)
+        expected = oracle(text, value, f"key 2022 {value}")
+    except re.error:
+        with pytest.raises(QueryError):
+            parse_filter(text)
+        return
+    try:
+        found = parse_filter(text)
+    except QueryError:
+        assert re.search(r"\*\*|\|\*|^\*|\*\+", wanted)  # RE2 is stricter about what is repeated
+        return
+    assert found.mask(pa.RecordBatch.from_pydict(columns)).to_pylist() == [expected]
+
+
+def test_an_expression_takes_no_longer_than_the_text() -> None:
+    table = pa.RecordBatch.from_pydict({"url": pa.array(["a" * 100_000])})
+    began = time.process_time()
+    assert parse_filter("~url:(a*)*(a*)*(a|aa)+b").mask(table).to_pylist() == [False]
+    assert time.process_time() - began < 20  # an engine that goes back and forth would not end at all
+
+
+def test_expressions_have_some_seconds_for_all_rows() -> None:
+    rows = pa.RecordBatch.from_pylist([ROW | {"url": f"http://example.com/{at}"} for at in range(700)])
+    ticks = iter(range(10_000))
+    with pytest.raises(TooExpensive, match="more than 10 s"):
+        list(chosen_of([rows], asked(filter="~url:http"), clock=lambda: next(ticks)))
+    assert next(ticks) < 30
+    for text in ("~url:.*[37]$", "!~url:.*[37]$", "url:5"):
+        found = pa.Table.from_batches(chosen_of([rows, rows], asked(filter=text), clock=lambda: 0))
+        assert found.equals(pa.Table.from_batches([chosen(rows, asked(filter=text))] * 2))
+
+
+def test_conditions_that_statistics_may_refute() -> None:
+    assert asked(filter="=status:404").where == "fetch_status = 404"
+    both = parse_request([("url", "x"), ("filter", "=mime:text/html"), ("filter", "=status:200"), ("filter", "x")])
+    assert both.where == "content_mime_type = 'text/html' AND fetch_status = 200"
+    for text in ("!=status:404", "status:404", "=status:0404", "=status:", "=mime:it's", "~mime:text/html"):
+        assert asked(filter=text).where is None
+
+
+def test_times_choose_rows() -> None:
+    times = [ROW["fetch_time"].replace(year=year) for year in (2020, 2021, 2022)]
+    rows = pa.RecordBatch.from_pylist([{"url_surtkey": "x", "fetch_time": at} for at in times])
+    found = chosen(rows, parse_request([("url", "x"), ("from", "2021"), ("to", "2021")]))
+    assert found.column("timestamp").to_pylist() == ["20210116093137"]
+
+
+@pytest.mark.parametrize(
+    ("closest", "years"),
+    [
+        ("2021", [2022, 2021, 2020]),  # December 31
+        ("202105", [2021, 2022, 2020]),
+        ("0", [2020, 2021, 2022]),
+        ("9", [2022, 2021, 2020]),
+        ("20220230", [2022, 2021, 2020]),
+    ],
+)
+def test_the_nearest_in_time_come_first_even_of_what_is_no_time(closest: str, years: list[int]) -> None:
+    times = [ROW["fetch_time"].replace(year=year) for year in (2022, 2020, 2021)]
+    rows = pa.RecordBatch.from_pylist([{"url_surtkey": "x", "fetch_time": at} for at in times])
+    request = parse_request([("url", "x"), ("closest", closest), ("limit", "3")])
+    found = arranged([chosen(rows, request)], request).column("timestamp").to_pylist()
+    assert [int(stamp[:4]) for stamp in found] == years
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["a)/", "a)/b", "b)/"]), st.none() | st.integers(0, 9)), min_size=2),
+    st.integers(1, 5),
+    st.sampled_from([{}, {"reverse": "true"}, {"closest": "20220101000005"}]),
+)
+def test_rows_behind_the_last_of_a_limit_are_not_needed(
+    places: list[tuple[str, int | None]], limit: int, order: dict[str, str]
+) -> None:
+    request = asked(limit=str(limit), **order)
+    start = ROW["fetch_time"].replace(month=1, day=1, hour=0, minute=0, second=0)
+    rows = pa.RecordBatch.from_pylist(
+        [
+            {"url_surtkey": key, "fetch_time": None if at is None else start.replace(second=at), "url": f"{number}"}
+            for number, (key, at) in enumerate(places)
+        ],
+        schema=pa.schema([(name, SCHEMA.field(name).type) for name in ("url_surtkey", "fetch_time", "url")]),
+    )
+    kept = arranged([chosen(rows.slice(0, limit), request)], request)
+    needed = candidates_of(rows.slice(limit), kept.slice(kept.num_rows - 1), request)
+    assert arranged([kept, chosen(needed, request)], request) == arranged([chosen(rows, request)], request)

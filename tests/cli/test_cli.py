@@ -1,0 +1,338 @@
+"""The command line as users meet it: statuses, sentences, formats, pipes."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import catalogue
+from tests.support.commands import Command, Ran
+from tests.support.faults import FaultServer, Kind, always
+from tests.support.sources import Arrivals
+
+
+@pytest.fixture(scope="module")
+def example(harvested: catalogue.Catalogue) -> pa.Table:
+    """All captures of a site, of every crawl and with every column."""
+    return harvested.captures("*.example.com").to_arrow()
+
+
+def sentence(ran: Ran) -> str:
+    """The one line that an error is."""
+    lines = [line for line in ran.err.splitlines() if line.startswith("catalogue: ")]
+    assert "Traceback" not in ran.err
+    assert len(lines) == 1, ran.err
+    return lines[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "says"),
+    [
+        (["query", "exa*mple.com"], 2, "patterns look like"),
+        (["query", ""], 2, "patterns look like"),
+        (["query"], 2, "give a pattern, such as"),
+        (["query", "x.com", "--crawl", "CC-MAIN-2014-10"], 2, "there is no crawl CC-MAIN-2014-10"),
+        (["query", "x.com", "--crawl", "CC-MAIN-2012"], 2, "CC-MAIN-2012 has no columnar index"),
+        (["query", "x.com", "--crawl", "latst"], 2, "did you mean latest?"),
+        (["query", "x.com", "--columns", "urll"], 2, "did you mean url?"),
+        (["query", "x.com", "--where", "fetch_status ="], 2, "--where cannot be read"),
+        (["query", "x.com", "--where", "fetch_stats = 200"], 2, "did you mean fetch_status?"),
+        (["query", "x.com", "--from", "yesterday"], 2, "is no time; write it as"),
+        (["query", "x.com", "--subset", "wat"], 2, "choose among warc"),
+        (["query", "*.com", "--exact-url"], 2, "is no whole URL"),
+        (["query", "x.com", "-o", "found.xyz"], 2, "add --format"),
+        (["query", "x.com", "--format", "table", "-o", "found.txt"], 2, "a table is for terminals"),
+        (["query", "x.com", "-o", "found"], 2, "add --format"),
+        (["query", "x.com", "-o", "found.parquet.gz"], 2, "choose a name without .gz"),
+        (["query", "x.com", "--format", "url", "--columns", "fetch_time"], 2, "needs the column url"),
+        (["query", "nowhere.example", "--format", "cdxj", "--columns", "url"], 2, "needs the columns"),
+        (["query", "x.com", "--count", "-o", "found.csv"], 2, "prints a number"),
+        (["forget", "--crawl", "all"], 2, "add --yes"),
+        (["forget", "--crawl", "CC-MAIN-2099-10", "--yes"], 2, "there is no crawl CC-MAIN-2099-10; the newest is"),
+        (["query", "*", "--max-requests", "1"], 2, "add --yes"),
+        (["sql", "select * from nowhere"], 2, "nowhere"),
+        (["sql", "select urll from row_groups"], 2, 'Referenced column "urll" not found'),
+        (["sql", "select * from row_group"], 2, 'Did you mean "row_groups"?'),
+        (["sql", "selct 1"], 2, 'syntax error at or near "selct"'),
+        (["sql", "select url from captures"], 2, "catalogue export ducklake writes, as cc.captures"),
+        (["plan", "x.com", "--where", 'fetch_status = "200"'], 2, "text stands in single quotes: '200'"),
+        (["plan", "x.com", "--where", 'subset = "warc"'], 2, "text stands in single quotes: 'warc'"),
+        (["plan", "x.com", "--where", "url_host_tld = com"], 2, "subset; text stands in single quotes"),
+        (["plan", "x.com", "--where", "nofun(fetch_status) = 1"], 2, "Function with name nofun does not exist"),
+        (["plan", "*.grayline.*"], 2, "name each that is meant, such as *.grayline.com"),
+        (["plan", "http://grayline.*"], 2, "name each that is meant, such as grayline.com/*"),
+        (["plan", "http://192.168.0.*"], 2, "name each address that is meant; patterns look like"),
+        (["plan", "x.com", "-o", "plan.xyz"], 2, "does not say its format; use an ending: .arrow, .arrows, .cdxj, "),
+        (["plan", "*.example.com/path*"], 2, "ask for *.example.com, and choose by url_path"),
+        (["sql", "  "], 2, "no SQL is given"),
+        (["query", "x.com", "--status", "ok"], 2, "invalid status 'ok'; use 200, 40x, 2xx or 200,404"),
+        (["query", "x.com", "--status", "404", "--where", "true) or (true"], 2, "these brackets are odd"),
+        (["query", "x.com", "-o", "no/such/folder/x.csv"], 2, "there is no folder"),
+        (["harvest", "--crawl", "nonsense"], 2, "is not the name of a crawl"),
+        (["harvest", "--crawl", "CC-MAIN-2012"], 2, "has no columnar index"),
+        (["status", "--source", "gopher://x"], 0, ""),
+        (["crawls", "--source", "gopher://x"], 2, "is no folder and no http, https or s3 address"),
+        (["crawls", "--source", "https://user:secret@example.com/"], 2, "without query or credentials"),
+        (["crawls", "--rate", "0"], 2, "cannot be the setting rate"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_a_status(asking: Command, words: list[str], status: int, says: str) -> None:
+    ran = asking(*words)
+    assert ran.status == status, ran.err
+    if says:
+        assert says in sentence(ran)
+        assert ran.err.endswith(f"{sentence(ran)}\n")
+        assert ran.out == ""
+    assert "secret" not in ran.err
+
+
+def test_nothing_harvested_yet(command: Command) -> None:
+    for words in (["status"], ["query", "example.com"], ["plan", "example.com"], ["sql", "from crawls"]):
+        ran = command(*words)
+        assert ran.status != 0
+        assert "run: catalogue harvest --crawl" in sentence(ran)
+
+
+def test_missing_crawls_are_named_with_every_way_to_harvest_them(command: Command, crawl: str) -> None:
+    for words in (["query", "x.com"], ["fetch", "x.com", "-o", "x.warc.gz"], ["sample", "-n", "1"], ["plan", "x.com"]):
+        told = sentence(command(*words, "--crawl", crawl))
+        option = "" if words[0] == "plan" else "add --harvest, or "
+        assert told.endswith(f"data yet; {option}run: catalogue harvest --crawl {crawl}")
+
+
+def test_a_source_that_fails_means_try_again_later(asking: Command, mirror: Path, tmp_path: Path) -> None:
+    with FaultServer(mirror, script=always(Kind.DENIED)) as server:
+        command = Command(asking.data, server.url, tmp_path)
+        ran = command("query", "example.com", "--yes")
+    assert ran.status == 75
+    assert "403" in sentence(ran)
+
+
+def test_options_stand_before_or_after_the_command(harvested_data: Path, mirror: Path, tmp_path: Path) -> None:
+    elsewhere = Command(tmp_path / "nothing here", "gopher://x", tmp_path)
+    before = elsewhere("--data", str(harvested_data), "--source", str(mirror), "plan", "example.com", "--json")
+    after = elsewhere("plan", "example.com", "--json", "--data", str(harvested_data), "--source", str(mirror))
+    assert before.status == after.status == 0
+    assert before.json() == after.json()
+
+
+def test_plan_json_has_what_scripts_rely_on(asking: Command) -> None:
+    plan = asking("plan", "*.example.com", "--json").json()
+    assert {"files", "row_groups", "pages", "requests", "bytes", "seconds", "waves", "exact"} <= set(plan)
+    assert plan["complete"] is True
+
+
+def test_jsonl_is_one_object_a_line_in_a_pipe(asking: Command, example: pa.Table) -> None:
+    ran = asking("query", "*.example.com", "--columns", "url,fetch_time,fetch_status")
+    expected = example.select(["url", "fetch_time"]).to_pylist()
+    found = ran.json_lines()
+    assert [row["url"] for row in found] == [row["url"] for row in expected]
+    assert [row["fetch_time"] for row in found] == [f"{row['fetch_time']:%Y-%m-%dT%H:%M:%SZ}" for row in expected]
+    assert list(found[0]) == ["url", "fetch_time", "fetch_status", "crawl", "subset"]
+    assert f"{len(expected):,} captures" in ran.err
+
+
+def test_an_output_that_fails_leaves_what_was_there(asking: Command, mirror: Path, tmp_path: Path) -> None:
+    target = tmp_path / "found.jsonl"
+    target.write_text("from before\n", encoding="ascii")
+    with FaultServer(mirror, script=always(Kind.NOT_FOUND)) as server:
+        ran = Command(asking.data, server.url, tmp_path)("query", "*.example.com", "-o", str(target))
+    assert ran.status == 75
+    assert target.read_text(encoding="ascii") == "from before\n"
+    assert [path.name for path in tmp_path.iterdir() if "found" in path.name] == ["found.jsonl"]
+
+
+def test_cdxj_lines_are_those_of_the_index_server(asking: Command, example: pa.Table) -> None:
+    ran = asking("query", "*.example.com", "--format", "cdxj")
+    rows = example.select(["url_surtkey", "fetch_time", "url", "fetch_status"]).to_pylist()
+    order = [
+        "url",
+        "mime",
+        "mime-detected",
+        "status",
+        "digest",
+        "length",
+        "offset",
+        "filename",
+        "languages",
+        "truncated",
+        "redirect",
+        "encoding",
+    ]
+    for line, row in zip(ran.out.splitlines(), rows, strict=True):
+        key, timestamp, fields = line.split(" ", 2)
+        capture: dict[str, Any] = json.loads(fields)
+        assert key == row["url_surtkey"]
+        assert timestamp == f"{row['fetch_time']:%Y%m%d%H%M%S}"
+        assert list(capture) == [name for name in order if name in capture]
+        assert all(isinstance(value, str) for value in capture.values())
+        assert capture["url"] == row["url"]
+        assert capture["status"] == str(row["fetch_status"])
+
+
+def test_short_conditions(asking: Command, harvested: catalogue.Catalogue, crawl: str) -> None:
+    columns = ["url", "fetch_status", "content_mime_detected", "content_languages"]
+    short = ["--status", "200", "--mime", "text/html", "--lang", "eng"]
+    where = ["--where", "fetch_status = 404 OR url LIKE 'https:%'"]
+    ran = asking("query", "*", "--yes", "--crawl", crawl, "--columns", ",".join(columns), *short, *where)
+    assert ran.status == 0, ran.err
+    rows = harvested.captures("*", crawls=crawl, columns=columns).to_arrow().to_pylist()
+    held = [
+        (
+            row["fetch_status"] == 200,
+            row["content_mime_detected"] == "text/html",
+            "eng" in (row["content_languages"] or "").split(","),
+            row["url"].startswith("https:"),
+        )
+        for row in rows
+    ]
+    # Were one of them not heeded, or did what stands behind OR weaken the others, more rows would be found.
+    assert {tuple(other != one for other in range(4)) for one in range(4)} <= {*held}
+    assert [row["url"] for row in ran.json_lines()] == [
+        row["url"] for row, meant in zip(rows, held, strict=True) if all(meant)
+    ]
+
+
+@pytest.mark.parametrize(
+    "words", [("query", "*.example.com"), ("fetch", "*.example.com", "--dry-run", "--json"), ("sample", "-n", "1")]
+)
+def test_harvest_first(command: Command, mirror: Path, words: tuple[str, ...]) -> None:
+    newest = max(path.name for path in (mirror / "crawl-data").iterdir())
+    dear = command(*words, "--crawl", "all", "--harvest", "--max-requests", "1")
+    assert "this takes" in sentence(dear)
+    ran = command(*words, "--crawl", newest, "--harvest")
+    assert ran.status == 0, ran.err
+    assert ran.json_lines()
+
+
+def test_forget(command: Command, mirror: Path) -> None:
+    newest = max(path.name for path in (mirror / "crawl-data").iterdir())
+    assert command("harvest", "--crawl", newest).status == 0
+    assert command("sql", "from files", "--json").json_lines()
+    refused = command("forget", "--crawl", "latest")
+    assert (refused.status, newest in sentence(refused)) == (2, True)
+    forgotten = command("forget", "--crawl", "latest", "--yes")
+    assert (forgotten.status, newest in forgotten.err) == (0, True)
+    assert command("sql", "from files", "--json").out == ""
+
+
+def test_standard_output_by_its_other_names(asking: Command, tmp_path: Path) -> None:
+    """A file is replaced when it is whole; what the shell has opened is not."""
+    into = tmp_path / "all.txt"
+    link = tmp_path / "stdout"
+    link.symlink_to("/proc/self/fd/1")
+    words = ["query", "shop.example.com/dir/*", "--format", "jsonl", "-o", str(link)]
+    with into.open("wb") as file:
+        file.write(b"first\n")
+        file.flush()
+        with asking.start_on(file.fileno(), *words, "--quiet") as process:
+            assert process.wait(60) == 0
+        file.seek(0, os.SEEK_END)
+        file.write(b"last\n")
+    lines = into.read_text(encoding="utf-8").splitlines()
+    assert (lines[0], lines[-1]) == ("first", "last")
+    assert len(lines) > 2
+    assert asking(*words).out.splitlines() == lines[1:-1]
+    aside = tmp_path / "aside.jsonl"
+    aside.touch()
+    (tmp_path / "link.jsonl").symlink_to(aside)
+    assert asking("query", "shop.example.com/dir/*", "-o", str(tmp_path / "link.jsonl")).status == 0
+    assert (tmp_path / "link.jsonl").is_symlink()
+    assert aside.read_text(encoding="utf-8").splitlines() == lines[1:-1]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["doctor"], "stopped"),
+        (["query", "example.com", "--no-cache"], "stopped"),
+        (["query", "example.com", "--no-cache", "-o", "found/"], "the same command goes on from there"),
+    ],
+)
+def test_terminated_is_143(asking: Command, mirror: Path, words: list[str], says: str) -> None:
+    """Only commands that keep what they did are said to go on."""
+    arrivals = Arrivals()
+    with FaultServer(mirror, script=arrivals) as server, replace(asking, source=server.url).start(*words) as process:
+        arrivals.wait(1)
+        process.terminate()
+        assert process.wait(30) == 143
+        assert process.stderr.read().decode().splitlines()[-1].endswith(says)
+
+
+@pytest.mark.parametrize("format_", ["jsonl", "csv"])
+def test_closed_output_pipe_ends_silently_with_141(asking: Command, format_: str) -> None:
+    with asking.start("query", "*", "--yes", "--columns", "url", "--format", format_) as process:
+        assert process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(60) == 141
+
+
+@pytest.mark.parametrize(("closed", "printed"), [("<&- >&-", b""), ("<&- 2>&-", b"{")])
+def test_commands_run_with_closed_streams(asking: Command, closed: str, printed: bytes) -> None:
+    words = ["sh", "-c", f'"$0" -m catalogue query example.com --limit 1 --quiet {closed}', sys.executable]
+    ran = subprocess.run(words, env=asking.environment(), cwd=asking.home, capture_output=True, check=False)
+    assert (ran.returncode, ran.stdout[:1], ran.stderr) == (0, printed, b"")
+
+
+def test_silence_in_a_pipe_and_results_on_stdout_alone(command: Command, mirror: Path) -> None:
+    newest = max(path.name for path in (mirror / "crawl-data").iterdir())
+    ran = command("harvest", "--crawl", newest, "--quiet")
+    assert (ran.status, ran.out, ran.err) == (0, "", "")
+    reported = command("harvest", "--crawl", newest, "--json")
+    assert reported.json_lines()[0]["taken"] == 0
+    assert "\x1b" not in reported.err
+
+
+def test_values_cannot_move_the_cursor(asking: Command) -> None:
+    seen = asking("sql", "select chr(27) || '[2Jgone' as trap")
+    assert "gone" in seen.out
+    assert "\x1b" not in seen.out
+
+
+def test_version_and_module(asking: Command) -> None:
+    assert re.fullmatch(r"catalogue, version \S+\n", asking.anew("--version").out)
+    unknown = asking("frobnicate")
+    assert unknown.status == 2
+    assert "No such command" in unknown.err
+
+
+def test_demo_ends_well(command: Command, tmp_path: Path) -> None:
+    ran = command("demo", TMPDIR=str(tmp_path))
+    assert (ran.status, "Traceback" in ran.err) == (0, False), ran.err
+    assert not list(tmp_path.glob("catalogue-demo-*"))
+
+
+def test_demo_walks_through_everything_serves_until_ctrl_c_and_leaves_nothing(command: Command, tmp_path: Path) -> None:
+    with command.start("demo", "--serve", TMPDIR=str(tmp_path)) as process:
+        assert process.stdout
+        assert process.stderr
+        shown = ""
+        while not (line := process.stdout.readline().decode()).startswith("  export"):
+            assert line
+            shown += line
+        for words in (
+            "catalogue crawls",
+            "catalogue harvest",
+            "catalogue status",
+            "catalogue plan",
+            "catalogue query",
+            ">>> import catalogue",
+        ):
+            assert words in shown
+        assert not (tmp_path / "cache").exists()  # or what is asked next would look as if it took nothing
+        settings = dict(word.split("=", 1) for word in line.split()[1:])
+        served = Command(Path(settings["CATALOGUE_DATA"]), settings["CATALOGUE_SOURCE"], tmp_path)
+        assert served("query", "*.example.com", "--limit", "1").status == 0
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+        assert "Traceback" not in shown + process.stderr.read().decode()
+    assert not list(tmp_path.glob("catalogue-demo-*"))

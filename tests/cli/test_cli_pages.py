@@ -1,0 +1,91 @@
+"""Pages on the command line: what a user sees of them, and what the server does."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from catalogue.demo import LoopbackServer
+from tests.plan.test_page_costs import LARGE, large
+from tests.support.commands import Command
+
+__all__ = ["large"]  # a fixture
+
+SLOW = {"CATALOGUE_BANDWIDTH": "100000", "CATALOGUE_LATENCY": "0.02"}
+"""A line on which it pays to read pages of a file as small as that."""
+ASKED = ["example.com/00030000", "--columns", "url_surtkey,url,fetch_status"]
+FOUND = {"url_surtkey": "com,example)/00030000", "url": "https://example.com/00030000", "fetch_status": 200}
+PATH_COLUMNS = {"crawl": LARGE, "subset": "warc"}
+
+
+@pytest.fixture
+def server(large: Path) -> Iterator[LoopbackServer]:
+    with LoopbackServer(large) as running:
+        yield running
+
+
+@pytest.fixture
+def harvested(server: LoopbackServer, tmp_path: Path) -> Command:
+    command = Command(tmp_path / "data", server.url, tmp_path)
+    assert command("harvest", "--crawl", LARGE).status == 0
+    server.log.clear()
+    return command
+
+
+def test_a_plan_fetches_indexes_if_it_is_told_to(harvested: Command, server: LoopbackServer) -> None:
+    estimate = harvested("plan", *ASKED, "--json", **SLOW).json()
+    assert estimate["estimated"]
+    assert not estimate["exact"]
+    assert not server.log
+    shown = harvested("plan", *ASKED, **SLOW)
+    assert "about" in shown.out
+    assert "--indexes does it now" in shown.out
+    exact = harvested("plan", *ASKED, "--indexes", "--json", **SLOW).json()
+    assert len(server.log) == estimate["indexes"]["requests"] > 0 == exact["indexes"]["requests"]
+    assert exact["exact"]
+    server.log.clear()
+    assert harvested("plan", *ASKED, "--json", **SLOW).json() == exact
+    assert "about" not in harvested("plan", *ASKED, **SLOW).out
+    assert not server.log
+    ran = harvested("query", *ASKED, **SLOW)
+    assert ran.json_lines() == [FOUND | PATH_COLUMNS]
+    assert len(server.log) == exact["requests"]
+    assert sum(exchange.sent_bytes for exchange in server.log) == exact["bytes"]
+
+
+def test_what_was_read_is_kept_unless_it_is_not_to_be(harvested: Command, server: LoopbackServer) -> None:
+    rows = harvested("query", *ASKED, "--no-cache", **SLOW).out
+    server.log.clear()
+    assert harvested("query", *ASKED, "--no-cache", **SLOW).out == rows
+    assert server.log
+    assert harvested("query", *ASKED, **SLOW).out == rows
+    server.log.clear()
+    assert harvested("query", *ASKED, **SLOW).out == rows
+    assert not server.log
+    planned = harvested("plan", *ASKED, **SLOW).out
+    assert "more are in the cache" in planned
+    assert harvested("query", *ASKED, "--no-cache", **SLOW).out == rows
+    assert server.log
+
+
+def test_counting_reads_less_than_finding(harvested: Command, server: LoopbackServer) -> None:
+    for pattern, number in (("example.com/0003*", 10_000), ("*.example.com", 120_000), ("nowhere.example", 0)):
+        planned = harvested("plan", pattern, "--count", "--indexes", "--json", **SLOW).json()
+        server.log.clear()
+        ran = harvested("query", pattern, "--count", "--no-cache", **SLOW)
+        assert (ran.status, ran.out) == (0, f"{number}\n")
+        assert len(server.log) == planned["requests"]
+    assert planned["requests"] == 0
+    assert harvested("query", "*.example.com", "--count", "--limit", "70000", **SLOW).out == "70000\n"
+
+
+def test_harvest_takes_page_indexes_along(server: LoopbackServer, tmp_path: Path) -> None:
+    command = Command(tmp_path / "data", server.url, tmp_path)
+    ran = command("harvest", "--crawl", LARGE, "--pages")
+    assert ran.status == 0, ran.err
+    assert "page index" in ran.err
+    planned = command("plan", *ASKED, "--json", **SLOW).json()
+    assert planned["exact"]
+    assert planned["indexes"]["requests"] == 0 < planned["pages"]
+    pages = command("sql", "select count(*) as pages, sum(num_rows) as rows from pages", "--json").json_lines()
+    assert pages == [{"pages": 6, "rows": 120_000}]

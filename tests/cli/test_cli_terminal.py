@@ -1,0 +1,149 @@
+"""What the command line shows on a terminal: as much as fits, and nothing that is cut looks whole."""
+
+import os
+import pty
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.support.commands import Command
+
+
+def on_a_terminal(command: Command, *words: str, columns: int = 80, typed: str = "") -> str:
+    """What a person sees in a window so many characters wide, who types something, or is not at the keyboard."""
+    leader, follower = pty.openpty()
+    os.write(leader, typed.encode())
+    with command.start_on(follower, *words, keyboard=bool(typed), COLUMNS=str(columns), TERM="xterm") as process:
+        os.close(follower)
+        seen = b""
+        while True:
+            try:
+                chunk = os.read(leader, 65536)
+            except OSError:  # how Linux says that the other end is closed
+                break
+            if not chunk:
+                break
+            seen += chunk
+        process.wait(60)
+    os.close(leader)
+    return seen.decode()
+
+
+@pytest.mark.parametrize(
+    ("columns", "shown", "left_out"),
+    [
+        (160, ["fetch_time", "fetch_status", "content_mime_detected", "url", "crawl"], ""),
+        (80, ["fetch_time", "fetch_status", "content_mime_detected", "url"], "1 column more (crawl): "),
+        (60, ["fetch_time", "url"], "3 columns more (fetch_status, content_mime_detected, crawl): "),
+        (20, ["url"], "4 columns more (fetch_time, fetch_status, content_mime_detected and 1 more): "),
+    ],
+)
+def test_captures_on_a_terminal(asking: Command, columns: int, shown: list[str], left_out: str) -> None:
+    """A time that is cut is another one; a URL is what was asked for."""
+    words = ["query", "*.example.com", "--limit", "20", "--where", "length(url) > 31"]
+    rows = asking(*words, "--columns", ",".join(shown)).json_lines()
+    names, line, *lines = on_a_terminal(asking, *words, columns=columns).splitlines()
+    assert len(line) <= columns
+    places = [match.span() for match in re.finditer("-+", line)]
+    assert all(name.startswith(names[a:b].strip().rstrip("…")) for name, (a, b) in zip(shown, places, strict=True))
+    for row, said in zip(rows, lines[:20], strict=True):
+        for name, (start, end) in zip(shown, places, strict=True):
+            value, seen = str(row[name]), said[start:end].strip()
+            if name == "fetch_time":
+                value = value.replace("T", " ").removesuffix("Z")
+            assert seen == value or (name not in {"fetch_time", "crawl"} and value.startswith(seen.removesuffix("…")))
+            assert name != "url" or len(seen) >= min(32, len(value), columns)
+    note = " ".join(lines[20:])
+    how = "widen the terminal, choose some by --columns, or add --format jsonl"
+    assert (left_out + how in note) if left_out else ("column" not in note)
+
+
+def test_columns_left_out_of_a_sample_are_not_offered_as_json(asking: Command) -> None:
+    seen = on_a_terminal(asking, "sample", "-n", "3", columns=40)
+    assert "add --format jsonl" in seen
+    assert "--json" not in seen
+
+
+@pytest.mark.parametrize("columns", [40, 80, 120])
+def test_numbers_and_times_are_never_cut(asking: Command, columns: int) -> None:
+    asked = """select repeat('x', 90) as text, 12345678901234567890::hugeint as count, 'name' as a_column_of_long_name,
+    timestamp '2022-01-16 10:00:00' as time, date '2022-01-16' as day, 0.125::decimal(9, 3) as share from range(1500)"""
+    seen = on_a_terminal(asking, "sql", asked, columns=columns).splitlines()
+    assert max(map(len, seen)) <= columns
+    note = " ".join(seen[1502:])
+    assert "12,345,678,901,234,567,890" in seen[2] or columns == 40
+    assert "2022-01-16 10:00:00" in seen[2] or "time" in note
+    assert "0.125" in seen[2] or note.endswith("widen the terminal, or add --format jsonl")
+    assert len(set(seen[2:1502])) == 1
+    assert "…" in seen[2]
+    if columns == 80:  # of which a pipe knows nothing
+        assert asking("sql", asked).out.splitlines()[2].startswith("x" * 90)
+
+
+def test_notes_break_between_words_and_commands_stay_whole(asking: Command, command: Command, crawl: str) -> None:
+    tip = next(line for line in asking("query", "nothing.example").err.splitlines() if line.startswith("tip"))
+    seen = on_a_terminal(asking, "query", "nothing.example", columns=40).splitlines()
+    assert max(map(len, seen)) <= 40 < len(tip)
+    assert tip in " ".join(seen)
+    (refused,) = (
+        line
+        for line in on_a_terminal(command, "plan", "x.com", "--crawl", crawl, columns=30).splitlines()
+        if "--crawl" in line
+    )
+    assert refused == f"catalogue harvest --crawl {crawl}"
+
+
+def test_what_is_wider_than_the_first_rows_stands_out(asking: Command) -> None:
+    seen = on_a_terminal(asking, "sql", "select if(i < 1400, 1, 1234567) as n from range(1500) t(i)").splitlines()
+    assert seen[1] == "-"
+    assert seen[-1] == "1,234,567"
+
+
+def test_status_and_crawls_fit_a_terminal(asking: Command) -> None:
+    seen = on_a_terminal(asking, "status")
+    crawls = [line.split()[0] for line in seen.splitlines() if line.startswith("CC-MAIN")]
+    assert crawls
+    assert crawls == [line.split()[0] for line in asking("status").out.splitlines() if line.startswith("CC-MAIN")]
+    assert "size" in seen
+    assert "column" not in seen
+    assert "has no columnar index" in on_a_terminal(asking, "crawls", columns=60)
+
+
+def test_harvest_shows_progress_on_a_terminal(command: Command, mirror: Path) -> None:
+    newest = max(path.name for path in (mirror / "crawl-data").iterdir())
+    seen = on_a_terminal(command, "harvest", "--crawl", newest, columns=110)
+    assert newest in seen
+    assert "files/s" in seen
+
+
+@pytest.mark.parametrize(
+    "words", [("query", "--ordered", "--limit", "5", "--rate", "4"), ("sample", "-n30", "--rate", "2")]
+)
+def test_reading_shows_cost_and_progress_before_rows(asking: Command, words: tuple[str, ...]) -> None:
+    """The rate keeps requests waiting for over a second."""
+    seen = on_a_terminal(asking, *words, "*.com", "--columns", "url", "--yes", columns=110)
+    cost, rest = seen.split("\n", 1)
+    assert re.search(r"\d+ requests, [\d.]+ [kM]B, about \d+ s", cost)
+    assert rest.rindex("row groups/s") < rest.index("https://")
+    assert "0 B" not in seen
+
+
+@pytest.mark.parametrize(
+    ("words", "done"),
+    [
+        (["query", "*.example.com"], "url"),
+        (["plan", "*.example.com"], "row groups"),
+        (["sample", "-n", "2"], "url"),
+        (["fetch", "*.example.com", "--dry-run"], "captures"),
+    ],
+)
+def test_offers_to_harvest_a_crawl_at_its_price(command: Command, crawl: str, words: list[str], done: str) -> None:
+    words += ["--crawl", crawl]
+    for _ in range(2):
+        seen = on_a_terminal(command, *words, typed="n\n", columns=1000)
+        assert re.search(rf"is harvested.*To harvest {crawl} takes \d+ requests, [\d.]+ [kM]B, about \d+ s\. ", seen)
+        assert f"run: catalogue harvest --crawl {crawl}" in seen
+    assert f"harvest --crawl {crawl}" in command(*words).err
+    assert done in on_a_terminal(command, *words, typed="y\n")
+    assert command(*words).status == 0

@@ -1,0 +1,288 @@
+"""How the command line explains itself, completes words, and what it does to a terminal."""
+
+import inspect
+import json
+import os
+import pty
+import re
+import shlex
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from shutil import copytree
+
+import click
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from catalogue.cli.app import Common, entry
+from catalogue.cli.tables import harvest_bar
+from catalogue.commoncrawl.crawls import SCHEMA
+from catalogue.progress import Progress
+from catalogue.store.database import Store
+from catalogue.store.glance import names_of
+from catalogue.store.stored_file import Held
+from tests.support.commands import Command
+from tests.support.miniatures import OLD
+
+# ---- help ----
+
+
+def all_commands(
+    command: click.Command = entry, words: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    yield words, command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            inner = command.get_command(context, name)
+            assert inner, name
+            yield from all_commands(inner, (*words, name))
+
+
+def examples(command: click.Command) -> Iterator[list[str]]:
+    """The words of each command that help shows, up to a redirection or what is said of it."""
+    for block in inspect.cleandoc(command.help or "").split("\n\n"):
+        lines = block.splitlines()
+        for at, line in enumerate(lines):
+            if lines[0] != "\b" or not line.startswith("catalogue "):
+                continue
+            for end in range(at + 1, len(lines) + 1):
+                typed = re.split(r"\s{3,}(?=\w)(?!.*[\"'])| > ", "\n".join(lines[at:end]))[0]
+                parts = re.split(r" \|{1,2} ", typed)
+                with suppress(ValueError):  # of a quote that ends on another line
+                    yield from [shlex.split(part)[1:] for part in parts if part.startswith("catalogue ")]
+                    break
+
+
+COMMANDS = {" ".join(words): command for words, command in all_commands()}
+
+
+@pytest.mark.parametrize("name", list(COMMANDS))
+def test_help_has_examples_that_parse(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    found = list(examples(COMMANDS[name]))
+    assert any(each[: len(name.split())] == name.split() for each in found)
+    for example in found:
+        status = entry.main([*example, "--help"], standalone_mode=False)  # which words that are none would not get to
+        assert status == 0
+    assert capsys.readouterr().out.count("Usage: ") == len(found)
+
+
+def test_an_option_that_is_none_is_no_example() -> None:
+    """What the test above rests on."""
+    with pytest.raises(click.UsageError, match="--no-such"):
+        entry.main(["query", "x", "--no-such", "--help"], standalone_mode=False)
+
+
+# ---- completion ----
+
+
+@pytest.fixture
+def held(untaught_data: Path, mirror: Path, tmp_path: Path) -> Command:
+    return Command(copytree(untaught_data, tmp_path / "data"), str(mirror), tmp_path)
+
+
+def completed(command: Command, line: str, shell: str = "bash") -> list[str]:
+    """What a shell is told about the last word of a line."""
+    words = line.split(" ")
+    ran = command(
+        _CATALOGUE_COMPLETE=f"{shell}_complete",
+        COMP_WORDS=words[-1] if shell == "fish" else line,
+        COMP_CWORD=words[-1] if shell == "fish" else str(len(words) - 1),
+    )
+    assert (ran.status, ran.err) == (0, "")
+    return [text.removeprefix("plain,") for text in ran.out.split()]
+
+
+def test_words_are_completed(held: Command) -> None:
+    assert completed(held, "catalogue que") == ["query"]
+    assert completed(held, "catalogue export i") == ["iceberg"]
+    assert completed(held, "catalogue query --form") == ["--format"]
+    assert completed(held, "catalogue query --format c") == ["csv", "cdxj"]
+    assert completed(held, "catalogue query --subset r") == ["robotstxt"]
+    urls = [name for name in SCHEMA.names if name.startswith("url_p")]
+    assert completed(held, "catalogue query --columns url_p") == urls
+    assert completed(held, f"catalogue query --columns fetch_time,{urls[0]},url_p") == [
+        f"fetch_time,{urls[0]},{name}" for name in urls[1:]
+    ]
+
+
+def test_crawls_are_completed_without_a_request(held: Command, tmp_path: Path) -> None:
+    assert completed(held, "catalogue query --crawl CC-MAIN-2018") == [OLD]
+    assert completed(held, "catalogue query --crawl 2018") == completed(held, "catalogue query --crawl 2018-0") == [OLD]
+    assert completed(held, f"catalogue query --crawl {OLD}..2018") == [f"{OLD}..{OLD}"]
+    assert completed(held, "catalogue query --crawl 05") == []
+    assert completed(held, "catalogue query --crawl l") == ["latest"]
+    assert completed(held, f"catalogue query --crawl {OLD}..CC-MAIN-2018") == [f"{OLD}..{OLD}"]
+    nobody = Command(held.data, "http://127.0.0.1:9/", tmp_path)
+    assert "CC-MAIN-2012" in completed(nobody, "catalogue harvest --crawl CC-")
+    assert "CC-MAIN-2012" not in completed(nobody, "catalogue query --crawl CC-")
+    elsewhere = Command(tmp_path / "nothing", "http://127.0.0.1:9/", tmp_path)
+    assert completed(elsewhere, "catalogue query --crawl C") == []
+    assert completed(elsewhere, f"catalogue --data {held.data} query --crawl CC-MAIN-2018") == [OLD]
+    assert not (tmp_path / "nothing").exists()
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged/footers.sqlite").write_bytes(b"no store" * 1000)
+    assert completed(Command(tmp_path / "damaged", "", tmp_path), "catalogue harvest --crawl C") == []
+
+
+def test_tables_are_completed(command: Command) -> None:
+    assert command("harvest", "--table", "hosts", "--key", "host", "nowhere.parquet").status == 1
+    assert completed(command, "catalogue query --table ") == ["hosts"]
+
+
+NO_NAMES = ["$(touch ran)", "a b;c", "x\nplain,y", "'", "\x1b[2J"]
+"""Of crawls and tables, which a shell would take for more than a word."""
+
+
+def test_nothing_is_completed_that_a_shell_would_run(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    listed = json.dumps([{"id": name} for name in (*NO_NAMES, OLD)]).encode()
+    with Store(data / "footers.sqlite", create=True) as store:
+        held = Held(listed, len(listed), None, None, "", "")
+        names = [f"crawl-data/{crawl}/cc-index-table.paths.gz" for crawl in (*NO_NAMES, OLD)]
+        store.put("documents", [(name, held) for name in (*names, "/cc-index-table.paths.gz", "collinfo.json")])
+    for name in (*NO_NAMES, "hosts"):
+        (data / name).mkdir()
+        (data / name / "footers.sqlite").touch()
+    command = Command(data, "", tmp_path)
+    for asks in ("query", "harvest"):
+        assert completed(command, f"catalogue {asks} --crawl ") == [OLD, "latest", "all"]
+    assert completed(command, "catalogue query --table ") == ["hosts"]
+
+
+def test_to_complete_a_word_changes_nothing_and_ends(held: Command, tmp_path: Path) -> None:
+    before = {path.name: path.stat().st_mtime_ns for path in held.data.iterdir()}
+    store = held.data / "footers.sqlite"
+    assert any(OLD in name for name in names_of(store))
+    assert {path.name: path.stat().st_mtime_ns for path in held.data.iterdir()} == before
+    with Store(store) as opened:  # what is in the log alone is seen, too
+        opened.put("documents", [("new", Held(b"", 0, None, None, "", ""))])
+        assert "new" in names_of(store)
+    os.mkfifo(tmp_path / "pipe")
+    assert names_of(tmp_path / "pipe") == []
+    assert names_of(Path(os.fsdecode(b"/nowhere/\xff"))) == []
+    with closing(sqlite3.connect(tmp_path / "endless")) as connection:
+        connection.execute(
+            "CREATE VIEW documents AS WITH RECURSIVE n(key) AS (SELECT 1 UNION ALL SELECT key + 1 FROM n) "
+            "SELECT key FROM n WHERE key < 0"
+        )
+    assert names_of(tmp_path / "endless", seconds=0.01) == []
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_other_shells(held: Command, shell: str) -> None:
+    script = held("completion", shell)
+    assert script.status == 0
+    assert f"_CATALOGUE_COMPLETE={shell}_complete" in script.out
+    if shell == "zsh":  # which is told of all words, and fish of the last
+        assert OLD in completed(held, "catalogue query --crawl CC-MAIN-2018", shell)
+    else:
+        assert completed(held, "catalogue que", shell) == ["query"]
+
+
+def test_bash_itself(held: Command, tmp_path: Path) -> None:
+    """The script is read by it, and asks the command, which imports little for that."""
+    program = tmp_path / "bin/catalogue"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -X importtime -m catalogue "$@" 2>>imported\n')
+    program.chmod(0o755)
+    script = held("completion", "bash").out
+    asked = f"""{script}
+COMP_WORDS=(catalogue query --crawl 2018) COMP_CWORD=3
+_catalogue_completion catalogue
+echo "${{COMPREPLY[@]}}"
+complete -p catalogue"""
+    environment = held.environment(PYTHONPATH=os.environ.get("PYTHONPATH", ""))
+    environment["PATH"] = f"{program.parent}:{environment['PATH']}"
+    done = subprocess.run(
+        ["bash", "--norc", "-c", asked], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    first, second = done.stdout.splitlines()
+    assert first == OLD
+    assert "_catalogue_completion" in second
+    imported = {line.rpartition("|")[2].strip() for line in (tmp_path / "imported").read_text().splitlines()}
+    assert "catalogue.store.stored_file" in imported
+    assert imported.isdisjoint({"aiohttp", "duckdb", "pandas", "pyarrow", "rich"})
+
+
+# ---- terminals ----
+
+
+@contextmanager
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bytes]]:
+    """Errors go to a terminal; what it was sent is had when that is over."""
+    leader, follower = pty.openpty()
+    seen: list[bytes] = []
+    with os.fdopen(follower, "w", encoding="utf-8") as stream, monkeypatch.context() as patched:
+        patched.setattr(sys, "stderr", stream)
+        yield seen
+        stream.flush()
+        os.set_blocking(leader, False)
+        with suppress(BlockingIOError):
+            while True:
+                seen.append(os.read(leader, 65536))
+    os.close(leader)
+
+
+SIGNS = {"colours": re.compile(rb"\x1b\[[0-9;]*[1-9][0-9;]*m"), "moves": re.compile(rb"\x1b\[[0-9?;]*[A-Zhl]")}
+
+
+@pytest.mark.parametrize(
+    ("environment", "sent"),
+    [
+        ({"TERM": "xterm-256color"}, {"colours", "moves"}),
+        ({"TERM": "xterm-256color", "NO_COLOR": "1"}, {"moves"}),
+        ({"TERM": "dumb"}, set()),
+    ],
+)
+def test_colours_are_for_terminals_that_want_them(
+    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], sent: set[str]
+) -> None:
+    for name in ("NO_COLOR", "FORCE_COLOR", "COLORTERM"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with terminal(monkeypatch) as seen, harvest_bar(Common()) as bar:
+        bar(Progress(OLD, listed=3, done=1, bytes=7))
+    text = b"".join(seen)
+    assert OLD.encode() in text
+    assert {name for name, sign in SIGNS.items() if sign.search(text)} == sent
+
+
+def test_a_pipe_gets_no_colours_even_by_force(command: Command, mirror: Path) -> None:
+    ran = Command(command.data, str(mirror), command.home)("harvest", "--crawl", OLD, FORCE_COLOR="1", TERM="xterm")
+    assert ran.status == 0
+    assert "\x1b" not in ran.out + ran.err
+
+
+def test_names_of_strangers_do_nothing_to_a_terminal(command: Command, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"key": ["a"], "rub\x08out\x07": ["b"]}), tmp_path / "x.parquet")
+    here = Command(command.data, str(tmp_path), command.home)
+    assert here("harvest", "--table", "ours", "--key", "key", "x.parquet").status == 0
+    asked = here("query", "a", "--table", "ours", "--columns", "rubout")
+    other = here("harvest", "--table", "other", "--key", "rubout", "x.parquet")
+    for told in (asked.err, other.err):
+        assert "rub\N{REPLACEMENT CHARACTER}out" in told
+        assert "".join(told.splitlines()).isprintable()
+
+
+# ---- nothing ----
+
+
+def test_who_finds_nothing_is_told_where_it_was_looked_for(held: Command) -> None:
+    """And that a bare host is one page, which hardly anybody means."""
+    newest, *others = dict.fromkeys(row["crawl"] for row in held("status", "--json").json()["coverage"])
+    ran = held("query", "nosuch.example", "--count", "--subset", "warc", "--crawl", newest)
+    assert (ran.status, ran.out) == (0, "0\n")
+    assert ran.err.splitlines() == [
+        f"nothing in {newest} (warc)",
+        "tip: nosuch.example is its home page alone; 'nosuch.example/*' is the site, '*.nosuch.example' subdomains too",
+    ]
+    there = f"nothing in {1 + len(others)} crawls, {others[-1]} to {newest}"
+    assert held("query", "*.nosuch.example").err.splitlines()[:2] == ["0 captures", there]
+    assert held("query", "nosuch.example", "--quiet").err == ""

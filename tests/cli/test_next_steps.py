@@ -1,0 +1,137 @@
+"""``catalogue status`` says what to do next."""
+
+import shlex
+import sqlite3
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from catalogue.catalogue.steps import steps
+from catalogue.commoncrawl.datasets import INDEX, Table
+from catalogue.surt import Keys
+from tests.support.commands import Command
+from tests.support.faults import Fault, FaultServer, Kind, Request
+from tests.support.miniatures import OLD
+
+NEW, OLDER = "CC-MAIN-2022-05", "CC-MAIN-2021-49"
+
+
+def held(crawl: str = NEW, subset: str = "warc", listed: int | None = 3, **others: int) -> dict[str, Any]:
+    counts = {"files_harvested": 3, "files_failed": 0, "without_bounds": 0, "requested": True}
+    return {"crawl": crawl, "subset": subset, "files_listed": listed, **counts, **others}
+
+
+@pytest.mark.parametrize(
+    ("coverage", "listed", "days", "price", "commands"),
+    [
+        ([], [], 0, "", ["catalogue harvest --crawl latest"]),
+        ([], ["CC-MAIN-2012", OLDER], 0, "", [f"catalogue harvest --crawl {OLDER}"]),
+        ([held(files_harvested=0, requested=False)], [NEW], 0, "", [f"catalogue harvest --crawl {NEW}"]),
+        ([held()], [NEW, OLDER], 0, "", []),
+        ([held(), held(subset="robotstxt", files_harvested=0, requested=False)], [], 0, "", []),
+        ([held(OLDER)], [NEW, OLDER], 0, "", [f"catalogue harvest --crawl {NEW}"]),
+        ([held(OLDER)], [], 0, "", []),
+        ([held()], [NEW], 60, "", ["catalogue crawls"]),
+        ([held(listed=None, without_bounds=1)], [], 0, "", ["catalogue backfill --only-gaps --dry-run"]),
+        ([held(without_bounds=1)], [NEW], 0, "a request", ["catalogue backfill --only-gaps"]),
+        (
+            [
+                held(OLDER, files_failed=2, files_harvested=1),
+                held(subset="robotstxt", files_harvested=2),
+                held(without_bounds=2),
+            ],
+            ["CC-MAIN-2022-21", NEW],
+            60,
+            "a request",
+            [
+                f"catalogue harvest --crawl {NEW} --subset robotstxt",
+                f"catalogue harvest --crawl {OLDER} --subset warc",
+                "catalogue backfill --only-gaps",
+                "catalogue harvest --crawl CC-MAIN-2022-21",
+                "catalogue crawls",
+            ],
+        ),
+    ],
+)
+def test_steps(coverage: list[dict[str, Any]], listed: list[str], days: int, price: str, commands: list[str]) -> None:
+    found = list(steps(INDEX, coverage, listed, timedelta(days=days), price))
+    assert [step.command for step in found] == commands
+    assert all(step.why for step in found)
+
+
+def test_steps_of_another_table() -> None:
+    hosts = Table("hosts", "host", Keys.HOST)
+    coverage = [held("hosts", "all", files_failed=1, files_harvested=2, without_bounds=1)]
+    assert [step.command for step in steps(hosts, coverage, [], None, "a request")] == [
+        "catalogue harvest --table hosts",
+        "catalogue backfill --only-gaps --table hosts",
+    ]
+
+
+def test_what_status_says_works(command: Command, mirror: Path) -> None:
+    """Its commands are run as they are, until it has nothing more to say."""
+    broken = {path.name for path in mirror.rglob(f"crawl={OLD}/**/*.parquet")}
+    mended = False
+
+    def script(request: Request) -> Fault | None:
+        lost = not mended and request.path.rpartition("/")[2] in sorted(broken)[:1]
+        return Fault(Kind.NOT_FOUND) if lost else None
+
+    with FaultServer(mirror, script=script) as server:
+        here = Command(command.data, server.url, command.home)
+        assert here("harvest", "--crawl", OLD).status == 1
+        mended = True
+        ran: list[str] = []
+        made = server.requests
+        while steps := here("status", "--json").json()["next"]:
+            if not ran:  # what is shown to people is made of the same
+                assert f"{steps[0]['why']}; run: {steps[0]['command']}\n" in here("status").out
+            assert server.requests == made
+            assert steps[0]["command"] not in ran
+            ran.append(steps[0]["command"])
+            assert here(*shlex.split(ran[-1])[1:]).status == 0
+            made = server.requests
+    assert ran[0] == f"catalogue harvest --crawl {OLD} --subset warc"
+    assert "--crawl" in ran[-1]
+
+
+def test_what_is_proposed_is_about_what_was_asked(command: Command, mirror: Path, tmp_path: Path) -> None:
+    """Whoever names folder, source or table on the command line need not add them to what they are told to run."""
+    data, source = tmp_path / "a folder", str(mirror)
+    elsewhere = Command(tmp_path / "nowhere", "gopher://x", command.home)
+    given = ["--data", str(data), "--source", source]
+    options = f"--data {shlex.quote(str(data))} --source {shlex.quote(source)}"
+
+    def proposed(*words: str, **environment: str) -> list[str]:
+        ran = elsewhere(*words, **environment)
+        lines = [line for line in (ran.err + ran.out).splitlines() if "run: " in line]
+        assert len(lines) == 1, ran.err
+        return shlex.split(lines[0].partition("run: ")[2])[1:]
+
+    def follow(words: list[str]) -> None:
+        ran = elsewhere(*words)
+        assert ran.status == 0, ran.err
+
+    first = proposed("query", "example.com", *given)
+    assert shlex.join(first) == f"{options} harvest --crawl latest"
+    follow([*first[:-1], OLD])
+    steps = elsewhere("status", "--json", *given).json()["next"]
+    assert all(f"{step['why']}; run: {step['command']}" in elsewhere("status", *given).out for step in steps)
+    newer = shlex.split(steps[-1]["command"])[1:]
+    assert proposed("query", "example.com", "--crawl", newer[-1], *given) == newer
+    assert shlex.join(newer[:-1]) == f"{options} harvest --crawl"
+    follow(newer)
+    with sqlite3.connect(data / "footers.sqlite") as store:
+        store.execute("update files set value = x'00' where key = (select min(key) from files)")
+    store.close()
+    for words in (["check", *given], ["--data", str(data), "check", "--source", source]):
+        repair = proposed(*words)
+        assert shlex.join(repair) == f"{options} repair"
+    follow(repair)
+    tables = proposed("query", "x", "--table", "hosts", *given)
+    assert shlex.join(tables) == f"{options} harvest --table hosts --key COLUMN --manifest PATH"
+    # Who says it by the environment says it of the next command as well.
+    here = proposed("query", "example.com", CATALOGUE_DATA=str(tmp_path / "empty"), CATALOGUE_SOURCE=source)
+    assert shlex.join(here) == "harvest --crawl latest"

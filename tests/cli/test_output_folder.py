@@ -1,0 +1,246 @@
+"""An answer in a folder, a file a crawl, and counts by crawl."""
+
+import json
+import signal
+from collections import Counter
+from pathlib import Path
+from shutil import copytree
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from catalogue import Catalogue
+from catalogue.demo import LoopbackServer
+from catalogue.store.locks import locked
+from tests.support.commands import Command
+
+
+@pytest.fixture
+def asking(untaught_data: Path, mirror: Path, tmp_path: Path) -> Command:
+    """The command line with a folder that may be written to."""
+    return Command(Path(copytree(untaught_data, tmp_path / "data")), str(mirror), tmp_path)
+
+
+URLS = ("--columns", "url")
+"""Where it does not matter what else is in a file, which takes time for each column."""
+
+
+@pytest.fixture(scope="module")
+def held(untaught_data: Path, mirror: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with an answer of one crawl; to be copied."""
+    home = tmp_path_factory.mktemp("held")
+    command = Command(Path(copytree(untaught_data, home / "data")), str(mirror), home)
+    assert command("query", "*.org", "-o", "held/", "--crawl", "latest").status == 0
+    return home / "held"
+
+
+@pytest.fixture(scope="module")
+def harvested(harvested: Catalogue) -> Catalogue:
+    return harvested
+
+
+def test_a_file_a_crawl(asking: Command, tmp_path: Path, harvested: Catalogue) -> None:
+    ran = asking("query", "*.example.com", "-o", "found/")
+    assert (ran.status, ran.out) == (0, "")
+    parts = {path.stem: pq.read_table(path) for path in (tmp_path / "found").glob("*.parquet")}
+    everything = harvested.captures("*.example.com").to_arrow()
+    assert pa.concat_tables(parts[crawl] for crawl in sorted(parts)).num_rows == everything.num_rows
+    for crawl, rows in parts.items():
+        assert rows.equals(everything.filter(pc.field("crawl") == crawl))
+        assert f"{crawl}: {rows.num_rows:,} captures\n" in ran.err
+    assert len({str(rows.schema) for rows in parts.values()}) == 1  # whatever the files of their time have
+    noted = json.loads((tmp_path / "found" / "answer.json").read_text())["parts"]
+    assert {crawl: part["captures"] for crawl, part in noted.items()} == {c: len(rows) for c, rows in parts.items()}
+    again = asking("query", "*.example.com", "-o", "found")
+    assert (again.status, again.err) == (0, f"found has the answer of {len(parts)} crawls already\n")
+
+
+def test_killed_it_goes_on(asking: Command, tmp_path: Path, mirror: Path, harvested: Catalogue) -> None:
+    crawls = harvested.held()
+    with LoopbackServer(mirror) as server:
+        command = Command(asking.data, server.url, tmp_path)
+        words = ["query", "*.example.com", "-o", "found/", "--format", "jsonl", "--no-cache"]
+        with command.start(*words) as process:
+            assert process.stderr
+            assert b"came from" in process.stderr.readline()
+            assert process.stderr.readline().startswith(crawls[0].encode())
+            process.send_signal(signal.SIGKILL)
+        before = len(server.log)
+        ran = command(*words)
+        assert ran.status == 0
+        asked = {exchange.path.partition("crawl=")[2].partition("/")[0] for exchange in list(server.log)[before:]}
+        assert crawls[0] not in asked
+        for crawl in crawls:
+            lines = (tmp_path / "found" / f"{crawl}.jsonl").read_text().splitlines()
+            assert len(lines) == harvested.captures("*.example.com", crawls=crawl).count()
+
+
+def test_what_is_gone_or_was_incomplete_is_asked_again(
+    command: Command, tmp_path: Path, mirror: Path, whole_crawls: list[str]
+) -> None:
+    crawl, other = whole_crawls[0], whole_crawls[-1]
+    source = tmp_path / "source"
+    copytree(mirror, source)
+    here = Command(command.data, str(source), tmp_path)
+    lost = min(source.rglob(f"crawl={crawl}/subset=warc/*.parquet"))
+    whole = lost.read_bytes()
+    lost.unlink()
+    assert here("harvest", "--crawl", crawl, "--crawl", other, "--yes").status == 1
+    ran = here("query", "*", "-o", "found/", "--columns", "url")
+    assert ran.status == 1
+    assert "may be incomplete: 1 of the" in ran.err
+    lost.write_bytes(whole)
+    assert here("harvest", "--crawl", crawl).status == 0
+    ran = here("query", "*", "-o", "found/", "--columns", "url")
+    assert ran.status == 0
+    assert crawl in ran.err
+    assert other not in ran.err
+    files = source.rglob(f"crawl={crawl}/subset=warc/*.parquet")
+    assert pq.read_table(tmp_path / "found" / f"{crawl}.parquet").num_rows == sum(
+        pq.read_metadata(file).num_rows for file in files
+    )
+    (tmp_path / "found" / f"{other}.parquet").unlink()
+    assert other in here("query", "*", "-o", "found/", "--columns", "url").err
+
+
+def test_no_captures_no_file(asking: Command, tmp_path: Path) -> None:
+    assert asking("query", "no.such.host", "-o", "none/", *URLS).status == 0
+    assert {path.name for path in (tmp_path / "none").iterdir()} == {"answer.json", ".answer.lock"}
+    assert "already" in asking("query", "no.such.host", "-o", "none/", *URLS).err
+
+
+def test_patterns_of_a_file_are_asked_of_every_crawl(asking: Command, tmp_path: Path) -> None:
+    (tmp_path / "patterns").write_text("*.net\n*.org\n")
+    total = int(asking("query", "*.is", "--urls-file", "patterns", "--count").out)
+    assert asking("query", "*.is", "--urls-file", "patterns", "-o", "found/", *URLS).status == 0
+    parts = (tmp_path / "found").glob("*.parquet")
+    assert sum(pq.read_metadata(path).num_rows for path in parts) == total > 0
+
+
+def test_what_is_held_since_is_asked_too(command: Command, tmp_path: Path, whole_crawls: list[str]) -> None:
+    crawl = whole_crawls[0]
+    assert command("harvest", "--crawl", crawl).status == 0
+    command("query", "*.org", "-o", "found/", *URLS)
+    assert command("harvest", "--crawl", crawl, "--subset", "all").status == 0
+    assert crawl in command("query", "*.org", "-o", "found/", *URLS).err
+    rows = pq.read_metadata(tmp_path / "found" / f"{crawl}.parquet").num_rows
+    assert rows == int(command("query", "*.org", "--count").out)
+    assert "already" in command("query", "*.org", "-o", "found/", *URLS).err
+    cut = tmp_path / "found" / f"{crawl}.parquet"
+    cut.write_bytes(cut.read_bytes()[:-1])
+    assert crawl in command("query", "*.org", "-o", "found/", *URLS).err
+
+
+def test_crawls_without_a_subset_are_left_out(asking: Command, tmp_path: Path) -> None:
+    total = int(asking("query", "*.org", "--subset", "crawldiagnostics", "--count").out)
+    assert asking("query", "*.org", "--subset", "crawldiagnostics", "-o", "found/", *URLS).status == 0
+    parts = (tmp_path / "found").glob("*.parquet")
+    assert sum(pq.read_metadata(path).num_rows for path in parts) == total > 0
+
+
+def test_a_subset_that_is_not_held_of_a_crawl_makes_the_answer_incomplete(
+    command: Command, tmp_path: Path, whole_crawls: list[str]
+) -> None:
+    held, lacking = whole_crawls[0], whole_crawls[-1]
+    assert command("harvest", "--crawl", held, "--subset", "all").status == 0
+    assert command("harvest", "--crawl", lacking).status == 0
+    question = ["query", "*.org", "--subset", "crawldiagnostics", *URLS]
+    in_a_file = command(*question, "-o", "found.jsonl")
+    for _ in range(2):
+        ran = command(*question, "-o", "found/")
+        assert ran.status == in_a_file.status == 1
+        assert f"files of {lacking}, crawldiagnostics, are not harvested" in ran.err
+    assert [path.stem for path in (tmp_path / "found").glob("*.parquet")] == [held]
+    of_one = [*question, "--crawl", lacking]
+    assert command(*of_one, "-o", "none/").err == command(*of_one, "-o", "none.jsonl").err
+    assert not (tmp_path / "none").exists()
+
+
+def test_states_are_those_of_the_subsets_named(harvested: Catalogue, whole_crawls: list[str]) -> None:
+    states = harvested.states(subsets="crawldiagnostics")
+    assert list(states) == whole_crawls[::-1]
+    assert states == harvested.states(whole_crawls, ["crawldiagnostics"])
+
+
+def test_two_do_not_write_into_one_folder(asking: Command, tmp_path: Path) -> None:
+    (tmp_path / "found").mkdir()
+    with locked(tmp_path / "found" / ".answer.lock", "found"):
+        ran = asking("query", "*.org", "-o", "found/")
+    assert (ran.status, ran.err.count("\n")) == (75, 1)
+    assert "another process writes to found" in ran.err
+
+
+def test_killed_before_a_part_is_noted_it_goes_on(
+    asking: Command, tmp_path: Path, held: Path, harvested: Catalogue
+) -> None:
+    copytree(held, tmp_path / "held")
+    noted = json.loads((tmp_path / "held" / "answer.json").read_text())
+    assert noted["parts"]
+    (tmp_path / "held" / "answer.json").write_text(json.dumps(noted | {"parts": {}}))
+    ran = asking("query", "*.org", "-o", "held/", "--crawl", "latest")
+    assert (ran.status, harvested.held("latest")[0] in ran.err) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (["*.is", "-o", "held/"], "the answer to another question"),
+        (["*.org", "-o", "held/", "--status", "200"], "the answer to another question"),
+        (["*.org", "-o", "held/", "--columns", "url"], "the answer to another question"),
+        (["*.org", "-o", "held/", "--format", "csv"], "the answer to another question"),
+        (["*.org", "-o", "other"], "holds something else"),
+        (["*.org", "-o", "no/such/"], "there is no folder"),
+        (["*.org", "-o", "new/", "--limit", "3"], "leave out --limit"),
+        (["*.org", "-o", "new/", "--format", "table"], "a table is for terminals"),
+        (["*.org", "-o", "new/", "--count"], "leave out --format and -o"),
+        (["*.org", "--by", "crawl"], "goes with --count"),
+        (["*.org", "--count", "--by", "crawl", "--limit", "1"], "without a limit"),
+        (["*.org", "-o", "spoilt/"], "cannot be read"),
+    ],
+)
+def test_folders_that_will_not_do(asking: Command, held: Path, tmp_path: Path, words: list[str], what: str) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").touch()
+    (tmp_path / "spoilt").mkdir()
+    (tmp_path / "spoilt" / "answer.json").write_text("{")
+    copytree(held, tmp_path / "held")
+    ran = asking("query", *words)
+    assert (ran.status, ran.err.count("\n")) == (2, 1)
+    assert what in ran.err
+    assert not (tmp_path / "new").exists()
+
+
+# ---- counts ----
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        {"patterns": "*"},
+        {"patterns": ["*.com", "*.is"]},
+        {"patterns": "*.example.com", "where": "fetch_status = 200"},
+        {"patterns": "*.com", "from_": "2020"},
+        {"patterns": "no.such.host"},
+    ],
+    ids=str,
+)
+def test_counts_by_crawl_are_those_of_the_rows(harvested: Catalogue, question: dict[str, str]) -> None:
+    found = harvested.captures(**question, columns="url")  # type: ignore[arg-type]
+    counts = found.count_by_crawl()
+    assert counts == dict(Counter(found.to_arrow().column("crawl").to_pylist()))
+    assert list(counts) == [crawl for crawl in harvested.held() if crawl in counts]
+    assert sum(counts.values()) == found.count()
+
+
+def test_counting_by_crawl_reads_no_more_than_counting(asking: Command, mirror: Path, tmp_path: Path) -> None:
+    with LoopbackServer(mirror) as server:
+        command = Command(asking.data, server.url, tmp_path)
+        command("plan", "*.com", "--count", "--indexes")
+        before = len(server.log)
+        total = command("query", "*.com", "--count", "--no-cache")
+        between = len(server.log)
+        by_crawl = command("query", "*.com", "--count", "--by", "crawl", "--no-cache")
+        assert sum(line["captures"] for line in by_crawl.json_lines()) == int(total.out)
+        assert len(server.log) - between <= between - before

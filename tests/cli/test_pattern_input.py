@@ -1,0 +1,75 @@
+"""Files of URLs: text, CSV, gzipped."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_cli import sentence
+from tests.support.commands import Command
+from tests.support.warm import Forked
+
+PATTERNS = ["example.com", "shop.example.com/*"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("urls.txt", "example.com\n\n  # a comment\n#another\n  shop.example.com/*  \r\n"),
+        ("urls.txt", "\ufeffexample.com\nshop.example.com/*"),
+        ("urls.csv", "rank,URL\n1,example.com\n\n2,shop.example.com/*\n"),
+        ("urls.csv", 'site\n"example.com"\n#x\nshop.example.com/*\n'),
+        ("urls.csv", "example.com\nshop.example.com/*\n"),
+        ("urls.tsv", "url\trank\nexample.com\t1\nshop.example.com/*\t2\n"),
+        ("urls.csv", "rank;URL\n1;example.com\n2;shop.example.com/*\n"),
+        ("list", "# from a database\nurl,rank\nexample.com,1\nshop.example.com/*,2\n"),
+    ],
+)
+@pytest.mark.parametrize("zipped", [False, True])
+def test_lists_of_urls(asking: Command, tmp_path: Path, name: str, text: str, *, zipped: bool) -> None:
+    data = text.encode()
+    file = tmp_path / (f"{name}.gz" if zipped else name)
+    file.write_bytes(gzip.compress(data) if zipped else data)
+    by_file = asking("plan", "--urls-file", str(file), "--json")
+    assert by_file.status == 0, by_file.err
+    assert by_file.out == asking("plan", *PATTERNS, "--json").out
+    assert by_file.json()["rows"] > 0
+
+
+def test_two_lists_and_one_from_stdin(asking: Command, tmp_path: Path) -> None:
+    (tmp_path / "more").write_text(PATTERNS[1], encoding="utf-8")
+    words = ["plan", "--json", "--urls-file", "-", "--urls-file", str(tmp_path / "more")]
+    with Forked(words, asking.environment(), asking.home, given=gzip.compress(PATTERNS[0].encode())) as process:
+        out, _ = process.communicate(timeout=90)
+    assert out.decode() == asking("plan", *PATTERNS, "--json").out
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "says"),
+    [
+        ("urls.txt", b"example.com\n\n#\nexa*mple.com\n", "urls.txt, line 4: 'exa*mple.com' has a *"),
+        ("urls.csv", b'rank,url\n"1\n1",example.com\n2,a b\n', "urls.csv, line 4: 'a b' has a blank"),
+        (
+            "urls.csv",
+            b"#\nsite\nexample.com\nhttp://example.com:99999/\n",
+            "urls.csv, line 4: 'http://example.com:99999/'",
+        ),
+        ("urls.csv", b"rank,site\n1,example.com\n", "has no column url, but rank, site; rename"),
+        ("urls.txt.gz", gzip.compress(b"example.com\n" * 9, mtime=0)[:-9], "urls.txt.gz cannot be read"),
+    ],
+)
+def test_a_bad_list_says_where(asking: Command, tmp_path: Path, name: str, data: bytes, says: str) -> None:
+    (tmp_path / name).write_bytes(data)
+    ran = asking("plan", "--urls-file", str(tmp_path / name))
+    assert ran.status == 2
+    assert says in sentence(ran)
+
+
+def test_a_dash_as_a_pattern_is_refused(asking: Command) -> None:
+    assert sentence(asking("query", "-", "--count")).endswith("to read patterns from stdin use --urls-file -")
+
+
+def test_a_line_that_is_no_url_is_named_with_exact_url(asking: Command, tmp_path: Path) -> None:
+    (tmp_path / "urls").write_text("https://example.com/\nexample.com\n", encoding="utf-8")
+    ran = asking("plan", "--exact-url", "--urls-file", "urls")
+    assert sentence(ran).startswith("catalogue: urls, line 2: 'example.com' is no whole URL")

@@ -1,0 +1,124 @@
+"""``catalogue sql``: its formats, statements on stdin, parameters, and DuckDB's shell."""
+
+import csv
+import io
+import re
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+import catalogue
+from tests.cli.test_cli_terminal import on_a_terminal
+from tests.support.commands import Command, Ran, ended
+from tests.support.warm import Forked
+
+VALUES = """select 2025 as n, true as yes, null as none, '' as empty, [1, 2] as list, sum(2)::hugeint as huge,
+    timestamp '2022-01-16 10:00:00' as time, 'a,b' as text"""
+
+
+def given(command: Command, text: str, *words: str) -> Ran:
+    """Run ``sql`` with a text on its standard input."""
+    with Forked(["sql", *words], command.environment(), command.home, given=text.encode()) as process:
+        return ended(process)
+
+
+def test_sql_prints_a_table_or_json(asking: Command, harvested: catalogue.Catalogue) -> None:
+    rows = asking("sql", "select crawl, count(*) as n from row_groups group by 1 order by 1", "--json").json_lines()
+    counts = harvested.row_groups().groupby("crawl").size()
+    assert {row["crawl"]: row["n"] for row in rows} == counts.to_dict()
+    text = asking("sql", "select crawl, count(*) as n from row_groups group by 1 order by 1").out
+    assert text.splitlines()[0].split() == ["crawl", "n"]
+    assert asking("sql", "coverage", "--json").json_lines()[0]["files_harvested"] >= 1
+    assert asking("sql", "describe row_groups").status == 0
+
+
+def test_values_are_plain_in_a_pipe_and_formatted_on_a_terminal(asking: Command) -> None:
+    row = asking("sql", VALUES).out.splitlines()[2]
+    assert re.split("  +", row) == ["2025", "true", "NULL", "[1, 2]", "2", "2022-01-16T10:00:00Z", "a,b"]
+    seen = on_a_terminal(asking, "sql", "select 2025 as n, true as yes, null as none").splitlines()[2]
+    assert seen.split() == ["2,025", "yes", "-"]
+
+
+def test_formats(asking: Command, tmp_path: Path) -> None:
+    (row,) = asking("sql", VALUES, "--format", "jsonl").json_lines()
+    assert row == {
+        "n": 2025,
+        "yes": True,
+        "none": None,
+        "empty": "",
+        "list": [1, 2],
+        "huge": 2,
+        "time": "2022-01-16T10:00:00Z",
+        "text": "a,b",
+    }
+    header, values = csv.reader(io.StringIO(asking("sql", VALUES, "--format", "csv").out))
+    assert header == list(row)
+    assert values == ["2025", "true", "", "", "[1, 2]", "2", "2022-01-16T10:00:00Z", "a,b"]
+    with (tmp_path / "rows.parquet").open("wb") as file:
+        words = ["sql", "select i, [i] as list from range(2500) t(i)", "--format", "parquet"]
+        with asking.start_on(file.fileno(), *words) as process:
+            assert process.wait(60) == 0
+    assert pq.read_table(tmp_path / "rows.parquet").to_pydict() == {
+        "i": list(range(2500)),
+        "list": [[i] for i in range(2500)],
+    }
+    assert "is no text for a terminal" in on_a_terminal(asking, "sql", "select 1", "--format", "parquet")
+
+
+def test_statements_on_stdin(asking: Command) -> None:
+    script = "-- a comment\nset variable least = 1;\nselect 6 * 7 as answer;\nselect getvariable('least') as least;\n"
+    assert given(asking, script, "--json").json_lines() == [{"answer": 42}, {"least": 1}]
+    assert given(asking, script, "-", "--format", "csv").out == "answer\n42\n\nleast\n1\n"
+    assert given(asking, "coverage\n", "--json").json_lines()[0]["files_harvested"] >= 1
+    for text, says in (("", "no SQL is given"), (" \n", "no SQL is given"), ("selct 1", 'at or near "selct"')):
+        ran = given(asking, text)
+        assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
+        assert says in ran.err
+    ran = given(asking, "select 1; select 2", "--format", "parquet")
+    assert (ran.status, ran.out) == (2, "")
+    assert "holds one result" in ran.err
+
+
+def test_parameters_of_named_queries_and_of_sql(asking: Command, harvested: catalogue.Catalogue) -> None:
+    whole = asking("sql", "find-url", "--json").json_lines()
+    some = asking("sql", "find-url", "--param", "pattern=example.com/dir/*", "--json").json_lines()
+    assert 0 < len(some) < len(whole)
+    crawl = harvested.held()[0]
+    sql = "select crawl, num_rows > $n as large from crawls where crawl = $crawl"
+    (row,) = asking("sql", sql, "--param", f"crawl={crawl}", "--param", "n=1", "--json").json_lines()
+    assert row == {"crawl": crawl, "large": True}
+    hostile = "x'; select 'injected' as it; --"
+    assert asking("sql", "select $a as it", "--param", f"a={hostile}", "--json").json_lines() == [{"it": hostile}]
+    assert asking("sql", "find-key", "--param", f"key={hostile}", "--json").status == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["find-url", "--param", "patern=x"], "there is no parameter patern in this SQL; it has pattern"),
+        (["select 1", "--param", "a=1"], "it has no parameter"),
+        (["select $a"], "$a has no value; add --param a=VALUE"),
+        (["select $a", "--param", "a"], "write NAME=VALUE"),
+        (["select $a", "--param", "a=1", "--param", "a=2"], "invalid or repeated --param 'a=2'"),
+    ],
+)
+def test_mistakes_with_parameters(asking: Command, words: list[str], says: str) -> None:
+    ran = asking("sql", *words)
+    assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
+    assert says in ran.err
+
+
+def test_json_and_another_format_are_refused(asking: Command) -> None:
+    ran = asking("sql", "select 1", "--json", "--format", "csv")
+    assert (ran.status, ran.out) == (2, "")
+    assert "--json is short for --format jsonl" in ran.err
+
+
+def test_the_shell_lists_the_views_and_no_internals(asking: Command) -> None:
+    ran = given(asking, ".mode csv\n.tables\nselect 6 * 7 as answer from files limit 1;\nshow all tables;\n")
+    assert ran.status == 0
+    assert "42" in ran.out
+    for view in ("crawls", "files", "row_groups", "pages", "column_chunks"):
+        assert view in ran.out
+    assert not {"derived", "meta", "listed", "failures", "footer_rest"} & {*re.findall(r"\w+", ran.out)}

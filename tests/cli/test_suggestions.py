@@ -1,0 +1,197 @@
+"""Whoever types a name that is none is told in one sentence which was probably meant."""
+
+import json
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from shutil import copytree
+from time import process_time
+
+import pytest
+
+import catalogue
+from catalogue.commoncrawl.crawls import crawl_id, crawl_meant, select_crawls, select_subsets
+from catalogue.errors import NotHarvested, QueryError, UnknownColumn, UnknownCrawl
+from catalogue.formatting import meant
+from catalogue.query.filters import languages, media_types
+from catalogue.query.query import check_columns
+from catalogue.settings import Settings
+from catalogue.surt import Match
+from tests.cli.test_cli import sentence
+from tests.support.commands import Command
+from tests.support.miniatures import OLD
+
+KNOWN = ["CC-MAIN-2022-21", "CC-MAIN-2022-05", "CC-MAIN-2021-49", "CC-MAIN-2018-05", "CC-MAIN-2012"]
+
+
+@pytest.mark.parametrize(
+    ("text", "like"),
+    [
+        ("CC-MAIN-2022-5", "CC-MAIN-2022-05"),
+        ("cc-main-2022-05", "CC-MAIN-2022-05"),
+        ("2022-05", "CC-MAIN-2022-05"),
+        ("202205", "CC-MAIN-2022-05"),
+        ("CC-MAIN-2022-05-index", "CC-MAIN-2022-05"),
+        ("CC-MAIN-2022-06", "CC-MAIN-2022-05"),
+        ("CC-MAIN-2021-52", "CC-MAIN-2021-49"),
+        ("CC-MAIN-2022-01", "CC-MAIN-2022-05"),
+        ("CC-MAIN-2016-01", None),
+        ("CC-MAIN-2022-05", None),
+        ("2021", "CC-MAIN-2021-49"),
+        ("latst", "latest"),
+        ("ALL", "all"),
+        ("", None),
+        ("nonsense", None),
+    ],
+)
+def test_crawls(text: str, like: str | None) -> None:
+    assert crawl_meant(text, KNOWN) == like
+
+
+def test_a_crawl_is_known_by_its_week_where_no_list_is() -> None:
+    assert crawl_meant("2022-5", []) == "CC-MAIN-2022-05"
+    with pytest.raises(UnknownCrawl, match=r"'2022-5' is not the name of a crawl; did you mean CC-MAIN-2022-05\?"):
+        crawl_id("2022-5")
+    with pytest.raises(UnknownCrawl, match=r"did you mean CC-MAIN-2021-49\?"):
+        select_crawls(["CC-MAIN-2018-05..2021w49"], KNOWN)
+    with pytest.raises(UnknownCrawl, match="one looks like CC-MAIN-2022-05"):
+        select_crawls(["nonsense"], KNOWN)
+
+
+def test_columns_and_subsets() -> None:
+    assert meant("url", ["URLS"]) == "URLS"
+    assert meant("charset", ["url", "content_charset"]) == "content_charset"
+    assert meant("x", ["xyz"]) is None
+    for name, like in [("status", "fetch_status"), ("language", "content_languages"), ("redirect", "fetch_redirect")]:
+        with pytest.raises(UnknownColumn, match=f"did you mean {like}"):
+            check_columns([name])
+    with pytest.raises(QueryError, match=r"'crawldiag' is no subset; did you mean crawldiagnostics\?"):
+        select_subsets(["crawldiag"])
+
+
+def test_among_very_many_names_few_are_compared() -> None:
+    """Each takes up to a millisecond, and a table may have any number of columns."""
+    names = [f"{'x' * 80}_{number:05}" for number in range(5000)]
+    started = process_time()
+    for typed in (names[1234].replace("_", "-"), f"X{names[1234][1:]}", f"{'x' * 79}_01234"):
+        assert meant(typed, names) == names[1234]
+    assert meant("completely different", names) is None
+    assert process_time() - started < 8  # of a quarter of a minute otherwise
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        ("en", "mean eng?"),
+        ("de-AT", "mean deu?"),
+        ("english", "such as eng"),
+        ("", "such as eng"),
+    ],
+)
+def test_languages(code: str, says: str) -> None:
+    assert languages(["ISL", "isl,eng"]) == ("isl", "eng")
+    with pytest.raises(QueryError) as raised:
+        languages(code)
+    assert says in str(raised.value)
+
+
+def test_media_types() -> None:
+    for text in ("text/html", "application/x-never-heard-of", "unk", "image/*"):
+        assert media_types(text) == (text,)
+    for text, like in [("html", "text/html"), (".pdf", "application/pdf"), ("JPG", "image/jpe?g")]:
+        with pytest.raises(QueryError, match=f"did you mean {like}"):
+            media_types(text)
+
+
+@pytest.fixture
+def some(mirror: Path, untaught_data: Path, tmp_path: Path) -> Iterator[catalogue.Catalogue]:
+    """All crawls are listed, and all but the oldest held."""
+    data = copytree(untaught_data, tmp_path / "data")
+    with catalogue.open(data, settings=Settings(source=str(mirror), cache=tmp_path / "cache")) as cat:
+        cat.forget(OLD)
+        yield cat
+
+
+def test_what_is_held_and_what_there_is(some: catalogue.Catalogue, mirror: Path) -> None:
+    """In Python as on the command line."""
+    newest = some.held()[0]
+    year, week = newest.split("-")[2:]
+    never = f"CC-MAIN-{year}-{int(week) - 1:02}"
+    with pytest.raises(UnknownCrawl, match=rf"^there is no crawl {never}; did you mean {newest}\?$"):
+        some.captures("example.com", crawls=never)
+    assert some.held(f"{year}-{week}") == some.held(year) == [newest]
+    with pytest.raises(NotHarvested, match=f"(?m)^{OLD} is not harvested yet; run: catalogue harvest --crawl {OLD}$"):
+        some.captures("example.com", crawls=OLD)
+    soon = f"CC-MAIN-{int(year) + 1}-{week}"
+    with pytest.raises(NotHarvested, match=f"{soon} is not harvested yet"):  # the list may be older than it
+        some.captures("example.com", crawls=soon)
+    for ask in (some.plot, some.row_groups, some.held, some.backfill, lambda crawl: some.captures("x", crawls=crawl)):
+        with pytest.raises(UnknownCrawl, match=f"^there is no crawl CC-MAIN-2099-01; the newest is {newest}$"):
+            ask("CC-MAIN-2099-01")
+    with pytest.raises(QueryError, match=f"^{OLD} is not among the crawls asked about: {newest}$"):
+        some.captures("example.com", crawls="latest").space(OLD)
+    with pytest.raises(QueryError, match=r"^of which crawls\?"):
+        some.captures("example.com", crawls=[])
+    with pytest.raises(QueryError, match=r"^'site' is no way to match; choose among exact, prefix, host, domain$"):
+        some.captures("example.com", match="site")
+    by_name, by_match = (some.captures("example.com", match=match).plan.query for match in ("host", Match.HOST))
+    assert by_name == by_match
+    with pytest.raises(UnknownCrawl, match=rf"has no columnar index of {never}; did you mean {newest}\?$"):
+        some.harvest(never)
+    with pytest.raises(UnknownCrawl, match=rf"did you mean {newest}\?$"):
+        some.harvest(f"{newest}x")
+    assert {newest, OLD} <= {
+        crawl["id"] for crawl in json.loads((mirror / "collinfo.json").read_text(encoding="utf-8"))
+    }
+
+
+def test_from_python_the_next_step_is_a_call(some: catalogue.Catalogue, mirror: Path, tmp_path: Path) -> None:
+    def next_step(ask: Callable[[], object]) -> str:
+        with pytest.raises(QueryError) as told:
+            ask()
+        (note,) = told.value.__notes__
+        return str(note).removeprefix("from Python: cat.")
+
+    settings = Settings(source=str(mirror), cache=tmp_path / "cache")
+    assert next_step(lambda: some.plot(OLD)) == f"harvest('{OLD}')"
+    assert next_step(lambda: some.plot("nonsense")) == "crawl_list()"
+    assert next_step(lambda: some.sql("FROM cc.captures")) == "export_ducklake()"
+    with catalogue.open(tmp_path / "new", settings=settings) as cat:
+        assert next_step(cat.crawls) == "harvest('latest')"
+        for ask in (cat.plot, cat.held, lambda crawl: cat.captures("x", crawls=crawl)):
+            assert next_step(partial(ask, OLD)) == f"harvest('{OLD}')"
+        assert next_step(lambda: cat.captures("x", crawls=["latest", OLD, "2022"])) == f"harvest('{OLD},2022')"
+        cat.crawl_list()
+        assert next_step(lambda: cat.captures("x", crawls=OLD)) == f"harvest('{OLD}')"
+        with pytest.raises(UnknownCrawl, match="there is no crawl CC-MAIN-2099-01"):  # nor if nothing is held
+            cat.plot("CC-MAIN-2099-01")
+        cat.harvest("latest")
+        (held,) = cat.held()
+        step = next_step(lambda: cat.captures("x", subsets="robotstxt", crawls="latest"))
+        assert step == f"harvest('{held}', subsets=['robotstxt'])"
+    with catalogue.open(tmp_path / "new", settings=settings, table="hosts") as hosts:
+        assert next_step(hosts.files) == "define('COLUMN', manifest='PATH'), then cat.harvest()"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("get example.com", "Did you mean 'fetch'?"),
+        ("qurey example.com", "No such command 'qurey'. Did you mean 'query'?"),
+        ("query x.com --colums url", "'--columns'"),
+        ("query x.com --format jsn", "Did you mean 'json'?"),
+        ("query x.com --match dmain", "Did you mean 'domain'?"),
+        ("export iceburg x", "Did you mean 'iceberg'?"),
+    ],
+)
+def test_words_of_the_command_line(command: Command, words: str, says: str) -> None:
+    ran = command(*words.split())
+    assert ran.status == 2
+    assert says in ran.err
+
+
+def test_tables(command: Command) -> None:
+    assert command("harvest", "--table", "hosts", "--key", "host", "nowhere.parquet").status == 1
+    told = sentence(command("query", "x", "--table", "hsts"))
+    assert "there is no table hsts in" in told
+    assert "did you mean hosts? if not, run: catalogue harvest --table hsts" in told

@@ -1,0 +1,265 @@
+"""Two commands at once on one folder: right answers, or one sentence and the status that says to try later.
+
+One of them is held at a chosen request while the other runs to its end.
+"""
+
+import re
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import copytree
+
+import pytest
+from warcio.archiveiterator import ArchiveIterator
+
+from tests.support.commands import Command, Ran, ended
+from tests.support.crawls import crawl_of, table
+from tests.support.faults import FaultServer
+from tests.support.gates import Gate, nth
+from tests.support.serving import get
+
+LATER = 75
+OLD, NEW, LARGE = "CC-MAIN-2021-49", "CC-MAIN-2022-33", "CC-MAIN-2024-22"
+FILES, ROWS = 3, 40
+BATCH = 200
+"""Files after which a harvest commits what it has."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A crawl whose bounds are to be learned, one whose are known, and one that is harvested in two batches."""
+    made = tmp_path_factory.mktemp("source")
+    for crawl, files in ((OLD, FILES), (NEW, FILES), (LARGE, BATCH + 3)):
+        rows = ROWS if files == FILES else 1
+        tables = [table([f"com,{crawl[-2:]},{n:03})/{row:03}" for row in range(rows)]) for n in range(files)]
+        crawl_of(made, *tables, crawl=crawl, row_group_size=10, write_statistics=crawl != OLD)
+    return made
+
+
+def keys_of(crawl: str, files: int = FILES) -> list[str]:
+    rows = ROWS if files == FILES else 1
+    return [f"com,{crawl[-2:]},{n:03})/{row:03}" for n in range(files) for row in range(rows)]
+
+
+@dataclass(frozen=True)
+class Two:
+    """Commands over one folder, and the gate that holds the first that comes to it."""
+
+    command: Command
+    gate: Gate
+    server: FaultServer
+
+    def keys(self, crawl: str, *patterns: str) -> list[str]:
+        """What a query says of a whole crawl, sorted."""
+        ran = self.ask(crawl, *patterns)
+        assert (ran.status, "incomplete" in ran.err) == (0, False), ran
+        return found(ran)
+
+    def ask(self, crawl: str, *patterns: str) -> Ran:
+        return self.command("query", *(patterns or "*"), "--crawl", crawl, "--columns", "url_surtkey", "--yes")
+
+
+def found(ran: Ran) -> list[str]:
+    return sorted(row["url_surtkey"] for row in ran.json_lines())
+
+
+@pytest.fixture(scope="module")
+def harvested(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder where the first crawl is harvested, to be copied."""
+    home = tmp_path_factory.mktemp("harvested")
+    assert Command(home / "data", str(folder), home)("harvest", "--crawl", OLD).status == 0
+    return home / "data"
+
+
+@pytest.fixture(scope="module")
+def snapshot(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """One of the second crawl."""
+    home = tmp_path_factory.mktemp("snapshot")
+    there = Command(home / "data", str(folder), home)
+    assert there("harvest", "--crawl", NEW).status == 0
+    assert there("export", "snapshot", str(home / "snapshot")).status == 0
+    return str(home / "snapshot")
+
+
+@contextmanager
+def two(folder: Path, home: Path, gate: Gate, harvested: Path | None = None) -> Iterator[Two]:
+    """The same, in a folder that is empty or a copy of another."""
+    if harvested:
+        copytree(harvested, home / "data")
+    with FaultServer(folder, gate=gate) as server:
+        yield Two(Command(home / "data", server.url, home), gate, server)
+
+
+def sentence(ran: Ran, status: int, said: str) -> None:
+    """One line, which says what, besides that on the source."""
+    lines = [line for line in ran.err.splitlines() if not line.startswith("files in ")]
+    assert (ran.status, len(lines), ran.out) == (status, 1, ""), ran
+    assert re.search(said, lines[0]), ran
+
+
+def test_whatever_is_asked_while_a_crawl_is_harvested(folder: Path, harvested: Path, tmp_path: Path) -> None:
+    with two(folder, tmp_path, Gate(nth(FILES - 1, f"crawl={NEW}")), harvested) as at:
+        command = at.command
+        with command.start("harvest", "--crawl", NEW) as harvest:
+            at.gate.wait()
+            assert at.keys(OLD) == keys_of(OLD)
+            sentence(
+                at.ask(NEW), 2, f"{NEW} is not harvested yet; add --harvest, or run: catalogue harvest --crawl {NEW}$"
+            )
+            assert command("plan", "*", "--crawl", OLD).status == 0
+            held = command("sql", "--json", "select crawl, count(*) as n from files group by all").json_lines()
+            assert held == [{"crawl": OLD, "n": FILES}]
+            sentence(command("harvest", "--crawl", NEW), LATER, f"another process harvests {NEW} into")
+            for kind, place in (("ducklake", "lake"), ("iceberg", "ice"), ("snapshot", "snap")):
+                exported = command("export", kind, str(tmp_path / place))
+                assert exported.status == 0, exported
+                assert f"{FILES} files of 1 crawl" in exported.err
+            coverage = command("status", "--json").json()["coverage"]
+            assert {row["crawl"]: row["files_harvested"] for row in coverage} == {OLD: FILES, NEW: 0}
+            at.gate.open()
+            assert ended(harvest).status == 0
+        assert at.keys("all") == sorted(keys_of(NEW) + keys_of(OLD))
+
+
+def test_two_harvests_of_two_crawls(folder: Path, tmp_path: Path) -> None:
+    """The first of them is held at its list of files, where there is no store yet."""
+    with two(folder, tmp_path, Gate(nth(0, NEW))) as at:
+        with at.command.start("harvest", "--crawl", NEW) as harvest:
+            at.gate.wait()
+            assert at.command("harvest", "--crawl", OLD).status == 0
+            at.gate.open()
+            assert ended(harvest).status == 0
+        assert at.keys("all") == sorted(keys_of(NEW) + keys_of(OLD))
+
+
+def test_a_crawl_of_which_half_is_held(folder: Path, harvested: Path, tmp_path: Path) -> None:
+    """It is asked about files at its beginning and its end."""
+    some = [0, BATCH // 2, *range(BATCH - 3, BATCH + 3)]
+    every, asked = keys_of(LARGE, BATCH + 3), [f"{number:03}.{LARGE[-2:]}.com/*" for number in some]
+    with two(folder, tmp_path, Gate(nth(BATCH + 2, f"crawl={LARGE}")), harvested) as at:
+        with at.command.start("harvest", "--crawl", LARGE, CATALOGUE_CONNECTIONS="1") as harvest:
+            at.gate.wait()
+            part = at.ask(LARGE, *asked)
+            said = re.search(rf"(\d+) of the {len(every)} files of {LARGE}, warc, are not harvested", part.err)
+            assert said
+            lacking = said[0].partition(",")[0]
+            held = len(every) - int(said[1])  # a whole batch, unless it took so long that a smaller one was committed
+            assert 0 < held < len(every)
+            assert (part.status, found(part)) == (1, [every[number] for number in some if number < held]), part
+            exported = at.command("export", "iceberg", str(tmp_path / "ice"))
+            assert (exported.status, lacking in exported.err) == (1, True), exported
+            sentence(at.command("forget", "--crawl", LARGE, "--yes"), LATER, f"another process harvests {LARGE}")
+            at.gate.open()
+            assert ended(harvest).status == 0
+        assert at.keys(LARGE, *asked) == [every[number] for number in some]
+
+
+def test_a_backfill_while_others_ask_and_harvest(folder: Path, harvested: Path, tmp_path: Path) -> None:
+    with two(folder, tmp_path, Gate(nth(1, f"crawl={OLD}")), harvested) as at:
+        with at.command.start("backfill", "--yes", "--json") as backfill:
+            at.gate.wait()
+            assert at.keys(OLD) == keys_of(OLD)
+            assert at.command("harvest", "--crawl", NEW).status == 0
+            at.gate.open()
+            done = ended(backfill)
+            assert done.json()["complete"], done
+        assert at.keys("all") == sorted(keys_of(NEW) + keys_of(OLD))
+        coverage = at.command("status", "--json").json()["coverage"]
+        assert {row["crawl"]: row["without_bounds"] for row in coverage} == {OLD: 0, NEW: 0}
+
+
+def test_two_that_ask_the_same_and_learn(folder: Path, tmp_path: Path) -> None:
+    with two(folder, tmp_path, Gate(nth(FILES + 2, f"crawl={OLD}"))) as at:
+        assert at.command("harvest", "--crawl", OLD).status == 0
+        words = ["query", "*", "--columns", "url_surtkey", "--yes"]
+        with at.command.start(*words) as first:
+            at.gate.wait()
+            assert found(at.command(*words)) == keys_of(OLD)
+            at.gate.open()
+            assert found(ended(first)) == keys_of(OLD)
+        at.server.reset()
+        assert at.keys(OLD) == keys_of(OLD)
+        assert not [each for each in at.server.log if each.path.endswith(".parquet")]  # it is in the cache
+
+
+def test_what_is_forgotten_while_it_is_read(folder: Path, harvested: Path, tmp_path: Path) -> None:
+    with two(folder, tmp_path, Gate(nth(1, f"crawl={OLD}")), harvested) as at:
+        with at.command.start("query", "*", "--crawl", OLD, "--columns", "url_surtkey", "--yes") as query:
+            at.gate.wait()
+            assert at.command("forget", "--crawl", OLD, "--yes").status == 0
+            at.gate.open()
+            answer = ended(query)
+        assert (answer.status, found(answer)) == (0, keys_of(OLD)), answer
+        sentence(at.ask(OLD), 2, "nothing is harvested yet")
+        assert at.command("harvest", "--crawl", OLD).status == 0
+        assert at.keys(OLD) == keys_of(OLD)
+
+
+def test_a_pull_while_its_crawl_is_harvested(folder: Path, snapshot: str, tmp_path: Path) -> None:
+    with two(folder, tmp_path, Gate(nth(1, f"crawl={NEW}"))) as at:
+        with at.command.start("harvest", "--crawl", NEW) as harvest:
+            at.gate.wait()
+            sentence(at.command("pull", snapshot, "--quiet"), LATER, f"another process harvests {NEW} into")
+            at.gate.open()
+            assert ended(harvest).status == 0
+        again = at.command("pull", snapshot)
+        assert (again.status, f"{FILES} held before" in again.err) == (0, True), again
+        assert at.keys(NEW) == keys_of(NEW)
+
+
+def test_a_harvest_while_its_crawl_is_pulled(folder: Path, snapshot: str, tmp_path: Path) -> None:
+    """It is held where it compares a footer with the source's, before it merges."""
+    with two(folder, tmp_path, Gate(nth(0, f"crawl={NEW}"))) as at:
+        with at.command.start("pull", snapshot) as pull:
+            at.gate.wait()
+            assert at.command("harvest", "--crawl", NEW).status == 0
+            sentence(at.command("pull", snapshot, "--quiet"), LATER, "another process writes to")
+            at.gate.open()
+            pulled = ended(pull)
+        assert (pulled.status, f"{FILES} held before" in pulled.err) == (0, True), pulled
+        assert at.keys(NEW) == keys_of(NEW)
+
+
+def test_a_server_while_a_crawl_is_harvested(folder: Path, harvested: Path, tmp_path: Path) -> None:
+    def asked(address: str, crawl: str) -> list[str]:
+        answer = get(address, f"/api/query?url=*&crawl={crawl}&columns=url_surtkey&limit=1000")
+        assert answer.status == 200, answer
+        return sorted(row["url_surtkey"] for row in answer.json["captures"])
+
+    with (
+        two(folder, tmp_path, Gate(nth(1, f"crawl={NEW}")), harvested) as at,
+        at.command.start("serve", "--port", "0") as server,
+    ):
+        lines = (line.decode() for line in server.stderr)
+        address = re.search(
+            r"http://127\.0\.0\.1:\d+", next(each for each in lines if not each.startswith("files in "))
+        )
+        assert address
+        with at.command.start("harvest", "--crawl", NEW) as harvest:
+            at.gate.wait()
+            assert asked(address[0], OLD) == keys_of(OLD)
+            assert get(address[0], f"/api/query?url=*&crawl={NEW}").status == 404
+            at.gate.open()
+            assert ended(harvest).status == 0
+        assert asked(address[0], NEW) == keys_of(NEW)
+        assert asked(address[0], OLD) == keys_of(OLD)
+        server.send_signal(signal.SIGINT)
+        assert server.wait(30) == 130
+
+
+def test_two_that_fetch_into_one_file(mirror: Path, crawl: str, harvested_data: Path, tmp_path: Path) -> None:
+    words = ["fetch", "*.example.com", "--crawl", crawl, "--limit", "5", "--json", "-o"]
+    gate = Gate(nth(1, ".warc.gz"))
+    with FaultServer(mirror, gate=gate) as server:
+        command = Command(harvested_data, server.url, tmp_path)
+        with command.start(*words, str(tmp_path / "records.warc.gz")) as first:
+            gate.wait()
+            sentence(command(*words, str(tmp_path / "records.warc.gz")), LATER, "another process writes to")
+            gate.open()
+            done = ended(first)
+    assert (done.status, done.json()["records"], done.json()["failed"]) == (0, 5, []), done
+    with (tmp_path / "records.warc.gz").open("rb") as file:
+        kinds = [record.rec_type for record in ArchiveIterator(file)]
+    assert kinds == ["warcinfo", *["response"] * 5]

@@ -1,0 +1,165 @@
+"""Captures of rows of every origin, and times as CDX writes them."""
+
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from catalogue.commoncrawl.capture import MAX_RECORD, Capture, capture_of, moment, timestamp
+from catalogue.errors import BadRecord
+from tests.support.archives import BODY, TIME, URL, digest
+
+ROW = {
+    "url": URL,
+    "fetch_time": TIME,
+    "fetch_status": 200,
+    "content_digest": digest(BODY),
+    "warc_filename": "crawl-data/CC-MAIN-2022-33/segments/1.2/warc/x.warc.gz",
+    "warc_record_offset": 5,
+    "warc_record_length": 7,
+}
+
+
+def test_captures_of_rows_of_every_origin() -> None:
+    meant = Capture(str(ROW["warc_filename"]), 5, 7, URL, TIME, digest(BODY), 200)
+    assert capture_of(ROW) == meant
+    assert (meant.range.start, meant.range.end) == (5, 12)
+    cdx = {
+        "urlkey": "com,example)/",
+        "timestamp": "20220815010203",
+        "url": URL,
+        "status": "200",
+        "digest": digest(BODY),
+        "filename": ROW["warc_filename"],
+        "offset": "5",
+        "length": "7",
+    }
+    assert capture_of(cdx) == meant
+    athena = {name: str(value) for name, value in ROW.items()} | {"fetch_time": "2022-08-15 01:02:03.000"}
+    assert capture_of(athena) == meant
+    assert capture_of(ROW | {"warc_filename": f"common-crawl/{ROW['warc_filename']}"}) == meant
+    for absent in (None, "", "-", float("nan"), pd.NaT, pd.NA, np.float64("nan"), np.datetime64("NaT"), "NaN"):
+        nothing = dict.fromkeys(("url", "fetch_time", "fetch_status", "content_digest"), absent)
+        assert capture_of(ROW | nothing) == Capture(meant.filename, 5, 7)
+        with pytest.raises(BadRecord, match="no name of an archive"):
+            capture_of(ROW | {"warc_filename": absent})
+    floats = {"warc_record_offset": "5.0", "warc_record_length": np.float64(7), "fetch_status": "200.0"}
+    assert capture_of(ROW | floats) == meant
+
+
+@pytest.mark.parametrize(
+    ("time", "seconds"),
+    [
+        ("20220815010203", 3),
+        (20220815010203.0, 3),
+        ("202208150102", 0),
+        (1660525323000, 3),
+        ("1660525323000", 3),
+        ("2022-08-15T03:02:03+02:00", 3),
+        (pd.Timestamp("2022-08-15 01:02:03"), 3),
+        (pd.Timestamp("2022-08-15 03:02:03+02:00"), 3),
+        (np.datetime64("2022-08-15T01:02:03"), 3),
+    ],
+)
+def test_times_of_rows(time: object, seconds: int) -> None:
+    assert capture_of(ROW | {"fetch_time": time}).time == TIME.replace(second=seconds)
+
+
+ODD = [["x"], {}, ("x", "y"), np.array([1, 2]), np.array([]), b"x", {1, 2}]
+
+
+@pytest.mark.parametrize("name", ROW)
+def test_values_that_are_not_one_are_refused(name: str) -> None:
+    for value in ODD:
+        with pytest.raises(BadRecord, match="is not one value"):
+            capture_of(ROW | {name: value})
+
+
+TRAVERSALS = [
+    "",
+    "/etc/passwd",
+    "../secret",
+    "crawl-data/../../secret",
+    "crawl-data/./x",
+    "crawl-data//x",
+    "crawl-data/x/",
+    "crawl-data",
+    "//evil.example/crawl-data/x",
+    "https://evil.example/crawl-data/x",
+    "http://169.254.169.254/latest/meta-data",
+    "s3://other/crawl-data/x",
+    "@evil.example/crawl-data/x",
+    ".evil.example/crawl-data/x",
+    ":80@evil.example/crawl-data/x",
+    "\tcrawl-data/x",
+    "crawl-data/x\n",
+    "crawl-data/x?y",
+    "crawl-data/x#y",
+    "crawl-data/%2e%2e/x",
+    "crawl-data\\x",
+    "file:///crawl-data/x",
+    "crawl-data/" + "a/" * 20 + "x",
+]
+
+
+@pytest.mark.parametrize("name", TRAVERSALS)
+def test_names_that_lead_elsewhere_are_refused(name: str) -> None:
+    with pytest.raises(BadRecord, match="no name of an archive"):
+        capture_of(ROW | {"warc_filename": name})
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"warc_record_offset": -1}, "no record of"),
+        ({"warc_record_offset": 1 << 63}, "no record of"),
+        ({"warc_record_length": 0}, "no record of"),
+        ({"warc_record_length": -5}, "no record of"),
+        ({"warc_record_length": MAX_RECORD + 1}, "at most"),
+        ({"warc_record_length": "many"}, "numbers"),
+        ({"warc_record_offset": None}, "numbers"),
+        ({"warc_record_offset": float("inf")}, "numbers"),
+        ({"warc_record_offset": 1.5}, "numbers"),
+        ({"warc_record_length": "7.5"}, "numbers"),
+        ({"warc_record_offset": "9" * 5000}, "numbers"),
+        ({"fetch_time": "yesterday"}, "numbers"),
+        ({"fetch_time": "2022081501"}, "one has 14 digits"),
+        ({"fetch_time": "20229915010203"}, "numbers"),
+        ({"fetch_time": "-166052532300"}, "numbers"),
+        ({"fetch_status": "OK"}, "numbers"),
+    ],
+)
+def test_numbers_that_are_none_are_refused(more: dict[str, Any], why: str) -> None:
+    with pytest.raises(BadRecord, match=why):
+        capture_of(ROW | more)
+    if more.get("warc_record_length") == MAX_RECORD + 1:
+        assert capture_of(ROW | more, most=1 << 30).length == MAX_RECORD + 1
+
+
+@pytest.mark.parametrize(
+    ("time", "digits"),
+    [
+        (None, "-"),
+        (datetime(2022, 1, 31, 23, 59, 59, 999_000, tzinfo=UTC), "20220131235959"),
+        (datetime(2022, 1, 31, 23, 59, 59), "20220131235959"),  # noqa: DTZ001 - columns without a zone are UTC
+        (datetime(2022, 2, 1, 1, tzinfo=timezone(timedelta(hours=2))), "20220131230000"),
+        (datetime(2022, 1, 31, 20, tzinfo=timezone(-timedelta(hours=5))), "20220201010000"),
+        (datetime(1, 2, 3, 4, 5, 6, tzinfo=UTC), "00010203040506"),
+    ],
+)
+def test_times_are_14_digits_in_utc(time: datetime | None, digits: str) -> None:
+    assert timestamp(time) == digits
+
+
+@pytest.mark.parametrize("text", ["2022-02-01T01:00:00+02:00", "2022-01-31 23:00", "20220131230000", "1643670000000.0"])
+def test_times_are_utc_however_they_are_written(text: str) -> None:
+    time = moment(text)
+    assert (time, time.tzinfo) == (datetime(2022, 1, 31, 23, tzinfo=UTC), UTC)
+
+
+@pytest.mark.parametrize("time", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-01:00", "soon", "9" * 5000])
+def test_a_time_that_is_none_in_utc_is_refused(time: str) -> None:
+    with pytest.raises(BadRecord, match=r"a time that is one: .{1,300}\Z"):
+        capture_of({"filename": "crawl-data/a", "offset": 1, "length": 2, "timestamp": time})

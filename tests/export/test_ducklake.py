@@ -1,0 +1,401 @@
+"""Lakes are what DuckLake's own extension makes, change by snapshots, and take no other file's place."""
+
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from filelock import FileLock
+
+import catalogue
+from catalogue.errors import DiskFailed, QueryError, StoreLocked
+from catalogue.export.ducklake import crawls_in, export_lake
+from catalogue.export.ducklake_attach import attach_statements
+from catalogue.export.ducklake_database import changing
+from catalogue.metadata_db.file_stats import LakeFile
+from tests.support.ducklakes import needs_extensions, opened, spare
+from tests.support.mirrors import index_paths
+
+KINDS = ["sqlite", "duckdb"]
+ONE, TWO = "CC-MAIN-2022-27", "CC-MAIN-2022-33"
+
+
+ALIKE = """
+SELECT "key", scope, scope_id FROM ducklake_metadata ORDER BY 1
+
+SELECT "value" FROM ducklake_metadata WHERE "key" IN ('version', 'encrypted') ORDER BY 1
+
+SELECT schema_id, begin_snapshot, end_snapshot, schema_name, path_is_relative FROM ducklake_schema
+
+SELECT schema_version, next_catalog_id, next_file_id FROM ducklake_snapshot WHERE snapshot_id = 0
+
+SELECT changes_made FROM ducklake_snapshot_changes WHERE snapshot_id = 0
+
+SELECT table_id, begin_snapshot, end_snapshot, schema_id, table_name, path_is_relative FROM ducklake_table
+
+SELECT column_id, begin_snapshot, end_snapshot, table_id, column_order, column_name, column_type, initial_default,
+  default_value, nulls_allowed, parent_column, default_value_type, default_value_dialect
+FROM ducklake_column ORDER BY 1
+
+SELECT begin_snapshot, schema_version, table_id FROM ducklake_schema_versions WHERE begin_snapshot = 1
+
+SELECT partition_key_index, column_id, transform FROM ducklake_partition_column ORDER BY 1
+
+SELECT sort_key_index, expression, dialect, sort_direction, null_order FROM ducklake_sort_expression
+
+SELECT view_name, dialect, column_aliases, end_snapshot FROM ducklake_view
+
+SELECT "key", end_snapshot FROM ducklake_tag WHERE object_id IN (SELECT view_id FROM ducklake_view)
+
+SELECT macro_name, schema_id, end_snapshot FROM ducklake_macro WHERE macro_name = 'surt_match'
+
+SELECT impl_id, dialect, type, column_id, parameter_name, parameter_type, default_value, default_value_type
+FROM ducklake_macro JOIN ducklake_macro_impl USING (macro_id) JOIN ducklake_macro_parameters USING (macro_id, impl_id)
+WHERE macro_name = 'surt_match' ORDER BY column_id
+
+SELECT file_order, file_format, record_count, file_size_bytes, footer_size, encryption_key, partial_max
+FROM ducklake_data_file WHERE path LIKE ?
+
+SELECT DISTINCT type FROM ducklake_column_mapping
+
+SELECT source_name, target_field_id, parent_column, is_partition
+FROM ducklake_name_mapping JOIN ducklake_data_file USING (mapping_id) WHERE path LIKE ? ORDER BY 2
+
+SELECT partition_key_index, partition_value
+FROM ducklake_file_partition_value JOIN ducklake_data_file USING (data_file_id) WHERE path LIKE ? ORDER BY 1
+
+SELECT column_id, value_count, null_count, min_value, max_value
+FROM ducklake_file_column_stats JOIN ducklake_data_file USING (data_file_id) JOIN ducklake_column USING (column_id)
+WHERE path LIKE ? AND column_name IN ('crawl', 'subset') ORDER BY 1
+"""
+"""What must be the same in a lake of ours and in one of the extension; a file, where one is asked for."""
+
+
+def in_lakes(
+    paths: Sequence[Path], questions: Sequence[tuple[str, Sequence[str]]]
+) -> list[list[list[tuple[Any, ...]]]]:
+    """Rows of the tables that each of some lakes is made of; questions are SQL and parameters."""
+    if paths[0].read_bytes().startswith(b"SQLite"):
+        found = []
+        for path in paths:
+            with closing(sqlite3.connect(path)) as connection:
+                found.append([connection.execute(*question).fetchall() for question in questions])
+        return found
+    with spare() as db:
+        found = []
+        for path in paths:
+            db.execute(f"ATTACH '{path}' AS l (READ_ONLY)")
+            db.execute("USE l")
+            found.append([db.execute(*question).fetchall() for question in questions])
+            db.execute("USE memory")
+            db.execute("DETACH l")
+        return found
+
+
+class Places:
+    """A folder of small index files, and what a lake has to know of them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.lake = folder / "captures.ducklake"
+
+    def file(self, crawl: str, number: int, keys: Sequence[str], **columns: list[Any]) -> LakeFile:
+        path = f"cc-index/table/cc-main/warc/crawl={crawl}/subset=warc/part-{number:05}.parquet"
+        (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table({"url_surtkey": list(keys), **columns}), self.folder / path)
+        metadata = pq.read_metadata(self.folder / path)
+        kinds = ["int64" if isinstance(values[0], int) else "string" for values in columns.values()]
+        return LakeFile(
+            path=path,
+            crawl=crawl,
+            subset="warc",
+            file_size=(self.folder / path).stat().st_size,
+            footer_size=metadata.serialized_size,
+            num_rows=metadata.num_rows,
+            column_names=("url_surtkey", *columns),
+            column_kinds=("string", *kinds),
+            utc_times=True,
+            min_key=min(keys),
+            max_key=max(keys),
+            ascending=True,
+            row_group_offsets=(4,),
+        )
+
+    def export(self, *files: LakeFile, missing: Sequence[str] = (), backend: str | None = None) -> int:
+        return export_lake(self.lake, files, missing, data_path=f"{self.folder}/", backend=backend)
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        return self.answers(sql)[0]
+
+    def answers(self, *questions: str) -> list[list[tuple[Any, ...]]]:
+        with opened(self.lake, self.folder) as connection:
+            return [connection.execute(sql).fetchall() for sql in questions]
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    return Places(tmp_path)
+
+
+def comparable(definitions: list[tuple[Any, ...]]) -> set[str]:
+    return {sql.rstrip(";") for (sql,) in definitions if sql and "inlined_data_1" not in sql}
+
+
+@needs_extensions
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_is_what_the_extension_makes(
+    kind: str, harvested: catalogue.Catalogue, mirror: Path, tmp_path: Path
+) -> None:
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    harvested.export_ducklake(ours, backend=kind)
+    newest = next(path for path in reversed(index_paths(mirror)) if path.parent.name == "subset=warc")
+    with opened(ours, mirror) as connection:
+        place = f"ducklake:{'sqlite:' if kind == 'sqlite' else ''}{theirs}"
+        for sql in [
+            f"ATTACH '{place}' AS l (DATA_PATH '{mirror}/')",
+            "CREATE TABLE l.captures_raw AS FROM cc.captures_raw LIMIT 0",
+            "ALTER TABLE l.captures_raw SET PARTITIONED BY (crawl, subset)",
+            "ALTER TABLE l.captures_raw SET SORTED BY (url_surtkey)",
+            "CREATE VIEW l.captures AS FROM l.captures_raw",
+            "COMMENT ON VIEW l.captures IS 'it'",
+            "CREATE MACRO l.surt_match(surtkey, pattern) AS surtkey = pattern",
+        ]:
+            connection.execute(sql)
+        more = "allow_missing => true, hive_partitioning => true"
+        connection.execute(f"CALL ducklake_add_data_files('l', 'captures_raw', '{newest}', {more})")
+        connection.execute("DETACH l")
+    if kind == "sqlite":
+        tables = "SELECT sql FROM sqlite_master WHERE type = 'table'"
+    else:
+        tables = "SELECT sql FROM duckdb_tables() WHERE database_name = 'l'"
+    name = f"%{newest.relative_to(mirror)}"
+    questions: list[tuple[str, list[str]]] = [(tables, [])]
+    questions += [(sql, [name] * sql.count("?")) for sql in ALIKE.strip().split("\n\n")]
+    (made, *of_ours), (expected, *of_theirs) = in_lakes([ours, theirs], questions)
+    assert comparable(made) == comparable(expected)
+    assert len(comparable(made)) == 28
+    for (sql, _), one, other in zip(questions[1:], of_ours, of_theirs, strict=True):
+        assert one == other, sql
+
+
+@needs_extensions
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_changed_is_a_snapshot_a_crawl(kind: str, places: Places) -> None:
+    one, two = places.file(ONE, 0, ["a", "b"]), places.file(TWO, 0, ["c"])
+    assert places.export(one, backend=kind) == 1
+    written = places.lake.stat()
+    assert places.export(one) == 0
+    assert (places.lake.stat().st_ino, places.lake.stat().st_mtime_ns) == (written.st_ino, written.st_mtime_ns)
+    assert places.export(one, two) == 1
+    history = "SELECT commit_message FROM cc.snapshots() WHERE commit_message IS NOT NULL ORDER BY snapshot_id"
+    keys = "SELECT url_surtkey FROM cc.captures ORDER BY 1"
+    assert places.answers(history, keys) == [[(ONE,), (TWO,)], [("a",), ("b",), ("c",)]]
+    added = places.file(TWO, 1, ["d"])
+    replaced = places.file(ONE, 0, ["a", "b", "bb"])
+    assert places.export(replaced, two, added) == 2
+    assert places.rows(keys) == [("a",), ("b",), ("bb",), ("c",), ("d",)]
+    assert places.export(added) == 2
+    before = "SELECT count(*) FROM cc.captures_raw AT (VERSION => 5)"
+    count = "SELECT file_count FROM ducklake_table_info('cc')"
+    assert places.answers(keys, before, count) == [[("d",)], [(5,)], [(1,)]]
+    sizes = (added.num_rows, added.file_size, added.footer_size)
+    assert crawls_in(places.lake) == {TWO: (1, *sizes)}
+
+
+@needs_extensions
+@pytest.mark.parametrize("kind", KINDS)
+def test_keys_are_compared_by_their_bytes(kind: str, places: Places) -> None:
+    keys = ["", "'", '"', "%_", "a\\", "Z", "a", "ab", "\x7f", "é", "\ud7ff", "\ue000", "\uffff", "\U00010000"]
+    keys += ["\U0010ffff"]
+    assert keys[5:] == sorted(keys[5:], key=str.encode)
+    files = [places.file(ONE, number, [key]) for number, key in enumerate(keys)]
+    places.export(*files, backend=kind)
+    with opened(places.lake, places.folder) as connection:
+        in_order = sorted(keys, key=str.encode)
+        for at, key in enumerate(in_order):  # who agrees on all neighbours agrees on the order
+            sql = "SELECT url_surtkey FROM cc.captures WHERE url_surtkey = ?"
+            assert connection.execute(sql, [key]).fetchall() == [(key,)]
+            if at + 2 < len(keys):
+                sql = "SELECT url_surtkey FROM cc.captures WHERE url_surtkey >= ? AND url_surtkey < ? ORDER BY ALL"
+                found = connection.execute(sql, [key, in_order[at + 2]]).fetchall()
+                assert found == [(key,), (in_order[at + 1],)]
+
+
+@needs_extensions
+@pytest.mark.parametrize("kind", KINDS)
+def test_columns_whose_names_would_clash(kind: str, places: Places) -> None:
+    """And such as come later, or have another type then."""
+    ours: dict[str, list[Any]] = {"URL": [1], "subset": [2], "fetch_time_naive": [3], "": [4], "Score": [5]}
+    one = places.file(ONE, 0, ["a"], url=["http://a/"], mark=[7], **ours)
+    two = places.file(TWO, 0, ["b"], score=[6], mark=["high"], extra=[5])
+    places.export(one, backend=kind)
+    asked = "SELECT url_surtkey, url, subset, fetch_time, score, mark FROM cc.captures WHERE subset = 'warc' ORDER BY 1"
+    assert places.rows(asked) == [("a", "http://a/", "warc", None, 5, 7)]
+    places.export(one, two)
+    later = "SELECT extra FROM cc.captures ORDER BY url_surtkey"
+    newest = "SELECT max(schema_version) FROM cc.snapshots()"
+    both, extra, version = places.answers(asked, later, newest)
+    assert both == [("a", "http://a/", "warc", None, 5, "7"), ("b", None, "warc", None, None, "high")]
+    assert extra == [(None,), (5,)]
+    places.export(one, two)
+    assert places.rows(newest) == version
+    places.export(two)
+    assert places.rows(asked) == [("b", None, "warc", None, None, "high")]
+
+
+@needs_extensions
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_makes_no_snapshot(kind: str, places: Places) -> None:
+    """Bounds that were learned or lost, macros of an older lake that are mended, and what is missing still."""
+    whole = places.file(ONE, 0, ["com,example)/", "com,example)/b"])
+    lacking = LakeFile(**{**{name: getattr(whole, name) for name in whole.__slots__}, "min_key": None, "max_key": None})
+    missing = ["3 of 4 files are not harvested"]
+    comment = (
+        "SELECT comment FROM duckdb_views() WHERE database_name = 'cc' AND view_name = 'captures' "
+        "UNION ALL SELECT comment FROM duckdb_tables() WHERE database_name = 'cc'"
+    )
+    read = "EXPLAIN ANALYZE SELECT url_surtkey FROM cc.captures WHERE url_surtkey = 'com,example)/c'"
+    ask = "SELECT cc.surt_key('http://www.example.com/')"
+    assert places.export(lacking, missing=missing, backend=kind) == 1
+    (((_, plan),), comments, key) = places.answers(read, comment, ask)
+    assert "Total Files Read: 1" in plan
+    assert all("3 of 4 files" in said for (said,) in comments)
+    assert (len(comments), key) == (2, [("com,example)/",)])
+    assert places.export(whole, missing=missing) == 0
+    assert "Total Files Read: 1" not in places.rows(read)[0][1]
+    with changing(places.lake, None) as change:
+        change.database.rows('UPDATE ducklake_macro_impl SET "sql" = ?', ["'wrong'"])
+        change.made = True
+    assert places.rows(ask) == [("wrong",)]
+    assert places.export(whole, missing=missing) == 0
+    assert places.rows(ask) == key
+    assert places.export(lacking, missing=missing) == 0
+    assert "Total Files Read: 1" in places.rows(read)[0][1]
+    assert places.export(lacking) == 1
+    comments = places.rows(comment)
+    assert not any("incomplete" in said for (said,) in comments)
+    assert len(comments) == 2
+
+
+@needs_extensions
+@pytest.mark.parametrize("kind", KINDS)
+def test_readers_keep_what_they_have_open(kind: str, places: Places) -> None:
+    one, two = places.file(ONE, 0, ["a"]), places.file(TWO, 0, ["b"])
+    places.export(one, backend=kind)
+    with opened(places.lake, places.folder) as reader:
+        count = "SELECT count(*) FROM cc.captures"
+        assert reader.execute(count).fetchall() == [(1,)]
+        under_way = reader.cursor().execute("SELECT url_surtkey FROM cc.captures")
+        places.export(one, two)
+        assert under_way.fetchall() == [("a",)]
+        # Of SQLite's files DuckDB opens a new one with every question.
+        assert reader.execute(count).fetchall() == [(2 if kind == "sqlite" else 1,)]
+        assert crawls_in(places.lake).keys() == {ONE, TWO}
+    assert places.rows(count) == [(2,)]
+
+
+@needs_extensions
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_others_keep_in_it_stays(kind: str, places: Places) -> None:
+    one, two = places.file(ONE, 0, ["a"]), places.file(TWO, 0, ["b"])
+    places.export(one, backend=kind)
+    with spare() as connection:
+        *loads, attach = attach_statements(places.lake, str(places.folder))
+        for sql in [*loads, attach.partition(" AS cc")[0] + " AS w"]:
+            connection.execute(sql)
+        connection.execute("CREATE TABLE w.mine AS SELECT 'a' AS url_surtkey, 'good' AS note")
+        connection.execute("DETACH w")
+    assert places.export(one, two) == 1
+    assert places.rows("SELECT note FROM cc.captures JOIN cc.mine USING (url_surtkey)") == [("good",)]
+
+
+def foreign(tmp_path: Path, kind: str) -> Path:
+    path = tmp_path / "other"
+    match kind:
+        case "text":
+            path.write_text("somebody's text")
+        case "empty":
+            path.touch()
+        case "sqlite":
+            with sqlite3.connect(path) as connection:
+                connection.execute("CREATE TABLE t (a)")
+            connection.close()
+        case "duckdb":
+            with duckdb.connect(path) as db:
+                db.execute("CREATE TABLE t (a INTEGER)")
+        case "lake":
+            with sqlite3.connect(path) as connection:
+                connection.execute('CREATE TABLE ducklake_metadata ("key", "value", scope, scope_id)')
+                connection.execute("INSERT INTO ducklake_metadata VALUES ('created_by', 'DuckDB', NULL, NULL)")
+            connection.close()
+    return path
+
+
+@pytest.mark.parametrize("kind", ["text", "empty", "sqlite", "duckdb", "lake"])
+def test_what_is_no_lake_of_ours_is_left_as_it_is(kind: str, tmp_path: Path) -> None:
+    path = foreign(tmp_path, kind)
+    before, names = path.read_bytes(), {each.name for each in tmp_path.iterdir()}
+    with pytest.raises(QueryError, match="no lake that this has made"):
+        export_lake(path, [], [], data_path="/", backend=None)
+    assert path.read_bytes() == before
+    assert {each.name for each in tmp_path.iterdir()} - names <= {"other.lock"}
+
+
+def test_a_lake_that_lacks_a_table_cannot_be_read(places: Places) -> None:
+    places.export(backend="sqlite")
+    with closing(sqlite3.connect(places.lake)) as spoilt:
+        spoilt.execute("DROP TABLE ducklake_file_partition_value")
+    with pytest.raises(DiskFailed, match=f"{places.lake.name} cannot be read: no such table"):
+        crawls_in(places.lake)
+
+
+def test_where_a_lake_cannot_be(places: Places, tmp_path: Path) -> None:
+    for folder in (tmp_path, Path(), Path("/")):
+        with pytest.raises(QueryError, match="is a folder"):
+            export_lake(folder, [], [], data_path="/", backend=None)
+    (tmp_path / "other.lock").mkdir()
+    with pytest.raises(DiskFailed, match="cannot be written"):
+        export_lake(tmp_path / "other", [], [], data_path="/", backend=None)
+    with pytest.raises(QueryError, match="there is no folder"):
+        export_lake(tmp_path / "no" / "lake", [], [], data_path="/", backend=None)
+    places.export(backend="sqlite")
+    with pytest.raises(QueryError, match="kept in sqlite"):
+        places.export(backend="duckdb")
+    later = sqlite3.connect(places.lake)
+    with later:
+        later.execute("UPDATE ducklake_metadata SET \"value\" = '1.1' WHERE \"key\" = 'version'")
+    later.close()
+    with pytest.raises(QueryError, match=r"version 1\.1"):
+        places.export()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_damaged_lake_is_a_sentence(kind: str, places: Places) -> None:
+    places.export(*(places.file(ONE, number, [f"a{number}"]) for number in range(20)), backend=kind)
+    whole = places.lake.read_bytes()
+    places.lake.write_bytes(whole[: len(whole) // 4])
+    with pytest.raises((DiskFailed, QueryError), match=str(places.lake)):
+        places.export()
+    assert places.lake.read_bytes() == whole[: len(whole) // 4]
+
+
+def test_two_exports_at_once(places: Places) -> None:
+    with FileLock(f"{places.lake}.lock"), pytest.raises(StoreLocked, match="another process writes to"):
+        places.export()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_leftovers_of_a_crash_do_no_harm(kind: str, places: Places) -> None:
+    one = places.file(ONE, 0, ["a"])
+    places.export(one, backend=kind)
+    left = places.lake.with_name(f"{places.lake.name}.new")
+    left.mkdir()
+    for end in ("", ".wal", "-journal"):
+        (left / f"{places.lake.name}{end}").write_bytes(b"half a lake")
+    assert places.export(one, places.file(TWO, 0, ["b"])) == 1
+    assert {path.name for path in places.folder.glob("captures*")} == {"captures.ducklake", "captures.ducklake.lock"}

@@ -1,0 +1,229 @@
+"""The folder of an Iceberg table: exported to again, broken off, in somebody's way."""
+
+import json
+from pathlib import Path
+from shutil import copytree
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.manifest import ManifestEntryStatus
+from pyiceberg.table import StaticTable
+
+import catalogue
+from catalogue.errors import IncompleteAnswer, QueryError
+from catalogue.export.iceberg import export
+from catalogue.export.iceberg_folder import TableFolder
+from catalogue.metadata_db.export_rows import lake_files
+from catalogue.metadata_db.file_stats import LakeFile
+from catalogue.settings import Settings
+from tests.support.commands import Command
+
+LOCATION = "https://example.com/"
+
+
+@pytest.fixture(scope="module")
+def files(harvested: catalogue.Catalogue) -> list[LakeFile]:
+    with harvested.connect() as connection:
+        return lake_files(connection, harvested.held())
+
+
+def paths(table: StaticTable) -> set[str]:
+    return {task.file.file_path.removeprefix(LOCATION) for task in table.scan().plan_files()}
+
+
+def all_in(folder: Path) -> dict[str, bytes]:
+    return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+def at(path: Path) -> StaticTable:
+    """The table as who follows the hint sees it."""
+    return StaticTable.from_metadata(str(path))
+
+
+def test_a_new_snapshot_uses_what_has_not_changed(files: list[LakeFile], tmp_path: Path) -> None:
+    path = tmp_path / "table"
+    crawls = sorted({file.crawl for file in files})
+    first = [file for file in files if file.crawl != crawls[0]]
+    gone, *rest = files
+    export(path, first, LOCATION)
+    old, before = at(path), all_in(path)
+    export(path, files, LOCATION)
+    new = at(path)
+    assert old.metadata.current_snapshot_id == new.metadata.snapshots[0].snapshot_id
+    assert (paths(old), paths(new)) == ({file.path for file in first}, {file.path for file in files})
+    (snapshot,) = old.metadata.snapshots
+    for manifest in snapshot.manifests(old.io):
+        assert manifest.manifest_length == Path(manifest.manifest_path.removeprefix("file://")).stat().st_size
+    assert str(new.metadata.snapshots[1].summary.operation.value) == "append"  # type: ignore[union-attr]
+    added = all_in(path).keys() - before.keys()
+    assert {name for name in added if "/CC-" in name} == {name for name in added if crawls[0] in name}
+    assert sum(crawls[0] in name for name in added) == 1
+    assert {name: all_in(path)[name] for name in before if "hint" not in name} == {
+        name: body for name, body in before.items() if "hint" not in name
+    }
+
+    export(path, rest, LOCATION)
+    changed = at(path)
+    assert paths(changed) == {file.path for file in rest}
+    snapshot = changed.metadata.snapshots[2]
+    assert snapshot.summary is not None
+    assert snapshot.summary.operation.value == "overwrite"
+    assert snapshot.summary["deleted-data-files"] == "1"
+    (manifest,) = [each for each in snapshot.manifests(changed.io) if each.added_snapshot_id == snapshot.snapshot_id]
+    entries = manifest.fetch_manifest_entry(changed.io, discard_deleted=False)
+    statuses = {entry.data_file.file_path: entry.status for entry in entries}
+    assert statuses.pop(LOCATION + gone.path) == ManifestEntryStatus.DELETED
+    assert set(statuses.values()) <= {ManifestEntryStatus.EXISTING}
+    assert {e.snapshot_id for e in entries if e.status == ManifestEntryStatus.EXISTING} <= {
+        new.metadata.snapshots[1].snapshot_id
+    }
+    assert (paths(old), paths(new)) == ({file.path for file in first}, {file.path for file in files})
+    scan = changed.scan(snapshot_id=new.metadata.current_snapshot_id)
+    assert {task.file.file_path.removeprefix(LOCATION) for task in scan.plan_files()} == {file.path for file in files}
+
+    export(path, [file for file in files if file.crawl == crawls[-1]], LOCATION)
+    assert {path.split("crawl=")[1].split("/")[0] for path in paths(at(path))} == {crawls[-1]}
+    export(path, files, LOCATION)
+    assert paths(at(path)) == {file.path for file in files}
+
+
+def test_what_has_not_changed_is_not_written(files: list[LakeFile], tmp_path: Path) -> None:
+    first = export(tmp_path / "table", files, LOCATION)
+    before = all_in(tmp_path)
+    assert export(tmp_path / "table", files, LOCATION) == first
+    assert all_in(tmp_path) == before
+    export(tmp_path / "table", files, "s3a://elsewhere/")
+    found = {task.file.file_path for task in at(tmp_path / "table").scan().plan_files()}
+    assert found == {f"s3a://elsewhere/{file.path}" for file in files}
+
+
+def test_columns_keep_their_numbers(files: list[LakeFile], tmp_path: Path) -> None:
+    def having(name: str, kind: str) -> list[LakeFile]:
+        rest = (1, 1, 1, ("url_surtkey", name), ("string", kind), True, "a", "b", True, (4,))
+        return [*files, LakeFile("zz/crawl=CC-MAIN-2030-01/subset=warc/x.parquet", "CC-MAIN-2030-01", "warc", *rest)]
+
+    numbers = []
+    for some in (having("newer", "int64"), files, having("newest", "double"), having("newer", "string")):
+        export(tmp_path, some, LOCATION)
+        numbers.append({field.name: field.field_id for field in at(tmp_path).schema().fields})
+    known = numbers[1]
+    assert all({name: each[name] for name in known} == known for each in numbers)
+    others = [each[name] for each in numbers for name in each.keys() - known.keys()]
+    assert len(set(others)) == 3
+    assert min(others) > max(known.values())
+
+
+def test_columns_that_went_are_still_in_older_snapshots(tmp_path: Path) -> None:
+    def holding(crawl: str, **columns: list[int]) -> LakeFile:
+        path = f"crawl={crawl}/subset=warc/x.parquet"
+        file = tmp_path / path
+        file.parent.mkdir(parents=True)
+        pq.write_table(pa.table({"url_surtkey": ["a"], **columns}), file)
+        names, kinds = ("url_surtkey", *columns), ("string", *["int64"] * len(columns))
+        rest = (file.stat().st_size, 1, 1, names, kinds, True, "a", "a", True, (4,))
+        return LakeFile(path, crawl, "warc", *rest)
+
+    one, two = holding("CC-MAIN-2030-01", score=[7]), holding("CC-MAIN-2030-05")
+    for files in ([one], [two], [one, two]):
+        export(tmp_path / "table", files, f"file://{tmp_path}/")
+        table = at(tmp_path / "table")
+        first = table.scan(snapshot_id=table.metadata.snapshots[0].snapshot_id)
+        assert first.to_arrow().select(["url_surtkey", "score"]).to_pylist() == [{"url_surtkey": "a", "score": 7}]
+        assert table.scan().to_arrow().num_rows == len(files)
+    assert table.scan("score = 7", ("crawl", "score")).to_arrow().num_rows == 1
+
+
+def test_who_was_broken_off_is_in_nobodys_way(files: list[LakeFile], tmp_path: Path) -> None:
+    whole, path = tmp_path / "whole", tmp_path / "table"
+    export(whole, files, LOCATION)
+    # Before a version has its name nothing is there; the lock's file may be.
+    copytree(whole, path)
+    (path / "metadata/version-hint.text").unlink()
+    (path / "metadata/v1.metadata.json").rename(path / "metadata/.v1.metadata.json.part")
+    (path / ".export.lock").touch()
+    export(path, files, LOCATION)
+    assert paths(at(path)) == {file.path for file in files}
+    # Afterwards it is there for all who list the folder, and for the others as soon as somebody says so.
+    export(path, files[1:], LOCATION)
+    (path / "metadata/version-hint.text").write_text("1")
+    assert export(path, files[1:], LOCATION) == path / "metadata/v2.metadata.json"
+    assert (path / "metadata/version-hint.text").read_text() == "2"
+    assert paths(at(path)) == {file.path for file in files[1:]}
+
+
+@pytest.mark.parametrize("there", ["file", "folder/mine.txt", "folder/metadata/00000-abc.metadata.json"])
+def test_what_somebody_else_has_there_is_not_touched(there: str, files: list[LakeFile], tmp_path: Path) -> None:
+    file = tmp_path / there
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("mine")
+    with pytest.raises(QueryError, match="choose another path"):
+        export(tmp_path / there.split("/", maxsplit=1)[0], files, LOCATION)
+    assert all_in(tmp_path) == {there: b"mine"}
+
+
+@pytest.mark.parametrize("name", ["a#b", "a?b", "a\nb"])
+def test_nothing_is_written_to_where_a_cut_address_leads(name: str, files: list[LakeFile], tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("mine")
+    with pytest.raises(QueryError, match="choose another path"):
+        export(tmp_path / name, files, LOCATION)
+    assert all_in(tmp_path) == {"a": b"mine"}
+
+
+def test_a_damaged_table_is_refused(files: list[LakeFile], tmp_path: Path) -> None:
+    export(tmp_path, files, LOCATION).write_text("{")
+    with pytest.raises(QueryError, match="is damaged"):
+        export(tmp_path, files, LOCATION)
+
+
+def test_a_table_that_was_moved_is_refused(files: list[LakeFile], tmp_path: Path) -> None:
+    export(tmp_path / "one", files, LOCATION)
+    moved = (tmp_path / "one").rename(tmp_path / "other")
+    before = all_in(moved)
+    with pytest.raises(QueryError, match="works nowhere else"):
+        export(moved, files, LOCATION)
+    assert {name: body for name, body in all_in(moved).items() if "lock" not in name} == {
+        name: body for name, body in before.items() if "lock" not in name
+    }
+
+
+def test_the_command(asking: Command, tmp_path: Path) -> None:
+    words = ("export", "iceberg", "table")
+    with TableFolder(tmp_path / "table").writing():
+        busy = asking(*words)
+    assert busy.status == 75
+    assert busy.err.startswith("catalogue: another process writes to")
+    ran = asking(*words, "--crawl", "latest", "--json")
+    assert (ran.status, ran.err) == (0, "")
+    assert ran.json()["files"] == len(paths(at(tmp_path / "table")))
+    assert len(ran.json()["crawls"]) == 1
+    refused = asking(*words, "--location", "somewhere")
+    assert (refused.status, refused.err) == (
+        2,
+        "catalogue: 'somewhere' is no address; one looks like s3a://commoncrawl/\n",
+    )
+    refused = asking(*words, "--location", "s3a://commoncrawl/?x=1")
+    assert (refused.status, "without query or credentials" in refused.err) == (2, True)
+    ran = asking(*words, "--location", "s3a://commoncrawl")
+    assert ran.status == 0
+    assert {file.partition("cc-index/")[0] for file in paths(at(tmp_path / "table"))} == {"s3a://commoncrawl/"}
+    empty = Command(tmp_path / "empty", asking.source, tmp_path)("export", "iceberg", "other")
+    assert empty.status == 2
+    assert "nothing is harvested" in empty.err
+
+
+def test_what_is_missing_is_said(command: Command, tmp_path: Path, mirror: Path, whole_crawls: list[str]) -> None:
+    copytree(mirror, tmp_path / "source")
+    min((tmp_path / "source").rglob(f"crawl={whole_crawls[0]}/subset=warc/*.parquet")).unlink()
+    here = Command(command.data, str(tmp_path / "source"), tmp_path)
+    assert here("harvest", "--crawl", whole_crawls[0]).status == 1
+    ran = here("export", "iceberg", "table")
+    assert ran.status == 1
+    assert "it is incomplete: 1 of the" in ran.err
+    (said,) = json.loads(at(tmp_path / "table").metadata.properties["catalogue.missing"])
+    assert said in ran.err
+    with (
+        catalogue.open(here.data, settings=Settings(source=here.source)) as cat,
+        pytest.warns(IncompleteAnswer, match="1 of the"),
+    ):
+        assert cat.iceberg().scan().count() > 0

@@ -1,0 +1,216 @@
+"""``catalogue export ducklake``, and the lake in ``catalogue sql``, as commands."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import catalogue
+from catalogue.demo import LoopbackServer
+from catalogue.errors import QueryError
+from catalogue.metadata_db.connection import statement
+from catalogue.settings import Settings, install_command
+from catalogue.store.database import Store
+from tests.support.commands import Command, Ran, ended
+from tests.support.ducklakes import needs_extensions, opened
+from tests.support.warm import Forked
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def command(untaught_data: Path, mirror: Path, tmp_path: Path) -> Command:
+    """The command line with a folder that may be written to."""
+    return Command(Path(shutil.copytree(untaught_data, tmp_path / "data")), str(mirror), tmp_path)
+
+
+@pytest.fixture(scope="module")
+def exported(untaught_data: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder with a lake of all that is held, to be copied."""
+    data = Path(shutil.copytree(untaught_data, tmp_path_factory.mktemp("exported") / "data"))
+    with catalogue.open(data, settings=settings) as cat:
+        cat.export_ducklake()
+    return data
+
+
+@pytest.fixture
+def with_lake(exported: Path, mirror: Path, tmp_path: Path) -> Command:
+    """The command line where there is a lake."""
+    return Command(Path(shutil.copytree(exported, tmp_path / "data")), str(mirror), tmp_path)
+
+
+def in_shell(command: Command, script: str, **environment: str) -> Ran:
+    """What a shell says to a script."""
+    given = f".mode csv\n.headers off\n{script}\n"
+    if not environment:
+        with Forked(["sql"], command.environment(), command.home, given=given.encode()) as process:
+            ran = ended(process)
+        return Ran(ran.status, ran.out.replace("\r\n", "\n"), ran.err)
+    done = subprocess.run(
+        [sys.executable, "-m", "catalogue", "sql"],
+        env=command.environment(**{"PYTHONPATH": str(ROOT), **environment}),
+        cwd=command.home,
+        input=given,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return Ran(done.returncode, done.stdout, done.stderr)
+
+
+def forget_a_file(data: Path) -> str:
+    """Returns the crawl that is incomplete now."""
+    with Store(data / "footers.sqlite") as store:
+        path = store.keys("files")[0]
+        store.delete("files", [path])
+    return path.partition("crawl=")[2].partition("/")[0]
+
+
+def hidden(folder: Path) -> str:
+    """A folder of packages that hide the wheels of the extensions, as if there were none."""
+    for name in ("ducklake", "sqlite_scanner", "httpfs"):
+        package = folder / f"duckdb_extension_{name}"
+        package.mkdir(parents=True)
+        (package / "__init__.py").touch()
+    return str(folder)
+
+
+def test_it_says_what_was_written(command: Command) -> None:
+    ran = command("export", "ducklake", "--json")
+    assert ran.status == 0, ran.err
+    told = ran.json()
+    assert told["complete"]
+    assert Path(told["place"]) == command.data / "captures.ducklake"
+    newest = told["crawls"][0]
+    ran = command("export", "ducklake", "other.ducklake", "--crawl", newest, "--backend", "duckdb")
+    assert (ran.status, ran.out) == (0, "")
+    assert "of 1 crawl" in ran.err
+    assert (command.home / "other.ducklake").exists()
+
+
+@needs_extensions
+def test_what_is_incomplete_says_so_everywhere(command: Command) -> None:
+    crawl = forget_a_file(command.data)
+    ran = command("export", "ducklake", "other.ducklake")
+    assert ran.status == 1
+    assert f"files of {crawl}" in ran.err
+    comment = "SELECT comment FROM duckdb_views() WHERE database_name = 'cc' AND view_name = 'captures'"
+    with opened(command.home / "other.ducklake", command.source) as connection:
+        ((said,),) = connection.execute(comment).fetchall()
+    assert f"files of {crawl}" in said
+
+
+@needs_extensions
+def test_the_shell_has_it_when_it_is_there_whatever_its_folder_is_called(
+    command: Command, mirror: Path, settings: Settings
+) -> None:
+    odd = command.data.rename(command.home / 'it\'s a "folder" [x]*; -- é')
+    with LoopbackServer(mirror) as server:
+        there = Command(odd, server.url, command.home)
+        before = in_shell(there, "SELECT count(*) FROM duckdb_databases() WHERE database_name = 'cc';")
+        assert (before.status, before.out) == (0, "0\n")
+        with catalogue.open(odd, settings=settings) as cat:
+            cat.export_ducklake()
+        ran = in_shell(
+            there,
+            "SELECT count(*) > 0 FROM cc.captures WHERE cc.surt_match(url_surtkey, '*.example.com');\n"
+            "SELECT current_setting('autoinstall_known_extensions');\n"
+            "SELECT readonly FROM duckdb_databases() WHERE database_name = 'cc';",
+        )
+        assert (ran.status, ran.out) == (0, "true\ntrue\ntrue\n")
+        assert server.log
+
+
+@needs_extensions
+def test_statements_and_queries_have_it(with_lake: Command, settings: Settings) -> None:
+    first, *others = sorted((ROOT / "queries/lake").glob("*.sql"))
+    ran = with_lake("sql", first.stem, "--json")
+    assert (ran.status, ran.err) == (0, "")
+    assert ran.json_lines()
+    with (
+        catalogue.open(with_lake.data, settings=settings) as cat,
+        cat.connect_for("FROM cc.captures") as connection,
+    ):
+        held = connection.execute("SELECT sum(num_rows) FROM files").fetchall()
+        assert connection.execute("SELECT count(*) FROM cc.captures").fetchall() == held
+        for path in others:
+            assert connection.execute(statement(f"lake/{path.name}", cat.table)).fetchall()
+    assert others
+
+
+def test_where_there_is_none_a_statement_says_how_to_make_it(command: Command) -> None:
+    ran = command("sql", "select count(*) from cc.captures")
+    assert ran.status == 2
+    assert "run: catalogue export ducklake" in ran.err
+    assert command("sql", "select cc.crawl from crawls as cc limit 0").err == ""
+
+
+def test_without_extensions_an_export_says_what_reads_it(
+    command: Command, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is made all the same, for other engines."""
+    empty = hidden(command.home / "empty")
+    ran = command("export", "ducklake", PYTHONPATH=f"{empty}{os.pathsep}{ROOT}")
+    assert ran.status == 0
+    first, second = ran.err.splitlines()
+    assert first.startswith("catalogue sql cannot read it yet: captures.ducklake is not attached, because DuckDB lacks")
+    assert install_command("lake") in first
+    assert second.startswith(str(command.data / "captures.ducklake"))
+    monkeypatch.syspath_prepend(empty)
+    monkeypatch.setenv("HOME", str(command.home))  # where DuckDB itself would have put them
+    with (
+        catalogue.open(command.data, settings=settings) as cat,
+        pytest.raises(QueryError, match=f"{re.escape(install_command('lake'))}; or in DuckDB: INSTALL ducklake"),
+    ):
+        cat.sql("select count(*) from cc.captures")
+
+
+@needs_extensions
+def test_a_lake_that_lacks_a_crawl_says_so(command: Command, whole_crawls: list[str]) -> None:
+    assert command("export", "ducklake", "data/captures.ducklake", "--crawl", whole_crawls[0]).status == 0
+    for ran in (in_shell(command, "SELECT 1;"), command("sql", "select count(*) as n from cc.captures")):
+        assert ran.status == 0
+        assert "captures.ducklake lacks " in ran.err
+        assert len(ran.err.splitlines()) == 1
+
+
+@needs_extensions
+def test_without_extensions_it_says_what_to_run(with_lake: Command) -> None:
+    path = f"{hidden(with_lake.home / 'hiding')}{os.pathsep}{ROOT}"
+    ran = in_shell(with_lake, "SELECT count(*) > 0 FROM files;", PYTHONPATH=path)
+    assert (ran.status, ran.out) == (0, "true\n")
+    assert "INSTALL ducklake" in ran.err
+    assert len(ran.err.splitlines()) == 1
+    assert not list(with_lake.home.rglob("*.duckdb_extension"))
+
+
+@needs_extensions
+def test_something_else_in_its_place_breaks_no_shell(command: Command) -> None:
+    (command.data / "captures.ducklake").write_text("somebody's")
+    ran = in_shell(command, "SELECT count(*) > 0 FROM files;")
+    assert (ran.status, ran.out) == (0, "true\n")
+    assert "no lake that this has made" in ran.err
+    assert command("sql", "select cc.crawl from crawls as cc limit 1").status == 0
+    assert "no lake that this has made" in command("sql", "from cc.captures").err
+    assert command("export", "ducklake").status == 2
+    ran = command("export", "ducklake", "other.ducklake")  # which nothing is said of: no shell attaches that one
+    assert (ran.status, len(ran.err.splitlines())) == (0, 1)
+    assert (command.data / "captures.ducklake").read_text() == "somebody's"
+
+
+def test_a_lake_that_is_older_than_what_is_held_says_so(command: Command, settings: Settings) -> None:
+    """As of one that lacks a crawl, whoever asks is told what is lacking."""
+    crawl = forget_a_file(command.data)
+    with catalogue.open(command.data, settings=settings) as cat:
+        cat.export_ducklake()
+        assert cat.lake_lacks() is None
+        cat.harvest(crawl, subsets="all")
+        said = f"captures.ducklake lacks what is new in {crawl}; run: catalogue export ducklake"
+        assert said in (cat.lake_lacks() or "")
+        cat.export_ducklake()
+        assert cat.lake_lacks() is None

@@ -1,0 +1,71 @@
+"""Spark finds the same rows and instants, whatever its session's time zone: in a plan's files, and in an Iceberg table.
+
+For the latter it needs Iceberg's jar, iceberg-spark-runtime.
+"""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import catalogue
+from tests.support.lakes import Truth, questions, scanned
+from tests.support.mirrors import whole_table
+
+PYTHON, JARS = "CATALOGUE_SPARK", "CATALOGUE_SPARK_JARS"
+ZONES = ["UTC", "Asia/Tokyo"]
+
+pytestmark = pytest.mark.skipif(PYTHON not in os.environ, reason=f"{PYTHON} does not name a Python that has pyspark")
+
+
+@pytest.fixture(scope="module")
+def rows(mirror: Path) -> pa.Table:
+    return whole_table(mirror)
+
+
+@pytest.fixture(scope="module")
+def truth(rows: pa.Table) -> Truth:
+    """What is so by a scan of all files."""
+    return scanned(rows)
+
+
+def by_spark(mirror: Path, asked: list[dict[str, Any]]) -> list[Any]:
+    """What Spark finds, in every zone."""
+    words = {"zones": ZONES, "questions": asked, "jars": os.environ.get(JARS, "")}
+    words["base"] = str(mirror / "cc-index/table/cc-main/warc")
+    script = Path(__file__).with_name("spark_sums.py")
+    done = subprocess.run(
+        [os.environ[PYTHON], script], input=json.dumps(words), capture_output=True, text=True, check=False, timeout=100
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def expected(truth: Truth, where: str) -> dict[str, int | None]:
+    return {name: number and int(number) for name, number in truth(where).items()}
+
+
+def test_spark_reads_the_files_of_a_plan(harvested: catalogue.Catalogue, mirror: Path, truth: Truth) -> None:
+    asked, found = [], []
+    where = "url_surtkey >= 'com,' AND url_surtkey < 'com-'"
+    for crawl in harvested.held():
+        paths = harvested.captures("*.com", crawls=crawl).plan.paths
+        asked.append({"files": [str(mirror / path) for path in paths], "where": where})
+        found.append(expected(truth, f"{where} AND crawl = '{crawl}'"))
+    assert by_spark(mirror, asked) == found * len(ZONES)
+
+
+@pytest.mark.skipif(JARS not in os.environ, reason=f"{JARS} names no iceberg-spark-runtime")
+def test_spark_reads_the_iceberg_table(
+    harvested: catalogue.Catalogue, mirror: Path, rows: pa.Table, truth: Truth, tmp_path: Path
+) -> None:
+    harvested.export_iceberg(tmp_path / "table")
+    asked = [each.where for each in questions(rows, 12, seed=9)]
+    asked += [f"crawl = '{crawl}'" for crawl in harvested.held()]
+    table = f"file://{tmp_path / 'table'}"
+    found = [expected(truth, where) for where in asked]
+    assert by_spark(mirror, [{"table": table, "where": where} for where in asked]) == found * len(ZONES)

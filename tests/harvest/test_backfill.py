@@ -1,0 +1,281 @@
+"""What footers do not say is read once, kept, and right; and how it ends when it is stopped."""
+
+import random
+import signal
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from shutil import copytree
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import catalogue
+from catalogue import Catalogue
+from catalogue.commoncrawl.crawls import KEY_COLUMN
+from catalogue.demo import LoopbackServer
+from catalogue.parquet.pages import cut_bounds
+from catalogue.settings import Settings
+from catalogue.surt import parse_pattern
+from tests.harvest.test_harvest import Until
+from tests.read.test_answers import rows_of, scanned
+from tests.support.commands import Command
+from tests.support.crawls import CRAWL, crawl_of, table, write_manifest
+from tests.support.faults import Fault, FaultServer, Kind, Request, only
+from tests.support.footers import made
+from tests.support.mirrors import whole_table
+from tests.support.warm import Forked
+
+COLUMNS = [KEY_COLUMN, "url", "fetch_status"]
+OLD = "CC-MAIN-2018-05"
+
+
+def without_statistics(data: bytes) -> bytes:
+    """The same file with a footer that says nothing of the values in it."""
+    file = made(data)
+    for ordinal in range(len(file.fields[4][1].values)):
+        for column in range(len(file.group(ordinal)[1][1].values)):
+            file.meta(ordinal, column).pop(12, None)
+    length = int.from_bytes(data[-8:-4], "little")
+    footer = file.footer
+    return data[: -8 - length] + footer + len(footer).to_bytes(4, "little") + b"PAR1"
+
+
+def copied(mirror: Path, folder: Path, change: Callable[[bytes], bytes]) -> Path:
+    """Every other file of the crawl whose bounds other readers ignore."""
+    for path in sorted(mirror.rglob(f"crawl={OLD}/*/*.parquet"))[::2]:
+        copy = folder / path.relative_to(mirror)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(change(path.read_bytes()))
+    write_manifest(folder, OLD)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def bare(whole_mirror: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """That crawl where there are no bounds at all."""
+    return copied(whole_mirror, tmp_path_factory.mktemp("bare"), without_statistics)
+
+
+@pytest.fixture(scope="module", params=["as written", "without statistics"])
+def source(request: pytest.FixtureRequest, whole_mirror: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """That crawl, with its bounds and without."""
+    if request.param == "as written":
+        return copied(whole_mirror, tmp_path_factory.mktemp("written"), bytes)
+    bare: Path = request.getfixturevalue("bare")
+    return bare
+
+
+@pytest.fixture(scope="module")
+def everything(source: Path) -> pa.Table:
+    return whole_table(source, COLUMNS)
+
+
+def harvested_from(source: Path, settings: Settings, data: Path) -> Path:
+    with catalogue.open(data, settings=replace(settings, source=str(source))) as cat:
+        cat.harvest(OLD, subsets="all")
+    return data
+
+
+@pytest.fixture(scope="module")
+def held(source: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder in which the source is harvested; to be copied."""
+    return harvested_from(source, settings, tmp_path_factory.mktemp("held") / "data")
+
+
+@pytest.fixture(scope="module")
+def held_bare(bare: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return harvested_from(bare, settings, tmp_path_factory.mktemp("held") / "data")
+
+
+@pytest.fixture
+def server(source: Path) -> Iterator[LoopbackServer]:
+    with LoopbackServer(source) as running:
+        yield running
+
+
+@pytest.fixture
+def cat(server: LoopbackServer, held: Path, settings: Settings, tmp_path: Path) -> Iterator[Catalogue]:
+    chosen = replace(settings, source=server.url, cache_size=0, bandwidth=1e6, latency=0.001)
+    with catalogue.open(copytree(held, tmp_path / "data"), settings=chosen) as opened:
+        yield opened
+
+
+def keys_of(folder: Path) -> dict[tuple[str, int], list[str]]:
+    """By path and row group."""
+    found = {}
+    for path in folder.rglob("*.parquet"):
+        file = pq.ParquetFile(path)
+        for ordinal in range(file.num_row_groups):
+            keys = file.read_row_group(ordinal, [KEY_COLUMN])[KEY_COLUMN].to_pylist()
+            found[str(path.relative_to(folder)), ordinal] = keys
+    return found
+
+
+def test_it_finds_what_a_scan_finds(cat: Catalogue, source: Path, server: LoopbackServer) -> None:
+    before = cat.row_groups()
+    filling = cat.backfill()
+    needed = filling.estimate
+    server.log.clear()
+    done = filling.run()
+    assert done.failures == {}
+    assert (done.done, done.row_groups) == (needed.files, needed.row_groups)
+    assert len(server.log) == done.requests == needed.requests
+    assert sum(exchange.sent_bytes for exchange in server.log) == done.bytes == needed.bytes
+    after = cat.row_groups()
+    assert len(after) == len(before)
+    assert "missing" not in set(after.bounds_from)
+    keys_in = keys_of(source)
+    pages = dict(iter(cat.pages(OLD).groupby(["path", "row_group"])))
+    for _, row in after.iterrows():
+        keys = sorted(keys_in[row.path, row.row_group])
+        first, last = keys[0], keys[-1]
+        if row.bounds_from == "scan":  # long ones are cut
+            bounds = cut_bounds(first.encode(), last.encode())
+            first, last = bounds.min.decode(), bounds.max.decode()
+        assert (row.min_url_surtkey, row.max_url_surtkey) == (first, last)
+        if row.key_intervals is not None:
+            intervals = [(each["min"], each["max"]) for each in row.key_intervals]
+            assert all(any(least <= key <= most for least, most in intervals) for key in keys)
+        if row.bounds_from == "scan":
+            mine = pages[row.path, row.row_group]
+            assert mine.num_rows.sum() == row.num_rows == len(keys)
+            assert (mine.min_url_surtkey.min(), mine.max_url_surtkey.max()) == (first, last)
+    assert after.key_intervals.notna().sum() > len(after) / 2
+    # And there is nothing left to do.
+    again = cat.backfill()
+    assert (again.estimate.files, again.estimate.requests) == (0, 0)
+    server.log.clear()
+    assert again.run().done == 0
+    assert not server.log
+
+
+def test_page_indexes_are_enough_where_bounds_are_lacking(settings: Settings, tmp_path: Path) -> None:
+    """No key is read for it."""
+    keys = sorted(f"com,host{number % 7})/{number:05}" for number in range(9000))
+    folder = crawl_of(
+        tmp_path / "source",
+        table(keys),
+        change=lambda path: path.write_bytes(without_statistics(path.read_bytes())),
+        row_group_size=3000,
+        data_page_size=1 << 12,
+    )
+    with LoopbackServer(folder) as server:
+        chosen = replace(settings, source=server.url, cache_size=0)
+        with catalogue.open(tmp_path / "data", settings=chosen) as cat:
+            cat.harvest(CRAWL)
+            assert set(cat.row_groups().bounds_from) == {"missing"}
+            needed = cat.backfill(only_gaps=True).estimate
+            server.log.clear()
+            done = cat.backfill(only_gaps=True).run()
+            assert (done.requests, done.bytes) == (needed.requests, needed.bytes)
+            assert done.bytes < sum(len(each) for each in keys) / 10
+            assert len(server.log) == 1
+            rows = cat.row_groups().sort_values("row_group")
+            assert set(rows.bounds_from) == {"page index"}
+            for start, (_, row) in enumerate(rows.iterrows()):
+                mine = keys[3000 * start : 3000 * (start + 1)]
+                assert row.min_url_surtkey <= mine[0] <= mine[-1] <= row.max_url_surtkey
+            assert cat.backfill().estimate.files == 0
+
+
+def test_answers_are_the_same_and_cheaper(cat: Catalogue, everything: pa.Table) -> None:
+    urls = random.Random(5).sample(everything.column("url").to_pylist(), 2)
+
+    def ask() -> tuple[int, list[object]]:
+        found = [cat.captures(text, columns=COLUMNS) for text in [*urls, "*.example.com", "*.org"]]
+        size = sum(each.fetch_indexes().bytes for each in found)
+        return size, [rows_of(each.to_arrow(), COLUMNS) for each in found]
+
+    size, answers = ask()
+    expected = [scanned(everything, [parse_pattern(text)]) for text in [*urls, "*.example.com", "*.org"]]
+    assert answers == [rows_of(rows, COLUMNS) for rows in expected]
+    cat.backfill().run()
+    less, same = ask()
+    assert same == answers
+    assert less < size / 2
+
+
+def test_only_gaps_only_some_files_and_a_budget(cat: Catalogue) -> None:
+    missing = cat.row_groups().query("bounds_from == 'missing'")
+    assert cat.backfill(only_gaps=True).estimate.row_groups == len(missing)
+    needed = cat.backfill().estimate
+    some = cat.backfill(files="*part-00000-*").estimate
+    assert 0 < some.files < needed.files
+    assert cat.backfill(files=["*part-00000-*", "*"]).estimate == needed
+    assert cat.backfill(files="nothing").estimate.files == 0
+    budget = needed.bytes // 2
+    done = cat.backfill().run(budget=budget)
+    assert 0 < done.done < needed.files
+    assert 0 < done.bytes <= budget
+    left = cat.backfill().estimate
+    assert left.files == needed.files - done.done
+    assert left.bytes == needed.bytes - done.bytes
+    assert cat.backfill().run().done == left.files
+
+
+def test_killed_at_a_request_it_goes_on(bare: Path, held_bare: Path, tmp_path: Path) -> None:
+    started: list[Forked] = []
+    begun: list[int] = []
+
+    def kill(request: Request) -> Fault | None:
+        if started and request.number - begun[0] == 1:
+            started[0].kill()
+        return None
+
+    script = Until(kill)
+    with FaultServer(bare, script=script) as server:
+        command = Command(copytree(held_bare, tmp_path / "data"), server.url, tmp_path)
+        begun.append(len(server.log))
+        started.append(command.start("backfill", "--yes"))
+        started[0].communicate(timeout=60)
+        assert started[0].returncode == -signal.SIGKILL
+        script.off()
+        needed = command("backfill", "--dry-run", "--json").json()
+        ran = command("backfill", "--yes", "--json")
+        assert (ran.status, ran.json()["complete"]) == (0, True)
+        assert ran.json()["requests"] == needed["requests"]
+        assert command("backfill", "--dry-run", "--json").json()["files"] == 0
+
+
+def test_a_file_that_is_gone_is_named_and_does_not_stop_the_rest(bare: Path, held_bare: Path, tmp_path: Path) -> None:
+    files = len(list(bare.rglob("*.parquet")))  # of none is anything known
+    gone = min(str(path.relative_to(bare)) for path in bare.rglob("*subset=warc/*.parquet"))
+    with FaultServer(bare, script=only(gone, Kind.NOT_FOUND)) as server:
+        ran = Command(copytree(held_bare, tmp_path / "data"), server.url, tmp_path)("backfill", "--yes", "--json")
+        assert ran.status == 1
+        assert list(ran.json()["failures"]) == [gone]
+        assert ran.json()["done"] == files - 1
+        assert "run the same command again" in ran.err
+
+
+def test_mistakes(bare: Path, held_bare: Path, tmp_path: Path) -> None:
+    command = Command(tmp_path / "data", str(bare), tmp_path)
+    for words, says in (
+        (["backfill"], "nothing is harvested"),
+        (["backfill", "--budget", "much"], "is no size; write it as 500MB or 2GB"),
+    ):
+        ran = command(*words)
+        assert (ran.status, ran.out) == (2, "")
+        assert says in ran.err
+    copytree(held_bare, tmp_path / "data", dirs_exist_ok=True)
+    ran = command("backfill", "--crawl", "CC-MAIN-2099-24")
+    assert ran.status == 2
+    assert "is not harvested yet" in ran.err
+    shown = command("backfill", "--dry-run")
+    assert shown.status == 0
+    assert "row groups of" in shown.err
+
+
+def test_what_cannot_be_kept_is_not_called_done(bare: Path, held_bare: Path, tmp_path: Path) -> None:
+    """Another process is writing to the store and does not end."""
+    command = Command(copytree(held_bare, tmp_path / "data"), str(bare), tmp_path)
+    with closing(sqlite3.connect(tmp_path / "data" / "footers.sqlite", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        ran = command("backfill", "--yes", "--json")
+        assert (ran.status, ran.out) == (75, "")
+        other.execute("ROLLBACK")
+    assert command("backfill", "--yes", "--json").json()["complete"]

@@ -1,0 +1,331 @@
+"""Harvesting: one request a file, nothing lost and nothing wrong whatever happens on the way."""
+
+import gzip
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+import catalogue
+from catalogue.commoncrawl.crawls import COLLINFO, IndexFile, parse_manifest
+from catalogue.errors import UnknownCrawl
+from catalogue.examine import Examiner
+from catalogue.harvest.harvest import Harvested, harvest
+from catalogue.harvest.tails import FIRST_TAIL
+from catalogue.parquet.footer import footer_length
+from catalogue.settings import Settings
+from catalogue.source.http import HttpSource
+from catalogue.source.rate_limit import Limiter, Policy
+from catalogue.source.retry import PoliteSource
+from catalogue.store.database import Store
+from catalogue.store.lists import take_crawl_list
+from tests.support.clocks import FakeClock
+from tests.support.commands import Command
+from tests.support.faults import Fault, FaultServer, Kind, Request, Script, only
+from tests.support.warm import Forked
+
+ALL = ("warc", "crawldiagnostics", "robotstxt")
+
+
+class Until:
+    """A script that can be switched off."""
+
+    def __init__(self, script: Script) -> None:
+        self.script: Script | None = script
+
+    def __call__(self, request: Request) -> Fault | None:
+        return self.script(request) if self.script else None
+
+    def off(self) -> None:
+        self.script = None
+
+
+def listed(mirror: Path, crawl: str) -> list[IndexFile]:
+    return parse_manifest(crawl, (mirror / f"crawl-data/{crawl}/cc-index-table.paths.gz").read_bytes())
+
+
+@pytest.fixture(scope="session")
+def crawls(mirror: Path) -> list[str]:
+    """The crawls of the mirror that have a table, newest first."""
+    return sorted((path.name for path in (mirror / "crawl-data").iterdir()), reverse=True)
+
+
+@pytest.fixture(scope="session")
+def crawl(mirror: Path, crawls: list[str]) -> str:
+    """The one with most files."""
+    return max(crawls, key=lambda name: len(listed(mirror, name)))
+
+
+@pytest.fixture(scope="session")
+def footers(mirror: Path) -> dict[str, bytes]:
+    """Every footer, cut out by hand."""
+    found = {}
+    for path in mirror.rglob("*.parquet"):
+        content = path.read_bytes()
+        length = footer_length(content[-8:])
+        found[str(path.relative_to(mirror))] = content[-8 - length : -8]
+    return found
+
+
+@pytest.fixture(scope="module")
+def examiner() -> Iterator[Examiner]:
+    with Examiner(children=2) as made:
+        yield made
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store(tmp_path / "footers.sqlite", create=True) as made:
+        yield made
+
+
+def held(store: Store) -> dict[str, bytes]:
+    return {path: value.data for path in store.keys("files") if (value := store.get("files", path))}
+
+
+def polite(server: FaultServer, clock: FakeClock | None = None, policy: Policy | None = None) -> PoliteSource:
+    policy = policy or Policy(connections=4)
+    inner = HttpSource(server.url, user_agent="test", connections=policy.connections)
+    return PoliteSource(inner, Limiter(policy, clock=clock or FakeClock()))
+
+
+def run(source: PoliteSource, store: Store, examiner: Examiner, crawl: str) -> Harvested:
+    return harvest(crawl, iter(ALL), store=store, source=source, examiner=examiner)
+
+
+def test_one_request_a_file_and_none_again(mirror: Path, crawls: list[str], tmp_path: Path) -> None:
+    with FaultServer(mirror) as server, catalogue.open(tmp_path, settings=Settings(source=server.url)) as cat:
+        cat.harvest("all", subsets="all")
+        asked = Counter(exchange.path for exchange in server.log)
+        files = [file.path for name in crawls for file in listed(mirror, name)]
+        manifests = [f"crawl-data/{name}/cc-index-table.paths.gz" for name in crawls]
+        assert asked == Counter([*files, *manifests, "collinfo.json"])
+        assert {exchange.method for exchange in server.log} == {"GET"}
+        assert all(
+            FIRST_TAIL <= int((exchange.range_header or "").removeprefix("bytes=-")) < FIRST_TAIL + 256
+            for exchange in server.log
+            if exchange.path in files[:1]
+        )
+        server.reset()
+        assert sum(len(outcome.facts) for outcome in cat.harvest("all", subsets="all")) == 0
+        assert not server.log
+
+
+def test_the_footers_are_the_files_own(harvested_data: Path, footers: dict[str, bytes]) -> None:
+    with Store(harvested_data / "footers.sqlite") as store:
+        assert held(store) == footers
+
+
+def test_tails_learn_from_the_footers_before_them(
+    mirror: Path, crawl: str, store: Store, examiner: Examiner, footers: dict[str, bytes]
+) -> None:
+    files = listed(mirror, crawl)
+    with FaultServer(mirror) as server:
+        source = polite(server)
+        run(source, store, examiner, crawl)
+        store.delete("files", [files[0].path])
+        server.reset()
+        run(source, store, examiner, crawl)
+        largest = max(len(footers[f.path]) for f in files if f.subset == files[0].subset)
+        (exchange,) = server.log
+        assert exchange.body_bytes_sent < max(2 * largest, 16 << 10)
+        source.close()
+
+
+def test_a_footer_longer_than_the_tail_takes_one_more_request(
+    mirror: Path, crawl: str, store: Store, examiner: Examiner, footers: dict[str, bytes]
+) -> None:
+    file = listed(mirror, crawl)[0]
+    real = (mirror / file.path).read_bytes()
+    # A footer may hold fields that are newer than its readers; this one holds a long one.
+    footer = footers[file.path][:-1] + _long_field(3 * FIRST_TAIL) + b"\0"
+    data_end = len(real) - 8 - len(footers[file.path])
+    content = real[:data_end] + footer + len(footer).to_bytes(4, "little") + b"PAR1"
+    manifest = f"crawl-data/{crawl}/cc-index-table.paths.gz"
+    files = {file.path: content, manifest: gzip.compress(file.path.encode())}
+    with FaultServer(files) as server:
+        source = polite(server)
+        run(source, store, examiner, crawl)
+        source.close()
+        assert [exchange.path for exchange in server.log] == [manifest, file.path, file.path]
+        assert sum(e.body_bytes_sent for e in server.log[1:]) == len(footer) + 8
+    assert held(store) == {file.path: footer}
+
+
+def _long_field(length: int) -> bytes:
+    """A binary field with a number that nobody has given a meaning, as the next field of a struct."""
+    varint = b""
+    rest = length
+    while rest > 0x7F:
+        varint += bytes([rest & 0x7F | 0x80])
+        rest >>= 7
+    return bytes([0x08]) + b"\xc8\x01" + varint + bytes([rest]) + b"x" * length
+
+
+def test_killed_at_a_request_and_run_again_it_ends_complete(
+    mirror: Path, crawl: str, tmp_path: Path, footers: dict[str, bytes]
+) -> None:
+    started: list[Forked] = []
+
+    def kill(request: Request) -> Fault | None:
+        if request.number == 3:
+            started[0].kill()
+        return None
+
+    script = Until(kill)
+    with FaultServer(mirror, script=script) as server:
+        command = Command(tmp_path / "data", server.url, tmp_path)
+        words = ["harvest", "--crawl", crawl, "--subset", "all"]
+        started.append(command.start(*words))
+        started[0].communicate(timeout=60)
+        assert started[0].returncode == -signal.SIGKILL
+        script.off()
+        assert command(*words).status == 0
+        status = command("status", "--json").json()
+    expected = {path: data for path, data in footers.items() if f"crawl={crawl}/" in path}
+    with Store(tmp_path / "data" / "footers.sqlite") as store:
+        assert held(store) == expected
+    assert sum(row["files_harvested"] for row in status["coverage"]) == len(expected)
+
+
+def test_interrupted_by_ctrl_c_it_keeps_what_it_has(mirror: Path, crawl: str, tmp_path: Path) -> None:
+    files = len(listed(mirror, crawl))
+    started: list[Forked] = []
+
+    def interrupt(request: Request) -> Fault | None:
+        if request.number < files + 1:  # the list of crawls, the manifest, and all files but one
+            return None
+        started[0].send_signal(signal.SIGINT)
+        return Fault(Kind.SILENT, hold=30.0)
+
+    with FaultServer(mirror, script=interrupt) as server:
+        command = Command(tmp_path / "data", server.url, tmp_path)
+        # One at a time, so that all but the last two are done with when the signal comes.
+        started.append(command.start("harvest", "--crawl", crawl, "--subset", "all", CATALOGUE_CONNECTIONS="1"))
+        _, err = started[0].communicate(timeout=60)
+        assert started[0].returncode == 130, err
+        assert b"goes on from there" in err
+        assert b"Traceback" not in err
+    with Store(tmp_path / "data" / "footers.sqlite") as store:
+        assert files - 3 <= len(held(store)) < files
+
+
+def test_a_file_that_fails_is_named_and_does_not_stop_the_rest(mirror: Path, crawl: str, tmp_path: Path) -> None:
+    missing, *rest = listed(mirror, crawl)
+
+    script = Until(only(missing.path, Kind.NOT_FOUND))
+    with FaultServer(mirror, script=script) as server:
+        command = Command(tmp_path / "data", server.url, tmp_path)
+        ran = command("harvest", "--crawl", crawl, "--subset", "all", "--json")
+        assert ran.status == 1
+        (outcome,) = ran.json_lines()
+        assert list(outcome["failed"]) == [missing.path]
+        assert outcome["harvested"] == len(rest)
+        status = command("status", "--json").json()
+        assert [failure["path"] for failure in status["failures"]] == [missing.path]
+        asked = command("query", "*.example.com", "--crawl", crawl, "--format", "jsonl")
+        assert asked.status == 1
+        assert "may be incomplete" in asked.err
+        script.off()
+        assert command("harvest", "--crawl", crawl, "--subset", "all").status == 0
+    with catalogue.open(command.data, settings=Settings(source=str(mirror))) as cat:
+        assert cat.failures().empty
+        assert cat.captures("*.example.com", crawls=crawl).complete
+
+
+def test_footers_that_are_no_footers_are_named(mirror: Path, crawl: str, store: Store, examiner: Examiner) -> None:
+    files = listed(mirror, crawl)
+    served: dict[str, bytes] = {file.path: (mirror / file.path).read_bytes() for file in files}
+    manifest = f"crawl-data/{crawl}/cc-index-table.paths.gz"
+    served[manifest] = (mirror / manifest).read_bytes()
+    victims = [file.path for file in files[:5]]
+    served[victims[0]] = served[victims[0]][:-4] + b"PARE"
+    served[victims[1]] = served[victims[1]][:-4] + b"HTML"
+    served[victims[2]] = served[victims[2]][:-8] + b"\xff\xff\xff\x7fPAR1"
+    served[victims[3]] = served[victims[3]][:-400] + b"\xff" * 392 + served[victims[3]][-8:]
+    served[victims[4]] = b""
+    with FaultServer(served) as server:
+        source = polite(server)
+        outcome = run(source, store, examiner, crawl)
+        source.close()
+    assert set(outcome.failures) == set(victims)
+    assert all(path in reason for path, reason in outcome.failures.items())
+    assert "encrypted" in outcome.failures[victims[0]]
+    assert len(held(store)) == len(files) - len(victims)
+    assert set(store.keys("failures")) == set(victims)
+
+
+def test_crawls_without_a_table(mirror: Path, store: Store, examiner: Examiner) -> None:
+    with FaultServer(mirror) as server:
+        source = polite(server)
+        with pytest.raises(UnknownCrawl, match="no columnar index"):
+            run(source, store, examiner, "CC-MAIN-2012")
+        assert not server.log
+        with pytest.raises(UnknownCrawl, match="no columnar index of CC-MAIN-2019-99"):
+            run(source, store, examiner, "CC-MAIN-2019-99")
+        source.close()
+
+
+@pytest.mark.parametrize(
+    ("taken", "requests"),
+    [(timedelta(hours=-23), 0), (timedelta(hours=-25), 1), (timedelta(hours=25), 1), ("soon", 1)],
+    ids=["of today", "old", "of a clock that was wrong", "of a stranger"],
+)
+def test_a_list_of_crawls_is_good_for_a_day(mirror: Path, store: Store, taken: timedelta | str, requests: int) -> None:
+    with FaultServer(mirror) as server:
+        source = polite(server)
+        crawls = take_crawl_list(store, source)
+        known = store.get("documents", COLLINFO)
+        assert known
+        then = taken if isinstance(taken, str) else (datetime.now(UTC) + taken).isoformat()
+        store.put("documents", [(COLLINFO, replace(known, taken=then))])
+        before = len(server.log)
+        assert take_crawl_list(store, source) == crawls
+        assert len(server.log) - before == requests
+        source.close()
+
+
+def test_refresh_notices_a_file_that_changed_and_forgets_one_that_is_listed_no_more(
+    mirror: Path, crawl: str, tmp_path: Path, footers: dict[str, bytes]
+) -> None:
+    files = listed(mirror, crawl)
+    manifest = f"crawl-data/{crawl}/cc-index-table.paths.gz"
+    served = {file.path: (mirror / file.path).read_bytes() for file in files}
+    for name in (manifest, "collinfo.json"):
+        served[name] = (mirror / name).read_bytes()
+    first, second = [file.path for file in files if file.subset == "warc"][:2]
+    with FaultServer(served) as server, catalogue.open(tmp_path, settings=Settings(source=server.url)) as cat:
+        cat.harvest(crawl, subsets="all")
+        served[first], served[second] = served[second], served[first]
+        found = cat.captures("*", columns=["url"])
+        with pytest.raises(catalogue.SourceError, match=f"harvest --crawl {crawl} --refresh"):
+            found.to_arrow()
+        cat.harvest(crawl, subsets="all", refresh=True)
+        assert held(Store(tmp_path / "footers.sqlite"))[first] == footers[second]
+        twice = cat.captures("*", columns=["url"]).to_arrow()
+        assert twice.num_rows == sum(cat.files()["num_rows"])
+        del served[files[0].path]
+        served[manifest] = gzip.compress("\n".join(file.path for file in files[1:]).encode())
+        with pytest.raises(catalogue.SourceError, match=f"harvest --crawl {crawl} --refresh"):
+            cat.captures("*", columns=["fetch_time"]).to_arrow()  # URLs were read, and may be in the cache
+        cat.harvest(crawl, subsets="all", refresh=True)
+        assert set(cat.files()["path"]) == {file.path for file in files[1:]}
+        assert cat.captures("*", columns=["url"]).complete
+
+
+def test_crawls_listed_before_they_have_an_index_are_passed_over(mirror: Path, crawl: str, tmp_path: Path) -> None:
+    manifest = f"crawl-data/{crawl}/cc-index-table.paths.gz"
+    served = {file.path: (mirror / file.path).read_bytes() for file in listed(mirror, crawl)}
+    served[manifest] = (mirror / manifest).read_bytes()
+    served["collinfo.json"] = b'[{"id": "CC-MAIN-2099-01"}, {"id": "%s"}]' % crawl.encode()
+    with FaultServer(served) as server:
+        command = Command(tmp_path / "data", server.url, tmp_path)
+        ran = command("harvest", "--crawl", "all", "--json", "--yes")
+        assert ran.status == 0
+        assert [outcome["crawl"] for outcome in ran.json_lines()] == [crawl]
+        assert "no columnar index of CC-MAIN-2099-01" in ran.err
+        assert command("harvest", "--crawl", "CC-MAIN-2099-01").status == 2

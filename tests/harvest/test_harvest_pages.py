@@ -1,0 +1,127 @@
+"""``harvest --pages``: page indexes in the same requests as the footers, once."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from catalogue import Catalogue
+from catalogue.commoncrawl.crawls import KEY_COLUMN
+from catalogue.demo import LoopbackServer
+from catalogue.parquet.footer import decode_footer
+from catalogue.settings import Settings
+from catalogue.store.database import Store
+from tests.support.mirrors import crawl_of, index_paths, read_footer
+
+
+@pytest.fixture
+def server(mirror: Path) -> Iterator[LoopbackServer]:
+    with LoopbackServer(mirror) as serving:
+        yield serving
+
+
+@pytest.fixture
+def settings(server: LoopbackServer, tmp_path: Path) -> Settings:
+    return Settings(source=server.url, cache=tmp_path / "cache", cache_size=0, latency=0.001, bandwidth=1e6)
+
+
+def with_index(mirror: Path) -> str:
+    """A crawl whose files have page indexes."""
+    return max(
+        crawl_of(path)
+        for path in index_paths(mirror)
+        if read_footer(path.read_bytes()).row_groups[0].chunks[KEY_COLUMN].offset_index
+    )
+
+
+def requests(server: LoopbackServer) -> list[str]:
+    """The index files that were asked for, once for each request."""
+    return [exchange.path for exchange in server.log if exchange.path.endswith(".parquet")]
+
+
+def test_one_request_a_file_takes_both(
+    mirror: Path, server: LoopbackServer, settings: Settings, tmp_path: Path
+) -> None:
+    crawl = with_index(mirror)
+    said: list[str] = []
+    with Catalogue(tmp_path / "data", settings, notify=said.append) as cat:
+        (harvested,) = cat.harvest(crawl, subsets="all", pages=True)
+        assert harvested.progress.done == harvested.progress.listed > 0
+        assert len(requests(server)) == len(set(requests(server))) == harvested.progress.listed
+        assert any("page indexes" in text and f"{harvested.progress.listed:,} requests" in text for text in said)
+        before = len(server.log)
+        cat.harvest(crawl, subsets="all", pages=True)
+        assert [e.path for e in server.log[before:] if e.path.endswith(".parquet")] == []
+        found = cat.captures("*.example.com", crawls=crawl)
+        assert not found.plan.indexes
+        assert found.plan.pages > 0
+        pages = cat.pages(crawl)
+        assert set(pages.pages_from) == {"page index"}
+        assert pages.num_rows.sum() == cat.files(crawl).num_rows.sum()
+
+
+def test_what_is_kept_is_what_the_file_says(mirror: Path, settings: Settings, tmp_path: Path) -> None:
+    """Of every column where its pages lie, of the key their bounds too, and nothing else."""
+    crawl = with_index(mirror)
+    with Catalogue(tmp_path / "data", settings) as cat:
+        cat.harvest(crawl, pages=True)
+        with Store(tmp_path / "data" / "footers.sqlite") as store:
+            assert store.keys("files")
+            for path in store.keys("files"):
+                held = store.get("files", path)
+                assert held
+                data, footer = (mirror / path).read_bytes(), decode_footer(held.data, held.size)
+                indexes = store.indexes(path, [group.ordinal for group in footer.row_groups], held)
+                assert len(indexes) == len(footer.row_groups) > 0
+                for group in footer.row_groups:
+                    kept = indexes[group.ordinal]
+                    bounds = group.chunks[KEY_COLUMN].column_index
+                    assert bounds
+                    assert kept.column_index == data[bounds.start : bounds.end]
+                    located = {name: chunk.offset_index for name, chunk in group.chunks.items()}
+                    assert kept.offset_indexes == {n: data[at.start : at.end] for n, at in located.items() if at}
+
+
+def test_footers_that_are_held_are_not_asked_for_again(
+    mirror: Path, server: LoopbackServer, settings: Settings, tmp_path: Path
+) -> None:
+    crawl = with_index(mirror)
+    with Catalogue(tmp_path / "data", settings) as cat:
+        cat.harvest(crawl)
+        files = requests(server)
+        sizes = {path: (mirror / path).stat().st_size for path in files}
+        before = len(server.log)
+        cat.harvest(crawl, pages=True)
+        made = [exchange for exchange in server.log[before:] if exchange.path.endswith(".parquet")]
+        assert sorted(exchange.path for exchange in made) == sorted(files)
+        assert all(exchange.sent_bytes < sizes[exchange.path] / 2 for exchange in made)
+        assert not cat.captures("*.example.com", crawls=crawl).plan.indexes
+
+
+def test_files_without_page_indexes_are_no_matter(
+    mirror: Path, server: LoopbackServer, settings: Settings, tmp_path: Path
+) -> None:
+    crawl = min(crawl_of(path) for path in index_paths(mirror))  # of 2018
+    with Catalogue(tmp_path / "data", settings) as cat:
+        cat.harvest(crawl, pages=True)
+        before = len(server.log)
+        cat.harvest(crawl, pages=True)
+        assert [e.path for e in server.log[before:] if e.path.endswith(".parquet")] == []
+        assert cat.pages(crawl).empty
+
+
+def test_a_file_that_changed_takes_its_page_indexes_along(mirror: Path, settings: Settings, tmp_path: Path) -> None:
+    crawl = with_index(mirror)
+    with Catalogue(tmp_path / "data", settings) as cat:
+        cat.harvest(crawl, pages=True)
+        with Store(tmp_path / "data" / "footers.sqlite") as store:
+            (path, *others) = store.keys("files")
+            held = store.get("files", path)
+            assert held
+            store.put("files", [(path, held)])
+            assert [key for key in store.keys("indexes") if key.startswith(path)]
+            store.put("files", [(path, replace(held, etag="'another'"))])
+            assert not [key for key in store.keys("indexes") if key.startswith(path)]
+            assert all([key for key in store.keys("indexes") if key.startswith(other)] for other in others)
+        assert path not in set(cat.pages(crawl).path)

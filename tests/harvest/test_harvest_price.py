@@ -1,0 +1,63 @@
+"""What a harvest costs is reported before it starts, and large harvests of several crawls ask first."""
+
+import gzip
+from pathlib import Path
+
+import catalogue
+from catalogue import Catalogue
+from catalogue.harvest.harvest import FILES_OF_A_SUBSET
+from catalogue.settings import Settings
+from tests.support.commands import Command
+
+
+def crawls_with_an_index(command: Command) -> list[str]:
+    rows = command("crawls", "--json").json_lines()
+    return [row["crawl"] for row in rows if row["has_table"]]
+
+
+def test_large_harvests_of_several_crawls_need_consent(command: Command) -> None:
+    crawls = crawls_with_an_index(command)
+    refused = command("harvest", "--crawl", "all")
+    assert refused.status == 2
+    count = len(crawls) * (FILES_OF_A_SUBSET + 1)
+    assert f"this harvests {len(crawls)} crawls" in refused.err
+    assert f"{count:,} requests" in refused.err
+    assert "--yes" in refused.err
+    assert command("status", "--json").json()["coverage"] == []
+    assert command("harvest", "--crawl", ",".join(crawls)).status == 2
+    assert command("harvest", "--crawl", "all", "--yes").status == 0
+    assert len(command("status", "--json").json()["coverage"]) >= len(crawls)
+
+
+def test_one_crawl_needs_no_consent(command: Command) -> None:
+    assert command("harvest", "--crawl", "latest", "--subset", "all").status == 0
+
+
+def test_dry_run_reports_the_price_and_harvests_nothing(command: Command, crawl: str) -> None:
+    needed = command("harvest", "--crawl", crawl, "--subset", "all", "--dry-run", "--json").json()
+    files = 3 * FILES_OF_A_SUBSET
+    assert (needed["crawls"], needed["files"], needed["requests"]) == (1, files, files + 1)
+    assert (
+        f"{files} files: {files + 1} requests"
+        in command("harvest", "--crawl", crawl, "--subset", "all", "--dry-run").out
+    )
+    assert command("status", "--json").json()["coverage"] == []
+
+
+def test_price_of_a_known_crawl_is_that_of_its_missing_files(
+    mirror: Path, settings: Settings, tmp_path: Path, crawl: str
+) -> None:
+    listed = gzip.decompress((mirror / f"crawl-data/{crawl}/cc-index-table.paths.gz").read_bytes()).splitlines()
+    with catalogue.open(tmp_path / "data", settings=settings) as cat:
+        cat.harvest(crawl)
+        stored = len(cat.files())
+        assert files_needed(cat, crawl) == 0
+        assert files_needed(cat, crawl, subsets="all") == len(listed) - stored
+        needed = cat.harvest_estimate(crawl, refresh=True)
+        assert (needed.files, needed.requests) == (stored, stored + 1)
+
+
+def files_needed(cat: Catalogue, crawl: str, subsets: str = "warc") -> int:
+    needed = cat.harvest_estimate(crawl, subsets=subsets)
+    assert needed.files == needed.requests
+    return needed.files

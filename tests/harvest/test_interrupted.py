@@ -1,0 +1,129 @@
+"""A harvest that was interrupted: queries and ``status`` say which of the requested files are missing."""
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import catalogue
+from catalogue import Catalogue
+from catalogue.demo import LoopbackServer
+from catalogue.errors import NotHarvested
+from catalogue.progress import Progress
+from catalogue.settings import STORE_NAME, Settings
+from catalogue.store.database import Store
+from tests.support.commands import Command
+
+
+@pytest.fixture
+def cat(tmp_path: Path, mirror: Path, settings: Settings) -> Iterator[Catalogue]:
+    """One request at a time, so that files arrive in the order of their requests."""
+    with LoopbackServer(mirror) as server:
+        one_at_a_time = replace(settings, source=server.url, connections=1)
+        with catalogue.open(tmp_path / "data", settings=one_at_a_time) as opened:
+            yield opened
+
+
+@pytest.fixture
+def crawl(whole_crawls: list[str]) -> str:
+    return whole_crawls[0]
+
+
+def interrupt_after(files: int) -> Callable[[Progress], None]:
+    def report(progress: Progress) -> None:
+        if progress.done >= files:
+            raise KeyboardInterrupt
+
+    return report
+
+
+def harvest_part(cat: Catalogue, crawl: str, files: int) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        cat.harvest(crawl, subsets="all", report=interrupt_after(files))
+
+
+def stored_subsets(cat: Catalogue) -> set[str]:
+    return set(cat.files()["subset"])
+
+
+def test_harvest_takes_warc_first(cat: Catalogue, crawl: str) -> None:
+    harvest_part(cat, crawl, 1)
+    assert stored_subsets(cat) == {"warc"}
+
+
+def test_subsets_that_were_not_reached_are_missing_from_the_answer(cat: Catalogue, mirror: Path, crawl: str) -> None:
+    warc_files = len(list(mirror.rglob(f"crawl={crawl}/subset=warc/*.parquet")))
+    harvest_part(cat, crawl, warc_files)
+    found = cat.captures("*.example.com", crawls=crawl)
+    assert stored_subsets(cat) == {"warc"}
+    assert not found.complete
+    missing = " ".join(found.plan.missing)
+    assert "crawldiagnostics," in missing
+    assert "robotstxt," in missing
+    assert "warc," not in missing
+    cat.harvest(crawl, subsets="all")
+    assert cat.captures("*.example.com", crawls=crawl).complete
+
+
+def test_status_counts_the_missing_files_of_all_subsets_and_proposes_all(
+    cat: Catalogue, command: Command, crawl: str
+) -> None:
+    harvest_part(cat, crawl, 1)
+    (row,) = cat.crawls().query("files_harvested > 0").to_dict("records")
+    missing = row["files_listed"] - row["files_harvested"]
+    first = command("status", "--json").json()["next"][0]
+    assert first["why"] == f"{missing} files of {crawl} are not harvested"
+    assert first["command"].endswith("--subset all")
+
+
+def test_a_subset_that_was_not_requested_is_not_missing(cat: Catalogue, command: Command, crawl: str) -> None:
+    cat.harvest(crawl, subsets="robotstxt")
+    assert cat.captures("*.example.com", crawls=crawl).complete
+    assert not any("not harvested" in step.why for step in cat.next_steps())
+    requested = {row["subset"]: row["requested"] for row in command("status", "--json").json()["coverage"]}
+    assert requested == {"robotstxt": True, "warc": False, "crawldiagnostics": False}
+
+
+def test_a_crawl_that_was_interrupted_before_its_first_file_is_missing(cat: Catalogue, whole_crawls: list[str]) -> None:
+    older, newer = whole_crawls[:2]
+    cat.harvest(older)
+    harvest_part(cat, newer, 0)
+    found = cat.captures("*.example.com")
+    assert not found.complete
+    assert all(newer in lack for lack in found.plan.missing)
+    with pytest.raises(NotHarvested, match=f"harvest --crawl {newer}"):
+        cat.captures("*.example.com", crawls=newer)
+
+
+def test_what_was_forgotten_is_no_longer_requested(cat: Catalogue, crawl: str) -> None:
+    harvest_part(cat, crawl, 2)
+    cat.forget(crawl)
+    cat.harvest(crawl)
+    assert cat.captures("*.example.com", crawls=crawl).complete
+
+
+def test_a_damaged_request_is_found_and_repaired(cat: Catalogue, command: Command, crawl: str) -> None:
+    harvest_part(cat, crawl, 2)
+    cat.close()
+    with sqlite3.connect(command.data / "footers.sqlite") as store:
+        store.execute("UPDATE documents SET value = x'00' WHERE key = ?", [f"requested/{crawl}/robotstxt"])
+    store.close()
+    assert command("check").status == 1
+    assert command("repair").status == 0
+    assert command("check").status == 0
+    assert not cat.captures("*.example.com", crawls=crawl).complete
+
+
+def test_without_a_request_the_pages_of_a_crawl_are_missing(cat: Catalogue, crawl: str) -> None:
+    """As after a pull that was interrupted, or in a store of before requests were stored."""
+    cat.harvest(crawl, subsets="robotstxt")
+    with Store(cat.data / STORE_NAME) as store:
+        store.delete("documents", [f"requested/{crawl}/robotstxt"])
+    found = cat.captures("*.example.com", crawls=crawl)
+    assert not found.complete
+    assert all("warc," in lack for lack in found.plan.missing)
+    assert "--subset warc" in cat.next_steps()[0].command
+    cat.harvest(crawl, subsets="robotstxt")
+    assert cat.captures("*.example.com", crawls=crawl).complete

@@ -1,0 +1,226 @@
+"""DuckDB on the catalogue's file while that is made anew, and what it leaves beside it."""
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from shutil import copytree
+from typing import Any
+
+import pytest
+from filelock import FileLock
+
+import catalogue
+from catalogue import metadata_db
+from catalogue.errors import IncompleteAnswer, StoreLocked
+from catalogue.settings import Settings
+from catalogue.store.database import Store
+from tests.support.commands import Command
+from tests.support.crawls import crawl_of, table
+from tests.support.faults import FaultServer
+from tests.support.gates import Gate, nth
+
+OLD, NEW = "CC-MAIN-2021-49", "CC-MAIN-2022-33"
+HELD = "SELECT crawl, count(*) FROM files GROUP BY ALL ORDER BY ALL"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("source")
+    for crawl in (OLD, NEW):
+        crawl_of(made, *(table([f"com,{n})/{row}" for row in range(9)]) for n in range(2)), crawl=crawl)
+    return made
+
+
+@pytest.fixture(scope="module")
+def harvested(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder where one of two crawls is harvested, to be copied."""
+    data = tmp_path_factory.mktemp("harvested") / "data"
+    with catalogue.open(data, settings=Settings(source=str(folder))) as cat:
+        cat.harvest(OLD)
+    return data
+
+
+@pytest.fixture
+def command(folder: Path, harvested: Path, tmp_path: Path) -> Command:
+    """The same, to be changed."""
+    return Command(Path(copytree(harvested, tmp_path / "data")), str(folder), tmp_path)
+
+
+SHELL = """
+import os, sys
+import duckdb
+shell = duckdb.connect(sys.argv[1], read_only=sys.argv[2] == "read")
+print("open", flush=True)
+for statement in sys.stdin:
+    print(shell.execute(statement).fetchall(), flush=True)
+os._exit(0)  # as one that is killed: what it wrote stays in its log
+"""
+
+
+class Shell:
+    """A process that has a file open in DuckDB."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self._process = process
+
+    def run(self, statement: str) -> str:
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.write(statement + "\n")
+        self._process.stdin.flush()
+        return self._process.stdout.readline().strip()
+
+    def end(self) -> None:
+        assert self._process.stdin
+        self._process.stdin.close()
+        self._process.wait()
+
+
+@contextmanager
+def shell(path: Path, how: str, program: tuple[str, ...] = (sys.executable, "-c", SHELL)) -> Iterator[Shell]:
+    pipe = subprocess.PIPE
+    with subprocess.Popen([*program, str(path), how], stdin=pipe, stdout=pipe, text=True) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "open\n"
+        try:
+            yield Shell(process)
+        finally:
+            process.kill()
+
+
+def test_a_shell_that_reads_keeps_what_it_has_and_holds_up_nobody(command: Command) -> None:
+    path = command.data / "catalogue.duckdb"
+    program = (str(Path(sys.executable).with_name("duckdb")), "-readonly", "-csv", "-noheader")
+    with (
+        shell(path, "read") as ours,
+        subprocess.Popen([*program, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as cli,
+    ):
+        before = ours.run(HELD)
+        assert before == str([(OLD, 2)])
+        assert cli.stdin
+        assert cli.stdout
+        cli.stdin.write("SELECT 'open';\n")
+        cli.stdin.flush()
+        assert cli.stdout.readline() == "open\n"
+        assert command("harvest", "--crawl", NEW).status == 0
+        assert ours.run(HELD) == before
+        assert cli.communicate(HELD + ";")[0] == f"{OLD},2\n"
+    with metadata_db.connect(path) as now:
+        assert now.execute(HELD).fetchall() == [(OLD, 2), (NEW, 2)]
+
+
+def test_a_shell_that_may_write_is_waited_for_by_nobody(command: Command) -> None:
+    path = command.data / "catalogue.duckdb"
+    with shell(path, "write") as writer:
+        for words in (["harvest", "--crawl", NEW], ["query", "*", "--yes"], ["status"], ["sql", "from files"]):
+            ran = command(*words)
+            assert (ran.status, ran.out) == (75, ""), ran
+            assert "is open for writing elsewhere; close it there, or open it read-only" in ran.err
+            assert "Traceback" not in ran.err
+        writer.end()
+    assert len(command("query", "*", "--crawl", "all", "--yes").json_lines()) == 36  # what was harvested is kept
+
+
+def test_what_a_killed_shell_wrote_changes_no_answer(command: Command) -> None:
+    path = command.data / "catalogue.duckdb"
+    log = path.with_name("catalogue.duckdb.wal")
+    with shell(path, "write") as writer:
+        assert writer.run("DELETE FROM derived.row_groups") == "[(2,)]"
+        writer.end()
+    assert log.exists()
+    assert len(command("query", "*", "--yes").json_lines()) == 18
+    assert not log.exists()
+
+
+def test_a_log_that_a_shell_writes_beside_a_newer_file_is_not_taken_for_its_own(command: Command) -> None:
+    """As one does that has the older one open still. DuckDB would take it: our files name no log as theirs."""
+    path = command.data / "catalogue.duckdb"
+    log = path.with_name("catalogue.duckdb.wal")
+    newer = path.with_name("newer")
+    newer.write_bytes(path.read_bytes())
+    with shell(path, "write") as writer:
+        newer.replace(path)
+        assert writer.run("INSERT INTO derived.row_groups SELECT * FROM derived.row_groups") == "[(2,)]"
+        assert log.exists()
+        assert len(command("query", "*", "--yes").json_lines()) == 18
+        assert not log.exists()
+        assert writer.run("SELECT count(*) FROM derived.row_groups") == "[(4,)]"
+
+
+class Asked(Mapping[str, Any]):
+    """Facts of no file, which do something when they are asked for."""
+
+    def __init__(self, said: list[str], path: Path) -> None:
+        self._said, self._path = said, path
+
+    def __getitem__(self, key: str) -> Any:
+        with subprocess.Popen(
+            [sys.executable, "-c", SHELL, str(self._path), "write"], stderr=subprocess.PIPE, text=True
+        ) as process:
+            self._said.append(process.communicate()[1])
+        raise KeyError(key)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 1
+
+
+def test_nobody_opens_it_to_write_while_it_is_made_anew(command: Command) -> None:
+    """Who did would go on with a file that nobody else sees."""
+    said: list[str] = []
+    path = command.data / "catalogue.duckdb"
+    with Store(command.data / "footers.sqlite") as store:
+        (_, key, *_) = store.keys("files")
+        held = store.get("files", key)
+        assert held
+        store.delete("files", [key])
+        metadata_db.refresh(path, store)
+        store.put("files", [(key, held)])
+        metadata_db.refresh(path, store, facts=Asked(said, path))
+        assert len(said) == 1
+        assert "Conflicting lock is held" in said[0]
+        assert metadata_db.is_fresh(path, store)
+
+
+def test_whoever_makes_it_for_too_long_is_not_waited_for_any_more(command: Command) -> None:
+    path = command.data / "catalogue.duckdb"
+    with Store(command.data / "footers.sqlite") as store, FileLock(f"{path}.lock"):
+        store.delete("files", store.keys("files")[:1])
+        with pytest.raises(StoreLocked, match=r"another process has been bringing .* up to date for 0 s; try again"):
+            metadata_db.refresh(path, store, busy_seconds=0.01)
+
+
+def test_two_catalogues_in_threads_of_one_process(folder: Path, tmp_path: Path) -> None:
+    """One harvests, the other asks, with an older file open: DuckDB hands one out again as it was, if it is let."""
+    gate = Gate(nth(1, f"crawl={NEW}"))
+    with FaultServer(folder, gate=gate) as server, ThreadPoolExecutor(1) as thread:
+        settings = Settings(source=server.url, cache=tmp_path / "cache")
+        ended = threading.Event()
+
+        def harvest() -> None:
+            with catalogue.open(tmp_path / "data", settings=settings) as other:
+                other.harvest(NEW)
+                ended.wait(60)
+
+        with catalogue.open(tmp_path / "data", settings=settings) as cat:
+            cat.harvest(OLD)
+            older = cat.connect()
+            harvesting = thread.submit(harvest)
+            gate.wait()
+            with pytest.warns(IncompleteAnswer, match=f"2 of the 2 files of {NEW}"):
+                assert cat.captures("*", columns="url").to_arrow().num_rows == 18
+            gate.open()
+            while len(cat.crawls_held()) < 2:
+                assert not harvesting.done()
+            assert cat.captures("*", columns="url").to_arrow().num_rows == 36
+            assert cat.connect().execute(HELD).fetchall() == [(OLD, 2), (NEW, 2)]
+            assert older.execute(HELD).fetchall() == [(OLD, 2)]
+            ended.set()
+            harvesting.result()
+            older.close()

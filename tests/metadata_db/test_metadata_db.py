@@ -1,0 +1,402 @@
+"""The DuckDB catalogue: derived, swapped in whole, readable by DuckDB's own shell."""
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import catalogue
+from catalogue import metadata_db
+from catalogue.commoncrawl.datasets import INDEX
+from catalogue.errors import BadFooter, DiskFailed, QueryError
+from catalogue.examine import Examiner
+from catalogue.parquet.summary import FileFacts
+from catalogue.settings import Settings
+from catalogue.store.database import Store
+from catalogue.store.stored_file import Held
+from tests.support.examiners import Watched
+
+VIEWS = {"crawls", "files", "row_groups", "pages", "column_chunks"}
+QUESTIONS = sorted(metadata_db.queries_folder().glob("*.sql"))
+
+
+@pytest.fixture
+def data(untaught_data: Path, tmp_path: Path) -> Path:
+    """A copy of the harvested folder, to be changed."""
+    folder = tmp_path / "data"
+    shutil.copytree(untaught_data, folder)
+    return folder
+
+
+@pytest.fixture
+def store(data: Path) -> Iterator[Store]:
+    with Store(data / "footers.sqlite") as opened:
+        yield opened
+
+
+def shell(path: Path, sql: str) -> list[dict[str, object]]:
+    """Ask the file as a user's shell does."""
+    program = Path(sys.executable).with_name("duckdb")
+    done = subprocess.run([program, "-readonly", "-json", path, "-c", sql], capture_output=True, check=True, timeout=60)
+    rows: list[dict[str, object]] = json.loads(done.stdout or "[]")
+    return rows
+
+
+def test_duckdbs_shell_opens_the_file_and_sees_what_python_sees(harvested: catalogue.Catalogue) -> None:
+    rows = shell(harvested.path, "select path, row_group, min_url_surtkey, num_rows from row_groups order by all")
+    ours = harvested.row_groups().sort_values(["path", "row_group"])
+    assert [row["path"] for row in rows] == list(ours["path"])
+    assert [row["num_rows"] for row in rows] == list(ours["num_rows"])
+    assert {
+        row["view_name"] for row in shell(harvested.path, "select view_name from duckdb_views() where not internal")
+    } == VIEWS
+
+
+def test_the_file_has_the_storage_version_that_old_shells_read(harvested: catalogue.Catalogue) -> None:
+    with duckdb.connect() as connection:
+        connection.execute(f"ATTACH '{harvested.path}' AS it (READ_ONLY)")
+        (tags,) = connection.execute("SELECT tags FROM duckdb_databases() WHERE database_name = 'it'").fetchall()[0]
+    assert tags["storage_version"].startswith(("v1.0", "v1.1"))
+
+
+def test_every_view_and_column_has_a_comment(harvested: catalogue.Catalogue) -> None:
+    columns = shell(
+        harvested.path,
+        "select table_name, column_name, comment from duckdb_columns() where schema_name = 'main' and not internal",
+    )
+    assert {str(row["table_name"]) for row in columns} == VIEWS
+    assert [row for row in columns if not row["comment"]] == []
+    tables = shell(harvested.path, "select view_name, comment from duckdb_views() where not internal")
+    assert [row for row in tables if not row["comment"]] == []
+
+
+def test_row_groups_say_what_the_files_say(mirror: Path, harvested: catalogue.Catalogue) -> None:
+    rows = harvested.row_groups()
+    assert list(rows.columns) == [
+        "path", "crawl", "subset", "row_group", "num_rows", "total_byte_size", "file_offset", "total_compressed_size",
+        "min_url_surtkey", "max_url_surtkey", "bounds_from", "key_intervals", "first_fetch", "last_fetch",
+    ]  # fmt: skip
+    assert len(rows) == sum(pq.ParquetFile(path).metadata.num_row_groups for path in mirror.rglob("*.parquet"))
+    for path, groups in rows.groupby("path"):
+        file = pq.ParquetFile(mirror / str(path))
+        for _, row in groups.iterrows():
+            keys = file.read_row_group(row["row_group"], ["url_surtkey"])["url_surtkey"].to_pylist()
+            assert len(keys) == row["num_rows"]
+            assert file.metadata.row_group(row["row_group"]).total_byte_size == row["total_byte_size"]
+            if row["bounds_from"] == "missing":
+                assert row["min_url_surtkey"] is None or row["min_url_surtkey"] != row["min_url_surtkey"]
+            else:
+                assert row["min_url_surtkey"] <= min(keys)
+                assert row["max_url_surtkey"] >= max(keys)
+
+
+@pytest.fixture(scope="module")
+def with_chunks(
+    untaught_data: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[catalogue.Catalogue]:
+    """Where the column chunks of all crawls are shown."""
+    folder = shutil.copytree(untaught_data, tmp_path_factory.mktemp("chunks") / "data")
+    with catalogue.open(folder, settings=settings) as cat:
+        cat.show_column_chunks([str(crawl) for crawl in cat.files()["crawl"].unique()])
+        yield cat
+
+
+@pytest.mark.parametrize("file", QUESTIONS, ids=lambda file: file.stem)
+def test_every_question_runs_and_says_what_it_answers(with_chunks: catalogue.Catalogue, file: Path) -> None:
+    text = file.read_text(encoding="utf-8")
+    assert text.startswith("-- ")
+    rows = with_chunks.sql(text).df()
+    assert len(rows) > 0
+    assert not rows.columns.empty
+
+
+def test_questions_are_answered_rightly(harvested: catalogue.Catalogue, mirror: Path) -> None:
+    def answer(name: str) -> list[dict[Hashable, object]]:
+        sql = (metadata_db.queries_folder() / f"{name}.sql").read_text(encoding="utf-8")
+        return list(harvested.sql(sql).df().to_dict("records"))
+
+    coverage = answer("coverage")
+    assert sum(int(str(row["files_harvested"])) for row in coverage) == len(list(mirror.rglob("*.parquet")))
+    overlap = {row["crawl"]: row for row in answer("row-group-overlap") if row["subset"] == "warc"}
+    oldest, newest = min(overlap, key=str), max(overlap, key=str)
+    assert overlap[oldest]["row_groups_holding_a_key"] > 1.6  # type: ignore[operator]  # two streams zipped
+    assert overlap[newest]["row_groups_holding_a_key"] <= 1.5  # type: ignore[operator]  # sorted
+    with harvested.connect() as connection:
+        connection.execute("SET VARIABLE key = 'com,example)/'")
+        found = connection.execute(
+            (metadata_db.queries_folder() / "find-key.sql").read_text(encoding="utf-8")
+        ).fetchall()
+    planned = harvested.captures("example.com").plan
+    assert {(row[2], row[3]) for row in found} >= {
+        (f.file.path, g.ordinal) for f in planned.files for g in f.row_groups
+    }
+
+
+def test_column_chunks_are_filled_for_the_crawls_asked_for(data: Path, settings: Settings, mirror: Path) -> None:
+    with catalogue.open(data, settings=settings) as cat:
+        first, *others = sorted(cat.files()["crawl"].unique())
+        assert len(cat.sql("select * from column_chunks").df()) == 0
+        rows = cat.column_chunks(first)
+        path = str(rows["path"].iloc[0])
+        file = pq.ParquetFile(mirror / path).metadata
+        chunk = file.row_group(0).column(file.schema.names.index("url"))
+        (row,) = rows[(rows.path == path) & (rows.row_group == 0) & (rows.column_name == "url")].to_dict("records")
+        assert row["total_compressed_size"] == chunk.total_compressed_size
+        assert row["codec"] == chunk.compression
+        cat.column_chunks(others[0])
+        assert set(cat.sql("select distinct crawl from column_chunks").df()["crawl"]) == {first, others[0]}
+        assert len(cat.column_chunks(first)) == len(rows)
+
+
+class Slow(Examiner):
+    """Takes too long over the column chunks of one footer."""
+
+    def __init__(self, footer: bytes) -> None:
+        super().__init__(children=1)
+        self.footer = footer
+
+    def examine(self, footer: bytes, file_size: int, *, column_chunks: bool = False) -> FileFacts:
+        if column_chunks and footer == self.footer:
+            message = "the footer cannot be decoded: its parser took over 5 s"
+            raise BadFooter(message)
+        return super().examine(footer, file_size, column_chunks=column_chunks)
+
+
+def test_a_file_whose_column_chunks_cannot_be_told_keeps_nothing_else_from_being_shown(
+    data: Path, store: Store
+) -> None:
+    path = data / "catalogue.duckdb"
+    files = {key: file for key in store.keys("files") if (file := INDEX.file(key))}
+    crawl = min(file.crawl for file in files.values())
+    bad, *others = sorted(key for key, file in files.items() if file.crawl == crawl)
+    assert others
+    held = store.get("files", bad)
+    assert held
+    with Slow(held.data) as examiner:
+        metadata_db.refresh(path, store, column_chunks=[crawl], examiner=examiner)
+    with metadata_db.connect(path) as connection:
+        shown = connection.execute("SELECT DISTINCT path FROM column_chunks ORDER BY path").fetchall()
+        assert [name for (name,) in shown] == others
+        assert connection.execute("SELECT path, reason FROM derived.failures").fetchall() == [
+            (bad, f"{bad}: its column chunks are not shown: the footer cannot be decoded: its parser took over 5 s")
+        ]
+        assert connection.execute("SELECT true FROM row_groups WHERE path = $1", [bad]).fetchall()
+
+
+def test_what_was_decoded_is_not_decoded_again(data: Path, store: Store) -> None:
+    path = data / "catalogue.duckdb"
+    before = path.stat()
+    with Watched() as examiner:
+        metadata_db.refresh(path, store, examiner=examiner)
+        assert examiner.examined == 0
+        assert path.stat().st_ino == before.st_ino
+        gone = store.keys("files")[:2]
+        kept = [(key, value) for key in gone if (value := store.get("files", key))]
+        store.delete("files", gone)
+        metadata_db.refresh(path, store, examiner=examiner)
+        assert examiner.examined == 0
+        assert path.stat().st_ino != before.st_ino
+        store.put("files", kept)
+        metadata_db.refresh(path, store, examiner=examiner)
+        assert examiner.examined == len(gone)
+    with metadata_db.connect(path) as connection:
+        assert connection.execute("select count(*) from files").fetchall() == [(len(store.keys("files")),)]
+        doubled = "select path, row_group from row_groups group by all having count(*) > 1"
+        assert connection.execute(doubled).fetchall() == []
+
+
+def test_it_can_be_deleted_and_made_again(data: Path, settings: Settings) -> None:
+    with catalogue.open(data, settings=settings) as cat:
+        before = cat.row_groups()
+        cat.path.unlink()
+        assert cat.row_groups().equals(before)
+
+
+def test_leftovers_of_a_crash_do_no_harm(data: Path, store: Store) -> None:
+    path = data / "catalogue.duckdb"
+    (data / "catalogue.duckdb.new").mkdir()
+    (data / "catalogue.duckdb.new/catalogue.duckdb").write_bytes(b"half a database")
+    (data / "catalogue.duckdb.new/catalogue.duckdb.wal").write_bytes(b"and its log")
+    path.with_name("catalogue.duckdb.wal").write_bytes(b"somebody's log")
+    store.delete("files", store.keys("files")[:1])
+    metadata_db.refresh(path, store)
+    assert metadata_db.is_fresh(path, store)
+    assert sorted(p.name for p in data.glob("catalogue.duckdb*")) == ["catalogue.duckdb", "catalogue.duckdb.lock"]
+
+
+@pytest.mark.parametrize("content", [b"", b"no database", b"\0" * 20000, b"block"])
+def test_something_else_in_its_place_is_replaced(data: Path, store: Store, content: bytes) -> None:
+    path = data / "catalogue.duckdb"
+    path.write_bytes(content)
+    metadata_db.refresh(path, store)
+    assert metadata_db.is_fresh(path, store)
+
+
+def test_a_folder_that_cannot_be_written(data: Path, store: Store) -> None:
+    store.delete("files", store.keys("files")[:1])
+    nowhere = data / "footers.sqlite" / "catalogue.duckdb"
+    with pytest.raises(DiskFailed, match="cannot be written"):
+        metadata_db.refresh(nowhere, store)
+
+
+def test_odd_names_of_folders(untaught_data: Path, tmp_path: Path, settings: Settings) -> None:
+    odd = tmp_path / 'it\'s a "folder" [x]*'
+    shutil.copytree(untaught_data, odd)
+    (odd / "catalogue.duckdb").unlink()
+    with catalogue.open(odd, settings=settings) as cat:
+        assert len(cat.row_groups()) > 0
+
+
+def test_sql_that_cannot_be_run(harvested: catalogue.Catalogue) -> None:
+    with pytest.raises(QueryError, match="no_such_table"):
+        harvested.sql("select * from no_such_table")
+
+
+ZONED = """
+import sys
+from pathlib import Path
+from catalogue import views
+with metadata_db.connect(Path(sys.argv[1])) as connection:
+    print(*connection.execute("SELECT to_timestamp(0)::VARCHAR, min(harvested_at)::VARCHAR FROM files").fetchone())
+"""
+
+
+def test_times_are_utc_wherever_the_user_is(harvested: catalogue.Catalogue) -> None:
+    """In a process of its own, since DuckDB asks once in which zone it is."""
+    with harvested.connect() as connection:
+        ((first,),) = connection.execute("SELECT min(harvested_at)::VARCHAR FROM files").fetchall()
+    ran = subprocess.run(
+        [sys.executable, "-c", ZONED, harvested.path],
+        env=os.environ | {"TZ": "America/New_York"},
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert ran.stdout == f"1970-01-01 00:00:00+00 {first}\n"
+
+
+SHOWN = ["FROM files", "FROM row_groups", "FROM pages", "FROM crawls", "FROM derived.listed"]
+SHOWN += ["SELECT path, crawl, subset, reason FROM derived.failures"]  # when is not said twice alike
+
+
+def all_of_it(path: Path) -> list[pa.Table]:
+    with metadata_db.connect(path) as connection:
+        return [connection.execute(f"{sql} ORDER BY ALL").to_arrow_table() for sql in SHOWN]
+
+
+@pytest.fixture(scope="module")
+def with_pages(
+    untaught_data: Path, settings: Settings, whole_crawls: list[str], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """Where the page indexes of a crawl are held, too; to be copied."""
+    folder = Path(shutil.copytree(untaught_data, tmp_path_factory.mktemp("pages") / "data"))
+    with catalogue.open(folder, settings=settings) as cat:
+        cat.harvest(whole_crawls[0], pages=True)
+    return folder
+
+
+def test_brought_up_to_date_it_is_as_if_made_anew(with_pages: Path, tmp_path: Path) -> None:
+    chance = random.Random(0)
+    data = Path(shutil.copytree(with_pages, tmp_path / "data"))
+    with Store(data / "footers.sqlite") as store:
+        _change_and_compare(data, store, tmp_path, chance)
+
+
+def _change_and_compare(data: Path, store: Store, tmp_path: Path, chance: random.Random) -> None:
+    path = data / "catalogue.duckdb"
+    everything = {key: value for key in store.keys("files") if (value := store.get("files", key))}
+    lists = {key: value for key in store.keys("documents") if (value := store.get("documents", key))}
+    rotten = Held(b"no footer", 99, None, None, "", "2026-11-21T12:00:00+00:00")
+    failed = Held(b"", 0, None, None, "", "2026-11-21T12:00:00+00:00", note="Missing: it was not there")
+    own = {
+        key: (file, store.indexes(key, range(20), file)) for key, file in everything.items() if store.index_keys(key)
+    }
+
+    def some(of: Iterable[str]) -> list[str]:
+        there = sorted(of)
+        return chance.sample(there, min(len(there), chance.randint(1, 4)))
+
+    def add_indexes() -> None:
+        for key in some(own):
+            store.add_indexes(key, own[key][1], own[key][0])
+
+    steps: list[Callable[[], None]] = [
+        lambda: store.delete("files", some(store.keys("files"))),
+        lambda: store.put("files", [(key, everything[key]) for key in some(everything)]),
+        lambda: store.put("files", [(key, rotten) for key in some(everything)[:1]]),
+        lambda: store.put("failures", [(key, failed) for key in some(everything)]),
+        lambda: store.delete("failures", some(store.keys("failures"))),
+        lambda: store.delete("documents", some(key for key in lists if "paths" in key)[:1]),
+        lambda: store.put("documents", [(key, lists[key]) for key in some(lists)]),
+        add_indexes,
+    ]
+    with Examiner() as examiner:
+        for _ in range(5):
+            for step in chance.choices(steps, k=chance.randint(1, 6)):
+                step()
+            metadata_db.refresh(path, store, examiner=examiner)
+            anew = tmp_path / "anew.duckdb"
+            anew.unlink(missing_ok=True)
+            metadata_db.refresh(anew, store, examiner=examiner)
+            assert all_of_it(path) == all_of_it(anew)
+
+
+def test_another_store_in_its_place_is_shown_and_nothing_else(data: Path, store: Store, tmp_path: Path) -> None:
+    """Another's, or a backup of the same that went on from there, with the same number of changes or more."""
+    path = data / "catalogue.duckdb"
+    backup = tmp_path / "backup"
+    store.close()
+    shutil.copytree(data, backup)
+    with Store(data / "footers.sqlite") as opened:
+        opened.delete("files", opened.keys("files")[:2])
+        opened.delete("files", opened.keys("files")[:1])
+        metadata_db.refresh(path, opened)
+    for changes in range(1, 4):
+        for file in data.glob("footers.sqlite*"):
+            file.unlink()
+        shutil.copy(backup / "footers.sqlite", data / "footers.sqlite")
+        with Store(data / "footers.sqlite") as other:
+            for _ in range(changes):
+                other.delete("files", other.keys("files")[-1:])
+            metadata_db.refresh(path, other)
+            with metadata_db.connect(path) as connection:
+                shown = connection.execute("SELECT path FROM files ORDER BY path").fetchall()
+            assert [name for (name,) in shown] == other.keys("files")
+    with Store(tmp_path / "else.sqlite", create=True) as stranger:
+        metadata_db.refresh(path, stranger)
+        with metadata_db.connect(path) as connection:
+            assert connection.execute("SELECT count(*) FROM files").fetchall() == [(0,)]
+
+
+def test_facts_of_a_file_as_it_was_are_not_shown(store: Store, tmp_path: Path) -> None:
+    one, other = store.keys("files")[:2]
+    with Examiner() as examiner:
+        old = store.get("files", one)
+        new = store.get("files", other)
+        assert old
+        assert new
+        stale = {one: examiner.examine(old.data, old.size)}
+        store.put("files", [(one, new)])  # as another process may, between the harvest and this
+        metadata_db.refresh(tmp_path / "catalogue.duckdb", store, facts=stale, examiner=examiner)
+    with metadata_db.connect(tmp_path / "catalogue.duckdb") as connection:
+        rows = (
+            "SELECT row_group, num_rows, min_url_surtkey, max_url_surtkey FROM row_groups WHERE path = ? ORDER BY ALL"
+        )
+        assert connection.execute(rows, [one]).fetchall() == connection.execute(rows, [other]).fetchall()
+
+
+@pytest.mark.parametrize("name", [b"a\0b", b"caf\xe9"])
+def test_a_name_that_duckdb_does_not_take_is_refused_in_a_sentence(name: bytes) -> None:
+    with pytest.raises(QueryError, match="cannot be the name of a file that DuckDB opens"):
+        metadata_db.connect(Path(os.fsdecode(name)))

@@ -1,0 +1,45 @@
+"""A catalogue that is damaged is a sentence that says what to do, or makes no difference."""
+
+import random
+import shutil
+from pathlib import Path
+
+import catalogue
+from catalogue.errors import DiskFailed
+from catalogue.settings import Settings
+from tests.support.commands import Command
+
+PLACES = 5
+
+
+def test_wherever_it_is_damaged(asking: Command, untaught_data: Path, settings: Settings, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(untaught_data, tmp_path / "copy"))
+    path = folder / "catalogue.duckdb"
+    whole = path.read_bytes()
+
+    def told(*, planned: bool) -> str:
+        with catalogue.open(folder, settings=settings) as cat:
+            try:
+                return repr(cat.captures("*.com").plan.paths) if planned else cat.row_groups().to_csv()
+            except DiskFailed as error:
+                return str(error)
+
+    expected = {planned: told(planned=planned) for planned in (True, False)}
+    said = {planned: list[bytes]() for planned in expected}
+    for place in range(PLACES):
+        start = len(whole) // (PLACES + 1) * (place + 1)
+        damaged = whole[:start] + random.Random(place).randbytes(20_000) + whole[start + 20_000 :]
+        for planned, right in expected.items():
+            path.write_bytes(damaged)
+            if (found := told(planned=planned)) != right:
+                assert found.startswith("the catalogue cannot be read (")
+                assert found.endswith("); run: catalogue repair")
+                assert "\n" not in found
+                said[planned].append(damaged)
+    assert said[False]
+    command = Command(folder, asking.source, tmp_path)
+    for damaged in {said[True][0], said[True][-1]}:
+        path.write_bytes(damaged)
+        ran = command("query", "*.com", "--count")
+        assert ran.status == 74
+        assert "run: catalogue repair" in ran.err

@@ -1,0 +1,89 @@
+"""Questions of ours have one database of DuckDB in common, and nothing of what it was used for before."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from catalogue import metadata_db
+from tests.support.warm import ROOT
+
+COUNT = "SELECT count(*) FROM files"
+WRITES = "import sys, duckdb; duckdb.connect(sys.argv[1]).execute('CREATE TABLE note (text VARCHAR)')"
+
+
+@pytest.fixture
+def path(untaught_data: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copyfile(untaught_data / "catalogue.duckdb", tmp_path / "catalogue.duckdb"))
+
+
+def fewer(path: Path) -> None:
+    """Put another catalogue in its place, which lacks a file."""
+    beside = path.with_name("beside.duckdb")
+    shutil.copyfile(path, beside)
+    with duckdb.connect(beside) as connection:
+        connection.execute("DELETE FROM derived.files WHERE file = 0")
+    beside.replace(path)
+
+
+def count(path: Path) -> int:
+    with metadata_db.reading(path) as connection:
+        ((number,),) = connection.execute(COUNT).fetchall()
+    return int(number)
+
+
+def fail(path: Path) -> None:
+    with metadata_db.reading(path) as connection:
+        connection.execute("CREATE TEMP TABLE files AS SELECT 1")
+        connection.execute("SELECT no_such_column FROM catalogue.files")
+
+
+def test_what_took_its_place_is_seen(path: Path) -> None:
+    before = count(path)
+    fewer(path)
+    assert count(path) == before - 1
+
+
+def test_two_at_once_each_see_what_was_there_when_they_began(path: Path) -> None:
+    with metadata_db.reading(path) as first:
+        before = first.execute(COUNT).fetchall()
+        fewer(path)
+        with metadata_db.reading(path) as second:
+            ((after,),) = second.execute(COUNT).fetchall()
+            assert first.execute(COUNT).fetchall() == before == [(after + 1,)]
+
+
+def test_afterwards_the_file_is_nobodys(path: Path) -> None:
+    count(path)
+    subprocess.run([sys.executable, "-c", WRITES, path], check=True, timeout=60)
+
+
+def test_a_question_that_failed_leaves_nothing_to_the_next(path: Path) -> None:
+    right = count(path)
+    for _ in range(2):
+        with pytest.raises(duckdb.BinderException):
+            fail(path)
+        assert count(path) == right
+
+
+FORKS = """
+import os, sys
+from catalogue.views.opened import lent
+with lent() as ours:
+    ours.execute("CREATE TABLE mark (text VARCHAR)")
+child = os.fork()
+if not child:
+    with lent() as own:
+        os._exit(len(own.execute("FROM duckdb_tables()").fetchall()))
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_process_that_was_forked_has_its_own() -> None:
+    """In a new interpreter: to fork one with threads of others is not done."""
+    environment = os.environ | {"PYTHONWARNINGS": "ignore"}
+    subprocess.run([sys.executable, "-c", FORKS], cwd=ROOT, env=environment, check=True, timeout=60)

@@ -1,0 +1,275 @@
+"""Records are fetched in few requests, written whole, and gone on with."""
+
+import gzip
+import random
+import signal
+from collections import Counter
+from contextlib import closing
+from dataclasses import replace
+from io import BytesIO
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import catalogue
+from catalogue import Catalogue
+from catalogue.commoncrawl.capture import Capture, capture_of
+from catalogue.demo import LoopbackServer
+from catalogue.errors import BadRecord, IncompleteAnswer, QueryError
+from catalogue.output.fetch import Failed, MadeHere
+from catalogue.output.fill import Fetched
+from catalogue.output.formats import Lines, Warc
+from catalogue.output.ledger import Ledger
+from catalogue.output.parts import Parts
+from catalogue.output.targets import Here
+from catalogue.plan.record_requests import record_fetches
+from catalogue.records.record import Record, read_record
+from catalogue.settings import Settings
+from catalogue.source.open import open_source
+from tests.support.archives import BODY, HEAD, arc, capture
+from tests.support.commands import Command, wait_until
+from tests.support.faults import FaultServer
+from tests.support.fetched import MANY, check, many_rows, records_in
+
+rows = pytest.fixture(scope="module")(many_rows)
+
+
+# ---- merging ----
+
+
+places = st.lists(
+    st.builds(
+        lambda file, offset, length: Capture(f"crawl-data/{file}", offset, length),
+        st.sampled_from("abc"),
+        st.integers(0, 3000),
+        st.integers(1, 400),
+    ),
+    max_size=25,
+)
+
+
+@given(places, st.integers(0, 500))
+def test_each_capture_is_in_one_request(captures: list[Capture], max_gap: int) -> None:
+    fetches = list(record_fetches(captures, max_gap=max_gap))
+    assert Counter(each for fetch in fetches for each in fetch.captures) == Counter(captures)
+    for fetch in fetches:
+        assert all(each.filename == fetch.path and each.range in fetch.range for each in fetch.captures)
+        assert {fetch.range.start} == {min(each.offset for each in fetch.captures)}
+        assert fetch.range.end == max(each.range.end for each in fetch.captures)
+    ordered = [(fetch.path, fetch.range.start) for fetch in fetches]
+    assert ordered == sorted(ordered)
+    for one, other in pairwise(fetches):
+        assert one.path != other.path or other.range.start - one.range.end > max_gap
+
+
+def test_requests_and_bytes_are_those_of_the_estimate(
+    harvested_data: Path, mirror: Path, tmp_path: Path, rows: list[dict[str, Any]]
+) -> None:
+    for bandwidth in (1e3, 1e8):
+        with LoopbackServer(mirror) as server:
+            settings = Settings(source=server.url, cache=tmp_path, bandwidth=bandwidth)
+            with catalogue.open(harvested_data, settings=settings) as cat:
+                estimate = cat.fetch_estimate(rows)
+                done = cat.fetch(rows, tmp_path / f"{bandwidth}.warc.gz")
+                assert (done.records, done.failed) == (len(rows), {})
+                assert (cat.requests, cat.bytes) == (estimate.requests, estimate.bytes)
+                assert len(server.log) == estimate.requests
+                assert sum(estimate.hosts.values()) == len(rows)
+        if bandwidth == 1e3:
+            assert estimate.bytes == sum(row["warc_record_length"] for row in rows)
+        else:
+            assert estimate.requests == len({row["warc_filename"] for row in rows})
+
+
+# ---- what is written ----
+
+
+def test_what_is_fetched_is_what_is_there(
+    harvested: Catalogue, mirror: Path, tmp_path: Path, crawl: str, rows: list[dict[str, Any]]
+) -> None:
+    done = harvested.fetch(rows, tmp_path / "out.warc.gz", about="captures of\r\n*.com")
+    assert (done.files, done.failed) == (["out.warc.gz"], {})
+    check(tmp_path / "out.warc.gz")
+    archived = (tmp_path / "out.warc.gz").read_bytes()
+    for row in rows:
+        with (mirror / row["warc_filename"]).open("rb") as file:
+            file.seek(row["warc_record_offset"])
+            assert file.read(row["warc_record_length"]) in archived
+    assert Counter(url for _, url, _ in records_in(tmp_path / "out.warc.gz")) == Counter(row["url"] for row in rows)
+    first = gzip.GzipFile(fileobj=BytesIO(archived)).read(2000).decode(errors="replace")
+    assert "software: commoncrawl-catalogue/" in first
+    assert "description: captures of *.com\r\n" in first
+    assert f"isPartOf: {crawl}\r\n" in first
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.warc.gz", "out.warc.gz.ledger"]
+
+
+def test_files_of_about_a_size(harvested: Catalogue, tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+    whole = harvested.fetch(rows, tmp_path / "one.warc.gz")
+    done = harvested.fetch(rows, tmp_path / "many.warc.gz", most=whole.bytes // 4)
+    assert done.files == [f"many-{number:05}.warc.gz" for number in range(len(done.files))]
+    assert 4 <= len(done.files) <= 6
+    files = [tmp_path / name for name in done.files]
+    check(*files)
+    assert all(file.stat().st_size <= whole.bytes // 4 for file in files)
+    assert records_in(*files) == records_in(tmp_path / "one.warc.gz")
+
+
+def test_arc_records_become_warc(tmp_path: Path) -> None:
+    member = gzip.compress(arc())
+    record = read_record(capture(member), member)
+    (tmp_path / "x.warc.gz").write_bytes(Warc({}).head("x.warc.gz") + Warc({}).add(record))
+    check(tmp_path / "x.warc.gz")
+    ((_, url, content),) = records_in(tmp_path / "x.warc.gz")
+    assert (url, content) == (record.url, record.body)
+
+
+@pytest.mark.parametrize(
+    "head",
+    ["HTTP/1.1 200 Ок\r\n\r\n", "HTTP/1.0 200 OK\nÞórð: ü=ß\nX:\ty \n\n", "ICY 200 OK\r\n\r\n", "HTTP/1.1\r\n\r\n", ""],
+)
+def test_heads_of_arc_records_stay_as_they_were(tmp_path: Path, head: str) -> None:
+    member = gzip.compress(arc(head=head) if head else arc().replace(b"https", b"dns"))
+    meant = capture(member, status=None) if head else Capture("crawl-data/x.arc.gz", 0, len(member))
+    made = Warc({}).add(read_record(meant, member))
+    content = (head or HEAD).encode() + BODY
+    assert f"\r\n\r\n{content.decode()}\r\n\r\n" in gzip.decompress(made).decode()
+    again = read_record(replace(meant, length=len(made)), made)
+    assert (again.http_head, again.body) == ((head.encode(), BODY) if head else (b"", content))
+    (tmp_path / "x.warc.gz").write_bytes(Warc({}).head("x.warc.gz") + made)
+    check(tmp_path / "x.warc.gz")
+
+
+def test_arc_records_of_no_time_do_not_become_warc() -> None:
+    member = gzip.compress(arc().replace(b"20220815010203", b"yesterday"))
+    with pytest.raises(BadRecord, match="has no time"):
+        Warc({}).add(read_record(capture(member, time=None), member))
+
+
+def test_a_record_that_a_form_cannot_take_keeps_no_other_out(settings: Settings, rows: list[dict[str, Any]]) -> None:
+    odd = rows[3]["url"]
+
+    def make(record: Record) -> dict[str, Any]:
+        return {"url": {record} if record.url == odd else record.url}  # a set is nothing for JSON
+
+    wanted = [capture_of(row) for row in rows[:10] if row is rows[3] or row["url"] != odd]
+    with (
+        closing(open_source(settings.source, settings)) as source,
+        closing(MadeHere(source, Lines(make))) as here,
+        closing(here.made(record_fetches(wanted, max_gap=1000))) as results,
+    ):
+        failed = [each for each in results if isinstance(each, Failed)]
+    ((reason, lasting),) = [(each.reason, each.lasting) for each in failed]
+    assert "TypeError" in reason
+    assert not lasting
+
+
+def test_rows_that_name_no_record_are_said(harvested: Catalogue, tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+    odd = [rows[0] | {name: ["x"]} for name in ("url", "warc_filename", "warc_record_offset")]
+    done = harvested.fetch([*odd, rows[0]], tmp_path / "out.warc.gz")
+    assert (done.records, len(done.unusable)) == (1, 3)
+    done = harvested.fetch(pd.DataFrame([*odd, rows[0]]), tmp_path / "frame.warc.gz")
+    assert (done.records, len(done.unusable)) == (1, 3)
+
+
+def test_records_in_python(harvested: Catalogue, crawl: str, rows: list[dict[str, Any]]) -> None:
+    found = list(harvested.records(rows[:20] + rows[:3]))
+    assert Counter(record.url for record in found) == Counter(row["url"] for row in rows[:20])
+    frame = harvested.captures("*.com", crawls=crawl, limit=3).to_pandas()
+    assert {record.url for record in harvested.records(frame)} == set(frame["url"])
+    with pytest.warns(IncompleteAnswer, match="no name of an archive"):
+        assert list(harvested.records([rows[0] | {"warc_filename": "../x"}])) == []
+    with pytest.warns(IncompleteAnswer, match="does not exist"):
+        assert list(harvested.records([rows[0] | {"warc_filename": "crawl-data/none.warc.gz"}])) == []
+
+
+# ---- going on ----
+
+
+def test_killed_and_resumed_equals_one_run(
+    asking: Command, mirror: Path, tmp_path: Path, crawl: str, rows: list[dict[str, Any]]
+) -> None:
+    expected = Counter(row["url"] for row in rows)
+    words = ["fetch", MANY, "--crawl", crawl, "-o", "out.warc.gz", "--yes", "--max-size", "50kB"]
+    killed = 0
+    for number in (3, 20):  # at the n-th request
+        with FaultServer(mirror) as server:
+            command = Command(asking.data, server.url, tmp_path)
+            with command.start(*words, CATALOGUE_BANDWIDTH="20000") as process:
+                wait_until(process, lambda: len(server.log) >= number)  # noqa: B023 - it is called here
+                process.send_signal(signal.SIGKILL)
+            killed += process.returncode == -signal.SIGKILL
+    assert killed >= 1
+    with LoopbackServer(mirror) as server:
+        ran = Command(asking.data, server.url, tmp_path)(*words, CATALOGUE_BANDWIDTH="20000")
+        assert ran.status == 0, ran.err
+    files = sorted(tmp_path.glob("out-*.warc.gz"))
+    check(*files)
+    found = records_in(*files)
+    assert Counter(url for _, url, _ in found) == expected
+    assert len({ident for ident, _, _ in found}) == len(found)
+    assert not list(tmp_path.glob(".out*"))
+    before = {file.name: file.stat().st_mtime_ns for file in files}
+    with LoopbackServer(mirror) as server:
+        assert Command(asking.data, server.url, tmp_path)(*words).status == 0
+        assert not [exchange for exchange in server.log if "/segments/" in exchange.path]
+    assert {file.name: file.stat().st_mtime_ns for file in sorted(tmp_path.glob("out-*.warc.gz"))} == before
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_cut_anywhere_it_goes_on(harvested: Catalogue, tmp_path: Path, rows: list[dict[str, Any]], seed: int) -> None:
+    """Files and ledger as a power cut may leave them: what was synced is there, of the rest some."""
+    chance = random.Random(seed)
+    target = tmp_path / "out.warc.gz"
+    most = chance.choice([None, 100_000])
+    some = chance.sample(rows, len(rows) // 2)
+    ledger = Ledger(tmp_path / "out.warc.gz.ledger", {"form": "warc", "most": most})
+    parts = Parts(Here(tmp_path), target.name, Warc({}), ledger, most=most)
+    for record in harvested.records(some):
+        parts.add(record.capture, record.member)
+        if chance.random() < 0.01:
+            parts.make_safe()
+    if chance.random() < 0.5:
+        parts.finish()
+    parts.close()
+    ledger.close()
+    lines = ledger.path.read_bytes().splitlines(keepends=True)
+    kept = b"".join(lines[: chance.randint(1, len(lines))])
+    ledger.path.write_bytes(kept + chance.choice([b"", b'{"fi', b"\xff"]))
+    for file in tmp_path.glob(".out*.part"):
+        with file.open("ab") as opened:
+            opened.write(chance.randbytes(chance.choice([0, 1, 5000])))
+    if chance.random() < 0.3:
+        chance.choice([file for file in tmp_path.glob("*out*.warc.gz*") if file != ledger.path]).unlink()
+
+    def fetched() -> Fetched:
+        try:
+            return harvested.fetch(rows, target, most=most)
+        except QueryError as error:  # a file whose line of the ledger was cut off might be anybody's
+            Path(str(error).split(" holds something else")[0]).unlink()
+            return fetched()
+
+    done = fetched()
+    assert not done.failed
+    files = [tmp_path / name for name in done.files]
+    check(*files)
+    assert Counter(url for _, url, _ in records_in(*files)) == Counter(row["url"] for row in rows)
+
+
+def test_more_captures_go_behind_what_is_there(
+    harvested: Catalogue, tmp_path: Path, rows: list[dict[str, Any]]
+) -> None:
+    target = tmp_path / "out.warc.gz"
+    harvested.fetch(rows[:10], target)
+    before = records_in(target)
+    done = harvested.fetch(rows[:30], target)
+    assert done.records == 30
+    assert records_in(target)[:10] == before
+    assert len(records_in(target)) == 30
+    target.unlink()  # what is not there is fetched again
+    assert harvested.fetch(rows[:12], target).records == 12
+    assert len(records_in(target)) == 12

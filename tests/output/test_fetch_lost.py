@@ -1,0 +1,340 @@
+"""What cannot be had, ledgers of others, and the command."""
+
+import gzip
+import json
+import random
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from shutil import copyfile
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+import pytest
+
+import catalogue
+from catalogue import Catalogue
+from catalogue.cli.capture_input import captures_in
+from catalogue.commoncrawl.capture import CAPTURE_COLUMNS, Capture, capture_of
+from catalogue.demo import LoopbackServer
+from catalogue.errors import BadDocument, GivenUp, QueryError
+from catalogue.output.fetch import Failed, MadeHere, fetch_records
+from catalogue.output.formats import Lines
+from catalogue.output.ledger import Ledger
+from catalogue.plan.record_requests import record_fetches
+from catalogue.records.record import Record
+from catalogue.settings import Settings
+from catalogue.source.open import open_source
+from catalogue.supervised import ChildDied
+from tests.support.archives import warc
+from tests.support.commands import Command
+from tests.support.fetched import check, many_rows, records_in
+
+rows = pytest.fixture(scope="module")(many_rows)
+
+
+# ---- what cannot be had ----
+
+
+def test_what_is_wrong_is_said_and_never_written(
+    harvested_data: Path, mirror: Path, tmp_path: Path, crawl: str, rows: list[dict[str, Any]]
+) -> None:
+    rows = rows[::3]
+    for name in {row["warc_filename"] for row in rows}:
+        (tmp_path / "source" / name).parent.mkdir(parents=True, exist_ok=True)
+        copyfile(mirror / name, tmp_path / "source" / name)
+    chance = random.Random(1)
+    spoilt, bad = chance.sample(rows, 6), {}
+    for number, row in enumerate(spoilt):
+        place = (row["warc_filename"], row["warc_record_offset"])
+        file = tmp_path / "source" / row["warc_filename"]
+        data = bytearray(file.read_bytes())
+        start, end = place[1], place[1] + row["warc_record_length"]
+        if number < 3:
+            data[start + 30 : start + 40] = bytes(10)
+        else:
+            other = gzip.compress(warc())  # a good record of something else, as long
+            data[start:end] = (
+                other + bytes(end - start - len(other)) if len(other) < end - start else bytes(end - start)
+            )
+        file.write_bytes(data)
+        bad[place] = row["url"]
+    beyond = rows[0] | {"warc_record_offset": 1 << 40}
+    gone = rows[0] | {"warc_filename": f"crawl-data/{crawl}/segments/1/warc/gone.warc.gz"}
+    with LoopbackServer(tmp_path / "source") as server:
+        settings = Settings(source=server.url, cache=tmp_path / "cache", patience=0.0)
+        with catalogue.open(harvested_data, settings=settings) as cat:
+            done = cat.fetch([*rows, beyond, gone, rows[0] | {"warc_filename": "../x"}], tmp_path / "out.warc.gz")
+            assert len(done.failed) == 8
+            assert len(done.unusable) == 1
+            assert bad.keys() < done.failed.keys()
+            assert "gone.warc.gz" in done.failed[gone["warc_filename"], gone["warc_record_offset"]]
+            check(tmp_path / "out.warc.gz")
+            written = Counter(url for _, url, _ in records_in(tmp_path / "out.warc.gz"))
+            assert written == Counter(row["url"] for row in rows) - Counter(bad.values())
+            before = len(server.log)
+            again = cat.fetch(rows, tmp_path / "out.warc.gz")
+            assert again.failed.keys() == bad.keys()
+            assert len(server.log) == before  # what will not change is not asked for again
+
+
+def test_a_closed_source_is_given_up(settings: Settings, rows: list[dict[str, Any]]) -> None:
+    source = open_source(settings.source, settings)
+    source.close()
+    fetches = record_fetches(map(capture_of, rows), max_gap=0)
+    with (
+        ThreadPoolExecutor(1) as executor,
+        pytest.raises(GivenUp),
+        closing(fetch_records(fetches, source, executor)) as it,
+    ):
+        list(it)
+
+
+def test_what_failed_is_believed_of_the_same_question_only(
+    settings: Settings, tmp_path: Path, rows: list[dict[str, Any]]
+) -> None:
+    (tmp_path / "wrong").mkdir()
+    right, wrong = (Settings(source=where, cache=tmp_path) for where in (settings.source, str(tmp_path / "wrong")))
+    row, output = rows[0], tmp_path / "out.warc.gz"
+    misread = row | {"url": "https://other.example/"}
+    with catalogue.open(tmp_path / "a", settings=wrong) as cat:
+        ((_, first),) = cat.fetch([row], output).failed.items()
+        ((_, again),) = cat.fetch([row], output).failed.items()
+        assert again == f"{first} (as found before; to ask again, choose another output)"
+    with catalogue.open(tmp_path / "b", settings=right) as cat:
+        (reason,) = cat.fetch([misread], output).failed.values()
+        assert "other.example" in reason
+        assert "as found before" not in reason
+        done = cat.fetch([row], output)
+        assert (done.records, done.failed) == (1, {})
+        assert cat.fetch([misread], output).failed == {}
+    assert [url for _, url, _ in records_in(output)] == [row["url"]]
+
+
+def test_a_parser_that_took_too_long_is_asked_again(settings: Settings, rows: list[dict[str, Any]]) -> None:
+    def slow(_: Record) -> dict[str, Any]:
+        message = "its parser took over 5 s"
+        raise BadDocument(message) from ChildDied
+
+    def broken(_: Record) -> dict[str, Any]:
+        message = "no document"
+        raise BadDocument(message)
+
+    fetches = list(record_fetches([capture_of(rows[0])], max_gap=0))
+    with closing(open_source(settings.source, settings)) as source:
+        for make, lasting in ((slow, False), (broken, True)):
+            with closing(MadeHere(source, Lines(make))) as here:
+                (failed,) = here.made(fetches)
+            assert isinstance(failed, Failed)
+            assert failed.lasting is lasting
+
+
+def test_a_place_is_one_record_however_it_is_described(
+    harvested: Catalogue, tmp_path: Path, rows: list[dict[str, Any]]
+) -> None:
+    some = rows[:20]
+    bare = [{name: value for name, value in row.items() if name != "fetch_time"} for row in some]
+    done = harvested.fetch([*some, *bare], tmp_path / "out.warc.gz")
+    assert done.records == len(records_in(tmp_path / "out.warc.gz")) == 20
+    assert len(list(harvested.records([*some, *bare]))) == 20
+
+
+def test_any_order_is_as_good(harvested: Catalogue, tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+    inorder = [
+        Capture(f"crawl-data/{n % 3}", n // 3 * 99, 99) for n in range(51_000)
+    ]  # more than are looked at at once
+    shuffled = random.Random(1).sample(inorder, len(inorder))
+    wanted = harvested.fetch_estimate(inorder)
+    assert wanted.requests < 10
+    assert harvested.fetch_estimate(shuffled) == wanted
+    few = shuffled[:900]
+    wanted = harvested.fetch_estimate(few)
+    texts = {name: [str(getattr(each, name)) for each in few] for name in ("filename", "offset", "length")}
+    assert harvested.fetch_estimate(pa.table(texts)) == wanted
+    assert harvested.fetch_estimate(pa.table(texts).to_pandas()) == wanted
+    table = pa.Table.from_pylist(rows[:9])
+    at = table.schema.get_field_index("warc_filename")
+    for kind in (pa.string_view(), pa.dictionary(pa.int32(), pa.string()), pa.large_string()):
+        other = table.set_column(at, "warc_filename", table["warc_filename"].cast(kind))
+        assert harvested.fetch_estimate(other) == harvested.fetch_estimate(table)
+    assert harvested.fetch(other, tmp_path / "out.warc.gz").records == 9
+
+
+@pytest.mark.parametrize("kind", ["batch", "reader", "row", "text", "column", "number", "list"])
+def test_what_are_no_captures(harvested: Catalogue, tmp_path: Path, rows: list[dict[str, Any]], kind: str) -> None:
+    table = pa.Table.from_pylist(rows[:2])
+    odd: Any = {
+        "batch": table.to_batches()[0],
+        "reader": table.to_reader(),
+        "row": rows[0],
+        "text": "*.com",
+        "column": table.to_pandas()["url"],
+        "number": 1,
+        "list": ["https://example.com/"],
+    }[kind]
+    with pytest.raises(QueryError, match="captures are an answer, a table, a DataFrame or a list of rows"):
+        harvested.fetch(odd, tmp_path / "out.warc.gz")
+    assert list(tmp_path.iterdir()) == []
+
+
+# ---- ledgers ----
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    with closing(Ledger(tmp_path / "x.ledger", {"form": "warc"})) as made:
+        yield made
+
+
+def test_a_ledger_says_what_was_noted(ledger: Ledger) -> None:
+    one, other, third = (Capture("crawl-data/a", offset, 1) for offset in (1, 2, 3))
+    ledger.note("x", 10, [one])
+    ledger.note_failed([(other, "gone", "asked"), (third, "later", "")])
+    ledger.close()
+    with closing(Ledger(ledger.path, {"form": "warc"})) as again:
+        assert (again.is_done(one), again.is_done(other), again.done) == (True, False, 1)
+        assert again.failed == {("crawl-data/a", 2): ("gone", "asked"), ("crawl-data/a", 3): ("later", "")}
+        again.note("x", 20, [third])
+        assert again.failed == {("crawl-data/a", 2): ("gone", "asked")}
+        assert again.sizes == {"x": 20}
+        again.finish("x", 21)
+        assert (again.sizes, again.finished) == ({}, {"x": 21})
+        again.lose("x")
+        assert (again.done, again.finished) == (0, {})
+
+
+@pytest.mark.parametrize("spoilt", [b'{"about": {"form": "text"}}\n', b"[]\n", b"{}\n", b"no json\n", b"\xff\n"])
+def test_ledgers_of_something_else_are_refused(tmp_path: Path, spoilt: bytes) -> None:
+    (tmp_path / "x.ledger").write_bytes(spoilt)
+    with pytest.raises(QueryError, match="choose another name, or delete it"):
+        Ledger(tmp_path / "x.ledger", {"form": "warc"})
+    assert (tmp_path / "x.ledger").read_bytes() == spoilt
+
+
+# ---- the command ----
+
+
+def test_the_command_fetches_patterns_and_captures(
+    asking: Command, tmp_path: Path, crawl: str, harvested: Catalogue
+) -> None:
+    rows = harvested.captures("*.example.com", crawls=crawl).to_arrow()
+    dry = asking("fetch", "*.example.com", "--crawl", crawl, "--dry-run", "--json").json()
+    assert dry["captures"] == rows.num_rows
+    ran = asking("fetch", "*.example.com", "--crawl", crawl, "-o", "a.warc.gz", "--yes")
+    assert (ran.status, ran.out, ran.err) == (0, "", f"{rows.num_rows} records in a.warc.gz\n")
+    pq.write_table(rows, tmp_path / "rows.parquet")
+    pa_csv.write_csv(rows, tmp_path / "rows.csv")
+    (tmp_path / "rows.jsonl").write_text(asking("query", "*.example.com", "--crawl", crawl).out)
+    cdxj = asking("query", "*.example.com", "--crawl", crawl, "--format", "cdxj").out.splitlines()
+    cdx = [{"timestamp": line.split(" ")[1], **json.loads(line.split(" ", 2)[2])} for line in cdxj]
+    (tmp_path / "cdx.jsonl").write_text("".join(json.dumps(row) + "\n" for row in cdx))
+    (tmp_path / "rows.cdxj").write_text("\n".join(cdxj))
+    places = Counter(map(capture_of, rows.to_pylist()))
+    asking("query", "*.example.com", "--crawl", crawl, "-o", "rows.arrow")
+    for name in ("rows.parquet", "rows.csv", "rows.jsonl", "cdx.jsonl", "rows.cdxj", "rows.arrow"):
+        with (tmp_path / name).open("rb") as file:
+            given = captures_in(file).to_pylist()
+        assert Counter(map(capture_of, given)) == places, name
+    ran = asking("fetch", "--captures", "rows.cdxj", "-o", "b.warc.gz", "--yes", "--json")
+    assert (ran.status, ran.json()["records"]) == (0, rows.num_rows), ran.err
+    assert records_in(tmp_path / "b.warc.gz") == records_in(tmp_path / "a.warc.gz")
+    ran = asking("fetch", "example.com/*", "--crawl", crawl, "-o", "a.warc.gz")
+    part = harvested.captures("example.com/*", crawls=crawl).count()
+    others = f"{rows.num_rows - part:,} of other queries, too"
+    assert (ran.status, ran.err) == (0, f"{part} records in a.warc.gz, which has {others}\n")
+
+
+def test_what_is_lost_is_said_by_the_command(asking: Command, tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+    row = {name: str(value) for name, value in rows[0].items()}
+    lost = row | {"warc_filename": "crawl-data/gone.warc.gz"}
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n" + json.dumps(lost) + "\n")
+    ran = asking("fetch", "--captures", "rows.jsonl", "-o", "a.warc.gz")
+    assert ran.status == 1
+    assert "1 record in a.warc.gz\n" in ran.err
+    assert "catalogue: not fetched: " in ran.err
+    assert len(records_in(tmp_path / "a.warc.gz")) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "columns"),
+    [
+        (b"", []),
+        (b'\xef\xbb\xbf"url","warc_filename"\r\n"a\nb","c"\r\n', [("url", ["a\nb"]), ("warc_filename", ["c"])]),
+        (
+            b'\n{"offset": 5.0, "other": 1}\n\n[1]\n{"url": "\\ud800x"}',
+            [("url", [None, None, "?x"]), ("offset", ["5", None, None])],
+        ),
+        (b'com,example)/ 20220101000000 {"offset": "7"}\n', [("timestamp", ["20220101000000"]), ("offset", ["7"])]),
+        (b'[\n{"url": "a"},\n{"url": "b"}\n]\n', [("url", ["a", "b"])]),
+        (gzip.compress(b"url,offset\na,5\n"), [("url", ["a"]), ("offset", ["5"])]),
+    ],
+    ids=["nothing", "CSV of Athena", "JSON lines", "CDXJ", "JSON", "gzipped CSV"],
+)
+def test_lists_of_captures(tmp_path: Path, text: bytes, columns: list[tuple[str, list[str | None]]]) -> None:
+    (tmp_path / "list").write_bytes(text)
+    with (tmp_path / "list").open("rb") as file:
+        found = captures_in(file)
+    if columns:
+        assert {name: found.column(name).to_pylist() for name in found.schema.names} == dict(columns)
+    else:
+        assert found.num_rows == 0
+        assert set(found.schema.names) == set(CAPTURE_COLUMNS)
+
+
+@pytest.mark.parametrize("text", [b"https://example.com/\n", b"a,b\n1,2\n"])
+def test_what_is_no_list_of_captures_is_not_taken_for_an_empty_one(tmp_path: Path, text: bytes) -> None:
+    (tmp_path / "list").write_bytes(text)
+    with (tmp_path / "list").open("rb") as file, pytest.raises(QueryError, match="names no column of captures"):
+        captures_in(file)
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        ([], "either patterns or --captures"),
+        (["*.com", "--captures", "rows.jsonl"], "either patterns or --captures"),
+        (
+            ["--captures", "rows.jsonl", "--limit", "0", "--status", "200", "--crawl", "latest", "--latest"],
+            "leave out --crawl, --status, --limit, --latest\n",
+        ),
+        (["*.com", "-o", "a.warc.gz", "--main-content"], "warc has none"),
+        (["*.com", "-o", "a", "--format", "payload", "--main-content"], "payload has none"),
+        (["*.com"], "say it with -o"),
+        (["*.com", "-o", "a.warc.gz", "--columns", "url"], "leave it out"),
+        (["*.com", "-o", "a.zip"], "use an ending: .warc.gz"),
+        (["*.com", "-o", "a.zip", "--format", "warc"], "end in .warc.gz"),
+        (["*.com", "-o", "a.warc.gz", "--format", "text"], "end in .jsonl"),
+        (["*.com", "-o", "no/a.warc.gz"], "there is no folder no"),
+        (["--captures", "rows.jsonl", "-o", "a.warc.gz"], "holds no captures"),
+        (["*.example.com", "-o", "a.warc.gz", "--max-requests", "0"], "add --yes"),
+        (["*.example.com", "-o", "held.warc.gz", "--max-size", "1GB", "--yes"], "is of another output"),
+    ],
+)
+def test_mistakes_of_the_command(asking: Command, tmp_path: Path, words: list[str], what: str) -> None:
+    (tmp_path / "rows.jsonl").write_text("{no json")
+    if "held.warc.gz" in words:
+        Ledger(tmp_path / "held.warc.gz.ledger", {"form": "warc", "most": None}).close()
+    ran = asking("fetch", *words)
+    assert (ran.status, ran.err.count("\n")) == (2, 1), ran.err
+    assert what in ran.err
+    assert not list(tmp_path.glob("a.*"))
+
+
+def test_what_is_there_already_is_not_asked_about(asking: Command, tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "rows.parquet")
+    words = ["fetch", "--captures", "rows.parquet", "-o", "a.warc.gz"]
+    assert asking(*words, "--max-requests", "0").status == 2
+    assert asking(*words, "--yes").status == 0
+    again = asking(*words, "--max-requests", "0")
+    assert (again.status, again.err) == (0, asking(*words, "--yes").err)
+
+
+def test_records_are_checked_as_they_come(settings: Settings, rows: list[dict[str, Any]]) -> None:
+    wrong = [capture_of(row | {"url": "https://other.example/"}) for row in rows[:3]]
+    with closing(open_source(settings.source, settings)) as source, ThreadPoolExecutor(2) as executor:
+        results = list(fetch_records(record_fetches(wrong, max_gap=1000), source, executor))
+    assert [isinstance(result, Failed) and result.lasting for result in results] == [True] * 3

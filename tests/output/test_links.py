@@ -1,0 +1,126 @@
+"""Links under the names of temporary files lead nowhere: what they point to is neither written to nor replaced."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from shutil import copytree
+
+import pytest
+
+import catalogue
+from catalogue.atomic_files import whole_file
+from catalogue.errors import QueryError
+from catalogue.records.record import Record
+from catalogue.settings import Settings
+from tests.support.forms import FORMS, fill, sixty_records, urls_in, urls_of
+
+records = pytest.fixture(scope="module")(sixty_records)
+SECRET = b"a file of the user"
+KINDS: list[Callable[[Path, Path], None]] = [os.symlink, os.link]
+
+
+@pytest.fixture
+def secret(tmp_path: Path) -> Path:
+    path = tmp_path / "secret"
+    path.write_bytes(SECRET)
+    return path
+
+
+@pytest.mark.parametrize("link", KINDS)
+@pytest.mark.parametrize("name", [".out.warc.gz.part", "out.warc.gz.ledger"])
+def test_an_output_refuses_links(
+    records: list[Record], tmp_path: Path, secret: Path, link: Callable[[Path, Path], None], name: str
+) -> None:
+    output = tmp_path / FORMS["warc"]
+    planted = output.with_name(name.replace("out.warc.gz", output.name))
+    link(secret, planted)
+    with pytest.raises(QueryError, match=f"{planted} is a link"):
+        fill(output, "warc", records[:5], tmp_path / "cache")
+    assert secret.read_bytes() == SECRET
+    planted.unlink()
+    names = fill(output, "warc", records[:5], tmp_path / "cache")
+    assert urls_in(tmp_path, "warc", names) == urls_of(records[:5])
+
+
+@pytest.mark.parametrize("link", KINDS)
+def test_a_finished_output_that_became_a_link_does_not_grow(
+    records: list[Record], tmp_path: Path, link: Callable[[Path, Path], None]
+) -> None:
+    output, elsewhere = tmp_path / FORMS["warc"], tmp_path / "elsewhere"
+    fill(output, "warc", records[:5], tmp_path / "cache")
+    before = output.read_bytes()
+    output.rename(elsewhere)
+    link(elsewhere, output)
+    with pytest.raises(QueryError, match=f"{output} is a link"):
+        fill(output, "warc", records[:9], tmp_path / "cache")
+    assert elsewhere.read_bytes() == output.read_bytes() == before
+
+
+@pytest.mark.parametrize("link", KINDS)
+def test_tables_of_records_replace_links(
+    records: list[Record], tmp_path: Path, secret: Path, link: Callable[[Path, Path], None]
+) -> None:
+    output = tmp_path / FORMS["parquet"]
+    for count in (5, 9):  # the second time what was finished grows again
+        link(secret, output.with_name(f".{output.name}.part.whole"))
+        names = fill(output, "parquet", records[:count], tmp_path / "cache")
+        assert urls_in(tmp_path, "parquet", names) == urls_of(records[:count])
+    assert secret.read_bytes() == SECRET
+
+
+def test_payloads_are_not_written_through_a_link(records: list[Record], tmp_path: Path) -> None:
+    output, elsewhere = tmp_path / FORMS["payload"], tmp_path / "elsewhere"
+    fill(output, "payload", records[:5], tmp_path / "cache")
+    elsewhere.mkdir()
+    (output / ".payloads").symlink_to(elsewhere)
+    before = elsewhere.stat().st_mtime_ns
+    names = fill(output, "payload", records[:9], tmp_path / "cache")
+    assert urls_in(tmp_path, "payload", names) == urls_of(records[:9])
+    assert elsewhere.stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize("link", KINDS)
+def test_whole_files_replace_links(tmp_path: Path, secret: Path, link: Callable[[Path, Path], None]) -> None:
+    link(secret, tmp_path / f".found.csv.{os.getpid()}.part")
+    with whole_file(tmp_path / "found.csv") as file:
+        file.write(b"rows")
+    assert (secret.read_bytes(), (tmp_path / "found.csv").read_bytes()) == (SECRET, b"rows")
+
+
+@pytest.mark.parametrize("link", KINDS)
+def test_the_data_folder_follows_no_links(
+    untaught_data: Path,
+    settings: Settings,
+    crawl: str,
+    tmp_path: Path,
+    secret: Path,
+    link: Callable[[Path, Path], None],
+) -> None:
+    data, place, ours = copytree(untaught_data, tmp_path / "data"), tmp_path / "snapshot", tmp_path / "ours"
+    (data / "catalogue.duckdb").unlink()
+    ours.mkdir()
+    for planted in (
+        data / "catalogue.duckdb.new",
+        data / "captures.ducklake.new",
+        ours / "catalogue.duckdb.new",
+        ours / "pulling.part",
+    ):
+        link(secret, planted)
+    with catalogue.open(data, settings=settings) as cat:
+        cat.export_snapshot(place, crawls=crawl)
+        cat.export_ducklake(crawls=crawl)
+    with catalogue.open(ours, settings=settings) as cat:
+        assert cat.pull(str(place)).files
+    assert secret.read_bytes() == SECRET
+    assert {path.name for path in data.iterdir() if path.is_file()} >= {"catalogue.duckdb", "captures.ducklake"}
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give a file away")
+def test_an_output_refuses_files_of_others(records: list[Record], tmp_path: Path) -> None:
+    output = tmp_path / FORMS["warc"]
+    planted = output.with_name(f".{output.name}.part")
+    planted.touch()
+    os.chown(planted, 65534, 65534)
+    with pytest.raises(QueryError, match="belongs to somebody else"):
+        fill(output, "warc", records[:5], tmp_path / "cache")
+    assert planted.read_bytes() == b""

@@ -1,0 +1,404 @@
+"""Records in every form: never half there, gone on with from wherever it was stopped."""
+
+import gzip
+import json
+import random
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing, suppress
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from shutil import copytree, ignore_patterns
+from types import FrameType
+from typing import Any
+
+import duckdb
+import fsspec
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from catalogue import Catalogue
+from catalogue.errors import IncompleteAnswer, QueryError, StoreLocked
+from catalogue.output import parts as parts_module
+from catalogue.output.folder_output import Folder
+from catalogue.output.formats import Payloads
+from catalogue.output.ledger import Ledger
+from catalogue.output.open_output import open_output
+from catalogue.output.parts import Parts
+from catalogue.output.row_formats import Rows
+from catalogue.output.targets import Here
+from catalogue.records.document import Documents
+from catalogue.records.metadata import ROW, row_of
+from catalogue.records.record import Record
+from tests.records.test_document import record_of
+from tests.support.commands import Command
+from tests.support.fetched import check, records_in
+from tests.support.forms import FORMS, copied, elsewhere, fill, form_of, sixty_records, urls_in, urls_of
+
+records = pytest.fixture(scope="module")(sixty_records)
+away = pytest.fixture(elsewhere)
+
+
+NAME = re.compile(r"([0-9a-f]{2})/\1[0-9a-f]{18}-[a-z0-9][a-z0-9-]{0,59}\.[a-z0-9]{2,5}")
+
+
+# ---- going on ----
+
+
+class Stopped(Here):
+    """A folder that is copied before and after each step of what is done in it, at any of which a kill may come."""
+
+    def __init__(self, folder: Path, stop: Callable[[], None]) -> None:
+        super().__init__(folder)
+        self._stop = stop
+
+    def below(self, name: str) -> "Stopped":
+        return Stopped(super().below(name).growing, self._stop)
+
+    def size(self, name: str) -> int | None:
+        self._stop()
+        return super().size(name)
+
+    def bring(self, name: str) -> Path:
+        self._stop()
+        return super().bring(name)
+
+    def put(self, path: Path, name: str) -> None:
+        self._stop()
+        super().put(path, name)
+        self._stop()
+
+
+@pytest.mark.parametrize(
+    ("form", "most"),
+    [("warc", None), ("warc", 20_000), ("text", None), ("parquet", None), ("parquet", 20_000), ("payload", None)],
+)
+def test_stopped_at_any_step_it_goes_on(records: list[Record], tmp_path: Path, form: str, most: int | None) -> None:
+    chance, stops, folder, name, chosen = random.Random(form), count(), tmp_path / "out", FORMS[form], form_of(form)
+
+    def stop() -> None:
+        if form != "payload" or chance.random() < 0.2:
+            copytree(folder, tmp_path / f"stopped-{next(stops)}", ignore=ignore_patterns(".payloads"))
+
+    folder.mkdir()
+    for upto in (25, 40):  # the second time what was finished grows again
+        with closing(Ledger(folder / f"{name}.ledger", {"form": form, "most": most}, publish=stop)) as ledger:
+            place = Stopped(folder, stop)
+            with closing(
+                Folder(place, name, chosen, ledger)
+                if isinstance(chosen, Payloads)
+                else Parts(place, name, chosen, ledger, most=most)
+            ) as parts:
+                for record in (each for each in records[:upto] if not ledger.is_done(each.capture)):
+                    parts.add(record.capture, chosen.add(record))
+                    for step in (parts.make_safe, stop):
+                        if chance.random() < 0.1:
+                            step()
+                parts.finish()
+    assert next(stops) > 8
+    for stopped in tmp_path.glob("stopped-*"):
+        for file in stopped.rglob(".*.part"):
+            with file.open("ab") as opened:
+                opened.write(chance.randbytes(chance.choice([0, 1, 5000])))
+        names = fill(stopped / name, form, records, tmp_path / "cache", most)
+        assert urls_in(stopped, form, names) == urls_of(records), stopped
+        assert not list(stopped.rglob(".*")), stopped
+
+
+def test_a_full_disk_loses_nothing_that_was_safe(
+    asking: Command, tmp_path: Path, harvested: Catalogue, crawl: str
+) -> None:
+    rows = harvested.captures("*.com", crawls=crawl, limit=80).to_arrow()
+    output = tmp_path / "out.warc.gz"
+    first = harvested.fetch(rows.slice(0, 30).to_pylist(), output)
+    before = records_in(output)
+    pq.write_table(rows, tmp_path / "rows.parquet")
+    more = output.stat().st_size // 1024 + 10  # kilobytes that any file may have
+    ran = subprocess.run(
+        [
+            "bash",
+            "-c",
+            f"ulimit -f {more}; exec '{sys.executable}' -m catalogue fetch --captures rows.parquet -o {output}",
+        ],
+        env=asking.environment(),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ran.returncode, ran.stderr.count("\n")) == (74, 1), ran.stderr
+    assert f"{output}: File too large" in ran.stderr
+    assert not output.exists()
+    done = harvested.fetch(rows.to_pylist(), output)
+    assert (done.records, done.failed) == (rows.num_rows, {})
+    assert done.bytes <= sum(rows["warc_record_length"].to_pylist()) - first.bytes
+    check(output)
+    assert records_in(output)[:30] == before
+    assert Counter(url for _, url, _ in records_in(output)) == Counter(rows["url"].to_pylist())
+
+
+def test_one_process_at_a_time(records: list[Record], tmp_path: Path) -> None:
+    form = form_of("warc")
+    with open_output(tmp_path / "a.warc.gz", form, {}, most=None, cache=tmp_path):
+        with (
+            pytest.raises(StoreLocked, match="another process writes to"),
+            open_output(tmp_path / "a.warc.gz", form, {}, most=None, cache=tmp_path),
+        ):
+            pass
+        with (
+            pytest.raises(StoreLocked, match="another process writes to"),
+            open_output(tmp_path / "a.warc.gz", form, {}, most=None, cache=tmp_path / "of somebody else"),
+        ):
+            pass
+        assert fill(tmp_path / "b.warc.gz", "warc", records, tmp_path) == ["b.warc.gz"]
+    assert not list(tmp_path.rglob("*.lock"))
+
+
+def test_interrupted_at_any_line_it_goes_on(records: list[Record], tmp_path: Path) -> None:
+    """As by Ctrl-C, of which Python tells between any two."""
+    some = records[:3]
+    for stop in count(1):
+        left, cache = stop, tmp_path / "cache"
+
+        def trace(frame: FrameType, event: str, _: object) -> Any:
+            nonlocal left
+            if frame.f_code.co_filename != parts_module.__file__ or frame.f_code.co_name not in {"add", "make_safe"}:
+                return None
+            left -= event == "line"
+            if not left:
+                raise KeyboardInterrupt
+            return trace
+
+        target, before = tmp_path / f"{stop}.jsonl", sys.gettrace()
+        with suppress(KeyboardInterrupt):
+            sys.settrace(trace)
+            try:
+                fill(target, "text", some, cache)
+            finally:
+                sys.settrace(before)
+        names = fill(target, "text", some, cache)
+        assert urls_in(tmp_path, "text", names) == urls_of(some), stop
+        if left > 0:
+            assert stop > 10
+            return
+
+
+@pytest.mark.parametrize("form", ["warc", "parquet"])
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_what_was_changed_is_not_added_to(
+    records: list[Record], tmp_path: Path, away: str, form: str, *, elsewhere: bool
+) -> None:
+    output = f"{away if elsewhere else tmp_path}/{FORMS[form]}"
+    files, root = fsspec.url_to_fs(away if elsewhere else str(tmp_path))
+    (name,) = fill(output, form, records[:10], tmp_path / "cache")
+    files.pipe_file(f"{root}/{name}", files.cat_file(f"{root}/{name}")[:-1])
+    with pytest.raises(QueryError, match=r"bytes and not the .* that were written; move it away"):
+        fill(output, form, records[:20], tmp_path / "cache")
+    files.rm_file(f"{root}/{name}")
+    assert fill(output, form, records[:20], tmp_path / "cache") == [name]
+    there = copied(away, tmp_path / "there") if elsewhere else tmp_path
+    assert urls_in(there, form, [name]) == urls_of(records[:20])
+
+
+def test_a_part_does_not_take_the_place_of_another_file(records: list[Record], tmp_path: Path) -> None:
+    (tmp_path / "out-00001.warc.gz").write_bytes(b"precious")
+    for _ in range(2):
+        with pytest.raises(QueryError, match=r"out-00001\.warc\.gz holds something else"):
+            fill(tmp_path / "out.warc.gz", "warc", records, tmp_path / "cache", 5_000)
+    assert (tmp_path / "out-00001.warc.gz").read_bytes() == b"precious"
+    (tmp_path / "out-00001.warc.gz").unlink()
+    names = fill(tmp_path / "out.warc.gz", "warc", records, tmp_path / "cache", 5_000)
+    assert urls_in(tmp_path, "warc", names) == urls_of(records)
+
+
+# ---- payloads ----
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_payloads_that_are_gone_come_back(records: list[Record], tmp_path: Path, away: str, *, elsewhere: bool) -> None:
+    output = f"{away if elsewhere else tmp_path}/out"
+    files, root = fsspec.url_to_fs(output)
+    fill(output, "payload", records[:10], tmp_path / "cache")
+    lost = [name for name in files.find(root) if not name.endswith("index.jsonl")][:3]
+    for name in lost:
+        files.rm_file(name)
+    with (
+        suppress(ZeroDivisionError),  # an index that grows is as good
+        open_output(output, Payloads(), {"form": "payload"}, most=None, cache=tmp_path / "cache") as (parts, ledger),
+    ):
+        assert ledger.done == 7
+        parts.add(records[10].capture, Payloads().add(records[10]))
+        parts.make_safe()
+        raise ZeroDivisionError
+    names = fill(output, "payload", records[:12], tmp_path / "cache")
+    there = copied(output, tmp_path / "there/out") if elsewhere else tmp_path / "out"
+    assert urls_in(there.parent, "payload", names) == urls_of(records[:12])
+    assert all(files.exists(name) for name in lost)
+
+
+def test_payloads_are_files_and_their_index_leads_back(harvested: Catalogue, crawl: str, tmp_path: Path) -> None:
+    found = list(harvested.records(harvested.captures("*.com", crawls=crawl, limit=40)))
+    captures = [record.capture for record in found]
+    done = harvested.fetch(captures, tmp_path / "pages", form="payload")
+    assert done.files == ["pages/index.jsonl"]
+    lines = [json.loads(line) for line in (tmp_path / "pages/index.jsonl").read_text().splitlines()]
+    payloads = {(record.capture.filename, record.capture.offset): record for record in found}
+    assert len(lines) == len(payloads)
+    for line in lines:
+        record = payloads[line["warc_filename"], line["warc_record_offset"]]
+        assert NAME.fullmatch(line["file"])
+        assert (tmp_path / "pages" / line["file"]).read_bytes() == record.payload
+        assert (line["url"], line["status"], line["mime"]) == (record.url, record.status, record.mime)
+        assert line["digest"] == record.capture.digest
+    there = {str(file.relative_to(tmp_path / "pages")) for file in (tmp_path / "pages").rglob("*") if file.is_file()}
+    assert there == {line["file"] for line in lines} | {"index.jsonl"}
+    again = harvested.fetch(lines, tmp_path / "again.warc.gz")  # the index is a list of captures
+    assert (again.records, again.unusable) == (len(lines), [])
+
+
+@given(st.one_of(st.text(), st.from_regex(r"https?://(con|nul|\[|..|aux\.)(/.*)?", fullmatch=True)), st.text())
+def test_names_of_payloads_are_safe(url: str, kind: str) -> None:
+    record = replace(record_of(b"x"), headers=(("WARC-Target-URI", url),), http_headers=(("Content-Type", kind),))
+    name = json.loads(Payloads().add(record).partition(b"\n")[0])["file"]
+    assert NAME.fullmatch(name)
+
+
+def test_names_say_what_is_in_the_files() -> None:
+    def name(url: str, kind: str) -> str:
+        record = replace(record_of(b"a\nb", kind), headers=(("WARC-Target-URI", url),))
+        line, _, payload = Payloads().add(record).partition(b"\n")
+        assert payload == b"a\nb"
+        return str(json.loads(line)["file"]).split("-", 1)[1]
+
+    assert name("https://Example.com/A/b.PDF?c=d", "Application/PDF; x=y") == "example-com-a-b-pdf.pdf"
+    assert name("https://example.com/", "text/html; charset=utf-8") == "example-com.html"
+    assert name("https://example.com/x.exe", "application/x-msdownload") == "example-com-x-exe.bin"
+    assert name("https://example.com/" + "a" * 500, "") == f"example-com-{'a' * 48}.bin"
+    assert name("https://例え/", "image/png") == "page.png"
+
+
+# ---- tables ----
+
+
+def test_tables_hold_what_pages_say(harvested: Catalogue, crawl: str, tmp_path: Path) -> None:
+    captures = harvested.captures("*.com", crawls=crawl, limit=30)
+    found = {(each.capture.filename, each.capture.offset): each for each in harvested.records(captures)}
+    harvested.fetch(captures, tmp_path / "pages.parquet", form="parquet")
+    table = pq.read_table(tmp_path / "pages.parquet")
+    assert table.schema.equals(ROW)
+    with Documents() as documents:
+        for row in table.to_pylist():
+            record = found[row["warc_filename"], row["warc_record_offset"]]
+            assert (row["url"], row["time"], row["status"]) == (record.url, record.time, record.status)
+            assert (row["mime"], row["failure"]) == (record.mime, None)
+            assert [tuple(each.values()) for each in row["headers"]] == list(record.http_headers)
+            inside = documents.look(record)
+            assert row["text"] == inside["text"]
+            html = inside["parsed_as"] == "html"
+            assert (row["title"] is not None, row["links"] is not None) == (html, html)
+    assert len(table) == len(found)
+    frame = harvested.fetch_to_pandas(captures)
+    assert list(frame["url"]) == table["url"].to_pylist()
+    assert str(frame.dtypes["time"]) == "datetime64[ms, UTC]"
+    assert list(frame["text"].isna()) == [text is None for text in table["text"].to_pylist()]
+    kind = "[h.value for h in headers if lower(h.name) = 'content-type'][1]"
+    with duckdb.connect() as connection:
+        pages = connection.read_parquet(str(tmp_path / "pages.parquet"))
+        told = pages.select(f"url, {kind}, epoch_ms(time)").fetchall()
+    assert sorted(told) == sorted(
+        (each.url, each.http_header("content-type"), each.time.timestamp() * 1000)
+        for each in found.values()
+        if each.time
+    )
+    harvested.fetch(table.to_pylist(), tmp_path / "again.warc.gz")  # a table is a list of captures
+    assert len(records_in(tmp_path / "again.warc.gz")) == len(found)
+
+
+def test_frames_say_what_they_lack(harvested: Catalogue, crawl: str) -> None:
+    row = harvested.captures("*.com", crawls=crawl, limit=1).to_arrow().to_pylist()[0]
+    with pytest.warns(IncompleteAnswer, match="does not exist"):
+        frame = harvested.fetch_to_pandas([row, row | {"warc_filename": "crawl-data/none.warc.gz"}])
+    assert list(frame["url"]) == [row["url"]]
+    assert list(harvested.fetch_to_pandas([]).columns) == ROW.names
+
+
+def test_rows_of_any_record() -> None:
+    page = record_of(b"<p>x</p>")
+    record = replace(page, http_headers=(*page.http_headers, ("X-Odd", "\ud800")))
+    with Documents(children=1) as documents:
+        row = json.loads(gzip.decompress(Rows(lambda record: row_of(record, documents.look), ROW).add(record)))
+        assert (row["text"], row["failure"]) == ("x", None)
+        assert {"name": "X-Odd", "value": "?"} in row["headers"]
+        bomb = gzip.compress(bytes((64 << 20) + 1), 1)
+        row = row_of(record_of(bomb, **{"Content-Encoding": "gzip"}), documents.look)
+        assert row["text"] is None
+        assert "inflates to more" in row["failure"]
+
+
+# ---- what is in the way ----
+
+
+@pytest.mark.parametrize(
+    ("output", "form", "most", "what"),
+    [
+        ("no/out.warc.gz", "warc", None, "there is no folder"),
+        ("other.warc.gz", "warc", None, "holds something else"),
+        ("other.warc.gz", "text", None, "holds something else"),
+        ("other-00000.warc.gz", "warc", 5, None),
+        ("full", "payload", None, "holds something else"),
+        ("empty", "payload", None, None),
+        ("..", "payload", None, "is no name"),
+        ("full", "payload", 5, "payloads are a file each"),
+        ("empty", "warc", None, "is a folder"),
+        ("out.warc.gz", "warc", 0, "one byte at least"),
+        ("s3://key:secret@bucket/out.warc.gz", "warc", None, "without credentials"),
+        ("s3://bucket", "warc", None, "an output's address"),
+        ("simplecache::s3://bucket/out.warc.gz", "warc", None, "an output's address"),
+        ("nosuch://bucket/out.warc.gz", "warc", None, "can be written to"),
+        ("https://example.com/out.warc.gz", "warc", None, "can be written to"),
+        ("gs://bucket/out.warc.gz", "warc", None, "takes another library"),
+    ],
+)
+def test_what_no_output_can_be(
+    records: list[Record], tmp_path: Path, output: str, form: str, most: int | None, what: str | None
+) -> None:
+    (tmp_path / "other.warc.gz").write_bytes(b"precious")
+    (tmp_path / "other-00000.jsonl").write_bytes(b"precious")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full/x").write_bytes(b"precious")
+    (tmp_path / "empty").mkdir()
+    where = output if "://" in output else tmp_path / output
+    if what is None:
+        fill(where, form, records[:3], tmp_path / "cache", most)
+        return
+    with pytest.raises(QueryError, match=what) as raised:
+        fill(where, form, records[:3], tmp_path / "cache", most)
+    assert "secret" not in str(raised.value)
+    assert not list(tmp_path.glob("*.ledger"))
+    assert {file.read_bytes() for file in tmp_path.rglob("*") if file.is_file() and file.suffix != ".lock"} == {
+        b"precious"
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (["-o", "a.jsonl", "--format", "parquet"], "end in .parquet"),
+        (["-o", "a.parquet", "--format", "payload"], "payloads go to a folder"),
+        (["-o", "a", "--format", "payload", "--max-size", "1GB"], "leave out --max-size"),
+        (["-o", "s3://bucket"], "an output's address"),
+        (["-o", "folder.warc.gz"], "is a folder"),
+        (["-o", "a.warc.gz", "--max-size", "0"], "a byte at least"),
+    ],
+)
+def test_mistakes_of_the_command(asking: Command, tmp_path: Path, words: list[str], what: str) -> None:
+    (tmp_path / "folder.warc.gz").mkdir()
+    ran = asking("fetch", "*.com", *words)
+    assert (ran.status, ran.err.count("\n")) == (2, 1), ran.err
+    assert what in ran.err

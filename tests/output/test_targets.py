@@ -1,0 +1,171 @@
+"""Outputs in other places: a store that fails, a bucket."""
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import boto3
+import fsspec
+import pytest
+from moto.moto_server.threaded_moto_server import ThreadedMotoServer
+
+import catalogue
+from catalogue.errors import OutputFailed, QueryError
+from catalogue.records.record import Record
+from catalogue.settings import Settings
+from tests.support import canaries
+from tests.support.commands import Command
+from tests.support.fetched import check
+from tests.support.forms import FORMS, Flaky, copied, elsewhere, fill, sixty_records, urls_in, urls_of
+
+records = pytest.fixture(scope="module")(sixty_records)
+away = pytest.fixture(elsewhere)
+
+
+# ---- elsewhere ----
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_elsewhere_it_is_the_same(records: list[Record], tmp_path: Path, away: str, form: str) -> None:
+    output, most = f"{away}/{FORMS[form]}", None if form == "payload" else 20_000
+    names = fill(output, form, records[:30], tmp_path / "cache", most)
+    before = copied(away, tmp_path / "before")
+    assert urls_in(before, form, names) == urls_of(records[:30])
+    names = fill(output, form, records[:40], tmp_path / "cache", most)
+    assert urls_in(copied(away, tmp_path / "same"), form, names) == urls_of(records[:40])
+    names = fill(output, form, records, tmp_path / "another machine", most)
+    after = copied(away, tmp_path / "after")
+    assert urls_in(after, form, names) == urls_of(records)
+    names = fill(output, form, records, tmp_path / "cache", most)  # which learns what the other has done
+    assert urls_in(copied(away, tmp_path / "last"), form, names) == urls_of(records)
+    assert {str(file.relative_to(after)) for file in after.rglob("*")} == {
+        str(file.relative_to(tmp_path / "last")) for file in (tmp_path / "last").rglob("*")
+    }
+    assert [file.name for file in (tmp_path / "cache").rglob("*") if file.is_file() and file.suffix != ".lock"] == [
+        f"{FORMS[form]}.ledger"
+    ]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_store_that_fails_loses_nothing(records: list[Record], tmp_path: Path, away: str, form: str) -> None:
+    chance = random.Random(form)
+    most = None if form == "payload" else 20_000
+    names, failed = list[str](), 0
+    for attempt in range(20):
+        share = 0.0 if attempt == 19 else 0.02 if form == "payload" else 0.3
+        Flaky.fail = staticmethod(lambda _, share=share: chance.random() < share)
+        try:
+            names = fill(f"{away}/{FORMS[form]}", form, records, tmp_path / "cache", most)
+        except OutputFailed:
+            failed += 1
+        there = copied(away, tmp_path / f"{attempt}")
+        if (index := there / "out/index.jsonl").exists():  # which never names what is not there
+            urls_in(there, form, ["out/index.jsonl"])
+        elif form != "payload":
+            whole = [file.name for file in there.glob("out-*")]
+            assert max(urls_in(there, form, whole).values(), default=1) == 1
+        assert index.exists() or attempt < 19 or form != "payload"
+    assert failed > 0
+    assert urls_in(tmp_path / "19", form, names) == urls_of(records)
+
+
+def test_what_a_store_says_is_not_repeated(records: list[Record], tmp_path: Path, away: str) -> None:
+    Flaky.fail = staticmethod(lambda _: True)
+    with pytest.raises(OutputFailed, match=r"cannot be written or read \(PermissionError\)") as raised:
+        fill(f"{away}/out.warc.gz", "warc", records, tmp_path)
+    assert "secret" not in str(raised.value)
+    Flaky.fail, Flaky.cut = staticmethod(lambda _: False), True
+    with pytest.raises(OutputFailed, match="has not the size"):
+        fill(f"{away}/out.warc.gz", "warc", records, tmp_path)
+    Flaky.cut = False
+    names = fill(f"{away}/out.warc.gz", "warc", [], tmp_path)  # nothing needs to be fetched again
+    assert urls_in(copied(away, tmp_path / "there"), "warc", names) == urls_of(records)
+
+
+def test_what_is_elsewhere_already_is_left_alone(records: list[Record], tmp_path: Path, away: str) -> None:
+    files, root = fsspec.url_to_fs(away)
+    files.pipe_file(f"{root}/out-00000.warc.gz", b"precious")
+    with pytest.raises(QueryError, match=r"out-00000\.warc\.gz holds something else"):
+        fill(f"{away}/out.warc.gz", "warc", records, tmp_path)
+    fill(f"{away}/other.warc.gz", "warc", records, tmp_path)
+    with pytest.raises(QueryError, match=r"other.warc.gz.ledger is of another output"):
+        fill(f"{away}/other.warc.gz", "text", records, tmp_path)
+    assert files.cat_file(f"{root}/out-00000.warc.gz") == b"precious"
+
+
+def test_a_url_of_this_machine_is_a_folder(records: list[Record], tmp_path: Path) -> None:
+    assert fill(f"file://{tmp_path}/out.warc.gz", "warc", records, tmp_path / "cache") == ["out.warc.gz"]
+    check(tmp_path / "out.warc.gz")
+
+
+# ---- S3 ----
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def aws(endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    environment = {
+        "AWS_ENDPOINT_URL": endpoint,
+        **canaries.AWS,
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_CONFIG_FILE": str(tmp_path / "none"),
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with closing(boto3.client("s3", **canaries.OF_NOBODY)) as client:
+        client.create_bucket(Bucket="mine")
+    return environment
+
+
+# Of the AWS SDK: it leaves sockets and loops of its own to the garbage collector.
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_bucket(
+    harvested_data: Path,
+    settings: Settings,
+    asking: Command,
+    aws: dict[str, str],
+    crawl: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with (
+        catalogue.open(harvested_data, settings=Settings(source=settings.source, cache=tmp_path / "cache")) as cat,
+        closing(boto3.client("s3", **canaries.OF_NOBODY)) as client,
+    ):
+        found = cat.captures("*.com", crawls=crawl, limit=6).to_arrow().to_pylist()
+        for form, name in FORMS.items():
+            done = cat.fetch(found, f"s3://mine/a prefix/{form}/{name}", form=form)
+            assert (done.records, done.failed) == (6, {})
+            there = tmp_path / form
+            for each in client.list_objects_v2(Bucket="mine", Prefix=f"a prefix/{form}/")["Contents"]:
+                target = there / each["Key"].removeprefix(f"a prefix/{form}/")
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(client.get_object(Bucket="mine", Key=each["Key"])["Body"].read())
+            assert urls_in(there, form, done.files) == Counter(row["url"] for row in found)
+    again = Settings(source=settings.source, cache=tmp_path / "another machine")
+    with catalogue.open(harvested_data, settings=again) as cat:
+        done = cat.fetch(found, "s3://mine/a prefix/warc/out.warc.gz")
+        assert (done.records, done.bytes, done.files) == (6, 0, ["out-00000.warc.gz"])
+        monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+        monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+        with pytest.raises(OutputFailed, match=r"\(NoCredentialsError\)"):  # and it is not tried without any
+            cat.fetch(found, "s3://mine/out.warc.gz")
+    ran = asking(
+        *["fetch", "*.com", "--crawl", crawl, "--limit", "5", "-o", "s3://none-of-mine/out.warc.gz"],
+        PYTHONWARNINGS="ignore",
+        **aws,
+    )
+    assert (ran.status, ran.err.count("\n")) == (75, 1), ran.err
+    assert "(NoSuchBucket)" in ran.err

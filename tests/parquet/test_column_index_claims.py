@@ -1,0 +1,291 @@
+"""Column indexes that contradict themselves or the footer, each in one way."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from catalogue.errors import BadPageIndex
+from catalogue.parquet.model import Bounds, Order
+from catalogue.parquet.page_index import decode_column_index
+from catalogue.parquet.pages import ColumnIndex
+from catalogue.parquet.thrift import BINARY, BOOLEAN_TRUE, I32, I64, LIST, STRUCT, Reader, encode_list, encode_struct
+from tests.support.footers import put_together, take_apart
+from tests.support.paged import KEY, OTHER_KINDS, ROWS, overall_of, overridden, part
+
+
+@dataclass
+class Claims:
+    """A column index in parts."""
+
+    nulls: list[bool]
+    mins: list[bytes]
+    maxs: list[bytes]
+    order: int
+    counts: list[int] | None
+
+    def put(
+        self, page: int, least: bytes | None = None, greatest: bytes | None = None, nulls: int | None = None
+    ) -> None:
+        """Say something else of a page."""
+        if least is not None:
+            self.mins[page] = least
+        if greatest is not None:
+            self.maxs[page] = greatest
+        if nulls is not None:
+            assert self.counts
+            self.counts[page] = nulls
+
+    def reverse(self, order: int) -> None:
+        for values in (self.nulls, self.mins, self.maxs, self.counts or []):
+            values.reverse()
+        self.order = order
+
+    def encoded(self) -> bytes:
+        return encode_struct(
+            [
+                (1, LIST, encode_list(BOOLEAN_TRUE, self.nulls)),
+                (2, LIST, encode_list(BINARY, self.mins)),
+                (3, LIST, encode_list(BINARY, self.maxs)),
+                (4, I32, self.order),
+                (5, LIST, None if self.counts is None else encode_list(I64, self.counts)),
+            ]
+        )
+
+
+def claims() -> Claims:
+    """Those of the keys: two pages of nulls, then eleven that ascend, with nulls in some of them."""
+    index = Reader(part(KEY).column_index).struct()
+    return Claims(*(index[number] for number in (1, 2, 3, 4, 5)))
+
+
+def decoded(held: Claims, **chunk: Any) -> ColumnIndex:
+    return decode_column_index(held.encoded(), replace(part(KEY).chunk, **chunk), 13)
+
+
+def test_claims_as_they_are() -> None:
+    held = claims()
+    assert held.nulls == [True, True] + [False] * 11
+    assert held.order == 1
+    assert held.counts
+    assert sum(held.counts) == part(KEY).chunk.null_count == 24
+    index = decoded(held)
+    assert index.null_counts == tuple(held.counts)
+    assert [bounds and bounds.min for bounds in index.bounds] == [None, None, *held.mins[2:]]
+    assert [bounds and bounds.max for bounds in index.bounds] == [None, None, *held.maxs[2:]]
+    held.counts = None
+    assert decoded(held) == ColumnIndex(index.bounds, None)
+
+
+LEAST, GREATEST = b"com,example)/000", b"com,example)/" + b"long-" * 20 + b"8"
+"""Of the keys."""
+
+Change = Callable[[Claims], object]
+
+
+def uncounted(held: Claims) -> None:
+    held.counts = None
+
+
+def ordered(order: int) -> Change:
+    def change(held: Claims) -> None:
+        held.order = order
+
+    return change
+
+
+def all_null(held: Claims) -> None:
+    held.nulls, held.counts = [True] * 13, None
+
+
+def both(*changes: Change) -> Change:
+    def change(held: Claims) -> None:
+        for each in changes:
+            each(held)
+
+    return change
+
+
+ORDER = "claims an order that its pages do not have"
+
+COLUMN_FAULTS: dict[str, tuple[Change, dict[str, Any], str]] = {
+    "a least above the greatest": (
+        lambda held: held.put(5, least=held.maxs[5] + b"0"),
+        {},
+        "has a page whose least value is greater than its greatest",
+    ),
+    "ascending, but a least": (lambda held: held.put(6, least=LEAST), {}, ORDER),
+    "ascending, but a greatest": (lambda held: held.put(5, greatest=GREATEST), {}, ORDER),
+    "ascending, but descending": (lambda held: held.reverse(1), {}, ORDER),
+    "descending, but ascending": (ordered(2), {}, ORDER),
+    "descending, but a least": (both(lambda held: held.reverse(2), lambda held: held.put(6, least=LEAST)), {}, ORDER),
+    "descending, but a greatest": (
+        both(lambda held: held.reverse(2), lambda held: held.put(7, greatest=GREATEST)),
+        {},
+        ORDER,
+    ),
+    "fewer nulls than none": (
+        both(lambda held: held.put(5, nulls=-1), lambda held: held.put(0, nulls=11)),
+        {},
+        "counts less than no nulls",
+    ),
+    "a null too many": (lambda held: held.put(5, nulls=1), {}, "counts other nulls than the footer"),
+    "a null too few": (lambda held: held.put(0, nulls=9), {}, "counts other nulls than the footer"),
+    "nulls where the footer has none": (lambda _: None, {"null_count": 0}, "counts other nulls than the footer"),
+    "a page of nulls without nulls": (
+        both(lambda held: held.put(0, nulls=0), lambda held: held.put(5, nulls=10)),
+        {},
+        "has a page of nothing but nulls without any",
+    ),
+    "a page of nulls in a chunk without nulls": (
+        uncounted,
+        {"null_count": 0},
+        "a page of nothing but nulls without any",
+    ),
+    "no values at all": (all_null, {}, "knows no values where the footer does"),
+    "a least value left out": (lambda held: held.put(2, least=LEAST + b"0"), {}, "leaves out values that the footer"),
+    "a greatest value left out": (
+        lambda held: held.put(12, greatest=GREATEST[:-1] + b"7"),
+        {},
+        "leaves out values that the footer knows",
+    ),
+    "a value below": (lambda held: held.put(2, least=b"com,example)."), {}, "knows values that the footer leaves out"),
+    "a value below, if only by its length": (
+        lambda held: held.put(2, least=LEAST[:-1] + b"/9"),
+        {},
+        "knows values that the footer leaves out",
+    ),
+    "a value above": (
+        lambda held: held.put(12, greatest=b"com,example)/lonh-"),
+        {},
+        "knows values that the footer leaves out",
+    ),
+    "a value above, if only by its length": (
+        lambda held: held.put(12, greatest=GREATEST + b"00"),
+        {},
+        "knows values that the footer leaves out",
+    ),
+    "a value below bounds that are cut": (
+        lambda held: held.put(2, least=b"com,example)."),
+        {"bounds": Bounds(LEAST, GREATEST, cut=True)},
+        "knows values that the footer leaves out",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", COLUMN_FAULTS)
+def test_column_indexes_that_contradict_themselves_or_the_footer(fault: str) -> None:
+    change, chunk, message = COLUMN_FAULTS[fault]
+    held = claims()
+    change(held)
+    with pytest.raises(BadPageIndex, match=f"the column index of {KEY} .*{message}"):
+        decoded(held, **chunk)
+
+
+@pytest.mark.parametrize("order", [0, 3, -1])
+def test_pages_may_be_in_no_order(order: int) -> None:
+    held = claims()
+    held.put(6, least=LEAST)
+    held.put(5, greatest=GREATEST)
+    ordered(order)(held)
+    index = decoded(held)
+    assert index.bounds[6]
+    assert index.bounds[6].min == LEAST
+    assert overall_of(index) == Bounds(LEAST, GREATEST)
+
+
+def test_pages_may_descend() -> None:
+    held = claims()
+    held.reverse(2)
+    assert decoded(held).bounds == decoded(claims()).bounds[::-1]
+
+
+def test_equal_pages_have_every_order() -> None:
+    for order in (0, 1, 2):
+        held = Claims([False] * 13, [LEAST] * 13, [GREATEST] * 13, order, None)
+        assert decoded(held).bounds == (Bounds(LEAST, GREATEST),) * 13
+
+
+ODD = both(lambda held: held.put(2, least=LEAST + b"0"), lambda held: held.put(12, greatest=GREATEST[:-1] + b"7"))
+
+WIDE = both(lambda held: held.put(2, least=b""), lambda held: held.put(12, greatest=b"z"))
+
+
+@pytest.mark.parametrize(
+    ("change", "chunk"),
+    [
+        (ODD, {"bounds": Bounds(LEAST[:-1], b"com,example)/m", cut=True)}),
+        (ODD, {"bounds": None}),
+        (ODD, {"bounds": Bounds(LEAST, GREATEST, Order.SIGNED)}),
+        (WIDE, {"bounds": Bounds(LEAST, GREATEST, Order.SIGNED)}),
+        (WIDE, {"bounds": None}),
+        (all_null, {"bounds": None, "null_count": ROWS}),
+        (lambda held: held.put(5, nulls=7), {"null_count": None}),
+        # Bounds may be cut to nothing, and the last byte of what is left be incremented.
+        (lambda held: held.put(2, least=b""), {}),
+        (lambda held: held.put(2, least=b"com,example)/"), {}),
+        (lambda held: held.put(12, greatest=b"d"), {}),
+        (lambda held: held.put(12, greatest=b"com,example)/long."), {}),
+    ],
+)
+def test_what_the_footer_does_not_know_is_no_contradiction(change: Change, chunk: dict[str, Any]) -> None:
+    held = claims()
+    change(held)
+    known = [(low, high) for null, low, high in zip(held.nulls, held.mins, held.maxs, strict=True) if not null]
+    assert [(b.min, b.max) for b in decoded(held, **chunk).bounds if b] == known
+
+
+@pytest.mark.parametrize("name", ["nulls", "mins", "maxs", "counts"])
+@pytest.mark.parametrize("more", [-1, 1])
+def test_lists_of_other_lengths(name: str, more: int) -> None:
+    held = claims()
+    values = getattr(held, name)
+    setattr(held, name, values[:-1] if more < 0 else [*values, values[-1]])
+    with pytest.raises(BadPageIndex, match="cannot be decoded"):
+        decoded(held, null_count=None)
+
+
+@pytest.mark.parametrize("pages", [0, 1, 12, 14])
+def test_column_indexes_of_another_number_of_pages(pages: int) -> None:
+    each = part(KEY)
+    with pytest.raises(BadPageIndex, match="cannot be decoded"):
+        decode_column_index(each.column_index, each.chunk, pages)
+
+
+@pytest.mark.parametrize("lacking", [1, 2, 3, 4])
+def test_column_indexes_that_lack_a_field(lacking: int) -> None:
+    index = take_apart(part(KEY).column_index)
+    del index[lacking]
+    with pytest.raises(BadPageIndex, match="cannot be decoded"):
+        decode_column_index(put_together(index), part(KEY).chunk, 13)
+
+
+@pytest.mark.parametrize("other", OTHER_KINDS)
+@pytest.mark.parametrize("number", [1, 2, 3, 4, 5])
+def test_column_indexes_of_other_kinds_of_values(number: int, other: str) -> None:
+    data = overridden(claims().encoded(), number, *OTHER_KINDS[other])
+    with pytest.raises(BadPageIndex, match="cannot be decoded"):
+        decode_column_index(data, part(KEY).chunk, 13)
+
+
+@pytest.mark.parametrize(
+    ("number", "kind", "value"),
+    [
+        (1, I32, 0),
+        (1, BINARY, b""),
+        (2, I64, 3),
+        (2, I64, 1 << 40),  # bytes() of a number is as many zeros
+        (2, LIST, encode_list(I32, [97, 98])),
+        (3, I64, 1 << 62),
+        (3, STRUCT, b"\0"),
+        (3, BOOLEAN_TRUE, True),
+        (5, BINARY, b"0"),
+        (5, BOOLEAN_TRUE, False),
+    ],
+)
+def test_lists_of_other_kinds_of_values(number: int, kind: int, value: Any) -> None:
+    body = encode_list(kind, [value] * 13)
+    data = overridden(claims().encoded(), number, LIST, body)
+    with pytest.raises(BadPageIndex, match="cannot be decoded"):
+        decode_column_index(data, replace(part(KEY).chunk, null_count=None, bounds=None), 13)

@@ -1,0 +1,227 @@
+"""What children say of footers, hostile ones too."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+import pytest
+
+from catalogue.errors import BadFooter, Encrypted
+from catalogue.examine import Examiner
+from catalogue.parquet.footer import MAX_FOOTER, decode_footer
+from catalogue.parquet.model import Order
+from catalogue.parquet.summary import FileFacts, file_facts
+from catalogue.parquet.thrift import BINARY, I32, I64, LIST, STRUCT, encode_list
+from tests.support.examiners import (
+    FACTS,
+    SMALL,
+    child_of,
+    children,
+    examine,
+    leaving_no_child,
+    listed,
+    one_examiner,
+    with_unknown_field,
+)
+from tests.support.footers import Items, confused, made, put_together, scrambled, small_file, write
+from tests.support.mirrors import index_paths, one_of_each_crawl, raw_footer, read_footer
+
+no_child_is_left = pytest.fixture(autouse=True)(leaving_no_child)
+one = pytest.fixture(one_examiner)
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Examiner]:
+    """An examiner whose child nobody harms."""
+    with Examiner(children=1, seconds=30) as examiner:
+        examine(examiner, SMALL)
+        yield examiner
+
+
+# What they say
+
+
+def test_facts_are_those_of_this_process(mirror: Path) -> None:
+    with Examiner() as examiner:
+        for path in index_paths(mirror):
+            data = path.read_bytes()
+            footer = read_footer(data)
+            for chunks in (False, True):
+                found = examiner.examine(raw_footer(data), len(data), column_chunks=chunks)
+                assert found == file_facts(footer, column_chunks=chunks)
+                assert bool(found.column_chunks) == chunks
+
+
+def test_what_is_picked() -> None:
+    footer = read_footer(small_file(compression="zstd"))
+    facts = file_facts(footer, column_chunks=True)
+    assert (facts.num_rows, facts.codec, facts.utc_times, facts.has_page_index) == (4, "ZSTD", True, True)
+    assert facts.created_by == footer.created_by
+    assert facts.column_names == ("url_surtkey", "fetch_time", "fetch_status")
+    assert [(group.ordinal, group.num_rows) for group in facts.row_groups] == [(0, 2), (1, 2)]
+    bounds = [(group.min_key, group.max_key, group.bounds_from) for group in facts.row_groups]
+    assert bounds == [("com,example)/", "com,example)/a", "footer"), ("org,example)/", "org,example)/b", "footer")]
+    sizes = [(group.total_byte_size, group.total_compressed_size) for group in facts.row_groups]
+    assert sizes == [(group.total_byte_size, group.total_compressed_size) for group in footer.row_groups]
+    assert [(chunk.row_group, chunk.column_name, chunk.physical_type) for chunk in facts.column_chunks[2:4]] == [
+        (0, "fetch_status", "INT32"),
+        (1, "url_surtkey", "BYTE_ARRAY"),
+    ]
+    key, status = facts.column_chunks[3], facts.column_chunks[5]
+    assert (key.codec, key.num_values, key.null_count, key.has_page_index) == ("ZSTD", 2, 0, True)
+    assert (key.min, key.max) == ("org,example)/", "org,example)/b")
+    assert (status.min, status.max, status.null_count) == (None, None, 1)
+    held = footer.row_groups[1].chunks["url_surtkey"]
+    assert (key.file_offset, key.total_compressed_size) == (held.range.start, len(held.range))
+    assert key.total_uncompressed_size == held.total_uncompressed_size
+
+
+def test_where_bounds_come_from() -> None:
+    footer = read_footer(small_file())
+    group = footer.row_groups[0]
+    key = group.chunks["url_surtkey"]
+    assert key.bounds
+    signed = replace(key, bounds=replace(key.bounds, order=Order.SIGNED))
+    groups = [replace(group, chunks={"url_surtkey": chunk}) for chunk in (key, signed, replace(key, bounds=None))]
+    groups.append(replace(group, chunks={}))
+    facts = file_facts(replace(footer, row_groups=tuple(groups)))
+    assert [group.bounds_from for group in facts.row_groups] == ["footer", "footer (signed)", "missing", "missing"]
+    assert facts.row_groups[2].min_key is None
+
+
+def test_a_page_index_counts_if_every_row_group_has_both_halves_of_it() -> None:
+    footer = read_footer(small_file())
+    first, second = footer.row_groups
+    assert file_facts(footer).has_page_index
+    key = second.chunks["url_surtkey"]
+    for lacking in (replace(key, column_index=None), replace(key, offset_index=None)):
+        poorer = replace(second, chunks=second.chunks | {"url_surtkey": lacking})
+        assert not file_facts(replace(footer, row_groups=(first, poorer))).has_page_index
+    assert not file_facts(replace(footer, row_groups=())).has_page_index
+
+
+def test_pyarrow_is_asked(shared: Examiner) -> None:
+    """We have no use for a format version, but it is required."""
+    footer = made(small_file())
+    del footer.fields[1]
+    assert decode_footer(footer.footer, footer.file_size).num_rows == 4
+    with pytest.raises(BadFooter, match="pyarrow cannot decode the footer: "):
+        examine(shared, footer)
+
+
+def test_we_are_asked(shared: Examiner) -> None:
+    """pyarrow does not mind that the rows do not add up."""
+    footer = made(small_file())
+    footer.fields[3] = (I64, 5)
+    with pytest.raises(BadFooter, match="the row groups' rows do not add up"):
+        examine(shared, footer)
+
+
+def test_keys_that_are_no_text(one: Examiner) -> None:
+    """Bounds that are no text ended the child that was to show them as one."""
+    child = child_of(one)
+    data = write(pa.table({"url_surtkey": pa.array([200, -5], pa.int64())}))
+    with pytest.raises(BadFooter, match="the column url_surtkey holds int64 and not text"):
+        one.examine(raw_footer(data), len(data))
+    assert child in children()
+
+
+def test_encrypted_columns(one: Examiner) -> None:
+    """pyarrow ends the process that asks it about such a column."""
+    child = child_of(one)
+    footer = made(small_file())
+    footer.chunk(0, 0)[8] = (STRUCT, {2: (STRUCT, {1: (LIST, Items(BINARY, [b"url_surtkey"]))})})
+    with pytest.raises(Encrypted, match="encrypted"):
+        examine(one, footer)
+    assert child in children()
+
+
+@pytest.mark.parametrize("codec", [3, 8, 9, 99, 255])
+def test_codecs_to_come(shared: Examiner, codec: int) -> None:
+    """pyarrow's accessors end the process for some of them."""
+    footer = made(small_file(compression="none"))
+    footer.meta(1, 0)[4] = (I32, codec)
+    assert examine(shared, footer).codec == f"UNCOMPRESSED+{'LZO' if codec == 3 else f'UNKNOWN({codec})'}"
+
+
+# Hostile footers
+
+
+@pytest.mark.parametrize("damage", [scrambled, confused])
+def test_every_damaged_footer_gets_a_verdict(mirror: Path, damage: Callable[[bytes, Random], bytes]) -> None:
+    """The same as in this process, unless pyarrow objects."""
+    rng = Random(f"examine {damage.__name__}")
+    seeds = [SMALL, *(made(path.read_bytes(), row_groups=1) for path in one_of_each_crawl(mirror))]
+    footers = [damage((SMALL if number % 4 else rng.choice(seeds)).footer, rng) for number in range(150)]
+    size = 1 << 30
+
+    def here(footer: bytes) -> FileFacts | type[Exception]:
+        try:
+            return file_facts(decode_footer(footer, size), column_chunks=True)
+        except (BadFooter, Encrypted) as error:
+            return type(error)
+
+    with Examiner(seconds=30) as examiner, examiner.executor() as executor:
+
+        def there(footer: bytes) -> FileFacts | Exception:
+            try:
+                return examiner.examine(footer, size, column_chunks=True)
+            except (BadFooter, Encrypted) as error:
+                return error
+
+        verdicts = [*executor.map(there, footers)]
+    expected = [here(footer) for footer in footers]
+    accepted = 0
+    for verdict, ours in zip(verdicts, expected, strict=True):
+        if isinstance(verdict, FileFacts):
+            accepted += 1
+            assert verdict == ours
+        assert "died" not in str(verdict)
+    assert 5 < accepted < 120
+
+
+def wide(columns: int) -> bytes:
+    """A schema of that many leaves and one row group that has them all, in which every number is small."""
+    footer = made(small_file(), row_groups=1)
+    footer.fields[2][1].values[1:] = [{1: (I32, 1), 4: (BINARY, b"%d" % number)} for number in range(columns)]
+    footer.element(0)[5] = (I32, columns)
+    chunk = footer.chunk(0, 1)
+    footer.group(0)[1] = (LIST, Items(STRUCT, [chunk]))
+    packed = put_together(chunk)
+    before, after = footer.footer.split(encode_list(STRUCT, [packed]))
+    return before + encode_list(STRUCT, [packed] * columns) + after
+
+
+def nested(depth: int) -> bytes:
+    footer = made(small_file())
+    footer.fields[2][1].values[1:1] = [{4: (BINARY, b"g"), 5: (I32, 1)}] * depth
+    return footer.footer
+
+
+BOMBS: dict[str, Callable[[], bytes]] = {
+    "chunks and leaves beyond the limit": lambda: wide(20_001),
+    "chunks and leaves at the limit": lambda: wide(20_000)[:MAX_FOOTER],
+    "groups within each other": lambda: nested(15_000),
+    "a list of two thousand millions": lambda: with_unknown_field(LIST, b"\xf5\xff\xff\xff\xff\x07"),
+    "a string of two thousand millions": lambda: with_unknown_field(BINARY, b"\xff\xff\xff\xff\x07"),
+    "lists within each other": lambda: with_unknown_field(LIST, b"\x19" * MAX_FOOTER),
+    "structs of a boolean": lambda: with_unknown_field(STRUCT, listed(STRUCT, b"\x11\x00") * 100),
+    "nothing": lambda: b"",
+    "zeros": lambda: bytes(MAX_FOOTER),
+}
+
+
+def test_bombs_are_refused_and_the_child_lives() -> None:
+    """In no more than a GiB over what it takes to start."""
+    with Examiner(children=1, seconds=20) as examiner:
+        child = child_of(examiner)
+        for name, bomb in BOMBS.items():
+            with pytest.raises(BadFooter):
+                examiner.examine(bomb(), 1 << 30)
+            assert child in children(), name
+        if Path("/proc/self/status").exists():
+            [peak] = (line for line in Path(f"/proc/{child}/status").read_text().splitlines() if "VmHWM" in line)
+            assert int(peak.split()[1]) < 1 << 20
+        assert examine(examiner, SMALL) == FACTS

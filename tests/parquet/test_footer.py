@@ -1,0 +1,399 @@
+"""Footers as pyarrow reads them, their ends, and where in them things are."""
+
+import base64
+import json
+import struct
+from collections.abc import Callable
+from dataclasses import replace
+from io import BytesIO
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyarrow.parquet.encryption as pe
+import pytest
+
+from catalogue.commoncrawl.crawls import KEY_COLUMN
+from catalogue.errors import BadFooter, Encrypted, NotParquet
+from catalogue.parquet.footer import MAX_FOOTER, decode_footer, decode_row_groups, footer_length
+from catalogue.parquet.model import CODECS, ColumnChunk, Footer, Order, number
+from catalogue.parquet.summary import file_facts
+from catalogue.parquet.thrift import BINARY, I32, I64, STRUCT, Reader
+from catalogue.source.byte_ranges import ByteRange
+from tests.support.footers import (
+    KEY,
+    TIME,
+    confused,
+    decoded,
+    field,
+    made,
+    put_together,
+    scrambled,
+    small_file,
+    take_apart,
+)
+from tests.support.mirrors import crawl_of, index_paths, one_of_each_crawl, raw_footer, read_footer
+
+# As pyarrow reads them
+
+
+def test_every_footer_says_what_pyarrow_says(mirror: Path) -> None:
+    paths = index_paths(mirror)
+    assert len({crawl_of(path) for path in paths}) >= 3
+    for path in paths:
+        check_file(path.read_bytes())
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.6"])
+@pytest.mark.parametrize("dictionary", [True, False])
+@pytest.mark.parametrize("compression", ["none", "snappy", "gzip", "brotli", "zstd", "lz4"])
+def test_footers_of_pyarrow(compression: str, version: str, *, dictionary: bool) -> None:
+    footer = check_file(small_file(compression=compression, version=version, use_dictionary=dictionary))
+    assert footer.codecs == ("UNCOMPRESSED" if compression == "none" else pyarrow_codec(compression),)
+
+
+def pyarrow_codec(name: str) -> str:
+    return {"lz4": "LZ4_RAW"}.get(name, name.upper())
+
+
+def check_file(data: bytes) -> Footer:
+    footer, expected = read_footer(data), pq.ParquetFile(pa.BufferReader(data))
+    metadata = expected.metadata
+    assert footer.num_rows == metadata.num_rows
+    assert footer.created_by == metadata.created_by
+    assert list(footer.columns) == metadata.schema.names
+    for position, column in enumerate(footer.columns.values()):
+        schema = metadata.schema.column(position)
+        assert column.name == schema.path
+        assert column.physical_type == schema.physical_type
+        assert (column.optional, column.flat) == (schema.max_definition_level == 1, schema.max_repetition_level == 0)
+        logical = json.loads(schema.logical_type.to_json())
+        is_time = logical["Type"] == "Timestamp" and not logical["is_from_converted_type"]
+        assert column.utc == (is_time and logical["isAdjustedToUTC"])
+        assert column.timestamp_unit == (1 if is_time else None)
+        assert (
+            column.converted_type
+            == {"UTF8": 0, "TIMESTAMP_MILLIS": 9, "INT_16": 16, "NONE": None}[schema.converted_type]
+        )
+    assert len(footer.row_groups) == metadata.num_row_groups
+    for ordinal, group in enumerate(footer.row_groups):
+        held = metadata.row_group(ordinal)
+        assert group.ordinal == ordinal
+        assert group.num_rows == held.num_rows
+        assert group.total_byte_size == held.total_byte_size
+        assert len(group.chunks) == held.num_columns
+        assert list(group.chunks) == list(footer.columns)
+        for position, chunk in enumerate(group.chunks.values()):
+            check_chunk(data, chunk, held.column(position))
+        sizes = [held.column(position).total_compressed_size for position in range(held.num_columns)]
+        assert group.total_compressed_size == sum(sizes)
+    return footer
+
+
+def check_chunk(data: bytes, chunk: ColumnChunk, expected: pq.ColumnChunkMetaData) -> None:
+    assert chunk.column.name == expected.path_in_schema
+    assert chunk.column.physical_type == expected.physical_type
+    assert chunk.codec_name == {"LZ4": "LZ4_RAW"}.get(expected.compression, expected.compression)
+    assert chunk.num_values == expected.num_values
+    assert len(chunk.range) == expected.total_compressed_size
+    assert chunk.total_uncompressed_size == expected.total_uncompressed_size
+    assert chunk.data_page_offset == expected.data_page_offset
+    assert chunk.dictionary_page_offset == expected.dictionary_page_offset
+    assert chunk.range.start == (expected.dictionary_page_offset or expected.data_page_offset)
+    assert len(chunk.encodings) == len(expected.encodings)
+    assert (chunk.column_index is not None) == expected.has_column_index
+    assert (chunk.offset_index is not None) == expected.has_offset_index
+    if chunk.column_index and chunk.offset_index:
+        check_page_index(data, chunk, chunk.column_index, chunk.offset_index)
+    check_statistics(chunk, expected.statistics)
+
+
+def check_page_index(data: bytes, chunk: ColumnChunk, column_index: ByteRange, offset_index: ByteRange) -> None:
+    """parquet.thrift: PageLocation of OffsetIndex, null_pages of ColumnIndex."""
+    reader = Reader(data[offset_index.start : offset_index.end])
+    pages = reader.struct()[1]
+    assert reader.position == len(offset_index)
+    assert pages[0][1] == chunk.data_page_offset
+    assert pages[-1][1] + pages[-1][2] == chunk.range.end
+    reader = Reader(data[column_index.start : column_index.end])
+    index = reader.struct()
+    assert [len(index[number]) for number in (1, 2, 3)] == [len(pages)] * 3  # null_pages, min_values, max_values
+    assert reader.position == len(column_index)
+
+
+def check_statistics(chunk: ColumnChunk, expected: pq.Statistics | None) -> None:
+    if expected and expected.has_null_count:
+        assert chunk.null_count == expected.null_count
+    if chunk.bounds and chunk.bounds.order is Order.SIGNED:
+        assert not expected
+        return
+    if not (expected and expected.has_min_max) or not is_text(expected.min_raw) or not is_text(expected.max_raw):
+        assert chunk.bounds is None
+        return
+    assert chunk.bounds
+    assert [plain(chunk, chunk.bounds.min), plain(chunk, chunk.bounds.max)] == [expected.min_raw, expected.max_raw]
+
+
+def is_text(bound: int | bytes) -> bool:
+    """Whether it is no binary, such as those of warc_record_id, which are left unread."""
+    return isinstance(bound, int) or bound.decode("utf-8", "ignore").encode() == bound
+
+
+def plain(chunk: ColumnChunk, bound: bytes) -> int | bytes | None:
+    return bound if chunk.column.physical_type == "BYTE_ARRAY" else number(chunk.column.physical_type, bound)
+
+
+def test_no_value_lies_outside_its_bounds(mirror: Path) -> None:
+    signed = unsigned = 0
+    for path in one_of_each_crawl(mirror):
+        file = pq.ParquetFile(path)
+        for group in read_footer(path.read_bytes()).row_groups:
+            for name, chunk in group.chunks.items():
+                values = file.read_row_group(group.ordinal, [name])[name]
+                if chunk.null_count is not None:
+                    assert chunk.null_count == values.null_count
+                if not chunk.bounds:
+                    continue
+                if chunk.column.physical_type == "BYTE_ARRAY":
+                    least, greatest = (bound.decode() for bound in (chunk.bounds.min, chunk.bounds.max))
+                    held = [value for value in values.to_pylist() if value is not None]
+                    assert least <= min(held) <= max(held) <= greatest
+                else:
+                    low, high = (plain(chunk, bound) for bound in (chunk.bounds.min, chunk.bounds.max))
+                    held = values.cast(pa.int64()).drop_null().to_pylist()
+                    assert low <= min(held) <= max(held) <= high
+                signed += chunk.bounds.order is Order.SIGNED
+                unsigned += chunk.bounds.order is Order.UNSIGNED
+    assert unsigned > 100
+    assert signed == 0 or signed > 100  # there are some where the files are of the real writers
+
+
+def test_footers_taken_apart_and_put_together_are_the_same(mirror: Path) -> None:
+    """So that what is changed in one below is all that is wrong with it."""
+    for path in one_of_each_crawl(mirror):
+        footer = raw_footer(path.read_bytes())
+        assert put_together(take_apart(footer)) == footer
+
+
+def no_rows() -> bytes:
+    file = BytesIO()
+    pq.ParquetWriter(file, pa.schema([(KEY_COLUMN, pa.string())])).close()
+    return file.getvalue()
+
+
+def test_files_without_rows() -> None:
+    footer = check_file(no_rows())
+    assert (footer.num_rows, footer.row_groups, footer.codecs) == (0, (), ())
+
+
+# The end of a file
+
+
+@pytest.mark.parametrize(
+    ("length", "limit", "error"),
+    [
+        (1, MAX_FOOTER, None),
+        (58_735, MAX_FOOTER, None),
+        (MAX_FOOTER - 1, MAX_FOOTER, None),
+        (MAX_FOOTER, MAX_FOOTER, None),
+        (100, 100, None),
+        (0, MAX_FOOTER, BadFooter),
+        (MAX_FOOTER + 1, MAX_FOOTER, BadFooter),
+        (101, 100, BadFooter),
+        (1 << 30, MAX_FOOTER, BadFooter),
+        ((1 << 31) - 1, MAX_FOOTER, BadFooter),
+        (1 << 31, MAX_FOOTER, BadFooter),
+        ((1 << 32) - 1, MAX_FOOTER, BadFooter),
+    ],
+)
+def test_lengths(length: int, limit: int, error: type[Exception] | None) -> None:
+    tail = b"footer" + struct.pack("<I", length) + b"PAR1"
+    if error is None:
+        assert footer_length(tail, limit=limit) == length
+        return
+    with pytest.raises(error, match=f"the footer claims {length:,} bytes; at most {limit:,} are believed"):
+        footer_length(tail, limit=limit)
+
+
+@pytest.mark.parametrize(
+    "tail", [b"", b"PAR1", b"\0\0\0PAR1", b"\1\0\0\0PAR2", b"\1\0\0\0par1", b"<html>\n</html>\n", b"\1\0\0\0PAR1\n"]
+)
+def test_ends_that_are_not_parquet(tail: bytes) -> None:
+    with pytest.raises(NotParquet, match="not a Parquet file"):
+        footer_length(tail)
+
+
+def test_encrypted_footer() -> None:
+    with pytest.raises(Encrypted, match="the footer is encrypted"):
+        footer_length(b"\1\0\0\0PARE")
+
+
+@pytest.mark.parametrize("more", range(-12, 0))
+def test_a_footer_must_fit_into_its_file(more: int) -> None:
+    footer = raw_footer(no_rows())
+    assert decode_footer(footer, len(footer) + 12).num_rows == 0
+    with pytest.raises(BadFooter, match="does not fit into the file"):
+        decode_footer(footer, len(footer) + 12 + more)
+
+
+# Encryption
+
+
+class _NoSecrets(pe.KmsClient):  # type: ignore[misc]  # a class without types
+    """A key management that keeps nothing secret."""
+
+    def __init__(self, _config: pe.KmsConnectionConfig) -> None:
+        super().__init__()
+
+    def wrap_key(self, key_bytes: bytes, _name: str) -> bytes:
+        return base64.b64encode(key_bytes)
+
+
+def encrypted_file(*, plaintext_footer: bool) -> bytes:
+    config = pe.EncryptionConfiguration(
+        footer_key="footer", column_keys={"column": ["url"]}, plaintext_footer=plaintext_footer, double_wrapping=False
+    )
+    table = pa.table({KEY_COLUMN: ["com,example)/"], "url": ["https://example.com/"]})
+    properties = pe.CryptoFactory(_NoSecrets).file_encryption_properties(pe.KmsConnectionConfig(), config)
+    file = BytesIO()
+    with pq.ParquetWriter(file, table.schema, encryption_properties=properties) as writer:
+        writer.write_table(table)
+    return file.getvalue()
+
+
+def test_files_encrypted_by_pyarrow() -> None:
+    with pytest.raises(Encrypted, match="the footer is encrypted"):
+        footer_length(encrypted_file(plaintext_footer=False)[-8:])
+    with pytest.raises(Encrypted, match="columns are encrypted"):
+        read_footer(encrypted_file(plaintext_footer=True))
+
+
+@pytest.mark.parametrize(
+    ("number", "kind", "value"),
+    [(8, STRUCT, {1: (STRUCT, {})}), (8, STRUCT, {2: (STRUCT, {})}), (9, BINARY, b"cipher")],
+    ids=["with the footer's key", "with a key of its own", "metadata"],
+)
+def test_an_encrypted_column(number: int, kind: int, value: Any) -> None:
+    footer = made(small_file())
+    footer.chunk(1, TIME)[number] = (kind, value)
+    del footer.chunk(1, TIME)[3]  # the metadata may be encrypted too
+    with pytest.raises(Encrypted, match="column fetch_time is encrypted"):
+        decoded(footer)
+
+
+# Codecs
+
+
+def test_codecs_by_number() -> None:
+    footer = made(small_file(compression="gzip"))
+    for codec in range(256):
+        field(footer.meta(1, KEY), 4, codec)
+        names = decoded(footer).codecs
+        assert names == tuple(dict.fromkeys(["GZIP", CODECS[codec] if codec < 8 else f"UNKNOWN({codec})"]))
+
+
+def test_a_negative_codec_is_unknown_too() -> None:
+    footer = made(small_file())
+    field(footer.meta(0, KEY), 4, -1)
+    assert decoded(footer).row_groups[0].chunks[KEY_COLUMN].codec_name == "UNKNOWN(-1)"
+
+
+# Where things are
+
+
+@pytest.mark.parametrize("claimed", [None, 0, "after the data pages"])
+def test_dictionaries_that_old_writers_do_not_tell_of(claimed: int | str | None) -> None:
+    """parquet-mr before 1.13 lets data_page_offset point to the dictionary page."""
+    footer = made(small_file())
+    meta = footer.meta(0, KEY)
+    start = meta[11][1]
+    field(meta, 9, start)
+    if claimed is None:
+        del meta[11]
+    else:
+        field(meta, 11, 0 if claimed == 0 else start + 1)
+    chunk = decoded(footer).row_groups[0].chunks[KEY_COLUMN]
+    assert (chunk.dictionary_page_offset, chunk.data_page_offset, chunk.range.start) == (None, start, start)
+
+
+@pytest.mark.parametrize(
+    ("offset", "length"), [(3, 10), (4, 0), (4, -1), (-1, 10), (4, 1 << 40), (1 << 62, 1), (None, 10), (10, None)]
+)
+def test_a_wrong_page_index_is_as_good_as_none(offset: int | None, length: int | None) -> None:
+    footer = made(small_file())
+    for numbers in [(4, 5), (6, 7)]:
+        for place, value in zip(numbers, (offset, length), strict=True):
+            del footer.chunk(0, KEY)[place]
+            if value is not None:
+                footer.chunk(0, KEY)[place] = (I64 if place % 2 == 0 else I32, value)
+    chunk = decoded(footer).row_groups[0].chunks[KEY_COLUMN]
+    assert (chunk.column_index, chunk.offset_index) == (None, None)
+
+
+# Chance
+
+
+def seeds(mirror: Path) -> list[tuple[bytes, int]]:
+    """Footers, and the sizes of their files."""
+    files = [small_file(), small_file(version="1.0", write_page_index=False)]
+    files += [path.read_bytes() for path in one_of_each_crawl(mirror)]
+    footers = [made(data, row_groups=2 if len(data) < 5_000 else 1) for data in files]
+    return [(each.footer, each.file_size) for each in footers]
+
+
+@pytest.mark.parametrize("damage", [scrambled, confused])
+def test_damaged_footers_are_refused_or_make_sense(mirror: Path, damage: Callable[[bytes, Random], bytes]) -> None:
+    rng = Random(damage.__name__)
+    footers = seeds(mirror)
+    refused = 0
+    for round_ in range(1000):
+        seed, file_size = footers[round_ // 20 % len(footers)] if round_ % 20 == 0 else footers[round_ % 2]
+        try:
+            footer = decode_footer(damage(seed, rng), file_size)
+        except (BadFooter, Encrypted):
+            refused += 1
+            continue
+        json.dumps([vars_of(group) for group in file_facts(footer, column_chunks=True).column_chunks])
+        for group in footer.row_groups:
+            assert all(4 <= chunk.range.start < chunk.range.end <= file_size for chunk in group.chunks.values())
+            assert all(chunk.num_values == group.num_rows for chunk in group.chunks.values() if chunk.column.flat)
+    assert 200 < refused < 1000
+
+
+def vars_of(value: Any) -> list[Any]:
+    return [getattr(value, name) for name in value.__slots__]
+
+
+def test_some_row_groups_are_decoded_as_all_are(mirror: Path) -> None:
+    """What the catalogue remembers of where they stand saves the time that the others would take."""
+    rng = Random(8)
+    for path in index_paths(mirror):
+        data = path.read_bytes()
+        footer, raw = read_footer(data), raw_footer(data)
+        assert footer.rest is not None
+        every = {group.ordinal: group for group in footer.row_groups}
+        for count in {0, 1, len(every)}:
+            chosen = sorted(rng.sample(sorted(every), count))
+            some = decode_row_groups(raw, len(data), {n: every[n].offset for n in chosen}, footer.rest)
+            assert some == replace(footer, row_groups=tuple(every[n] for n in chosen))
+            assert [group.offset for group in some.row_groups] == [every[n].offset for n in chosen]
+
+
+def test_row_groups_are_not_found_where_they_are_not() -> None:
+    data = small_file()
+    footer, raw = read_footer(data), raw_footer(data)
+    assert footer.rest is not None
+    for wrong in {*range(len(raw) + 2)} - {group.offset for group in footer.row_groups}:
+        with pytest.raises(BadFooter):
+            decode_row_groups(raw, len(data), {0: wrong}, footer.rest)
+
+
+def test_top_level_fields_in_another_order_are_decoded_whole() -> None:
+    data = small_file()
+    fields = take_apart(raw_footer(data))
+    raw = put_together(fields, backwards=True)
+    footer = decode_footer(raw, len(data) - len(raw_footer(data)) + len(raw))
+    assert footer.rest is None
+    assert footer == read_footer(data)

@@ -1,0 +1,191 @@
+"""Bounds, which are those of the values or none."""
+
+import struct
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from catalogue.commoncrawl.crawls import KEY_COLUMN
+from catalogue.parquet.model import Bounds, Order, number
+from catalogue.parquet.thrift import BINARY, BOOLEAN_TRUE, I32, LIST
+from tests.support.footers import KEY, STATUS, TIME, Items, Struct, decoded, field, made, small_file
+
+
+def key_bounds(change: Callable[[Struct], object], *, created_by: str = "parquet-mr version 1.13.1") -> Bounds | None:
+    """The bounds of the keys of the first row group, when something about their statistics is different."""
+    footer = made(small_file())
+    field(footer.fields, 6, created_by.encode())
+    change(footer.statistics(0, KEY))
+    return decoded(footer).row_groups[0].chunks[KEY_COLUMN].bounds
+
+
+def set_bounds(low: bytes, high: bytes) -> Callable[[Struct], None]:
+    def change(statistics: Struct) -> None:
+        statistics[6], statistics[5] = (BINARY, low), (BINARY, high)
+
+    return change
+
+
+def deprecated(low: bytes | None, high: bytes | None) -> Callable[[Struct], None]:
+    """Only the bounds of the old kind: field 1 is max, 2 is min."""
+
+    def change(statistics: Struct) -> None:
+        for place, value in {1: high, 2: low, 5: None, 6: None}.items():
+            statistics.pop(place, None)
+            if value is not None:
+                statistics[place] = (BINARY, value)
+
+    return change
+
+
+def test_bounds_as_written() -> None:
+    assert key_bounds(lambda _: None) == Bounds(b"com,example)/", b"com,example)/a")
+    assert key_bounds(set_bounds(b"", b"")) == Bounds(b"", b"")
+    assert key_bounds(set_bounds("é".encode(), "é".encode())) == Bounds(b"\xc3\xa9", b"\xc3\xa9")
+
+
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [(b"b", b"a"), (b"a\xff", b"b"), (b"a", b"\xff"), (b"a", b"b\xc3")],
+    ids=["least above greatest", "least not UTF-8", "greatest not UTF-8", "cut within a character"],
+)
+def test_bounds_that_cannot_be_believed_are_none(low: bytes, high: bytes) -> None:
+    assert key_bounds(set_bounds(low, high)) is None
+    assert key_bounds(deprecated(low, high)) is None
+
+
+@pytest.mark.parametrize("missing", [5, 6])
+def test_one_bound_is_none(missing: int) -> None:
+    assert key_bounds(lambda statistics: statistics.pop(missing)) is None
+
+
+def test_inexact_bounds_are_bounds() -> None:
+    def change(statistics: Struct) -> None:
+        set_bounds(b"com,ex", b"com,ey")(statistics)
+        statistics[7] = statistics[8] = (2, False)  # is_max_value_exact, is_min_value_exact
+
+    assert key_bounds(change) == Bounds(b"com,ex", b"com,ey", cut=True)
+
+
+def test_without_column_orders_bounds_mean_nothing() -> None:
+    footer = made(small_file())
+    del footer.fields[7]
+    chunks = decoded(footer).row_groups[0].chunks
+    assert chunks[KEY_COLUMN].bounds is None
+    assert chunks["fetch_status"].bounds == Bounds(
+        struct.pack("<i", 200), struct.pack("<i", 404)
+    )  # the deprecated ones
+    for place in (1, 2):
+        del footer.statistics(0, STATUS)[place]
+    assert decoded(footer).row_groups[0].chunks["fetch_status"].bounds is None
+
+
+@pytest.mark.parametrize(
+    ("writer", "is_believed"),
+    [
+        ("parquet-mr version 1.8.0 (build 0fda28af84b9746396014ad6a415b90592a98b3b)", True),
+        ("parquet-mr version 1.8.2 (build c6522788629e590a53eb79874b95f6c3ff11f16c)", True),
+        ("parquet-mr version 1.10.1 (build a89df8f9932b6ef6633d06069e50c9b7970bebd1)", True),
+        ("parquet-mr version 1.13.1 (build db4183109d5b734ec5930d870cdae161e408ddba)", True),
+        ("parquet-mr version 1.7.0", False),
+        ("parquet-mr version 1.6.0rc3", False),
+        ("parquet-mr version 1.0.0", False),
+        ("parquet-mr version 1.80", False),
+        ("parquet-mr version 1.8", False),
+        ("parquet-mr", False),
+        ("parquet-cpp version 1.5.1-SNAPSHOT", False),
+        ("impala version 2.2.0", False),
+        (" parquet-mr version 1.8.2", False),
+        ("", False),
+    ],
+)
+def test_deprecated_bounds_of_text_are_believed_from_where_they_were_right(writer: str, *, is_believed: bool) -> None:
+    """PARQUET-251: parquet-mr before 1.8.0 wrote wrong ones."""
+    found = key_bounds(deprecated(b"com,a)/", b"com,b)/"), created_by=writer)
+    assert found == (Bounds(b"com,a)/", b"com,b)/", Order.SIGNED) if is_believed else None)
+
+
+def test_deprecated_bounds_that_are_not_ascii_are_none() -> None:
+    assert key_bounds(deprecated(b"a", "é".encode())) is None
+    assert key_bounds(deprecated("é".encode(), "ê".encode())) is None
+
+
+@pytest.mark.parametrize("pair", [(b"a", None), (None, b"b"), (None, None)])
+def test_one_deprecated_bound_is_none(pair: tuple[bytes | None, bytes | None]) -> None:
+    assert key_bounds(deprecated(*pair)) is None
+
+
+def test_deprecated_bounds_of_numbers_are_bounds_from_any_writer() -> None:
+    footer = made(small_file())
+    field(footer.fields, 6, b"somebody")
+    low, high = struct.pack("<q", -5), struct.pack("<q", 5)
+    deprecated(low, high)(footer.statistics(0, TIME))
+    assert decoded(footer).row_groups[0].chunks["fetch_time"].bounds == Bounds(low, high)
+
+
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [(b"12345678", b"1234"), (b"1234", b"12345678"), (b"", b""), (struct.pack("<q", 3), struct.pack("<q", 2))],
+    ids=["greatest too short", "least too short", "empty", "least above greatest"],
+)
+def test_bounds_of_numbers_that_cannot_be_believed_are_none(low: bytes, high: bytes) -> None:
+    footer = made(small_file())
+    set_bounds(low, high)(footer.statistics(0, TIME))
+    assert decoded(footer).row_groups[0].chunks["fetch_time"].bounds is None
+
+
+def test_numbers() -> None:
+    assert number("INT32", struct.pack("<i", -2)) == -2
+    assert number("INT64", struct.pack("<q", 1 << 40)) == 1 << 40
+    assert number("INT32", bytes(8)) is number("INT64", bytes(4)) is number("INT96", bytes(12)) is None
+    assert number("BYTE_ARRAY", bytes(4)) is number("FLOAT", bytes(4)) is None
+
+
+@pytest.mark.parametrize(("claimed", "believed"), [(0, 0), (1, 1), (2, 2), (3, None), (-1, None)])
+def test_counts_of_nulls(claimed: int, believed: int | None) -> None:
+    footer = made(small_file())
+    field(footer.statistics(0, STATUS), 3, claimed)
+    assert decoded(footer).row_groups[0].chunks["fetch_status"].null_count == believed
+
+
+def test_what_is_no_number_of_nulls_counts_none() -> None:
+    """A boolean would pass for one, until somebody makes a column of numbers of it."""
+    footer = made(small_file())
+    footer.statistics(0, STATUS)[3] = (BOOLEAN_TRUE, True)
+    assert decoded(footer).row_groups[0].chunks["fetch_status"].null_count is None
+
+
+@pytest.mark.parametrize("wrong", [(LIST, Items(I32, [9])), (BOOLEAN_TRUE, True)])
+def test_what_is_no_number_of_a_type_says_nothing(wrong: tuple[int, Any]) -> None:
+    """As with pyarrow; and chunks can be told apart, which a list in them would not allow."""
+    footer = made(small_file())
+    footer.element(1 + TIME)[6] = wrong
+    chunk = decoded(footer).row_groups[0].chunks["fetch_time"]
+    assert chunk.column.converted_type is None
+    assert hash(chunk) == hash(replace(chunk))
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "known"),
+    [
+        (0, 5, True),
+        (-62_135_596_800_000, 253_402_300_799_999, True),
+        (0, 253_402_300_800_000, False),
+        (-62_135_596_800_001, 0, False),
+        (0, (1 << 63) - 1, False),
+    ],
+)
+def test_times_of_no_calendar_are_not_known(first: int, last: int, *, known: bool) -> None:
+    """One such file would keep a view over all of them from being read, because DuckDB cannot multiply them."""
+    footer = made(small_file())
+    set_bounds(struct.pack("<q", first), struct.pack("<q", last))(footer.statistics(0, TIME))
+    assert decoded(footer).row_groups[0].chunks["fetch_time"].milliseconds == ((first, last) if known else None)
+
+
+def test_chunks_without_statistics() -> None:
+    footer = made(small_file())
+    del footer.meta(0, KEY)[12]
+    chunk = decoded(footer).row_groups[0].chunks[KEY_COLUMN]
+    assert (chunk.bounds, chunk.null_count) == (None, None)

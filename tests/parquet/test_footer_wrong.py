@@ -1,0 +1,179 @@
+"""Footers with one thing wrong at a time, and damaged ones."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from catalogue.errors import BadFooter
+from catalogue.parquet.footer import TRAILER
+from catalogue.parquet.model import CODECS, PHYSICAL_TYPES
+from catalogue.parquet.thrift import BINARY, BOOLEAN_TRUE, I32, I64, LIST, STRUCT
+from tests.support.footers import KEY, STATUS, TIME, Items, Made, decoded, field, made, small_file, write
+from tests.support.mirrors import read_footer
+
+
+def no_schema(footer: Made) -> None:
+    del footer.fields[2]
+
+
+def two_trees(footer: Made) -> None:
+    elements = footer.fields[2][1].values
+    elements.append({**elements[-1], 4: (BINARY, b"another")})
+
+
+def nested_column(footer: Made) -> None:
+    """The last column becomes a group that holds nothing."""
+    field(footer.element(3), 5, 1, I32)
+
+
+def overlap(footer: Made) -> None:
+    meta = footer.meta(1, TIME)
+    field(meta, 7, meta[7][1] + 1)
+
+
+def chunks_at(number: int, value: int, *, group: int = 0, column: int = TIME) -> Callable[[Made], None]:
+    def change(footer: Made) -> None:
+        meta = footer.meta(group, column)
+        meta.pop(11, None)
+        field(meta, number, value)
+
+    return change
+
+
+def behind_the_data(footer: Made) -> None:
+    """The last chunk ends a byte after what is before the footer."""
+    meta = footer.meta(1, STATUS)
+    field(meta, 7, footer.rest - TRAILER - min(meta[9][1], meta[11][1]) + 1)
+
+
+def deep(footer: Made) -> None:
+    group = {4: (BINARY, b"g"), 5: (I32, 1)}
+    footer.fields[2][1].values[1:1] = [group] * 2_000
+
+
+def long_names(footer: Made) -> None:
+    """A million bytes for each of thousands of columns, if each were told in full."""
+    leaf = {1: (I32, 1), 4: (BINARY, b"x")}
+    group = {4: (BINARY, b"n" * (1 << 20)), 5: (I32, 15_000)}
+    footer.fields[2][1].values[1:] = [group, *[leaf] * 15_000]
+    field(footer.element(0), 5, 1)
+
+
+WRONG: dict[str, tuple[Callable[[Made], object], str]] = {
+    "rows do not add up": (lambda f: field(f.fields, 3, 5), "rows do not add up"),
+    "negative rows": (lambda f: field(f.group(0), 3, -2), "row group 0 has -2 rows"),
+    "another count of values": (lambda f: field(f.meta(1, TIME), 5, 3), "column fetch_time has 3 values in 2 rows"),
+    "no rows": (lambda f: f.fields.pop(3), "KeyError: 3"),
+    "no row groups": (lambda f: f.fields.pop(4), "KeyError: 4"),
+    "no schema": (no_schema, "row group 0 has 2 rows and 3 of 0 columns"),
+    "an empty schema": (lambda f: f.fields[2][1].values.clear(), "the schema is no tree"),
+    "a schema of numbers": (lambda f: field(f.fields, 2, Items(I32, [1])), "the schema is no tree"),
+    "a schema without leaves": (lambda f: field(f.element(0), 5, 0), "the schema is no tree"),
+    "a schema with more leaves": (lambda f: field(f.element(0), 5, 4), "KeyError"),
+    "a schema with fewer leaves": (lambda f: field(f.element(0), 5, 2), "the schema is no tree"),
+    "endless leaves": (lambda f: field(f.element(0), 5, 1 << 31, I64), "KeyError"),
+    "two trees": (two_trees, "the schema is no tree"),
+    "an empty group": (nested_column, "KeyError"),
+    "groups within each other": (deep, "a column's name is too long: g.g.g."),
+    "names of gigabytes": (long_names, "a column's name is too long: nnnn"),
+    "a name that is not text": (lambda f: field(f.element(1), 4, b"\xff"), "UnicodeDecodeError"),
+    "two columns of a name": (lambda f: field(f.element(2), 4, b"url_surtkey"), "two columns are named 'url_surtkey'"),
+    "no type": (lambda f: f.element(1).pop(1), "KeyError: 1"),
+    "an unknown type": (lambda f: field(f.element(1), 1, 8), "IndexError"),
+    "a negative type": (lambda f: field(f.element(1), 1, -2), "IndexError: -2"),
+    "a column too few": (lambda f: f.group(1)[1][1].values.pop(), "row group 1 has 2 rows and 2 of 3 columns"),
+    "a column too many": (lambda f: f.group(1)[1][1].values.append({}), "row group 1 has 2 rows and 4 of 3 columns"),
+    "columns in another order": (lambda f: f.group(0)[1][1].values.reverse(), "where one of 'url_surtkey' should"),
+    "a chunk of another name": (
+        lambda f: field(f.meta(0, KEY), 3, Items(BINARY, [b"url"])),
+        "a column chunk of b'url'",
+    ),
+    "a chunk of another type": (lambda f: field(f.meta(0, KEY), 1, 2), "where one of 'url_surtkey' should"),
+    "a chunk in another file": (lambda f: field(f.chunk(0, KEY), 1, b"x", BINARY), "where one of 'url_surtkey' should"),
+    "a chunk without metadata": (lambda f: f.chunk(0, KEY).pop(3), "KeyError: 3"),
+    "two chunks overlap": (overlap, "two column chunks overlap at byte"),
+    "the same chunk twice": (
+        lambda f: f.group(1)[1][1].values.__setitem__(KEY, f.chunk(0, KEY)),
+        "two column chunks overlap at byte 4",
+    ),
+    "a chunk in the magic": (chunks_at(9, 3), "column fetch_time claims .* bytes at 3 of a file"),
+    "a chunk before the file": (chunks_at(9, -1), "column fetch_time claims .* bytes at -1 of a file"),
+    "a chunk behind the file": (chunks_at(9, 1 << 40), "column fetch_time claims .* bytes at 1099511627776 of a file"),
+    "an empty chunk": (chunks_at(7, 0), "column fetch_time claims 0 bytes"),
+    "a chunk of negative length": (chunks_at(7, -10), "column fetch_time claims -10 bytes"),
+    "a chunk longer than the file": (chunks_at(7, (1 << 63) - 1), "column fetch_time claims 9223372036854775807 bytes"),
+    "a chunk that ends in the footer": (behind_the_data, "column fetch_status claims"),
+    "a codec that is text": (lambda f: field(f.meta(0, KEY), 4, b"GZIP", BINARY), "bytes instead of a number"),
+    "a codec that is true": (lambda f: f.meta(0, KEY).update({4: (BOOLEAN_TRUE, True)}), "bool instead of a number"),
+    "a size that is text": (lambda f: field(f.meta(0, KEY), 6, b"1", BINARY), "bytes instead of a number"),
+    "a size that is a list": (lambda f: field(f.group(0), 2, Items(I32, []), LIST), "list instead of a number"),
+    "rows that are a struct": (lambda f: field(f.group(0), 3, {}, STRUCT), "dict instead of a number"),
+    "encodings that are text": (lambda f: field(f.meta(0, KEY), 2, Items(BINARY, [b"PLAIN"])), "instead of a number"),
+    "a writer that is a number": (lambda f: field(f.fields, 6, 5, I32), "TypeError|AttributeError"),
+    "statistics that are a number": (lambda f: field(f.meta(0, KEY), 12, 5, I32), "AttributeError"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_contradicts_itself_is_refused(name: str) -> None:
+    change, reason = WRONG[name]
+    footer = made(small_file())
+    assert decoded(footer)
+    change(footer)
+    with pytest.raises(BadFooter, match=reason) as caught:
+        decoded(footer)
+    assert len(str(caught.value)) < 400
+
+
+def test_messages_stay_short_however_long_the_names() -> None:
+    footer = made(small_file())
+    field(footer.meta(0, KEY), 3, Items(BINARY, [b"x" * (1 << 20)]))
+    with pytest.raises(BadFooter) as caught:
+        decoded(footer)
+    assert len(str(caught.value)) < 400
+
+
+def test_what_the_format_adds_later_is_passed_over() -> None:
+    footer = made(small_file())
+    expected = decoded(footer)
+    footer.fields[1] = (BOOLEAN_TRUE, True)  # instead of the version, which is passed over too
+    for struct_ in (footer.fields, footer.element(1), footer.group(0), footer.chunk(0, KEY), footer.statistics(0, KEY)):
+        struct_[100] = (BOOLEAN_TRUE, True)
+        struct_[101] = (STRUCT, {1: (LIST, Items(STRUCT, [{1: (BINARY, b"x")}]))})
+        struct_[102] = (2, False)
+    found = decoded(footer)
+    assert found.num_rows == expected.num_rows
+    assert found.row_groups[1] == replace(
+        expected.row_groups[1],
+        chunks={
+            name: replace(chunk, column=found.columns[name]) for name, chunk in expected.row_groups[1].chunks.items()
+        },
+    )
+
+
+def test_nested_columns_are_known_by_their_paths() -> None:
+    """There are none so far; a list has as many values as it likes."""
+    table = pa.table({"list": [[1, 2], [], [3]], "struct": [{"x": 1}, None, {"x": 2}], "flat": [1, 2, 3]})
+    footer = read_footer(write(table))
+    assert {name: column.flat for name, column in footer.columns.items()} == {
+        "list.list.element": False,
+        "struct.x": False,
+        "flat": True,
+    }
+    assert footer.row_groups[0].chunks["list.list.element"].num_values == 4
+
+
+def test_repeated_columns_have_as_many_values_as_they_like() -> None:
+    footer = made(small_file())
+    field(footer.element(1 + TIME), 3, 2)
+    field(footer.meta(0, TIME), 5, 7)
+    found = decoded(footer)
+    assert not found.columns["fetch_time"].flat
+    assert found.row_groups[0].chunks["fetch_time"].num_values == 7
+
+
+def test_types_by_number() -> None:
+    assert [PHYSICAL_TYPES.index(name) for name in ("INT32", "INT96", "BYTE_ARRAY")] == [1, 3, 6]
+    assert CODECS.index("ZSTD") == 6

@@ -1,0 +1,176 @@
+"""Offset indexes that contradict their chunk, each in one way."""
+
+import struct
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import pytest
+
+from catalogue.errors import BadPageIndex
+from catalogue.parquet.page_headers import page_header, walk
+from catalogue.parquet.page_index import decode_column_index, decode_offset_index
+from catalogue.parquet.thrift import DOUBLE, I32, I64, LIST, STRUCT, Reader, encode_list, encode_struct
+from catalogue.source.byte_ranges import ByteRange
+from tests.support.paged import KEY, OTHER_KINDS, PLAIN, Part, overridden, part, untold
+
+Location = list[int]
+"""Offset, size and first row of a page."""
+
+
+def offset_index(locations: Iterable[Location]) -> bytes:
+    kinds = ((1, I64), (2, I32), (3, I64))
+    return of_locations(
+        encode_struct([(number, kind, value) for (number, kind), value in zip(kinds, location, strict=True)])
+        for location in locations
+    )
+
+
+def of_locations(encoded: Iterable[bytes]) -> bytes:
+    return encode_struct([(1, LIST, encode_list(STRUCT, [*encoded]))])
+
+
+def locations_of(each: Part) -> list[Location]:
+    return [[location[number] for number in (1, 2, 3)] for location in Reader(each.offset_index).struct()[1]]
+
+
+def add(page: int, *changes: tuple[int, int]) -> Callable[[list[Location]], None]:
+    """Add to some fields of a page: 0 is its offset, 1 its size, 2 its first row."""
+
+    def change(pages: list[Location]) -> None:
+        for number, amount in changes:
+            pages[page][number] += amount
+
+    return change
+
+
+def rows_again(pages: list[Location], _gone: Location) -> None:
+    """Number the rows as if the page that is the first now always were."""
+    before = pages[0][2]
+    for page in pages:
+        page[2] -= before
+
+
+def sized(size: int) -> Callable[[list[Location]], None]:
+    """Put in a page of a size that none can have, all others being in its place."""
+
+    def change(pages: list[Location]) -> None:
+        offset, _, row = pages[3]
+        pages.insert(3, [offset, size, row])
+        pages[4] = [offset + size, pages[4][1] - size, row + 1]
+
+    return change
+
+
+OFFSET_FAULTS: dict[str, Callable[[list[Location]], object]] = {
+    "no pages": lambda pages: pages.clear(),
+    "a gap": add(3, (1, -1)),
+    "an overlap": add(3, (1, 1)),
+    "a page out of place": add(3, (0, 1)),
+    "the last page ends early": add(-1, (1, -1)),
+    "the last page ends late": add(-1, (1, 1)),
+    "starts before the data": add(0, (0, -1), (1, 1)),
+    "starts behind the first page": add(0, (0, 1), (1, -1)),
+    "the first page left out": lambda pages: rows_again(pages, pages.pop(0)),
+    "the last page left out": lambda pages: pages.pop(),
+    "a page left out": lambda pages: pages.pop(3),
+    "a page twice": lambda pages: pages.insert(3, [*pages[3]]),
+    "two pages the wrong way round": lambda pages: pages.insert(3, pages.pop(4)),
+    "a page of no bytes": sized(0),
+    "a page of fewer bytes than none": sized(-1),
+    "rows that start late": add(0, (2, 1)),
+    "rows that start before the first": add(0, (2, -1)),
+    "a page of no rows": add(3, (2, -10)),
+    "rows that descend": add(3, (2, -11)),
+    "a last page of no rows": add(-1, (2, 10)),
+    "rows beyond the row group": add(-1, (2, 11)),
+}
+
+
+@pytest.mark.parametrize("fault", OFFSET_FAULTS)
+@pytest.mark.parametrize("name", [KEY, PLAIN])
+def test_offset_indexes_that_contradict_their_chunk(name: str, fault: str) -> None:
+    each = part(name)
+    assert (each.chunk.dictionary_page_offset is None) == (name == PLAIN)
+    pages = locations_of(each)
+    assert decode_offset_index(offset_index(pages), each.chunk, each.num_rows) == each.located
+    OFFSET_FAULTS[fault](pages)
+    with pytest.raises(BadPageIndex, match=f"the offset index of {name} contradicts its column chunk"):
+        decode_offset_index(offset_index(pages), each.chunk, each.num_rows)
+
+
+def test_only_a_dictionary_of_which_the_footer_does_not_tell_lies_before_the_first_page() -> None:
+    each = untold()
+    assert each.located == walk(each.pages, each.chunk) == part(KEY).located
+    assert each.located.offsets[0] > each.chunk.data_page_offset
+    none_coded = replace(each.chunk, encodings=(0, 3))
+    with pytest.raises(BadPageIndex, match="contradicts its column chunk"):
+        decode_offset_index(each.offset_index, none_coded, each.num_rows)
+    with pytest.raises(BadPageIndex, match="contradicts its column chunk"):
+        walk(each.pages, none_coded)
+    before = locations_of(each)
+    add(0, (0, each.chunk.data_page_offset - each.located.offsets[0] - 1))(before)
+    before[0][1] = before[1][0] - before[0][0]
+    with pytest.raises(BadPageIndex, match="contradicts its column chunk"):
+        decode_offset_index(offset_index(before), each.chunk, each.num_rows)
+
+
+def test_there_is_a_page_even_of_no_rows() -> None:
+    each = untold()
+    dictionary = page_header(each.data, each.chunk.range.start).size
+    extent = ByteRange(each.chunk.range.start, each.chunk.range.start + dictionary)
+    empty = replace(each.chunk, range=extent, num_values=0)
+    with pytest.raises(BadPageIndex, match="contradicts its column chunk"):
+        decode_offset_index(offset_index([]), empty, 0)
+    with pytest.raises(BadPageIndex, match="contradicts its column chunk"):
+        walk(each.pages[:dictionary], empty)
+
+
+@pytest.mark.parametrize("other", OTHER_KINDS)
+def test_offset_indexes_of_other_kinds_of_values(other: str) -> None:
+    each = part(PLAIN)
+    kind, body = OTHER_KINDS[other]
+    encoded = [
+        encode_struct([(1, I64, offset), (2, I32, size), (3, I64, row)]) for offset, size, row in locations_of(each)
+    ]
+    for number in (1, 2, 3):
+        wrong = [overridden(encoded[0], number, kind, body), *encoded[1:]]
+        data = of_locations(wrong)
+        with pytest.raises(BadPageIndex, match="the offset index of url cannot be decoded"):
+            decode_offset_index(data, each.chunk, each.num_rows)
+    with pytest.raises(BadPageIndex, match="the offset index of url c"):
+        decode_offset_index(overridden(each.offset_index, 1, kind, body), each.chunk, each.num_rows)
+
+
+def test_numbers_that_only_compare_alike() -> None:
+    """Equal to what would be right, and yet no number of bytes or rows."""
+    each = part(PLAIN)
+    pages = locations_of(each)
+    encoded = [encode_struct([(1, I64, offset), (2, I32, size), (3, I64, row)]) for offset, size, row in pages]
+    for number in (1, 2, 3):
+        body = struct.pack("<d", pages[0][number - 1])
+        data = of_locations([overridden(encoded[0], number, DOUBLE, body), *encoded[1:]])
+        with pytest.raises(BadPageIndex, match="float instead of int"):
+            decode_offset_index(data, each.chunk, each.num_rows)
+
+
+@pytest.mark.parametrize("lacking", [1, 2, 3])
+def test_offset_indexes_that_lack_a_field(lacking: int) -> None:
+    each = part(PLAIN)
+    fields = [
+        [(number, I64, value) for number, value in enumerate(page, 1) if number != lacking]
+        for page in locations_of(each)
+    ]
+    data = of_locations(map(encode_struct, fields))
+    with pytest.raises(BadPageIndex, match="cannot be decoded"):
+        decode_offset_index(data, each.chunk, each.num_rows)
+
+
+def test_every_truncation_of_an_index_is_noticed() -> None:
+    each = part(KEY)
+    count = len(each.located)
+    for end in range(len(each.offset_index)):
+        with pytest.raises(BadPageIndex, match="cannot be decoded"):
+            decode_offset_index(each.offset_index[:end], each.chunk, each.num_rows)
+    for end in range(len(each.column_index)):
+        with pytest.raises(BadPageIndex, match="cannot be decoded"):
+            decode_column_index(each.column_index[:end], each.chunk, count)

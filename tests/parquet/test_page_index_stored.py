@@ -1,0 +1,302 @@
+"""Page indexes as they are held, and damage of any kind."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import chain, pairwise
+from pathlib import Path
+from random import Random
+from time import process_time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from catalogue.errors import BadPageIndex
+from catalogue.parquet.model import ColumnChunk, Order
+from catalogue.parquet.page_headers import check_pages, walk
+from catalogue.parquet.page_index import decode_column_index, decode_offset_index
+from catalogue.parquet.pages import ColumnIndex, Indexes, OffsetIndex, cut_indexes
+from tests.support.footers import confused, scrambled
+from tests.support.mirrors import read_footer
+from tests.support.paged import (
+    FEW,
+    KEY,
+    PLAIN,
+    Part,
+    header_bytes,
+    largest_of_each_crawl,
+    overall_of,
+    part,
+    parts,
+    written,
+)
+
+# Indexes as they are held
+
+
+NAMES = st.text(max_size=5)
+
+HELD = st.builds(
+    Indexes,
+    st.one_of(st.none(), st.binary(min_size=1, max_size=9)),
+    st.dictionaries(NAMES, st.binary(max_size=9), max_size=4),
+    own=st.booleans(),
+)
+
+
+@given(HELD)
+def test_what_is_packed_is_unpacked(held: Indexes) -> None:
+    assert Indexes.unpack(held.pack()) == held
+
+
+@given(HELD, HELD)
+def test_joined_has_both_and_prefers_what_was_read_from_the_pages(before: Indexes, other: Indexes) -> None:
+    joined = before.joined(other)
+    winner, loser = (before, other) if before.own and not other.own else (other, before)
+    assert joined.own == (before.own or other.own)
+    assert joined.column_index == (winner.column_index or loser.column_index)
+    assert {*joined.offset_indexes} == {*before.offset_indexes, *other.offset_indexes}
+    for name, data in joined.offset_indexes.items():
+        assert data == (winner if name in winner.offset_indexes else loser).offset_indexes[name]
+    assert before.joined(Indexes()) == Indexes().joined(before) == before
+
+
+@pytest.mark.parametrize(
+    "packed",
+    [
+        b"",
+        b"\n",
+        b"null\n",
+        b"[]\n",
+        b'"text"\n',
+        b"\xff\n",
+        b"{}\n",
+        b'{"own": false, "column_index": 0}\n',
+        b'{"own": false, "offset_indexes": []}\n',
+        b'{"column_index": 0, "offset_indexes": []}\n',
+        b'{"own": 0, "column_index": 0, "offset_indexes": []}\n',
+        b'{"own": false, "column_index": 1, "offset_indexes": []}\n',
+        b'{"own": false, "column_index": 1, "offset_indexes": []}\nab',
+        b'{"own": false, "column_index": 0, "offset_indexes": [["a", 1]]}\n',
+        b'{"own": false, "column_index": 0, "offset_indexes": [["a", 1]]}\nab',
+        b'{"own": false, "column_index": 2, "offset_indexes": [["a", -1]]}\na',
+        b'{"own": false, "column_index": -1, "offset_indexes": [["a", 2]]}\na',
+        b'{"own": false, "column_index": Infinity, "offset_indexes": []}\n',
+        b'{"own": false, "column_index": 1e999, "offset_indexes": []}\n',
+        b'{"own": false, "column_index": NaN, "offset_indexes": []}\n',
+        b'{"own": false, "column_index": 0.0, "offset_indexes": []}\n',
+        b'{"own": false, "column_index": "0", "offset_indexes": []}\n',
+        b'{"own": false, "column_index": true, "offset_indexes": []}\na',
+        b'{"own": false, "column_index": 0, "offset_indexes": [["a", Infinity]]}\n',
+        b'{"own": false, "column_index": 0, "offset_indexes": ["a1"]}\na',
+        b'{"own": false, "column_index": 0, "offset_indexes": [[null, 1]]}\na',
+        b'{"own": false, "column_index": 0, "offset_indexes": [["a", 1, 1]]}\na',
+        b'{"own": false, "column_index": 0, "offset_indexes": 0}\n',
+        b"[" * 100_000 + b"\n",
+        b"9" * 5000 + b"\n",
+    ],
+)
+def test_what_was_never_packed_is_not_unpacked(packed: bytes) -> None:
+    with pytest.raises(BadPageIndex, match="a page index of the store cannot be read"):
+        Indexes.unpack(packed)
+
+
+def test_indexes_are_cut_from_what_was_fetched(mirror: Path) -> None:
+    files = [path.read_bytes() for path in largest_of_each_crawl(mirror)] + [written(row_group_size=50)]
+    rng, found_some = Random(1), 0
+    for data in files:
+        footer, every = read_footer(data), parts(data)
+        places = sorted({at.start for each in every for at in (each.chunk.offset_index, each.chunk.column_index) if at})
+        windows = [(0, len(data))]
+        windows += [
+            (max(0, rng.choice(places) + rng.choice([-1, 0, 0, 1])), rng.randrange(1, 9000)) for _ in places[:30]
+        ]
+        for start, size in windows:
+            body = data[start : start + size]
+            cut = cut_indexes(footer, KEY, body, start)
+            expected: dict[int, tuple[bytes | None, dict[str, bytes]]] = {}
+            for each in every:
+                for at, is_bounds in ((each.chunk.offset_index, False), (each.chunk.column_index, True)):
+                    name = each.chunk.column.name
+                    inside = at and start <= at.start and at.end <= start + len(body)
+                    if at and inside and (name == KEY or not is_bounds):
+                        _, located = expected.setdefault(each.row_group, (None, {}))
+                        if is_bounds:
+                            expected[each.row_group] = (data[at.start : at.end], located)
+                        else:
+                            located[name] = data[at.start : at.end]
+            assert {n: (held.column_index, held.offset_indexes) for n, held in cut.items()} == expected
+            assert not any(held.own for held in cut.values())
+            found_some += len(cut) > 0
+    assert found_some > 20
+
+
+def test_without_the_key_column_bounds_are_not_cut() -> None:
+    data = written()
+    cut = cut_indexes(read_footer(data), "no such column", data, 0)
+    assert [held.column_index for held in cut.values()] == [None]
+    assert [{*held.offset_indexes} for held in cut.values()] == [{KEY, PLAIN, FEW}]
+
+
+# Damage
+
+
+@dataclass
+class Outcomes:
+    """What became of damaged bytes."""
+
+    passed: int = 0
+    refused: int = 0
+    slowest: float = 0
+
+    def of(self, attempt: Callable[[], None]) -> None:
+        """Anything but ``BadPageIndex`` goes through and fails the test, as does what is not what it should be."""
+        started = process_time()
+        try:
+            attempt()
+        except BadPageIndex:
+            self.refused += 1
+        else:
+            self.passed += 1
+        self.slowest = max(self.slowest, process_time() - started)
+
+
+def check_offset_index(index: OffsetIndex, chunk: ColumnChunk, num_rows: int) -> None:
+    assert all(type(number) is int for number in chain(index.offsets, index.first_rows))
+    assert len(index.offsets) == len(index.first_rows) == len(index) + 1 > 1
+    assert chunk.data_page_offset <= index.offsets[0]
+    assert (index.offsets[-1], index.first_rows[0], index.first_rows[-1]) == (chunk.range.end, 0, num_rows)
+    assert all(start < end for numbers in (index.offsets, index.first_rows) for start, end in pairwise(numbers))
+
+
+def check_column_index(index: ColumnIndex, chunk: ColumnChunk, pages: int) -> None:
+    assert len(index.bounds) == pages
+    for bounds in index.bounds:
+        assert bounds is None or (type(bounds.min) is type(bounds.max) is bytes and bounds.min <= bounds.max)
+    if index.null_counts is not None:
+        assert all(type(count) is int and count >= 0 for count in index.null_counts)
+        assert len(index.null_counts) == pages
+        assert chunk.null_count in {None, sum(index.null_counts)}
+    overall = overall_of(index)
+    if chunk.bounds and chunk.bounds.order is Order.UNSIGNED:
+        assert overall
+        assert chunk.bounds.cut or overall.min <= chunk.bounds.min <= chunk.bounds.max <= overall.max
+
+
+def sources(mirror: Path) -> list[Part]:
+    """Chunks of texts with indexes, of all writers that there are."""
+    files = [
+        written(),
+        written(data_page_version="2.0"),
+        *(path.read_bytes() for path in largest_of_each_crawl(mirror)),
+    ]
+    found = []
+    for data in files:
+        texts = (each for each in parts(data) if each.chunk.column.physical_type == "BYTE_ARRAY")
+        found += [each for each in texts if each.chunk.offset_index and len(each.located) > 2][:6]
+    assert len(found) >= 10
+    return found
+
+
+def damaged(data: bytes, rng: Random, count: int) -> Iterator[bytes]:
+    for _ in range(count):
+        yield scrambled(data, rng) if rng.randrange(3) else confused(data, rng)
+
+
+def test_damaged_offset_indexes(mirror: Path) -> None:
+    outcomes = Outcomes()
+    for seed, each in enumerate(sources(mirror)):
+        for data in damaged(each.offset_index, Random(seed), 150):
+
+            def attempt(data: bytes = data, each: Part = each) -> None:
+                check_offset_index(decode_offset_index(data, each.chunk, each.num_rows), each.chunk, each.num_rows)
+
+            outcomes.of(attempt)
+    assert outcomes.refused > 1000
+    assert outcomes.passed > 10
+    assert outcomes.slowest < 0.3
+
+
+def test_damaged_column_indexes(mirror: Path) -> None:
+    outcomes = Outcomes()
+    for seed, each in enumerate(sources(mirror)):
+        pages = len(each.located)
+        for data in damaged(each.column_index, Random(seed), 150):
+
+            def attempt(data: bytes = data, each: Part = each, pages: int = pages) -> None:
+                check_column_index(decode_column_index(data, each.chunk, pages), each.chunk, pages)
+
+            outcomes.of(attempt)
+    assert outcomes.refused > 800
+    assert outcomes.passed > 100
+    assert outcomes.slowest < 0.3
+
+
+def test_damaged_page_headers(mirror: Path) -> None:
+    outcomes = Outcomes()
+    for seed, each in enumerate(sources(mirror)):
+        rng, index = Random(seed), each.located
+        for page in range(min(3, len(index))):
+            before = each.data[index.offsets[0] : index.offsets[page]]
+            first = each.data[each.chunk.range.start : index.offsets[0]]
+            whole, body = header_bytes(each, page)
+            behind = each.data[index.offsets[page + 1] : index.offsets[-1]]
+            for changed in damaged(whole, rng, 60):
+                data = before + changed + body + behind
+
+                def check(data: bytes = data, index: OffsetIndex = index) -> None:
+                    check_pages(data, index, range(len(index)), dictionary=True)
+
+                def walked(data: bytes = first + data, each: Part = each) -> None:
+                    found = walk(data, each.chunk)
+                    check_offset_index(found, each.chunk, each.num_rows)
+
+                outcomes.of(check)
+                outcomes.of(walked)
+    assert outcomes.refused > 1500
+    assert outcomes.passed > 100
+    assert outcomes.slowest < 0.3
+
+
+def test_damaged_pages_anywhere(mirror: Path) -> None:
+    """A byte of a chunk changed: the walk comes to the same pages, or to none."""
+    outcomes, others = Outcomes(), list[bool]()
+    for seed, each in enumerate(sources(mirror)):
+        rng = Random(seed)
+        for _ in range(60):
+            changed = bytearray(each.pages)
+            changed[rng.randrange(len(changed))] ^= 1 << rng.randrange(8)
+
+            def attempt(data: bytes = bytes(changed), each: Part = each) -> None:
+                index = walk(data, each.chunk)
+                check_offset_index(index, each.chunk, each.num_rows)
+                others.append(index.offsets != each.located.offsets)
+
+            outcomes.of(attempt)
+    assert outcomes.passed > 300
+    assert outcomes.refused > 10
+    assert sum(others) < 3
+    assert outcomes.slowest < 0.3
+
+
+def test_damaged_indexes_of_the_store() -> None:
+    outcomes = Outcomes()
+    held = Indexes(part(KEY).column_index, {name: part(name).offset_index for name in (KEY, PLAIN, FEW)}, own=True)
+    packed = held.pack()
+    head = packed.index(b"\n") + 1
+    rng = Random(3)
+    for turn in range(3000):
+        # A change of the body alone is not noticed here: the store has a digest of it all.
+        data = scrambled(packed, rng) if turn % 3 == 0 else scrambled(packed[:head], rng) + packed[head:]
+
+        def attempt(data: bytes = data) -> None:
+            found = Indexes.unpack(data)
+            assert Indexes.unpack(found.pack()) == found
+            assert type(found.own) is bool
+            assert all(type(name) is str and type(held) is bytes for name, held in found.offset_indexes.items())
+            assert found.column_index is None or type(found.column_index) is bytes
+
+        outcomes.of(attempt)
+    assert outcomes.refused > 1500
+    assert outcomes.passed > 300
+    assert outcomes.slowest < 0.3

@@ -1,0 +1,352 @@
+"""What pyarrow reads in a file of spliced pages is what it reads of their rows in the whole file."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from catalogue.parquet.model import ColumnChunk, Footer
+from catalogue.parquet.page_headers import page_header, walk
+from catalogue.parquet.page_index import decode_offset_index
+from catalogue.parquet.pages import OffsetIndex
+from catalogue.parquet.splice import splice
+from tests.support.footers import write
+from tests.support.mirrors import index_paths, one_of_each_crawl, read_footer
+from tests.support.spliced import ROWS, groups, headers_of, read, spliced, wide_table
+
+wide = pytest.fixture(scope="module")(wide_table)
+
+
+def check_metadata(found: pq.FileMetaData, whole: pq.FileMetaData, row_group: int, name: str) -> None:
+    """What pyarrow has no need of, or only for the files of some writers."""
+    chunk = found.row_group(0).column(0)
+    expected = whole.row_group(row_group).column(whole.schema.names.index(name))
+    assert found.created_by == whole.created_by
+    assert (chunk.path_in_schema, chunk.encodings) == (name, expected.encodings)
+    assert (chunk.num_values, found.num_rows) == (expected.num_values, expected.num_values)
+    assert chunk.total_compressed_size == expected.total_compressed_size
+    assert chunk.total_uncompressed_size == expected.total_uncompressed_size
+
+
+def check_file(data: bytes) -> int:
+    """Compare every chunk of a file; gives their number."""
+    footer, whole = read_footer(data), pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
+    checked = 0
+    for group in footer.row_groups:
+        expected = whole.read_row_group(group.ordinal, use_threads=False)
+        for name, chunk in group.chunks.items():
+            file = spliced(data, footer, chunk, group.num_rows)
+            found = read(file)
+            assert found.type == expected[name].type
+            assert found.equals(expected[name]), name
+            check_metadata(pq.read_metadata(pa.BufferReader(file)), whole.metadata, group.ordinal, name)
+            checked += 1
+        assert pq.read_schema(pa.BufferReader(file)).field(0).equals(expected.schema.field(-1))
+    return checked
+
+
+# Whole chunks
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.4", "2.6"])
+def test_versions_of_the_format(wide: pa.Table, version: str) -> None:
+    assert check_file(write(wide, version=version, compression="gzip")) == wide.num_columns
+
+
+def test_every_column_of_a_file_of_each_crawl(mirror: Path) -> None:
+    paths = one_of_each_crawl(mirror)
+    assert len(paths) >= 3
+    for path in paths:
+        data = path.read_bytes()
+        assert check_file(data) == sum(map(len, groups(data))) >= 50
+
+
+def test_another_chunk_reads_as_something_else(wide: pa.Table) -> None:
+    """Else the comparisons would prove nothing."""
+    data = write(wide.select(["int64_many", "int64_few"]), row_group_size=350)
+    footer = read_footer(data)
+    first, second = footer.row_groups
+    names = ("int64_many", "int64_few")
+    found = [read(spliced(data, footer, group.chunks[name], 350)) for group in (first, second) for name in names]
+    assert [found[0].equals(other) for other in found] == [True, False, False, False]
+
+
+# Some pages of a chunk
+
+
+class Compared(Counter[str]):
+    """How many selections of pages were compared, and how."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.alike: Counter[str] = Counter()
+        """By column: selections that hold the same values as the same number of rows one further."""
+
+
+def located(data: bytes, chunk: ColumnChunk, num_rows: int) -> OffsetIndex:
+    """Where the pages of a chunk lie, by their own headers and, where there is one, by the file's index."""
+    index = walk(data[chunk.range.start : chunk.range.end], chunk)
+    if chunk.offset_index:
+        written = data[chunk.offset_index.start : chunk.offset_index.end]
+        assert index == decode_offset_index(written, chunk, num_rows)
+    return index
+
+
+def selections(count: int) -> Iterator[tuple[int, ...]]:
+    """Every choice of pages of a chunk, those that are no neighbours too; of many pages a part of the choices."""
+    if count <= 5:
+        for size in range(1, count + 1):
+            yield from combinations(range(count), size)
+        return
+    for first in range(count):
+        yield from (tuple(range(first, last + 1)) for last in (first, first + 1, count - 1) if last < count)
+        yield (first, *range(first + 2, count, 3))
+
+
+def picked(
+    data: bytes, footer: Footer, chunk: ColumnChunk, index: OffsetIndex, pages: Sequence[int], *, dictionary: bool
+) -> bytes:
+    """A spliced file of some pages, with the dictionary page or without it."""
+    before = data[chunk.range.start : index.offsets[0]] if dictionary else b""
+    body = b"".join(data[index.offsets[page] : index.offsets[page + 1]] for page in pages)
+    rows = sum(len(index.rows(range(page, page + 1))) for page in pages)
+    return splice(chunk, before + body, dictionary_size=len(before), num_rows=rows, created_by=footer.created_by)
+
+
+def rows_of(index: OffsetIndex, pages: Iterable[int], values: pa.Array, *, further: int = 0) -> pa.ChunkedArray:
+    """The rows that some pages hold, or those that lie one row further."""
+    runs = [index.rows(range(page, page + 1)) for page in pages]
+    return pa.chunked_array([values.slice(run.start + further, len(run)) for run in runs], values.type)
+
+
+def check_selections(
+    compared: Compared, data: bytes, footer: Footer, chunk: ColumnChunk, values: pa.Array, **options: Any
+) -> None:
+    """Compare every choice of pages of a chunk with the same rows of the whole."""
+    index, coded = located(data, chunk, len(values)), chunk.dictionary_coded
+    for page in range(len(index)):
+        needed = page_header(data, index.offsets[page]).needs_dictionary
+        assert coded is None or needed == (page < coded)
+    for pages in selections(len(index)):
+        dictionary = chunk.range.start < index.offsets[0] and (coded is None or pages[0] < coded)
+        found = read(picked(data, footer, chunk, index, pages, dictionary=dictionary), **options)
+        assert found.type == values.type
+        assert found.equals(rows_of(index, pages, values)), (chunk.column.name, pages)
+        compared["in all"] += 1
+        compared["with gaps"] += pages[-1] - pages[0] >= len(pages)
+        compared["without the dictionary of their chunk"] += not dictionary and chunk.range.start < index.offsets[0]
+        further = -1 if pages[-1] == len(index) - 1 else 1
+        if pages[0] > 0 or further > 0:
+            compared["and one row further"] += 1
+            compared.alike[chunk.column.name] += found.equals(rows_of(index, pages, values, further=further))
+
+
+def check_pages_of(data: bytes, row_groups: slice = slice(None), /, **options: Any) -> Compared:
+    """Compare every choice of pages of every chunk of a file, or of some of its row groups."""
+    compared, footer = Compared(), read_footer(data)
+    whole = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True, **options)
+    for group in footer.row_groups[row_groups]:
+        expected = whole.read_row_group(group.ordinal, use_threads=False)
+        for name, chunk in group.chunks.items():
+            check_selections(compared, data, footer, chunk, expected[name].combine_chunks(), **options)
+    return compared
+
+
+def check_control(compared: Compared) -> None:
+    """A row further, only columns of nothing but nulls hold the same values: so a page that is off is noticed."""
+    alike = {name for name, count in compared.alike.items() if count}
+    assert all(name.endswith("_null") for name in alike), compared.alike
+    assert compared.alike.total() < compared["and one row further"] / 3
+
+
+def paged(table: pa.Table, **options: Any) -> bytes:
+    """Two row groups of four and of three pages a column."""
+    settings = {"row_group_size": ROWS * 3 // 5, "data_page_size": 1, "write_batch_size": 110} | options
+    return write(table, **settings)
+
+
+@pytest.mark.parametrize(
+    ("codec", "page", "dictionary", "third"),
+    [
+        (codec, ("1.0", "2.0")[(number + other) % 2], dictionary, (number + other) % 3)
+        for number, codec in enumerate(["gzip", "zstd", "snappy", "none", "lz4", "brotli"])
+        for other, dictionary in enumerate(["on", "off", "overflows"])
+    ],
+)
+def test_every_kind_of_column(wide: pa.Table, codec: str, page: str, dictionary: str, third: int) -> None:
+    """Each with each use of a dictionary, and all of these with each codec."""
+    wide = wide.select(wide.column_names[third::3])
+    limit = {"dictionary_pagesize_limit": 400} if dictionary == "overflows" else {}
+    data = paged(wide, compression=codec, data_page_version=page, use_dictionary=dictionary != "off", **limit)
+    encodings = {encoding for group in groups(data) for chunk in group for encoding in chunk.encodings}
+    assert (8 in encodings) == (dictionary != "off")  # RLE_DICTIONARY
+    assert check_file(data) == 2 * wide.num_columns
+    compared = check_pages_of(data)
+    assert compared["in all"] > 270
+    assert compared["with gaps"] > 70
+    assert (compared["without the dictionary of their chunk"] > 30) == (dictionary == "overflows")
+    assert compared["and one row further"] > 190
+    check_control(compared)
+
+
+def test_some_dictionaries_overflow_half_way(wide: pa.Table) -> None:
+    """Otherwise the test above shows less than it says."""
+    data = paged(wide.select(["string_many"]), dictionary_pagesize_limit=400, row_group_size=ROWS)
+    [[chunk]] = groups(data)
+    kinds = [header[5][2] for header, _ in headers_of(data, chunk) if 5 in header]
+    assert kinds[0] == 8
+    assert kinds[-1] == 0  # PLAIN
+    assert len(kinds) > 5
+    assert chunk.dictionary_coded == kinds.count(8)
+
+
+def test_pages_that_need_a_dictionary_are_not_read_without_it(wide: pa.Table) -> None:
+    data = paged(wide, dictionary_pagesize_limit=400)
+    footer, refused = read_footer(data), 0
+    for group in footer.row_groups:
+        for chunk in group.chunks.values():
+            index = located(data, chunk, group.num_rows)
+            for page in range(chunk.dictionary_coded or 0):
+                file = picked(data, footer, chunk, index, [page], dictionary=False)
+                with pytest.raises(OSError, match="Dictionary page must be before data page"):
+                    read(file)
+                refused += 1
+    assert refused > 100
+
+
+@pytest.mark.parametrize("page", ["1.0", "2.0"])
+def test_dictionaries_that_old_writers_do_not_tell_of(wide: pa.Table, page: str) -> None:
+    """parquet-mr before 1.13 lets data_page_offset point to the dictionary page."""
+    data = paged(wide, version="1.0", data_page_version=page, dictionary_pagesize_limit=400, row_group_size=ROWS // 2)
+    footer, whole, compared = read_footer(data), pq.ParquetFile(pa.BufferReader(data)), Compared()
+    for group in footer.row_groups:
+        expected = whole.read_row_group(group.ordinal, use_threads=False)
+        for name, told in group.chunks.items():
+            if told.dictionary_page_offset is not None:
+                start = told.dictionary_page_offset
+                chunk = replace(told, dictionary_page_offset=None, data_page_offset=start, dictionary_coded=None)
+                assert read(spliced(data, footer, chunk, group.num_rows)).equals(expected[name])
+                check_selections(compared, data, footer, chunk, expected[name].combine_chunks())
+    assert compared["in all"] > 600
+    assert not compared["without the dictionary of their chunk"]
+    check_control(compared)
+
+
+ENCODINGS = {
+    "DELTA_BINARY_PACKED": ("int16", "int32", "int64", "ms_utc", "ms_naive", "date"),
+    "DELTA_LENGTH_BYTE_ARRAY": ("binary", "string"),
+    "DELTA_BYTE_ARRAY": ("binary", "string", "fixed", "decimal"),
+    "BYTE_STREAM_SPLIT": ("int32", "int64", "double", "fixed", "decimal"),
+    "RLE": ("bool",),
+}
+
+
+@pytest.mark.parametrize(
+    ("encoding", "codec", "page"),
+    [
+        (encoding, codec, ("1.0", "2.0")[(number + other) % 2])
+        for number, encoding in enumerate(ENCODINGS)
+        for other, codec in enumerate(["gzip", "zstd", "snappy", "none", "lz4", "brotli"])
+        if (number + other) // 2 % 2
+    ],
+)
+def test_encodings_that_may_come(wide: pa.Table, encoding: str, codec: str, page: str) -> None:
+    table = wide.select([name for name in wide.column_names if name.rsplit("_", 1)[0] in ENCODINGS[encoding]])
+    data = paged(table, use_dictionary=False, column_encoding=encoding, compression=codec, data_page_version=page)
+    metadata = pq.read_metadata(pa.BufferReader(data)).row_group(0)
+    assert all(encoding in metadata.column(at).encodings for at in range(table.num_columns))
+    assert check_file(data) == 2 * table.num_columns
+    compared = check_pages_of(data)
+    assert compared["in all"] > 16 * table.num_columns
+    check_control(compared)
+
+
+@pytest.mark.parametrize("unit", [None, "ms"])
+@pytest.mark.parametrize("codec", ["gzip", "none"])
+def test_times_of_twelve_bytes(wide: pa.Table, codec: str, unit: str | None) -> None:
+    names = [name for name in wide.column_names if name.startswith("ms_")]
+    data = paged(wide.select(names), use_deprecated_int96_timestamps=True, compression=codec)
+    footer, options = read_footer(data), {"coerce_int96_timestamp_unit": unit}
+    whole = pq.ParquetFile(pa.BufferReader(data), **options)
+    for group in footer.row_groups:
+        for name, chunk in group.chunks.items():
+            assert chunk.column.physical_type == "INT96"
+            found = read(spliced(data, footer, chunk, group.num_rows), **options)
+            assert found.equals(whole.read_row_group(group.ordinal, [name])[name])
+            if unit:
+                original = wide[name].slice(ROWS * 3 // 5 * group.ordinal, group.num_rows)
+                assert found.cast(pa.int64()).equals(original.cast(pa.int64()))
+    compared = check_pages_of(data, **options)
+    assert compared["in all"] > 21 * len(names)
+    check_control(compared)
+
+
+def test_pages_of_every_file_of_the_mirror(mirror: Path) -> None:
+    compared = Compared()
+    some = slice(None, None, 12)
+    for path in index_paths(mirror):
+        data = path.read_bytes()
+        found = check_pages_of(data, some)
+        assert found["in all"] >= sum(len(group.chunks) for group in read_footer(data).row_groups[some])
+        compared.update(found)
+        compared.alike.update(found.alike)
+    assert compared["with gaps"] > 25
+    assert compared["without the dictionary of their chunk"] > 10
+    # Many columns have the same value in most rows; those that have not must tell a row from the next.
+    assert compared.alike.total() < compared["and one row further"] / 3
+    assert not compared.alike["warc_record_offset"] + compared.alike["content_digest"]
+
+
+@pytest.mark.parametrize(
+    ("codec", "version", "half"),
+    [
+        (codec, version, (number + other) % 2)
+        for number, codec in enumerate(["gzip", "zstd", "snappy", "uncompressed", "lz4_raw", "brotli"])
+        for other, version in enumerate(["V1", "V2"])
+    ],
+)
+def test_files_of_duckdb(wide: pa.Table, tmp_path: Path, codec: str, version: str, half: int) -> None:
+    """It writes a page a chunk, no page index, and data_page_offset as the others do.
+
+    Each column comes with each codec, and with each version.
+    """
+    path = tmp_path / "of.parquet"
+    wide = wide.select(wide.column_names[half::2])
+    with duckdb.connect() as connection:
+        connection.register("wide", wide)
+        connection.execute(f"CREATE TABLE longer AS {' UNION ALL '.join(['FROM wide'] * 7)}")
+        settings = f"FORMAT parquet, ROW_GROUP_SIZE 2048, COMPRESSION {codec}, PARQUET_VERSION {version}"
+        connection.execute(f"COPY longer TO '{path}' ({settings})")
+    data = path.read_bytes()
+    footer = read_footer(data)
+    assert footer.created_by.startswith("DuckDB")
+    assert len(footer.row_groups) > 1
+    chunks = len(footer.row_groups) * wide.num_columns
+    assert check_file(data) == check_pages_of(data)["in all"] == chunks
+    told = {chunk.dictionary_coded for group in groups(data) for chunk in group}
+    assert told in ({0, 1}, {None})  # before 2.0 it does not say
+
+
+def test_duckdb_reads_the_same_in_a_spliced_file(wide: pa.Table, tmp_path: Path) -> None:
+    """So what is spliced is a file of the format, not just one that pyarrow makes do with."""
+    data = paged(wide, dictionary_pagesize_limit=400, compression="zstd")
+    footer, path = read_footer(data), tmp_path / "spliced.parquet"
+    group, checked = footer.row_groups[0], 0
+    with duckdb.connect() as connection:
+        for name, chunk in group.chunks.items():
+            index = located(data, chunk, group.num_rows)
+            dictionary = chunk.range.start < index.offsets[0]
+            for chosen in {(0,), (0, len(index) - 1), tuple(range(len(index)))}:
+                path.write_bytes(picked(data, footer, chunk, index, chosen, dictionary=dictionary))
+                found = connection.sql(f"FROM '{path}'").to_arrow_table().column(0)
+                expected = rows_of(index, chosen, wide[name].combine_chunks())
+                assert found.cast(expected.type).equals(expected), (name, chosen)
+                checked += 1
+    assert checked > 2 * wide.num_columns

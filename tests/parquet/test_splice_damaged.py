@@ -1,0 +1,152 @@
+"""A page that was changed or cut short is noticed by whoever reads what was spliced; and damaged page headers."""
+
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import catalogue
+from catalogue.errors import BadFooter
+from catalogue.parquet.splice import splice
+from catalogue.settings import Settings
+from tests.support.crawls import CRAWL, crawl_of, index_path, table
+from tests.support.footers import write
+from tests.support.mirrors import one_of_each_crawl, raw_footer, read_footer
+from tests.support.spliced import ROWS, groups, headers_of, read, spliced, wide_table
+
+wide = pytest.fixture(scope="module")(wide_table)
+
+
+def check_flips(data: bytes, rng: Random, *, a_page: int) -> int:
+    """Flip bits in pages that have a checksum, each of which must be noticed; gives how many."""
+    footer, flips = read_footer(data), 0
+    for group in footer.row_groups:
+        for chunk in group.chunks.values():
+            file = spliced(data, footer, chunk, group.num_rows)
+            for header, place in headers_of(data, chunk):
+                assert 4 in header  # crc
+                for at in rng.sample(place, min(a_page, len(place))):
+                    damaged = bytearray(file)
+                    damaged[4 + at] ^= 1 << rng.randrange(8)
+                    with pytest.raises(OSError, match="CRC checksum verification failed"):
+                        read(bytes(damaged))
+                    flips += 1
+    return flips
+
+
+@pytest.mark.parametrize("page", ["1.0", "2.0"])
+@pytest.mark.parametrize("codec", ["gzip", "zstd", "snappy", "none"])
+def test_a_flipped_bit_is_noticed(wide: pa.Table, codec: str, page: str) -> None:
+    names = ["string_some", "int16_few", "ms_utc_many", "bool_some"]
+    data = write(wide.select(names), compression=codec, data_page_version=page, data_page_size=300, write_batch_size=50)
+    assert check_flips(data, Random(codec + page), a_page=6) > 50
+
+
+def test_a_flipped_bit_is_noticed_in_files_that_have_checksums(mirror: Path) -> None:
+    checked = 0
+    for path in one_of_each_crawl(mirror):
+        data = path.read_bytes()
+        chunk = next(iter(read_footer(data).row_groups[0].chunks.values()))
+        if 4 in headers_of(data, chunk)[0][0]:
+            checked += check_flips(data, Random(path.name), a_page=1)
+    assert checked > 50
+
+
+def test_pages_cut_short_never_look_whole(wide: pa.Table) -> None:
+    """At the end of a page pyarrow says nothing; whoever reads must count."""
+    data = write(wide.select(["string_many"]), data_page_size=300, write_batch_size=50, use_dictionary=False)
+    footer = read_footer(data)
+    [[chunk]] = groups(data)
+    whole = data[chunk.range.start : chunk.range.end]
+    refused = 0
+    for end in (1, 20, len(whole) // 2, len(whole) - 1, *(place.stop for _, place in headers_of(data, chunk)[:-1])):
+        try:
+            found = read(splice(chunk, whole[:end], dictionary_size=0, num_rows=ROWS, created_by=footer.created_by))
+        except (OSError, pa.ArrowInvalid):
+            refused += 1
+        else:
+            assert len(found) < ROWS
+    assert refused > 0
+
+
+def change(old: str, new: str) -> Callable[[bytes], bytes]:
+    """Change some bytes of a page header, given as hexadecimal digits."""
+
+    def changed(header: bytes) -> bytes:
+        before, found, after = header.rpartition(bytes.fromhex(old))
+        assert found
+        return before + bytes.fromhex(new) + after
+
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("column", "page", "damage", "flip", "sign"),
+    [
+        ("url", 1, change("1c1514", "1c1516"), 0, "its page headers count 41 values, not 40"),
+        ("warc_record_offset", 0, change("15141500", "15141512"), 0, "encoding 9, which the footer does not list"),
+        (
+            "content_languages",
+            1,
+            change("151015061506", "151015081506"),
+            0,
+            "encoding of definition levels",
+        ),
+        ("url", 0, change("15bed2ab970e3c", "35bed2ab970e1c"), 1, "lacks the checksum that other pages"),
+        ("url", 0, change("15bed2ab970e3c", "16bed2ab970e3c"), 1, "no page starts there"),
+    ],
+    ids=["count", "encoding", "levels", "number of the checksum's field", "kind of the checksum's field"],
+)
+def test_rejects_damaged_page_headers(
+    tmp_path: Path, column: str, page: int, damage: Callable[[bytes], bytes], flip: int, sign: str
+) -> None:
+    """Page checksums do not cover page headers; each of these used to give wrong rows without an error."""
+    rows = table([f"com,example)/{number:03}" for number in range(40)]).drop_columns("url")
+    numbers = range(40)
+    columns = {
+        "url": pa.array([f"https://example.com/{number % 7}" for number in numbers]),
+        "warc_record_offset": pa.array([number * 1000 for number in numbers], pa.int32()),
+        "content_languages": pa.array([None if number % 3 == 0 else f"l{number % 7}" for number in numbers]),
+    }
+    for name, values in columns.items():
+        rows = rows.append_column(pa.field(name, values.type, nullable=values.null_count > 0), values)
+    dictionary = ["url", "content_languages"]
+    pages: dict[str, Any] = {"write_page_checksum": True, "data_page_size": 1, "write_batch_size": 10}
+    crawl_of(tmp_path, rows, use_dictionary=dictionary, compression="none", write_page_index=False, **pages)
+    file = index_path(tmp_path)
+    data = bytearray(file.read_bytes())
+    chunk = next(chunk for [*group] in groups(bytes(data)) for chunk in group if chunk.column.name == column)
+    places = [place for _, place in headers_of(bytes(data), chunk)]
+    start = chunk.range.start + (places[page - 1].stop if page else 0)
+    end = chunk.range.start + places[page].start
+    data[start:end] = damage(bytes(data[start:end]))
+    data[end + 10] ^= flip
+    file.write_bytes(data)
+    with catalogue.open(tmp_path / "data", settings=Settings(source=str(tmp_path), cache=tmp_path / "cache")) as cat:
+        cat.harvest(CRAWL)
+        with pytest.raises(BadFooter, match=sign):
+            cat.captures("*", columns=[column]).to_arrow()
+
+
+@pytest.mark.parametrize("write_page_index", [True, False])
+def test_rejects_keys_outside_the_bounds_of_the_footer(tmp_path: Path, *, write_page_index: bool) -> None:
+    crawl_of(
+        tmp_path,
+        table([f"com,example)/{number:03}" for number in range(40)]),
+        write_page_index=write_page_index,
+        change=lambda path: path.write_bytes(_with_greatest_key(path.read_bytes(), b"039", b"030")),
+    )
+    with catalogue.open(tmp_path / "data", settings=Settings(source=str(tmp_path), cache=tmp_path / "cache")) as cat:
+        cat.harvest(CRAWL)
+        with pytest.raises(BadFooter, match="row group 0: it holds keys outside the bounds in the file's footer"):
+            cat.captures("example.com/*").to_arrow()
+
+
+def _with_greatest_key(data: bytes, old: bytes, new: bytes) -> bytes:
+    footer = raw_footer(data)
+    changed = footer.replace(b"com,example)/" + old, b"com,example)/" + new)
+    assert changed != footer
+    return data.replace(footer, changed)

@@ -1,0 +1,268 @@
+"""What reading by pages takes: requests and bytes, by the server's account."""
+
+import gzip
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from shutil import copytree
+from uuid import uuid4
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+import catalogue
+from catalogue import Catalogue
+from catalogue.commoncrawl.crawls import KEY_COLUMN
+from catalogue.demo import LoopbackServer
+from catalogue.parquet.model import RowGroup
+from catalogue.parquet.page_headers import walk
+from catalogue.plan.requests import Purpose
+from catalogue.settings import Settings
+from catalogue.surt import parse_pattern
+from tests.read.test_answers import Scan, rows_of, scanned
+from tests.read.test_page_answers import COLUMNS, priced, sorted_crawl
+from tests.support.mirrors import read_footer
+
+CHEAP = (1e5, 0.02)
+"""A line on which bytes count more than requests, so that pages are cheaper than chunks even as small as here."""
+
+
+@pytest.fixture
+def data(untaught_data: Path, tmp_path: Path) -> Path:
+    """Footers of all crawls, and nothing of their pages."""
+    return Path(copytree(untaught_data, tmp_path / "data"))
+
+
+@pytest.fixture
+def server(mirror: Path) -> Iterator[LoopbackServer]:
+    with LoopbackServer(mirror) as running:
+        yield running
+
+
+@pytest.fixture
+def cat(data: Path, server: LoopbackServer, settings: Settings) -> Iterator[Catalogue]:
+    """A catalogue of nothing but footers, over HTTP, that keeps no pages."""
+    chosen = replace(priced(settings, *CHEAP), source=server.url, cache_size=0)
+    with catalogue.open(data, settings=chosen) as opened:
+        yield opened
+
+
+def of_crawl(all_rows: pa.Table, crawl: str) -> pa.Table:
+    return all_rows.filter((pc.field("crawl") == crawl) & (pc.field("subset") == "warc"))
+
+
+def keys_of(mirror: Path, cat: Catalogue, crawl: str) -> Iterator[tuple[bytes, RowGroup, pa.ChunkedArray]]:
+    """The content of each file of a crawl, each of its row groups, and the keys in it."""
+    for path in cat.files(crawl).query("subset == 'warc'").path:
+        content = (mirror / path).read_bytes()
+        file = pq.ParquetFile(mirror / path)
+        for group in read_footer(content).row_groups:
+            yield content, group, file.read_row_group(group.ordinal, columns=[KEY_COLUMN])[KEY_COLUMN]
+
+
+def pages_that_hold(there: Sequence[tuple[bytes, RowGroup, pa.ChunkedArray]], keys: pa.ChunkedArray) -> tuple[int, int]:
+    """Bytes of the pages of ``COLUMNS`` that hold rows with some keys, dictionaries too; and how many columns' pages.
+
+    By the files alone: their rows are read whole, and their pages told apart by their headers.
+    """
+    size = count = 0
+    for content, group, held in there:
+        rows = np.flatnonzero(pc.is_in(held, pc.unique(keys)).to_numpy()).tolist()
+        if not rows:
+            continue
+        for name in COLUMNS:
+            chunk = group.chunks[name]
+            index = walk(content[chunk.range.start : chunk.range.end], chunk)
+            size += sum(len(index.extent(run)) for run in index.covering(range(r, r + 1) for r in rows))
+            size += index.offsets[0] - chunk.range.start if (chunk.dictionary_coded or 0) > 0 else 0
+            count += 1
+    return size, count
+
+
+def test_one_url_in_a_sorted_crawl_takes_one_wave(
+    cat: Catalogue, server: LoopbackServer, mirror: Path, all_rows: pa.Table
+) -> None:
+    """Indexes held, five columns beside the key: at most a request a column and one for its dictionary."""
+    crawl = sorted_crawl(cat)
+    mine, there = of_crawl(all_rows, crawl), [*keys_of(mirror, cat, crawl)]
+    sent = ideal = 0
+    for url in random.Random(1).sample(mine.column("url").to_pylist(), 5):
+        for _ in range(2):  # chunks may be cheaper than indexes here, and teach what those would
+            cat.captures(url, crawls=crawl, columns=COLUMNS, subsets="warc").to_arrow()
+        found = cat.captures(url, crawls=crawl, columns=COLUMNS, subsets="warc")
+        plan = found.fetch_indexes()
+        assert len(plan.waves) == 1
+        before = len(server.log)
+        rows = found.to_arrow()
+        made = server.log[before:]
+        assert {exchange.method for exchange in made} == {"GET"}
+        assert {part.purpose for fetch in plan.waves[0] for part in fetch.parts} <= {Purpose.PAGES, Purpose.DICTIONARY}
+        needed, columns = pages_that_hold(there, rows.column(KEY_COLUMN))
+        dictionaries = sum(p.purpose is Purpose.DICTIONARY for fetch in plan.waves[0] for p in fetch.parts)
+        assert 0 < len(made) <= columns + dictionaries
+        sent += sum(exchange.sent_bytes for exchange in made)
+        ideal += needed
+    assert ideal <= sent <= 1.2 * ideal
+
+
+LARGE = "CC-MAIN-2022-33"
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A crawl of one file whose pages have as many rows as in real ones, and little in them."""
+    folder = tmp_path_factory.mktemp("large")
+    path = folder / f"cc-index/table/cc-main/warc/crawl={LARGE}/subset=warc/part-00000-{uuid4()}.c000.gz.parquet"
+    path.parent.mkdir(parents=True)
+    numbers = range(120_000)
+    table = pa.table(
+        {
+            KEY_COLUMN: [f"com,example)/{number:08}" for number in numbers],
+            "url": [f"https://example.com/{number:08}" for number in numbers],
+            "fetch_status": pa.array([200] * len(numbers), pa.int16()),
+        }
+    )
+    pq.write_table(table, path, row_group_size=60_000, use_dictionary=["fetch_status"], write_page_index=True)
+    manifest = folder / f"crawl-data/{LARGE}/cc-index-table.paths.gz"
+    manifest.parent.mkdir(parents=True)
+    manifest.write_bytes(gzip.compress(f"{path.relative_to(folder)}\n".encode()))
+    return folder
+
+
+def test_index_requests_are_known_before_and_pages_after(large: Path, settings: Settings, tmp_path: Path) -> None:
+    columns = [KEY_COLUMN, "url", "fetch_status"]
+    with (
+        LoopbackServer(large) as server,
+        catalogue.open(
+            tmp_path / "data", settings=replace(priced(settings, *CHEAP), source=server.url, cache_size=0)
+        ) as cat,
+    ):
+        cat.harvest(LARGE)
+        found = cat.captures("example.com/00030000", columns=columns)
+        estimate = found.plan
+        assert estimate.estimated
+        assert not estimate.exact
+        before = len(server.log)
+        exact = found.fetch_indexes()
+        asked = server.log[before:]
+        assert sorted(each.sent_bytes for each in asked) == sorted(len(fetch.range) for fetch in estimate.indexes) != []
+        assert exact.exact
+        assert not exact.indexes
+        before = len(server.log)
+        assert found.to_arrow().column("url").to_pylist() == ["https://example.com/00030000"]
+        assert len(server.log) - before == exact.requests
+        assert sum(exchange.sent_bytes for exchange in server.log[before:]) == exact.bytes
+        # The estimate is of the right size.
+        assert exact.requests / 2 <= estimate.requests - len(estimate.indexes) <= 2 * exact.requests
+        assert (
+            exact.bytes / 2 <= estimate.bytes - sum(len(fetch.range) for fetch in estimate.indexes) <= 2 * exact.bytes
+        )
+        assert cat.captures("example.com/00030000", columns=columns).plan == exact
+
+
+def test_what_was_read_is_not_read_again(tmp_path: Path, cat: Catalogue, server: LoopbackServer) -> None:
+    """The cache, on unless it is turned off; the plan says what is in it."""
+    crawl, data = sorted_crawl(cat), tmp_path / "of the server"
+    with catalogue.open(data, settings=replace(cat.settings, cache_size=1 << 20)) as caching:
+        caching.harvest(crawl)
+        first = caching.captures("*.example.com", crawls=crawl, columns=COLUMNS)
+        rows = first.to_arrow()
+        before = len(server.log)
+        second = caching.captures("*.example.com", crawls=crawl, columns=COLUMNS)
+        assert (second.plan.requests, second.plan.bytes) == (0, 0)
+        assert 0 < second.plan.cached_bytes <= first.plan.bytes
+        assert second.to_arrow() == rows
+        assert len(server.log) == before
+        # A neighbour, in the same pages, costs nothing either.
+        url = rows.column("url")[rows.num_rows // 2].as_py()
+        inside = caching.captures(url, crawls=crawl, columns=COLUMNS)
+        assert inside.plan.requests == 0
+        assert inside.to_arrow().num_rows > 0
+        assert len(server.log) == before
+    with catalogue.open(data, settings=cat.settings) as plain:
+        uncached = plain.captures("*.example.com", crawls=crawl, columns=COLUMNS)
+        assert uncached.plan.requests > 0 == uncached.plan.cached_bytes
+        assert uncached.to_arrow() == rows
+
+
+def test_whole_pages_are_counted_without_being_read(cat: Catalogue, server: LoopbackServer, all_rows: pa.Table) -> None:
+    crawl = sorted_crawl(cat)
+    expected = scanned(of_crawl(all_rows, crawl), [parse_pattern("*.com")]).num_rows
+    asked = cat.captures("*.com", crawls=crawl, subsets="warc")
+    asked.count()  # takes the indexes
+    again = cat.captures("*.com", crawls=crawl, subsets="warc").counting()
+    assert sum(rows for _, rows in again.plan.counted) > 0.8 * expected
+    before = len(server.log)
+    assert again.count() == expected
+    made = server.log[before:]
+    assert len(made) == again.plan.requests
+    assert {part.column for wave in again.plan.waves for fetch in wave for part in fetch.parts} <= {KEY_COLUMN}
+    assert sum(exchange.sent_bytes for exchange in made) < asked.fetch_indexes().bytes / 10
+
+
+def test_a_limit_reads_the_pages_that_are_enough(cat: Catalogue, server: LoopbackServer) -> None:
+    crawl = sorted_crawl(cat)
+    all_of_it = cat.captures("*.com", crawls=crawl, subsets="warc", columns=COLUMNS)
+    every = all_of_it.to_arrow()
+    few = cat.captures("*.com", crawls=crawl, subsets="warc", columns=COLUMNS, limit=5)
+    plan = few.fetch_indexes()
+    before = len(server.log)
+    assert few.to_arrow() == every.slice(0, 5)
+    sent = sum(exchange.sent_bytes for exchange in server.log[before:])
+    assert 0 < sent <= plan.bytes < all_of_it.plan.bytes / 3
+
+
+def test_many_urls_read_each_page_once(cat: Catalogue, server: LoopbackServer, all_rows: pa.Table) -> None:
+    crawl = sorted_crawl(cat)
+    mine = of_crawl(all_rows, crawl)
+    urls = random.Random(4).sample(sorted(set(mine.column("url").to_pylist())), 300)
+    scan = Scan(mine)
+    with scan.connection:
+        expected = scan([parse_pattern(url) for url in urls])
+    for _ in range(2):
+        found = cat.captures(urls, crawls=crawl, subsets="warc", columns=COLUMNS)
+        plan = found.fetch_indexes()
+        before = len(server.log)
+        rows = found.to_arrow()
+        made = server.log[before:]
+        assert rows_of(rows, COLUMNS) == rows_of(expected, COLUMNS)
+        assert len(made) == plan.requests < len(urls)
+        ranges = sorted((exchange.path, exchange.range) for exchange in made)
+        assert len(set(ranges)) == len(ranges)
+        assert sum(exchange.sent_bytes for exchange in made) == plan.bytes
+
+
+def test_once_read_zipped_streams_are_told_apart(cat: Catalogue, all_rows: pa.Table) -> None:
+    """Least and greatest key of a row group, or of a page, of such files say little; the intervals between say more."""
+    crawl = str(cat.files().query("not has_page_index").crawl.min())
+    mine = of_crawl(all_rows, crawl)
+    urls = random.Random(3).sample(mine.column("url").to_pylist(), 5)
+
+    def ask() -> tuple[int, int, object]:
+        found = [cat.captures(url, crawls=crawl, subsets="warc", columns=COLUMNS) for url in urls]
+        planned, before = sum(each.plan.row_groups for each in found), cat.bytes
+        answers = [rows_of(each.to_arrow(), COLUMNS) for each in found]
+        return planned, cat.bytes - before, answers
+
+    # Plans are made before anything is read, so that none profits from what another teaches.
+    groups, size, answers = ask()
+    scan = Scan(mine)
+    with scan.connection:
+        assert answers == [rows_of(scan([parse_pattern(url)]), COLUMNS) for url in urls]
+    cat.captures("*", crawls=crawl, columns=COLUMNS).to_arrow()
+    for _ in range(2):
+        fewer, less, same = ask()
+        assert same == answers
+        assert fewer < groups / 2
+        assert less < size / 2
+        cat.update()  # after which the catalogue knows them, too
+    shown = cat.row_groups(crawl).query("subset == 'warc'")
+    assert shown.key_intervals.notna().mean() > 0.5
+    for _, row in shown[shown.key_intervals.notna()].iterrows():
+        ends = [end for each in row.key_intervals for end in (each["min"], each["max"])]
+        assert ends == sorted(ends)
+        assert row.min_url_surtkey <= ends[0] <= ends[-1] <= row.max_url_surtkey

@@ -1,0 +1,320 @@
+"""Plans: values that can be printed offline, and that servers' logs agree with."""
+
+import dataclasses
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from shutil import copytree
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import catalogue
+from catalogue.commoncrawl.crawls import index_file
+from catalogue.demo import LoopbackServer
+from catalogue.errors import NotHarvested, QueryError
+from catalogue.parquet.footer import decode_footer, footer_length
+from catalogue.parquet.model import Bounds, ColumnChunk, Order, RowGroup
+from catalogue.plan.context import Footers
+from catalogue.plan.cost import Cost
+from catalogue.plan.plan import ReadPlan
+from catalogue.plan.planner import plan_reads
+from catalogue.plan.prune import HeldFile
+from catalogue.plan.requests import Purpose
+from catalogue.query.query import Moment, Query, Verdict, judge, near, time_bounds
+from catalogue.settings import Settings
+from catalogue.source.byte_ranges import ByteRange, Pin, coalesce
+from catalogue.store.database import Store
+from catalogue.surt import KeyInterval, exact_interval, merge, parse_pattern, prefix_interval
+from tests.read.test_answers import random_patterns
+
+keys = st.text("abc,)/", min_size=1, max_size=4).map(str.encode)
+prefixes = st.lists(keys, min_size=1, max_size=6).map(lambda ps: merge(prefix_interval(p) for p in ps))
+
+
+@given(prefixes, st.lists(keys, min_size=1), st.sampled_from(Order))
+def test_near_keeps_every_interval_that_holds_a_key(
+    intervals: tuple[KeyInterval, ...], group: list[bytes], order: Order
+) -> None:
+    bounds = Bounds(min(group), max(group), order)
+    kept = near(intervals, bounds)
+    for interval in intervals:
+        if any(key in interval for key in group):
+            assert interval in kept
+        if order is Order.UNSIGNED and (interval.start > bounds.max or interval.end <= bounds.min):
+            assert interval not in kept
+
+
+def signed(key: bytes) -> list[int]:
+    return [byte - 256 if byte > 127 else byte for byte in key]
+
+
+@given(
+    st.lists(st.binary(min_size=1, max_size=3), min_size=1),
+    st.lists(st.text("a\x7fb", min_size=1, max_size=2).map(str.encode), min_size=1, max_size=3),
+    st.sampled_from([exact_interval, prefix_interval]),
+)
+def test_near_is_right_about_signed_bounds_of_any_keys(
+    group: list[bytes], asked: list[bytes], interval_of: Callable[[bytes], KeyInterval]
+) -> None:
+    """Old writers compared bytes as signed; whatever the keys, no group that holds one may be ruled out."""
+    low, high = min(group, key=signed), max(group, key=signed)
+    if not (low.isascii() and high.isascii()):
+        return  # such bounds are not believed, see catalogue.footer
+    intervals = merge(interval_of(key) for key in asked)
+    for interval in intervals:
+        if any(key in interval for key in group):
+            assert interval in near(intervals, Bounds(low, high, Order.SIGNED))
+
+
+ranges = st.builds(lambda s, n: ByteRange(s, s + n), st.integers(0, 500), st.integers(1, 60))
+
+
+@given(st.lists(ranges), st.integers(0, 40), st.integers(1, 300))
+def test_coalescing_covers_everything_and_wastes_no_more_than_allowed(
+    wanted: list[ByteRange], gap: int, most: int
+) -> None:
+    merged = coalesce(wanted, max_gap=gap, max_length=most)
+    assert merged == sorted(merged)
+    assert all(first.end <= second.start for first, second in pairwise(merged))
+    covered = {byte for part in merged for byte in range(part.start, part.end)}
+    asked = {byte for part in wanted for byte in range(part.start, part.end)}
+    assert asked <= covered
+    for part in merged:
+        run = 0
+        for byte in range(part.start, part.end):
+            run = 0 if byte in asked else run + 1
+            assert run <= gap
+
+
+def a_held_file(mirror: Path) -> HeldFile:
+    path = max(mirror.rglob("*subset=warc/*.parquet"))
+    content = path.read_bytes()
+    length = footer_length(content[-8:])
+    file = index_file(str(path.relative_to(mirror)))
+    assert file
+    return HeldFile(file, Pin(len(content), None), decode_footer(content[-8 - length : -8], len(content)))
+
+
+def question(*patterns: str, **more: object) -> Query:
+    intervals = merge(i for p in patterns for i in parse_pattern(p).intervals)
+    return dataclasses.replace(Query(intervals, patterns), **more)  # type: ignore[arg-type]
+
+
+def test_a_plan_reads_exactly_the_chunks_of_the_columns_asked_for(mirror: Path) -> None:
+    held = a_held_file(mirror)
+    # A second wave costs something, requests nothing to speak of.
+    plan = plan_reads(
+        question("*", columns=("url", "fetch_status")), [held], cost=Cost(rate=None, latency=1e-8), considered=1
+    )
+    chunks = {
+        (group.ordinal, name): group.chunks[name].range
+        for group in held.footer.row_groups
+        for name in ("url_surtkey", "url", "fetch_status")
+    }
+    parts = [part for wave in plan.waves for fetch in wave for part in fetch.parts]
+    assert {(part.row_group, part.column): part.range for part in parts} == chunks
+    assert {part.purpose for part in parts} == {Purpose.CHUNK}
+    assert all(part.range in fetch.range for wave in plan.waves for fetch in wave for part in fetch.parts)
+    adjacent = coalesce(chunks.values(), max_gap=0, max_length=1 << 40)
+    assert plan.requests == len(adjacent)
+    assert plan.bytes == sum(len(chunk) for chunk in chunks.values())
+
+
+def test_cost_decides_what_is_merged(mirror: Path) -> None:
+    held = a_held_file(mirror)
+    ask = question("*", columns=("warc_segment",))
+    scarce = plan_reads(ask, [held], cost=Cost(rate=1.0, bandwidth=1e9), considered=1)
+    plenty = plan_reads(ask, [held], cost=Cost(rate=None, latency=0.0), considered=1)
+    assert scarce.requests == 1 < plenty.requests
+    assert scarce.bytes > plenty.bytes
+
+
+def test_a_plan_is_a_frozen_value(mirror: Path) -> None:
+    held = a_held_file(mirror)
+    plans = [plan_reads(question("*.example.com"), [held], cost=Cost(), considered=9) for _ in range(2)]
+    assert plans[0] == plans[1]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        plans[0].files = ()  # type: ignore[misc]
+
+
+def test_missing_statistics_might_match(mirror: Path) -> None:
+    held = a_held_file(mirror)
+    group = held.footer.row_groups[0]
+    nowhere = question("zzz.no-such-host.example/*")
+    assert judge(nowhere, group) is Verdict.CANNOT_MATCH
+    blind = _without_bounds(group)
+    assert judge(nowhere, blind) is Verdict.MIGHT_MATCH
+    footer = dataclasses.replace(held.footer, row_groups=(blind,))
+    plan = plan_reads(nowhere, [dataclasses.replace(held, footer=footer)], cost=Cost(), considered=1)
+    assert plan.row_groups == 1
+    assert plan.unbounded[0] == 1
+    assert "do not say which keys they hold, 1 must be read" in plan.warnings[0]
+
+
+def _without_bounds(group: RowGroup) -> RowGroup:
+    def blind(chunk: ColumnChunk) -> ColumnChunk:
+        return dataclasses.replace(chunk, bounds=None)
+
+    return dataclasses.replace(group, chunks={name: blind(chunk) for name, chunk in group.chunks.items()})
+
+
+def test_a_file_without_keys_matches_nothing(mirror: Path) -> None:
+    held = a_held_file(mirror)
+    group = held.footer.row_groups[0]
+    chunks = {name: chunk for name, chunk in group.chunks.items() if name != "url_surtkey"}
+    assert judge(question("*"), dataclasses.replace(group, chunks=chunks)) is Verdict.CANNOT_MATCH
+
+
+def test_seconds_follow_rate_bandwidth_and_round_trips() -> None:
+    polite = Cost(rate=5.0, burst=10, bandwidth=10e6, latency=0.1)
+    assert polite.seconds(0, 0, 0) == 0
+    assert polite.seconds(10, 0, 1) == pytest.approx(0.1)
+    assert polite.seconds(60, 20_000_000, 1) == pytest.approx(10 + 2 + 0.1)
+    assert polite.max_gap == 2_000_000
+    assert Cost(rate=None, latency=0.1, connections=10).max_gap == pytest.approx(100_000)
+
+
+def test_plans_and_the_servers_log_agree(
+    mirror: Path, all_rows: pa.Table, harvested_data: Path, tmp_path: Path
+) -> None:
+    """For many questions of every kind: no request but those announced, and as many bytes."""
+    with (
+        LoopbackServer(mirror) as server,
+        catalogue.open(harvested_data, settings=Settings(source=server.url, cache=tmp_path)) as cat,
+    ):
+        for text in random_patterns(all_rows, 11, seed=23):
+            before = len(server.log)
+            found = cat.captures(text)
+            assert len(server.log) == before, "planning is free"
+            found.to_arrow()
+            made = server.log[before:]
+            summary = found.plan.summary()
+            assert summary["exact"]
+            assert summary["requests"] == len(made)
+            assert summary["bytes"] == sum(exchange.sent_bytes for exchange in made)
+            assert summary["files"] == len({exchange.path for exchange in made})
+            assert {exchange.status for exchange in made} <= {206}
+        assert len(server.log) > 12
+
+
+def test_planning_needs_no_network(harvested_data: Path, tmp_path: Path) -> None:
+    settings = Settings(source="http://127.0.0.1:1/", cache=tmp_path)
+    with catalogue.open(harvested_data, settings=settings) as cat:
+        assert cat.captures("*.example.com").plan.requests > 0
+        assert cat.requests == 0
+
+
+def test_crawls_whose_footers_have_no_times_are_chosen_by_their_dates(harvested: catalogue.Catalogue) -> None:
+    rows = harvested.sql("SELECT DISTINCT crawl FROM row_groups WHERE last_fetch IS NULL").fetchall()
+    timeless = {crawl for (crawl,) in rows}
+    assert "CC-MAIN-2018-05" in timeless
+
+    def planned(**times: str) -> set[str]:
+        paths = harvested.captures("*", **times).plan.paths  # type: ignore[arg-type]
+        return {file.crawl for path in paths if (file := index_file(path))}
+
+    for crawl in timeless:
+        dates = "SELECT first_fetch, last_fetch FROM crawls WHERE crawl = ?"
+        with harvested.connect() as connection:
+            ((first, last),) = connection.execute(dates, [crawl]).fetchall()
+        # A list of crawls is not to be trusted to the day: a month on either side is looked at all the same.
+        near, far = timedelta(days=30), timedelta(days=33)
+        assert crawl in planned(from_=f"{last + near:%Y%m%d}")
+        assert crawl not in planned(from_=f"{last + far:%Y%m%d}")
+        assert crawl in planned(to=f"{first - near:%Y%m%d}")
+        assert crawl not in planned(to=f"{first - far:%Y%m%d}")
+        assert harvested.captures("*", from_=f"{last + near:%Y%m%d}", crawls=crawl).count() == 0
+
+
+def test_where_no_dates_are_known_every_crawl_is_looked_at(
+    harvested_data: Path, settings: Settings, tmp_path: Path
+) -> None:
+    copytree(harvested_data, tmp_path / "data")
+    with Store(tmp_path / "data" / "footers.sqlite") as store:
+        store.delete("documents", ["collinfo.json"])
+    with catalogue.open(tmp_path / "data", settings=settings) as cat:
+        assert any("CC-MAIN-2018-05" in path for path in cat.captures("*", from_="2026").plan.paths)
+
+
+def test_a_limit_makes_a_plan_an_upper_bound(mirror: Path, harvested_data: Path, tmp_path: Path) -> None:
+    with (
+        LoopbackServer(mirror) as server,
+        catalogue.open(harvested_data, settings=Settings(source=server.url, cache=tmp_path)) as cat,
+    ):
+        found = cat.captures("*", where="fetch_status > 0", limit=3)
+        assert found.to_arrow().num_rows == 3
+        assert not found.plan.exact
+        assert 1 <= len(server.log) < found.plan.requests
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "expected"),
+    [
+        ("2022", "2022", ("2022-01-01T00:00:00", "2023-01-01T00:00:00")),
+        ("202202", "202202", ("2022-02-01T00:00:00", "2022-03-01T00:00:00")),
+        ("20240229", "20240229", ("2024-02-29T00:00:00", "2024-03-01T00:00:00")),
+        ("2022022", "2022022", ("2022-02-20T00:00:00", "2022-03-01T00:00:00")),
+        ("2022013112", "2022013112", ("2022-01-31T12:00:00", "2022-01-31T13:00:00")),
+        ("20220131123059", "20220131123059", ("2022-01-31T12:30:59", "2022-01-31T12:31:00")),
+        ("2022-02", "2022-02", ("2022-02-01T00:00:00", "2022-03-01T00:00:00")),
+        ("2022-01-31T12:30", "2022-01-31T12:30", ("2022-01-31T12:30:00", "2022-01-31T12:31:00")),
+        ("2022-01-31", "2022-01-31", ("2022-01-31T00:00:00", "2022-02-01T00:00:00")),
+        ("2022-01-31T12:00:00+02:00", "2022-01-31T12:00:00Z", ("2022-01-31T10:00:00", "2022-01-31T12:00:01")),
+        (2022, 202202, ("2022-01-01T00:00:00", "2022-03-01T00:00:00")),
+        (date(2022, 1, 31), date(2022, 1, 31), ("2022-01-31T00:00:00", "2022-02-01T00:00:00")),
+        (
+            datetime(2022, 1, 31, 12),  # noqa: DTZ001 - it is UTC
+            datetime(2022, 1, 31, 12, tzinfo=ZoneInfo("America/New_York")),
+            ("2022-01-31T12:00:00", "2022-01-31T17:00:01"),
+        ),
+    ],
+)
+def test_times_are_inclusive_as_typed(first: Moment, last: Moment, expected: tuple[str, str]) -> None:
+    low, high = (int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1000) for text in expected)
+    assert time_bounds(first, last) == (low, high)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "tomorrow", "20220131123059000", "2022-13-01", "2022-02-30", "2022-W05", "-5", "\uff12\uff10\uff12\uff12"],
+)
+def test_times_that_are_none(text: str) -> None:
+    with pytest.raises(QueryError, match="is no time; write it as"):
+        time_bounds(text, None)
+
+
+def test_times_the_wrong_way_round() -> None:
+    with pytest.raises(QueryError, match="lies behind"):
+        time_bounds("2023", "2022")
+
+
+def test_questions_about_what_is_not_held(harvested: catalogue.Catalogue) -> None:
+    oldest, newest = (choose(harvested.files()["crawl"]) for choose in (min, max))
+    soon = f"CC-MAIN-{int(newest[8:12]) + 1}-01"
+    with pytest.raises(NotHarvested, match=f"run: catalogue harvest --crawl {soon}"):
+        harvested.captures("example.com", crawls=soon)
+    with pytest.raises(NotHarvested, match=f"{oldest} has no robotstxt"):
+        harvested.captures("example.com", crawls=oldest, subsets="robotstxt")
+
+
+def test_a_plan_says_what_cannot_be_pruned(harvested: catalogue.Catalogue) -> None:
+    plan: ReadPlan = harvested.captures("*").plan
+    assert plan.row_groups == plan.considered
+    assert any("nothing can be pruned" in warning for warning in plan.warnings)
+    assert not any("nothing can be pruned" in warning for warning in harvested.captures("*.example.com").plan.warnings)
+
+
+def test_a_row_group_is_decoded_once_whatever_is_asked(harvested: catalogue.Catalogue) -> None:
+    footers = Footers(harvested.create())
+    some, every = (harvested.captures(text).question.scope.candidates for text in ("*.example.com", "*"))
+    first, second = ({f.file.path: f.footer for f in footers.get(asked)} for asked in (some, every))
+    of_each = [(footer.row_groups, second[path].row_groups) for path, footer in first.items()]
+    assert all(set(map(id, few)) <= set(map(id, all_there)) for few, all_there in of_each)
+    assert any(len(few) < len(all_there) for few, all_there in of_each)
+    for footer in second.values():
+        assert [group.ordinal for group in footer.row_groups] == sorted({g.ordinal for g in footer.row_groups})

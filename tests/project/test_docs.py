@@ -1,0 +1,258 @@
+"""What is documented is true: transcripts are what the commands print, and nothing is left out."""
+
+import doctest
+import gzip
+import os
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import replace
+from importlib.metadata import version
+from inspect import cleandoc
+from pathlib import Path
+from shutil import copytree
+
+import click
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import catalogue
+from catalogue.cli.app import _Commands, entry
+from catalogue.demo import LoopbackServer, Miniature
+from tests.project.test_layers import ORDER
+from tests.support.commands import Command, ended
+from tests.support.prefix_indexes import url_key, write_index
+from tests.support.warm import Forked
+
+ROOT = Path(__file__).parents[2]
+README = ROOT / "README.md"
+TUTORIAL = ROOT / "docs/tutorial.md"
+PAGES = sorted(ROOT.glob("docs/**/*.md"))
+TIMES = re.compile(r"\b\d+\.\d s\b")
+RUN = re.compile(r"^```(console|pycon)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+"""What is run and compared."""
+SHELL = re.compile(r"^```sh\n(.*?)^```", re.DOTALL | re.MULTILINE)
+"""What is run."""
+EXAMPLE = re.compile(r"^catalogue .*(?:\n .*)*", re.MULTILINE)
+"""A command of a help page or of a block of ``sh``, and the lines that it goes on."""
+NOT_RUN = re.compile(r"s3:|https:|tcp:|catalogue (serve|demo|query --scheduler|sql$)\b")
+"""Examples that need the network, a cluster or a terminal, or that never end."""
+HERE = {
+    "/srv/www": "www",
+    "~": ".",
+    "CC-MAIN-2021-04": "CC-MAIN-2018-05",
+    "CC-MAIN-2021-49": "CC-MAIN-2022-05",
+    "CC-MAIN-2022-49": "CC-MAIN-2026-30",
+}
+"""Folders and crawls that examples name, and those that tests have instead."""
+COMMAND = re.compile(r"\$ (catalogue .*)\n((?:(?!\$ ).*\n)*)")
+OLD_INDEX = [(url_key("http://example.com/page"), (1, 2, 3, 4, 5))]
+FILE = re.compile(r"```{code-block} text\n:caption: (\S+)\n\n(.*?)```", re.DOTALL)
+"""One that the reader writes."""
+
+
+def text_of(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+def follow(page: Path, command: Command) -> int:
+    """Do what a page says, and see that it says what comes of it; returns how much that was."""
+    done = 0
+    for name, content in FILE.findall(text_of(page)):
+        (command.home / name).write_text(content, encoding="utf-8")
+    names: dict[str, object] = {}
+    for kind, block in RUN.findall(text_of(page)):
+        if kind == "pycon":
+            done += followed_in_python(block, names, command)
+            continue
+        for words, expected in COMMAND.findall(block):
+            with command.start_in_one(*shlex.split(words)[1:]) as process:
+                printed = ended(process).out.replace(f"{command.home.resolve()}/.local", "~/.local")
+                printed = printed.replace(f"{command.home.resolve()}/", "")
+            assert TIMES.sub("", printed) == TIMES.sub("", expected), words
+            done += 1
+    return done
+
+
+def followed_in_python(block: str, names: dict[str, object], command: Command) -> int:
+    test = doctest.DocTestParser().get_doctest(block, names, "page", None, 0)
+    with pytest.MonkeyPatch.context() as here:
+        here.chdir(command.home)
+        for name, value in command.environment().items():
+            if name.startswith("CATALOGUE_"):
+                here.setenv(name, value)
+        ran = doctest.DocTestRunner(verbose=False).run(test, clear_globs=False)
+    names.update(test.globs)
+    assert not ran.failed
+    return ran.attempted
+
+
+def make_files(home: Path) -> None:
+    """Make the files and folders that examples name."""
+    (home / "files").mkdir()
+    (home / "www").mkdir()
+    write_index(home / "files/url-index.1356128792", OLD_INDEX)
+    for name in ("a", "b"):
+        pq.write_table(pa.table({"name": [name]}), home / f"files/{name}.parquet")
+    for name in ("urls.txt", "domains.txt"):
+        (home / name).write_text("example.com\n", encoding="utf-8")
+    (home / "statements.sql").write_text("from crawls; from files;\n", encoding="utf-8")
+
+
+def run_examples(text: str, command: Command) -> int:
+    """Run commands; none may be refused. Returns how many there were."""
+    done = 0
+    for example in EXAMPLE.findall(text):
+        line = re.split(r"(?<=\S) {2,}", example)[0]
+        for there, here in HERE.items():
+            line = line.replace(there, here)
+        out = b""
+        for step in re.split(r" \|\|? ", line):
+            step, _, file = step.partition(" > ")[0].partition(" < ")  # noqa: PLW2901 - without redirections
+            out = (command.home / file).read_bytes() if file else out
+            words = shlex.split(step, comments=True)
+            if words[0] != "catalogue" or NOT_RUN.search(step):
+                continue
+            with Forked(words[1:], command.environment(), command.home, given=out) as process:
+                ran = ended(process)
+            assert ran.status in {0, 1} or "add --yes" in ran.err, f"{step}: {ran.err}"
+            out = ran.out.encode()
+            done += 1
+    return done
+
+
+@pytest.fixture(scope="module")
+def source(miniature: Miniature, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The miniature, and what else examples ask for."""
+    folder = tmp_path_factory.mktemp("source") / "source"
+    copytree(miniature.folder, folder, copy_function=os.link)
+    hosts = folder / "projects/host-index-testing/v2.parquet"
+    hosts.parent.mkdir(parents=True)
+    pq.write_table(pa.table({"surt_host_name": ["com,example", "com,example,www"]}), hosts)
+    hosts.with_suffix(".paths.gz").write_bytes(gzip.compress(f"{hosts.relative_to(folder)}\n".encode()))
+    write_index(folder / "projects/url-index/url-index.1356128792", OLD_INDEX)
+    with LoopbackServer(folder) as server:
+        yield server.url
+
+
+def pages_of_help(group: click.Group, *path: str) -> Iterator[tuple[str, str]]:
+    """Names of commands and their examples."""
+    for name in group.list_commands(click.Context(group)):
+        command = group.get_command(click.Context(group), name)
+        assert command
+        if isinstance(command, click.Group):
+            yield from pages_of_help(command, *path, name)
+        if blocks := re.findall("\b\n(.*?)(?:\n\n|\\Z)", cleandoc(command.help or ""), re.DOTALL):
+            yield " ".join([*path, name]), "\n".join(blocks)
+
+
+HELP = dict(pages_of_help(entry))
+
+
+@pytest.mark.parametrize("name", HELP)
+def test_examples_of_help_pages_are_run(name: str, taught: Command, tmp_path: Path) -> None:
+    copytree(taught.home / "data", tmp_path / "data")
+    make_files(tmp_path)
+    command = replace(taught, home=tmp_path)
+    if name == "pull":
+        assert command("export", "snapshot", "www/index-footers").status == 0
+    assert run_examples(HELP[name], command) or NOT_RUN.search(HELP[name])
+
+
+@pytest.fixture(scope="module")
+def taught(source: str, tmp_path_factory: pytest.TempPathFactory) -> Command:
+    """Where the tutorial ends; to be copied."""
+    command = Command(Path("data"), source, tmp_path_factory.mktemp("tutorial"))
+    assert follow(TUTORIAL, command) >= 18
+    return command
+
+
+class Plain(Command):
+    """The command of a user who chose no data folder."""
+
+    def environment(self, **more: str) -> dict[str, str]:
+        return {**super().environment(**more), "CATALOGUE_DATA": ""}
+
+
+def test_the_readmes_transcripts_are_real(source: str, tmp_path: Path) -> None:
+    assert follow(README, Plain(tmp_path, source, tmp_path)) >= 7
+
+
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES if RUN.search(text_of(page)) or SHELL.search(text_of(page))],
+    ids=lambda page: page.stem,
+)
+def test_pages_go_on_where_the_tutorial_ends(page: Path, taught: Command, tmp_path: Path) -> None:
+    copytree(taught.home / "data", tmp_path / "data")
+    make_files(tmp_path)
+    command = replace(taught, home=tmp_path)
+    done = follow(page, command) if page != TUTORIAL else 0
+    examples = "".join(SHELL.findall(text_of(page)))
+    assert done + run_examples(examples, command) or NOT_RUN.search(examples)
+
+
+def test_commands_in_shell_blocks_have_the_options_they_are_shown_with() -> None:
+    checked = 0
+    for page in [README, *PAGES]:
+        for block in SHELL.findall(text_of(page)):
+            for line in re.findall(r"^catalogue (.*)", block, re.MULTILINE):
+                command: click.Command | None = entry
+                words = shlex.split(line)
+                while isinstance(command, click.Group):
+                    command = command.get_command(click.Context(command), words.pop(0))
+                assert command, line
+                command.make_parser(click.Context(command)).parse_args(words)
+                checked += 1
+    assert checked > 20
+
+
+def test_the_proxy_overwrites_every_header_that_addresses_are_made_from() -> None:
+    code = "".join(text_of(path) for path in (ROOT / "catalogue/server").glob("*.py"))
+    heeded = {"host", *re.findall(r'"(x-forwarded-\w+)"', code)}
+    overwritten = re.findall(r"proxy_set_header (\S+) ", text_of(ROOT / "docs/how-to/server.md"))
+    assert heeded == {name.lower() for name in overwritten}
+
+
+def test_python_that_is_not_run_can_be_read() -> None:
+    blocks = [
+        block for page in [README, *PAGES] for block in re.findall(r"```python\n(.*?)```", text_of(page), re.DOTALL)
+    ]
+    assert len(blocks) > 5
+    for block in blocks:
+        compile(block, "page", "exec")
+
+
+def test_the_readme_is_short_and_names_every_command() -> None:
+    readme = text_of(README)
+    assert len(readme.splitlines()) <= 150
+    for name in _Commands.homes:
+        assert f"catalogue {name}" in readme or name in {"status", "forget"}, name
+
+
+def test_the_architecture_lists_the_modules_in_their_order() -> None:
+    assert re.findall(r"^\|[^|]*\| `(\w+)` \|", text_of(ROOT / "ARCHITECTURE.md"), re.MULTILINE) == ORDER
+
+
+@pytest.mark.parametrize("name", catalogue.__all__)
+def test_public_names_are_documented(name: str) -> None:
+    thing = getattr(catalogue, name)
+    assert thing.__doc__
+    for member, value in vars(thing).items() if isinstance(thing, type) else ():
+        if not member.startswith("_") and callable(value):
+            assert value.__doc__, f"{name}.{member}"
+
+
+def test_the_package_lists_its_public_names_and_has_a_version() -> None:
+    assert dir(catalogue) == sorted([*catalogue.__all__, "__version__"])
+    assert catalogue.__version__ == version("commoncrawl-catalogue")
+
+
+def test_links_lead_somewhere() -> None:
+    checked = 0
+    for page in ROOT.glob("*.md"):
+        for link in re.findall(r"\]\(([^)#]+)\)", text_of(page)):
+            assert link.startswith("https://") or (ROOT / link).exists(), f"{page.name}: {link}"
+            checked += 1
+    assert checked > 5

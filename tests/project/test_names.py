@@ -1,0 +1,295 @@
+"""Names that come from outside: each kind has one form in one place, and none that leads anywhere else has it."""
+
+import json
+import os
+import socket
+from collections.abc import Callable
+from contextlib import closing, suppress
+from pathlib import Path
+
+import pytest
+
+from catalogue import Catalogue
+from catalogue.commoncrawl.capture import capture_of
+from catalogue.commoncrawl.crawls import (
+    crawl_id,
+    index_file,
+    manifest_path,
+    parse_collinfo,
+    select_crawls,
+    select_subsets,
+)
+from catalogue.commoncrawl.datasets import INDEX, check_name, define_table, parse_paths
+from catalogue.errors import CatalogueError
+from catalogue.harvest.snapshot import Snapshot, is_piece, unpack_snapshot
+from catalogue.source.byte_ranges import SuffixRange
+from catalogue.source.folder import FolderSource
+from catalogue.source.http import HttpSource
+from catalogue.store.database import Store
+from tests.support.commands import Command
+from tests.support.faults import FaultServer
+
+GOOD = "crawl-data/CC-MAIN-2022-05/segments/1642320299852.23/warc/CC-MAIN-20220116093137-20220116123137-00000.warc.gz"
+LEADING_AWAY = [
+    "//evil.example/x",
+    "///evil.example/x",
+    "http://169.254.169.254/latest/meta-data/",
+    "https://evil.example/x",
+    "HTTP://evil.example/x",
+    "s3://other/x",
+    "file:///etc/passwd",
+    "@evil.example/x",
+    ".evil.example/x",
+    ":80@evil.example/x",
+    "\thttp://evil.example/x",
+    " http://evil.example/x",
+    "\\\\evil.example\\x",
+    "/etc/passwd",
+    "../../etc/passwd",
+    "..",
+    ".",
+    "",
+    "%2e%2e/%2e%2e/etc/passwd",
+    "..%2f..%2fetc%2fpasswd",
+    "x?y=z",
+    "x#y",
+    "x\r\nX-Injected: 1",
+    "x\0",
+    "x\n",
+    "\u202ex",
+    "\uff0e\uff0e/x",
+    "x*",
+    "[x]",
+    "x';--",
+    'x"',
+    "x`id`",
+    "$(id)",
+    "-rf",
+    "~root/x",
+    "a/../../x",
+    "a//b",
+    "\ud800",
+    "x" * 10_000,
+    "a/" * 5000 + "x",
+]
+"""Names that leave a host, a folder or a line, or that a shell, a glob or SQL would take for something else."""
+
+
+def _refused(read: Callable[[str], object]) -> Callable[[str], bool]:
+    def refused(name: str) -> bool:
+        try:
+            read(name)
+        except CatalogueError:
+            return True
+        return False
+
+    return refused
+
+
+def _in_collinfo(name: str) -> bool:
+    data = json.dumps([{"id": name, "cdx-api": name}, {"id": "CC-MAIN-2022-05"}]).encode()
+    return [crawl.id for crawl in parse_collinfo(data)] == ["CC-MAIN-2022-05"]
+
+
+def _in_snapshot(name: str) -> bool:
+    told = json.loads(Snapshot("2022-01-01", "1", (), (), ()).pack())
+    piece = {"crawl": "CC-MAIN-2022-05", "contents": "0" * 32, "size": 1, "sha256": "0" * 64, "files": 1}
+    table = {"table": "files", "size": 1, "sha256": "0" * 64, "rows": 1}
+    assert unpack_snapshot(json.dumps(told | {"pieces": [piece], "tables": [table]}).encode())
+    changes = [{"pieces": [piece | {each: name}]} for each in ("crawl", "contents", "sha256")]
+    changes += [{"tables": [table | {each: name}]} for each in ("table", "sha256")]
+    unpack = _refused(lambda data: unpack_snapshot(data.encode()))
+    return all(unpack(json.dumps(told | change)) for change in changes)
+
+
+DOORS: dict[str, Callable[[str], bool]] = {
+    "crawl": _refused(crawl_id),
+    "manifest": _refused(manifest_path),
+    "crawls of the source": _in_collinfo,
+    "crawls that were typed": _refused(lambda name: select_crawls([name], [])),
+    "subset": _refused(lambda name: select_subsets([name])),
+    "index file": lambda name: index_file(name) is None,
+    "index file, its end": lambda name: index_file(f"crawl=CC-MAIN-2022-05/subset=warc/{name}.parquet") is None,
+    "index file, its subset": lambda name: index_file(f"crawl=CC-MAIN-2022-05/subset={name}/a.parquet") is None,
+    "archive": _refused(lambda name: capture_of(_row(name))),
+    "archive below its root": _refused(lambda name: capture_of(_row(f"crawl-data/{name}"))),
+    "name of a table": _refused(check_name),
+    "manifest of a table": _refused(lambda name: define_table("hosts", "host", manifest=name)),
+    "piece of a snapshot": lambda name: not is_piece(f"pieces/{name}"),
+    "snapshot": _in_snapshot,
+}
+"""Where names come in, and whether one is refused there."""
+HARMLESS = {
+    "manifest of a table": {"-rf", ".evil.example/x", "@evil.example/x", "~root/x", "x" * 10_000},
+    "index file, its end": {"x" * 10_000},
+    "index file, its subset": {"x" * 10_000},
+    "archive below its root": {"x", "x" * 10_000},
+    "crawls that were typed": {"..", "."},
+}
+"""What some take, since it leads nowhere there; ``..`` alone is the range of all crawls."""
+
+
+def _row(name: str) -> dict[str, object]:
+    return {"warc_filename": name, "warc_record_offset": 1, "warc_record_length": 1}
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_names_that_lead_away_are_refused(door: str) -> None:
+    taken = {name for name in LEADING_AWAY if not DOORS[door](name)}
+    assert taken <= HARMLESS.get(door, set())
+
+
+def test_names_that_lead_where_they_should_are_taken() -> None:
+    assert not DOORS["archive"](GOOD)
+    assert not DOORS["crawl"]("CC-MAIN-2022-05")
+    assert not DOORS["name of a table"]("hosts")
+    assert not DOORS["subset"]("warc")
+    assert INDEX.file("crawl=CC-MAIN-2022-05/subset=warc/part-0.gz.parquet")
+
+
+def test_lists_of_paths_hold_none_either() -> None:
+    for name in LEADING_AWAY:
+        with suppress(CatalogueError):
+            for path in parse_paths(name.encode(errors="replace"), source="https://data.example"):
+                assert not path.startswith("/")
+                assert "//" not in path
+                assert not {".", ".."} & set(path.split("/"))
+                assert path.isascii()
+                assert set(path).isdisjoint("?#%*[]\\'\"`$ :")
+
+
+def test_no_lock_has_another_name(tmp_path: Path) -> None:
+    with Store(tmp_path / "data/footers.sqlite", create=True) as store:
+        for name in LEADING_AWAY:
+            with suppress(ValueError, OSError), store.harvesting(name):
+                pass
+    assert {path.name for path in tmp_path.iterdir()} == {"data"}
+
+
+def test_whatever_gets_as_far_as_a_source_stays_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last door: should a name pass all others, it is still put behind the source's own address."""
+    monkeypatch.setenv("no_proxy", "*")
+    (tmp_path / "source").mkdir()
+    (tmp_path / "x").write_bytes(b"secret")
+    folder = FolderSource(tmp_path / "source")
+    with (
+        closing(socket.create_server(("127.0.0.2", 0))) as elsewhere,
+        FaultServer({}) as server,
+        closing(HttpSource(server.url, user_agent="test", connections=1)) as source,
+    ):
+        elsewhere.setblocking(False)  # noqa: FBT003 - the only way to say it
+        port = elsewhere.getsockname()[1]
+        names = [name.replace("evil.example", f"127.0.0.2:{port}") for name in LEADING_AWAY if len(name) < 1000]
+        for name in [*names, "../x", str(tmp_path / "x")]:
+            with pytest.raises((CatalogueError, UnicodeEncodeError)):
+                source.get(name, SuffixRange(1))
+            with pytest.raises((CatalogueError, UnicodeEncodeError)):
+                folder.get(name, SuffixRange(1))
+        with pytest.raises(BlockingIOError):
+            elsewhere.accept()
+        hosts = {exchange.headers["host"] for exchange in server.log}
+        assert hosts == {server.url.removeprefix("http://").rstrip("/")}
+        assert not any("x-injected" in exchange.headers for exchange in server.log)
+
+
+# ---- outputs ----
+
+
+OUTPUTS: dict[str, int] = {
+    "found.jsonl": 0,
+    "FOUND.jsonl": 0,
+    "con.jsonl": 0,
+    "nul": 0,
+    "trailing.": 0,
+    " blank ": 0,
+    "two\nlines.jsonl": 0,
+    "tab\t.jsonl": 0,
+    "\x1b[2Jescape.jsonl": 0,
+    "\u202eright.jsonl": 0,
+    "'quoted';--.jsonl": 0,
+    "*.jsonl": 0,
+    "-rf": 0,
+    "~": 0,
+    "../beside.jsonl": 0,
+    "there/../found.jsonl": 0,
+    "there/inside.jsonl": 0,
+    "link.jsonl": 0,
+    "nowhere.jsonl": 0,
+    "/dev/null": 0,
+    "a" * 220: 0,
+    "a" * 255: 74,
+    "a" * 300: 74,
+    "there": 2,
+    "there/": 2,
+    ".": 2,
+    "..": 2,
+    "none/found.jsonl": 2,
+    "there.jsonl/found.jsonl": 2,
+    "/": 2,
+}
+"""What a user may call an output, and what comes of it: a file of just that name, or a sentence."""
+
+
+ALIKE = {
+    "FOUND.jsonl",
+    "con.jsonl",
+    "nul",
+    " blank ",
+    "tab\t.jsonl",
+    "'quoted';--.jsonl",
+    "*.jsonl",
+    "~",
+    "there/",
+    ".",
+    "/",
+}
+"""Of these those that say nothing more of a command."""
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    folder = tmp_path / "home" / "deep"
+    (folder / "there").mkdir(parents=True)
+    for suffix in ("jsonl", "warc.gz"):
+        (folder / f"there.{suffix}").write_text("precious")
+        (folder / f"link.{suffix}").symlink_to(f"there/target.{suffix}")
+        (folder / f"nowhere.{suffix}").symlink_to(f"there/none.{suffix}")
+    return folder
+
+
+def _there(home: Path) -> set[Path]:
+    return {path for path in home.parent.rglob("*") if "cache" not in path.parts}
+
+
+def test_an_answer_has_the_name_that_it_was_given_or_none(home: Path, asking: Command, crawl: str) -> None:
+    command = Command(asking.data, asking.source, home)
+    for name, status in OUTPUTS.items():
+        if name in ALIKE:
+            continue
+        before = _there(home)
+        ran = command("query", "example.com/*", "--crawl", crawl, "--limit", "1", "--format", "jsonl", "-o", name)
+        assert (ran.status, "Traceback" in ran.err) == (status, False), (name, ran)
+        assert _there(home) - before <= {Path(os.path.normpath(home / name)), (home / name).resolve()}, name
+        assert status or (home / name).exists(), name
+        assert (home / "there.jsonl").read_text() == "precious"
+
+
+def test_records_have_the_name_that_they_were_given_or_none(
+    home: Path, harvested: Catalogue, crawl: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(home)
+    rows = harvested.captures("*.com", crawls=crawl, limit=1).to_arrow()
+    # In the form that looks into no document, for which a process would be started.
+    for name in (each.replace(".jsonl", ".warc.gz") for each in [*OUTPUTS, "nul\0.jsonl"]):
+        before = _there(home)
+        failed: Exception | None = None
+        try:
+            harvested.fetch(rows, name, form="warc")
+        except CatalogueError as error:
+            failed = error
+        beside = Path(os.path.normpath(home / name))
+        made = {path.name for path in _there(home) - before}
+        start = beside.name.partition(".warc.gz")[0]
+        assert all(each.removeprefix(".").startswith(start) for each in made), (name, made)
+        assert (failed is None) is (beside in _there(home) and beside.is_file()), (name, failed)
+        assert (home / "there.warc.gz").read_text() == "precious"

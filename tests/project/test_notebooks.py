@@ -1,0 +1,255 @@
+"""The notebooks run as they stand, in a kernel whose event loop is running; they show outputs of the miniature."""
+
+import ast
+import json
+import re
+import runpy
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import nbformat
+import pytest
+from jupyter_client.manager import KernelManager
+from nbclient import NotebookClient
+
+import catalogue
+from tests.support.commands import Command
+from tests.support.ducklakes import needs_extensions
+
+FOLDER = Path(__file__).parents[2] / "notebooks"
+PATHS = sorted(FOLDER.glob("*.ipynb"))
+SITE = "*.example.com"
+
+
+def read(path: Path) -> tuple[Any, list[Any]]:
+    """A notebook, and those of its cells that are code."""
+    notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+    return notebook, [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+# ---- as they stand ----
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
+def test_notebooks_are_for_anybody(path: Path) -> None:
+    _, code = read(path)
+    nodes = [node for cell in code for node in ast.walk(ast.parse(cell.source))]
+    modules = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    modules |= {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
+    assert {name for name in modules if name.startswith("catalogue")} == {"catalogue"}
+    names = {(ast.unparse(node.value), node.attr) for node in nodes if isinstance(node, ast.Attribute)}
+    assert {name for of, name in names if of == "catalogue"} <= {*catalogue.__all__}
+    assert not [name for _, name in names if name.startswith("_")]
+    texts = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    assert not [text for text in texts if re.match(r"/\w|[A-Za-z]:[\\/]|~", text)]
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
+def test_stored_outputs_belong_to_the_code(path: Path) -> None:
+    notebook, code = read(path)
+    digest: str = runpy.run_path(str(FOLDER / "execute.py"))["code_digest"](notebook)
+    assert notebook.metadata.get("code_digest") == digest, "run: make notebooks"
+    outputs = [output for cell in code for output in cell.outputs]
+    assert outputs
+    assert not [output for output in outputs if output.output_type == "error" or output.get("name") == "stderr"]
+    assert not re.findall(r"/(?:home|root|tmp|work|Users|var)/\w+", json.dumps(outputs))
+
+
+# ---- executed ----
+
+
+def test_all_notebooks_but_the_first_are_compared_with_the_truth() -> None:
+    """Else one that has another name would run, and nobody look at what it found."""
+    assert [path.stem for path in PATHS] == ["01-first-look", *LOOKED_AT]
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What a crawl holds, as DuckDB finds by reading all of it."""
+
+    mirror: Path
+    crawl: str
+    crawls: tuple[str, ...]
+    """Some, oldest first."""
+
+    def rows(self, select: str, where: str = "true") -> list[tuple[Any, ...]]:
+        files = f"'{self.mirror}/cc-index/table/*/*/*/*/*.parquet', hive_partitioning = true, union_by_name = true"
+        with duckdb.connect(config={"threads": 1}) as connection:
+            return connection.execute(f"SELECT {select} FROM read_parquet({files}) WHERE {where}").fetchall()  # noqa: S608 - our own
+
+    def of_site(self, select: str, where: str = "true") -> list[tuple[Any, ...]]:
+        return self.rows(select, rf"regexp_matches(url_host_name, '(^|\.)example\.com$') AND {where}")
+
+
+def pruned(told: Any, truth: Truth) -> None:
+    of = f"crawl = '{truth.crawl}' AND subset = 'warc'"
+    ((captures, files),) = truth.of_site("count(*), count(DISTINCT filename)", of)
+    ((there,),) = truth.rows("count(DISTINCT filename)", of)
+    assert (told["captures"], told["all"]["files"]) == (captures, there)
+    assert files <= told["left"]["files"] <= there
+    assert told["left"]["row groups"] < told["all"]["row groups"]
+    assert told["made"] <= told["planned"]
+
+
+def through_time(told: Any, truth: Truth) -> None:
+    asked = f"crawl IN {truth.crawls} AND subset"
+    assert told["captures"] == dict(truth.of_site("crawl, count(*)", f"{asked} = 'warc' GROUP BY crawl"))
+    kinds = truth.of_site("crawl, fetch_status // 100 || 'xx', count(*)", f"{asked} <> 'robotstxt' GROUP BY ALL")
+    languages = truth.of_site(
+        "crawl, split_part(content_languages, ',', 1), count(*)",
+        f"{asked} = 'warc' AND content_languages IS NOT NULL GROUP BY ALL",
+    )
+    for shares, counts in ((told["status"], kinds), (told["languages"], languages)):
+        assert set(shares) == {crawl for crawl, _, _ in counts}
+        for crawl, found in shares.items():
+            of = {kind: count for each, kind, count in counts if each == crawl}
+            assert len(found) > 1
+            for name, share in found.items():
+                assert share == pytest.approx(of.get(name.split()[0], 0) / sum(of.values()))
+
+
+def sampled(told: Any, truth: Truth) -> None:
+    of = f"crawl = '{truth.crawl}' AND subset = 'warc'"
+    assert told["rows"] == truth.rows("count(*)", of)[0][0]
+    assert told["same"] == [True, False]
+    held = []
+    for column, expression in (
+        ("content_languages", "split_part(content_languages, ',', 1)"),
+        ("url_host_tld", "url_host_tld"),
+        ("content_mime_detected", "content_mime_detected"),
+    ):
+        true = dict(truth.rows(f"coalesce({expression}, 'none'), count(*)", f"{of} GROUP BY ALL"))
+        table = told["shares"][column]
+        assert sum(row["found"] for row in table.values()) == 200
+        for row in table.values():
+            for end in (row["low"], row["high"]):  # where the share is as far off as 95% of samples allow
+                assert abs(row["found"] / 200 - end) == pytest.approx(1.96 * (end * (1 - end) / 200) ** 0.5)
+        shares = {value: found / told["rows"] for value, found in true.items() if found > 0.02 * told["rows"]}
+        held += [
+            value in table and table[value]["low"] <= share <= table[value]["high"] for value, share in shares.items()
+        ]
+    assert sum(held) >= 0.9 * len(held)
+
+
+def linked(told: Any, truth: Truth) -> None:
+    pages = []
+    for name, offset, length in told["chosen"]:
+        with (truth.mirror / name).open("rb") as archive:
+            archive.seek(offset)
+            pages.append(zlib.decompress(archive.read(length), wbits=31))
+    assert len(pages) == told["pages"] == 20
+    assert told["links"] == sum(len(re.findall(rb"<a\s", page)) for page in pages)
+    assert told["words"] > 0
+
+
+def from_the_lake(told: Any, truth: Truth) -> None:
+    of = f"crawl = '{truth.crawl}' AND subset = 'warc'"
+    ((captures, keys, files),) = truth.of_site("count(*), count(DISTINCT url_surtkey), count(DISTINCT filename)", of)
+    assert (told["same"], told["captures"], told["keys"]) == ([True] * 6, captures, keys)
+    ((there,),) = truth.rows("count(DISTINCT filename)", of)
+    assert files <= told["opened"] < told["there"] == there
+
+
+LOOKED_AT: dict[str, tuple[Callable[[Any, Truth], None], dict[str, str]]] = {
+    "02-how-pruning-works": (
+        pruned,
+        {
+            "captures": "rows",
+            "all": "steps['all'].to_dict()",
+            "left": "steps['left'].to_dict()",
+            "made": "made",
+            "planned": "found.plan.requests",
+        },
+    ),
+    "03-one-site-through-time": (
+        through_time,
+        {
+            "captures": "by_crawl['captures'].to_dict()",
+            "status": "status.to_dict('index')",
+            "languages": "languages.to_dict('index')",
+        },
+    ),
+    "04-a-sampled-piece-of-the-web": (
+        sampled,
+        {
+            "rows": "sample.rows",
+            "same": "[smaller.equals(drawn.head(SIZE // 4)), other.equals(smaller)]",
+            "shares": "{column: table.to_dict('index') for column, table in shares.items()}",
+        },
+    ),
+    "05-text-and-links": (
+        linked,
+        {
+            "chosen": "chosen[['warc_filename', 'warc_record_offset', 'warc_record_length']].values.tolist()",
+            "pages": "len(pages)",
+            "links": "len(follow)",
+            "words": "int(frequent.sum())",
+        },
+    ),
+    "06-the-same-from-ducklake": (
+        from_the_lake,
+        {
+            "same": "(answers['lake'] == answers['catalogue']).tolist()",
+            "captures": "answers.loc['captures', 'lake']",
+            "keys": "answers.loc['keys', 'lake']",
+            "opened": "opened",
+            "there": "there",
+        },
+    ),
+}
+"""Who compares what a notebook found with the truth, and where that stands when it has run."""
+
+
+@pytest.fixture(scope="module")
+def truth(mirror: Path, crawl: str) -> Truth:
+    there = sorted(path.name for path in (mirror / "crawl-data").iterdir())
+    return Truth(mirror, crawl, tuple(sorted({there[0], crawl, there[-1]})))
+
+
+@pytest.fixture(scope="module")
+def kernel(truth: Truth, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KernelManager]:
+    """One for all notebooks: its start and imports take longer than most of them."""
+    home = tmp_path_factory.mktemp("home")
+    environment = Command(home / "data", str(truth.mirror), home).environment(
+        PYTHONPATH=str(FOLDER.parent),
+        NOTEBOOK_CRAWL=truth.crawl,
+        NOTEBOOK_CRAWLS=" ".join(truth.crawls),
+        NOTEBOOK_SITE=SITE,
+    )
+    del environment["PYTHONWARNINGS"]  # the kernel's own, which are not ours to mend
+    manager = KernelManager()
+    manager.start_kernel(env=environment, cwd=str(home))
+    yield manager
+    manager.shutdown_kernel(now=True)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, marks=[needs_extensions] if "ducklake" in path.stem else []) for path in PATHS],
+    ids=lambda path: path.stem,
+)
+def test_notebook_runs(path: Path, kernel: KernelManager, truth: Truth, tmp_path: Path) -> None:
+    notebook, code = read(path)
+    compare, found = LOOKED_AT.get(path.stem, (None, {}))
+    begin = f"%reset -f\nimport os\nos.chdir({str(tmp_path)!r})\nos.environ['CATALOGUE_DATA'] = 'data'\ndel os"
+    values = ", ".join(f"{name!r}: {value}" for name, value in found.items())
+    end = f"import json\nprint(json.dumps({{{values}}}))"
+    first, last = (nbformat.v4.new_code_cell(source) for source in (begin, end))  # type: ignore[no-untyped-call]
+    notebook.cells = [first, *notebook.cells, last]
+    client = NotebookClient(notebook, km=kernel, timeout=120)
+    try:
+        client.execute()
+    finally:
+        if client.kc:
+            client.kc.stop_channels()
+    outputs = [output for cell in code for output in cell.outputs]
+    shown = [output for output in outputs if output.output_type == "execute_result"]
+    assert len(shown) >= 4
+    assert path.stem.startswith("01") or [output for output in outputs if "image/png" in output.get("data", ())]
+    assert not [output for output in outputs if output.get("name") == "stderr"]
+    if compare:
+        compare(json.loads(last.outputs[0].text), truth)

@@ -1,0 +1,39 @@
+"""What docs/promises.md names is there."""
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PROMISES = (ROOT / "docs/promises.md").read_text(encoding="utf-8")
+_NAMED = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
+
+
+@cache
+def functions_of(path: str) -> set[str]:
+    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+def test_every_test_that_is_named_exists() -> None:
+    named = _NAMED.findall(PROMISES)
+    assert len(named) > 150
+    lacking = [
+        f"{path}::{test}"
+        for path, test in named
+        if not (ROOT / path).exists() or (test and not (test.startswith("test_") and test in functions_of(path)))
+    ]
+    assert not lacking
+
+
+def test_every_promise_names_a_test() -> None:
+    rows = [line for line in PROMISES.splitlines() if line.startswith("|")]
+    promises = [row for row in rows if not row.startswith(("| What may happen |", "|---"))]
+    assert len(promises) > 70
+    for row in promises:
+        happens, promised, tests = (cell.strip() for cell in row.strip("|").split("|"))
+        assert happens
+        assert promised
+        assert _NAMED.search(tests), row
+        assert set(re.sub(r"`[^`]*`", "", tests)) <= set(", "), row

@@ -1,0 +1,183 @@
+"""One grammar for status, media type and language, on the command line, in Python, the web form and the JSON API."""
+
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import click
+import pyarrow as pa
+import pytest
+
+import catalogue
+from catalogue.catalogue import Catalogue
+from catalogue.cli.app import Command as OwnCommand
+from catalogue.cli.app import entry
+from catalogue.errors import QueryError
+from catalogue.settings import Settings
+from tests.cli.test_cli import sentence
+from tests.support.commands import Command
+from tests.support.crawls import crawl_of, table
+from tests.support.serving import get
+from tests.support.web_pages import asked, page, rows, serving_site
+
+site = pytest.fixture(scope="module")(serving_site)
+
+SITE = "*.example.com"
+
+
+def urls(captures: catalogue.Captures) -> list[str]:
+    return sorted(captures.to_arrow().column("url").to_pylist())
+
+
+@pytest.mark.parametrize(
+    ("filters", "where"),
+    [
+        ({"status": 200}, "fetch_status = 200"),
+        ({"status": "3XX"}, "fetch_status BETWEEN 300 AND 399"),
+        ({"status": "40x"}, "fetch_status BETWEEN 400 AND 409"),
+        ({"status": [404, "301, 302"]}, "fetch_status IN (301, 302, 404)"),
+        ({"status": "404,3xx"}, "fetch_status = 404 OR fetch_status BETWEEN 300 AND 399"),
+        ({"mime": "Text/HTML"}, "content_mime_detected = 'text/html'"),
+        ({"mime": "text/"}, "content_mime_detected LIKE 'text/%'"),
+        ({"mime": ["text/*"]}, "content_mime_detected LIKE 'text/%'"),
+        ({"mime": "image/*,application/x*"}, "regexp_matches(content_mime_detected, '^(image/|application/x)')"),
+        ({"mime": ["text/html", "image/jpeg"]}, "content_mime_detected IN ('text/html', 'image/jpeg')"),
+        ({"lang": "ENG"}, "list_contains(string_split(content_languages, ','), 'eng')"),
+        ({"lang": ["eng", "deu"]}, "list_has_any(string_split(content_languages, ','), ['eng', 'deu'])"),
+        ({"status": 200, "mime": "text/*"}, ["fetch_status = 200", "content_mime_detected LIKE 'text/%'"]),
+        ({"where": ["fetch_status = 200 OR true", "url LIKE 'https:%'"]}, "url LIKE 'https:%'"),
+    ],
+)
+def test_filters_in_python(harvested: Catalogue, filters: dict[str, Any], where: str) -> None:
+    found = urls(harvested.captures(SITE, columns="url", **filters))
+    assert found == urls(harvested.captures(SITE, columns="url", where=where))
+    assert 0 < len(found) < harvested.captures(SITE).count()
+
+
+@pytest.mark.parametrize(
+    "filters",
+    [
+        {"status": "3xx,404", "mime": "text/*"},
+        {"status": "200", "mime": "text/html,image/", "language": "eng,deu"},
+    ],
+)
+def test_all_interfaces_find_the_same(
+    site: str, asking: Command, harvested: Catalogue, crawl: str, filters: dict[str, str]
+) -> None:
+    named: dict[str, Any] = {"lang" if name == "language" else name: value for name, value in filters.items()}
+    expected = urls(harvested.captures(SITE, crawls=crawl, columns="url", **named))
+    assert expected
+    options = [word for name, value in named.items() for each in value.split(",") for word in (f"--{name}", each)]
+    ran = asking("query", SITE, "--crawl", crawl, *options, "--columns", "url", "--format", "jsonl")
+    assert sorted(row["url"] for row in ran.json_lines()) == expected
+    answer = get(site, f"/api/query?{urlencode({'url': SITE, 'crawl': crawl, 'limit': 10_000} | filters)}")
+    assert sorted(row["url"] for row in answer.json["captures"]) == expected
+    assert sorted(row[1] for row in rows(page(asked(site, url=SITE, crawl=crawl, limit=1000, **filters)))) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("status", "9999999", "invalid status '9999999'; use 200, 40x, 2xx or 200,404"),
+        ("status", "2x0", "invalid status '2x0'"),
+        ("status", "200,", "invalid status ''"),
+        ("mime", "pdf", "did you mean application/pdf?"),
+        ("mime", "*/*", "use text/html, text/* or application/vnd*"),
+        ("lang", "en", "did you mean eng?"),
+        ("lang", "eng'", "invalid language"),
+    ],
+)
+def test_invalid_filters_are_refused(
+    site: str, asking: Command, harvested: Catalogue, name: str, value: str, says: str
+) -> None:
+    ran = asking("plan", SITE, f"--{name}", value)
+    assert ran.status == 2
+    assert says in sentence(ran)
+    with pytest.raises(QueryError) as raised:
+        harvested.captures(SITE, **dict[str, Any]({name: value}))
+    assert says in str(raised.value)
+    name = "language" if name == "lang" else name
+    assert says in page(asked(site, url=SITE, **{name: value}), 400).one("p", class_="problem").text
+    assert get(site, f"/api/plan?{urlencode({'url': SITE, name: value})}").status == 400
+
+
+@pytest.mark.parametrize("columns", ["url", None])
+def test_plans_with_filters_are_those_of_where(harvested: Catalogue, columns: str | None) -> None:
+    where = ["fetch_status = 404", "content_mime_detected = 'text/html'"]
+    plan = harvested.captures("*.com", columns=columns, where=where).plan
+    assert plan.summary() == harvested.captures("*.com", columns=columns, status=404, mime="text/html").plan.summary()
+
+
+def test_crawls_without_detected_types_are_filtered_by_declared_types(tmp_path: Path) -> None:
+    keys = [f"com,example)/{number}" for number in range(4)]
+    declared = pa.array(["text/html", "text/plain", "text/html", "unk"])
+    detected = pa.array(["application/pdf", None, "text/html", "text/html"], pa.string())
+    crawls = {
+        "CC-MAIN-2013-20": table(keys, content_mime_type=declared),
+        "CC-MAIN-2014-10": table(
+            keys, content_mime_type=declared, content_mime_detected=pa.array([None] * 4, pa.string())
+        ),
+        "CC-MAIN-2022-33": table(keys, content_mime_type=declared, content_mime_detected=detected),
+    }
+    for name, rows_of in crawls.items():
+        crawl_of(tmp_path / "source", rows_of, crawl=name)
+    settings = Settings(source=str(tmp_path / "source"), cache=tmp_path / "cache")
+    with catalogue.open(tmp_path / "data", settings=settings) as cat:
+        cat.harvest([*crawls])
+        for filters, expected in (
+            ({"mime": "text/html"}, {"CC-MAIN-2022-33": "23", "CC-MAIN-2014-10": "02", "CC-MAIN-2013-20": "02"}),
+            ({"mime": "application/*"}, {"CC-MAIN-2022-33": "0"}),
+            ({"mime": "unk,text/plain"}, {"CC-MAIN-2014-10": "13", "CC-MAIN-2013-20": "13"}),
+            ({"mime": "text/*", "status": 404}, {"CC-MAIN-2014-10": "1", "CC-MAIN-2013-20": "1"}),
+        ):
+            found = cat.captures("*.com", columns=["url_surtkey"], ordered=True, **filters)
+            by_crawl: dict[str, str] = {}
+            for row in found.to_arrow().to_pylist():
+                by_crawl[row["crawl"]] = by_crawl.get(row["crawl"], "") + row["url_surtkey"][-1]
+            assert by_crawl == expected
+            assert found.count() == sum(map(len, expected.values()))
+
+
+@pytest.mark.parametrize(
+    ("words", "same"),
+    [
+        (["--status", "200", "--status", "404"], ["--where", "fetch_status IN (200, 404)"]),
+        (["--where", "fetch_status = 200 OR true", "--where", "url LIKE 'https:%'"], ["--where", "url LIKE 'https:%'"]),
+        (["--subset", "warc,robotstxt"], ["--subset", "warc", "--subset", "robotstxt"]),
+    ],
+)
+def test_repeated_options_add_up(asking: Command, words: list[str], same: list[str]) -> None:
+    ran = asking("query", SITE, "--columns", "url", "--columns", "fetch_status", *words)
+    assert ran.status == 0, ran.err
+    assert ran.out == asking("query", SITE, "--columns", "url,fetch_status", *same).out != ""
+    assert ran.out != asking("query", SITE, "--columns", "url,fetch_status").out
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        (["query", SITE, "--limit", "1", "--limit", "2"], "--limit"),
+        (["query", SITE, "--from", "2020", "--to", "2022", "--from", "2021"], "--from"),
+        (["sample", "-n", "1", "--size", "2"], "-n"),
+        (["--rate", "1", "--rate", "2", "status"], "--rate"),
+        (["export", "iceberg", "x", "--location", "a", "--location", "b"], "--location"),
+    ],
+)
+def test_an_option_of_one_value_is_refused_twice(asking: Command, words: list[str], option: str) -> None:
+    ran = asking(*words)
+    assert ran.status == 2
+    assert f"{option} takes one value, and is given 2 times" in sentence(ran)
+
+
+def test_every_command_refuses_such_options() -> None:
+    def below(command: click.Command | None) -> list[click.Command]:
+        assert command
+        if not isinstance(command, click.Group):
+            return [command]
+        context = click.Context(command)
+        names = command.list_commands(context)
+        return [command, *(each for name in names for each in below(command.get_command(context, name)))]
+
+    commands = below(entry)
+    assert len(commands) > 20
+    assert all(isinstance(each, OwnCommand) for each in commands)

@@ -1,0 +1,278 @@
+"""``--where``: what it keeps, and what it must never reach."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from catalogue.errors import QueryError
+from catalogue.query.query import Where
+from catalogue.query.where import check_expression, connect, parse_where, where_positions
+from tests.support.conditions import conditions, duckdb_connection, kept, rows_of
+
+connection = pytest.fixture(scope="module")(duckdb_connection)
+
+
+# What it keeps
+
+
+def test_rows_for_which_it_holds(connection: duckdb.DuckDBPyConnection) -> None:
+    rows = rows_of(url=["a", "b", None, "c"], fetch_status=[200, None, 200, 404])
+    assert kept("fetch_status = 200", rows, connection).to_pydict() == {"url": ["a", None], "fetch_status": [200, 200]}
+    assert kept("url > 'a'", rows, connection)["url"].to_pylist() == ["b", "c"]
+    assert kept("url IS NULL OR fetch_status IS NULL", rows, connection)["url"].to_pylist() == ["b", None]
+    assert kept("NULL", rows, connection).num_rows == 0
+    assert kept("true -- all", rows, connection).equals(rows)
+    assert kept("false", rows, connection).num_rows == 0
+
+
+def test_rows_keep_their_order_and_columns(connection: duckdb.DuckDBPyConnection) -> None:
+    numbers = [*range(150_000)]
+    Random(1).shuffle(numbers)
+    rows = rows_of(warc_record_offset=numbers, url=[str(number) for number in numbers])
+    found = kept("warc_record_offset % 3 = 0", rows, connection)
+    assert found.column_names == rows.column_names
+    assert found["warc_record_offset"].to_pylist() == [number for number in numbers if number % 3 == 0]
+
+
+def test_text_is_compared_by_its_bytes(connection: duckdb.DuckDBPyConnection) -> None:
+    rows = rows_of(url=["a", "B", "b", "é", "z", "\U0001f600", "\uffff", ""])
+    assert kept("url > 'a'", rows, connection)["url"].to_pylist() == ["b", "é", "z", "\U0001f600", "\uffff"]
+    assert kept("url > '\uffff'", rows, connection)["url"].to_pylist() == ["\U0001f600"]
+    assert kept("url < 'a'", rows, connection)["url"].to_pylist() == ["B", ""]
+
+
+@pytest.mark.parametrize(("literal", "number"), [("1_000", 1000), ("- 5", -5), ("-(-5)", 5), ("007", 7)])
+def test_numbers_mean_what_duckdb_takes_them_for(
+    literal: str, number: int, connection: duckdb.DuckDBPyConnection
+) -> None:
+    [(_, _, (condition,))] = conditions(f"url_port = {literal}")
+    assert condition == number
+    assert kept(f"url_port = {literal}", rows_of(url_port=[number, 6]), connection).num_rows == 1
+
+
+def test_a_row_on_which_it_fails(connection: duckdb.DuckDBPyConnection) -> None:
+    rows = rows_of(url=["5", "no number"])
+    assert kept("url::INTEGER = 5", rows.slice(0, 1), connection).num_rows == 1
+    with pytest.raises(QueryError, match=r"--where url::INTEGER = 5: .*no number"):
+        kept("url::INTEGER = 5", rows, connection)
+    assert kept("url = '5'", rows, connection).num_rows == 1  # the connection is as good as before
+
+
+def test_rows_are_forgotten_afterwards(connection: duckdb.DuckDBPyConnection) -> None:
+    for sql in ("url = 'a'", "url::INTEGER = 5"):
+        with suppress(QueryError):
+            kept(sql, rows_of(url=["a"]), connection)
+        with pytest.raises(duckdb.CatalogException):
+            connection.execute("FROM rows")
+
+
+def test_questions_at_the_same_time_see_their_own_rows(connection: duckdb.DuckDBPyConnection) -> None:
+    where = parse_where("fetch_status = 200")
+    with ThreadPoolExecutor(4) as executor, connect() as other:
+        sizes = range(1, 100)
+        found = executor.map(_kept_of, [where] * len(sizes), sizes)
+        assert list(found) == list(sizes)
+        connection.register("mine", pa.table({"a": [1]}))
+        with pytest.raises(duckdb.CatalogException, match="mine"):
+            other.execute("FROM mine")
+    with pytest.raises(duckdb.InvalidInputException, match="locked"):
+        connection.execute("SET TimeZone = 'Asia/Kolkata'")
+
+
+def _kept_of(where: Where, size: int) -> int:
+    """How many rows are kept, of so many that are to be and one that is not."""
+    rows = rows_of(url=["a"] * (size + 1), fetch_status=[*[200] * size, 404])
+    with connect() as connection:
+        return len(where_positions(where, rows, connection))
+
+
+# Time
+
+
+ZONES = """
+import datetime, sys
+import pyarrow as pa
+from catalogue.where import connect, parse_where, where_positions
+start = datetime.datetime(2022, 1, 31, 20, tzinfo=datetime.UTC)
+times = [start + datetime.timedelta(hours=n) for n in range(8)]
+rows = pa.table({"fetch_time": pa.array(times, pa.timestamp("ms", "UTC"))})
+with connect() as connection:
+    for sql in sys.argv[1:]:
+        found = rows.take(where_positions(parse_where(sql), rows, connection))
+        print([times.index(time) for time in found["fetch_time"].to_pylist()])
+"""
+
+TIMES = {
+    "fetch_time >= '2022-02-01'": [4, 5, 6, 7],
+    "fetch_time >= TIMESTAMP '2022-02-01 01:00:00'": [5, 6, 7],
+    "fetch_time < '2022-02-01 01:00:00+02'": [0, 1, 2],
+    "fetch_time::DATE = '2022-01-31'": [0, 1, 2, 3],
+    "hour(fetch_time) = 21": [1],
+    "strftime(fetch_time, '%d') = '01'": [4, 5, 6, 7],
+    "date_trunc('day', fetch_time) = TIMESTAMPTZ '2022-02-01 00:00:00+00'": [4, 5, 6, 7],
+    "fetch_time::VARCHAR LIKE '2022-01-31 22%'": [2],
+}
+
+
+def test_times_are_utc_wherever_the_user_is() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", ZONES, *TIMES],
+        env=os.environ | {"TZ": "Asia/Kolkata"},
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert dict(zip(TIMES, ran.stdout.splitlines(), strict=True)) == {sql: str(rows) for sql, rows in TIMES.items()}
+
+
+# What it must never reach
+
+
+@pytest.mark.parametrize(
+    ("sql", "reason"),
+    [
+        ("", "cannot be read|one boolean expression"),
+        (" \n", "cannot be read|one boolean expression"),
+        ("-- nothing", "cannot be read|one boolean expression"),
+        ("/* open", "cannot be read"),
+        ("'open", "cannot be read"),
+        ("fetch_status = ", "cannot be read"),
+        ("fetch_status 200", "cannot be read"),
+        ("a b c", "cannot be read"),
+        (")", "cannot be read"),
+        ("(", "cannot be read"),
+        ("1 = 1;", "cannot be read"),
+        ("1 = 1; SELECT 1", "cannot be read"),
+        ("SELECT 1", "cannot be read|cannot hold a query|brackets are odd"),
+        ("fetch_status = 200 ORDER BY url", "cannot be read"),
+        ("fetch_status = 200 LIMIT 1", "cannot be read"),
+        ("fetch_status AS x", "cannot be read"),
+        ("url = '\ud800'", "cannot be read"),
+        ("(" * 200, "cannot be read"),
+        ("NOT " * 5_000 + "true", "cannot be read|nested too deeply"),
+        ("1" + " + 1" * 5_000 + " > 0", "cannot be read|nested too deeply"),
+        ("1 = 1); SELECT (1", "one boolean expression"),
+        ("1 = 1); DROP TABLE rows; SELECT (1", "cannot be read"),
+        ("1 = 1); CREATE TABLE x AS SELECT (1", "cannot be read"),
+        ("1 = 1); ATTACH 'x.db'; SELECT (1", "cannot be read"),
+        ("1 = 1); COPY rows TO 'x.csv'; SELECT (1", "cannot be read"),
+        ("1 = 1); SET threads = (1", "cannot be read"),
+        ("1 = 1) UNION SELECT (1", "one boolean expression"),
+        ("1 = 1) UNION ALL SELECT 1 FROM rows WHERE (true", "one boolean expression"),
+        ("1 = 1) EXCEPT SELECT (1", "one boolean expression"),
+        ("1 = 1) LIMIT (1", "one boolean expression"),
+        ("1 = 1) ORDER BY (1", "one boolean expression"),
+        ("1 = 1) GROUP BY (1", "one boolean expression"),
+        ("1 = 1) GROUP BY ALL HAVING (true", "one boolean expression"),
+        ("1 = 1) HAVING (true", "one boolean expression"),
+        ("1 = 1) QUALIFY (true", "one boolean expression"),
+        ("1 = 1) USING SAMPLE (5", "one boolean expression"),
+        ("url, fetch_status", "one boolean expression"),
+        ("url = ?", "one boolean expression"),
+        ("url = $1", "one boolean expression"),
+        ("url = $name", "one boolean expression"),
+        ("url IN (SELECT 1)", "cannot hold a query"),
+        ("EXISTS (SELECT 1)", "cannot hold a query"),
+        ("url = (SELECT content FROM read_text('/etc/passwd'))", "cannot hold a query"),
+        ("url = (FROM read_text('/etc/passwd'))", "cannot hold a query"),
+        ("lower((SELECT 'x')) = url", "cannot hold a query"),
+        ("url = (SELECT getenv('HOME'))", "cannot hold a query"),
+        ("url = ANY (SELECT 1)", "cannot hold a query"),
+        ("url IN (VALUES ('a'))", "cannot hold a query"),
+        ("CASE WHEN true THEN (SELECT true) END", "cannot hold a query"),
+        ("len([(SELECT 1)]) > 0", "cannot hold a query"),
+        ("COLUMNS(*) IS NOT NULL", r"cannot hold a \*"),
+        ("COLUMNS('url.*') = 'a'", r"cannot hold a \*"),
+        ("coalesce(*) = 'a'", r"cannot hold a \*|cannot be read"),
+        ("concat(rows.*) = 'a'", r"cannot hold a \*|cannot be read|Error|no column"),
+        ("#1 = 'a'", "cannot hold a column's number"),
+        ("rows IS NULL", "no column 'rows'"),
+        ("rowid = 1", "no column 'rowid'"),
+        ("url.length = 1", "no column 'length'"),
+        ("current_catalog.url.x = 1", "no column 'x'"),
+        ("other.url = 'a'", "Binder Error"),
+        ("read_text('/etc/passwd') = 'x'", "Error"),
+        ("read_blob('/etc/passwd') IS NULL", "Error"),
+        ("read_csv('/etc/passwd') IS NULL", "Error"),
+        ("glob('/etc/*') IS NULL", "Error"),
+        ("getenv('HOME') = 'x'", "Error"),
+        ("query('SELECT 1') IS NULL", "Error"),
+        ("duckdb_secrets() IS NULL", "Error"),
+        ("set_config('threads', '1') IS NULL", "Error"),
+        ("nextval('x') = 1", "Error"),
+        ("count(*) > 1", "Error"),
+        ("max(url) = 'a'", "Error"),
+        ("row_number() OVER () = 1", "Error"),
+        ("no_such_function(url)", "Error"),
+        ("url + 1 = fetch_status + url", "Error"),
+    ],
+)
+def test_what_is_refused_before_anything_is_read(sql: str, reason: str) -> None:
+    with pytest.raises(QueryError, match=reason):
+        parse_where(sql)
+
+
+@pytest.mark.parametrize("read", [parse_where, check_expression])
+def test_any_depth_is_read_or_refused_in_a_sentence(read: Callable[[str], object]) -> None:
+    """Between what Python reads and what DuckDB refuses there is some that only one of them would take."""
+    read("NOT " * 200 + "true")
+    for depth in (600, 900):
+        with suppress(QueryError):  # and nothing else, whichever version of them it is
+            read("NOT " * depth + "true")
+    with pytest.raises(QueryError, match=r"nested too deeply|cannot be read"):
+        read("NOT " * 5_000 + "true")
+
+
+@pytest.mark.parametrize("sql", ["1 = 1) AND (url = 'a'", "url = 'a') OR (url = 'b'"])
+def test_odd_brackets_are_refused(sql: str) -> None:
+    with pytest.raises(QueryError, match="these brackets are odd"):
+        parse_where(sql)
+
+
+def test_a_comment_ends_with_its_line(connection: duckdb.DuckDBPyConnection) -> None:
+    found = kept("url = 'a' --) OR (true", rows_of(url=["a", "b", "c"]), connection)
+    assert found["url"].to_pylist() == ["a"]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "url = (SELECT content FROM read_text('{file}'))",
+        "url IN (SELECT content FROM read_text('{file}'))",
+        "EXISTS (FROM read_csv('{file}'))",
+        "EXISTS (FROM '{file}')",
+        "EXISTS (FROM glob('{file}'))",
+        "true); ATTACH '{file}.db'; SELECT (1",
+        "true); COPY (SELECT 1) TO '{file}.csv'; SELECT (1",
+        "true); SET enable_external_access = true; SELECT (1",
+        "true); SET threads = 1; SELECT (1",
+        "true); INSTALL httpfs; SELECT (1",
+        "true); LOAD '{file}'; SELECT (1",
+        "url = (SELECT getenv('CANARY'))",
+    ],
+)
+def test_even_unread_it_reaches_no_file(
+    sql: str, tmp_path: Path, connection: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If something were to slip through, DuckDB itself is kept from it."""
+    file = tmp_path / "canary.txt"
+    file.write_text("canary")
+    monkeypatch.setenv("CANARY", "canary")
+    with pytest.raises(QueryError):
+        where_positions(Where(sql.format(file=file), (), ()), rows_of(url=["canary"]), connection)
+    assert [*tmp_path.iterdir()] == [file]
+
+
+def test_functions_that_tell_nothing_are_allowed() -> None:
+    for sql in ("random() < 2", "current_setting('temp_directory') IS NULL", "now() > fetch_time"):
+        assert parse_where(sql).conditions == ()

@@ -1,0 +1,290 @@
+"""The law of pruning: pruned and filtered equals scanned and filtered, on every era."""
+
+import random
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from pathlib import Path
+from shutil import copytree
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import catalogue
+from catalogue import Catalogue, Match
+from catalogue.commoncrawl.crawls import SCHEMA, SUBSETS, newest_first
+from catalogue.settings import Settings
+from catalogue.surt import Pattern, covers, parse_pattern
+from tests.conftest import harvest_all
+from tests.support.mirrors import whole_table
+
+PATTERNS = 22
+IDENTITY = ["url_surtkey", "url", "fetch_time", "warc_filename", "warc_record_offset", "crawl", "subset"]
+LEAST = ["url_surtkey", "warc_record_offset", "crawl", "subset"]
+"""What tells rows apart where many chunks are read, and the test is of which rows are found."""
+SOME = ["*.example.com", "*.net"]
+"""They are in a quarter of the row groups, of every era: of more there would be more of the same."""
+
+Row = tuple[object, ...]
+
+
+def rows_of(table: pa.Table, names: list[str] = IDENTITY) -> Counter[Row]:
+    columns = (table.column(name) for name in names)
+    # Times as the numbers they are: Python's take longer to make than many an answer.
+    plain = (each.cast(pa.int64()) if pa.types.is_timestamp(each.type) else each for each in columns)
+    return Counter(zip(*(each.to_pylist() for each in plain), strict=True))
+
+
+def in_order(table: pa.Table, names: list[str] = IDENTITY) -> pa.Table:
+    """Some columns of all rows, so that two tables with the same rows are equal; faster than ``rows_of`` for many."""
+    numbers_first = sorted(names, key=lambda name: name != "warc_record_offset")  # hardly any row is another's equal
+    return table.select(names).sort_by([(name, "ascending") for name in numbers_first]).combine_chunks()
+
+
+def scanned(everything: pa.Table, patterns: list[Pattern]) -> pa.Table:
+    """The rows whose keys the patterns take, found by looking at every one."""
+    keys = everything.column("url_surtkey").to_pylist()
+    mask = [any(covers(pattern.intervals, key.encode()) for pattern in patterns) for key in keys]
+    return everything.filter(pa.array(mask))
+
+
+class Scan:
+    """``scanned``, for many patterns or questions: keys are compared by Python, and conditions judged by DuckDB."""
+
+    def __init__(self, everything: pa.Table) -> None:
+        self.everything = everything.combine_chunks()
+        self.schema = everything.schema
+        keys = everything.column("url_surtkey").to_pylist()
+        by_key = sorted((key.encode(), row) for row, key in enumerate(keys))
+        self.keys, self.rows = [key for key, _ in by_key], [row for _, row in by_key]
+        self.connection = duckdb.connect()
+        self.connection.execute("SET TimeZone = 'UTC'; SET threads = 1")
+
+    def __call__(self, patterns: list[Pattern], condition: str = "true", columns: list[str] | None = None) -> pa.Table:
+        rows: set[int] = set()
+        for interval in (interval for pattern in patterns for interval in pattern.intervals):
+            first, behind = (bisect_left(self.keys, key) for key in (interval.start, interval.end))
+            rows.update(self.rows[first:behind])
+        everything = self.everything.select(columns) if columns else self.everything
+        found = everything.take(pa.array(sorted(rows), pa.int64()))
+        if condition == "true":
+            return found
+        return self.connection.from_arrow(found).filter(condition).to_arrow_table().cast(self.schema)
+
+
+def random_patterns(everything: pa.Table, count: int, seed: int) -> Iterator[str]:
+    """Patterns of every kind, most of which match something."""
+    chance = random.Random(seed)
+    urls = everything.column("url").to_pylist()
+    hosts = sorted(set(everything.column("url_host_name").to_pylist()))
+    kinds: list[Callable[[], str]] = [
+        lambda: chance.choice(urls),
+        lambda: chance.choice(urls).upper().replace("HTTP://", "http://").replace("HTTPS://", "https://"),
+        lambda: chance.choice(urls).partition("://")[2] or "example.com",
+        lambda: chance.choice(urls).split("?")[0].split("#")[0].rpartition("/")[0] + "/*",
+        lambda: chance.choice(urls).split("?")[0].split("#")[0][: chance.randint(20, 60)].rstrip("%") + "*",
+        lambda: chance.choice(hosts) + "/*",
+        lambda: "*." + chance.choice(hosts),
+        lambda: "*." + ".".join(chance.choice(hosts).split(".")[-2:]),
+        lambda: "*." + chance.choice(["com", "org", "is", "de", "uk", "co.uk", "net", "museum"]),
+        lambda: "*." + chance.choice(["example.com", "example-shop.com", "example0.com", "com"]),
+        lambda: f"no-such-{chance.randrange(10**6)}.example.net/*",
+    ]
+    made = 0
+    while made < count:
+        text = kinds[made % len(kinds)]()
+        try:
+            parse_pattern(text)
+        except ValueError:  # an IPv6 host with a *. before it, for one, is no pattern
+            text = "*.example.com"
+        yield text
+        made += 1
+
+
+@pytest.fixture(scope="module")
+def scan(all_rows: pa.Table) -> Iterator[Scan]:
+    made = Scan(all_rows)
+    with made.connection:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def two(
+    whole_mirror: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Catalogue, Catalogue]]:
+    """Of all files there are: one that knows what footers say, and learns by answers; one that was backfilled."""
+    whole = replace(settings, source=str(whole_mirror))
+    data = harvest_all(whole, tmp_path_factory.mktemp("whole") / "data")
+    other = copytree(data, tmp_path_factory.mktemp("other") / "data")
+    with catalogue.open(data, settings=whole) as plain, catalogue.open(other, settings=whole) as backfilled:
+        assert not backfilled.backfill().run().failures
+        yield plain, backfilled
+
+
+@pytest.fixture(scope="module")
+def whole_scan(whole_mirror: Path) -> Iterator[Scan]:
+    made = Scan(whole_table(whole_mirror, [*LEAST, "url", "url_host_name"]))
+    with made.connection:
+        yield made
+
+
+def test_pruned_and_filtered_is_scanned_and_filtered(whole_scan: Scan, two: tuple[Catalogue, Catalogue]) -> None:
+    """Of all crawls as one table, with and without backfill, which saves bytes."""
+    plain, backfilled = two
+    before, after = Counter[str](), Counter[str]()
+    found_something = 0
+    columns = [*LEAST, "url"]  # the last tells whether columns' pages go together
+    texts = list(random_patterns(whole_scan.everything, PATTERNS, seed=7))
+    # What a question reads it teaches; so before anything is read every other question is planned, which is one of each
+    # kind. Then all of the others are asked of what is taught by them, which is one of each kind as well.
+    for text in texts[::2]:
+        plan = plain.captures(text, columns=columns).fetch_indexes()
+        before.update(row_groups=plan.row_groups, requests=plan.requests, bytes=plan.bytes)
+    for number, text in enumerate(texts):
+        expected = in_order(whole_scan([parse_pattern(text)], columns=columns), columns)
+        found_something += bool(expected.num_rows)
+        found = backfilled.captures(text, columns=columns)
+        answer = found.to_arrow()
+        assert in_order(answer, columns).equals(expected), text
+        if number % 2:
+            assert plain.captures(text, columns=columns).to_arrow() == answer, f"the order of {text}"
+        else:
+            plan = found.plan
+            after.update(row_groups=plan.row_groups, requests=plan.requests, bytes=plan.bytes)
+    assert found_something > PATTERNS / 2
+    assert after["row_groups"] < before["row_groups"] / 2
+    assert after["bytes"] < before["bytes"]
+
+
+@pytest.mark.parametrize("match", list(Match))
+def test_explicit_matches(harvested: Catalogue, scan: Scan, match: Match) -> None:
+    for text in ("example.com", "http://www.example.com/dir/", "https://shop.example.com/a?b=1", "192.168.1.1"):
+        expected = rows_of(scan([parse_pattern(text, match)], columns=IDENTITY))
+        assert rows_of(harvested.captures(text, match=match, columns=IDENTITY).to_arrow()) == expected
+
+
+@pytest.mark.parametrize("subset", ["warc", "crawldiagnostics", "robotstxt"])
+def test_single_crawls_and_subsets(harvested: Catalogue, all_rows: pa.Table, scan: Scan, subset: str) -> None:
+    crawls = sorted(set(pc.unique(all_rows.filter(pc.field("subset") == subset).column("crawl")).to_pylist()))
+    assert crawls
+    columns = [*LEAST, "fetch_time"]
+    for number, crawl in enumerate(crawls):
+        here = (pc.field("crawl") == crawl) & (pc.field("subset") == subset)
+        # A crawl meets half of the kinds of patterns, and the next one the others.
+        for text in islice(random_patterns(all_rows.filter(here), 11, seed=number), number % 2, None, 2):
+            expected = rows_of(scan([parse_pattern(text)], columns=columns).filter(here), columns)
+            found = harvested.captures(text, crawls=crawl, subsets=subset, columns=columns)
+            assert rows_of(found.to_arrow(), columns) == expected, text
+
+
+def test_every_column_of_every_era(harvested: Catalogue, all_rows: pa.Table, scan: Scan) -> None:
+    """All columns have values here that have any."""
+    found = harvested.captures(SOME, columns=SCHEMA.names).to_arrow()
+    assert found.schema == SCHEMA
+    assert in_order(found, SCHEMA.names).equals(in_order(scan([*map(parse_pattern, SOME)]), SCHEMA.names))
+    eras = ["crawl", "subset"]
+    assert found.group_by(eras).aggregate([]).num_rows == all_rows.group_by(eras).aggregate([]).num_rows
+    empty = [{name for name in SCHEMA.names if not pc.count(each.column(name)).as_py()} for each in (found, all_rows)]
+    assert empty[0] == empty[1]
+
+
+def test_thousands_of_patterns_at_once(harvested: Catalogue, all_rows: pa.Table, scan: Scan) -> None:
+    texts = list(random_patterns(all_rows, 2000, seed=3))
+    patterns = [parse_pattern(text) for text in texts if not text.startswith("*.")]
+    expected = scan(patterns, columns=IDENTITY)
+    found = harvested.captures([pattern.text for pattern in patterns], columns=IDENTITY)
+    assert rows_of(found.to_arrow()) == rows_of(expected)
+
+
+CONDITIONS = [
+    "fetch_status >= 400 AND content_mime_detected = 'text/html'",
+    "fetch_status IN (301, 302) OR content_languages LIKE '%deu%'",
+    "NOT (fetch_status = 200)",
+    "content_languages IS NULL",
+    "starts_with(url_host_name, 'shop.')",
+    "url_surtkey BETWEEN 'com,example)/a' AND 'com,example)/n'",
+    "warc_record_length BETWEEN 100 AND 900",
+    "url_port = 8080",
+    "crawl < 'CC-MAIN-2020' AND subset = 'warc'",
+    "fetch_time >= TIMESTAMPTZ '2022-01-20 00:00:00+00'",
+    "url_host_registered_domain IN ('example.com', 'example.org', 'nowhere.example')",
+    "content_digest < 'C' AND content_digest >= 'A'",
+]
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_where(harvested: Catalogue, scan: Scan, condition: str) -> None:
+    """Of patterns that take turns, unless nothing of one is so."""
+    turns = sorted(SOME, reverse=CONDITIONS.index(condition) % 2 == 1)
+    each = ((text, scan([parse_pattern(text)], condition)) for text in turns)
+    text, expected = next((text, expected) for text, expected in each if expected.num_rows)
+    found = harvested.captures(text, where=condition, columns=LEAST)
+    assert in_order(found.to_arrow(), LEAST).equals(in_order(expected, LEAST))
+
+
+def test_times(harvested: Catalogue, all_rows: pa.Table) -> None:
+    times = sorted(pc.unique(all_rows.column("fetch_time")).to_pylist())
+    columns = [*LEAST, "fetch_time"]
+    chance = random.Random(5)
+    for _ in range(2):
+        first, last = sorted(chance.sample(times, 2))
+        found = harvested.captures("*", from_=f"{first:%Y%m%d%H%M%S}", to=f"{last:%Y%m%d%H%M%S}", columns=columns)
+        inside = all_rows.filter(
+            pc.and_(
+                pc.greater_equal(all_rows.column("fetch_time"), pa.scalar(first.replace(microsecond=0))),
+                pc.less(all_rows.column("fetch_time"), pa.scalar(last.replace(microsecond=0) + timedelta(seconds=1))),
+            )
+        )
+        assert in_order(found.to_arrow(), columns).equals(in_order(inside, columns))
+    day = times[len(times) // 2].astimezone(UTC).date()
+    whole_day = harvested.captures("*", from_=f"{day}", to=f"{day}", columns=["fetch_time"]).to_arrow()
+    start = datetime(day.year, day.month, day.day, tzinfo=UTC)
+    inside = (pc.field("fetch_time") >= start) & (pc.field("fetch_time") < start + timedelta(days=1))
+    assert whole_day.num_rows == all_rows.filter(inside).num_rows > 0
+
+
+def test_limit_takes_the_first_rows_of_the_whole_answer(harvested: Catalogue) -> None:
+    whole = harvested.captures("*.example.com", columns=IDENTITY).to_arrow()
+    for limit in (0, 1, 7, whole.num_rows, whole.num_rows + 5):
+        some = harvested.captures("*.example.com", columns=IDENTITY, limit=limit)
+        assert some.to_arrow() == whole.slice(0, limit)
+        assert not some.plan.exact
+
+
+def test_pages_come_before_redirects_and_the_newest_crawl_first(harvested: Catalogue) -> None:
+    whole = harvested.captures("*.example.com", columns=["fetch_status"]).to_arrow()
+    newest = newest_first(whole.column("crawl").to_pylist())
+    found = list(zip(*(whole.column(name).to_pylist() for name in ("subset", "crawl")), strict=True))
+    assert found == sorted(found, key=lambda part: (SUBSETS.index(part[0]), newest.index(part[1])))
+    assert {subset for subset, _ in found} >= {"warc", "crawldiagnostics"}
+    few = harvested.captures("*", columns=["fetch_status"], limit=9).to_arrow().to_pylist()
+    assert {(row["subset"], row["crawl"]) for row in few} == {("warc", harvested.held()[0])}
+
+
+def test_ordered_is_by_key_time_and_crawl(harvested: Catalogue) -> None:
+    found = harvested.captures("*.example.com", ordered=True, columns=["url"]).to_arrow()
+    full = harvested.captures("*.example.com", ordered=True, columns=["url_surtkey", "fetch_time"]).to_arrow()
+    order = list(zip(*(full.column(name).to_pylist() for name in ("url_surtkey", "fetch_time", "crawl")), strict=True))
+    assert order == sorted(order, key=lambda row: (row[0].encode(), row[1], row[2]))
+    assert found.schema.names == ["url", "crawl", "subset"]
+    assert found.num_rows == full.num_rows > 100
+    first = harvested.captures("*.example.com", ordered=True, limit=9, columns=["url_surtkey", "fetch_time"])
+    assert first.plan.exact
+    assert first.to_arrow() == full.slice(0, 9)
+
+
+def test_exact_url_is_the_url_as_typed(harvested: Catalogue, all_rows: pa.Table) -> None:
+    urls = [url for url in all_rows.column("url").to_pylist() if url.startswith("http")]
+    for url in random.Random(2).sample(urls, 5):
+        found = harvested.captures(url, exact_url=True, columns=["url"]).to_arrow().column("url").to_pylist()
+        assert found == [url] * urls.count(url)
+
+
+def test_the_same_plan_gives_the_same_order(harvested: Catalogue) -> None:
+    found = harvested.captures(["*.example.com", "*.is"], columns=IDENTITY)
+    assert found.to_arrow() == found.to_arrow()

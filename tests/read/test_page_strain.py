@@ -1,0 +1,212 @@
+"""Pages where it is hard: wrong indexes that look right, bounds that say little, caches, others at the same store."""
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from catalogue import Catalogue
+from catalogue.commoncrawl.crawls import KEY_COLUMN
+from catalogue.demo import LoopbackServer
+from catalogue.parquet.page_index import decode_column_index, encode_column_index
+from catalogue.parquet.pages import Indexes
+from catalogue.parquet.thrift import Reader
+from catalogue.settings import Settings
+from catalogue.store.database import Store
+from tests.support.crawls import CRAWL, crawl_of, table
+from tests.support.mirrors import read_footer
+
+Opened = Callable[..., Catalogue]
+
+
+@pytest.fixture
+def said() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def opened(tmp_path: Path, settings: Settings, said: list[str]) -> Iterator[Opened]:
+    """Opens catalogues of one data folder; prices are bytes and seconds of latency."""
+    catalogues = []
+
+    def open_(source: str | Path, bandwidth: float, latency: float, **more: Any) -> Catalogue:
+        more = {"cache_size": 0} | more
+        chosen = replace(settings, source=str(source), bandwidth=bandwidth, latency=latency, **more)
+        catalogues.append(Catalogue(tmp_path / "data", chosen, notify=said.append))
+        return catalogues[-1]
+
+    yield open_
+    for each in catalogues:
+        each.close()
+
+
+def keys_of(rows: pa.Table) -> list[str]:
+    found: list[str] = rows.column(KEY_COLUMN).to_pylist()
+    return found
+
+
+def without_null_counts(path: Path) -> None:
+    """End the key's column indexes before the field that counts nulls."""
+    data = bytearray(path.read_bytes())
+    for group in read_footer(bytes(data)).row_groups:
+        at = group.chunks[KEY_COLUMN].column_index
+        assert at
+        reader = Reader(bytes(data[at.start : at.end]))
+        for number, kind in reader.fields():
+            if number == 5:
+                data[at.start + reader.position - 1] = 0
+                break
+            reader.field(kind)
+    path.write_bytes(data)
+
+
+def test_indexes_that_make_others_worth_their_price(opened: Opened, tmp_path: Path) -> None:
+    """Only the first say that rows are not certain, so that a limit needs more row groups than one."""
+    rng = random.Random(1)
+    digests = pa.array([rng.randbytes(40).hex() for _ in range(180_000)])
+    rows = table([f"com,host)/{number:06}" for number in range(180_000)], content_digest=digests)
+    folder = crawl_of(
+        tmp_path / "source", rows, change=without_null_counts, row_group_size=60_000, data_page_size=1 << 13
+    )
+    cat = opened(folder, 1e5, 0.01)
+    cat.harvest(CRAWL)
+    found = cat.captures("*.com", limit=5, columns=["url", "content_digest"])
+    first = found.plan
+    assert first.indexes
+    plan = found.fetch_indexes()
+    assert not plan.indexes
+    assert len(plan.files[0].row_groups) > first.row_groups
+    assert found.to_arrow().column("url").to_pylist() == rows.column("url").to_pylist()[:5]
+
+
+def test_rows_counted_by_a_wrong_index_are_not_counted_twice(opened: Opened, tmp_path: Path, said: list[str]) -> None:
+    def later_than_it_does(path: Path) -> None:
+        """The page in which both hosts are claims to begin one key later."""
+        data = bytearray(path.read_bytes())
+        at = read_footer(bytes(data)).row_groups[0].chunks[KEY_COLUMN].column_index
+        assert at
+        least = max(low for low in Reader(bytes(data[at.start : at.end])).struct()[2] if low.startswith(b"com,aaa"))
+        data[data.index(least, at.start) + len(least) - 1] += 1
+        path.write_bytes(data)
+
+    keys = [f"com,{host})/{number:05}" for host in ("aaa", "bbb") for number in range(9000)]
+    folder = crawl_of(tmp_path / "source", table([*keys]), change=later_than_it_does, data_page_size=1 << 13)
+    cat = opened(folder, 1e5, 0.0001)
+    cat.harvest(CRAWL, pages=True)
+    asked = cat.captures("aaa.com/*").counting()
+    ((crawl, counted),) = asked.plan.counted
+    assert crawl == CRAWL
+    assert counted > 1000
+    assert asked.count() == asked.count() == 9000
+    assert any("is read without its page index" in text for text in said)
+
+
+def test_order_and_limits_do_not_depend_on_what_is_cached(opened: Opened, tmp_path: Path) -> None:
+    """The status lies before the keys; with keys of one row group cached, those of others can be complete first."""
+    rows = table([f"com,host)/{number:05}" for number in range(900)]).select(["fetch_status", KEY_COLUMN, "url"])
+    folder = crawl_of(tmp_path / "source", rows, row_group_size=300, write_page_index=False)
+    with LoopbackServer(folder) as server:
+        cat = opened(server.url, 1e7, 0.1, cache_size=1 << 24)
+        cat.harvest(CRAWL)
+        cat.captures("host.com/00001", columns=[KEY_COLUMN]).to_arrow()
+        columns = [KEY_COLUMN, "fetch_status"]
+        found = cat.captures("host.com/*", columns=columns)
+        assert found.plan.cached_bytes > 0 < found.plan.requests
+        assert keys_of(cat.captures("host.com/*", columns=columns, limit=5).to_arrow()) == keys_of(rows)[:5]
+        assert keys_of(found.to_arrow()) == keys_of(rows)
+
+
+def test_a_second_wave_makes_no_more_requests_than_planned(opened: Opened, tmp_path: Path) -> None:
+    """Where row groups are so near each other that what is wanted of them looks like one range."""
+    rng = random.Random(1)
+    keys: list[str | None] = [
+        f"com,host)/{rng.randrange(10**6):06}" if n % 500 else "com,host)/5" for n in range(12000)
+    ]
+    rows = pa.table({KEY_COLUMN: keys, "url": [rng.randbytes(80).hex() for _ in keys]})
+    folder = crawl_of(tmp_path / "source", rows, row_group_size=1000, data_page_size=1 << 12)
+    with LoopbackServer(folder) as server:
+        cat = opened(server.url, 1e7, 0.005, rate=50.0)
+        cat.harvest(CRAWL, pages=True)
+        found = cat.captures("host.com/5", columns=["url"])
+        assert len(found.plan.waves) == 2
+        server.log.clear()
+        assert found.to_arrow().num_rows == keys.count("com,host)/5")
+        assert 1 < len(server.log) <= found.plan.requests
+        assert sum(exchange.sent_bytes for exchange in server.log) <= found.plan.bytes
+
+
+def test_null_counts_that_pages_contradict_make_no_answer_short(
+    opened: Opened, tmp_path: Path, said: list[str]
+) -> None:
+    keys = [None if n < 300 else f"com,host)/{n:05}" if n % 1000 else None for n in range(4000)]
+    folder = crawl_of(tmp_path / "source", table(keys), data_page_size=1 << 12, max_rows_per_page=500)
+    cat = opened(folder, 1e4, 0.0)
+    cat.harvest(CRAWL, pages=True)
+    with Store(tmp_path / "data" / "footers.sqlite") as store:
+        [path] = store.keys("files")
+        version = store.get("files", path)
+        assert version
+        held = store.indexes(path, [0], version)[0].column_index
+        assert held
+        chunk = read_footer((folder / path).read_bytes()).row_groups[0].chunks[KEY_COLUMN]
+        claimed = decode_column_index(held, chunk, 8)
+        assert claimed.null_counts
+        first, *others, last = claimed.null_counts
+        moved = replace(claimed, null_counts=(0, *others, last + first))
+        store.add_indexes(path, {0: Indexes(encode_column_index(moved))}, version)
+    assert cat.captures("host.com/*", columns="url", limit=400).to_arrow().num_rows == 400
+    assert any("nulls, which its index denies" in text for text in said)
+
+
+def test_what_old_bytes_teach_is_not_believed_of_new_ones(opened: Opened, tmp_path: Path) -> None:
+    """A file that is exchanged, and harvested again, while it is being read."""
+    options: dict[str, Any] = {"use_dictionary": False, "data_page_size": 1 << 12, "compression": "none"}
+    keys = [f"com,host)/{number:05}" for number in range(4000)]
+    folder = crawl_of(tmp_path / "source", table([*keys]), write_page_index=False, **options)
+    reading = opened(folder, 1e5, 1e-4)
+    reading.harvest(CRAWL)
+    batches = reading.captures("host.com/*", columns="url").batches()
+    next(batches)
+    keys[500], keys[3500] = keys[501], keys[500]
+    [path] = folder.rglob("*.parquet")
+    pq.write_table(table([*keys]), path, **options)
+    other = opened(folder, 1e5, 1e-4)
+    other.harvest(CRAWL, refresh=True)
+    list(batches)
+    assert other.captures("host.com/00500", columns="url").to_arrow().num_rows == 1
+
+
+def test_an_answer_survives_that_its_crawl_is_forgotten(opened: Opened, tmp_path: Path) -> None:
+    tables = [table([f"com,host)/{part}{number:05}" for number in range(4000)]) for part in range(2)]
+    folder = crawl_of(tmp_path / "source", *tables, write_page_index=False)
+    reading = opened(folder, 1e6, 0.001)
+    reading.harvest(CRAWL)
+    batches = reading.captures("host.com/*", columns="url").batches()
+    rows = next(batches).num_rows
+    opened(folder, 1e6, 0.001).forget(CRAWL)
+    assert rows + sum(batch.num_rows for batch in batches) == 8000
+
+
+def test_two_waves_hold_few_row_groups_at_once(opened: Opened, tmp_path: Path) -> None:
+    """Not the decoded keys of all of them, which compress a hundredfold here."""
+    groups, rows = 24, 5_000
+    keys = [f"com,host)/{'x' * 280}{number:06}" for number in range(groups * rows)]
+    rng = random.Random(1)
+    urls = pa.array([rng.randbytes(10).hex() for _ in keys])
+    folder = crawl_of(tmp_path / "source", table([*keys], url=urls), row_group_size=rows, compression="zstd")
+    cat = opened(folder, 1e6, 0.01)
+    cat.harvest(CRAWL)
+    found = cat.captures("*", where="fetch_status = 200", columns=["url"])
+    assert len(found.plan.waves) == 2
+    del keys, urls
+    before, most, count = pa.total_allocated_bytes(), 0, 0
+    for batch in found.batches():
+        most = max(most, pa.total_allocated_bytes() - before)
+        count += batch.num_rows
+    assert count == -(-groups * rows // 3)
+    assert most < groups * rows * 300 / 8

@@ -1,0 +1,270 @@
+"""Reading: odd but valid files, and files that are not what their footers say."""
+
+import gzip
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import catalogue
+from catalogue.errors import BadFooter, UnplannedRead
+from catalogue.read.reader import read
+from catalogue.settings import Settings
+from catalogue.source.folder import FolderSource
+from catalogue.store.database import Store
+from tests.support.faults import FaultServer, Kind, only
+
+CRAWL = "CC-MAIN-2022-05"
+ROWS = 40
+
+
+def rows(**columns: pa.Array) -> pa.Table:
+    """A small index file's rows, some columns of it replaced or added."""
+    given: dict[str, Any] = {
+        "url_surtkey": pa.array([f"com,example)/{at:04}" for at in range(ROWS)]),
+        "url": pa.array([f"https://example.com/{at:04}" for at in range(ROWS)]),
+        "fetch_time": pa.array([1_642_000_000_000 + at for at in range(ROWS)], pa.timestamp("ms", "UTC")),
+        "fetch_status": pa.array([200] * ROWS, pa.int16()),
+        "warc_record_offset": pa.array(range(ROWS), pa.int32()),
+    }
+    return pa.table({**given, **columns})
+
+
+@contextmanager
+def harvested(folder: Path, *tables: pa.Table, subset: str = "warc", **options: Any) -> Iterator[catalogue.Catalogue]:
+    """A crawl of files of these rows, harvested."""
+    paths = []
+    for number, table in enumerate(tables):
+        path = f"cc-index/table/cc-main/warc/crawl={CRAWL}/subset={subset}/part-{number:05}-x.c000.gz.parquet"
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        table = table.replace_schema_metadata({"file": str(number)})  # noqa: PLW2901 - no two footers are the same
+        pq.write_table(table, folder / path, **{"compression": "gzip", **options})
+        paths.append(path)
+    manifest = folder / f"crawl-data/{CRAWL}/cc-index-table.paths.gz"
+    manifest.parent.mkdir(parents=True, exist_ok=True)
+    manifest.write_bytes(gzip.compress("\n".join(paths).encode()))
+    (folder / "collinfo.json").write_text(json.dumps([{"id": CRAWL}]), encoding="ascii")
+    with catalogue.open(folder / "data", settings=Settings(source=str(folder), cache=folder / "cache")) as cat:
+        cat.harvest(CRAWL, subsets="all")
+        yield cat
+
+
+@pytest.mark.parametrize(
+    ("offsets", "offset", "statuses", "status"),
+    [
+        (
+            *(pa.array([2**32 - 9 + at % 5 for at in range(ROWS)], pa.uint32()), "= 4294967291"),
+            *(pa.array([Decimal(200 + at % 3) for at in range(ROWS)], pa.decimal128(9, 0)), "= 200"),
+        ),
+        (
+            *(pa.array([2**31 + at for at in range(ROWS)], pa.int64()), "> 2147483650"),
+            *(pa.array([None if at % 2 else 404 for at in range(ROWS)], pa.int32()), "= 404"),
+        ),
+    ],
+)
+def test_integers_prune_only_as_what_they_mean(
+    tmp_path: Path, offsets: pa.Array, offset: str, statuses: pa.Array, status: str
+) -> None:
+    odd = rows(warc_record_offset=offsets, fetch_status=statuses)
+    with harvested(tmp_path, odd, store_decimal_as_integer=True) as cat:
+        for column, where in (("warc_record_offset", offset), ("fetch_status", status)):
+            pruned = cat.captures("*", where=f"{column} {where}", columns=["url"]).to_arrow()
+            scanned = cat.captures("*", where=f"{column} + 0 {where}", columns=["url"]).to_arrow()
+            assert pruned == scanned
+            assert 0 < pruned.num_rows < ROWS
+
+
+def test_what_a_plan_does_not_fetch_is_not_left_out_without_a_word(tmp_path: Path) -> None:
+    with (
+        harvested(tmp_path, rows(), rows()) as cat,
+        ThreadPoolExecutor(1) as executor,
+        closing(FolderSource(tmp_path)) as source,
+    ):
+        plan = cat.captures("*", columns=["url"]).plan
+        assert sum(batch.num_rows for batch in read(plan, source, executor)) == 2 * ROWS
+        for fetches in (plan.waves[0][:-1], plan.waves[0][1:], ()):
+            with pytest.raises(UnplannedRead, match="row group 0 was planned but not fetched whole"):
+                list(read(replace(plan, waves=(fetches,)), source, executor))
+
+
+def test_columns_that_cannot_be_read_are_refused_not_left_out(tmp_path: Path) -> None:
+    lists = pa.array([["a", "b"]] * ROWS)
+    with harvested(tmp_path, rows(url=lists)) as cat:
+        assert cat.captures("*", columns=["fetch_status"]).to_arrow().num_rows == ROWS
+        for name in ("url", "url.list.element"):
+            with pytest.raises(BadFooter, match=f"column {name} has more than one value a row"):
+                _ = cat.captures("*", columns=[name]).plan
+
+
+def test_a_file_without_keys_makes_the_answer_incomplete(tmp_path: Path) -> None:
+    with harvested(tmp_path, rows(), rows().drop_columns(["url_surtkey"])) as cat:
+        found = cat.captures("*", columns=["url"])
+        assert not found.complete
+        with pytest.warns(catalogue.IncompleteAnswer, match="has no column url_surtkey"):
+            assert found.to_arrow().num_rows == ROWS
+
+
+def test_values_that_do_not_fit_name_the_column(tmp_path: Path) -> None:
+    wrong = {"fetch_status": pa.array([100_000] * ROWS, pa.int32()), "warc_record_offset": pa.array(["x"] * ROWS)}
+    with harvested(tmp_path, rows(**wrong)) as cat:
+        for name in wrong:
+            with pytest.raises(BadFooter, match=f"row group 0, column {name}"):
+                cat.captures("*", columns=[name]).to_arrow()
+
+
+def test_finer_times_are_cut(tmp_path: Path) -> None:
+    micro = pa.array([1_642_000_000_123_456] * ROWS, pa.timestamp("us", "UTC"))
+    nano = pa.array([1_642_000_000_123_456_000] * ROWS, pa.timestamp("ns", "UTC"))
+    with harvested(tmp_path, rows(fetch_time=micro), rows(fetch_time=nano)) as cat:
+        found = cat.captures("*", columns=["fetch_time"]).to_arrow()
+        assert found.column("fetch_time").cast(pa.int64()).to_pylist() == [1_642_000_000_123] * 2 * ROWS
+
+
+def test_columns_newer_than_this_package(tmp_path: Path) -> None:
+    new = {
+        "warc_ip_address": pa.array(["192.0.2.1"] * ROWS),
+        "a_date": pa.array([19000] * ROWS, pa.date32()),
+        "a_number": pa.array(range(ROWS), pa.int32()),
+        "a_share": pa.array([0.5] * ROWS),
+        "an_id": pa.array([b"\0\xff"] * ROWS, pa.binary()),
+    }
+    with harvested(tmp_path, rows(**new), rows()) as cat:
+        found = cat.captures("*", columns=[*new], where="a_number >= 0 OR a_number IS NULL").to_arrow().to_pylist()
+        first = {
+            "warc_ip_address": "192.0.2.1",
+            "a_date": date(2022, 1, 8),
+            "a_number": 0,
+            "a_share": 0.5,
+            "an_id": b"\0\xff",
+        }
+        assert found[0] == first | {"crawl": CRAWL, "subset": "warc"}
+        assert found[-1] == dict.fromkeys(new) | {"crawl": CRAWL, "subset": "warc"}
+        assert set(new) <= set(cat.captures("*", columns="*").plan.schema.names)
+
+
+def test_a_newer_column_of_two_types_is_text(tmp_path: Path) -> None:
+    with harvested(tmp_path, rows(new=pa.array(["a"] * ROWS)), rows(new=pa.array(range(ROWS), pa.int64()))) as cat:
+        assert set(cat.captures("*", columns=["new"]).to_arrow().column("new").to_pylist()) == {
+            "a",
+            *map(str, range(ROWS)),
+        }
+
+
+def test_case_of_names_does_not_matter(tmp_path: Path) -> None:
+    with harvested(tmp_path, rows()) as cat:
+        found = cat.captures("*", columns=["URL"], where="FETCH_STATUS = 200").to_arrow()
+        assert found.schema.names == ["url", "crawl", "subset"]
+        assert found.num_rows == ROWS
+
+
+def test_row_groups_without_rows(tmp_path: Path) -> None:
+    with harvested(tmp_path, rows().slice(0, 0), rows()) as cat:
+        assert cat.captures("*", columns=["url"]).to_arrow().num_rows == ROWS
+        assert cat.captures("*", columns=["url"]).complete
+
+
+def test_long_texts_come_in_smaller_batches(tmp_path: Path) -> None:
+    many = 2200
+    text = pa.array([f"https://example.com/{'x' * 70_000}"])
+    long = rows().take(pa.array([0] * many)).set_column(1, "url", text.take(pa.array([0] * many)))
+    assert long.nbytes > 140 << 20
+    with harvested(tmp_path, long, use_dictionary=False, compression="zstd") as cat:
+        batches = list(cat.captures("*", columns=["url"]).batches())
+        assert sum(batch.num_rows for batch in batches) == many
+        assert max(batch.nbytes for batch in batches) < 140 << 20
+        ordered = cat.captures("*", columns=["url"], ordered=True, limit=2).to_arrow()
+        assert ordered.num_rows == 2
+
+
+def test_a_limit_reads_little_more_than_it_needs(tmp_path: Path) -> None:
+    tables = [rows() for _ in range(12)]
+    with harvested(tmp_path, *tables) as cat:
+        for limit, most in ((0, 0), (1, 3), (ROWS, 3), (ROWS + 1, 4)):
+            before = cat.requests
+            assert cat.captures("*", columns=["url"], limit=limit).to_arrow().num_rows == limit
+            assert cat.requests - before <= most
+
+
+@pytest.mark.parametrize(
+    ("codec", "checksum", "flipped"),
+    [("gzip", False, 1), ("none", True, 1), ("none", False, 0x80)],
+    ids=["the codec's own checksum", "the page's", "none, but what it says is no text"],
+)
+def test_a_page_that_was_changed_is_never_an_answer(
+    tmp_path: Path, codec: str, flipped: int, *, checksum: bool
+) -> None:
+    with harvested(tmp_path, rows(), compression=codec, write_page_checksum=checksum, use_dictionary=False) as cat:
+        (held,) = cat.files()["path"]
+        content = bytearray((tmp_path / held).read_bytes())
+        plan = cat.captures("*", columns=["url"]).plan
+        chunk = next(c.chunk for c in plan.files[0].row_groups[0].columns if c.chunk.column.name == "url")
+        content[chunk.range.end - 20] ^= flipped
+        with FaultServer({held: bytes(content)}) as server:
+            settings = Settings(source=server.url, cache=tmp_path / "cache")
+            with (
+                catalogue.open(tmp_path / "data", settings=settings) as other,
+                pytest.raises(BadFooter, match="column url"),
+            ):
+                other.captures("*", columns=["url"]).to_arrow()
+
+
+def test_a_subset_whose_files_all_failed_is_missed(tmp_path: Path) -> None:
+    with harvested(tmp_path, rows()):
+        pass
+    robots = f"cc-index/table/cc-main/warc/crawl={CRAWL}/subset=robotstxt/part-00000-x.c000.gz.parquet"
+    manifest = tmp_path / f"crawl-data/{CRAWL}/cc-index-table.paths.gz"
+    manifest.write_bytes(gzip.compress(gzip.decompress(manifest.read_bytes()) + b"\n" + robots.encode()))
+    (tmp_path / robots).parent.mkdir()
+    (tmp_path / robots).write_bytes(b"no Parquet at all")
+    with catalogue.open(tmp_path / "data", settings=Settings(source=str(tmp_path), cache=tmp_path / "cache")) as cat:
+        assert cat.captures("*").complete
+        (outcome,) = cat.harvest(CRAWL, subsets="all", refresh=True)
+        assert list(outcome.failures) == [robots]
+        assert not cat.captures("*").complete
+        assert cat.captures("*", subsets="warc").complete
+
+
+def test_a_footer_in_the_store_that_cannot_be_decoded_stops_nothing_else(tmp_path: Path) -> None:
+    with harvested(tmp_path, rows(), rows()) as cat:
+        victim, other = sorted(cat.files()["path"])
+        with Store(tmp_path / "data" / "footers.sqlite") as store:
+            held = store.get("files", victim)
+            assert held
+            store.put("files", [(victim, replace(held, data=b"junk"))])
+        assert list(cat.files()["path"]) == [other]
+        assert victim in cat.failures()["reason"].iloc[0]
+        assert not cat.captures("*").complete
+
+
+def test_a_list_of_crawls_that_is_none_does_not_stop_a_named_crawl(tmp_path: Path) -> None:
+    with harvested(tmp_path, rows()):
+        pass
+    (tmp_path / "collinfo.json").write_text("<html>", encoding="ascii")
+    with catalogue.open(
+        tmp_path / "elsewhere", settings=Settings(source=str(tmp_path), cache=tmp_path / "cache")
+    ) as cat:
+        assert not cat.harvest(CRAWL)[0].failures
+        with pytest.raises(catalogue.CatalogueError, match="not JSON"):
+            cat.harvest("latest")
+
+
+def test_a_file_that_fails_half_way_raises(tmp_path: Path) -> None:
+    with harvested(tmp_path, rows(), rows()) as cat:
+        first, second = sorted(cat.files()["path"])
+        served = {path: (tmp_path / path).read_bytes() for path in (first, second)}
+        with FaultServer(served, script=only(second, Kind.DENIED)) as server:
+            settings = Settings(source=server.url, cache=tmp_path / "cache")
+            with catalogue.open(tmp_path / "data", settings=settings) as other:
+                batches = other.captures("*", columns=["url"]).batches()
+                assert next(batches).num_rows == ROWS
+                with pytest.raises(catalogue.SourceError, match="403"):
+                    next(batches)

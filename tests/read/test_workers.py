@@ -1,0 +1,154 @@
+"""Plans in slices, read by any executor: in order, once, and at the rate of one."""
+
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import catalogue
+from catalogue import Catalogue
+from catalogue.demo import LoopbackServer
+from catalogue.errors import WorkersLost
+from catalogue.plan.split import sliced
+from catalogue.read.dask_cluster import places
+from catalogue.settings import Settings
+from tests.support.crawls import crawl_of, table
+from tests.support.executors import Recording, opened
+
+QUESTIONS: list[dict[str, Any]] = [
+    {"patterns": "*", "columns": ["url", "content_digest"]},
+    {"patterns": ["*.org", "*.is"], "columns": "*"},
+    {"patterns": "*.example.com", "where": "fetch_status = 200 AND length(url) % 2 = 0", "columns": ["url"]},
+    {"patterns": "*.com", "ordered": True, "columns": ["url"]},
+    {"patterns": "*.com", "ordered": True, "limit": 70, "columns": ["url"]},
+    {"patterns": "*.com", "limit": 70},
+    {"patterns": "*.com", "limit": 0},
+    {"patterns": "*.com", "from_": "2020", "to": "2022", "columns": ["fetch_time"]},
+    {"patterns": "no.such.host"},
+]
+
+
+# ---- slices ----
+
+
+@pytest.fixture
+def some(whole_crawls: list[str]) -> list[str]:
+    """The oldest of them and the newest: several files of either, and less than there is."""
+    return [whole_crawls[0], whole_crawls[-1]]
+
+
+@pytest.mark.parametrize("size", [1, 20_000, 10**9])
+@pytest.mark.parametrize("question", QUESTIONS, ids=str)
+def test_slices_make_the_requests_of_the_plan(harvested: Catalogue, size: int, question: dict[str, Any]) -> None:
+    plan = harvested.captures(**question).fetch_indexes()
+    slices = list(sliced(plan, size))
+    reads = [(file.file.path, group.ordinal) for each in slices for file in each.files for group in file.row_groups]
+    assert reads == [(file.file.path, group.ordinal) for file in plan.files for group in file.row_groups]
+    asked = Counter(fetch for each in slices for wave in each.waves for fetch in wave)
+    assert asked == Counter(fetch for wave in plan.waves for fetch in wave)
+    for each in slices:
+        fetched = {(fetch.path, part.row_group) for wave in each.waves for fetch in wave for part in fetch.parts}
+        assert fetched <= {(file.file.path, group.ordinal) for file in each.files for group in file.row_groups}
+    if size == 10**9:
+        assert len(slices) == len(plan.files)
+
+
+def test_row_groups_that_share_a_request_stay_together(tmp_path: Path) -> None:
+    rows = table([f"com,example)/{number:05}" for number in range(1000)])
+    crawl_of(tmp_path / "source", rows, row_group_size=100)
+    # Where a request is dear all of the file is one; where it is cheap each chunk is.
+    for bandwidth, expected in ((1e12, 1), (1.0, 10)):
+        settings = Settings(source=str(tmp_path / "source"), cache=tmp_path / "cache", bandwidth=bandwidth)
+        with catalogue.open(tmp_path / f"data{expected}", settings=settings) as cat:
+            cat.harvest("CC-MAIN-2022-33")
+            plan = cat.captures("*", columns=["url_surtkey"]).fetch_indexes()
+            assert len(list(sliced(plan, 1))) == expected
+
+
+# ---- any executor ----
+
+
+@pytest.fixture(scope="module")
+def by_threads(harvested_data: Path, settings: Settings) -> Iterator[Catalogue]:
+    """One whose plans are read by workers; open for all questions, so that it decodes footers once."""
+    with ThreadPoolExecutor(3) as executor, opened(harvested_data, settings, executor) as cat:
+        yield cat
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=str)
+def test_workers_answer_as_we_do(
+    by_threads: Catalogue, harvested: Catalogue, some: list[str], question: dict[str, Any]
+) -> None:
+    crawls = "all" if "from_" in question else some
+    answer = harvested.captures(**question, crawls=crawls).to_arrow()
+    found = by_threads.captures(**question, crawls=crawls)
+    assert found.to_arrow().equals(answer)
+    assert found.count() == answer.num_rows
+
+
+def test_any_executor_will_do(harvested_data: Path, settings: Settings, harvested: Catalogue, some: list[str]) -> None:
+    executor = Recording()
+    with opened(harvested_data, settings, executor) as cat:
+        found = cat.captures("*.com", crawls=some[:1], columns=["url"])
+        assert found.to_arrow().equals(harvested.captures("*.com", crawls=some[:1], columns=["url"]).to_arrow())
+        assert len(executor.tasks) == len(found.plan.files) > 1
+
+
+def test_a_limit_is_not_read_past(harvested_data: Path, settings: Settings, some: list[str]) -> None:
+    executor = Recording({"tcp://10.0.0.1:1": 2})
+    with opened(harvested_data, settings, executor) as cat:
+        files = len(cat.captures("*", crawls=some).plan.files)
+        assert cat.captures("*", crawls=some, where="true", limit=5).to_arrow().num_rows == 5
+    assert len(executor.tasks) < files
+
+
+def test_what_workers_learn_is_kept(tmp_path: Path) -> None:
+    rows = table([f"com,example)/{number:05}" for number in range(3000)])
+    crawl_of(tmp_path / "source", rows, write_page_index=False, data_page_size=2000, row_group_size=1000)
+    settings = Settings(source=str(tmp_path / "source"), cache=tmp_path / "cache")
+    with opened(tmp_path / "data", settings, Recording()) as cat:
+        cat.harvest("CC-MAIN-2022-33")
+        assert cat.captures("example.com/02500").count() == 1
+        assert set(cat.pages()["pages_from"]) == {"scan"}
+
+
+def test_an_executor_that_was_shut_down(harvested_data: Path, settings: Settings, some: list[str]) -> None:
+    executor = ThreadPoolExecutor(1)
+    executor.shutdown()
+    with opened(harvested_data, settings, executor) as cat, pytest.raises(WorkersLost, match="takes no work"):
+        cat.captures("*.com", crawls=some).to_arrow()
+
+
+def test_work_that_was_cancelled(harvested_data: Path, settings: Settings, some: list[str]) -> None:
+    class Cancelled(ThreadPoolExecutor):
+        def submit(self, *_: object, **__: object) -> Future[Any]:
+            future: Future[Any] = Future()
+            future.cancel()
+            return future
+
+    with (
+        opened(harvested_data, settings, Cancelled()) as cat,
+        pytest.raises(WorkersLost, match=r"\(CancelledError\); run it again"),
+    ):
+        cat.captures("*", crawls=some).to_arrow()
+
+
+# ---- the rate ----
+
+
+def test_the_rate_is_divided_among_machines(
+    harvested_data: Path, mirror: Path, tmp_path: Path, some: list[str]
+) -> None:
+    three = {"tcp://10.0.0.1:40000": 4, "tcp://10.0.0.1:40001": 4, "tcp://10.0.0.2:1": 4, "tcp://[::1]:1": 2}
+    with LoopbackServer(mirror) as server:
+        settings = Settings(source=server.url, cache=tmp_path, rate=600.0, connections=6)
+        executor = Recording(three)
+        with opened(harvested_data, settings, executor) as cat:
+            cat.captures("*.com", crawls=some[:1], columns=["url"]).to_arrow()
+        assert {task.settings.rate for task in executor.tasks} == {200.0}
+        assert {task.settings.connections for task in executor.tasks} == {1}
+    assert places(executor) == (3, 14)
+    assert places(ThreadPoolExecutor(5)) == (1, 5)

@@ -1,0 +1,326 @@
+"""Plans read by processes, and by a Dask cluster of which a worker is killed."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import closing
+from multiprocessing.context import BaseContext
+from pathlib import Path
+from shutil import copytree
+from typing import Any
+
+import dask
+import pyarrow as pa
+import pytest
+from distributed import Client, LocalCluster  # whose functions have types here and there
+from distributed.utils import get_mp_context
+from warcio.archiveiterator import ArchiveIterator
+
+import catalogue
+from catalogue import Catalogue, QueryError
+from catalogue.commoncrawl.capture import capture_of
+from catalogue.errors import SourceError, Unreachable, WorkersLost
+from catalogue.output.fetch import Made, MadeByWorkers
+from catalogue.output.fill import Fetched
+from catalogue.output.form_spec import FormOf
+from catalogue.plan.record_requests import record_fetches
+from catalogue.read.dask_cluster import connected, machines_of_client
+from catalogue.read.workers import SLICE, Workers, run, tasks
+from catalogue.settings import Settings, install_command
+from tests.support.commands import Command, ended
+from tests.support.crawls import crawl_of, table
+from tests.support.executors import Recording, opened
+from tests.support.faults import FaultServer
+
+
+@pytest.fixture(scope="module")
+def forks() -> Iterator[BaseContext]:
+    """Where processes come from, Dask's too: they are forked by one that has imported, once, what takes them long."""
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        context: BaseContext = get_mp_context()  # or it would set its own list later
+        context.set_forkserver_preload(["distributed", "dask.dataframe", "pyarrow.parquet", "catalogue.read.workers"])
+        yield context
+
+
+@pytest.fixture(scope="module")
+def processes(forks: BaseContext) -> Iterator[Executor]:
+    with ProcessPoolExecutor(2, mp_context=forks) as executor:
+        yield executor
+
+
+@pytest.fixture(scope="module")
+def cluster(forks: BaseContext, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    assert forks.get_start_method() == dask.config.get("distributed.worker.multiprocessing-method")
+    folder = str(tmp_path_factory.mktemp("dask"))
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", local_directory=folder) as made:
+        yield made
+
+
+def address_of(cluster: LocalCluster) -> str:
+    return str(cluster.scheduler_address)
+
+
+# ---- any executor ----
+
+
+SOME = ["url", "fetch_time", "warc_record_offset"]
+"""Columns to read of every row group of some crawls: what they are makes no difference to who reads them."""
+
+
+@pytest.fixture(scope="module")
+def some(whole_crawls: list[str]) -> list[str]:
+    """The oldest of them and the newest: all subsets, and a dozen files."""
+    return [whole_crawls[0], whole_crawls[-1]]
+
+
+@pytest.fixture(scope="module")
+def everything(harvested: Catalogue, some: list[str]) -> pa.Table:
+    return harvested.captures("*", crawls=some, columns=SOME).to_arrow()
+
+
+def test_processes_answer_as_we_do(
+    harvested_data: Path, settings: Settings, some: list[str], everything: pa.Table, processes: Executor
+) -> None:
+    with opened(harvested_data, settings, processes) as cat:
+        found = cat.captures("*", crawls=some, columns=SOME)
+        assert found.to_arrow().equals(everything)
+        assert cat.requests == found.plan.requests
+        assert cat.bytes == found.plan.bytes
+
+
+def test_a_wrong_where_and_a_lost_file_are_ours_to_explain(tmp_path: Path, processes: Executor) -> None:
+    folder = crawl_of(tmp_path / "source", *(table([f"com,example)/{n}/{m}" for m in range(9)]) for n in range(3)))
+    settings = Settings(source=str(folder), cache=tmp_path / "cache")
+    with opened(tmp_path / "data", settings, processes) as cat:
+        cat.harvest("CC-MAIN-2022-33")
+        with pytest.raises(QueryError, match="Conversion Error"):
+            cat.captures("*", where="CAST(url AS INTEGER) = 1").to_arrow()
+        next(folder.rglob("part-00001*")).unlink()
+        with pytest.raises(
+            SourceError, match=r"part-00001.*; run: catalogue harvest --crawl CC-MAIN-2022-33 --refresh"
+        ):
+            cat.captures("*").to_arrow()
+
+
+# ---- workers that die ----
+
+
+def test_processes_that_die_are_said_to(forks: BaseContext, harvested_data: Path, settings: Settings) -> None:
+    with (
+        ProcessPoolExecutor(1, mp_context=forks) as executor,
+        opened(harvested_data, settings, executor) as cat,
+    ):
+        batches = cat.captures("*", columns=SOME).batches()
+        next(batches)
+        for process in executor._processes.values():  # noqa: SLF001 - whom to kill
+            os.kill(process.pid or 0, signal.SIGKILL)
+        with pytest.raises(WorkersLost, match="run it again"):
+            list(batches)
+
+
+def kill_one(client: Client) -> None:
+    os.kill(min(client.run(os.getpid).values()), signal.SIGKILL)
+
+
+def test_a_cluster_loses_a_worker_and_nothing_else(
+    harvested_data: Path, settings: Settings, some: list[str], everything: pa.Table, cluster: LocalCluster
+) -> None:
+    with Client(cluster) as client, opened(harvested_data, settings, client.get_executor(pure=False)) as cat:
+        batches = cat.captures("*", crawls=some, columns=SOME).batches()
+        first = next(batches)
+        kill_one(client)
+        found = pa.Table.from_batches([first, *batches])
+        assert found.equals(everything)
+
+
+def test_fetching_loses_a_worker_and_nothing_else(
+    harvested_data: Path, settings: Settings, harvested: Catalogue, cluster: LocalCluster, tmp_path: Path, crawl: str
+) -> None:
+    """The same file as of one process, in the same requests, though a worker is killed once something has come."""
+    wanted = "fetch_status = 200 AND length(url) % 16 = 0"
+    found = harvested.captures("*.com", crawls=crawl, where=wanted)
+    alone = harvested.fetch(found, tmp_path / "alone.warc.gz", most=100_000)
+    needed = harvested.fetch_estimate(found)
+    with Client(cluster) as client, opened(harvested_data, settings, client.get_executor(pure=False)) as cat:
+        captures = cat.captures("*.com", crawls=crawl, where=wanted).to_arrow()
+        before = cat.requests
+        told: list[int] = []
+
+        def kill(at: Fetched) -> None:
+            if not told:
+                kill_one(client)
+            told.append(at.records)
+
+        done = cat.fetch(captures, tmp_path / "found.warc.gz", most=100_000, report=kill)
+        assert cat.requests - before == needed.requests
+        text = cat.fetch(captures.slice(0, 20), tmp_path / "text.jsonl", form="text")
+    assert (done.records, done.failed, done.unusable) == (alone.records, {}, [])
+    assert told == list(range(1, alone.records + 1))
+    assert text.records == 20
+    assert members(tmp_path, "found") == members(tmp_path, "alone")
+
+
+def test_what_is_too_large_together_is_fetched_alone(harvested: Catalogue, settings: Settings, crawl: str) -> None:
+    rows = harvested.captures("*.com", crawls=crawl, limit=30).to_arrow().to_pylist()
+    fetches = list(record_fetches(map(capture_of, rows), max_gap=1 << 20))
+    with ThreadPoolExecutor(2) as executor:
+        workers = Workers(executor, settings, at_once=2)
+        with closing(MadeByWorkers(workers, FormOf("warc"), print, most=1)) as making:
+            made = list(making.made(fetches))
+    assert Counter(each.capture for each in made if isinstance(each, Made)) == Counter(map(capture_of, rows))
+    assert workers.requests > len(fetches)
+
+
+def members(folder: Path, name: str) -> list[bytes]:
+    """The records of an output's files, but for their first ones."""
+    found = []
+    for path in sorted(folder.glob(f"{name}-*.warc.gz")):
+        with path.open("rb") as file:
+            found += [record.raw_stream.read() for record in ArchiveIterator(file) if record.rec_type != "warcinfo"]
+    return found
+
+
+def test_a_backfill_loses_a_worker_and_nothing_else(tmp_path: Path, cluster: LocalCluster) -> None:
+    tables = [table([f"com,example)/{n}/{m:05}" for m in range(900)]) for n in range(12)]
+    folder = crawl_of(tmp_path / "source", *tables, write_page_index=False, write_statistics=False, row_group_size=300)
+    settings = Settings(source=str(folder), cache=tmp_path / "cache")
+    with catalogue.open(tmp_path / "data", settings=settings) as cat:
+        cat.harvest("CC-MAIN-2022-33")
+    copytree(tmp_path / "data", tmp_path / "alone")
+    with Client(cluster) as client, opened(tmp_path / "data", settings, client.get_executor(pure=False)) as cat:
+        filling = cat.backfill()
+        killed = False
+
+        def kill(at: Any) -> None:
+            nonlocal killed
+            if at.done == 2 and not killed:
+                killed = True
+                kill_one(client)
+
+        done = filling.run(report=kill)
+        assert killed
+        assert (done.done, done.row_groups, done.failures) == (12, 36, {})
+        assert (done.requests, done.bytes) == (filling.estimate.requests, filling.estimate.bytes)
+        with catalogue.open(tmp_path / "alone", settings=settings) as alone:
+            alone.backfill().run()
+            assert cat.row_groups().equals(alone.row_groups())
+            assert cat.pages().equals(alone.pages())
+        assert cat.backfill().estimate.files == 0
+
+
+def test_a_backfill_by_workers_keeps_to_its_budget_and_goes_on(tmp_path: Path) -> None:
+    tables = [table([f"com,example)/{n}/{m:05}" for m in range(900)]) for n in range(6)]
+    folder = crawl_of(tmp_path / "source", *tables, write_page_index=False, write_statistics=False)
+    with FaultServer(folder) as server, ThreadPoolExecutor(3) as executor:
+        settings = Settings(source=server.url, cache=tmp_path / "cache", patience=0.0)
+        with opened(tmp_path / "data", settings, executor) as cat:
+            cat.harvest("CC-MAIN-2022-33")
+            filling = cat.backfill()
+            budget = filling.estimate.bytes // 2
+            done = filling.run(budget=budget)
+            assert done.done == 3
+            assert done.bytes <= budget
+            paths = sorted(str(path.relative_to(folder)) for path in folder.rglob("*.parquet"))
+            (folder / paths[4]).unlink()
+            done = cat.backfill().run()
+            assert done.done == 2
+            assert list(done.failures) == [paths[4]]
+
+
+# ---- Dask ----
+
+
+def test_a_dask_frame_has_the_rows(harvested: Catalogue, cluster: LocalCluster) -> None:
+    with Client(cluster):
+        found = harvested.captures("*.example.com", columns=["url", "fetch_status", "fetch_time"])
+        frame = found.to_dask()
+        assert frame.npartitions == len(found.plan.files)
+        here = found.to_pandas()
+        there = frame.compute().reset_index(drop=True)
+        assert there["url"].tolist() == here["url"].tolist()
+        assert there["fetch_time"].equals(here["fetch_time"])
+        assert there["fetch_status"].equals(here["fetch_status"])
+        assert frame["fetch_status"].sum().compute() == here["fetch_status"].sum()
+        assert machines_of_client() == 1
+    nothing = harvested.captures("no.such.host").to_dask()
+    assert nothing.compute().empty
+    assert list(nothing.columns) == list(harvested.captures("no.such.host").to_pandas().columns)
+    for wrong in ({"limit": 3}, {"ordered": True}):
+        with pytest.raises(QueryError, match="leave out limit, ordered"):
+            harvested.captures("*.com", **wrong).to_dask()
+
+
+def test_the_command_line_uses_a_cluster(asking: Command, cluster: LocalCluster, harvested: Catalogue) -> None:
+    with asking.start("query", "*.is", "--columns", "url", "--scheduler", address_of(cluster)) as process:
+        ran = ended(process)
+    assert ran.status == 0, ran.err
+    found = [line["url"] for line in ran.json_lines()]
+    assert found == harvested.captures("*.is", columns=["url"]).to_arrow().column("url").to_pylist()
+
+
+def test_schedulers_that_are_none() -> None:
+    for address in ("", "x", "tcp://", "tcp://a b:1", "http://x:1", "tcp://host:port"):
+        with pytest.raises(QueryError, match="looks like tcp://host:8786"), connected(address):
+            pass
+    with (
+        pytest.raises(Unreachable, match=r"no scheduler answers at tcp://127\.0\.0\.1:1:"),
+        connected("tcp://127.0.0.1:1", patience=0.2),
+    ):
+        pass
+
+
+def test_workers_that_do_not_have_this_package(tmp_path: Path) -> None:
+    (tmp_path / "catalogue").mkdir()
+    (tmp_path / "catalogue" / "__init__.py").touch()
+    settings = tmp_path / "catalogue" / "settings.py"
+    settings.write_text("raise ModuleNotFoundError('not here')")
+    with LocalCluster(n_workers=0, dashboard_address=":0") as empty:
+        words = [sys.executable, "-m", "distributed.cli.dask_worker", empty.scheduler_address, "--no-nanny"]
+        environment = {**os.environ, "PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+        with subprocess.Popen(
+            [*words, "--no-nanny"], env=environment, cwd=tmp_path, stderr=subprocess.DEVNULL
+        ) as worker:
+            try:
+                empty.wait_for_workers(1, timeout=30)
+                with pytest.raises(QueryError, match="lack this package"), connected(address_of(empty)):
+                    pass
+                settings.write_text("def package_version(): return '0.0.1'")  # what failed is imported again
+                with pytest.raises(QueryError, match=r"have version 0\.0\.1"), connected(address_of(empty)):
+                    pass
+            finally:
+                worker.terminate()
+
+
+def test_without_dask_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("distributed", "dask"):
+        monkeypatch.setitem(sys.modules, name, None)  # as if it were not installed
+    said = re.escape(f"a scheduler needs Dask; run: {install_command('dask')}")
+    with pytest.raises(QueryError, match=said), connected("tcp://x:1"):
+        pass
+
+
+def test_a_worker_has_a_cache_folder_of_its_own_where_ours_is_not(
+    harvested: Catalogue, settings: Settings, tmp_path: Path
+) -> None:
+    plan = harvested.captures("*.is").fetch_indexes()
+    elsewhere = Settings(source=settings.source, cache=tmp_path / "not" / "here")
+    found = [run(task).rows for task in tasks(plan, elsewhere, size=SLICE)]
+    assert pa.concat_tables(found).num_rows == harvested.captures("*.is").count()
+    assert not (tmp_path / "not").exists()
+
+
+def test_workers_are_imported_without_dask() -> None:
+    """And so is what asks them."""
+    code = "import sys, catalogue.read.dask_cluster, catalogue.cli; sys.exit('distributed' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_nothing_to_read_takes_no_worker(settings: Settings) -> None:
+    workers = Workers(Recording(), settings, at_once=1)
+    assert list(workers.learn([])) == []
+    assert list(workers.done([], do=run)) == []

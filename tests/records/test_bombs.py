@@ -1,0 +1,216 @@
+"""Small files that claim, or become, far more than they are: each is refused, or read a little at a time."""
+
+import zlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from catalogue.commoncrawl.crawls import IndexFile
+from catalogue.errors import BadFooter
+from catalogue.examine import Examiner
+from catalogue.parquet.footer import MAX_ROWS, TRAILER, decode_footer, with_trailer
+from catalogue.parquet.thrift import BINARY, I32, I64, LIST, STRUCT, encode_list, encode_struct
+from catalogue.plan.cost import Cost
+from catalogue.plan.planner import plan_reads
+from catalogue.plan.prune import HeldFile
+from catalogue.query.query import Query
+from catalogue.read.reader import Told, read
+from catalogue.source.byte_ranges import Pin
+from catalogue.surt import EVERYTHING
+from tests.slow.damaging import small
+from tests.slow.mutations import Memory
+from tests.support.crawls import CRAWL
+from tests.support.footers import Made, made, put_together, small_file
+from tests.support.mirrors import raw_footer, read_footer
+
+ONE_GROUP = {"row_group_size": 32, "write_page_index": False, "use_dictionary": False}
+
+
+def batches(data: bytes, columns: tuple[str, ...], told: Told | None = None) -> Iterator[pa.RecordBatch]:
+    """All rows of a file, by way of plan and reader."""
+    footer = read_footer(data)
+    held = HeldFile(IndexFile("x.parquet", CRAWL, "warc"), Pin(len(data), '"1"'), footer)
+    plan = plan_reads(Query((EVERYTHING,), ("*",), columns=columns), [held], cost=Cost(), considered=1)
+    with ThreadPoolExecutor(1) as executor:
+        yield from read(plan, Memory(data), executor, told)
+
+
+def with_column(data: bytes, pages: bytes, column: int = 1) -> bytes:
+    """A file of one row group in which a column has other pages, which lie behind all others."""
+    footer = made(data)
+    before = data[: -TRAILER - len(raw_footer(data))]
+    footer.meta(0, column).pop(11, None)
+    footer.meta(0, column)[9] = (I64, len(before))
+    footer.meta(0, column)[7] = (I64, len(pages))
+    footer.chunk(0, column)[2] = (I64, len(before))
+    return before + pages + with_trailer(footer.footer)
+
+
+def page(body: bytes, inflated: int, *, rows: int = 32, encoding: int = 0, kind: int = 0) -> bytes:
+    """A page with its header; ``kind`` 2 is a dictionary page."""
+    numbers = [rows, encoding, 3, 3] if kind == 0 else [rows, encoding]
+    about = encode_struct([(number, I32, value) for number, value in enumerate(numbers, 1)])
+    sizes = [(1, I32, kind), (2, I32, inflated), (3, I32, len(body))]
+    return encode_struct([*sizes, (5 if kind == 0 else 7, STRUCT, about)]) + body
+
+
+def zeros(size: int) -> bytes:
+    """So many of them, gzipped."""
+    packer = zlib.compressobj(1, zlib.DEFLATED, 31)
+    return b"".join([*(packer.compress(bytes(1 << 20)) for _ in range(size >> 20)), packer.flush()])
+
+
+# ---- pages ----
+
+
+def test_a_page_that_inflates_to_more_than_a_page_is_left_as_it_is() -> None:
+    """2 GiB of zeros are some two megabytes; it is enough to say so."""
+    data = with_column(small(compression="gzip", **ONE_GROUP), page(zeros(1 << 20), (1 << 31) - 1))
+    before = pa.total_allocated_bytes()
+    with pytest.raises(BadFooter, match=r"column url: a page of it would inflate to 2,147,483,647 bytes"):
+        list(batches(data, ("url",)))
+    assert pa.total_allocated_bytes() - before < 1 << 20
+
+
+@pytest.mark.parametrize("inflated", [-1, 0, 1, 1000, 100 << 20])
+def test_pages_whose_sizes_lie(inflated: int) -> None:
+    """Of what inflates to more than it says, no more is taken than that."""
+    data = with_column(small(compression="gzip", **ONE_GROUP), page(zeros(4 << 20), inflated))
+    with pytest.raises(BadFooter, match="column url"):
+        list(batches(data, ("url",)))
+
+
+@pytest.mark.parametrize("stored", [-1, 0, 5, (1 << 31) - 1])
+def test_pages_that_claim_to_be_longer_or_shorter_than_they_are(stored: int) -> None:
+    about = encode_struct([(1, I32, 32), (2, I32, 0), (3, I32, 3), (4, I32, 3)])
+    header = encode_struct([(1, I32, 0), (2, I32, 500), (3, I32, stored), (5, STRUCT, about)])
+    data = with_column(small(compression="none", **ONE_GROUP), header + bytes(500))
+    with pytest.raises(BadFooter, match="column url"):
+        list(batches(data, ("url",)))
+
+
+def test_a_page_of_nothing_but_claims() -> None:
+    """As many values as a header can name, of no bytes."""
+    data = with_column(small(compression="none", **ONE_GROUP), page(b"", 0, rows=(1 << 31) - 1))
+    with pytest.raises(BadFooter, match="column url"):
+        list(batches(data, ("url",)))
+
+
+def repeated(value: str, rows: int, **columns: pa.Array) -> bytes:
+    """A file in which a long text stands once, and every row has it."""
+    table = pa.table(
+        {**columns, "url": pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), pa.array([value]))}
+    )
+    file = BytesIO()
+    pq.write_table(table, file, compression="zstd", use_dictionary=["url"], store_schema=False)
+    return file.getvalue()
+
+
+def most_at_once(data: bytes, rows: int) -> int:
+    """Bytes that Arrow has at most while a file is read whose URLs are all alike."""
+    before, most, found = pa.total_allocated_bytes(), 0, 0
+    for batch in batches(data, ("url",)):
+        most = max(most, pa.total_allocated_bytes() - before)
+        found += batch.num_rows
+        assert batch.column(0)[0].as_py() == "x" * 100_000
+    assert found == rows
+    return most
+
+
+@pytest.mark.parametrize("rows", [6000, 2500])
+def test_what_a_dictionary_holds_once_is_repeated_a_little_at_a_time(rows: int) -> None:
+    """600 MB of texts in some kilobytes; and a quarter of a gigabyte, which is not little either."""
+    keys = pa.array([f"com,example)/{number:05}" for number in range(rows)])
+    data = repeated("x" * 100_000, rows, url_surtkey=keys)
+    assert len(data) < 100_000
+    assert most_at_once(data, rows) < 200 << 20
+
+
+def test_beginnings_that_are_left_out_are_put_back_a_little_at_a_time() -> None:
+    """With this encoding a value is told by how much of the one before it begins it, too."""
+    keys = pa.array([f"com,example)/{number:05}" for number in range(6000)])
+    table = pa.table({"url_surtkey": keys, "url": pa.chunked_array([pa.array(["x" * 100_000] * 100)] * 60)})
+    file = BytesIO()
+    options = {"column_encoding": {"url": "DELTA_BYTE_ARRAY"}, "use_dictionary": False, "store_schema": False}
+    pq.write_table(table, file, **options)
+    assert len(file.getvalue()) < 1 << 20
+    assert most_at_once(file.getvalue(), 6000) < 400 << 20
+
+
+# ---- footers ----
+
+
+def claiming(rows: int) -> Made:
+    """A file's footer with so many rows in its only row group."""
+    footer = made(small_file(row_group_size=4))
+    footer.fields[3] = footer.group(0)[3] = (I64, rows)
+    for column in range(3):
+        footer.meta(0, column)[5] = (I64, rows)
+    return footer
+
+
+def test_rows_that_are_not_there_are_not_numbered() -> None:
+    assert decode_footer(claiming(MAX_ROWS).footer, 1 << 30).num_rows == MAX_ROWS
+    for rows in (MAX_ROWS + 1, 1 << 33, (1 << 63) - 1):
+        with pytest.raises(BadFooter, match=f"row group 0 has {rows:,} rows"):
+            decode_footer(claiming(rows).footer, 1 << 30)
+
+
+def with_copies(number: int, struct: bytes, count: int) -> bytes:
+    """A small file's footer in which a field of the top is so many times the same struct."""
+    footer = made(small_file())
+    footer.fields.pop(number, None)
+    head = encode_list(STRUCT, [b""] * count)
+    return footer.footer[:-1] + bytes([LIST, 2 * number]) + head + struct * count + b"\0"
+
+
+def key_value(size: int) -> bytes:
+    return encode_struct([(1, BINARY, b"k"), (2, BINARY, b"v" * size)])
+
+
+ROW_GROUP = put_together(made(small_file()).group(0))
+BOMBS = {
+    "key-values beyond the limit": with_copies(5, key_value(0), 100_000),
+    "key-values at the limit": with_copies(5, key_value(150), 20_000),
+    "a text of 3 MiB": with_copies(5, key_value(3 << 20), 1),
+    "row groups beyond the limit": with_copies(4, ROW_GROUP, 20_001),
+    "row groups that are all the same": with_copies(4, ROW_GROUP, 9000),
+    "a string that ends far behind the end": made(small_file()).footer[:-1] + b"\x38\xff\xff\xff\xff\x07",
+    "a list of a list of a list": made(small_file()).footer[:-1] + b"\x39" + b"\x19" * 100_000,
+}
+
+
+def test_footers_that_are_more_than_footers() -> None:
+    """Refused, or taken for what they are, by one child that lives."""
+    taken, died = [], []
+    with Examiner(children=1, seconds=20) as examiner:
+        for name, footer in BOMBS.items():
+            try:
+                examiner.examine(footer, 1 << 30)
+            except BadFooter as error:
+                died += ["its parser" in str(error)]
+            else:
+                taken.append(name)
+    assert not any(died)
+    assert taken == ["key-values at the limit"]
+
+
+def test_every_number_of_a_codec() -> None:
+    """One that is invented next year is shown by its number, and cannot be read; no process dies of it."""
+    data = small_file(compression="none")
+    footer = made(data)
+    with Examiner(children=1, seconds=20) as examiner:
+        for codec in range(256):
+            footer.meta(0, 0)[4] = footer.meta(1, 0)[4] = (I32, codec)
+            facts = examiner.examine(footer.footer, footer.file_size)
+            assert facts.codec.startswith(
+                ("UNKNOWN(", "UNCOMPRESSED", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4", "ZSTD")
+            )
+            if codec and (codec < 32 or codec % 16 == 15):  # all that have names, and some of those that have none
+                changed = data[: -TRAILER - len(raw_footer(data))] + with_trailer(footer.footer)
+                with pytest.raises(BadFooter, match="column url_surtkey"):
+                    list(batches(changed, ("url_surtkey",)))

@@ -1,0 +1,318 @@
+"""What is in documents: pages, feeds, texts, and what only pretends to be one."""
+
+import gzip
+import hashlib
+import json
+import os
+import re
+import signal
+import sys
+import zlib
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from catalogue import Catalogue
+from catalogue.errors import BadDocument, QueryError
+from catalogue.output.formats import Lines
+from catalogue.records.document import Documents
+from catalogue.records.extract import simhash
+from catalogue.records.metadata import metadata_of, row_of, text_of
+from catalogue.records.record import Record, read_record
+from catalogue.settings import install_command
+from catalogue.supervised import end_spare
+from tests.support.archives import capture, digest, warc
+from tests.support.commands import Command
+from tests.support.examiners import children
+
+PAGE = """<!doctype html><html lang=is><head><title>  Góðan
+daginn </title><meta name=description content="Um &amp; allt"><meta property="og:title" content=x>
+<link rel=canonical href=https://example.is/></head><body><nav><a href=/menu>Valmynd</a></nav>
+<main><h1>Halló</h1><p>Þetta er <a href="/síða" rel=nofollow title=t>síða</a> um allt.</p>
+<img src=mynd.png alt=mynd><script>var x = "ekki texti";</script></main></body></html>"""
+
+RSS = """<?xml version="1.0"?><rss version="2.0"><channel><title>News</title><link>https://example.com/</link>
+<description>All of it</description><generator>hand</generator><ttl>60</ttl><category>a</category>
+<item><title>One</title><link>https://example.com/1</link><guid>1</guid><author>a@example.com (A)</author>
+<pubDate>Mon, 15 Aug 2022 01:02:03 GMT</pubDate><description>First &lt;b&gt;item&lt;/b&gt;</description>
+<comments>https://example.com/1#c</comments></item><item><title>Two</title></item></channel></rss>"""
+
+ATOM = """<feed xmlns="http://www.w3.org/2005/Atom"><title>Atoms</title><updated>2022-08-15T01:02:03Z</updated>
+<author><name>Nobody</name></author><link href="https://example.com/"/><entry><title>E</title><id>urn:1</id>
+<updated>2022-08-15T01:02:03Z</updated><content type="html">&lt;p&gt;text&lt;/p&gt;</content></entry></feed>"""
+
+
+def record_of(body: bytes, kind: str = "text/html", **headers: str) -> Record:
+    fields = {"Content-Type": kind, **{name.replace("_", "-"): value for name, value in headers.items()}}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+    member = gzip.compress(warc(body, head=f"HTTP/1.1 200 OK\r\n{lines}\r\n"))
+    return read_record(capture(member, digest=digest(body)), member)
+
+
+@pytest.fixture(scope="module")
+def documents() -> Iterator[Documents]:
+    with Documents(children=2) as made:
+        yield made
+
+
+def test_a_page(documents: Documents) -> None:
+    found = documents.look(record_of(PAGE.encode(), "text/html; charset=utf-8"))
+    assert (found["charset"], found["charset_detector"], found["parsed_as"]) == ("utf-8", "http header", "html")
+    content = found["content"]
+    assert (content["type"], content["title"]) == ("html-doc", "Góðan daginn")
+    assert content["meta_tags"] == [
+        {"name": "description", "content": "Um & allt"},
+        {"property": "og:title", "content": "x"},
+    ]
+    assert content["links"] == [
+        {"type": "link", "href": "https://example.is/", "rel": "canonical"},
+        {"type": "a", "href": "/menu", "text": "Valmynd"},
+        {"type": "a", "href": "/síða", "rel": "nofollow", "title": "t", "text": "síða"},
+        {"type": "img", "href": "mynd.png", "alt": "mynd"},
+    ]
+    assert "Þetta er síða um allt." in found["text"]
+    assert "Valmynd" in found["text"]
+    assert "ekki texti" not in found["text"]
+    assert found["simhash"] == simhash(found["text"])
+
+
+def test_links_of_pictures(documents: Documents) -> None:
+    page = "<a href=/1>1</a><svg><a xlink:href=/2>2</a><a xml:href=/3>3</a></svg><a href=/4>4</a>"
+    links = documents.look(record_of(page.encode()))["content"]["links"]
+    assert [link["href"] for link in links] == ["/1", "/2", "/4"]
+    assert links[1] == {"type": "a", "href": "/2", "text": "2"}
+
+
+@pytest.mark.parametrize(
+    ("base", "first", "empty"),
+    [
+        ("", "https://example.com/1#a", "https://example.com/dir/page"),
+        ("<base target=_top><base href='//cdn.example.org/x/y/'>", "https://cdn.example.org/x/1#a", None),
+        ("<base href='http://[x'>", "https://example.com/1#a", "https://example.com/dir/page"),
+        ("<base href=' JavaScript:go()'>", "https://example.com/1#a", "https://example.com/dir/page"),
+        ("<base href='data:,x'>", "https://example.com/1#a", "https://example.com/dir/page"),
+    ],
+)
+def test_links_lead_where_a_browser_would_go(base: str, first: str, empty: str | None, documents: Documents) -> None:
+    page = f"""{base}<a href=' ../1#a '>one</a><img src=//p.test/p.png><a href=HTTP://other.test>o</a><a href=''></a>
+    <a href='http://[x'>no URL</a><a href=mailto:a@example.com>mail</a><a href='javascript:go()'>go</a>"""
+    record = replace(record_of(page.encode()), headers=(("WARC-Target-URI", "https://example.com/dir/page"),))
+    row = row_of(record, documents.look)
+    assert [tuple(link.values()) for link in row["links"]] == [
+        ("a", first, "one"),
+        ("img", "https://p.test/p.png", None),
+        ("a", "HTTP://other.test", "o"),
+        ("a", empty or "https://cdn.example.org/x/y/", None),
+    ]
+    text = row_of(record_of(b"no page", "text/plain"), documents.look)
+    assert (text["title"], text["links"]) == (None, None)
+
+
+@pytest.mark.parametrize("of_page", [False, True])
+def test_a_long_address_is_not_repeated_in_every_link(documents: Documents, *, of_page: bool) -> None:
+    """Ten thousand links of a page of one megabyte would be ten gigabytes."""
+    long = f"https://example.com/{'x' * 20_000}/"
+    page = f"{'' if of_page else f'<base href={long}>'}<a href=1>one</a><a href=https://other.test/>two</a>"
+    record = record_of(page.encode())
+    record = replace(record, headers=(("WARC-Target-URI", long if of_page else "https://example.com/"),))
+    assert [link["url"] for link in row_of(record, documents.look)["links"]] == ["https://other.test/"]
+
+
+def test_only_what_is_said(documents: Documents) -> None:
+    with Documents(main_content=True, children=1) as main:
+        page = record_of(PAGE.encode(), "text/html; charset=utf-8")
+        assert "Valmynd" not in main.look(page)["text"]
+        assert "Þetta er síða um allt." in main.look(page)["text"]
+        assert "Valmynd" in documents.look(page)["text"]
+
+
+@pytest.mark.parametrize(
+    ("data", "kind", "charset", "detector"),
+    [
+        ("Þórður og Ægir".encode("latin-1"), "text/html; charset=ISO-8859-1", "windows-1252", "http header"),
+        ("<meta charset=windows-1251><p>Привет, мир".encode("cp1251"), "text/html", "windows-1251", "html meta"),
+        ("<p>Привет, мир, как твои дела сегодня?".encode(), "text/html", "utf-8", "uchardet"),
+        (b"plain", "text/plain; charset=no-such", "windows-1252", "uchardet"),  # as the web takes ASCII
+    ],
+)
+def test_charsets(documents: Documents, data: bytes, kind: str, charset: str, detector: str) -> None:
+    found = documents.look(record_of(data, kind))
+    assert (found["charset"], found["charset_detector"]) == (charset, detector)
+    assert "\ufffd" not in found["text"]
+
+
+def test_an_rss_feed(documents: Documents) -> None:
+    found = documents.look(record_of(RSS.encode(), "application/rss+xml"))
+    assert found["parsed_as"] == "rss"
+    content = found["content"]
+    items = content.pop("items")
+    assert content == {
+        "type": "rss-feed",
+        "title": "News",
+        "link": "https://example.com/",
+        "description": "All of it",
+        "categories": ["a"],
+        "generator": "hand",
+        "ttl": "60",
+    }
+    assert items == [
+        {
+            "title": "One",
+            "description": "First <b>item</b>",
+            "link": "https://example.com/1",
+            "author": "a@example.com (A)",
+            "published": "Mon, 15 Aug 2022 01:02:03 GMT",
+            "guid": "1",
+            "comments": "https://example.com/1#c",
+        },
+        {"title": "Two"},
+    ]
+    assert "One" in found["text"]
+
+
+def test_an_atom_feed(documents: Documents) -> None:
+    found = documents.look(record_of(ATOM.encode(), "text/xml"))
+    assert found["parsed_as"] == "atom"
+    content = found["content"]
+    assert (content["type"], content["title"], content["authors"]) == ("atom-feed", "Atoms", [{"name": "Nobody"}])
+    (item,) = content["items"]
+    assert (item["title"], item["guid"], item["content"]) == ("E", "urn:1", ["<p>text</p>"])
+
+
+def test_what_has_no_text(documents: Documents) -> None:
+    found = documents.look(record_of(b"%PDF-1.4", "application/pdf"))
+    assert found["text"] is None
+    assert found["parsed_as"] is None
+    assert text_of(record_of(b"\x89PNG", "image/png"), documents.look)["text"] is None
+
+
+def test_a_page_that_keeps_its_parser_busy_is_given_up() -> None:
+    with Documents(main_content=True, children=1, seconds=0.5) as hasty:
+        with pytest.raises(BadDocument, match=r"its parser took over 0\.5 s"):
+            hasty.look(record_of(b"<div>" * 200_000))
+        assert hasty.look(record_of(b"<p>and goes on"))["text"] == "and goes on"
+
+
+def test_a_page_that_took_too_long_once_is_not_tried_again() -> None:
+    end_spare()
+    with Documents(children=1, seconds=1.0) as hasty:
+        before = children()
+        assert hasty.look(record_of(b"<p>one"))["text"] == "one"
+        (child,) = children() - before
+        os.kill(child, signal.SIGSTOP)
+        with pytest.raises(BadDocument, match=r"its parser took over 1 s"):
+            hasty.look(record_of(b"<p>one"))
+        assert hasty.look(record_of(b"<p>one"))["text"] == "one"
+
+
+ODD = {
+    "nothing": b"",
+    "zeros": b"\0" * 1000,
+    "brackets": b"<" * 100_000,
+    "links": b"<a href=" * 5000,
+    "marks": b"\xff\xfe" * 500,
+    "feeds": b"<rss><channel>" * 1000,
+    "bytes": bytes(range(256)) * 50,
+}
+
+
+@pytest.mark.parametrize("body", ODD.values(), ids=ODD)
+@pytest.mark.parametrize("kind", ["text/html", "application/rss+xml", "text/plain", ""])
+def test_odd_documents_are_looked_into_or_refused(documents: Documents, body: bytes, kind: str) -> None:
+    try:
+        found = documents.look(record_of(body, kind))
+    except BadDocument:
+        return
+    json.dumps(found)
+
+
+def test_a_bomb_is_no_document(documents: Documents) -> None:
+    squeezing, mega = zlib.compressobj(wbits=31), bytes(1 << 20)
+    first, again = (squeezing.compress(mega) + squeezing.flush(zlib.Z_FULL_FLUSH) for _ in range(2))
+    body = first + 255 * again + squeezing.compress(b"x") + squeezing.flush()  # what a flush ends can be repeated
+    found = metadata_of(record_of(body, Content_Encoding="gzip"), documents.look)
+    assert (found["disposition"], found["failure_reason"]) == ("FAILURE", "PARSE")
+    assert "inflates to more than" in found["failure_detail"]
+
+
+# ---- metadata ----
+
+
+def test_metadata(documents: Documents) -> None:
+    page = record_of(PAGE.encode(), "text/html; charset=utf-8", X_Other="y")
+    found = metadata_of(page, documents.look)
+    content = found.pop("content")
+    assert content["title"] == "Góðan daginn"
+    assert found == {
+        "url": "https://example.com/",
+        "attempt_time": 1660525323000,
+        "disposition": "SUCCESS",
+        "http_result": 200,
+        "http_headers": {"content-type": "text/html; charset=utf-8", "x-other": "y"},
+        "content_len": len(PAGE.encode()),
+        "mime_type": "text/html",
+        "download_size": len(page.member),
+        "md5": hashlib.md5(PAGE.encode(), usedforsecurity=False).hexdigest(),
+        "text_simhash": documents.look(page)["simhash"],
+        "charset_detected": "utf-8",
+        "charset_detector": "http header",
+        "parsed_as": "html",
+    }
+
+
+def test_likeness_of_texts() -> None:
+    words = [f"word{number}" for number in range(300)]
+    one = " ".join(words)
+    near = " ".join([*words[:150], "another", *words[151:]])
+    far = " ".join(f"other{number}" for number in range(300))
+
+    def difference(a: str, b: str) -> int:
+        return (simhash(a) ^ simhash(b)).bit_count()
+
+    assert difference(one, one.upper()) == 0
+    assert difference(one, near) <= 8
+    assert difference(one, far) >= 16
+    assert simhash("") == simhash("  ") < 1 << 64
+
+
+# ---- the real page, and the commands ----
+
+
+def test_the_page_of_the_whirlwind_tour(harvested: Catalogue, documents: Documents) -> None:
+    crawl, url = "CC-MAIN-2024-22", "an.wikipedia.org/wiki/Escopete"
+    if crawl not in harvested.held() or not harvested.captures(url, crawls=crawl).count():
+        pytest.skip("the mirror in use does not have it")
+    (page,) = harvested.records(harvested.captures(url, crawls=crawl))
+    found = metadata_of(page, documents.look)
+    assert found["content"]["title"] == "Escopete - Biquipedia, a enciclopedia libre"
+    assert (found["server_ip"], found["charset_detected"]) == ("208.80.154.224", "utf-8")
+    assert "Escopete ye un municipio" in (text_of(page, documents.look)["text"] or "")
+
+
+def test_text_and_metadata_by_the_command(asking: Command, tmp_path: Path, crawl: str, harvested: Catalogue) -> None:
+    total = harvested.captures("*.example.com", crawls=crawl).count()
+    assert total
+    for form in ("text", "metadata"):
+        ran = asking("fetch", "*.example.com", "--crawl", crawl, "--format", form, "-o", f"{form}.jsonl", "--yes")
+        assert (ran.status, ran.err) == (0, f"{total} records in {form}.jsonl\n")
+        lines = [json.loads(line) for line in (tmp_path / f"{form}.jsonl").read_text().splitlines()]
+        assert len(lines) == total
+        rows = harvested.captures("*.example.com", crawls=crawl, columns=["url"]).to_arrow()
+        assert sorted(line["url"] for line in lines) == sorted(rows.column("url").to_pylist())
+    assert all(line["disposition"] == "SUCCESS" for line in lines)
+
+
+@pytest.mark.parametrize("lacking", ["feedparser", "resiliparse"])
+def test_without_its_libraries_it_is_said_what_to_install(lacking: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, lacking, None)
+    with pytest.raises(QueryError, match=re.escape(install_command("text"))):
+        Documents()
+
+
+def test_lines_of_any_record(documents: Documents) -> None:
+    """Also of one with half a character, which no UTF-8 can hold."""
+    page = "<title>&#xD800;</title><p>\ud800 and more</p>".encode(errors="surrogatepass")
+    (line,) = Lines(documents.look).add(record_of(page)).splitlines()
+    assert "and more" in json.loads(line.decode())["text"]

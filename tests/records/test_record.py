@@ -1,0 +1,257 @@
+"""Records: the one that is meant, whole, or an error."""
+
+import gzip
+import hashlib
+import zlib
+from base64 import b32encode
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from catalogue.commoncrawl.capture import RECORD_COLUMNS, Capture, capture_of
+from catalogue.errors import BadRecord
+from catalogue.records.record import MAX_INFLATED, read_record
+from tests.support.archives import BODY, HEAD, TIME, URL, arc, capture, digest, warc
+from tests.support.mirrors import whole_table
+
+
+def test_records_of_every_archive_of_the_mirror_are_those_that_the_index_says(
+    whole_mirror: Path,
+) -> None:
+    paths = whole_mirror.rglob("crawl-data/**/*.warc.gz")
+    archives = {str(path.relative_to(whole_mirror)): path.read_bytes() for path in paths}
+    rows = whole_table(whole_mirror).select([*RECORD_COLUMNS])
+    there, read = Counter[str](), Counter[str]()
+    for row in rows.filter(pc.is_in(rows["warc_filename"], pa.array(archives))).to_pylist():
+        meant = capture_of(row)
+        there[meant.filename] += 1
+        if there[meant.filename] % 3 != 1:  # as good as all, in a third of the time
+            continue
+        record = read_record(meant, archives[meant.filename][meant.offset : meant.offset + meant.length])
+        assert (record.url, record.status) == (row["url"], row["fetch_status"])
+        assert record.kind in {"response", "revisit"}
+        read[meant.filename] += 1
+    assert read.keys() == archives.keys()
+    assert read.total() > 1000
+
+
+@pytest.mark.parametrize("make", [warc, arc])
+def test_what_is_in_a_record(make: Any) -> None:
+    member = gzip.compress(make())
+    record = read_record(capture(member), member)
+    assert (record.url, record.time, record.status, record.body, record.payload) == (URL, TIME, 200, BODY, BODY)
+    assert record.http_header("content-TYPE") == "text/html"
+    assert record.archive == make.__name__
+    assert record.member == member
+
+
+def test_what_the_index_does_not_say_is_not_compared() -> None:
+    member = gzip.compress(warc())
+    nothing = Capture("crawl-data/x.warc.gz", 0, len(member))
+    assert read_record(nothing, member).body == BODY
+
+
+@pytest.mark.parametrize("end", ["\r\n\r\n", "\r\n\r\n\r\n", "\r\n", "\n", ""])
+def test_ends_that_were_written(end: str) -> None:
+    member = gzip.compress(warc(end=end))
+    assert read_record(capture(member), member).body == BODY
+
+
+@pytest.mark.parametrize("coding", ["gzip", "x-gzip", "deflate"])
+def test_a_body_with_a_coding(coding: str) -> None:
+    body = zlib.compress(BODY) if coding == "deflate" else gzip.compress(BODY)
+    head = f"HTTP/1.1 200 OK\r\nContent-Encoding: {coding}\r\n\r\n"
+    member = gzip.compress(warc(body, head=head))
+    record = read_record(capture(member, digest=digest(body)), member)
+    assert (record.body, record.payload) == (body, BODY)
+    plain = gzip.compress(warc(BODY, head=head))  # as Common Crawl's older files have it
+    assert read_record(capture(plain), plain).payload == BODY
+
+
+@pytest.mark.parametrize("make", [warc, arc])
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [
+        ("HTTP/1.0 200 Document follows", 200),
+        ("http/1.1  404  Not Found", 404),
+        ("HTTP/1.1 301", 301),
+        ("HTTP/1.1 200OK", 200),
+        ("HTTP/1.2 200 OK", 200),
+        ("HTTP/2 200", 200),
+        ("HTTP/0.9 200 OK", 200),
+        ("HTTP 200 OK", 200),
+        ("ICY 200 OK", 200),
+        ("HTTP/1.1", None),
+        ("HTTP/1.1 OK", None),
+    ],
+)
+def test_odd_status_lines(make: Any, line: str, status: int | None) -> None:
+    for end in ("\r\n", "\n"):
+        member = gzip.compress(make(head=f"{line}{end}Content-Type: text/html{end}{end}"))
+        record = read_record(capture(member, status=None), member)
+        assert (record.status, record.http_header("content-type"), record.body) == (status, "text/html", BODY)
+
+
+@pytest.mark.parametrize("head", ["", "HTTP is a protocol\n\n", "<html>\n\n"])
+def test_what_is_no_answer_is_refused(head: str) -> None:
+    member = gzip.compress(arc(head=head))
+    with pytest.raises(BadRecord, match="no record: Expected Status Line"):
+        read_record(capture(member, digest=None, status=None), member)
+
+
+def test_a_stray_end_of_line_before_the_body() -> None:
+    """As CC-MAIN-2018-34 has it; a body that really begins so keeps it."""
+    for block_digest in (digest(HEAD.encode() + BODY), digest(HEAD.encode() + b"\r\n" + BODY)):
+        told = {"WARC_Payload_Digest": f"sha1:{digest(BODY)}", "WARC_Block_Digest": f"sha1:{block_digest}"}
+        member = gzip.compress(warc(b"\r\n" + BODY, **told))
+        assert read_record(capture(member), member).body == BODY
+        assert read_record(capture(member, digest=None), member).payload == BODY
+    member = gzip.compress(warc(b"\r\n" + BODY))
+    assert read_record(capture(member, digest=digest(b"\r\n" + BODY)), member).body == b"\r\n" + BODY
+    with pytest.raises(BadRecord, match="digest"):
+        read_record(capture(member), member)
+
+
+def test_digests_of_other_kinds() -> None:
+    block = HEAD.encode() + BODY
+    for told in (
+        "shake_128:abc",
+        "shake-256:abc",
+        "sha\0:abc",
+        "blake9:abc",
+        f"SHA-256:{hashlib.sha256(BODY).hexdigest()}",
+        f"sha2-512:{b32encode(hashlib.sha512(BODY).digest()).decode()}",
+        f"md5:{hashlib.md5(BODY, usedforsecurity=False).hexdigest().upper()}",
+    ):
+        member = gzip.compress(warc(WARC_Payload_Digest=told, WARC_Block_Digest=f"sha1:{digest(block)}"))
+        assert read_record(capture(member), member).body == BODY
+    revisit = gzip.compress(warc(b"", WARC_Type="revisit", WARC_Block_Digest=f"sha1:{digest(BODY)}"))
+    assert read_record(capture(revisit, digest=None), revisit).kind == "revisit"
+
+
+def test_blanks_in_urls(caplog: pytest.LogCaptureFixture) -> None:
+    for archived in ("https://example.com/a b", "https://example.com/a%20b", "<https://example.com/a b>"):
+        member = gzip.compress(warc(WARC_Target_URI=archived))
+        for meant in ("https://example.com/a b", "https://example.com/a%20b"):
+            assert read_record(capture(member, url=meant), member).url == archived.strip("<>")
+        with pytest.raises(BadRecord, match=r"and not of 'https://example\.com/a'"):
+            read_record(capture(member, url="https://example.com/a"), member)
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate"])
+def test_a_body_with_a_coding_is_had_whole_or_not_at_all(coding: str) -> None:
+    raw = zlib.compressobj(wbits=-15)
+    bodies = {
+        "gzip": [
+            gzip.compress(BODY),
+            gzip.compress(BODY[:5]) + gzip.compress(BODY[5:]),
+            gzip.compress(BODY) + b"\0\r\n",
+        ],
+        "deflate": [zlib.compress(BODY), raw.compress(BODY) + raw.flush()],
+    }[coding]
+
+    def payload(body: bytes) -> bytes:
+        member = gzip.compress(warc(body, head=f"HTTP/1.1 200 OK\r\nContent-Encoding: {coding}\r\n\r\n"))
+        return read_record(capture(member, digest=digest(body)), member).payload
+
+    for body in bodies:
+        assert payload(body) == BODY
+    for spoilt in (
+        bodies[0][:-9],
+        bodies[0][:-1],
+        bodies[0] + b"more",
+        bodies[0][:-3] + b"abc",
+        bodies[0] + bodies[0][:9],
+    ):
+        with pytest.raises(BadRecord, match="payload's coding"):
+            payload(spoilt)
+    if coding == "gzip":
+        with pytest.raises(BadRecord, match="more than 100 members"):
+            payload(gzip.compress(b"") * 101)
+    for plain in (BODY, b"", b"K", b"Knees are bent", b"\1"):
+        assert payload(plain) == plain
+
+
+def test_a_bomb_in_a_body_stays_small() -> None:
+    body = gzip.compress(bytes(MAX_INFLATED + 1))
+    member = gzip.compress(warc(body, head="HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n"))
+    record = read_record(capture(member, digest=digest(body)), member)
+    with pytest.raises(BadRecord, match="payload inflates to more than"):
+        _ = record.payload
+
+
+HOSTILE = {
+    "not gzip": (warc(), "not gzip"),
+    "nothing": (b"", "cut short"),
+    "a bomb": (gzip.compress(bytes(MAX_INFLATED + 1)), "inflates to more than"),
+    "cut": (gzip.compress(warc())[:-20], "cut short"),
+    "without its trailer": (gzip.compress(warc())[:-8], "cut short"),
+    "a bit flipped": (bytes([*gzip.compress(warc())[:-5], 0, 0, 0, 0, 0]), "not gzip"),
+    "two members": (gzip.compress(warc()) * 2, "something behind its end"),
+    "two records": (gzip.compress(warc() * 2), "bytes follow its content"),
+    "gzip in gzip": (gzip.compress(gzip.compress(warc())), "no record"),
+    "no record": (gzip.compress(b"hello"), "no record"),
+    "half a head": (gzip.compress(warc()[:60]), "no record: its length is 'None'"),
+    "content shorter than it says": (gzip.compress(warc(Content_Length="500")), "lacks"),
+    "content longer than it says": (gzip.compress(warc(Content_Length="50")), "digest|follow"),
+    "a length that is none": (gzip.compress(warc(Content_Length="many")), "no record: its length is 'many'"),
+    "a length that no number holds": (gzip.compress(warc(Content_Length="9" * 20)), "its length is '9999"),
+    "a length below nothing": (gzip.compress(warc(Content_Length="-5")), "its length is '-5'"),
+    "lines without end": (
+        gzip.compress(warc(head="HTTP/1.1 200 OK\r\n" + "a:b\r\n" * 10_000 + "\r\n")),
+        "10,000 lines",
+    ),
+    "one line without end": (
+        gzip.compress(warc(head=f"HTTP/1.1 200 OK\r\na: {'b' * (1 << 20)}\r\n\r\n")),
+        "1,048,576 b",
+    ),
+    "a line continued without end": (
+        gzip.compress(warc(head="HTTP/1.1 200 OK\r\na:b\r\n" + " c\r\n" * 10_000 + "\r\n")),
+        "10,000 lines",
+    ),
+    "a head of its own without end": (gzip.compress(warc(X="\r\n c" * 10_000)), "10,000 lines"),
+    "another digest of its block": (gzip.compress(warc(WARC_Block_Digest=f"sha1:{digest(BODY)}")), "content has not"),
+    "a request": (gzip.compress(warc(WARC_Type="request")), "no record|type request"),
+    "a warcinfo": (gzip.compress(warc(WARC_Type="warcinfo")), "of type warcinfo"),
+    "a type that clears the screen": (gzip.compress(warc(WARC_Type="\x1b[2J" * 1000)), "of type \ufffd"),
+    "an answer that does": (gzip.compress(warc(head="\x1b[2J" * 1000)), "no record: Expected Status Line"),
+    "a digest that does": (gzip.compress(warc(WARC_Payload_Digest="sha1:\x1b[2J")), "digest sha1:\ufffd"),
+    "no type": (gzip.compress(warc(WARC_Type="")), "of type None"),
+    "another URL": (gzip.compress(warc(WARC_Target_URI="https://example.org/")), "is of 'https://example.org/'"),
+    "no URL": (gzip.compress(warc(WARC_Target_URI="")), "no record|is of ''"),
+    "another time": (gzip.compress(warc(WARC_Date="2022-08-15T01:02:05Z")), "and not of 2022-08-15 01:02:03"),
+    "no time": (gzip.compress(warc(WARC_Date="yesterday")), "is of None"),
+    "another status": (gzip.compress(warc(head="HTTP/1.1 404 Not Found\r\n\r\n")), "status is 404"),
+    "another digest": (gzip.compress(warc(b"<p>other</p>")), "has not the digest"),
+    "a digest of its own that is wrong": (gzip.compress(warc(WARC_Payload_Digest=f"sha1:{digest(b'')}")), "has not"),
+    "another digest, its algorithm in other words": (gzip.compress(warc(WARC_Payload_Digest="SHA2-256:00")), "has not"),
+    "no HTTP": (gzip.compress(warc(head="", WARC_Payload_Digest="")), "no record|digest"),
+}
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_hostile_records_are_named_errors(what: str) -> None:
+    member, why = HOSTILE[what]
+    with pytest.raises(BadRecord, match=why) as caught:
+        read_record(capture(member), member)
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 500
+
+
+def test_mutated_records_are_errors_or_as_they_were() -> None:
+    whole = gzip.compress(warc())
+    meant = capture(whole)
+    for at in range(10, len(whole)):  # of gzip's own header some bytes say nothing of the content
+        for bit in (0, 3, 7):
+            member = bytearray(whole)
+            member[at] ^= 1 << bit
+            try:
+                record = read_record(meant, bytes(member))
+            except BadRecord:
+                continue
+            assert (record.url, record.time, record.body) == (URL, TIME, BODY)

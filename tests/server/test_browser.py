@@ -1,0 +1,346 @@
+"""The pages as a browser shows them: Chromium, without a window, driven from outside."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from importlib.metadata import distribution
+from pathlib import Path
+from typing import Any
+
+import pytest
+from selenium.common.exceptions import StaleElementReferenceException
+from selenium.webdriver import Chrome, ChromeOptions
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.wait import WebDriverWait
+
+from catalogue.commoncrawl.crawls import COLLINFO
+from catalogue.demo import LoopbackServer
+from catalogue.settings import Settings
+from tests.support.crawls import CRAWL, crawl_of, table
+from tests.support.faults import FaultServer
+from tests.support.gates import Gate, nth
+from tests.support.served_records import OK, TIME, answer, harvest, url_of, write_records
+from tests.support.serving import serving
+from tests.support.serving_held import served
+from tests.support.web_pages import serving_site
+
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+FLAGS = [
+    "--headless=new",
+    "--no-sandbox",  # which a container has no right to make
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+TELEPHONE, DESK = 320, 1280
+OVERFLOW = "const page = document.documentElement; return page.scrollWidth - page.clientWidth"
+
+pytestmark = pytest.mark.skipif(
+    not (CHROMIUM and DRIVER), reason="no chromium and chromedriver here: apt-get install chromium chromium-driver"
+)
+
+
+site = pytest.fixture(scope="module")(serving_site)
+WAITING = f"/search?url=example.com/*&crawl={CRAWL}"
+
+
+@pytest.fixture
+def on_demand(settings: Settings, tmp_path: Path) -> Iterator[tuple[str, Gate]]:
+    """A server that harvests on demand, and the gate that the second file of its crawl waits at; the third is torn."""
+
+    def tear(path: Path) -> None:
+        if "part-00002" in path.name:
+            path.write_bytes(b"torn")
+
+    mirror = crawl_of(tmp_path / "mirror", *(table([f"com,example)/{name}"]) for name in "abc"), change=tear)
+    (mirror / COLLINFO).write_text(json.dumps([{"id": CRAWL, "name": "November/December 2022 Index"}]))
+    gate = Gate(nth(0, "part-00001"))
+    with FaultServer(mirror, gate=gate) as source:
+        reading = replace(settings, source=source.url, cache=tmp_path / "cache")
+        with served(tmp_path / "data", reading, on_demand=True) as address:
+            yield address, gate
+            gate.open()
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
+    options = ChromeOptions()
+    options.binary_location = str(CHROMIUM)
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = Chrome(options=options, service=Service(executable_path=str(DRIVER)))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture
+def browser(chromium: Chrome) -> Iterator[Chrome]:
+    """One that shows a page as a desk would, with nothing said on its console before."""
+    look(chromium, DESK, "light")
+    chromium.get("about:blank")
+    messages(chromium)
+    yield chromium
+    assert messages(chromium) == []
+
+
+def look(browser: Chrome, width: int, theme: str) -> None:
+    """Have pages shown on a screen of so many pixels, by who likes it dark or light."""
+    features = [{"name": "prefers-color-scheme", "value": theme}]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+    size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < DESK}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+
+
+def messages(browser: Chrome) -> list[str]:
+    """What has been said on the console since it was looked at last."""
+    return [entry["message"] for entry in browser.get_log("browser")]
+
+
+def run(browser: Chrome, script: str) -> Any:
+    return browser.execute_script(script)
+
+
+def test_a_search_as_people_do_it(browser: Chrome, site: str, crawl: str) -> None:
+    browser.get(f"{site}/{crawl}/")
+    field = browser.find_element(By.NAME, "url")
+    field.send_keys("*.example.com", Keys.ENTER)
+    wait = WebDriverWait(browser, 20)
+    rows = wait.until(lambda driver: driver.find_elements(By.CSS_SELECTOR, "table.captures tbody tr"))
+    assert len(rows) == 100
+    assert all("example.com" in row.find_element(By.TAG_NAME, "bdi").text for row in rows[:5])
+    bars = browser.find_elements(By.CSS_SELECTOR, ".map > svg > rect.read")
+    assert bars
+    assert all(bar.size["width"] > 0 and bar.size["height"] > 0 for bar in bars)
+    ends = run(
+        browser,
+        "const box = document.querySelector('.map > svg').getBoundingClientRect(); return [box.left, box.right]",
+    )
+    marks = browser.find_elements(By.CSS_SELECTOR, ".map > svg > line.mark")
+    assert marks
+    for mark in marks:
+        assert ends[0] - 2 <= mark.rect["x"] <= ends[1] + 2
+    browser.find_element(By.LINK_TEXT, "Show up to 1,000").click()
+    more = wait.until(lambda driver: driver.find_elements(By.CSS_SELECTOR, "tbody tr:nth-child(101)"))
+    assert len(more) == 1
+    assert browser.find_element(By.NAME, "limit").get_attribute("value") == "1000"
+
+
+def test_the_keyboard_alone_will_do(browser: Chrome, site: str) -> None:
+    browser.get(site)
+    reached = []
+    for _ in range(9):
+        browser.switch_to.active_element.send_keys(Keys.TAB)
+        active = browser.switch_to.active_element
+        reached.append(active.get_attribute("name") or active.text)
+        assert run(browser, "return getComputedStyle(document.activeElement).outlineStyle") != "none"
+    assert reached[0] == "Skip to the content"
+    assert {"url", "crawl", "Search", "Narrow it down"} <= set(reached)
+    browser.get(site)
+    browser.switch_to.active_element.send_keys(Keys.TAB)
+    browser.switch_to.active_element.send_keys(Keys.ENTER)
+    assert run(browser, "return document.activeElement.id") == "main"
+
+
+@pytest.mark.parametrize("path", ["/", "/search?url=*.example.com&crawl=all&status=2xx&limit=50", "/status", "{crawl}"])
+def test_nothing_is_wider_than_a_telephone(browser: Chrome, site: str, crawl: str, path: str) -> None:
+    browser.get(site + path.replace("{crawl}", f"/{crawl}/"))
+    for width in (TELEPHONE, DESK):  # as when a window is made wider: the server knows neither
+        look(browser, width, "dark")
+        assert run(browser, "return innerWidth") == width
+        assert run(browser, OVERFLOW) == 0
+        beside = """
+            const within = (e) => e.closest('.skip, thead, svg svg') !== null;
+            return [...document.body.querySelectorAll('*')]
+              .filter((e) => !within(e) && e.getBoundingClientRect().right > innerWidth + 1).map((e) => e.outerHTML)
+        """
+        assert run(browser, beside) == []
+
+
+def test_a_telephone_shows_the_map_after_ten_results_and_a_desk_beside_them(browser: Chrome, site: str) -> None:
+    browser.get(f"{site}/search?url=*.example.com&crawl=all&limit=12")
+    places = """
+        const place = (e) => e.getBoundingClientRect();
+        const rows = [...document.querySelectorAll("tbody tr")].map(place);
+        const map = place(document.querySelector("aside"));
+        return [rows[9].bottom, map.top, map.bottom, rows[10].top, rows[10].right, map.left]
+    """
+    tenth, top, bottom, eleventh, _, _ = run(browser, places)
+    assert top < tenth <= eleventh < tenth + 2  # as one table
+    look(browser, TELEPHONE, "light")
+    tenth, top, bottom, eleventh, _, _ = run(browser, places)
+    assert tenth < top < bottom < eleventh
+    look(browser, DESK, "light")
+    assert run(browser, places)[4] < run(browser, places)[5]
+
+
+def test_a_harvest_shows_its_progress_and_then_the_answer(chromium: Chrome, on_demand: tuple[str, Gate]) -> None:
+    address, gate = on_demand
+    look(chromium, TELEPHONE, "light")
+    chromium.get(f"{address}/{CRAWL}/")
+    assert run(chromium, "return innerWidth") == TELEPHONE
+    assert run(chromium, OVERFLOW) == 0
+    chromium.get(address + WAITING)
+    wait = WebDriverWait(chromium, 30, ignored_exceptions=[StaleElementReferenceException])  # the page updates itself
+    wait.until(lambda driver: "2 of 3 files" in driver.find_element(By.CLASS_NAME, "waiting").text)
+    assert run(chromium, "const bar = document.querySelector('progress'); return [bar.value, bar.max]") == [2, 3]
+    assert not chromium.find_elements(By.CSS_SELECTOR, ".notice, [role=alert]")
+    gate.open()
+    wait.until(lambda driver: len(driver.find_elements(By.CSS_SELECTOR, ".captures tbody tr")) == 2)
+    assert chromium.current_url == address + WAITING
+    assert all("503" in message for message in messages(chromium))  # Chromium says of itself what the status was
+
+
+def test_long_urls_are_broken_and_not_cut(browser: Chrome, site: str) -> None:
+    look(browser, TELEPHONE, "light")
+    browser.get(f"{site}/search?url={'a' * 300}.example/{'b' * 600}/*&crawl=latest")
+    assert run(browser, OVERFLOW) == 0
+
+
+def test_both_themes_can_be_read(browser: Chrome, site: str, crawl: str) -> None:
+    papers = set()
+    browser.get(f"{site}/search?url=*.example.com&crawl={crawl}&status=2xx&limit=5")
+    for theme in ("light", "dark"):
+        look(browser, DESK, theme)
+        papers.add(run(browser, "return getComputedStyle(document.body).backgroundColor"))
+        least, what = run(browser, CONTRAST)
+        assert 4.5 <= least <= 21, (theme, what)  # more there is not: then nothing was compared
+    assert len(papers) == 2
+
+
+CONTRAST = """
+const numbers = (color) => color.match(/[0-9.]+/g).map(Number);
+const light = (color) => {
+  const [r, g, b] = numbers(color).slice(0, 3).map((v) => v / 255)
+    .map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+};
+const paper = (e) => {
+  for (; e; e = e.parentElement) {
+    const color = getComputedStyle(e).backgroundColor;
+    if (numbers(color)[3] !== 0) return color;
+  }
+};
+let least = [99, ''];
+for (const e of document.body.querySelectorAll('*')) {
+  const written = [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
+  if (!written || e.closest('title, desc')) continue;
+  const ink = getComputedStyle(e)[e.closest('svg') ? 'fill' : 'color'];
+  const [a, b] = [light(ink), light(paper(e))].sort((x, y) => y - x);
+  const contrast = (a + 0.05) / (b + 0.05);
+  if (contrast < least[0]) least = [contrast, e.outerHTML];
+}
+return least;
+"""
+"""The least contrast of all that is written, as WCAG 2 has it, and where."""
+
+
+AXE = distribution("selenium-axe-python").locate_file("selenium_axe_python/axe-core/axe.min.js")
+VIOLATIONS = """
+const [only, done] = arguments;
+const rules = {"label-content-name-mismatch": {enabled: true}};  // experimental, else left out
+axe.run({runOnly: only, rules, resultTypes: ["violations"]}).then((found) => done([
+  found.passes.length, found.violations.flatMap((each) => each.nodes.map((node) => `${each.id}: ${node.html}`)),
+]), (error) => done([0, [String(error)]]))
+"""
+WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+BY_LOOK = ["color-contrast", "link-in-text-block", "target-size"]
+"""Rules whose result depends on the theme or the width."""
+OWN = [
+    *("/", "/search", "/status", "/nothing", "/{crawl}/", "/search?url=foo*bar&status=x", "/search?url=nobody.example"),
+    "/search?url=*.example.com&crawl=all&limit=12&page=2",
+]
+
+
+def test_axe_finds_no_violation_of_wcag_on_any_page(
+    chromium: Chrome, site: str, crawl: str, on_demand: tuple[str, Gate]
+) -> None:
+    address, gate = on_demand
+    axe = Path(str(AXE)).read_text(encoding="utf-8")
+
+    def check(url: str, shown: str) -> None:
+        look(chromium, DESK, "light")
+        chromium.get(url)
+        WebDriverWait(chromium, 30).until(lambda driver: driver.find_elements(By.CSS_SELECTOR, shown))
+        run(chromium, axe)
+        for width, theme, rules in ((DESK, "light", WCAG), (TELEPHONE, "dark", BY_LOOK)):
+            look(chromium, width, theme)
+            passed, violations = chromium.execute_async_script(VIOLATIONS, rules)
+            assert passed
+            assert violations == [], url
+
+    for path in OWN:
+        check(site + path.replace("{crawl}", crawl), "h1")
+    check(f"{address}/", "h1")
+    check(address + WAITING, "progress")
+    gate.open()
+    check(address + WAITING, ".notice, .captures")  # may be incomplete
+    messages(chromium)
+
+
+def test_a_mistake_is_shown_where_it_was_made(chromium: Chrome, site: str) -> None:
+    look(chromium, DESK, "light")
+    chromium.get(f"{site}/search?url=foo*bar&crawl=latest")
+    chromium.find_element(By.CSS_SELECTOR, "[role=alert] a").click()
+    assert run(chromium, "return location.hash") == "#url"
+    assert "has a *" in chromium.find_element(By.ID, "url-problem").text
+    assert all("400" in message for message in messages(chromium))  # Chromium says of itself what the status was
+
+
+# ---- archived pages ----
+
+ACTING = """<html><head><title>as archived</title>
+<meta http-equiv="refresh" content="0; url=//HERE/refresh"><meta http-equiv="set-cookie" content="meta=1">
+<base href="//HERE/"><link rel="stylesheet" href="//HERE/style.css"><link rel="prefetch" href="//HERE/prefetch">
+<link rel="preload" as="image" href="//HERE/preload"><link rel="icon" href="//HERE/icon">
+<link rel="manifest" href="//HERE/manifest"><style>body { background: url(//HERE/background); }
+@font-face { font-family: x; src: url(//HERE/font); } p { font-family: x }</style>
+<script src="//HERE/script.js"></script>
+<script>document.title = "it ran"; document.cookie = "script=1"; fetch("//HERE/fetched")</script>
+</head><body onload="document.title = 'it ran'"><p id="said">what it said</p>
+<img src="//HERE/picture" onerror="document.title = 'it ran'"><iframe src="//HERE/frame"></iframe>
+<iframe srcdoc="<script>top.document.title = 'it ran'</script><img src='//HERE/within'>"></iframe>
+<object data="//HERE/object"></object><embed src="//HERE/embed"><video src="//HERE/video" autoplay></video>
+<svg><image href="//HERE/svg"/><script>document.title = "it ran"</script></svg><img src="relative">
+<form action="//HERE/form"><input autofocus onfocus="this.form.submit()"></form></body></html>"""
+
+
+def test_an_archived_page_runs_nothing_and_loads_nothing(chromium: Chrome, tmp_path: Path) -> None:
+    with LoopbackServer(tmp_path) as elsewhere:
+        page = ACTING.replace("//HERE/", elsewhere.url).encode()
+        records = {
+            "page": answer(OK + "Content-Type: text/html\r\nSet-Cookie: header=1\r\nRefresh: 0; url=/\r\n", page),
+            "picture": answer(
+                OK + "Content-Type: image/svg+xml\r\n",
+                b'<svg xmlns="http://www.w3.org/2000/svg"><script>document.documentElement.id = "ran"</script></svg>',
+            ),
+            "script": answer(OK + "Content-Type: text/javascript\r\n", b"document.title = 'it ran'"),
+        }
+        write_records(tmp_path / "mirror", [(url_of(name), TIME, http) for name, http in records.items()])
+        with serving(*harvest(tmp_path / "mirror", tmp_path)) as address:
+            archived = {name: f"{address}/{CRAWL}/2022id_/{url_of(name)}" for name in records}
+            chromium.get(archived["page"])
+            assert chromium.find_element(By.ID, "said").text == "what it said"
+            assert (chromium.title, chromium.current_url) == ("as archived", archived["page"])
+            assert run(chromium, "return self.origin") == "null"
+            chromium.get(archived["picture"])
+            assert run(chromium, "return document.documentElement.id") == ""
+            chromium.get(f"{address}/")
+            assert chromium.get_cookies() == []
+            as_script = """
+                const done = arguments[1], element = document.createElement("script");
+                element.onload = () => done("loaded"); element.onerror = () => done("refused");
+                element.src = arguments[0]; document.body.append(element)"""
+            as_worker = """
+                const done = arguments[1];
+                navigator.serviceWorker.register(arguments[0]).then(() => done("loaded"), () => done("refused"))"""
+            for way in (as_script, as_worker):
+                assert chromium.execute_async_script(way, archived["script"]) == "refused"
+        assert elsewhere.log == []

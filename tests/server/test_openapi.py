@@ -1,0 +1,49 @@
+"""Schemathesis asks what the document of the JSON API allows, and what it forbids: no answer contradicts it.
+
+See https://schemathesis.readthedocs.io/. How many questions it makes up for each path is ``CATALOGUE_TEST_EXAMPLES``;
+if that is set, it asks besides some six hundred that it derives from the document one by one.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import catalogue
+from catalogue.demo import Miniature
+from catalogue.settings import Settings
+from tests.support.serving import serving
+
+ROOT = Path(__file__).parents[2]
+CRAWL = "CC-MAIN-2026-30"
+# A question that has its form can still be none, or about what is not there.
+SETTINGS = """
+[checks.positive_data_acceptance]
+expected-statuses = ["2xx", "404", "422"]
+"""
+
+
+@pytest.mark.timeout(3600)  # with many questions
+def test_the_document_is_true(miniature: Miniature, tmp_path: Path) -> None:
+    settings = Settings(source=str(miniature.folder), cache=tmp_path / "cache")
+    with catalogue.open(tmp_path / "data", settings=settings) as cat:
+        cat.harvest(CRAWL, subsets="all")
+    config = tmp_path / "schemathesis.toml"
+    config.write_text(SETTINGS)
+    program = Path(sys.executable).with_name("schemathesis")
+    many = os.environ.get("CATALOGUE_TEST_EXAMPLES")
+    options = [f"--phases=examples,{'coverage,' if many else ''}fuzzing", f"--max-examples={many or 6}"]
+    options += ["--checks=all", "--seed=1", "--no-color", "--generation-database=none"]
+    with serving(tmp_path / "data", settings) as address:
+        done = subprocess.run(
+            [program, "--config-file", config, "run", *options, f"{address}/api/openapi.json"],
+            cwd=tmp_path,
+            env={**os.environ, "HYPOTHESIS_STORAGE_DIRECTORY": str(ROOT / ".hypothesis")},  # what is slow to compute
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Operations:       4 selected / 4 total" in done.stdout

@@ -1,0 +1,308 @@
+"""The server as a whole: transport, many clients at once, the command."""
+
+import gzip
+import json
+import random
+import re
+import signal
+import socket
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from http.client import HTTPConnection
+from pathlib import Path
+from shutil import copytree
+from threading import Event
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import catalogue
+from catalogue.catalogue import Catalogue
+from catalogue.errors import Busy
+from catalogue.server.service import Service
+from catalogue.settings import Settings
+from catalogue.surt import url_surtkey
+from tests.support.commands import Command
+from tests.support.crawls import CRAWL, crawl_of
+from tests.support.serving import get, running, serving
+from tests.support.serving_held import harvested_in_part
+
+
+@pytest.fixture(scope="module")
+def base(untaught_data: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    data = Path(copytree(untaught_data, tmp_path_factory.mktemp("served") / "data"))
+    with serving(data, settings) as address:
+        yield address
+
+
+# ---- what is held ----
+
+
+def test_crawls_are_those_of_the_source(base: str, mirror: Path) -> None:
+    answer = get(base, "/collinfo.json")
+    assert answer.headers["content-type"] == "application/json"
+    listed = json.loads((mirror / "collinfo.json").read_bytes())
+    assert [each["id"] for each in answer.json] == sorted((each["id"] for each in listed), reverse=True)
+    assert all([*each][:4] == ["id", "name", "timegate", "cdx-api"] for each in answer.json)
+    assert all(each["cdx-api"] == f"{base}/{each['id']}-index" for each in answer.json)
+    assert answer.text.startswith('[\n  {\n    "id": ')
+
+
+@pytest.mark.parametrize(
+    ("headers", "address"),
+    [
+        ({"Host": "cdx.example.org:8080"}, "http://cdx.example.org:8080"),
+        ({"Host": "[::1]:8000"}, "http://[::1]:8000"),
+        (
+            {"Host": "inside", "X-Forwarded-Host": "cdx.example.org", "X-Forwarded-Proto": "https"},
+            "https://cdx.example.org",
+        ),
+        ({"Host": 'x"<script>'}, None),
+    ],
+)
+def test_crawls_are_at_the_address_that_the_client_knows(
+    base: str, headers: dict[str, str], address: str | None
+) -> None:
+    connection = HTTPConnection(urlsplit(base).netloc)
+    connection.putrequest("GET", "/collinfo.json", skip_host=True)
+    for name, value in headers.items():
+        connection.putheader(name, value)
+    connection.endheaders()
+    listed = json.loads(connection.getresponse().read())
+    assert listed
+    for each in listed:
+        assert each["timegate"] == f"{address or base}/{each['id']}/"
+    connection.close()
+
+
+# ---- transport ----
+
+
+def test_what_is_large_is_compressed_where_that_is_asked_for(base: str, crawl: str) -> None:
+    path = f"/{crawl}-index?url=*.com&output=json"
+    plain = get(base, path)
+    answer = get(base, path, Accept_Encoding="gzip")
+    assert "content-encoding" not in plain.headers
+    assert answer.headers["content-encoding"] == "gzip"
+    assert gzip.decompress(answer.body) == plain.body
+    assert len(answer.body) < len(plain.body) / 3
+
+
+@pytest.mark.parametrize("refused", ["gzip;q=0", "GZIP ; q=0.000, br", "deflate, gzip;q=0.0"])
+def test_gzip_is_not_sent_to_clients_that_refuse_it(base: str, crawl: str, refused: str) -> None:
+    path = f"/{crawl}-index?url=*.com&output=json"
+    assert "content-encoding" not in get(base, path, Accept_Encoding=refused).headers
+    assert get(base, path, Accept_Encoding="gzip;q=0.1").headers["content-encoding"] == "gzip"
+
+
+@pytest.mark.parametrize("path", ["/collinfo.json", "/{}-index?url=example.com", "/api/query?url=example.com"])
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_preflights_allow_every_header(base: str, crawl: str, path: str, method: str) -> None:
+    answer = get(
+        base,
+        path.format(crawl),
+        method="OPTIONS",
+        Origin="https://example.org",
+        Access_Control_Request_Method=method,
+        Access_Control_Request_Headers="x-requested-with,authorization",
+    )
+    assert (answer.status, answer.headers["access-control-allow-origin"]) == (200, "*")
+    assert method in answer.headers["access-control-allow-methods"]
+    assert answer.headers["access-control-allow-headers"] == "x-requested-with,authorization"
+
+
+def test_pages_of_other_origins_may_ask(base: str, crawl: str) -> None:
+    for path in ("/collinfo.json", f"/{crawl}-index?url=example.com", f"/{crawl}-index"):
+        assert get(base, path, Origin="https://example.org").headers["access-control-allow-origin"] == "*"
+
+
+def test_head_is_answered_and_nothing_is_changed(base: str, crawl: str) -> None:
+    answer = get(base, f"/{crawl}-index?url=example.com/*", method="HEAD")
+    assert (answer.status, answer.body) == (200, b"")
+    for method in ("POST", "PUT", "DELETE"):
+        answer = get(base, f"/{crawl}-index?url=example.com", method=method)
+        assert answer.status == 405
+        assert "GET" in answer.headers["allow"]
+
+
+@pytest.mark.parametrize("target", [f"/{'x' * 5000}-index?url=a", "/%00-index?url=a", "/..%2f-index?url=a"])
+def test_paths_that_there_are_not(base: str, target: str) -> None:
+    answer = get(base, target)
+    assert answer.status == 404
+    assert answer.json["message"]
+
+
+def test_questions_have_limits(base: str, crawl: str) -> None:
+    assert get(base, f"/{crawl}-index?url=a.com" + "&x=1" * 300).status == 400
+    assert get(base, f"/{crawl}-index?url=a.com" + "&filter=x" * 60).status == 400
+    assert get(base, f"/{crawl}-index?url={'a' * 40_000}").status in {400, 404}
+    with socket.create_connection(("127.0.0.1", urlsplit(base).port or 0)) as connection:
+        connection.sendall(b"GET /" + b"a" * 100_000)
+        assert b" 431 " in connection.recv(1000)
+
+
+def test_an_address_may_be_of_any_bytes(base: str, crawl: str) -> None:
+    for url in ("example.com/%E9", "example.com/%C3%A9", "example.com/é", "example.com/a b"):
+        answer = get(base, f"/{crawl}-index?url={quote(url, encoding='latin-1', safe='/%')}")
+        assert answer.status in {200, 404}
+
+
+# ---- many at once ----
+
+
+def test_many_at_once_get_what_one_gets(base: str, crawl: str) -> None:
+    rng = random.Random(7)
+    urls = ["example.com/*", "*.example.com", "example.com", "*.org", "example.com/", "nosuch.example"]
+    paths = [f"/{crawl}-index?{urlencode({'url': rng.choice(urls), 'limit': rng.randrange(4)})}" for _ in range(30)]
+    alone = {path: get(base, path) for path in set(paths)}
+    with ThreadPoolExecutor(24) as pool:
+        for path, answer in zip(paths, pool.map(lambda path: get(base, path), paths), strict=True):
+            assert (answer.status, answer.body) == (alone[path].status, alone[path].body)
+
+
+def test_who_comes_when_too_many_wait_is_told_when_to_come_back(harvested_data: Path, settings: Settings) -> None:
+    service = Service(harvested_data, settings, at_once=1, waiting=1)
+    try:
+        begun, go_on = Event(), Event()
+
+        def slow(_: Catalogue) -> bool:
+            begun.set()
+            return go_on.wait(30)
+
+        first = service.ask(slow)
+        assert begun.wait(30)
+        second = service.ask(lambda cat: cat.table.name)
+        with pytest.raises(Busy) as caught:
+            service.ask(lambda cat: cat.table.name)
+        assert caught.value.retry_after > 0
+        with running(service) as address:
+            answer = get(address, "/collinfo.json")
+            assert (answer.status, answer.headers["retry-after"]) == (503, "5")
+        go_on.set()
+        assert (first.result(30), second.result(30)) == (True, "index")
+    finally:
+        service.close()
+
+
+def test_who_asks_the_same_at_once_gets_the_same_answer(harvested_data: Path, settings: Settings) -> None:
+    service = Service(harvested_data, settings, at_once=2)
+    try:
+        go_on = Event()
+        asked = Counter[str]()
+
+        def slow(_: Catalogue) -> int:
+            asked["slow"] += 1
+            assert go_on.wait(30)
+            return asked["slow"]
+
+        answers = [service.ask(slow, key="same") for _ in range(5)]
+        go_on.set()
+        assert [answer.result(30) for answer in answers] == [1] * 5
+        assert service.ask(slow, key="same").result(30) == 2
+    finally:
+        service.close()
+
+
+def test_who_leaves_takes_the_answer_from_nobody(harvested_data: Path, settings: Settings) -> None:
+    service = Service(harvested_data, settings, at_once=1)
+    try:
+        go_on, asked = Event(), Counter[str]()
+
+        def name(catalogue: Catalogue) -> str:
+            asked[catalogue.table.name] += 1
+            return catalogue.table.name
+
+        before = service.ask(lambda _: go_on.wait(30))
+        first, second = service.ask(name, key="same"), service.ask(name, key="same")
+        service.leave(first)
+        others = [service.ask(name, key="others") for _ in range(2)]
+        for answer in others:
+            service.leave(answer)
+        again = service.ask(name, key="others")
+        go_on.set()
+        assert (before.result(30), second.result(30), again.result(30)) == (True, "index", "index")
+        assert all(answer.cancelled() for answer in others)
+        assert asked["index"] == 2
+        service.leave(second)
+    finally:
+        service.close()
+
+
+def test_who_stops_it_waits_for_questions_that_are_being_answered(harvested_data: Path, settings: Settings) -> None:
+    """Else DuckDB takes the process down."""
+    service = Service(harvested_data, settings, at_once=2)
+    begun, stopping = Event(), Event()
+
+    def slow(cat: Catalogue) -> list[dict[str, Any]]:
+        begun.set()
+        assert stopping.wait(30)
+        return cat.crawl_rows()
+
+    answer = service.ask(slow)
+    assert begun.wait(30)
+    stopping.set()
+    service.close()
+    assert answer.done()
+    with catalogue.open(harvested_data, settings=settings) as cat:
+        assert answer.result() == cat.crawl_rows()
+
+
+def test_a_small_limit_of_half_a_million_captures_of_one_key(settings: Settings, tmp_path: Path) -> None:
+    """Four at once, in a process of their own, whose memory is bounded."""
+    count, url = 510_000, f"https://example.com/{'x' * 50}"
+    same = pa.array(np.zeros(count, np.int32))
+    seconds = np.random.default_rng(7).permutation(count) + 1_660_000_000
+    rows = pa.table(
+        {
+            "url_surtkey": pa.DictionaryArray.from_arrays(same, [url_surtkey(url)]),
+            "url": pa.DictionaryArray.from_arrays(same, [url]),
+            "fetch_time": pa.array(seconds * 1000, pa.timestamp("ms")),
+        }
+    )
+    mirror = crawl_of(tmp_path / "mirror", rows, use_dictionary=["url_surtkey", "url"], store_schema=False)
+    harvested_in_part(tmp_path / "data", replace(settings, source=str(mirror)), CRAWL)
+    with Command(tmp_path / "data", str(mirror), tmp_path).start_anew("serve", "--port", "0") as process:
+        assert process.stderr
+        address = re.search(r"http://127\.0\.0\.1:\d+", process.stderr.readline().decode())
+        assert address
+        path = f"/{CRAWL}-index?output=text&fl=timestamp&limit={{}}&url={url}"
+        with ThreadPoolExecutor(4) as pool:
+            answers = list(pool.map(lambda limit: get(address[0], path.format(limit)), range(1, 5)))
+        status = Path(f"/proc/{process.pid}/status")
+        peak = int(re.findall(r"VmHWM:\s+(\d+) kB", status.read_text())[0]) << 10 if status.exists() else 0
+        process.terminate()
+    first = ["20220808230640", "20220808230641", "20220808230642", "20220808230643"]
+    assert [answer.text.splitlines() for answer in answers] == [first[:limit] for limit in range(1, 5)]
+    assert peak < 1 << 30
+
+
+# ---- the command ----
+
+
+def test_the_command_serves_until_ctrl_c(asking: Command, crawl: str) -> None:
+    with asking.start("serve", "--port", "0") as process:
+        assert process.stderr
+        line = process.stderr.readline().decode()
+        found = re.search(r"http://127\.0\.0\.1:\d+", line)
+        assert found, line
+        assert get(found[0], f"/{crawl}-index?url=example.com/*").status == 200
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+        assert b"Traceback" not in process.stderr.read()
+
+
+def test_a_port_that_is_taken(asking: Command) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        ran = asking("serve", "--port", str(taken.getsockname()[1]))
+    assert ran.status == 2
+    assert ran.err.count("127.0.0.1") == 1
+    assert "(Address already in use); choose another --port" in ran.err
+
+
+def test_only_the_index_is_served(asking: Command) -> None:
+    assert "leave out --table" in asking("serve", "--port", "0", "--table", "hosts").err

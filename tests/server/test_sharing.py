@@ -1,0 +1,214 @@
+"""Catalogues that share one source and cache: a pool of them answers as one alone, and fetches nothing twice."""
+
+import re
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from itertools import pairwise
+from pathlib import Path
+from queue import SimpleQueue
+from random import Random
+from shutil import copytree
+from threading import Barrier
+from typing import Any
+
+import pytest
+
+from catalogue import Catalogue
+from catalogue.demo import LoopbackServer
+from catalogue.errors import GivenUp, SlowDown
+from catalogue.settings import Settings
+from tests.read.test_answers import IDENTITY
+from tests.support.faults import FaultServer, Kind, always
+from tests.support.miniatures import OLD
+
+THREADS, QUESTIONS, POOL = 8, 2, 4
+DIFFERENT = 17
+"""Questions of which those are, so that the same is often asked at the same time."""
+COLUMNS = [*IDENTITY, "fetch_status", "url_host_name"]
+
+_PLAIN = re.compile(r"https?://[a-z0-9.-]+\.[a-z]+/[\w./-]*")
+"""A URL whose parts are patterns too."""
+
+Question = Callable[[Catalogue], object]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _direct() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("no_proxy", "*")
+        yield
+
+
+@pytest.fixture(scope="module")
+def server(mirror: Path) -> Iterator[LoopbackServer]:
+    with LoopbackServer(mirror) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def harvested_there(server: LoopbackServer, whole_crawls: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder that holds two crawls as the server has them, one of whose files have no page indexes."""
+    folder = tmp_path_factory.mktemp("served")
+    with Catalogue(folder, Settings(source=server.url, cache=folder / "cache")) as cat:
+        cat.harvest([OLD, whole_crawls[-1]], subsets="all")
+    return folder
+
+
+@pytest.fixture
+def opened(server: LoopbackServer, harvested_there: Path, tmp_path: Path) -> Iterator[Callable[..., Catalogue]]:
+    """Opens catalogues of one folder; a request costs little, so that pages are read."""
+    data = Path(copytree(harvested_there, tmp_path / "data"))
+    server.log.clear()
+    with ExitStack() as stack:
+
+        def open_(source: str = server.url, patience: float = 60.0, **more: Any) -> Catalogue:
+            chosen = Settings(source=source, cache=tmp_path / "cache", bandwidth=1e6, latency=0.002, **more)
+            return stack.enter_context(Catalogue(data, chosen, patience=patience))
+
+        yield open_
+
+
+@pytest.fixture
+def alone(mirror: Path, harvested_there: Path, tmp_path: Path) -> Iterator[Catalogue]:
+    """One that reads the files themselves, and has a folder of its own."""
+    data = Path(copytree(harvested_there, tmp_path / "alone"))
+    with Catalogue(data, Settings(source=str(mirror), cache=tmp_path / "cache")) as cat:
+        yield cat
+
+
+def sent_twice(server: LoopbackServer) -> list[str]:
+    """Index files of which some byte was sent more than once."""
+    spans: dict[str, list[tuple[int, int]]] = {}
+    for each in server.log:
+        found = re.fullmatch(r"bytes=(\d+)-(\d+)", each.range or "")
+        assert found, each
+        spans.setdefault(each.path, []).append((int(found[1]), int(found[2]) + 1))
+    assert spans
+    return [path for path, sent in spans.items() if any(start < end for (_, end), (start, _) in pairwise(sorted(sent)))]
+
+
+def random_questions(cat: Catalogue, count: int) -> list[Question]:
+    """Of every kind, about what there is."""
+    dice = Random(11)
+    rows = cat.captures("*", columns=["url", "url_host_name"], limit=5000).to_arrow().to_pylist()
+    found = [(row["url_host_name"], row["url"]) for row in rows if _PLAIN.fullmatch(row["url"])]
+    crawls = cat.held()
+
+    def pattern() -> str:
+        host, url = dice.choice(found)
+        return str(dice.choice([url, f"{host}/*", f"*.{host.rpartition('.')[2]}"]))
+
+    def question(kind: int) -> Question:
+        text, some = pattern(), dice.choice(crawls)
+        match kind:
+            case 0:
+                return lambda cat: cat.captures(text, crawls=some, where="fetch_status = 200").count()
+            case 1:
+                return lambda cat: cat.sample(cat.captures("*", crawls=some), 3).to_arrow()
+            case 2:
+                return lambda cat: cat.sql("SELECT count(*), sum(num_rows) FROM files").fetchall()
+            case 3:
+                return lambda cat: cat.captures(text, columns=COLUMNS, unique="url").to_arrow()
+        return lambda cat: cat.captures(text, crawls=some, columns=COLUMNS, limit=20).to_arrow()
+
+    return [question(number % 25) for number in range(count)]
+
+
+def pooled(catalogues: list[Catalogue], questions: list[Question]) -> list[object]:
+    """The answers of a pool, of which each question takes whichever is free, in threads that begin at once."""
+    free: SimpleQueue[Catalogue] = SimpleQueue()
+    for each in catalogues:
+        free.put(each)
+    start = Barrier(THREADS)
+
+    def ask(number: int) -> list[object]:
+        start.wait(10)
+        answers = []
+        for question in questions[number::THREADS]:
+            cat = free.get()
+            try:
+                answers.append(question(cat))
+            finally:
+                free.put(cat)
+        return answers
+
+    with ThreadPoolExecutor(THREADS) as executor:
+        answers = list(executor.map(ask, range(THREADS)))
+    return [answers[number % THREADS][number // THREADS] for number in range(len(questions))]
+
+
+def test_a_pool_answers_as_one_alone_and_fetches_nothing_twice(
+    opened: Callable[..., Catalogue], server: LoopbackServer, alone: Catalogue
+) -> None:
+    different = random_questions(alone, DIFFERENT)
+    asked = Random(1).choices(range(DIFFERENT), k=THREADS * QUESTIONS)
+    first = opened()
+    pool = [first, *(first.sharing() for _ in range(POOL - 1))]
+    answers = pooled(pool, [different[number] for number in asked])
+    assert sent_twice(server) == []
+    assert {cat.requests for cat in pool} == {len(server.log)}
+    assert {cat.bytes for cat in pool} == {sum(each.sent_bytes for each in server.log)}
+    right = {number: different[number](alone) for number in {*asked}}
+    assert answers == [right[number] for number in asked]
+
+
+def test_what_is_closed_is_ones_own(opened: Callable[..., Catalogue], server: LoopbackServer) -> None:
+    first = opened()
+    second, third = first.sharing(), first.sharing().sharing()
+    rows = first.captures("*.org", columns="url").to_arrow()
+    before = len(server.log)
+    assert second.requests == third.requests == before > 0
+    assert second.captures("*.org", columns="url").to_arrow() == rows
+    for _ in range(2):
+        second.close()
+        assert third.captures("*.org", columns="url").to_arrow() == rows
+        assert second.captures("*.org", columns="url").to_arrow() == rows  # it opens again
+    assert len(server.log) == before
+    first.close()
+    for each in (second, third):
+        with pytest.raises(GivenUp):
+            each.captures("*.org", columns="*").to_arrow()
+        each.close()
+    assert first.captures("*.org", columns="url").to_arrow() == rows
+    first.close()
+
+
+def test_samples_of_a_pool_fetch_nothing_twice_where_no_cache_is_wanted(
+    opened: Callable[..., Catalogue], server: LoopbackServer, tmp_path: Path
+) -> None:
+    first = opened(cache_size=0)
+    with first.sharing() as second, first.sharing() as third:
+        samples = pooled(
+            [second, third],
+            [lambda cat: cat.sample(cat.captures("*", columns=["url", "fetch_status"]), 20).to_arrow()] * THREADS,
+        )
+        assert all(sample == samples[0] for sample in samples)
+        assert sent_twice(server) == []
+    assert not (tmp_path / "cache" / "pages").exists()
+
+
+def test_from_a_folder_nothing_is_kept(
+    opened: Callable[..., Catalogue], server: LoopbackServer, mirror: Path, tmp_path: Path
+) -> None:
+    first = opened(source=str(mirror))
+    with first.sharing() as second:
+        assert second.captures("*", columns="url").count() == first.captures("*", columns="url").count() > 0
+        assert second.captures("*", columns="url").to_arrow().num_rows > 0
+        assert second.requests == first.requests > 0
+    assert server.log == []
+    assert not (tmp_path / "cache" / "pages").exists()
+
+
+def test_patience_is_everybodys(mirror: Path, harvested_there: Path, tmp_path: Path) -> None:
+    data = copytree(harvested_there, tmp_path / "data")
+    with FaultServer(mirror, script=always(Kind.SLOW_DOWN)) as server:
+        settings = Settings(source=server.url, cache=tmp_path / "cache", patience=250.0)
+        with Catalogue(data, settings, patience=2.0) as first, first.sharing() as second:
+            for cat in (first, second):
+                with pytest.raises(SlowDown) as raised:
+                    cat.captures("*", columns="url").to_arrow()
+                assert raised.value.retry_after
+                assert 200 < raised.value.retry_after <= 320
+            with pytest.raises(SlowDown):
+                second.crawl_list()

@@ -1,0 +1,267 @@
+"""The pages of a running server."""
+
+import base64
+import json
+import re
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from urllib.parse import quote
+
+import pyarrow as pa
+import pytest
+
+import catalogue
+from catalogue.catalogue import Catalogue
+from catalogue.commoncrawl.crawls import COLLINFO
+from catalogue.demo import LoopbackServer
+from catalogue.server.service import Service
+from catalogue.server.web_pages import POLICY
+from catalogue.settings import Settings
+from tests.support.crawls import CRAWL, crawl_of, table
+from tests.support.serving import get, running, serving
+from tests.support.serving_held import served
+from tests.support.web_pages import Node, asked, chosen_crawl, page, rows, serving_site, terms
+
+site = pytest.fixture(scope="module")(serving_site)
+
+
+UNLINKED = [
+    None,
+    r"http:\\evil.example\x",
+    "http:///evil.example",
+    "http://:80/",
+    "javascript:alert(1)//http://evil.example/",
+    "//evil.example/",
+    "https://evil.example/a/%2E%2e/../b",
+]
+"""URLs of which no path of ours leads to the record."""
+HOSTILE = "http://evil.example/<script>alert('1')</script>?a=\"b\"&c=%41#frag"
+
+NOTHING = "\N{EN DASH}"
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A crawl in which whoever is archived has written what they like."""
+    folder = tmp_path_factory.mktemp("hostile")
+    key = "example,evil)/<script>alert('1')</script>?a=\"b\"&c=a"
+    urls, rest = [HOSTILE, *UNLINKED, HOSTILE], [None] * (len(UNLINKED) + 1)
+    times = [datetime(2022, 8, 9, 1, 2, second, tzinfo=UTC) for second, _ in enumerate(urls[:-1])]
+    made = {
+        "url": pa.array(urls, pa.string()),
+        "fetch_time": pa.array([*times, None], pa.timestamp("ms", "UTC")),
+        "content_mime_detected": pa.array(["text/<b>", *rest], pa.string()),
+        "content_languages": pa.array(["<i>,eng", *rest], pa.string()),
+    }
+    source = crawl_of(folder / "mirror", table([key] * len(urls), **made))
+    (source / COLLINFO).write_text(f'[{{"id": "{CRAWL}", "name": "<script>alert(2)</script>"}}]', encoding="utf-8")
+    settings = Settings(source=str(source), cache=folder / "cache")
+    with catalogue.open(folder / "data", settings=settings) as cat:
+        cat.harvest(CRAWL)
+    with serving(folder / "data", settings) as address:
+        yield address
+
+
+def test_the_first_page_lists_the_crawls(site: str, harvested: Catalogue) -> None:
+    root = page(get(site))
+    listed = [row.all()[0].text for row in root.one("table").one("tbody").all("tr")]
+    assert listed == [crawl.id for crawl in harvested.crawl_list()]
+    for row in root.one("table").one("tbody").all("tr"):
+        name = row.one("th").text
+        links = [link.attrs["href"] for link in row.all("a")]
+        assert links == [
+            f"/{name}/",
+            f"/{name}-index",
+            f"https://data.commoncrawl.org/crawl-data/{name}/cc-index.paths.gz",
+        ]
+        held = harvested.crawls().set_index("crawl").loc[name]
+        count = held["files_harvested"]
+        words = f"all {count} file" if count else "has no columnar index"
+        assert words in row.text
+    assert "/collinfo.json" in [link.attrs["href"] for link in root.all("a")]
+
+
+def test_a_source_that_does_not_say_which_crawls_there_are(tmp_path: Path) -> None:
+    mirror = crawl_of(tmp_path / "mirror", table(["com,example)/"]))
+    settings = Settings(source=str(mirror), cache=tmp_path / "cache")
+    with serving(tmp_path / "nothing", settings) as address:
+        assert "No crawl is known yet" in page(get(address)).one("main").text
+        assert "nothing is harvested" in page(asked(address, url="example.com", crawl="all"), 404).one("main").text
+        assert "Nothing is harvested yet" in page(get(address, "/status")).one("main").text
+    with catalogue.open(tmp_path / "data", settings=settings) as cat:
+        cat.harvest(CRAWL)
+    with serving(tmp_path / "data", settings) as address:
+        assert page(get(address)).one("tbody").one("th").text == CRAWL
+
+
+@pytest.mark.parametrize("slash", ["", "/"])
+def test_each_crawl_has_a_page(site: str, crawl: str, slash: str) -> None:
+    root = page(get(site, f"/{crawl}{slash}"))
+    assert chosen_crawl(root) == crawl
+    old = root.one("form", class_="plain")
+    assert (old.attrs["action"], old.attrs["method"]) == (f"/{crawl}-index", "get")
+    sent = {node.attrs["name"]: node.attrs.get("value") for node in old.all("input")}
+    assert sent == {"url": None, "output": "json", "showNumPages": "true"}
+
+
+@pytest.mark.parametrize("path", ["/CC-MAIN-1999-01/", "/favicon.ico", "/%3Cscript%3E"])
+def test_what_is_not_there(site: str, path: str) -> None:
+    assert "Not found" in page(get(site, path), 404).one("main").text
+
+
+def test_what_strangers_wrote_stays_text(hostile: str) -> None:
+    for address in ("/", f"/{CRAWL}/", "/status"):
+        page(get(hostile, address))
+    answer = asked(hostile, url="evil.example/*", crawl="all")
+    root = page(answer)
+    assert "<script" not in answer.text
+    untimed, first, *others = rows(root)
+    assert [row[1] for row in (untimed, first, *others)] == [HOSTILE, HOSTILE, *(url or "" for url in UNLINKED)]
+    assert first[3:5] == ["text/ <b>", "<i>, eng"]
+    assert all(row[3:5] == [NOTHING, NOTHING] for row in (untimed, *others))
+    escaped = HOSTILE.replace("<", "%3C").replace(">", "%3E").replace('"', "%22").replace("#", "%23")
+    links = [node.attrs["href"] for node in root.one("tbody").all("a")]
+    assert links == [f"/{CRAWL}/20220809010200{form}/{escaped}" for form in ("id_", "text_", "meta_", "warc_")]
+    assert "<scri" in root.one("svg", role="img").text
+    evil = f"/search?url={quote(HOSTILE)}&crawl=%3Cscript%3E&status=%22%3E%3Cscript%3E"
+    assert "<script" not in get(hostile, evil).text
+    name = page(get(hostile, f"/{CRAWL}/")).one("h1").text
+    assert name == "<script>alert(2)</ script>"  # where a line may be broken
+
+
+def test_an_answer_that_may_be_incomplete_says_so(tmp_path: Path) -> None:
+    def cut(path: Path) -> None:
+        if "part-00001" in path.name:
+            path.write_bytes(path.read_bytes()[:-4] + b"torn")
+
+    mirror = crawl_of(tmp_path / "mirror", table(["com,example)/a"]), table(["com,example)/b"]), change=cut)
+    settings = Settings(source=str(mirror), cache=tmp_path / "cache")
+    with catalogue.open(tmp_path / "data", settings=settings) as cat:
+        cat.harvest(CRAWL)
+    with serving(tmp_path / "data", settings) as address:
+        notice = page(asked(address, url="example.com/*", crawl="all")).one("div", class_="notice")
+        status = page(get(address, "/status")).one("tbody").text
+    assert "This answer may be incomplete" in notice.text
+    assert "1 of the 2 files" in notice.text
+    assert notice.one("code").text == f"catalogue harvest --crawl {CRAWL} --subset warc"
+    assert "some files failed" in status
+
+
+def test_a_page_that_waits_for_a_harvest_reloads_with_and_without_scripts(tmp_path: Path) -> None:
+    mirror = crawl_of(tmp_path / "mirror", table(["com,example)/"]))
+    (mirror / COLLINFO).write_text(json.dumps([{"id": CRAWL}]))
+    settings = Settings(source=str(mirror), cache=tmp_path / "cache")
+    with served(tmp_path / "data", settings, on_demand=True) as address:
+        offered = page(get(address)).one("select", id="crawl").all("option")
+        answer = asked(address, url="example.com", crawl=CRAWL)
+    assert offered[-1].text == f"{CRAWL} (not harvested yet)"
+    script = re.search("<script>(.*)</script>", answer.text, re.DOTALL)
+    assert script
+    digest = base64.b64encode(sha256(script[1].encode()).digest()).decode()
+    root = page(answer, 503, policy=f"{POLICY}; connect-src 'self'; script-src 'sha256-{digest}'")
+    refresh = {"http-equiv": "refresh", "content": answer.headers["retry-after"]}
+    assert root.one("noscript").one("meta").attrs == refresh
+    assert CRAWL in root.one(id=root.one("progress").attrs["aria-labelledby"]).text
+    assert not root.all(class_="notice")
+
+
+def test_what_takes_too_long_is_planned_but_not_read(harvested_data: Path, settings: Settings, crawl: str) -> None:
+    with serving(harvested_data, replace(settings, bandwidth=1.0)) as address:
+        root = page(asked(address, url="*.com", crawl=crawl, status="299"))
+        spent = page(get(address, "/status")).one("dl", class_="figures").text
+    assert root.one("h2", id="found").text == f"*.com in {crawl}: not read"
+    assert not root.all("table")
+    command = root.one("div", class_="notice").one("code").text
+    assert command == f"catalogue query '*.com' --crawl {crawl} --status 299"
+    assert root.one("svg", role="img").all("rect", class_="read")
+    assert "Received from it 0 B" in spent
+
+
+def test_overload_is_told_with_a_time_to_come_back(harvested_data: Path, settings: Settings) -> None:
+    service = Service(harvested_data, settings, at_once=1, waiting=0)
+    done = threading.Event()
+    try:
+        service.ask(lambda _: done.wait(60))
+        with running(service) as address:
+            for path in ("/", "/search?url=example.com", "/status", f"/{CRAWL}/"):
+                answer = get(address, path)
+                root = page(answer, 503)
+                assert answer.headers["retry-after"] == "5"
+                assert "too many questions wait already" in root.one("main").text
+            done.set()
+    finally:
+        done.set()
+        service.close()
+
+
+def test_status_counts_what_was_asked(untaught_data: Path, settings: Settings, crawl: str) -> None:
+    with serving(untaught_data, settings) as address:
+        before = figures(address)
+        page(asked(address, url="*.example.com", crawl=crawl))
+        after = figures(address)
+    assert before["Requests to the source since start"] == "0"
+    assert int(after["Requests to the source since start"]) > 0
+    assert after["Answered side by side"] == "2"
+    assert after["Questions under way or waiting"] == "0"
+
+
+def test_what_was_fetched_before_comes_from_the_cache(mirror: Path, tmp_path: Path, crawl: str) -> None:
+    with LoopbackServer(mirror) as source:
+        settings = Settings(source=source.url, cache=tmp_path / "cache")
+        with catalogue.open(tmp_path / "data", settings=settings) as cat:
+            cat.harvest(crawl)
+        with serving(tmp_path / "data", settings) as address:
+            first, again = (page(asked(address, url="example.com", crawl=crawl)) for _ in range(2))
+            kept = figures(address)
+    assert rows(first) == rows(again)
+    assert "From the cache" not in terms(first, "plan")
+    assert terms(again, "plan")["Requests"] == "0"
+    assert terms(again, "plan")["From the cache"] != "0 B"
+    assert kept["Pages cached"] != "0 B"
+
+
+def figures(address: str) -> dict[str, str]:
+    return terms(page(get(address, "/status")), "figures")
+
+
+def test_status_shows_each_subset(site: str, harvested: Catalogue) -> None:
+    coverage = harvested.coverage()
+    shown = page(get(site, "/status")).one("tbody").all("tr")
+    assert len(shown) == len(coverage)
+    for row, (_, known) in zip(shown, coverage.iterrows(), strict=True):
+        cells = [child.text for child in row.children if isinstance(child, Node)]
+        assert cells[:3] == [known["crawl"], known["subset"], f"{known['files_harvested']:,}"]
+        assert cells[5] == f"{known['row_groups']:,}"
+        assert cells[8] == ("complete" if cells[6] == "0" else "complete but for bounds")
+
+
+def test_styles_and_pictures_may_be_kept(site: str) -> None:
+    root = page(get(site))
+    kinds = {"stylesheet": "text/css; charset=utf-8", "icon": "image/svg+xml"}
+    links = root.all("link")
+    assert len(links) == 3
+    for link in links:
+        answer = get(site, link.attrs["href"])
+        assert (answer.status, answer.headers["content-type"]) == (200, kinds[link.attrs["rel"]])
+        assert "immutable" in answer.headers["cache-control"]
+    style = get(site, "/static/style.css")
+    assert get(site, "/static/style.css", If_None_Match=style.headers["etag"]).status == 304
+    assert not re.search(r"url\(|@import|https?:", style.text)
+    for missing in ("../web.py", "style.css/", ""):
+        assert get(site, f"/static/{missing}").status == 404
+
+
+def test_heads_are_answered_alike(site: str) -> None:
+    whole, head = (get(site, "/status", method=method) for method in ("GET", "HEAD"))
+    assert (head.status, head.body) == (200, b"")
+    assert head.headers["content-type"] == whole.headers["content-type"]
+    assert get(site, "/search", method="POST").status == 405
+
+
+def test_crawlers_are_asked_to_stay_away(site: str) -> None:
+    answer = get(site, "/robots.txt")
+    assert (answer.status, answer.text) == (200, "User-agent: *\nDisallow: /\n")

@@ -1,0 +1,1 @@
+"""What the suite tries a little of, tried at length; see ``python -m tests.slow --help``."""

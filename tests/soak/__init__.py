@@ -1,1 +1,0 @@
-"""What the suite tries a little of, tried at length; see ``python -m tests.soak --help``."""

@@ -1,0 +1,178 @@
+"""Half-open everywhere; HTTP's text, whose ranges include their last byte, is made and read in one place."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from catalogue.errors import WrongRange
+from catalogue.source.byte_ranges import (
+    ByteRange,
+    SuffixRange,
+    coalesce,
+    content_range,
+    parse_content_range,
+    range_header,
+    resolve,
+    without,
+)
+
+RANGES = st.builds(lambda start, length: ByteRange(start, start + length), st.integers(0, 500), st.integers(1, 60))
+
+
+@pytest.mark.parametrize(("start", "end"), [(-1, 3), (3, 3), (4, 3), (-4, -2), (0, 0)])
+def test_no_range_is_empty_or_negative(start: int, end: int) -> None:
+    with pytest.raises(ValueError, match=f"not a byte range: {start} to {end}"):
+        ByteRange(start, end)
+
+
+@pytest.mark.parametrize("length", [0, -1])
+def test_no_suffix_is_empty(length: int) -> None:
+    with pytest.raises(ValueError, match=f"not a suffix: {length} bytes"):
+        SuffixRange(length)
+
+
+def test_a_range_knows_its_length_and_what_it_holds() -> None:
+    held = ByteRange(10, 20)
+    assert len(held) == 10
+    assert all(inner in held for inner in [ByteRange(10, 20), ByteRange(10, 11), ByteRange(19, 20)])
+    assert not any(outer in held for outer in [ByteRange(9, 20), ByteRange(10, 21), ByteRange(0, 5), ByteRange(20, 21)])
+    assert sorted([ByteRange(2, 3), ByteRange(1, 9), ByteRange(1, 2)]) == [
+        ByteRange(1, 2),
+        ByteRange(1, 9),
+        ByteRange(2, 3),
+    ]
+
+
+# The text of RFC 9110, section 14
+
+
+def test_requests_name_the_last_byte() -> None:
+    assert range_header(ByteRange(0, 1)) == "bytes=0-0"
+    assert range_header(ByteRange(500, 1000)) == "bytes=500-999"
+    assert range_header(SuffixRange(500)) == "bytes=-500"
+
+
+def test_answers_are_read_half_open() -> None:
+    assert parse_content_range("bytes 0-0/1") == (ByteRange(0, 1), 1)
+    assert parse_content_range("bytes 42-1233/1234") == (ByteRange(42, 1234), 1234)
+    assert parse_content_range("bytes 0-99/999999999999999999") == (ByteRange(0, 100), 999_999_999_999_999_999)
+
+
+@given(RANGES, st.integers(0, 1000))
+def test_what_is_written_is_read(held: ByteRange, more: int) -> None:
+    total = held.end + more
+    assert parse_content_range(content_range(held, total)) == (held, total)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        None,
+        "",
+        "bytes",
+        "bytes */1234",
+        "bytes 0-9/*",
+        "bytes 0-9",
+        "bytes=0-9/10",
+        "bytes 0-9/10 ",
+        " bytes 0-9/10",
+        "bytes  0-9/10",
+        "bytes 0 - 9/10",
+        "bytes 0-9/10\n",
+        "bytes 0-9/10, bytes 0-9/10",
+        "bytes 0-9,20-29/100",
+        "bytes +0-9/10",
+        "bytes -0-9/10",
+        "bytes 0-9/1e1",
+        "bytes \u0660-\u0669/\u0661\u0660",
+        "bytes 0-9/" + "1" * 19,
+        "items 0-9/10",
+        "multipart/byteranges; boundary=x",
+    ],
+)
+def test_other_forms_of_answers_are_refused(text: str | None) -> None:
+    with pytest.raises(WrongRange, match="Content-Range is"):
+        parse_content_range(text)
+
+
+@pytest.mark.parametrize("text", ["bytes 9-0/10", "bytes 0-10/10", "bytes 5-20/10", "bytes 10-10/10", "bytes 0-0/0"])
+def test_answers_that_contradict_themselves_are_refused(text: str) -> None:
+    with pytest.raises(WrongRange, match="contradicts itself"):
+        parse_content_range(text)
+
+
+# Which bytes answer a request
+
+
+def test_resolving() -> None:
+    assert resolve(SuffixRange(8), 100) == ByteRange(92, 100)
+    assert resolve(SuffixRange(100), 100) == ByteRange(0, 100)
+    assert resolve(SuffixRange(101), 100) == ByteRange(0, 100)
+    assert resolve(ByteRange(0, 100), 100) == ByteRange(0, 100)
+    assert resolve(ByteRange(99, 100), 100) == ByteRange(99, 100)
+
+
+def test_what_lies_outside_is_refused() -> None:
+    with pytest.raises(WrongRange, match="bytes 99 to 101 were asked of a file of 100 bytes"):
+        resolve(ByteRange(99, 101), 100)
+    with pytest.raises(WrongRange, match="the file is empty"):
+        resolve(SuffixRange(8), 0)
+
+
+# Merging
+
+
+def test_merging_by_cost() -> None:
+    near, far = [ByteRange(0, 10), ByteRange(15, 20)], [ByteRange(0, 10), ByteRange(16, 20)]
+    assert coalesce(near, max_gap=5, max_length=100) == [ByteRange(0, 20)]
+    assert coalesce(far, max_gap=5, max_length=100) == far
+    assert coalesce(near, max_gap=5, max_length=20) == [ByteRange(0, 20)]
+    assert coalesce(near, max_gap=5, max_length=19) == near
+    assert coalesce([ByteRange(10, 20), ByteRange(0, 10)], max_gap=0, max_length=20) == [ByteRange(0, 20)]
+    assert coalesce([], max_gap=5, max_length=100) == []
+
+
+def test_a_long_range_stays_as_it_is() -> None:
+    ranges = [ByteRange(0, 1000), ByteRange(1000, 1001)]
+    assert coalesce(ranges, max_gap=5, max_length=100) == ranges
+
+
+def test_what_overlaps_is_read_once_however_long_it_gets() -> None:
+    ranges = [ByteRange(0, 60), ByteRange(59, 120), ByteRange(10, 20)]
+    assert coalesce(ranges, max_gap=0, max_length=100) == [ByteRange(0, 120)]
+
+
+@given(st.lists(RANGES, max_size=20), st.integers(0, 50), st.integers(1, 400))
+def test_merged_ranges_cover_and_do_not_waste(ranges: list[ByteRange], max_gap: int, max_length: int) -> None:
+    merged = coalesce(ranges, max_gap=max_gap, max_length=max_length)
+    assert all(any(part in whole for whole in merged) for part in ranges)
+    for before, after in pairwise(merged):
+        assert before.end <= after.start
+        assert after.start - before.end > max_gap or after.end - before.start > max_length
+    for whole in merged:
+        inside = sorted(part for part in ranges if part in whole)
+        assert whole.start == inside[0].start
+        assert whole.end == max(part.end for part in inside)
+        reached = inside[0].end
+        for part in inside:
+            assert part.start - reached <= max_gap
+            reached = max(reached, part.end)
+    assert merged == coalesce(reversed(ranges), max_gap=max_gap, max_length=max_length)
+
+
+@given(st.lists(RANGES, max_size=8), st.lists(RANGES, max_size=8))
+def test_what_is_left_without_others_is_all_of_the_rest(ranges: list[ByteRange], taken: list[ByteRange]) -> None:
+    left = [without([each], taken) for each in ranges]
+    assert without(ranges, taken) == [piece for pieces in left for piece in pieces]
+    gone = {place for each in taken for place in range(each.start, each.end)}
+    for each, pieces in zip(ranges, left, strict=True):
+        assert pieces == sorted(pieces)
+        found = [place for piece in pieces for place in range(piece.start, piece.end)]
+        assert found == [place for place in range(each.start, each.end) if place not in gone]
+
+
+def test_what_is_left_is_in_as_few_pieces_as_there_are_gaps() -> None:
+    taken = [ByteRange(20, 30), ByteRange(25, 40), ByteRange(60, 60 + 1), ByteRange(90, 200)]
+    assert without([ByteRange(10, 100)], taken) == [ByteRange(10, 20), ByteRange(40, 60), ByteRange(61, 90)]

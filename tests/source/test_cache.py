@@ -1,0 +1,294 @@
+"""What was fetched is not asked for again, and what is damaged is."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from catalogue.errors import GivenUp
+from catalogue.source.byte_ranges import ByteRange, Pin, SuffixRange
+from catalogue.source.cache import CachedSource, RangeCache
+from catalogue.source.checks import Response, Wanted
+from tests.support.caches import (
+    DATA,
+    LARGE,
+    LONG_AGO,
+    PATH,
+    PIN,
+    URL,
+    WANTED,
+    Memory,
+    cache_folder,
+    files,
+    got,
+    held,
+    large_cache,
+    put,
+    right,
+    the_file,
+)
+
+folder = pytest.fixture(cache_folder)
+cache = pytest.fixture(large_cache)
+
+
+# Answers
+
+
+def test_what_was_fetched_is_not_asked_for_again(cache: RangeCache) -> None:
+    inner = Memory()
+    source = CachedSource(inner, cache)
+    assert (source.url, source.connections) == (URL, 3)
+    fetched = source.get(PATH, WANTED, pin=PIN)
+    assert fetched == inner.get(PATH, WANTED, pin=PIN)
+    for wanted in (WANTED, ByteRange(1000, 1001), ByteRange(1499, 1500), ByteRange(1100, 1300)):
+        expected = Response(right(wanted), wanted.start, PIN.size, PIN.etag, None)
+        assert source.get(PATH, wanted, pin=PIN) == expected
+    assert inner.asked == [WANTED, WANTED]
+    assert source.held(PATH, PIN) == [WANTED]
+
+
+def test_what_is_held_in_part_is_asked_for_whole(cache: RangeCache) -> None:
+    inner = Memory()
+    source = CachedSource(inner, cache)
+    wanted = [WANTED, ByteRange(1400, 1600), ByteRange(900, 1600), ByteRange(1700, 1800)]
+    for each in [*wanted, *wanted]:
+        assert source.get(PATH, each, pin=PIN).body == right(each)
+    assert inner.asked == wanted
+    assert source.held(PATH, PIN) == [ByteRange(900, 1600), ByteRange(1700, 1800)]
+
+
+@pytest.mark.parametrize("wanted", [None, SuffixRange(500), WANTED])
+def test_other_requests_pass_straight_through(cache: RangeCache, folder: Path, wanted: Wanted) -> None:
+    inner = Memory()
+    source = CachedSource(inner, cache)
+    pins = [None] if isinstance(wanted, ByteRange) else [None, PIN]
+    for pin in pins:
+        for _ in range(2):
+            assert source.get(PATH, wanted, pin=pin) == Memory().get(PATH, wanted)
+    assert len(inner.asked) == 2 * len(pins)
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("etag", [None, 'W/"0123456789abcdef-8"', "0123456789abcdef-8", ""])
+def test_a_version_without_a_strong_etag_is_never_kept(cache: RangeCache, folder: Path, etag: str | None) -> None:
+    inner = Memory(etag)
+    source = CachedSource(inner, cache)
+    pin = Pin(PIN.size, etag)
+    for _ in range(2):
+        assert source.get(PATH, WANTED, pin=pin).body == right(WANTED)
+    cache.put(URL, PATH, pin, 0, b"x")
+    assert len(inner.asked) == 2
+    assert source.held(PATH, pin) == []
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [Memory('"other"'), Memory(f"W/{PIN.etag}"), Memory(None), Memory(data=DATA[:-1])],
+    ids=["other", "weak", "none", "short"],
+)
+def test_an_answer_that_is_not_surely_of_the_pinned_version_is_not_kept(
+    cache: RangeCache, folder: Path, inner: Memory
+) -> None:
+    assert CachedSource(inner, cache).get(PATH, WANTED, pin=PIN).body == right(WANTED)
+    assert not folder.exists()
+
+
+def test_other_versions_files_and_sources_are_never_answered(cache: RangeCache) -> None:
+    put(cache, (0, 500))
+    others = [
+        ("https://example.org/cc-index/", PATH.removeprefix("cc-index/"), PIN),
+        ("https://example.com/", PATH, PIN),
+        (URL, PATH + "2", PIN),
+        (URL, PATH, replace(PIN, etag='"other"')),
+        (URL, PATH, replace(PIN, size=PIN.size + 1)),
+        (URL, "\udcff\0", PIN),
+    ]
+    for url, path, pin in others:
+        assert cache.held(url, path, pin) == []
+        assert cache.get(url, path, pin, ByteRange(0, 500)) is None
+    for number, (url, path, pin) in enumerate(others):
+        cache.put(url, path, pin, 0, bytes([number]) * 500)
+    assert got(cache, 0, 500) == DATA[:500]
+    for number, (url, path, pin) in enumerate(others):
+        assert cache.get(url, path, pin, ByteRange(0, 500)) == bytes([number]) * 500
+
+
+@pytest.mark.parametrize(("start", "body"), [(0, b""), (-1, b"xx"), (PIN.size - 1, b"xx"), (PIN.size, b"x")])
+def test_what_does_not_lie_in_the_file_is_not_kept(cache: RangeCache, folder: Path, start: int, body: bytes) -> None:
+    cache.put(URL, PATH, PIN, start, body)
+    assert not folder.exists()
+
+
+def test_a_source_that_is_closed_answers_no_more(cache: RangeCache) -> None:
+    source = CachedSource(Memory(), cache)
+    source.get(PATH, WANTED, pin=PIN)
+    source.close()
+    with pytest.raises(GivenUp):
+        source.get(PATH, WANTED, pin=PIN)
+
+
+# Assembling
+
+
+@pytest.mark.parametrize(
+    "ranges",
+    [
+        [(10, 20), (20, 30), (30, 40)],
+        [(30, 40), (10, 20), (20, 30)],
+        [(10, 25), (15, 35), (34, 40)],
+        [(15, 20), (10, 30), (12, 40)],
+        [(10, 11), (11, 40)],
+    ],
+    ids=str,
+)
+def test_one_answer_is_made_of_several_entries(cache: RangeCache, ranges: list[tuple[int, int]]) -> None:
+    put(cache, *ranges)
+    assert held(cache) == [(10, 40)]
+    for start in range(10, 40):
+        for end in range(start + 1, 41):
+            assert got(cache, start, end) == DATA[start:end]
+    assert got(cache, 9, 40) is got(cache, 10, 41) is None
+
+
+def test_what_is_held_wholly_is_not_kept_twice(cache: RangeCache, folder: Path) -> None:
+    put(cache, (10, 20), (20, 30), (10, 20), (12, 28), (10, 30))
+    assert [file.name for file in files(folder)] == ["10-20", "20-30"]
+
+
+def test_of_several_entries_that_would_do_the_shortest_is_read(cache: RangeCache, folder: Path) -> None:
+    put(cache, (10, 20), (0, 1000))
+    (long,) = folder.glob("*/0-1000")
+    long.write_bytes(bytes(1016))
+    assert got(cache, 12, 20) == DATA[12:20]
+    assert long.exists()
+
+
+SPANS = st.tuples(st.integers(0, 60), st.integers(1, 20)).map(lambda span: (span[0], span[0] + span[1]))
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(st.booleans(), SPANS), max_size=25))
+def test_answers_are_right_and_there_if_all_their_bytes_are(steps: list[tuple[bool, tuple[int, int]]]) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        cache = RangeCache(Path(name), LARGE)
+        kept: set[int] = set()
+        for putting, (start, end) in steps:
+            if putting:
+                put(cache, (start, end))
+                kept.update(range(start, end))
+            else:
+                assert got(cache, start, end) == (DATA[start:end] if kept.issuperset(range(start, end)) else None)
+        starts = sorted(place for place in kept if place - 1 not in kept)
+        ends = sorted(place + 1 for place in kept if place + 1 not in kept)
+        assert held(cache) == list(zip(starts, ends, strict=True))
+
+
+# Damage
+
+
+def test_every_flipped_bit_is_noticed_and_the_entry_removed(cache: RangeCache, folder: Path) -> None:
+    put(cache, (1000, 1020))
+    sound = the_file(folder).read_bytes()
+    assert sound[16:] == DATA[1000:1020]
+    for place in range(len(sound)):
+        put(cache, (1000, 1020))
+        rotten = bytearray(sound)
+        rotten[place] ^= 1 << place % 8
+        the_file(folder).write_bytes(rotten)
+        assert got(cache, 1005, 1010) is None
+        assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda file: os.truncate(file, 515),
+        lambda file: os.truncate(file, 517),
+        lambda file: os.truncate(file, 16),
+        lambda file: os.truncate(file, 0),
+        lambda file: file.rename(file.with_name("1001-1501")),
+        lambda file: file.rename(file.with_name("999-99999")),
+    ],
+    ids=["shorter", "longer", "digest alone", "empty", "moved", "renamed"],
+)
+def test_what_is_damaged_is_asked_for_again(cache: RangeCache, folder: Path, damage: Callable[[Path], None]) -> None:
+    inner = Memory()
+    source = CachedSource(inner, cache)
+    source.get(PATH, WANTED, pin=PIN)
+    damage(the_file(folder))
+    wanted = ByteRange(1001, 1500)  # which all of these names claim to hold
+    assert len(source.held(PATH, PIN)) == 1
+    for _ in range(2):
+        assert source.get(PATH, wanted, pin=PIN).body == right(wanted)
+    assert inner.asked == [WANTED, wanted]
+    assert the_file(folder).name == "1001-1500"
+
+
+def test_an_entry_of_another_version_is_no_entry(cache: RangeCache, folder: Path) -> None:
+    put(cache, (0, 500))
+    put(cache, (0, 500), path="other")
+    one, other = files(folder)
+    one.write_bytes(other.read_bytes())
+    answers = [got(cache, 0, 500), got(cache, 0, 500, path="other")]
+    assert sorted(answers, key=bool) == [None, DATA[:500]]
+
+
+def test_what_claims_to_lie_behind_the_files_end_is_not_held(cache: RangeCache, folder: Path) -> None:
+    put(cache, (0, 500))
+    the_file(folder).with_name(f"0-{PIN.size + 1}").write_bytes(bytes(PIN.size + 17))
+    assert held(cache) == [(0, 500)]
+
+
+def test_damage_is_got_around_where_that_is_possible(cache: RangeCache, folder: Path) -> None:
+    put(cache, (0, 10), (10, 20), (0, 30))
+    for file in files(folder):
+        if file.name == "0-30":
+            file.write_bytes(bytes(46))
+    assert got(cache, 5, 20) == DATA[5:20]
+    assert got(cache, 5, 30) is None
+    assert held(cache) == [(0, 20)]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes")
+def test_what_is_strange_is_neither_followed_nor_touched(cache: RangeCache, folder: Path, tmp_path: Path) -> None:
+    put(cache, (0, 500))
+    genuine = the_file(folder)
+    version, elsewhere = genuine.parent, tmp_path / "elsewhere"
+    version.rename(elsewhere)
+    os.utime(elsewhere / "0-500", (LONG_AGO, LONG_AGO))
+    names = ["00-500", "0-0500", "0-500 ", "0-500.part", "-500", "0-", "5-5", "9-5", "0-\u0661", f"0-{'9' * 19}", "x"]
+
+    def make_strange() -> None:
+        version.mkdir()
+        for name in names:
+            shutil.copyfile(elsewhere / "0-500", version / name)
+        (version / "0-500").symlink_to(elsewhere / "0-500")
+        (version / "0-501").mkdir()
+        os.mkfifo(version / "0-502")
+
+    make_strange()
+    assert held(cache) == []
+    assert got(cache, 0, 500) is None
+    put(cache, (0, 501))  # where there is a folder
+    (folder / "notes").mkdir()
+    (folder / "notes" / "0-500").write_bytes(bytes(500))
+    (folder / ("a" * 32)).symlink_to(elsewhere)
+    put(RangeCache(folder, 80), (0, 10), path="other")
+    assert {path.name for path in version.iterdir()} == {*names, "0-500", "0-501", "0-502"}
+    assert held(cache, "other") == [(0, 10)]  # nothing else counts
+
+    shutil.rmtree(version)
+    version.symlink_to(elsewhere)
+    assert held(cache) == []
+    assert got(cache, 0, 500) is None
+    put(cache, (500, 600))
+    (untouched,) = files(elsewhere)
+    assert untouched.stat().st_mtime == LONG_AGO

@@ -1,0 +1,290 @@
+"""A cache has a size, is shared by processes, and is no reason to fail."""
+
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from catalogue.source.byte_ranges import ByteRange
+from catalogue.source.cache import CachedSource, RangeCache
+from tests.support.caches import (
+    DATA,
+    LARGE,
+    LONG_AGO,
+    PATH,
+    PIN,
+    WANTED,
+    Memory,
+    beside,
+    cache_folder,
+    files,
+    got,
+    held,
+    large_cache,
+    line,
+    put,
+    right,
+    size,
+    the_file,
+)
+
+folder = pytest.fixture(cache_folder)
+cache = pytest.fixture(large_cache)
+
+
+# The limit
+
+
+def test_a_body_of_more_than_an_eighth_of_the_limit_is_not_kept(folder: Path) -> None:
+    put(RangeCache(folder, 0), (0, 1))
+    put(RangeCache(folder, 807), (0, 101))
+    assert not folder.exists()
+    cache = RangeCache(folder, 807)
+    put(cache, (0, 100))
+    assert held(cache) == [(0, 100)]
+
+
+def test_what_was_not_used_for_longest_goes_first(folder: Path) -> None:
+    cache = RangeCache(folder, 10_160)  # for ten entries
+    names = [str(number) for number in range(10)]
+    for number, name in enumerate(names):
+        put(cache, (0, 1000), path=name)
+        for file in folder.glob("*/0-1000"):
+            if file.stat().st_mtime > LONG_AGO + 100:
+                os.utime(file, (LONG_AGO + number,) * 2)
+    assert size(folder) == 10_160
+    assert held(cache, "0") == [(0, 1000)]  # to know that it is there is not to use it
+    for used in ("1", "4"):
+        assert got(cache, 10, 20, path=used) == DATA[10:20]
+    put(cache, (0, 1000), path="new")
+    assert [name for name in names if not held(cache, name)] == ["0", "2"]
+    assert size(folder) == 9 * 1016 <= 0.9 * 10_160
+    assert held(cache, "new") == [(0, 1000)]
+    assert len(list(folder.iterdir())) == 9  # no empty folders
+
+
+def test_the_limit_is_kept_after_every_put(folder: Path) -> None:
+    dice, sizes = Random(1), []
+    cache = RangeCache(folder, 20_000)
+    for _ in range(300):
+        start = dice.randrange(PIN.size - 2500)
+        put(cache, (start, start + dice.randrange(1, 2500)), path=dice.choice("abc"))
+        sizes.append(size(folder))
+    assert 17_000 < max(sizes) <= 20_000
+    assert min(sizes[20:]) > 14_000
+
+
+def test_a_smaller_limit_holds_from_the_first_put_on(folder: Path) -> None:
+    put(RangeCache(folder, LARGE), *((start, start + 1000) for start in range(0, 50_000, 1000)))
+    smaller = RangeCache(folder, 20_000)
+    assert len(held(smaller)) == 1
+    assert got(smaller, 0, 50_000) == DATA[:50_000]
+    put(smaller, (60_000, 60_001))
+    assert size(folder) <= 18_000
+    assert got(smaller, 60_000, 60_001) == DATA[60_000:60_001]
+
+
+def test_what_a_kill_may_leave_is_cleared_away(folder: Path) -> None:
+    cache = RangeCache(folder, 10_000)
+    put(cache, (0, 1000))
+    left = the_file(folder).with_name(".ab_c12x9.part")
+    left.write_bytes(bytes(9000))
+    os.utime(left, (LONG_AGO, LONG_AGO))
+    (folder / ("0" * 32)).mkdir()
+    put(RangeCache(folder, 10_000), (1000, 2000))
+    assert [file.name for file in files(folder)] == ["0-1000", "1000-2000"]
+    assert len(list(folder.iterdir())) == 1
+
+
+# Sharing
+
+
+def test_two_caches_on_one_folder_share_it_and_its_limit(folder: Path) -> None:
+    dice, sizes = Random(2), []
+    caches = [RangeCache(folder, 20_000) for _ in range(2)]
+    for _ in range(200):
+        start = dice.randrange(PIN.size - 2000)
+        one, other = dice.sample(caches, 2)
+        put(one, (start, start + 1 + dice.randrange(2000)))
+        assert got(other, start, start + 1) == DATA[start : start + 1]
+        sizes.append(size(folder))
+    assert max(sizes) <= 20_000 * 9 // 8  # what the other one adds is noticed late, but not later
+    assert held(caches[0]) == held(caches[1]) != []
+
+
+def test_the_folder_is_the_users_own(cache: RangeCache, folder: Path) -> None:
+    put(cache, (0, 10))
+    assert [path.stat().st_mode & 0o077 for path in (folder, *folder.rglob("*"))] == [0, 0, 0]
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_threads_get_right_answers_whatever_is_evicted_meanwhile(folder: Path) -> None:
+    inner = Memory()
+    sources = [CachedSource(inner, RangeCache(folder, 20_000)) for _ in range(2)]  # two, as processes would have
+
+    def ask(seed: int) -> list[ByteRange]:
+        dice, wrong = Random(seed), []
+        for _ in range(60):
+            start = dice.randrange(0, 40_000, 100)
+            wanted = ByteRange(start, start + dice.randrange(100, 2500, 100))
+            if sources[seed % 2].get(PATH, wanted, pin=PIN).body != right(wanted):
+                wrong.append(wanted)
+        return wrong
+
+    with ThreadPoolExecutor(8) as executor:
+        assert [wrong for wrongs in executor.map(ask, range(8)) for wrong in wrongs] == []
+    assert 0 < len(inner.asked) < 8 * 60
+    assert size(folder) <= 20_000 * 5 // 4
+
+
+def test_threads_lose_nothing_of_what_has_room(cache: RangeCache) -> None:
+    inner = Memory()
+    source = CachedSource(inner, cache)
+    asked = [(f"{number % 7}", ByteRange(number * 100, number * 100 + 100)) for number in range(200)]
+    for _ in range(2):
+        with ThreadPoolExecutor(8) as executor:
+            bodies = executor.map(lambda each: source.get(each[0], each[1], pin=PIN).body, asked)
+            assert list(bodies) == [right(wanted) for _, wanted in asked]
+    assert len(inner.asked) == 200
+
+
+PUT = """
+cache, dice = RangeCache(folder, 300_000), Random(1)
+for number in range(100_000):
+    start = dice.randrange(60_000)
+    put(cache, (start, start + dice.randrange(20_000, 37_500)), path=str(number % 20))
+    print(number, flush=True)
+"""
+
+
+def test_a_kill_leaves_a_cache_that_can_be_used(folder: Path) -> None:
+    with beside(folder, PUT) as process:
+        for number in range(60):
+            assert line(process) == str(number)
+        process.send_signal(signal.SIGKILL)
+    cache = RangeCache(folder, 300_000)
+    found = [(str(name), there) for name in range(20) for there in held(cache, str(name))]
+    assert found
+    for name, (start, end) in found:
+        assert got(cache, start, end, path=name) == DATA[start:end]
+    put(cache, (0, 1000), path="new")
+    assert got(cache, 0, 1000, path="new") == DATA[:1000]
+    assert size(folder) <= 300_000
+
+
+# Disks that fail
+
+
+FULL = """
+import resource
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+cache = RangeCache(folder, LARGE)
+put(cache, (0, 1000))
+soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (5000, hard))
+put(cache, (1000, 50_000), (50_000, 51_000))
+print(held(cache), len(files(folder)), flush=True)
+resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+put(cache, (1000, 50_000))
+print(held(cache), len(files(folder)), flush=True)
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGXFSZ"), reason="there is no limit to the size of files")
+def test_what_a_full_disk_has_no_room_for_is_not_kept(folder: Path) -> None:
+    """A limit to the size of files, as room on a disk cannot be taken away without being root."""
+    with beside(folder, FULL) as process:
+        assert line(process) == "[(0, 1000), (50000, 51000)] 2"
+        assert line(process) == "[(0, 51000)] 3"
+
+
+READ_ONLY = """
+if os.geteuid() == 0:
+    os.setegid(65534)
+    os.seteuid(65534)
+cache = RangeCache(folder, 100_000)
+print(held(cache), got(cache, 100, 900) is not None, flush=True)
+put(cache, (1000, 2000))
+put(cache, (0, 1000), path="other")
+print(got(cache, 2000, 2500), got(cache, 3000, 3500), flush=True)
+print(held(cache), held(cache, "other"), flush=True)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "seteuid"), reason="there is nobody else to be")
+def test_a_cache_that_cannot_be_written_still_answers() -> None:
+    with tempfile.TemporaryDirectory() as name:  # where everybody may go, as nobody must; pytest's own is private
+        folder = Path(name) / "ranges"
+        if os.geteuid() == 0 and not all(parent.stat().st_mode & 0o001 for parent in Path(name).parents):
+            pytest.skip("nobody may go where temporary files are")
+        put(RangeCache(folder, LARGE), (0, 1000), (2000, 2500), (3000, 3500))
+        for file in files(folder):
+            if file.name == "2000-2500":
+                file.write_bytes(bytes(516))  # damage that cannot be removed
+            file.chmod(0 if file.name == "3000-3500" else 0o444)
+        for path in (*folder.iterdir(), folder):
+            path.chmod(0o555)
+        Path(name).chmod(0o755)
+        try:
+            with beside(folder, READ_ONLY) as process:
+                assert line(process) == "[(0, 1000), (2000, 2500), (3000, 3500)] True"
+                assert line(process) == "None None"
+                assert line(process) == "[(0, 1000), (2000, 2500), (3000, 3500)] []"
+        finally:
+            for path in (folder, *folder.iterdir()):
+                path.chmod(0o755)
+
+
+def forbid(folder: Path) -> None:
+    """Let nobody in; to root this is as if nothing had happened."""
+    folder.chmod(0)
+
+
+def replace_by_a_file(folder: Path) -> None:
+    shutil.rmtree(folder)
+    folder.write_text("")
+
+
+def replace_a_version_by_a_file(folder: Path) -> None:
+    (version,) = folder.iterdir()
+    shutil.rmtree(version)
+    version.write_text("")
+
+
+@pytest.mark.parametrize(
+    ("happens", "requests", "kept"),
+    [
+        (shutil.rmtree, 2, True),
+        (replace_by_a_file, 4, False),
+        (replace_a_version_by_a_file, 4, False),
+        (forbid, 1 if os.geteuid() == 0 else 4, True),
+    ],
+)
+def test_whatever_happens_to_the_folder_answers_come(
+    cache: RangeCache, folder: Path, happens: Callable[[Path], None], requests: int, *, kept: bool
+) -> None:
+    inner = Memory()
+    source = CachedSource(inner, cache)
+    source.get(PATH, WANTED, pin=PIN)
+    happens(folder)
+    for _ in range(3):
+        assert source.get(PATH, WANTED, pin=PIN).body == right(WANTED)
+    assert len(inner.asked) == requests
+    folder.chmod(0o700)
+    assert source.held(PATH, PIN) == ([WANTED] if kept else [])
+
+
+def test_a_folder_that_cannot_be_made_is_done_without(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    inner = Memory()
+    source = CachedSource(inner, RangeCache(tmp_path / "file" / "ranges", LARGE))
+    for _ in range(2):
+        assert source.get(PATH, WANTED, pin=PIN).body == right(WANTED)
+    assert len(inner.asked) == 2
+    assert source.held(PATH, PIN) == []

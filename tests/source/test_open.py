@@ -1,0 +1,230 @@
+"""An address becomes a source of the right kind, as polite as its host wants it."""
+
+import subprocess
+import sys
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from catalogue.errors import Missing, QueryError, SlowDown, Unreachable
+from catalogue.settings import COLLINFO_SOURCE, DEFAULT_SOURCE, Settings, install_command
+from catalogue.source.folder import FolderSource
+from catalogue.source.http import HttpSource
+from catalogue.source.open import open_source
+from catalogue.source.rate_limit import COMMON_CRAWL, S3_COMMON_CRAWL, Policy, SystemClock
+from catalogue.source.retry import ATTEMPTS, PoliteSource
+from catalogue.source.s3 import S3Source
+from tests.support.clocks import FakeClock
+from tests.support.faults import FaultServer, Kind, always
+from tests.support.sources import DATA, FILES, PATH, SUFFIX
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def _direct(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("no_proxy", "*")
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(cache=tmp_path / "cache")
+
+
+@pytest.mark.parametrize(
+    ("address", "url", "policy", "kind"),
+    [
+        (DEFAULT_SOURCE, DEFAULT_SOURCE, COMMON_CRAWL, HttpSource),
+        (COLLINFO_SOURCE, COLLINFO_SOURCE, COMMON_CRAWL, HttpSource),
+        ("https://data.commoncrawl.org", DEFAULT_SOURCE, COMMON_CRAWL, HttpSource),
+        ("HTTPS://Data.CommonCrawl.Org/a", "https://Data.CommonCrawl.Org/a/", COMMON_CRAWL, HttpSource),
+        ("https://data.commoncrawl.org./", "https://data.commoncrawl.org./", COMMON_CRAWL, HttpSource),
+        ("https://data.commoncrawl.org:443/", "https://data.commoncrawl.org:443/", COMMON_CRAWL, HttpSource),
+        ("https://commoncrawl.org/", "https://commoncrawl.org/", COMMON_CRAWL, HttpSource),
+        (
+            "https://ds5q9oxwqwsfj.cloudfront.net/x/",
+            "https://ds5q9oxwqwsfj.cloudfront.net/x/",
+            COMMON_CRAWL,
+            HttpSource,
+        ),
+        ("http://data.commoncrawl.org.example/", "http://data.commoncrawl.org.example/", Policy(), HttpSource),
+        ("http://notcommoncrawl.org/", "http://notcommoncrawl.org/", Policy(), HttpSource),
+        ("http://127.0.0.1:8080", "http://127.0.0.1:8080/", Policy(), HttpSource),
+        ("http://[::1]:8080/a", "http://[::1]:8080/a/", Policy(), HttpSource),
+        ("s3://commoncrawl", "s3://commoncrawl/", S3_COMMON_CRAWL, S3Source),
+        ("S3://commoncrawl/a/", "s3://commoncrawl/a/", S3_COMMON_CRAWL, S3Source),
+        ("s3://commoncrawl-copy/a", "s3://commoncrawl-copy/a/", Policy(connections=32), S3Source),
+    ],
+)
+def test_addresses_and_how_their_hosts_are_asked(
+    settings: Settings, address: str, url: str, policy: Policy, kind: type[object]
+) -> None:
+    with closing(open_source(address, settings)) as source:
+        assert source.url == url
+        assert source.limiter.policy == policy
+        assert source.limiter.rate == policy.rate
+        assert source.connections == policy.connections
+        assert type(source.inner) is kind
+        assert isinstance(source.limiter.clock, SystemClock)
+
+
+def test_common_crawl_is_asked_with_care() -> None:
+    """What its keepers and those whom it blocked report; see the module."""
+    pauses = (300.0, 900.0)
+    assert Policy() == Policy(
+        rate=None, burst=10, connections=16, slow_down=1.0, pauses=pauses, refused=5, never_honoured=2
+    )
+    many = Policy(pauses=pauses, refused=12, never_honoured=4)
+    assert replace(many, rate=5.0, burst=10, connections=4, slow_down=10.0) == COMMON_CRAWL
+    assert replace(many, rate=100.0, burst=100, connections=32, slow_down=2.0) == S3_COMMON_CRAWL
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://me:canary@data.commoncrawl.org/",
+        "https://:canary@data.commoncrawl.org/",
+        "https://me@canary.example/",
+        "https://data.commoncrawl.org/?key=canary",
+        "https://data.commoncrawl.org/?",
+        "https://data.commoncrawl.org/#canary",
+        "https://data.commoncrawl.org/a canary/",
+        "https://data.commoncrawl.org/canary\r\nX-Injected: 1/",
+        "https://data.commoncrawl.org/\x1bcanary",
+        "https://data.commoncrawl.org:canary/",
+        "https://data.commoncrawl.org:99999/canary",
+        "https://[canary/",
+        "https://",
+        "https:///canary",
+        "s3://key:canary@commoncrawl/",
+        "s3://commoncrawl/?versionId=canary",
+        "s3://commoncrawl:80/canary",
+        "s3:///canary",
+        "ftp://me:canary@data.commoncrawl.org/",
+    ],
+)
+def test_what_is_no_plain_address_is_refused_and_not_repeated(settings: Settings, address: str) -> None:
+    with pytest.raises(QueryError, match="without query or credentials") as raised:
+        open_source(address, settings)
+    assert "canary" not in str(raised.value)
+    assert DEFAULT_SOURCE in str(raised.value)
+    assert raised.value.exit_status == 2
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "",
+        "no/such/folder",
+        "ftp://data.commoncrawl.org/",
+        "gs://bucket/",
+        "file:///etc",
+        "data.commoncrawl.org",
+        "x" * 300,
+    ],
+)
+def test_what_is_nothing_we_know_is_named(settings: Settings, address: str) -> None:
+    with pytest.raises(QueryError, match="is no folder and no http, https or s3 address") as raised:
+        open_source(address, settings)
+    assert repr(address[:200]) in str(raised.value)
+    assert DEFAULT_SOURCE in str(raised.value)
+
+
+def test_a_file_is_no_folder(settings: Settings, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(QueryError, match="no folder"):
+        open_source(str(tmp_path / "file"), settings)
+
+
+def test_settings_win(tmp_path: Path) -> None:
+    settings = Settings(rate=0.5, connections=2, patience=0.0, cache=tmp_path)
+    for address in (DEFAULT_SOURCE, "s3://commoncrawl/", "http://127.0.0.1/"):
+        with closing(open_source(address, settings)) as source:
+            policy = source.limiter.policy
+            assert (policy.rate, policy.connections, policy.slow_down) == (0.5, 2, 0.0)
+            assert source.connections == 2
+
+
+def test_a_folder(settings: Settings, tmp_path: Path) -> None:
+    folder = tmp_path / "with ? and # and @"
+    folder.mkdir()
+    (folder / "x").write_bytes(DATA)
+    with closing(open_source(str(folder), settings)) as source:
+        assert isinstance(source.inner, FolderSource)
+        assert source.get("x", SUFFIX).body == DATA[-5000:]
+        assert source.url.startswith("file:///")
+    with closing(open_source(str(folder), Settings(rate=5.0, cache=tmp_path / "cache"))) as source:
+        source.get("x", SUFFIX)
+        assert not (tmp_path / "cache").exists()  # it has no host that others could ask, too
+
+
+def test_a_request_of_what_was_opened(tmp_path: Path) -> None:
+    settings = Settings(contact="me@example.org", cache=tmp_path / "cache", rate=1000.0)
+    with FaultServer(FILES) as server, closing(open_source(server.url, settings)) as source:
+        assert source.get(PATH, SUFFIX).body == DATA[-5000:]
+        with pytest.raises(Missing):
+            source.get("none", SUFFIX)
+        first, _ = server.log
+        assert first.headers["user-agent"] == settings.user_agent
+        assert "me@example.org" in settings.user_agent
+        assert (tmp_path / "cache" / "127.0.0.1.json").exists()
+        assert (source.requests, source.bytes) == (2, 5000)
+
+
+def test_one_host_has_one_file(tmp_path: Path) -> None:
+    settings = Settings(rate=1000.0, cache=tmp_path)
+    for address in ("http://LocalHost:1/", "http://localhost.:2/x/", "https://localhost/"):
+        with closing(open_source(address, settings)) as source:
+            source.limiter.acquire()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["localhost.json", "localhost.json.lock"]
+
+
+def test_what_it_is_opened_with_is_handed_on(settings: Settings) -> None:
+    clock, said = FakeClock(), list[str]()
+    with (
+        FaultServer(FILES, script=always(Kind.SLOW_DOWN)) as server,
+        closing(
+            open_source(server.url, Settings(patience=60.0), clock=clock, notify=said.append, attempts=2)
+        ) as source,
+    ):
+        with pytest.raises(SlowDown, match="SlowDown"):
+            source.get(PATH, SUFFIX)
+        assert server.requests == 2
+    assert len(clock.waits) == 1
+    assert 60 <= clock.waits[0] <= 75
+    assert len(said) == 1
+    with FaultServer(FILES, script=always(Kind.DISCONNECT)) as server:
+        with closing(open_source(server.url, settings, clock=FakeClock())) as source, pytest.raises(Unreachable):
+            source.get(PATH, SUFFIX)
+        assert server.requests == ATTEMPTS
+    with FaultServer(FILES, script=always(Kind.SLOW_DOWN)) as server:
+        clock = FakeClock()
+        impatient = open_source(server.url, Settings(patience=60.0), clock=clock, patience=59.0)
+        with closing(impatient) as source, pytest.raises(SlowDown, match=r"SlowDown.*; ask again in"):
+            source.get(PATH, SUFFIX)
+        assert (server.requests, clock.waits) == (1, [])
+
+
+def test_nothing_secret_is_shown(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "canary")
+    monkeypatch.setenv("https_proxy", "http://me:canary@127.0.0.1:1")
+    for address in (DEFAULT_SOURCE, "s3://commoncrawl/"):
+        with closing(open_source(address, settings)) as source:
+            assert isinstance(source, PoliteSource)
+            shown = f"{source!r} {source.inner!r} {source.inner} {source.url} {source.limiter.state!r}"
+            assert "canary" not in shown
+
+
+def test_without_s3fs_it_says_how_to_get_it(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules['s3fs'] = None\n"
+        "from pathlib import Path; from catalogue.settings import Settings\n"
+        "from catalogue.source.open import open_source\n"
+        "try: open_source('s3://commoncrawl/', Settings(cache=Path(sys.argv[1])))\n"
+        "except Exception as error: print(type(error).__name__, error)"
+    )
+    command = [sys.executable, "-W", "error", "-c", code, str(tmp_path)]
+    ran = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=60)
+    assert ran.stdout == f"QueryError s3://commoncrawl/ needs s3fs; run: {install_command('s3')}\n"

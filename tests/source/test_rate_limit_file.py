@@ -1,0 +1,197 @@
+"""What processes share about a host, and that a file which cannot be used stops nobody."""
+
+import json
+import random
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+
+from catalogue.source.rate_limit import Limiter, Policy
+from tests.support.clocks import START, FakeClock
+
+POLICY = Policy(rate=5.0, connections=4, slow_down=10.0)
+ROOT = Path(__file__).parents[2]
+
+
+def test_a_block_is_shared_and_outlives_the_process(tmp_path: Path) -> None:
+    file = tmp_path / "host.json"
+    code = (
+        "import sys; from pathlib import Path; from catalogue.source.rate_limit import Limiter, Policy, SystemClock\n"
+        "limiter = Limiter(Policy(rate=5.0), clock=SystemClock(), file=Path(sys.argv[1]))\n"
+        "limiter.note_suffixes(ignored=True)\n"
+        "print(round(limiter.blocked(limiter.acquire()), 6))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code, file], cwd=ROOT, check=True, capture_output=True, timeout=60)
+    assert ran.stdout == b"300.0\n"
+    clock = FakeClock(time.monotonic())
+    limiter = Limiter(POLICY, clock=clock, file=file)
+    assert limiter.state.ignores_suffixes
+    limiter.acquire()
+    (wait,) = clock.waits
+    assert 240 < wait <= 300
+    assert limiter.blocked(clock.now()) == pytest.approx(900.0)
+
+
+def test_two_processes_keep_to_the_rate_together(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from catalogue.source.rate_limit import Limiter, Policy, SystemClock\n"
+        "limiter = Limiter(Policy(rate=100.0, burst=5), clock=SystemClock(), file=Path(sys.argv[1]))\n"
+        "sys.stdin.readline()\n"
+        "print(SystemClock().now(), *(limiter.acquire() for _ in range(40)))"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "host.json")]
+    processes = [
+        subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)
+    ]
+    with ThreadPoolExecutor() as executor:
+        outputs = list(executor.map(lambda process: process.communicate("go\n", timeout=60)[0], processes))
+    starts, *times = zip(*([float(word) for word in output.split()] for output in outputs), strict=True)
+    for number, when in enumerate(sorted(sum(times, ()))):
+        # Nobody comes before his turn; how much later he comes is the machine's business.
+        assert when >= min(starts) + (number - 4) / 100 - 1e-6
+
+
+def test_what_was_noted_before_the_machine_started_is_forgotten(tmp_path: Path) -> None:
+    file = tmp_path / "host.json"
+    before = Limiter(POLICY, clock=FakeClock(500.0), file=file)
+    before.note_suffixes(ignored=True)
+    before.blocked(before.acquire())
+    clock = FakeClock(400.0)  # it has been up for less time than it was then
+    after = Limiter(POLICY, clock=clock, file=file)
+    assert not after.state.ignores_suffixes
+    assert [after.acquire() for _ in range(10)] == [400.0] * 10
+    assert clock.waits == []
+    later = Limiter(POLICY, clock=FakeClock(600.0), file=file)
+    assert later.state.paused_until == 0.0  # it was overwritten
+
+
+def _state(**changed: object) -> str:
+    state = {
+        "next_slot": 990.0,
+        "rate": 2.5,
+        "changed": 980.0,
+        "blocks": 0,
+        "paused_until": 0.0,
+        "probed": None,
+        "ignores_suffixes": True,
+        "noted": 990.0,
+    }
+    return json.dumps(state | changed)
+
+
+def test_what_is_sound_is_believed(tmp_path: Path) -> None:
+    file = tmp_path / "host.json"
+    for rate in (2.5, 0.5):
+        file.write_text(_state(rate=rate))
+        assert Limiter(POLICY, clock=FakeClock(), file=file).rate == rate
+    file.write_text(_state(blocks=1, paused_until=START + 900))
+    clock = FakeClock()
+    Limiter(POLICY, clock=clock, file=file).acquire()
+    assert clock.waits == [900.0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "x",
+        "[]",
+        "3",
+        "[" * 100_000,
+        "{}{}",
+        '{"unknown": 1}',
+        "\x00\xff",
+        _state(next_slot="soon"),
+        _state(next_slot=1e300),
+        _state(next_slot=float("nan")),
+        _state(next_slot=-1),
+        _state(next_slot=None),
+        _state(changed=[]),
+        _state(paused_until=1e9),
+        _state(probed="x"),
+        _state(blocks=-7),
+        _state(blocks="x"),
+        _state(blocks=None),
+        _state(rate=0),
+        _state(rate=-1),
+        _state(rate=1e-300),
+        _state(rate=float("nan")),
+        _state(rate="x"),
+        _state(noted=START + 1),
+        _state(noted=None),
+    ],
+)
+def test_a_damaged_file_is_harmless_and_mended(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "host.json"
+    file.write_text(text, encoding="latin-1")
+    clock = FakeClock()
+    limiter = Limiter(POLICY, clock=clock, file=file)
+    assert [limiter.acquire() for _ in range(11)] == pytest.approx([START] * 10 + [START + 0.2])
+    limiter.slow_down()
+    assert Limiter(POLICY, clock=clock, file=file).rate == 2.5
+
+
+def test_any_damage_at_all_is_harmless(tmp_path: Path) -> None:
+    file, dice = tmp_path / "host.json", random.Random(1)
+    for _ in range(150):
+        data = bytearray(_state(blocks=dice.choice([0, 1])).encode())
+        for _ in range(dice.randrange(1, 4)):
+            data[dice.randrange(len(data))] = dice.randrange(256)
+        file.write_bytes(data[: dice.choice([len(data), dice.randrange(len(data))])])
+        clock = FakeClock()
+        limiter = Limiter(POLICY, clock=clock, file=file)
+        limiter.succeeded(limiter.acquire())
+        assert sum(clock.waits) <= 3600
+        assert json.loads(file.read_text())
+
+
+@pytest.mark.parametrize("obstacle", ["folder instead of file", "file instead of folder", "lock is a folder"])
+def test_a_file_that_cannot_be_written_is_done_without(tmp_path: Path, obstacle: str) -> None:
+    file = tmp_path / "cache" / "host.json"
+    match obstacle:
+        case "folder instead of file":
+            (file / "x").mkdir(parents=True)
+        case "file instead of folder":
+            file.parent.write_text("")
+        case _:
+            Path(f"{file}.lock").mkdir(parents=True)
+    clock = FakeClock()
+    limiter = Limiter(POLICY, clock=clock, file=file)
+    assert [limiter.acquire() for _ in range(12)] == pytest.approx([START] * 10 + [START + 0.2, START + 0.4])
+
+
+def test_whoever_sleeps_with_the_lock_is_waited_for_once_and_then_heard_again(tmp_path: Path) -> None:
+    file = tmp_path / "host.json"
+    clock = FakeClock()
+    ours, others = (Limiter(POLICY, clock=clock, file=file) for _ in range(2))
+    with FileLock(f"{file}.lock"):
+        assert ours.acquire() == START
+    assert not file.exists()
+    others.blocked(others.acquire())
+    ours.acquire()
+    assert clock.waits == [300.0]
+
+
+def test_what_was_known_is_kept_when_the_file_cannot_be_written_any_more(tmp_path: Path) -> None:
+    file = tmp_path / "cache" / "host.json"
+    clock = FakeClock()
+    limiter = Limiter(POLICY, clock=clock, file=file)
+    limiter.blocked(limiter.acquire())
+    file.unlink()
+    (file / "x").mkdir(parents=True)
+    limiter.acquire()
+    assert clock.waits == [300.0]
+    assert limiter.state.blocks == 1
+
+
+def test_only_the_state_and_its_lock_are_left(tmp_path: Path) -> None:
+    clock = FakeClock()
+    limiters = [Limiter(POLICY, clock=clock, file=tmp_path / "data.host.json") for _ in range(2)]
+    assert clock.run(*(limiter.acquire for limiter in limiters * 5)) == pytest.approx([START] * 10)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data.host.json", "data.host.json.lock"]
+    assert set(json.loads((tmp_path / "data.host.json").read_text())) == set(json.loads(_state()))

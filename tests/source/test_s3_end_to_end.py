@@ -1,0 +1,134 @@
+"""Harvest and query from an S3 bucket, with the user's own credentials."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import boto3
+import pytest
+from moto.moto_server.threaded_moto_server import ThreadedMotoServer
+
+import catalogue
+from catalogue.errors import UnknownCrawl
+from catalogue.settings import Settings
+from tests.support import canaries
+from tests.support.commands import Command
+
+pytestmark = [
+    # Of the AWS SDK: it leaves sockets and loops of its own to the garbage collector.
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+BUCKET = "commoncrawl-test"
+
+
+@pytest.fixture(scope="module")
+def endpoint(mirror: Path, crawl: str) -> Iterator[str]:
+    """A real server of S3's protocol, with the mirror in a bucket."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    url = f"http://{host}:{port}"
+    client = boto3.client(
+        "s3",
+        endpoint_url=url,
+        region_name="us-east-1",
+        **canaries.OF_NOBODY,
+    )
+    client.create_bucket(Bucket=BUCKET)
+    newest = max(path.name for path in (mirror / "crawl-data").iterdir())
+    files = [path for path in mirror.rglob("*.parquet") if f"crawl={newest}/" in str(path)]
+    files += [mirror / "collinfo.json", mirror / f"crawl-data/{newest}/cc-index-table.paths.gz"]
+    for path in [*files, *mirror.rglob(f"crawl-data/{crawl}/segments/*/*/*.warc.gz")]:
+        client.put_object(Bucket=BUCKET, Key=f"a-prefix/{path.relative_to(mirror)}", Body=path.read_bytes())
+    client.close()
+    yield url
+    server.stop()
+
+
+@pytest.fixture
+def aws(endpoint: str, tmp_path: Path) -> dict[str, str]:
+    return {
+        "AWS_ENDPOINT_URL": endpoint,
+        **canaries.AWS,
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_CONFIG_FILE": str(tmp_path / "none"),
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+
+
+def test_a_bucket_answers_as_the_folder_does(
+    aws: dict[str, str], harvested: catalogue.Catalogue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in aws.items():
+        monkeypatch.setenv(name, value)
+    newest = max(harvested.files()["crawl"])
+    settings = Settings(source=f"s3://{BUCKET}/a-prefix", cache=tmp_path)
+    with catalogue.open(tmp_path / "data", settings=settings) as cat:
+        (outcome,) = cat.harvest("latest", subsets="all")
+        assert outcome.progress.name == newest
+        assert outcome.progress.requests == outcome.progress.listed
+        before = cat.requests
+        found = cat.captures("*.example.com")
+        assert found.to_arrow() == harvested.captures("*.example.com", crawls=newest).to_arrow()
+        assert cat.requests - before == found.plan.requests
+        assert canaries.MARK not in f"{cat!r} {found!r} {found.plan!r}"
+
+
+def test_records_come_from_a_bucket_as_from_a_folder(
+    aws: dict[str, str], harvested: catalogue.Catalogue, tmp_path: Path, crawl: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in aws.items():
+        monkeypatch.setenv(name, value)
+    rows = harvested.captures("*.com", crawls=crawl, limit=40).to_arrow()
+    with catalogue.open(tmp_path / "data", settings=Settings(source=f"s3://{BUCKET}/a-prefix", cache=tmp_path)) as cat:
+        assert [record.member for record in cat.records(rows)] == [record.member for record in harvested.records(rows)]
+        assert cat.requests == cat.fetch_estimate(rows).requests < rows.num_rows
+
+
+def test_a_snapshot_goes_through_a_bucket(
+    aws: dict[str, str], harvested: catalogue.Catalogue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in aws.items():
+        monkeypatch.setenv(name, value)
+    place = f"s3://{BUCKET}/snapshots/ours"
+    newest, *_, oldest = harvested.held()
+    harvested.export_snapshot(place, crawls=[newest, oldest])
+    with catalogue.open(tmp_path / "data", settings=harvested.settings) as cat:
+        pulled = cat.pull(place, crawls=oldest)
+        assert (pulled.files, pulled.crawls) == (len(harvested.files(oldest)), (oldest,))
+        cat.pull(place)
+        assert cat.held() == [newest, oldest]
+        harvested.export_snapshot(place, crawls=newest)
+        with pytest.raises(UnknownCrawl, match="holds nothing of"):
+            cat.pull(place, crawls=oldest)
+    client = boto3.client("s3", endpoint_url=aws["AWS_ENDPOINT_URL"], region_name="us-east-1")
+    there = client.list_objects_v2(Bucket=BUCKET, Prefix="snapshots/")["Contents"]
+    client.close()
+    names = [each["Key"].removeprefix("snapshots/ours/").split(".")[0] for each in there]
+    assert names == [
+        f"pieces/{newest}", "pieces/crawls", "snapshot", "tables/files", "tables/pages", "tables/row_groups",
+    ]  # fmt: skip
+
+
+def test_without_credentials_it_says_what_to_do(aws: dict[str, str], tmp_path: Path) -> None:
+    command = Command(tmp_path / "data", f"s3://{BUCKET}/a-prefix/", tmp_path)
+    without = aws | dict.fromkeys(canaries.AWS, "")
+    ran = command("harvest", "--crawl", "CC-MAIN-2022-05", **without)
+    assert ran.status == 75
+    assert "needs AWS credentials" in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_the_doctor_looks_at_a_bucket(aws: dict[str, str], tmp_path: Path) -> None:
+    command = Command(tmp_path / "data", f"s3://{BUCKET}/a-prefix/", tmp_path)
+    ran = command("doctor", "--json", **aws)
+    assert ran.status == 0, ran.err
+    found = {each["about"]: each["seen"] for part in ("here", "source") for each in ran.json()[part]}
+    assert found["credentials"] == "found, by env"
+    assert found["suffix ranges"] == found["ranges"] == "honoured"
+    assert "does not exist" in found["listing"]
+    nobody = aws | dict.fromkeys(canaries.AWS, "")
+    ran = command("doctor", **nobody)
+    assert ran.status == 75
+    assert "credentials     none were found" in ran.out
+    assert "needs AWS credentials" in ran.out

@@ -1,0 +1,257 @@
+"""No secret is said, logged, shown or written down, and nobody is asked but whom the user named.
+
+All commands of all tests have secrets in their environment, which is looked for in what they print and log; so do the
+libraries of this process; see ``tests.support.canaries``. Here is what is left.
+"""
+
+import json
+import logging
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from shutil import copytree
+
+import pytest
+
+import catalogue
+from catalogue import Catalogue
+from catalogue.errors import QueryError, SourceError
+from catalogue.formatting import open_part
+from catalogue.settings import Settings, load_settings
+from catalogue.source.aws_logging import be_discreet
+from tests.support import canaries
+from tests.support.canaries import MARK
+from tests.support.commands import Command, Ran
+from tests.support.faults import Fault, FaultServer, Kind, Request, always
+from tests.support.miniatures import OLD
+from tests.support.serving import get, serving
+
+ADDRESSES = [
+    f"https://me:{MARK}@data.example/",
+    f"https://{MARK}@data.example/",
+    f"https://data.example/?X-Amz-Signature={MARK}",
+    f"https://data.example/#{MARK}",
+    f"s3://key:{MARK}@bucket/",
+    f"me:{MARK}@data.example",
+    f"data.example/?X-Amz-Signature={MARK}",
+    f"//me:{MARK}@data.example/",
+    f"https://me:{MARK}@[::1",
+]
+"""Of sources, with something secret in each."""
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_settings_hold_no_secret_address(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(QueryError, match="without query or credentials") as raised:
+        Settings(source=address)
+    assert MARK not in repr(raised.value)
+    with pytest.raises(QueryError) as raised:
+        load_settings(source=address)
+    assert MARK not in repr(raised.value)
+    monkeypatch.setenv("CATALOGUE_SOURCE", address)
+    with pytest.raises(QueryError) as raised:
+        catalogue.open()
+    assert MARK not in repr(raised.value)
+
+
+COMMANDS = [
+    "--source {address} plan example.com",
+    "--source {address} export ducklake",
+    "--source {address} status",
+    "--source {address} doctor",
+    "pull {address}",
+    "export iceberg table --location {address}",
+    "fetch * -o {address}/found.warc.gz --yes",
+    "export snapshot {address}",
+    "harvest --table hosts --key host --manifest {address}",
+    "harvest --table hosts --key host {address}part",
+    "query * --scheduler tcp://me:{mark}@127.0.0.1:9",
+]
+
+
+def test_no_command_repeats_a_secret_or_writes_it_down(untaught_data: Path, mirror: Path, tmp_path: Path) -> None:
+    data = Path(copytree(untaught_data, tmp_path / "data"))
+    command = Command(data, str(mirror), tmp_path)
+    for words in COMMANDS:
+        # Of the others the last is the name of a file.
+        for address in (ADDRESSES[2], ADDRESSES[5]) if words.startswith(("--source", "pull")) else ADDRESSES[:1]:
+            ran = command("-v", *words.format(address=address, mark=MARK).split())  # in which it is looked for
+            assert ran.status in {1, 2}, (words, address, ran)
+    assert not canaries.kept_in(tmp_path)
+
+
+def test_secrets_are_looked_for() -> None:
+    """What everything here rests on."""
+    with pytest.raises(AssertionError):
+        Ran(0, "", f"x {MARK} x")
+    found: list[str] = []
+    logger = logging.getLogger("any")
+    logger.propagate = False
+    logger.setLevel(logging.DEBUG)
+    logger.addHandler(canaries.Watch(found.append))
+    logger.debug("%s", "harmless")
+    logger.debug("key %s", MARK)
+    try:
+        int(MARK)
+    except ValueError:
+        logger.exception("failed")
+    assert len(found) == 2
+    assert Command(Path(), "", Path()).environment()["AWS_SESSION_TOKEN"].startswith(MARK)
+
+
+def test_the_sdk_logs_nothing_of_how_it_signs() -> None:
+    be_discreet()
+    for name in ("botocore.auth", "botocore.endpoint", "botocore.parsers"):
+        logger = logging.getLogger(name)
+        found: list[str] = []
+        handler = canaries.Watch(found.append)
+        logger.addHandler(handler)
+        logger.debug("x-amz-security-token:%s", MARK)
+        logger.removeHandler(handler)
+        assert found == []
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("https://data.example/a/b", "https://data.example/a/b"),
+        (f"https://me:{MARK}@data.example/a?b#c", "https://data.example/a"),
+        (f"https://a@b:{MARK}@data.example/a@b", "https://data.example/a@b"),
+        (f"/b?X-Amz-Signature={MARK}\n&X=1", "/b"),
+        (f"me:{MARK}@proxy.example:3128", "proxy.example:3128"),
+        (f"//me:{MARK}@other.example/x", "//other.example/x"),
+        ("127.0.0.1,.example", "127.0.0.1,.example"),
+        ("nowhere", "nowhere"),
+    ],
+)
+def test_what_of_an_address_is_shown(text: str, shown: str) -> None:
+    assert open_part(text) == shown
+
+
+# ---- what is said of the way to a source ----
+
+
+def test_verbose_tells_of_the_environment(command: Command) -> None:
+    with FaultServer({}) as proxy:
+        there = proxy.url.removeprefix("http://").rstrip("/")
+        ran = command(
+            *("crawls", "-v", "--source", "http://data.example/a"),
+            http_proxy=f"http://me:{MARK}-of-the-proxy@{there}",
+            no_proxy="direct.example",
+            AWS_ENDPOINT_URL=f"http://127.0.0.1:9/?X-Amz-Signature={MARK}",
+        )
+        (exchange,) = proxy.log
+    assert ran.status == 75
+    assert exchange.headers["proxy-authorization"]
+    assert ran.err.splitlines()[0].split(", ") == [
+        "source: http://data.example/a",
+        f"http_proxy=http://{there}",
+        "https_proxy=http://127.0.0.1:9",
+        "no_proxy=direct.example",
+        "AWS_ENDPOINT_URL=http://127.0.0.1:9/",
+    ]
+    assert "Traceback" in ran.err  # in whose text it was looked for
+
+
+def test_a_server_shows_no_secret(untaught_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("no_proxy", "*")
+    for name, secret in canaries.ENVIRONMENT.items():
+        monkeypatch.setenv(name, secret)
+    data = Path(copytree(untaught_data, tmp_path / "data"))
+    script = always(Fault(Kind.REDIRECT_AWAY, target=f"https://me:{MARK}@127.0.0.2/?X-Amz-Signature={MARK}&"))
+    with FaultServer({}, script=script) as source:
+        settings = Settings(source=source.url, cache=tmp_path / "cache", cache_size=0)
+        with serving(data, settings) as address:
+            for target in (
+                f"/{OLD}-index?url=*.example.com&output=json",
+                f"/api/captures?url=*.example.com&crawl={OLD}",
+                f"/search?url=*.example.com&crawl={OLD}",
+                "/",
+                "/status",
+                f"/collinfo.json?{MARK}",
+            ):
+                answer = get(address, target)
+                assert MARK not in answer.text + repr(answer.headers)
+        with Catalogue(data, settings) as cat, pytest.raises(SourceError, match="redirects to") as raised:
+            cat.captures("*", crawls=OLD).to_arrow()
+        shown = [cat, cat.settings, cat.captures("*"), cat.captures("*").plan, raised.value, raised.value.__cause__]
+        assert MARK not in repr(shown)
+        assert source.requests > 2
+    assert not canaries.kept_in(tmp_path)
+
+
+# ---- nobody else is asked ----
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[socket.socket]:
+    """Somebody to whom answers lead, and who is never connected to."""
+    with closing(socket.create_server(("127.0.0.2", 0))) as listening:
+        listening.setblocking(False)  # noqa: FBT003 - the only way to say it
+        yield listening
+        with pytest.raises(BlockingIOError):
+            listening.accept()
+
+
+PLACES = [
+    "http://127.0.0.2:{port}/",
+    "//127.0.0.2:{port}/",
+    "https://127.0.0.2:{port}/",
+    "http://me@127.0.0.2:{port}/",
+    "http://169.254.169.254/latest/meta-data/",
+    "http://[::ffff:169.254.169.254]/",
+    "http://[fd00:ec2::254]/",
+    "ftp://127.0.0.2:{port}/",
+    "file:///etc/",
+    "/elsewhere/",
+]
+
+
+def test_redirects_lead_no_command_away(
+    elsewhere: socket.socket, untaught_data: Path, harvested: Catalogue, crawl: str, tmp_path: Path
+) -> None:
+    """Wherever they lead; of what a command asks beyond this machine it would be told."""
+    port = elsewhere.getsockname()[1]
+    places = iter(PLACES * 100)
+
+    def script(_: Request) -> Fault:
+        return Fault(Kind.REDIRECT_AWAY, variant=next(numbers), target=next(places).format(port=port))
+
+    numbers = iter(range(10_000))
+    rows = harvested.captures("*.com", crawls=crawl).to_arrow().slice(0, 3).to_pylist()
+    (tmp_path / "captures.jsonl").write_text("".join(json.dumps(row, default=str) + "\n" for row in rows))
+    data = Path(copytree(untaught_data, tmp_path / "data"))
+    with FaultServer({}, script=script) as source:
+        command = Command(data, source.url, tmp_path)
+        for words in (
+            ["crawls"],
+            ["harvest", "--crawl", crawl, "--refresh"],
+            ["query", "*", "--crawl", crawl],
+            ["query", "*", "--crawl", OLD],
+            ["sample", "*", "-n", "3", "--crawl", crawl],
+            ["backfill", "--crawl", OLD, "--yes"],
+            ["fetch", "--captures", "captures.jsonl", "-o", "found.warc.gz", "--yes"],
+            ["pull", source.url],
+            ["old-index", "example.com"],
+        ):
+            ran = command(*words)
+            assert ran.status in {1, 75}, (words, ran)
+            assert "redirect" in ran.err, (words, ran)
+        log = source.settle()
+    assert len(log) > len(PLACES)
+    assert not [exchange for exchange in log if "elsewhere" in exchange.path]
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [("localhost", 0), ("127.0.0.1", 0), ("127.1", 2), ("2130706433", 2), ("0x7f.1", 0)],
+)
+def test_a_host_that_was_named_is_asked_and_no_other(host: str, status: int, command: Command, mirror: Path) -> None:
+    """Whoever names a host means it, ``http://`` included, however it is spelt; but what cannot be asked is told."""
+    with FaultServer(mirror) as server:
+        port = server.url.rstrip("/").rpartition(":")[2]
+        ran = command("crawls", "--json", "--source", f"http://{host}:{port}/", no_proxy="*")
+        assert ran.status == status, ran.err
+        assert server.requests == (status == 0)
+        assert {exchange.headers["host"] for exchange in server.log} <= {f"{host}:{port}"}

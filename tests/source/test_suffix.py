@@ -1,0 +1,185 @@
+"""The end of a file whose size is not known, in as few requests as the host allows."""
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from catalogue.errors import Missing, NotParquet, RangeIgnored
+from catalogue.source.folder import FolderSource
+from catalogue.source.http import HttpSource
+from catalogue.source.rate_limit import Limiter, Policy
+from catalogue.source.retry import PoliteSource
+from catalogue.source.suffix import get_tail
+from tests.support.clocks import FakeClock
+from tests.support.faults import Fault, FaultServer, Kind, Request, Script, first, only
+from tests.support.sources import DATA
+
+FILES = {f"{number}.parquet": DATA[number : number + 20_000] for number in range(8)}
+FILES |= {"short": b"12345", "one": b"1", "empty": b""}
+PATHS = [path for path in FILES if path.endswith(".parquet")]
+TAIL = 5000
+SUFFIX, FIRST, EXPLICIT = f"bytes=-{TAIL}", "bytes=0-0", "bytes=15000-19999"
+
+
+@pytest.fixture(autouse=True)
+def _direct(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("no_proxy", "*")
+
+
+@contextmanager
+def over(server: FaultServer, file: Path | None = None) -> Iterator[PoliteSource]:
+    limiter = Limiter(Policy(), clock=FakeClock(), file=file)
+    with closing(PoliteSource(HttpSource(server.url, user_agent="test", connections=1), limiter)) as source:
+        yield source
+
+
+def ignores_suffixes(request: Request) -> Fault | None:
+    """As CloudFront's documentation allows itself (docs.aws.amazon.com/AmazonCloudFront, "Range GETs")."""
+    return Fault(Kind.WHOLE_FILE) if "=-" in request.headers.get("range", "") else None
+
+
+def ranges(server: FaultServer) -> list[str | None]:
+    """What was asked for since the last time."""
+    found = [exchange.range_header for exchange in server.settle()]
+    server.reset()
+    return found
+
+
+def check(source: PoliteSource, path: str, length: int = TAIL) -> None:
+    tail = get_tail(source, path, length)
+    data = FILES[path]
+    assert tail.body == data[-length:]
+    assert (tail.start, tail.total_size) == (max(0, len(data) - length), len(data))
+
+
+def test_one_request_a_file() -> None:
+    with FaultServer(FILES) as server, over(server) as source:
+        for path in PATHS:
+            check(source, path)
+        assert ranges(server) == [SUFFIX] * len(PATHS)
+        assert source.honoured_suffixes
+
+
+@pytest.mark.parametrize("script", [None, ignores_suffixes])
+@pytest.mark.parametrize("path", ["short", "one"])
+def test_shorter_files_come_whole(path: str, script: Script | None) -> None:
+    with FaultServer(FILES, script=script) as server, over(server) as source:
+        check(source, path)
+        assert len(ranges(server)) == (3 if script else 1)
+        check(source, path, 1)
+
+
+@pytest.mark.parametrize("script", [None, ignores_suffixes])
+def test_an_empty_file_is_no_parquet_file(script: Script | None) -> None:
+    with FaultServer(FILES, script=script) as server, over(server) as source:
+        for _ in range(2):
+            with pytest.raises(NotParquet, match="empty is not a Parquet file: it is empty"):
+                get_tail(source, "empty", TAIL)
+        assert source.requests == len(ranges(server)) == 2
+
+
+def test_an_empty_file_where_suffixes_are_known_to_be_ignored() -> None:
+    with FaultServer(FILES, script=ignores_suffixes) as server, over(server) as source:
+        check(source, PATHS[0])
+        ranges(server)
+        with pytest.raises(NotParquet, match="it is empty"):
+            get_tail(source, "empty", TAIL)
+        assert ranges(server) == [FIRST]
+
+
+def test_a_host_that_ignores_suffixes_is_asked_for_explicit_ranges_from_then_on() -> None:
+    with FaultServer(FILES, script=ignores_suffixes) as server, over(server) as source:
+        check(source, PATHS[0])
+        assert ranges(server) == [SUFFIX, FIRST, EXPLICIT]
+        for path in PATHS[1:]:
+            check(source, path)
+        assert ranges(server) == [FIRST, EXPLICIT] * (len(PATHS) - 1)
+        assert not source.honoured_suffixes
+
+
+def test_the_explicit_range_is_of_the_same_version() -> None:
+    with FaultServer(FILES, script=ignores_suffixes) as server, over(server) as source:
+        check(source, PATHS[0])
+        matches = [exchange.headers.get("if-match") for exchange in server.settle()]
+        assert matches[:2] == [None, None]
+        assert matches[2]
+
+
+def test_other_processes_need_not_find_out_again(tmp_path: Path) -> None:
+    with FaultServer(FILES, script=ignores_suffixes) as server:
+        with over(server, tmp_path / "host.json") as source:
+            check(source, PATHS[0])
+        ranges(server)
+        with over(server, tmp_path / "host.json") as source:
+            check(source, PATHS[1])
+        assert ranges(server) == [FIRST, EXPLICIT]
+
+
+@pytest.mark.parametrize("place", [0, 3])
+def test_one_odd_file_does_not_speak_for_its_host(place: int) -> None:
+    """Neither the first nor a later one: it ignores every range, as some files at Common Crawl's do at times."""
+    odd = PATHS[place]
+    with FaultServer(FILES, script=only(odd, Kind.WHOLE_FILE)) as server, over(server) as source:
+        for path in PATHS:
+            if path == odd:
+                with pytest.raises(RangeIgnored, match=odd):
+                    get_tail(source, path, TAIL)
+            else:
+                check(source, path)
+        asked = ranges(server)
+        assert asked.count(SUFFIX) == len(PATHS)
+        assert asked.count(FIRST) == len(asked) - len(PATHS) == (4 if place else Policy().never_honoured)
+        assert not source.limiter.state.ignores_suffixes
+
+
+def test_one_whim_does_not_flip_a_host_that_honours_suffixes() -> None:
+    with (
+        FaultServer(FILES, script=lambda request: Fault(Kind.WHOLE_FILE) if request.number == 1 else None) as server,
+        over(server) as source,
+    ):
+        for path in PATHS:
+            check(source, path)
+        assert ranges(server) == [SUFFIX, SUFFIX, FIRST, EXPLICIT] + [SUFFIX] * (len(PATHS) - 2)
+        assert not source.limiter.state.ignores_suffixes
+
+
+@pytest.mark.parametrize("kind", [Kind.HTML_200, Kind.XML_IN_200])
+@pytest.mark.parametrize("variant", [0, 1])
+def test_a_page_with_200_is_no_sign_that_suffixes_are_ignored(kind: Kind, variant: int) -> None:
+    with FaultServer(FILES, script=first(1, Fault(kind, variant))) as server, over(server) as source:
+        check(source, PATHS[0])
+        assert ranges(server) == [SUFFIX, SUFFIX]
+
+
+def test_a_file_that_changes_between_the_two_requests_is_asked_for_again() -> None:
+    files = dict(FILES)
+    path = PATHS[0]
+
+    def script(request: Request) -> Fault | None:
+        if request.number == 2:
+            files[path] = FILES[PATHS[1]]
+        return ignores_suffixes(request)
+
+    with FaultServer(files, script=script) as server, over(server) as source:
+        assert get_tail(source, path, TAIL).body == FILES[PATHS[1]][-TAIL:]
+        assert ranges(server) == [SUFFIX, FIRST, EXPLICIT, FIRST, EXPLICIT]
+
+
+def test_what_is_missing_is_missing_at_once() -> None:
+    with FaultServer(FILES) as server, over(server) as source:
+        with pytest.raises(Missing):
+            get_tail(source, "none", TAIL)
+        assert ranges(server) == [SUFFIX]
+
+
+def test_tails_of_files_in_a_folder(tmp_path: Path) -> None:
+    for path, data in FILES.items():
+        (tmp_path / path).write_bytes(data)
+    source = PoliteSource(FolderSource(tmp_path), Limiter(Policy(), clock=FakeClock()))
+    for path in (*PATHS, "short", "one"):
+        check(source, path)
+    with pytest.raises(NotParquet):
+        get_tail(source, "empty", TAIL)
+    assert source.requests == len(FILES)

@@ -1,0 +1,295 @@
+"""Certificates: only those that are trusted, and the variables that say which are."""
+
+import datetime as dt
+import gc
+import ipaddress
+import shutil
+import socket
+import ssl
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from catalogue.errors import GivenUp, QueryError, Unreachable
+from catalogue.settings import Settings
+from catalogue.source.http import HttpSource, Timeouts
+from catalogue.source.open import open_source
+from catalogue.source.retry import PoliteSource
+from tests.support.clocks import FakeClock
+from tests.support.faults import FaultServer
+from tests.support.sources import DATA, FILES, SUFFIX
+
+_VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CERT_DIR")
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A certificate that signs itself, and its key."""
+
+    certificate: Path
+    key: Path
+
+
+def identity(folder: Path, name: str, host: str = "127.0.0.1", *, days: int = 30) -> Identity:
+    """Make one that is valid for so many days; a negative number for one that has expired."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+    try:
+        alternative: x509.GeneralName = x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        alternative = x509.DNSName(host)
+    now = dt.datetime.now(dt.UTC)
+    certificate = (
+        x509.CertificateBuilder(subject, subject, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(days=60))
+        .not_valid_after(now + dt.timedelta(days=days))
+        .add_extension(x509.SubjectAlternativeName([alternative]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key()), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    made = Identity(folder / f"{name}.pem", folder / f"{name}.key")
+    made.certificate.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    made.key.write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    return made
+
+
+class TlsServer(ThreadingHTTPServer):
+    """Answers every request with the same tail, and notes the headers."""
+
+    daemon_threads = True
+
+    def __init__(self, shown: Identity) -> None:
+        super().__init__(("127.0.0.1", 0), _Answer)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(shown.certificate, shown.key)
+        self.socket = context.wrap_socket(self.socket, server_side=True)
+        self.seen: list[dict[str, str]] = []
+        self.url = f"https://127.0.0.1:{self.server_port}/"
+
+
+class _Answer(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: TlsServer
+
+    def do_GET(self) -> None:
+        self.server.seen.append({name.lower(): value for name, value in self.headers.items()})
+        self.send_response(206)
+        self.send_header("Content-Range", f"bytes 295000-299999/{len(DATA)}")
+        self.send_header("Content-Length", "5000")
+        self.end_headers()
+        self.wfile.write(DATA[-5000:])
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the library's name
+        pass
+
+
+@contextmanager
+def serving(shown: Identity) -> Iterator[TlsServer]:
+    with TlsServer(shown) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture(autouse=True)
+def _clean(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name in _VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("no_proxy", "*")
+    yield
+    gc.collect()  # what was not closed would warn now, and warnings are errors
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("certificates")
+
+
+@pytest.fixture(scope="module")
+def good(folder: Path) -> Identity:
+    return identity(folder, "good")
+
+
+@pytest.fixture
+def server(good: Identity) -> Iterator[TlsServer]:
+    with serving(good) as server:
+        yield server
+
+
+def opened(url: str) -> PoliteSource:
+    return open_source(url, Settings(contact="me@example.org"), clock=FakeClock())
+
+
+@pytest.mark.parametrize("variable", ["REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"])
+def test_the_variables_that_name_certificates_are_honoured(
+    server: TlsServer, good: Identity, variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, str(good.certificate))
+    with closing(opened(server.url)) as source:
+        assert source.get("x", SUFFIX).body == DATA[-5000:]
+        assert source.get("x", SUFFIX).body == DATA[-5000:]
+    assert len(server.seen) == 2
+
+
+@pytest.mark.skipif(not shutil.which("openssl"), reason="it makes the names that such folders have")
+@pytest.mark.parametrize("variable", ["REQUESTS_CA_BUNDLE", "SSL_CERT_DIR"])
+def test_folders_of_certificates_are_honoured(
+    server: TlsServer, good: Identity, variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ["openssl", "x509", "-noout", "-subject_hash", "-in", str(good.certificate)]
+    name = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout.strip()
+    shutil.copy(good.certificate, tmp_path / f"{name}.0")
+    monkeypatch.setenv(variable, str(tmp_path))
+    with closing(opened(server.url)) as source:
+        assert source.get("x", SUFFIX).body == DATA[-5000:]
+
+
+def test_the_first_variable_wins(
+    server: TlsServer, good: Identity, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(identity(folder, "another").certificate))
+    monkeypatch.setenv("CURL_CA_BUNDLE", str(good.certificate))
+    with closing(opened(server.url)) as source, pytest.raises(GivenUp, match="not trusted"):
+        source.get("x", SUFFIX)
+
+
+def refused(url: str, reason: str) -> None:
+    """The first answer is enough, for asking again changes no certificate."""
+    with closing(opened(url)) as source:
+        with pytest.raises(GivenUp, match=f"{url} shows a certificate that is not trusted.*{reason}") as raised:
+            source.get("x", SUFFIX)
+        assert "SSL_CERT_FILE" in str(raised.value)
+        assert raised.value.exit_status == 75
+        clock = source.limiter.clock
+        assert isinstance(clock, FakeClock)
+        assert clock.waits == []
+
+
+def test_a_certificate_that_nobody_trusts_is_refused(server: TlsServer) -> None:
+    refused(server.url, "self.signed")
+    assert server.seen == []
+
+
+def test_a_certificate_for_another_host_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = identity(folder, "other", "data.commoncrawl.org")
+    monkeypatch.setenv("SSL_CERT_FILE", str(other.certificate))
+    with serving(other) as server:
+        refused(server.url, "IP address mismatch")
+        assert server.seen == []
+
+
+def test_a_certificate_that_has_expired_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = identity(folder, "old", days=-1)
+    monkeypatch.setenv("SSL_CERT_FILE", str(old.certificate))
+    with serving(old) as server:
+        refused(server.url, "expired")
+        assert server.seen == []
+
+
+def test_a_server_that_does_not_encrypt_is_unreachable() -> None:
+    with FaultServer(FILES) as server:
+        url = server.url.replace("http:", "https:")
+        impatient = Timeouts(connect=0.3)  # each waits for the other to say something that makes sense
+        with (
+            closing(HttpSource(url, user_agent="test", connections=1, timeouts=impatient)) as source,
+            pytest.raises(Unreachable, match=f"{url}x: no usable answer"),
+        ):
+            source.get("x", SUFFIX)
+        assert server.requests == 0
+
+
+@pytest.mark.parametrize("variable", ["REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"])
+@pytest.mark.parametrize("content", [None, b"", b"no certificates"])
+def test_certificates_that_cannot_be_read_are_a_wrong_setting(
+    tmp_path: Path, variable: str, content: bytes | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if content is not None:
+        (tmp_path / "bundle").write_bytes(content)
+    monkeypatch.setenv(variable, str(tmp_path / "bundle"))
+    threads = threading.active_count()
+    with pytest.raises(QueryError, match=f"{variable} names .*bundle, which holds no certificates"):
+        opened("https://127.0.0.1:1/")
+    assert threading.active_count() == threads
+
+
+# ---- through a proxy ----
+
+
+class Tunnel(threading.Thread):
+    """A proxy that opens one tunnel at a time, whatever is asked for, and notes what it was told."""
+
+    def __init__(self) -> None:
+        super().__init__(name="tunnel", daemon=True)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self.heads: list[str] = []
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self.join()
+
+    def run(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                with client:
+                    self._tunnel(client)
+
+    def _tunnel(self, client: socket.socket) -> None:
+        head = b""
+        while not head.endswith(b"\r\n\r\n"):
+            head += client.recv(4096)
+        self.heads.append(head.decode())
+        host, _, port = head.split()[1].decode().rpartition(":")
+        with socket.create_connection((host, int(port))) as target:
+            client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            back = threading.Thread(target=_pour, args=(target, client))
+            back.start()
+            _pour(client, target)
+            back.join()
+
+
+def _pour(source: socket.socket, sink: socket.socket) -> None:
+    with suppress(OSError):
+        while data := source.recv(65536):
+            sink.sendall(data)
+        sink.shutdown(socket.SHUT_WR)
+
+
+def test_a_tunnel_knows_the_password_of_the_proxy_and_the_host_does_not(
+    server: TlsServer, good: Identity, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(good.certificate))
+    with Tunnel() as tunnel:
+        monkeypatch.setenv("https_proxy", f"http://me:canary@127.0.0.1:{tunnel.port}")
+        monkeypatch.setenv("no_proxy", "other.example")
+        with closing(opened(server.url)) as source:
+            assert source.get("x", SUFFIX).body == DATA[-5000:]
+            assert "canary" not in f"{source!r} {source.inner!r}"
+        (head,) = tunnel.heads
+    assert head.startswith(f"CONNECT 127.0.0.1:{server.server_port} HTTP/1.1\r\n")
+    assert "Proxy-Authorization: Basic bWU6Y2FuYXJ5" in head
+    (seen,) = server.seen
+    assert "proxy-authorization" not in seen
+    assert "me@example.org" in seen["user-agent"]

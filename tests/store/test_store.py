@@ -1,0 +1,217 @@
+"""What is kept is kept, and read by sqlitedict."""
+
+import os
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlitedict import SqliteDict
+
+from catalogue.errors import NotHarvested, StoreDamaged
+from catalogue.parquet.pages import Indexes
+from catalogue.store.database import Store
+from catalogue.store.schema import APPLICATION_ID, TABLES, VERSION
+from catalogue.store.stored_file import Held, decode, encode
+from tests.support.stores import batch, digest, empty_store, held, path_of, raw, store_path
+
+path = pytest.fixture(store_path)
+store = pytest.fixture(empty_store)
+
+
+TEXTS = st.one_of(st.none(), st.text(max_size=30))
+
+
+# Keeping
+
+
+def test_what_is_put_is_got(store: Store, path: Path) -> None:
+    items = dict(batch(0, 30))
+    store.put("files", items.items())
+    assert {key: store.get("files", key) for key in items} == items
+    assert store.get("files", path_of(30)) is None
+    with Store(path) as again:
+        assert {key: again.get("files", key) for key in again.keys("files")} == items
+
+
+@given(
+    st.builds(
+        Held,
+        data=st.binary(max_size=300),
+        size=st.integers(0, 1 << 50),
+        etag=TEXTS,
+        last_modified=TEXTS,
+        source=st.text(max_size=30),
+        taken=st.text(max_size=30),
+        note=st.text(max_size=30),
+    )
+)
+def test_every_value_is_read_as_it_was_written(value: Held) -> None:
+    written = encode(value)
+    assert decode(written) == value
+    assert encode(decode(written)) == written
+
+
+def test_tables_are_apart(store: Store) -> None:
+    for number, table in enumerate(TABLES):
+        store.put(table, [("key", held(size=number))])
+    assert [store.get(table, "key") for table in TABLES] == [held(size=number) for number in range(len(TABLES))]
+    with pytest.raises(KeyError):
+        store.get("identity", "key")
+    with pytest.raises(KeyError):
+        store.put('files" --', [])
+
+
+def test_keys_are_sorted_and_looked_up_by_what_they_contain(store: Store) -> None:
+    store.put("files", [(key, held()) for key in ("b%", "a_b", "ab", "é", "B")])
+    assert store.keys("files") == ["B", "a_b", "ab", "b%", "é"]
+    assert store.keys("files", "_") == ["a_b"]
+    assert store.keys("files", "%") == ["b%"]
+    assert store.keys("files", "b") == ["a_b", "ab", "b%"]
+    assert store.keys("failures") == []
+
+
+def test_a_later_value_replaces_an_earlier_one(store: Store) -> None:
+    store.put("files", [("key", held(b"1")), ("key", held(b"2"))])
+    store.put("files", [("key", held(b"3"))])
+    assert store.get("files", "key") == held(b"3")
+    assert store.keys("files") == ["key"]
+
+
+def test_a_file_that_is_written_stops_being_a_failure(store: Store) -> None:
+    store.put("failures", [("one", held(b"", note="Missing")), ("two", held(b"", note="Missing"))])
+    store.put("documents", [("one", held())])
+    assert store.keys("failures") == ["one", "two"]
+    store.put("files", [("one", held())])
+    assert store.keys("failures") == ["two"]
+
+
+def test_deleting(store: Store) -> None:
+    store.put("files", batch(0, 5, 10))
+    store.delete("files", [path_of(number) for number in (1, 3, 99)])
+    assert store.keys("files") == [path_of(number) for number in (0, 2, 4)]
+
+
+def test_state_and_versions_tell_of_every_change(store: Store, path: Path) -> None:
+    states = [store.state()]
+
+    def changed(change: Callable[[], None]) -> None:
+        change()
+        states.append(store.state())
+
+    changed(lambda: store.put("files", [("a", held(b"1")), ("b", held(b"2"))]))
+    before = store.versions("files", store.keys("files"))
+    assert set(before) == {"a", "b"}
+    assert store.state() == states[-1]
+    changed(lambda: store.put("files", [("a", held(b"1", etag='"another"'))]))
+    after = store.versions("files", store.keys("files"))
+    assert (before["a"] == after["a"], before["b"] == after["b"]) == (False, True)
+    changed(lambda: store.put("documents", [("manifest", held())]))
+    changed(lambda: store.delete("files", ["a"]))
+    assert set(store.versions("files", store.keys("files"))) == {"b"}
+    assert len(set(states)) == len(states)
+    with Store(path) as again:
+        assert again.state() == states[-1]
+    with Store(path.with_name("other.sqlite"), create=True) as other:
+        assert other.state() not in states
+
+
+def test_the_state_of_page_indexes_tells_of_every_way_to_write_them(store: Store) -> None:
+    before, state = store.index_state(), store.state()
+    store.put("indexes", [("key#0", held(Indexes(b"bounds").pack()))])
+    assert store.index_state() != before
+    assert store.state() == state
+    assert store.touched("indexes", 0) == ["key#0"]
+
+
+def test_size(store: Store, path: Path) -> None:
+    store.put("files", batch(0, 50))
+    assert store.size() > 100_000
+    assert store.size() == sum(
+        file.stat().st_size for file in path.parent.iterdir() if file.name in {path.name, path.name + "-wal"}
+    )
+
+
+def test_a_store_is_made_only_when_asked(tmp_path: Path) -> None:
+    with pytest.raises(NotHarvested, match=r"nothing is harvested in .* run: catalogue harvest"):
+        Store(tmp_path / "data" / "footers.sqlite")
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_an_empty_file_becomes_a_store(path: Path) -> None:
+    """As a kill leaves it between the file's being made and its being filled."""
+    path.parent.mkdir()
+    path.touch()
+    with Store(path) as store:
+        store.put("files", batch(0, 1))
+    with raw(path) as connection:
+        assert connection.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (VERSION,)
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_a_log_instead_of_a_journal_even_after_somebody_else_changed_it(path: Path) -> None:
+    Store(path, create=True).close()
+    with raw(path) as connection:
+        assert connection.execute("PRAGMA journal_mode=DELETE").fetchone() == ("delete",)
+    Store(path).close()
+    with raw(path) as connection:
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+# Read by sqlitedict
+
+
+def test_sqlitedict_reads_it_and_changes_nothing(path: Path) -> None:
+    items = dict(batch(0, 20))
+    with Store(path, create=True) as store:
+        store.put("files", items.items())
+    before = digest(path)
+    found = SqliteDict(str(path), tablename="files", encode=encode, decode=decode, flag="r", journal_mode="WAL")
+    try:
+        assert dict(found) == items
+        assert found[path_of(3)].etag == '"0123456789abcdef-8"'
+    finally:
+        found.close()
+    assert digest(path) == before
+    with Store(path) as store:
+        assert store.get("files", path_of(3)) == items[path_of(3)]
+
+
+class Canary:
+    """Makes a folder wherever it is unpickled."""
+
+    def __init__(self, sign: Path) -> None:
+        self.sign = sign
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (str(self.sign),)
+
+
+def test_no_pickle_is_ever_opened(store: Store, path: Path, tmp_path: Path) -> None:
+    """Neither one handed in as data, by sqlitedict as it is; nor one that stands where a value should, by us."""
+    sign = tmp_path / "unpickled"
+    payload = pickle.dumps(Canary(sign))
+    store.put("files", [("data", held(payload)), ("note", held(note=payload.decode("latin-1")))])
+    store.close()
+    naive = SqliteDict(str(path), tablename="files", flag="r", journal_mode="WAL")
+    try:
+        for key in ("data", "note"):
+            with pytest.raises(pickle.UnpicklingError):
+                naive[key]
+    finally:
+        naive.close()
+    with raw(path) as connection:
+        connection.execute("INSERT INTO files VALUES ('value', ?)", [payload])
+    with Store(path) as again:
+        assert again.get("files", "data") == held(payload)
+        with pytest.raises(StoreDamaged, match=r"value in .*footers\.sqlite: .*its digest is wrong"):
+            again.get("files", "value")
+    assert not sign.exists()
+    with pytest.raises(FileNotFoundError):
+        sign.rmdir()
+    pickle.loads(payload)  # noqa: S301 - ours; and it does what it is feared for
+    assert sign.exists()

@@ -1,0 +1,340 @@
+"""What is damaged or not ours is refused."""
+
+import json
+import tracemalloc
+import zlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, replace
+from pathlib import Path
+from random import Random
+from threading import Event
+
+import pytest
+
+from catalogue.errors import StoreDamaged, StoreError
+from catalogue.parquet.pages import Indexes
+from catalogue.store.database import Store
+from catalogue.store.inspecting import inspected
+from catalogue.store.schema import TABLES, VERSION
+from catalogue.store.stored_file import Held, decode, encode
+from tests.support.stores import batch, digest, empty_store, held, path_of, raw, signed, store_path, value
+
+path = pytest.fixture(store_path)
+store = pytest.fixture(empty_store)
+
+
+# Damage
+
+
+def test_every_flipped_bit_is_found(path: Path) -> None:
+    rng = Random("rot")
+    items = dict(batch(0, 40, 500))
+    with Store(path, create=True) as store, raw(path) as other:
+        store.put("files", items.items())
+        other.execute("PRAGMA synchronous=OFF")
+        values = dict(other.execute("SELECT key, value FROM files"))
+        for _ in range(400):
+            key = rng.choice([*values])
+            flipped = bytearray(values[key])
+            flipped[rng.randrange(len(flipped))] ^= 1 << rng.randrange(8)
+            other.execute("UPDATE files SET value = ? WHERE key = ?", [bytes(flipped), key])
+            with pytest.raises(StoreDamaged, match=f"{key} in .*; run: catalogue repair"):
+                store.get("files", key)
+            other.execute("UPDATE files SET value = ? WHERE key = ?", [values[key], key])
+        assert {key: store.get("files", key) for key in items} == items
+
+
+HEADER = {name: item for name, item in asdict(held()).items() if name != "data"}
+
+HOSTILE: dict[str, object] = {
+    "empty": b"",
+    "only a tag": b"\x01",
+    "another tag": b"\x02" + encode(held())[1:],
+    "text": "footer",
+    "a number": 1 << 40,
+    "a small number": 7,
+    "nothing": None,
+    "a real": 0.5,
+    "no header": signed(b""),
+    "a header that is not JSON": signed(b"{\n"),
+    "a header that is not UTF-8": signed(b"\xff\xfe\xfd\n"),
+    "a header that is a number": signed(b"5\n"),
+    "a header within header within header": signed(b"[" * 200_000 + b"\n"),
+    "no data": signed(json.dumps([6, HEADER]).encode()),
+    "data that are not compressed": signed(json.dumps([6, HEADER]).encode() + b"\nfooter"),
+    "data cut short": signed(json.dumps([6, HEADER]).encode() + b"\n" + zlib.compress(b"footer")[:-6]),
+    "fewer data": value(7, HEADER, b"footer"),
+    "a negative length": value(-1, HEADER),
+    "a length of gigabytes": value(1 << 40, HEADER),
+    "a length over the limit": value((64 << 20) + 1, HEADER),
+    "a length that is text": value("6", HEADER, b"footer"),
+    "a length that is a fraction": value(6.5, HEADER, b"footer"),
+    "a field too many": value(6, HEADER | {"more": 1}, b"footer"),
+    "a field too few": value(6, {"size": 6}, b"footer"),
+    "a field twice": value(6, HEADER | {"data": "x"}, b"footer"),
+    "fields that are a list": value(6, [1, 2], b"footer"),
+    "a size that is text": value(6, HEADER | {"size": "6"}, b"footer"),
+    "an ETag that is a number": value(6, HEADER | {"etag": 6}, b"footer"),
+    "a source that is nothing": value(6, HEADER | {"source": None}, b"footer"),
+    "a time that is a list": value(6, HEADER | {"taken": []}, b"footer"),
+}
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_hostile_values_are_refused(store: Store, path: Path, what: str) -> None:
+    with raw(path) as connection:
+        connection.execute("INSERT INTO files VALUES ('key', ?)", [HOSTILE[what]])
+    with pytest.raises(StoreDamaged, match=r"^key in .*; run: catalogue repair") as caught:
+        store.get("files", "key")
+    assert len(str(caught.value)) < 600
+
+
+def test_no_value_is_larger_than_any_can_be() -> None:
+    with pytest.raises(StoreDamaged, match="claims 67108865 bytes"):
+        decode(HOSTILE["a length over the limit"])
+
+
+def test_a_value_that_inflates_to_gigabytes_is_read_no_further_than_it_says() -> None:
+    bomb = zlib.compress(bytes(200 << 20), 1)
+    tracemalloc.start()
+    try:
+        with pytest.raises(StoreDamaged, match="holds 1 bytes instead of 0"):
+            decode(signed(json.dumps([0, HEADER]).encode() + b"\n" + bomb))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 16 << 20
+
+
+# What is not ours
+
+
+def altered(path: Path, *statements: str) -> None:
+    with Store(path, create=True) as store:
+        store.put("files", batch(0, 1))
+    with raw(path) as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+def test_another_programs_file_is_left_alone(path: Path) -> None:
+    path.parent.mkdir()
+    with raw(path) as connection:
+        connection.execute("CREATE TABLE bookmarks (url TEXT)")
+    before = digest(path)
+    with pytest.raises(StoreError, match="is a SQLite file, but not a store of footers; choose another --data folder"):
+        Store(path, create=True)
+    assert digest(path) == before
+
+
+def test_another_programs_empty_file_is_left_alone(path: Path) -> None:
+    path.parent.mkdir()
+    with raw(path) as connection:
+        connection.execute("PRAGMA application_id=42")
+    with pytest.raises(StoreError, match="not a store of footers"):
+        Store(path, create=True)
+
+
+@pytest.mark.parametrize("content", [b"PAR1" * 1000, b"SQLite format 3\0" + bytes(4000)])
+def test_what_is_no_database_is_left_alone(path: Path, content: bytes) -> None:
+    path.parent.mkdir()
+    path.write_bytes(content)
+    with pytest.raises(StoreError, match=r"is not a usable store|is a SQLite file, but not"):
+        Store(path, create=True)
+    assert path.read_bytes() == content
+
+
+def test_a_newer_version_is_refused(path: Path) -> None:
+    altered(path, f"PRAGMA user_version={VERSION + 1}")
+    with pytest.raises(StoreError, match=rf"a newer version of this tool \(store version {VERSION + 1}\); upgrade it"):
+        Store(path)
+
+
+@pytest.mark.parametrize("version", [0, -1])
+def test_a_version_that_never_was_is_damage(path: Path, version: int) -> None:
+    altered(path, f"PRAGMA user_version={version}")
+    with pytest.raises(StoreDamaged, match=f"claims to be of version {version}; run: catalogue repair"):
+        Store(path)
+
+
+STRANGE = {
+    "trigger": "CREATE TRIGGER t AFTER INSERT ON files BEGIN DELETE FROM files; END",
+    "trigger on reading": "CREATE TRIGGER files_read AFTER UPDATE ON identity BEGIN DELETE FROM files; END",
+    "view": "CREATE VIEW v AS SELECT * FROM files",
+    "index": "CREATE INDEX i ON files (abs(value))",
+    "column": "ALTER TABLE files ADD COLUMN more TEXT AS (key || 'x')",
+    "check": 'CREATE TABLE "failures" (key TEXT PRIMARY KEY, value BLOB CHECK (length(value) > 5))',
+    "view for a table": "CREATE VIEW files AS SELECT 'key' AS key, x'00' AS value",
+    "virtual table": "CREATE VIRTUAL TABLE documents USING fts5(key, value)",
+}
+
+
+@pytest.mark.parametrize("what", STRANGE)
+def test_what_no_store_has_is_refused(path: Path, what: str) -> None:
+    statement = STRANGE[what]
+    instead = [f"DROP TABLE {name}" for name in TABLES if f'TABLE "{name}"' in statement or f" {name} AS" in statement]
+    instead += ["DROP TABLE documents"] if "VIRTUAL" in statement else []
+    altered(path, *instead, statement)
+    with pytest.raises(StoreDamaged, match=r"holds a .* that no store has; it is not opened"):
+        Store(path)
+
+
+@pytest.mark.parametrize("statement", ["DELETE FROM identity", "INSERT INTO identity VALUES ('x', 1, 1)"])
+def test_a_store_has_one_identity(path: Path, statement: str) -> None:
+    altered(path, statement)
+    with pytest.raises(StoreDamaged, match="lacks its identity; it is not opened"):
+        Store(path)
+
+
+@pytest.mark.parametrize("statement", ["DROP TABLE identity", "DROP TABLE files"])
+def test_what_is_missing_is_missed(path: Path, statement: str) -> None:
+    altered(path, statement)
+    with pytest.raises(StoreDamaged, match="not a usable store: no such table"), Store(path) as store:
+        store.keys("files")
+
+
+@pytest.mark.parametrize("statement", ["ANALYZE", "CREATE TABLE unnamed (key TEXT PRIMARY KEY, value BLOB)"])
+def test_what_does_no_harm_is_left_there(path: Path, statement: str) -> None:
+    """SQLite's own statistics, and the table that sqlitedict makes unless it is told a name."""
+    altered(path, statement)
+    with Store(path) as store:
+        assert store.keys("files") == [path_of(0)]
+    with inspected(path) as inspection:
+        assert inspection.wrong() is None
+
+
+def test_damaged_pages_of_the_file_are_a_named_error(path: Path) -> None:
+    with Store(path, create=True) as store:
+        store.put("files", batch(0, 50))
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        file.seek(4096)
+        file.write(Random("pages").randbytes(size - 4096))
+    with pytest.raises(StoreError, match=r"footers\.sqlite"), Store(path) as store:
+        [store.get("files", path_of(number)) for number in range(50)]
+
+
+def test_a_closed_store_is_an_error(path: Path) -> None:
+    store = Store(path, create=True)
+    store.close()
+    store.close()
+    with pytest.raises(StoreError):
+        store.keys("files")
+
+
+def test_closing_waits_for_the_thread_that_is_at_it(path: Path) -> None:
+    """Else SQLite takes the process down."""
+    store = Store(path, create=True)
+    begun, closing_now = Event(), Event()
+
+    def facts() -> Iterator[tuple[str, Held]]:
+        begun.set()
+        closing_now.wait(60)
+        yield path_of(1), held()
+
+    def close() -> None:
+        closing_now.set()
+        store.close()
+
+    with ThreadPoolExecutor(2) as executor:
+        writing = executor.submit(store.add_facts, facts())
+        assert begun.wait(60)
+        executor.submit(close).result()
+        writing.result()
+    with Store(path) as again:
+        assert list(again.facts([path_of(1)])) == [path_of(1)]
+
+
+def test_values_are_frozen() -> None:
+    assert replace(held(), note="x") != held()
+    with pytest.raises(AttributeError):
+        held().size = 5  # type: ignore[misc]
+
+
+OLDER = {
+    3: "DROP TABLE touched; DROP TABLE history; PRAGMA user_version=3",
+    2: "DROP TABLE touched; DROP TABLE history; DROP TABLE facts; PRAGMA user_version=2",
+    1: (
+        "DROP TABLE touched; DROP TABLE history; DROP TABLE facts; DROP TABLE indexes;"
+        "CREATE TABLE older AS SELECT id, changes FROM identity;"
+        "DROP TABLE identity; CREATE TABLE identity (id TEXT, changes INTEGER);"
+        "INSERT INTO identity SELECT * FROM older; DROP TABLE older; PRAGMA user_version=1"
+    ),
+}
+"""What makes a store of an earlier version: 3 did not note what changed, 2 had no facts, 1 no page indexes either."""
+
+
+@pytest.mark.parametrize("version", OLDER)
+def test_an_older_store_is_brought_up_to_date(path: Path, version: int) -> None:
+    """All that it had it still has."""
+    with Store(path, create=True) as store:
+        store.put("files", [("key", held(b"1"))])
+        state = store.state().rpartition(":")[0]
+    with raw(path) as connection:
+        connection.executescript(OLDER[version])
+    with Store(path) as store:
+        assert store.state().rpartition(":")[0] == state
+        assert store.get("files", "key") == held(b"1")
+        store.add_indexes("key", {3: Indexes(b"bounds", {"url": b"pages"})}, held(b"1"))
+        assert store.indexes("key", [2, 3], held(b"1")) == {3: Indexes(b"bounds", {"url": b"pages"})}
+        store.add_facts([("key", held(b"facts"))])
+        assert store.state().rpartition(":")[0] == state
+        assert store.index_state().startswith("1:")
+        assert store.touched("files", 0) == ["key"]
+        assert store.touched("files", 1) == []
+        assert store.touched("indexes", 0) == ["key#3"]
+
+
+def test_a_store_of_an_earlier_version_is_not_said_to_have_what_it_lacks(path: Path) -> None:
+    altered(path, *OLDER[3].split("; "))
+    with inspected(path) as inspection:
+        assert inspection.wrong() == "its layout is not that of a store"
+
+
+def test_what_changed_since_is_known(store: Store) -> None:
+    def since(number: int, table: str = "files") -> list[str]:
+        return store.touched(table, number)
+
+    store.put("files", [("a", held(b"1")), ("b", held(b"2"))])
+    store.put("failures", [("c", held(note="lost"))])
+    assert ":2:" in store.state()
+    assert (since(0), since(1), since(1, "failures")) == (["a", "b"], [], ["c"])
+    store.put("files", [("c", held(b"3"))])  # which is no failure any more
+    store.delete("files", ["a"])
+    assert (since(2), since(3), since(2, "failures")) == (["a", "c"], ["a"], ["c"])
+    store.add_indexes("b", {0: Indexes(b"bounds", {})}, held(b"2"))
+    store.add_facts([("b", held(b"facts"))])
+    assert (since(4), since(0, "indexes"), since(1, "indexes")) == ([], ["b#0"], [])
+    assert store.index_keys("b") == ["b#0"]
+    with pytest.raises(TypeError):
+        store.put("files", [("b", held(b"4")), (5, held(b"5"))])  # type: ignore[list-item]
+    assert since(4) == []  # what is not written was not touched
+
+
+def test_facts_are_short_cuts_that_go_with_their_file(store: Store, path: Path) -> None:
+    store.put("files", [("a", held(b"1")), ("b", held(b"2"))])
+    state = store.state()
+    store.add_facts([("a", held(b"of a")), ("b", held(b"of b"))])
+    assert store.facts(["a", "b", "c"]) == {"a": held(b"of a"), "b": held(b"of b")}
+    assert store.state() == state
+    store.delete("files", ["a"])
+    assert store.facts(["a", "b"]) == {"b": held(b"of b")}
+    with raw(path) as connection:
+        connection.execute("UPDATE facts SET value = CAST(value || x'00' AS BLOB)")
+    assert store.facts(["b"]) == {}
+
+
+def test_indexes_are_joined_and_belong_to_one_version(store: Store) -> None:
+    store.put("files", [("key", held(b"1"))])
+    store.add_indexes("key", {0: Indexes(b"bounds", {"url": b"1"})}, held(b"1"))
+    store.add_indexes("key", {0: Indexes(None, {"url_path": b"2"})}, held(b"1"))
+    both = Indexes(b"bounds", {"url": b"1", "url_path": b"2"})
+    assert store.indexes("key", [0], held(b"1")) == {0: both}
+    assert store.indexes("key", [0], held(b"1", size=99)) == {}
+    own = Indexes(b"own", {"url": b"3"}, own=True)
+    store.add_indexes("key", {0: own}, held(b"1"))
+    store.add_indexes("key", {0: both}, held(b"1"))
+    assert store.indexes("key", [0], held(b"1"))[0].column_index == b"own"
+    store.delete("files", ["key"])
+    assert store.keys("indexes") == []

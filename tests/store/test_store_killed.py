@@ -1,0 +1,158 @@
+"""What is committed is kept, whole, whatever happens."""
+
+import os
+import signal
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from catalogue.errors import DiskFailed, Missing
+from catalogue.store.database import Store
+from catalogue.store.stored_file import Held
+from tests.support.stores import batch, beside, changes, empty_store, held, integrity, line, path_of, raw, store_path
+
+path = pytest.fixture(store_path)
+store = pytest.fixture(empty_store)
+
+
+WRITE = """
+with Store(path) as store:
+    for number in range(10_000):
+        store.put("files", batch(20 * number, 20))
+        print(number, flush=True)
+"""
+
+
+@pytest.mark.parametrize("acknowledged", [0, 11])
+def test_a_kill_loses_nothing_that_was_acknowledged(path: Path, acknowledged: int) -> None:
+    with Store(path, create=True) as store:
+        before = changes(store)
+    with beside(path, WRITE) as process:
+        for number in range(acknowledged):
+            assert line(process) == str(number)
+        process.send_signal(signal.SIGKILL)
+    with Store(path) as store:
+        keys = store.keys("files")
+        assert len(keys) >= 20 * acknowledged
+        assert len(keys) % 20 == 0  # none in part
+        assert keys == [path_of(number) for number in range(len(keys))]
+        assert all(store.get("files", key) == value for key, value in batch(0, len(keys)))
+        assert changes(store) == before + len(keys) // 20
+        store.put("files", batch(len(keys), 1))
+    assert integrity(path) == "ok"
+
+
+FULL = """
+import resource
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+with Store(path) as store:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, hard))
+    number = 0
+    try:
+        while True:
+            store.put("files", batch(20 * number, 20))
+            number += 1
+    except CatalogueError as error:
+        print(number, type(error).__name__, "what was committed before is kept" in str(error), flush=True)
+    print(len(store.keys("files")), all(store.get("files", k) == v for k, v in batch(0, 20 * number)), flush=True)
+    try:
+        store.put("files", batch(20 * number, 20))
+    except CatalogueError as error:
+        print(type(error).__name__, flush=True)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    store.put("files", batch(20 * number, 20))
+    print(len(store.keys("files")), flush=True)
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGXFSZ"), reason="there is no limit to the size of files")
+def test_a_full_disk_loses_nothing_and_work_goes_on_after_it(path: Path) -> None:
+    """A limit to the size of files, as room on a disk cannot be taken away without being root."""
+    Store(path, create=True).close()
+    with beside(path, FULL) as process:
+        number, error, promised = line(process).split()
+        assert (int(number) > 3, error, promised) == (True, "DiskFailed", "True")
+        assert line(process) == f"{20 * int(number)} True"
+        assert line(process) == "DiskFailed"
+        assert line(process) == str(20 * int(number) + 20)
+    assert integrity(path) == "ok"
+    with Store(path) as store:
+        assert len(store.keys("files")) == 20 * int(number) + 20
+
+
+def test_what_failed_is_said_once(store: Store) -> None:
+    """What is written may come from where something else fails, of the disk or of the source."""
+
+    def failing(error: OSError) -> Iterator[tuple[str, Held]]:
+        yield path_of(0), held()
+        raise error
+
+    with pytest.raises(DiskFailed) as failed:
+        store.add_facts(failing(DiskFailed("another disk is full")))
+    assert str(failed.value) == "another disk is full"
+    with pytest.raises(Missing, match=r"^there is no such file$"):
+        store.add_facts(failing(Missing("there is no such file")))
+    assert store.keys("facts") == []
+
+
+def test_a_disk_that_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(DiskFailed, match=r"footers\.sqlite cannot be written or read"):
+        Store(tmp_path / "file" / "footers.sqlite", create=True)
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(DiskFailed, match="folder cannot be written or read"):
+        Store(tmp_path / "folder", create=True)
+
+
+READ_ONLY = """
+if os.geteuid() == 0:
+    os.setegid(65534)
+    os.seteuid(65534)
+def attempt(use):
+    try:
+        print(use(), flush=True)
+    except CatalogueError as error:
+        hint = f"{path.parent} cannot be written to, only read; choose another --data folder" in str(error)
+        print(type(error).__name__, hint, "Traceback" in str(error), flush=True)
+attempt(lambda: len(Store(path).keys("files")))
+store = Store(path.with_name("published.sqlite"))
+attempt(lambda: len(store.keys("files")))
+attempt(lambda: store.get("files", path_of(1)) == held(batch(1, 1)[0][1].data))
+attempt(lambda: store.put("files", batch(5, 1)))
+attempt(lambda: store.harvesting("CC-MAIN-2022-05").__enter__())
+attempt(lambda: len(store.keys("files")))
+attempt(lambda: Store(path.with_name("new.sqlite"), create=True))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "seteuid"), reason="there is nobody else to be")
+def test_read_only_media() -> None:
+    """A store is read without writing next to it; whatever is to be written is an error that names the folder."""
+    with tempfile.TemporaryDirectory() as name:  # where everybody may go, as nobody must; pytest's own is private
+        folder = Path(name) / "data"
+        if os.geteuid() == 0 and not all(parent.stat().st_mode & 0o001 for parent in Path(name).parents):
+            pytest.skip("nobody may go where temporary files are")
+        path, published = folder / "footers.sqlite", folder / "published.sqlite"
+        for file in (path, published):
+            with Store(file, create=True) as store:
+                store.put("files", batch(0, 4))
+        with raw(published) as connection:
+            connection.execute("PRAGMA journal_mode=DELETE")
+        for file in folder.iterdir():
+            file.chmod(0o444)
+        folder.chmod(0o555)
+        Path(name).chmod(0o755)
+        try:
+            with beside(path, READ_ONLY) as process:
+                assert line(process) == "4"
+                assert line(process) == "4"
+                assert line(process) == "True"
+                assert line(process) == "DiskFailed True False"
+                assert line(process) == "DiskFailed True False"
+                assert line(process) == "4"
+                assert line(process) == "DiskFailed True False"
+        finally:
+            folder.chmod(0o755)

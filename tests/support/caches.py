@@ -1,0 +1,120 @@
+"""A source behind a cache on disk, and processes beside this one that use the same."""
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+
+from catalogue.errors import GivenUp
+from catalogue.source.byte_ranges import ByteRange, Pin, resolve
+from catalogue.source.cache import RangeCache
+from catalogue.source.checks import Response, Wanted
+
+URL = "https://example.org/"
+
+PATH = "cc-index/crawl=CC-MAIN-2022-05/part 0.parquet"
+
+DATA = Random(1).randbytes(100_000)
+
+PIN = Pin(len(DATA), '"0123456789abcdef-8"')
+
+LARGE = 1 << 30
+
+LONG_AGO = 1_000_000_000
+"""Seconds; the time of last use of the first entry, where the order matters."""
+
+WANTED = ByteRange(1000, 1500)
+
+
+class Memory:
+    """A source of files in memory, all of one ETag, that notes what it is asked for."""
+
+    url = URL
+    connections = 3
+
+    def __init__(self, etag: str | None = PIN.etag, data: bytes = DATA) -> None:
+        self.etag = etag
+        self.data = data
+        self.asked: list[Wanted] = []
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def get(self, path: str, wanted: Wanted = None, *, pin: Pin | None = None) -> Response:  # noqa: ARG002 - all alike
+        if self._closed:
+            message = "closed"
+            raise GivenUp(message)
+        with self._lock:
+            self.asked.append(wanted)
+        size = len(self.data)
+        given = resolve(wanted, size) if wanted else ByteRange(0, size)
+        return Response(self.data[given.start : given.end], given.start, size, self.etag, "yesterday")
+
+    def close(self) -> None:
+        self._closed = True
+
+
+def cache_folder(tmp_path: Path) -> Path:
+    return tmp_path / "cache" / "ranges"
+
+
+def large_cache(folder: Path) -> RangeCache:
+    return RangeCache(folder, LARGE)
+
+
+def right(wanted: ByteRange) -> bytes:
+    return DATA[wanted.start : wanted.end]
+
+
+def put(cache: RangeCache, *ranges: tuple[int, int], path: str = PATH) -> None:
+    for start, end in ranges:
+        cache.put(URL, path, PIN, start, DATA[start:end])
+
+
+def got(cache: RangeCache, start: int, end: int, path: str = PATH) -> bytes | None:
+    return cache.get(URL, path, PIN, ByteRange(start, end))
+
+
+def held(cache: RangeCache, path: str = PATH) -> list[tuple[int, int]]:
+    return [(there.start, there.end) for there in cache.held(URL, path, PIN)]
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if not path.is_dir())
+
+
+def size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in files(folder))
+
+
+def the_file(folder: Path) -> Path:
+    (file,) = files(folder)
+    return file
+
+
+SCRIPT = """
+import os, signal, sys
+from pathlib import Path
+from random import Random
+from catalogue.source.cache import RangeCache
+from tests.caches import LARGE, files, got, held, put
+
+folder = Path(sys.argv[1])
+"""
+
+
+@contextmanager
+def beside(folder: Path, script: str) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-c", SCRIPT + script, str(folder)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout
+    return process.stdout.readline().strip()

@@ -1,0 +1,420 @@
+"""Questions to a CDX server, one for each of the rules of Common Crawl's, and what is wrong with an answer to one.
+
+What an answer must be says ``tests.support.cdx_oracle``, unless the oracle cannot know it. Where pywb 2.10 by itself,
+without the patches that Common Crawl's server has, is known to answer otherwise, that is noted with the question.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from http.client import HTTPConnection
+from urllib.parse import urlencode, urlsplit
+
+from tests.support.cdx_known import Known
+from tests.support.cdx_oracle import JSON_TYPE, TYPES, Answer, Capture, Oracle, Page, parameters
+
+# ---- answers ----
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What came."""
+
+    status: int
+    headers: Mapping[str, str]
+    """By names in lower case."""
+    body: bytes
+
+    @property
+    def type(self) -> str:
+        return self.headers.get("content-type", "")
+
+    @property
+    def text(self) -> str:
+        return self.body.decode()
+
+    @property
+    def lines(self) -> list[str]:
+        return self.text.splitlines(keepends=True)
+
+
+def ask(base: str, path: str, headers: Mapping[str, str]) -> Reply:
+    """GET, and nothing else: no redirect is followed, and nothing is inflated.
+
+    Args:
+        base: ``http://host:port``.
+        path: with its query, as it is sent.
+        headers: to send beside those that must be.
+    """
+    connection = HTTPConnection(urlsplit(base).netloc, timeout=60)
+    try:
+        connection.request("GET", path, headers={"Accept-Encoding": "identity", **headers})
+        answer = connection.getresponse()
+        return Reply(answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read())
+    finally:
+        connection.close()
+
+
+Asking = Callable[[str, str, Mapping[str, str]], Reply]
+"""What ``ask`` does."""
+
+Check = Callable[[Reply, Known, str], bool]
+"""Whether a reply to a question about a crawl is right, from the server at a base."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """A question, and what else its answer must be if the oracle does not know."""
+
+    name: str
+    query: str
+    """To ``/CRAWL-index?``; a whole path if it starts with a slash. Filled in by ``Known.fill``."""
+    check: Check | None = None
+    """None if the oracle knows."""
+    pywb: str = ""
+    """How plain pywb differs."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def wrong_with(
+    exchange: Exchange,
+    base: str,
+    oracle: Oracle,
+    known: Known,
+    ask: Asking = ask,
+    parted: dict[str, list[Page]] | None = None,
+) -> str | None:
+    """What is wrong with a server's answer to a question, all pages of it; None if nothing is.
+
+    Args:
+        exchange: the question.
+        base: of the server.
+        oracle: knows the answer.
+        known: what the question is about.
+        ask: how it is asked.
+        parted: the pages into which this server was found to part captures; what is there is not looked at again.
+    """
+    query = known.fill(exchange.query)
+    path = query if query.startswith("/") else f"/{known.crawl}-index?{query}"
+    reply = ask(base, path, exchange.headers)
+    if exchange.check:
+        return None if exchange.check(reply, known, base) else f"{path}: {reply}"
+    try:
+        pages = _pages(lambda path: ask(base, path, {}), oracle, known, query, {} if parted is None else parted)
+    except WrongPages as wrong:
+        return f"the pages of {query} are wrong: {wrong}"
+    given = parameters(query)
+    if "page" in given or len(pages) == 1:
+        number = int(given["page"][-1]) if given.get("page", ["x"])[-1].isdecimal() else 0
+        page = pages[number] if number < len(pages) else Page((), len(pages))
+        return difference(path, reply, oracle.answer(query, page))
+    if found := difference(path, reply, oracle.answer(query, pages[0])):
+        return found
+    # Where nothing but captures are asked for, each page was compared when it was parted.
+    for number, page in enumerate(pages if set(given) - _PARTING else ()):
+        numbered = f"{path}&page={number}"
+        if found := difference(numbered, ask(base, numbered, {}), oracle.answer(query, page)):
+            return found
+    return None
+
+
+def difference(path: str, reply: Reply, right: Answer) -> str | None:
+    """How a reply differs from what it should be, in a few words; None if it does not."""
+    if (reply.status, reply.type) != (right.status, right.type):
+        return f"{path}: {reply.status} {reply.type} instead of {right.status} {right.type}: {reply.text[:300]}"
+    if reply.text == right.body:
+        return None
+    lines = right.body.splitlines(keepends=True)
+    at = next((at for at, (one, other) in enumerate(zip(reply.lines, lines, strict=False)) if one != other), None)
+    if at is None:
+        return f"{path}: {len(reply.lines)} lines instead of {len(lines)}"
+    return f"{path}: line {at} of {len(lines)} is\n{reply.lines[at]}instead of\n{lines[at]}"
+
+
+_PARTING = {"url", "matchType", "pageSize"}
+"""What decides which captures there are, and where pages end."""
+
+
+class WrongPages(Exception):
+    """What is wrong with how a server parts captures into pages."""
+
+
+def _pages(
+    ask: Callable[[str], Reply], oracle: Oracle, known: Known, query: str, parted: dict[str, list[Page]]
+) -> list[Page]:
+    """The captures that a query takes, as the server parts them; there is one page at least.
+
+    Raises:
+        WrongPages: if they are not all of them, in order.
+    """
+    given = parameters(query)
+    kept: dict[str, str] = {name: given[name][-1] for name in sorted(_PARTING) if name in given}
+    plain, how_many = urlencode(kept), "&showNumPages=true"
+    path = f"/{known.crawl}-index?{plain}"
+    if oracle.answer(plain + how_many, Page(())).status != HTTPStatus.OK:
+        return [Page(())]  # the query is refused, whatever there is
+    if path not in parted:
+        parted[path] = _parted(ask, path, how_many, oracle.matching(query))
+    return parted[path] or [Page(())]
+
+
+def _parted(ask: Callable[[str], Reply], path: str, how_many: str, captures: Sequence[Capture]) -> list[Page]:
+    """The same of a question for nothing but captures, which are these; none if there are none."""
+    parted = list[Page]()
+    pages = json.loads(ask(path + how_many).body)["pages"]
+    if (pages > 0) != bool(captures):
+        message = f"there are {pages} of {len(captures)} captures"
+        raise WrongPages(message)
+    start = 0
+    for number in range(pages):
+        reply = ask(f"{path}&page={number}")
+        end = start + len(reply.lines)
+        right = (HTTPStatus.OK, TYPES["cdxj"])
+        if (reply.status, reply.type) != right or reply.text != "".join(
+            f"{each.line}\n" for each in captures[start:end]
+        ):
+            message = f"page {number} is {reply.status} and {end - start} lines: {reply.text[:300]}"
+            raise WrongPages(message)
+        parted.append(Page(captures[start:end], pages))
+        start = end
+    if start != len(captures):
+        message = f"together they are {start} captures instead of {len(captures)}"
+        raise WrongPages(message)
+    return parted
+
+
+# ---- checks of what the oracle does not know ----
+
+
+def _message(status: int, said: str = "") -> Check:
+    """JSON with a message in which something is said."""
+
+    def check(reply: Reply, _: Known, __: str) -> bool:
+        if (reply.status, reply.type) != (status, JSON_TYPE):
+            return False
+        answer = json.loads(reply.body)
+        return [*answer] == ["message"] and said.lower() in answer["message"].lower()
+
+    return check
+
+
+def _status(*statuses: int) -> Check:
+    return lambda reply, _, __: reply.status in statuses
+
+
+def _html(*said: str) -> Check:
+    def check(reply: Reply, known: Known, _: str) -> bool:
+        if reply.status != 200 or not reply.type.startswith("text/html"):
+            return False
+        return all(each.format(crawl=known.crawl) in reply.text for each in said)
+
+    return check
+
+
+def _num_pages(output: str = "cdxj", size: int = 5) -> Check:
+    def check(reply: Reply, _: Known, __: str) -> bool:
+        if (reply.status, reply.type) != (200, TYPES[output]):
+            return False
+        found = json.loads(reply.body)
+        pages = -(-found["blocks"] // size)
+        exact = json.dumps({"pages": pages, "pageSize": size, "blocks": found["blocks"]})
+        return found["blocks"] > 0 and reply.text == exact
+
+    return check
+
+
+def _crawl_list(host: str = "") -> Check:
+    def check(reply: Reply, known: Known, base: str) -> bool:
+        if (reply.status, reply.type) != (200, "application/json"):
+            return False
+        found = json.loads(reply.body)
+        names = [each["id"] for each in found]
+        return (
+            known.crawl in names
+            and names == sorted(names, reverse=True)
+            and all([*each] == ["id", "name", "timegate", "cdx-api", "from", "to"] for each in found)
+            and all(each["cdx-api"] == f"{host or base}/{each['id']}-index" for each in found)
+            and reply.text.startswith('[\n  {\n    "id"')
+        )
+
+    return check
+
+
+def _gzipped(reply: Reply, _: Known, __: str) -> bool:
+    return reply.headers.get("content-encoding") == "gzip" and reply.body.startswith(b"\x1f\x8b")
+
+
+def _not_gzipped(reply: Reply, _: Known, __: str) -> bool:
+    return "content-encoding" not in reply.headers and reply.body.startswith(b"{")
+
+
+_EMPTY = "200 without a body where nothing is found"
+
+_CRASH = "500, which clients ask again for ever"
+
+_HOME = "a page of its own"
+
+_PORTS = "passes over hosts with a port"
+
+EXCHANGES = (
+    # paths
+    Exchange("the home page", "/", _html("/collinfo.json", "/{crawl}-index", "cc-index.paths.gz"), _HOME),
+    Exchange("a crawl's page", "/{crawl}/", _html('name="url"', "{crawl}-index", "showNumPages", "output"), _HOME),
+    Exchange("a crawl's page without its slash", "/{crawl}", _html('name="url"', "{crawl}-index"), _HOME),
+    Exchange("the list of crawls", "/collinfo.json", _crawl_list(), "has names of its own in it"),
+    Exchange(
+        "the list of crawls, asked of another name",
+        "/collinfo.json",
+        _crawl_list("http://cdx.example:81"),
+        "always the same name",
+        {"Host": "cdx.example:81"},
+    ),
+    Exchange(
+        "the list of crawls behind a proxy",
+        "/collinfo.json",
+        _crawl_list("https://cdx.example"),
+        "always the same name",
+        {"X-Forwarded-Proto": "https", "X-Forwarded-Host": "cdx.example"},
+    ),
+    Exchange("a crawl that is not", "/CC-MAIN-2099-01-index?url={url}", _status(404), _EMPTY),
+    Exchange("no path", "/nothing/here", _status(404)),
+    # url
+    Exchange("no parameter", ""),
+    Exchange("no url", "output=json"),
+    Exchange("an empty url", "url=&output=json"),
+    Exchange("a URL", "url={url}"),
+    Exchange("a URL as JSON", "url={url}&output=json"),
+    Exchange("a URL as CDXJ by name", "url={url}&output=cdxj"),
+    Exchange("a URL as text", "url={url}&output=text", pywb="charset keeps its name and place"),
+    Exchange("a URL with most captures", "url={often}&output=json"),
+    Exchange("a URL of several subsets", "url={mixed}&output=json"),
+    Exchange("a redirect", "url={redirected}&output=json"),
+    Exchange("a truncated record", "url={truncated}&output=json"),
+    Exchange("a URL with arguments", "url={argued}&output=json"),
+    Exchange("a URL that is not there", "url=https://{nowhere}/", pywb=_EMPTY),
+    Exchange("a URL that is not there as JSON", "url={nowhere}/a%20b&output=json", _message(404, "/a b"), _EMPTY),
+    Exchange("an exact match by name", "url={url}&matchType=exact"),
+    Exchange("an exact match of an asterisk", "url={host}/*&matchType=exact", pywb=_EMPTY),
+    Exchange("the last of two URLs", "url={nowhere}&url={url}"),
+    Exchange("empty parameters", "url={url}&matchType=&output=&filter=&from=&page=&limit=&fl="),
+    Exchange("unknown parameters", "url={url}&collapse=urlkey&gzip=false&foo=bar"),
+    # matchType
+    Exchange("a host by a prefix", "url={host}/*"),
+    Exchange("a host by a prefix without a slash", "url={host}*"),
+    Exchange("a directory", "url={directory}*"),
+    Exchange("a prefix by name", "url={directory}&matchType=prefix"),
+    Exchange("a prefix by name of an asterisk", "url={directory}*&matchType=prefix", pywb=_EMPTY),
+    Exchange("a prefix that is not there", "url={nowhere}/*&output=json", pywb=_EMPTY),
+    Exchange("a host", "url={host}&matchType=host&output=json", pywb=_PORTS),
+    Exchange("a host by a URL of it", "url={url}&matchType=host"),
+    Exchange("a domain", "url=*.{host}", pywb=_PORTS),
+    Exchange("a domain with a path", "url=*.{host}/*&output=json", pywb=_PORTS),
+    Exchange("a domain by name", "url={host}&matchType=domain", pywb=_PORTS),
+    Exchange("a domain with the default port", "url=*.{host}:80", pywb=_PORTS),
+    Exchange("a domain by name with the default port", "url=http://{host}:80/&matchType=domain", pywb=_PORTS),
+    Exchange("a domain that is not there", "url=*.{nowhere}", pywb=_EMPTY),
+    Exchange("a top-level domain", "url=*.{tld}"),
+    Exchange("a top-level domain in small pages", "url=*.{tld}&pageSize=1&output=json"),
+    Exchange("ranges, which are not offered", "url={url}&matchType=range"),
+    Exchange("an unknown match", "url={url}&matchType=foo"),
+    # from, to
+    Exchange("from a time", "url={host}/*&from={early}"),
+    Exchange("to a time", "url={host}/*&to={late}"),
+    Exchange("between times", "url={host}/*&from={early}&to={late}"),
+    Exchange("a year", "url={host}/*&from={the[timestamp]:.4}&to={the[timestamp]:.4}"),
+    Exchange("months", "url={host}/*&from_ts={early:.6}&to={early:.6}"),
+    Exchange("days", "url={host}/*&from={late:.8}&to={late:.8}"),
+    Exchange("hours", "url={host}/*&from={early:.10}&to={late:.11}"),
+    Exchange("no time", "url={host}/*&from={late}&to={early}", pywb=_EMPTY),
+    Exchange("long ago", "url={host}/*&to=1999", pywb=_EMPTY),
+    # limit, sort, closest
+    Exchange("one", "url={host}/*&limit=1"),
+    Exchange("two of those that pass", "url={host}/*&limit=2&filter=!=status:200"),
+    Exchange("more than there are", "url={host}/*&limit=1000000"),
+    Exchange("no limit", "url={host}/*&limit=0"),
+    Exchange("less than nothing", "url={host}/*&limit=-1", pywb=_EMPTY),
+    Exchange("no number of them", "url={host}/*&limit=abc", _message(400, "limit"), _CRASH),
+    Exchange("reversed", "url={host}/*&sort=reverse"),
+    Exchange("reversed by the other name", "url={host}/*&reverse=true"),
+    Exchange("not reversed", "url={host}/*&reverse=false"),
+    Exchange("the last two", "url={host}/*&sort=reverse&limit=2"),
+    Exchange("closest to a time", "url={often}&closest={early}"),
+    Exchange("the three closest to a time", "url={often}&closest={late}&limit=3"),
+    Exchange("closest to a year", "url={often}&closest={early:.4}"),
+    Exchange("closest to a day", "url={often}&closest={late:.8}&limit=3"),
+    Exchange("closest to no time", "url={host}/*&sort=closest"),
+    # filter
+    Exchange("a status", "url={host}/*&filter=status:{status}"),
+    Exchange("a part of a status", "url={host}/*&filter=status:{status:.2}"),
+    Exchange("exactly a status", "url={host}/*&filter=%3Dstatus:{status}"),
+    Exchange("exactly a part of a status", "url={host}/*&filter==status:{status:.2}", pywb=_EMPTY),
+    Exchange("another status", "url={host}/*&filter=!=status:200"),
+    Exchange("statuses by an expression", "url={host}/*&filter=~status:[345]..&output=json"),
+    Exchange("an expression that is anchored", "url={host}/*&filter=~url:{host}", pywb=_EMPTY),
+    Exchange("an expression that is not anchored at its end", "url={host}/*&filter=~status:2"),
+    Exchange("no media type by an expression", "url={host}/*&filter=!~mime:(warc/revisit|text/.*)"),
+    Exchange("a media type", "url={host}/*&filter=mime:{mime}"),
+    Exchange("a detected media type", "url={host}/*&filter==mime-detected:text/html"),
+    Exchange("a language", "url={host}/*&filter=languages:{the[languages]:.3}"),
+    Exchange("no language", "url={host}/*&filter==languages:"),
+    Exchange("a character set by its raw name", "url={host}/*&filter==charset:UTF-8"),
+    Exchange("a character set by its name", "url={host}/*&filter==encoding:UTF-8", pywb="knows charset alone"),
+    Exchange("a digest", "url=*.{tld}&filter==digest:{the[digest]}"),
+    Exchange("something anywhere in a line", "url=*.{tld}&filter={the[digest]}"),
+    Exchange("nothing of it anywhere in a line", "url={host}/*&filter=!text/html"),
+    Exchange("two filters", "url={host}/*&filter=!=status:200&filter=mime:text"),
+    Exchange("a filter with a space for a plus", "url={host}/*&filter=!~mime:(image/svg\\+xml|text/html)"),
+    Exchange("an unknown field", "url={host}/*&filter=nosuch:x", pywb=_EMPTY),
+    Exchange("not an unknown field", "url={host}/*&filter=!nosuch:x"),
+    Exchange("no expression", "url={host}/*&filter=~url:(", _message(400), _CRASH),
+    Exchange("an address by u", "url={host}/*&filter=u:example"),
+    Exchange("an address by original", "url={host}/*&filter=~original:https:.*"),
+    Exchange("a status by statuscode", "url={host}/*&filter=statuscode:{status}"),
+    Exchange("a length, and no status, by s", "url={host}/*&filter=s:20"),
+    Exchange("a length by l", "url={host}/*&filter=~l:[2-5]"),
+    Exchange("an offset by o", "url={host}/*&filter=~o:.*[02468]$"),
+    Exchange("a media type by m", "url={host}/*&filter=m:{mime}"),
+    Exchange("a media type by mimetype", "url={host}/*&filter=!mimetype:{mime}"),
+    Exchange("a digest by d", "url={url}&filter==d:{the[digest]}"),
+    Exchange("a time by t", "url={host}/*&filter=~t:{early:.8}"),
+    Exchange("a key by k", "url=*.{host}&filter=k:)/", pywb=_PORTS),
+    Exchange("an archive by f", "url={host}/*&filter=f:/warc/"),
+    # fl
+    Exchange("fields", "url={often}&output=json&fl=url,timestamp"),
+    Exchange("fields by the other name", "url={often}&output=json&fields=digest,urlkey"),
+    Exchange("fields by both names", "url={often}&output=json&fl=url&fields=status,mime"),
+    Exchange("fields that are lacking", "url={lacking}&output=json&fl=languages,url"),
+    Exchange("no field at all", "url={url}&output=json&fl=nosuch"),
+    Exchange("an alias, which is no field", "url={url}&output=json&fl=original,statuscode"),
+    Exchange("fields as text", "url={lacking}&output=text&fl=timestamp,languages,nosuch,url"),
+    Exchange("a repeated field as text", "url={often}&output=text&fl=url,status,url"),
+    Exchange("fields as CDXJ", "url={often}&fl=url,timestamp,status"),
+    Exchange("a character set as text", "url={url}&output=text&fl=encoding", pywb="knows charset alone"),
+    # output
+    Exchange("an unknown output", "url={url}&output=csv"),
+    # pages
+    Exchange("the first page", "url={host}/*&page=0"),
+    Exchange("a page behind the last", "url={url}&page=1"),
+    Exchange("a page far behind the last", "url={host}/*&page=9999&output=json"),
+    Exchange("a page before the first", "url={url}&page=-1"),
+    Exchange("a page behind the first of nothing", "url={nowhere}&page=1"),
+    Exchange("no page", "url={url}&page=abc"),
+    Exchange("no size of pages", "url={url}&pageSize=abc"),
+    Exchange("no size of pages to be counted", "url={url}&pageSize=abc&showNumPages=true"),
+    Exchange("how many pages", "url={host}/*&showNumPages=true", _num_pages()),
+    Exchange("how many pages as JSON", "url={url}&showNumPages=True&output=json", _num_pages("json")),
+    Exchange("how many small pages", "url=*.{tld}&showNumPages=1&pageSize=1", _num_pages(size=1)),
+    Exchange(
+        "how many pages without what does not count",
+        "url={url}&showNumPages=true&limit=1&to=1999&filter=x:y",
+        _num_pages(),
+    ),
+    Exchange("how many pages of nothing", "url={nowhere}&showNumPages=true"),
+    Exchange("how many pages of nothing as JSON", "url=*.{nowhere}&showNumPages=true&output=json&pageSize=2"),
+    Exchange("not how many pages", "url={url}&showNumPages=0"),
+    Exchange("not how many pages, in a word", "url={url}&showNumPages=False"),
+    # transport
+    Exchange("compressed", "url={host}/*&output=json", _gzipped, "never", {"Accept-Encoding": "gzip, deflate"}),
+    Exchange("not compressed", "url={host}/*&output=json", _not_gzipped),
+)

@@ -1,0 +1,139 @@
+"""What there is to ask a crawl about."""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from urllib.parse import quote
+
+from tests.support.cdx_oracle import Capture, Oracle, plain_key, read_captures
+
+NOWHERE = "nosuch-host.example"
+"""A host that no crawl has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What there is to ask a crawl about; every URL is a plain one."""
+
+    crawl: str
+    host: str
+    """Several captures of it, of a host below it, and of one of its ports."""
+    url: str
+    """One capture, which lacks no field that a page can have."""
+    often: str
+    """More captures than any other."""
+    mixed: str
+    """In more than one subset."""
+    redirected: str
+    truncated: str
+    lacking: str
+    """A capture without a language."""
+    argued: str
+    """With arguments."""
+    directory: str
+    """Several captures below it; with a slash at its end."""
+    tld: str
+    capture: Capture
+    """That of ``url``."""
+    moments: tuple[str, str, str]
+    """Times of captures of the host, the lower quartile, the middle one, and the upper quartile."""
+    mime: str
+    """Of some captures of the host, but not all."""
+    status: str
+    """Likewise."""
+
+    def fill(self, template: str) -> str:
+        """A question about it; ``{name}`` stands for an attribute, escaped as in a query."""
+        names = {name: quote(str(getattr(self, name)), safe="") for name in self.__slots__}
+        capture = {name.replace("-", "_"): quote(value, safe="") for name, value in self.capture.fields.items()}
+        return template.format(**names, nowhere=NOWHERE, early=self.moments[0], late=self.moments[2], the=_The(capture))
+
+
+class _The(dict[str, str]):
+    """So that ``{the[digest]}`` can be written."""
+
+
+def known(crawl: str, captures: Sequence[Capture]) -> Known:
+    """What a crawl can be asked about."""
+    plain = [capture for capture in captures if _is_plain(capture)]
+    by_key = {key: [*each] for key, each in groupby(captures, lambda capture: capture.key)}
+    host = _well_known(captures)
+    tld = Counter(capture.key.partition(",")[0] for capture in plain).most_common(1)[0][0]
+    of_host = [capture for capture in captures if re.match(_reversed(host) + r"[:,)]", capture.key)]
+    moments = sorted(capture.timestamp for capture in of_host)
+    once = next(
+        capture
+        for capture in plain
+        if len(by_key[capture.key]) == 1
+        and {"languages", "encoding", "mime"} <= {*capture.fields}
+        and re.fullmatch(rf"{tld},.*\)/\w[^?]*", capture.key)
+    )
+
+    def first(wanted: Callable[[Capture], bool]) -> str:
+        return next(capture.fields["url"] for capture in plain if wanted(capture))
+
+    def subsets(capture: Capture) -> int:
+        return len({each.fields["filename"].split("/")[-2] for each in by_key[capture.key]})
+
+    return Known(
+        crawl=crawl,
+        host=host,
+        url=once.fields["url"],
+        often=max(plain, key=lambda capture: len(by_key[capture.key])).fields["url"],
+        mixed=max(plain, key=lambda capture: (subsets(capture), -len(by_key[capture.key]))).fields["url"],
+        redirected=first(lambda capture: "redirect" in capture.fields),
+        truncated=first(lambda capture: "truncated" in capture.fields),
+        lacking=first(lambda capture: "languages" not in capture.fields),
+        argued=first(lambda capture: "?" in capture.key and "&" not in capture.key),
+        directory=_directory(plain),
+        tld=tld,
+        capture=once,
+        moments=(moments[len(moments) // 4], moments[len(moments) // 2], moments[len(moments) * 3 // 4]),
+        mime=_some(of_host, "mime"),
+        status=_some(of_host, "status"),
+    )
+
+
+def oracle_of(mirror: Path, crawl: str) -> Oracle:
+    return Oracle(read_captures(mirror, crawl))
+
+
+def known_of(crawl: str, oracle: Oracle) -> Known:
+    return known(crawl, oracle.captures)
+
+
+def _is_plain(capture: Capture) -> bool:
+    try:
+        return plain_key(capture.fields["url"]) == capture.key and not capture.key[0].isdigit()
+    except ValueError:
+        return False
+
+
+def _reversed(host: str) -> str:
+    return ",".join(reversed(host.split(".")))
+
+
+def _well_known(captures: Sequence[Capture]) -> str:
+    """The host of two labels that has most, among those with a port and a host below."""
+    found: dict[str, Counter[str]] = defaultdict(Counter)
+    for capture in captures:
+        if there := re.match(r"([a-z]+,[a-z0-9-]+)([:,)])", capture.key):
+            found[there[1]][there[2]] += 1
+    best = max(found, key=lambda host: (len(found[host]), found[host].total()))
+    assert len(found[best]) == 3, f"{best} is not well known"
+    return ".".join(reversed(best.split(",")))
+
+
+def _directory(plain: Iterable[Capture]) -> str:
+    found = Counter(
+        there[0] for capture in plain if (there := re.match(r"https?://[^/]+/[a-z0-9-]+/", capture.fields["url"]))
+    )
+    return found.most_common(1)[0][0]
+
+
+def _some(captures: Iterable[Capture], name: str) -> str:
+    """A value that is not the most common one, though not rare."""
+    return Counter(capture.fields.get(name, "") for capture in captures).most_common(2)[1][0]

@@ -1,0 +1,104 @@
+"""Running the command line as a user does, in a process of its own."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.support import canaries, warm
+
+
+def wait_until(process: subprocess.Popen[bytes] | warm.Forked, is_so: Callable[[], bool]) -> None:
+    """Wait until something is so, or the process has ended, and take no core away from it meanwhile."""
+    while not is_so():
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=0.002)
+            return
+
+
+@dataclass(frozen=True)
+class Ran:
+    status: int
+    out: str
+    err: str
+
+    def __post_init__(self) -> None:
+        assert canaries.MARK not in self.out + self.err
+
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    def json_lines(self) -> list[Any]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+def ended(process: subprocess.Popen[bytes] | warm.Forked) -> Ran:
+    """What a command came to, when it has ended."""
+    out, err = process.communicate(timeout=90)
+    assert process.returncode is not None
+    return Ran(process.returncode, out.decode(), err.decode())
+
+
+@dataclass(frozen=True)
+class Command:
+    """The command with a data folder and a source, away from the user's own settings."""
+
+    data: Path
+    source: str
+    home: Path
+
+    def environment(self, **more: str) -> dict[str, str]:
+        kept = {name: os.environ[name] for name in ("PATH", "LANG", "COVERAGE_PROCESS_START") if name in os.environ}
+        return (
+            kept
+            | canaries.ENVIRONMENT
+            | {
+                "HOME": str(self.home),
+                "CATALOGUE_DATA": str(self.data),
+                "CATALOGUE_SOURCE": self.source,
+                "CATALOGUE_CACHE": str(self.home / "cache"),
+                "CATALOGUE_PATIENCE": "0.01",
+                "PYTHONWARNINGS": "error",
+                **more,
+            }
+        )
+
+    def start(self, *words: str, **environment: str) -> warm.Forked:
+        """Begin it; see ``tests.support.warm`` for how that is quick."""
+        return warm.Forked(words, self.environment(**environment), self.home)
+
+    def start_in_one(self, *words: str, **environment: str) -> warm.Forked:
+        """Begin it with one stream for output and errors, as a terminal shows them."""
+        return warm.Forked(words, self.environment(**environment), self.home, in_one=True)
+
+    def start_on(self, terminal: int, *words: str, keyboard: bool = False, **environment: str) -> warm.Forked:
+        """Begin it on a terminal, which is an open file; see ``Forked``."""
+        return warm.Forked(words, self.environment(**environment), self.home, terminal=terminal, keyboard=keyboard)
+
+    def start_anew(self, *words: str, **environment: str) -> subprocess.Popen[bytes]:
+        """Begin it in a Python that has imported nothing yet."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "catalogue", *words],
+            env=self.environment(**environment),
+            cwd=self.home,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    def __call__(self, *words: str, **environment: str) -> Ran:
+        """What it comes to."""
+        if any(name.startswith("PYTHON") for name in environment):  # which is read when Python starts
+            return self.anew(*words, **environment)
+        with self.start(*words, **environment) as process:
+            return ended(process)
+
+    def anew(self, *words: str, **environment: str) -> Ran:
+        """Likewise, by a Python that has imported nothing yet."""
+        with self.start_anew(*words, **environment) as process:
+            return ended(process)

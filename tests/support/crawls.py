@@ -1,0 +1,61 @@
+"""Crawls of a few files with whatever is in them, to be served or read from their folder."""
+
+import gzip
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from catalogue.commoncrawl.crawls import KEY_COLUMN
+
+CRAWL = "CC-MAIN-2022-33"
+
+
+def table(keys: Sequence[str | None], **more: pa.Array) -> pa.Table:
+    """Rows with these keys, and a number and a status each."""
+    numbers = range(len(keys))
+    return pa.table(
+        {
+            KEY_COLUMN: pa.array(keys, pa.string()),
+            "url": [f"https://example.com/{number:07}" for number in numbers],
+            "fetch_status": pa.array([(200, 404, 301)[number % 3] for number in numbers], pa.int16()),
+            **more,
+        }
+    )
+
+
+def index_path(folder: Path, number: int = 0, crawl: str = CRAWL) -> Path:
+    """A path for an index file, whose folder is there."""
+    part = f"part-{number:05}-{UUID(int=number)}.c000.gz.parquet"
+    path = folder / f"cc-index/table/cc-main/warc/crawl={crawl}/subset=warc" / part
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def write_manifest(folder: Path, crawl: str = CRAWL) -> None:
+    """List the index files that are there."""
+    manifest = folder / f"crawl-data/{crawl}/cc-index-table.paths.gz"
+    manifest.parent.mkdir(parents=True, exist_ok=True)
+    paths = sorted(str(path.relative_to(folder)) for path in folder.rglob(f"crawl={crawl}/*/*.parquet"))
+    manifest.write_bytes(gzip.compress("\n".join(paths).encode()))
+
+
+def crawl_of(
+    folder: Path,
+    *tables: pa.Table,
+    crawl: str = CRAWL,
+    change: Callable[[Path], object] = lambda _: None,
+    **options: Any,
+) -> Path:
+    """A crawl with a file for each table; ``options`` are those of ``pyarrow.parquet.write_table``."""
+    for number, rows in enumerate(tables):
+        path = index_path(folder, number, crawl)
+        settings = {"write_page_index": True, "use_dictionary": False} | options
+        # No two footers are the same.
+        pq.write_table(rows.replace_schema_metadata({"file": str(number)}) if number else rows, path, **settings)
+        change(path)
+    write_manifest(folder, crawl)
+    return folder

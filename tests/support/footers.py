@@ -1,0 +1,239 @@
+"""Footers taken apart and put together again, so that a test can say what is wrong with one.
+
+The numbers are those of apache/parquet-format, parquet.thrift.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from catalogue.parquet.footer import TRAILER, decode_footer, with_trailer
+from catalogue.parquet.model import Footer
+from catalogue.parquet.thrift import (
+    BINARY,
+    BOOLEAN_FALSE,
+    BOOLEAN_TRUE,
+    I32,
+    I64,
+    LIST,
+    SET,
+    STRUCT,
+    Reader,
+    encode_list,
+    encode_struct,
+)
+from tests.support.mirrors import raw_footer
+
+Struct = dict[int, tuple[int, Any]]
+"""Kind and value of each field; of a struct another of these, of a list ``Items``."""
+
+
+@dataclass
+class Items:
+    kind: int
+    values: list[Any]
+
+
+def take_apart(footer: bytes) -> Struct:
+    return _struct(Reader(footer))
+
+
+def put_together(fields: Struct, *, backwards: bool = False) -> bytes:
+    inorder = sorted(fields.items(), reverse=backwards)
+    return encode_struct([(number, kind, _encodable(kind, value)) for number, (kind, value) in inorder])
+
+
+def _struct(reader: Reader) -> Struct:
+    return {
+        number: (kind, reader.field(kind) if kind <= BOOLEAN_FALSE else _value(reader, kind))
+        for number, kind in reader.fields()
+    }
+
+
+def _value(reader: Reader, kind: int) -> Any:
+    if kind == STRUCT:
+        return _struct(reader)
+    if kind in {LIST, SET}:
+        element, count = reader.list_header()
+        return Items(element, [_value(reader, element) for _ in range(count)])
+    return reader.value(kind)
+
+
+def _encodable(kind: int, value: Any) -> Any:
+    if kind == STRUCT:
+        return put_together(value)
+    if kind in {LIST, SET}:
+        return encode_list(value.kind, [_encodable(value.kind, item) for item in value.values])
+    return value
+
+
+@dataclass
+class Made:
+    """A footer in parts, and the size of its file."""
+
+    fields: Struct
+    rest: int
+    """Bytes of the file that are not the footer's."""
+
+    @property
+    def footer(self) -> bytes:
+        return put_together(self.fields)
+
+    @property
+    def file_size(self) -> int:
+        return self.rest + len(self.footer)
+
+    def element(self, number: int) -> Struct:
+        """A SchemaElement; the root is number 0."""
+        found: Struct = self.fields[2][1].values[number]
+        return found
+
+    def group(self, ordinal: int) -> Struct:
+        found: Struct = self.fields[4][1].values[ordinal]
+        return found
+
+    def chunk(self, ordinal: int, column: int) -> Struct:
+        found: Struct = self.group(ordinal)[1][1].values[column]
+        return found
+
+    def meta(self, ordinal: int, column: int) -> Struct:
+        """The ColumnMetaData of a chunk."""
+        found: Struct = self.chunk(ordinal, column)[3][1]
+        return found
+
+    def statistics(self, ordinal: int, column: int) -> Struct:
+        found: Struct = self.meta(ordinal, column)[12][1]
+        return found
+
+
+def made(data: bytes, *, row_groups: int | None = None) -> Made:
+    """The footer of a file's bytes, or what it were with fewer row groups."""
+    footer = raw_footer(data)
+    fields = take_apart(footer)
+    if row_groups is not None:
+        kept = fields[4][1].values[:row_groups]
+        fields[4] = (LIST, Items(STRUCT, kept))
+        fields[3] = (I64, sum(group[3][1] for group in kept))
+    return Made(fields, len(data) - len(footer))
+
+
+def decoded(footer: Made) -> Footer:
+    return decode_footer(footer.footer, footer.file_size)
+
+
+def field(struct: Struct, number: int, value: Any, kind: int | None = None) -> None:
+    """Give a field another value, or a value if it had none."""
+    struct[number] = (struct[number][0] if kind is None else kind, value)
+
+
+def write(table: pa.Table, **options: Any) -> bytes:
+    """A table as Parquet with a page index and checksums, unless the options say otherwise."""
+    file = BytesIO()
+    settings = {"store_schema": False, "write_page_index": True, "write_page_checksum": True} | options
+    pq.write_table(table, file, **settings)
+    return file.getvalue()
+
+
+KEY, TIME, STATUS = range(3)
+"""The columns of ``small_file``."""
+
+
+def small_file(**options: Any) -> bytes:
+    """Two row groups of three columns: keys, times and numbers."""
+    table = pa.table(
+        {
+            "url_surtkey": pa.array(["com,example)/", "com,example)/a", "org,example)/", "org,example)/b"]),
+            "fetch_time": pa.array([1, 2, 3, 4], pa.timestamp("ms", "UTC")),
+            "fetch_status": pa.array([200, 404, None, 301], pa.int16()),
+        }
+    )
+    return write(table, **({"row_group_size": 2} | options))
+
+
+def trimmed(data: bytes, columns: Sequence[str], row_groups: int = 1) -> bytes:
+    """A file without most of its columns and row groups, which are still where they were."""
+    footer = raw_footer(data)
+    fields = take_apart(footer)
+    wanted = {name.encode() for name in columns}
+    schema = fields[2][1].values
+    kept = [number for number, element in enumerate(schema[1:]) if element[4][1] in wanted]
+    fields[2] = (LIST, Items(STRUCT, [schema[0], *(schema[1 + number] for number in kept)]))
+    schema[0][5] = (schema[0][5][0], len(kept))
+    groups = fields[4][1].values[:row_groups]
+    for group in groups:
+        group[1] = (LIST, Items(STRUCT, [group[1][1].values[number] for number in kept]))
+    fields[4] = (LIST, Items(STRUCT, groups))
+    fields[3] = (I64, sum(group[3][1] for group in groups))
+    if 7 in fields:  # FileMetaData.column_orders
+        fields[7] = (LIST, Items(STRUCT, [fields[7][1].values[number] for number in kept]))
+    return data[: -TRAILER - len(footer)] + with_trailer(put_together(fields))
+
+
+def scrambled(footer: bytes, rng: Random) -> bytes:
+    """Some bytes of a footer changed, lost, repeated or put in."""
+    out = bytearray(footer)
+    for _ in range(rng.choice([1, 1, 1, 2, 8])):
+        at = rng.randrange(len(out))
+        length = rng.choice([1, 2, 9, 70])
+        match rng.randrange(7):
+            case 0 | 1:
+                out[at] ^= 1 << rng.randrange(8)
+            case 2:
+                out[at] = rng.choice([0, 0x0C, 0x19, 0x7F, 0x80, 0xF9, 0xFC, 0xFF, rng.randrange(256)])
+            case 3:
+                del out[at : at + length]
+            case 4:
+                out[at:at] = out[at : at + length]
+            case 5:
+                out[at:at] = rng.choice([b"\xff" * 9 + b"\x01", rng.randbytes(length), b"\x1c" * length])
+            case _:
+                del out[at:]
+        out = out or bytearray(footer)
+    return bytes(out)
+
+
+def confused(footer: bytes, rng: Random) -> bytes:
+    """A well-formed struct in which a few fields have another type, another value, or are missing."""
+    fields = take_apart(footer)
+    for _ in range(rng.choice([1, 1, 2, 5])):
+        struct = rng.choice([*_structs_of(fields)])
+        if not struct:
+            continue
+        number = rng.choice([*struct])
+        kind, value = struct[number]
+        wrong: Sequence[tuple[int, Any]] = [
+            (I32, rng.choice([-1, 0, 3, 255, 1 << 31])),
+            (I64, rng.choice([-(1 << 63), -2, 1 << 40, (1 << 63) - 1])),
+            (BINARY, rng.choice([b"", b"\xff\xfe", b"x" * 300])),
+            (STRUCT, {}),
+            (STRUCT, {1: (STRUCT, {}), 2: (BINARY, b"y")}),
+            (LIST, Items(I32, [1, 2, 3])),
+            (LIST, Items(STRUCT, [])),
+            (LIST, Items(BINARY, [b"z"])),
+            (BOOLEAN_TRUE, True),
+            (BOOLEAN_FALSE, False),
+        ]
+        match rng.randrange(5):
+            case 0:
+                del struct[number]
+            case 1:
+                struct[rng.randrange(1, 15)] = (kind, value)
+            case _:
+                struct[number] = rng.choice(wrong)
+    return put_together(fields)
+
+
+def _structs_of(fields: Struct) -> list[Struct]:
+    found = [fields]
+    for kind, value in fields.values():
+        if kind == STRUCT:
+            found += _structs_of(value)
+        elif kind == LIST and value.kind == STRUCT:
+            for item in value.values:
+                found += _structs_of(item)
+    return found

@@ -1,0 +1,111 @@
+"""A store of what tests can tell apart, and processes beside this one that use it."""
+
+import hashlib
+import json
+import sqlite3
+import subprocess
+import sys
+import zlib
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from catalogue.store.database import Store
+from catalogue.store.stored_file import Held
+
+CRAWL = "CC-MAIN-2022-05"
+
+
+def held(data: bytes = b"footer", **other: Any) -> Held:
+    fields: dict[str, Any] = {
+        "size": 1_234_567,
+        "etag": '"0123456789abcdef-8"',
+        "last_modified": "Mon, 31 Jan 2022 12:00:00 GMT",
+        "source": "https://data.commoncrawl.org/",
+        "taken": "2022-02-01T00:00:00+00:00",
+    }
+    return Held(data=data, **(fields | other))
+
+
+def path_of(number: int) -> str:
+    return f"cc-index/table/cc-main/warc/crawl={CRAWL}/subset=warc/part-{number:05}.c000.gz.parquet"
+
+
+def batch(start: int, count: int, size: int = 2_000) -> list[tuple[str, Held]]:
+    """Files whose values can be told apart and hardly be compressed."""
+    return [(path_of(number), held(Random(number).randbytes(size))) for number in range(start, start + count)]
+
+
+def store_path(tmp_path: Path) -> Path:
+    return tmp_path / "data" / "footers.sqlite"
+
+
+def empty_store(path: Path) -> Iterator[Store]:
+    with Store(path, create=True) as store:
+        yield store
+
+
+def changes(store: Store) -> int:
+    """How often it was written to."""
+    return int(store.state().split(":")[1])
+
+
+@contextmanager
+def raw(path: Path) -> Iterator[sqlite3.Connection]:
+    """The file itself, as anybody may open it."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        yield connection
+
+
+def integrity(path: Path) -> str:
+    with raw(path) as connection:
+        return str(connection.execute("PRAGMA integrity_check").fetchone()[0])
+
+
+# Says "ready" when it is, and goes on when it is told to. It is quick to start, since nothing of pytest is imported.
+SCRIPT = """
+import os, signal, sqlite3, sys
+from pathlib import Path
+from catalogue.errors import CatalogueError
+from catalogue.store import Store
+from tests.stores import batch, held, path_of
+
+path = Path(sys.argv[1])
+
+def ready(what="ready"):
+    print(what, flush=True)
+    sys.stdin.readline()
+"""
+
+
+@contextmanager
+def beside(path: Path, script: str) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-c", SCRIPT + script, str(path)]
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1, cwd=Path(__file__).parents[2]
+    )
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout
+    return process.stdout.readline().strip()
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def signed(body: bytes) -> bytes:
+    """A value whose digest is right, as a stranger can make one."""
+    return b"\x01" + hashlib.blake2b(body, digest_size=16).digest() + body
+
+
+def value(length: object, header: object, data: bytes = b"") -> bytes:
+    return signed(json.dumps([length, header]).encode() + b"\n" + zlib.compress(data))

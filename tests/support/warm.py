@@ -1,0 +1,261 @@
+"""Commands that start at once: forked by a process that has imported what they need.
+
+Importing takes most of the time of most commands. What is forked is a process as a command is one, with arguments,
+environment, folder, streams, signals and exit of its own.
+"""
+
+import atexit
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import warnings
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import NoReturn, Self
+
+from tests.support import canaries
+
+IMPORTED = ["aiohttp", "pandas", "pyarrow.parquet"]
+"""By functions of the package, besides its own modules, and so not imported with these."""
+
+ROOT = Path(__file__).parents[2]
+
+
+class Forked:
+    """A command that runs, with the methods of ``subprocess.Popen`` that tests need."""
+
+    def __init__(
+        self,
+        words: Sequence[str],
+        environment: Mapping[str, str],
+        folder: Path,
+        *,
+        in_one: bool = False,
+        terminal: int | None = None,
+        keyboard: bool = False,
+        given: bytes = b"",
+        preload: str = "",
+    ) -> None:
+        """Begin a command.
+
+        Args:
+            words: its arguments.
+            environment: all of it.
+            folder: the current one.
+            in_one: whether what it says of errors comes with its output.
+            terminal: where both are to go; they are pipes of ours if there is none.
+            keyboard: whether the terminal is its standard input, too.
+            given: on its standard input.
+            preload: a library that the process is loaded with before any other.
+        """
+        (out, out_end), (err, err_end) = os.pipe(), os.pipe()
+        self._told, told_end = socket.socketpair()
+        asked = json.dumps([list(words), dict(environment), str(folder)]).encode()
+        parent = _parent(preload)
+        streams = [out_end, out_end if in_one else err_end] if terminal is None else [terminal, terminal]
+        with TemporaryFile() as input_:
+            input_.write(given)
+            input_.seek(0)
+            ends = [terminal if keyboard and terminal else input_.fileno(), *streams, told_end.fileno()]
+            socket.send_fds(parent, [len(asked).to_bytes(4, "little")], ends)
+        parent.sendall(asked)
+        os.close(out_end)
+        os.close(err_end)
+        told_end.close()
+        self.args = list(words)
+        self.stdout, self.stderr = open(out, "rb"), open(err, "rb")  # noqa: PTH123, SIM115 - closed by __exit__
+        self.returncode: int | None = None
+        self.pid = self._number()
+
+    def _number(self) -> int:
+        answer = self._told.recv(4, socket.MSG_WAITALL)
+        assert len(answer) == 4, "the process that forks commands has died"
+        return int.from_bytes(answer, "little", signed=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is not None:
+            self.kill()
+        self.wait()
+        self._close()
+
+    def poll(self) -> int | None:
+        """The exit status; None if it has not ended."""
+        if self.returncode is None and select.select([self._told], [], [], 0)[0]:
+            self.returncode = self._number()
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit status when it has ended."""
+        if self.returncode is None and not select.select([self._told], [], [], timeout)[0]:
+            raise subprocess.TimeoutExpired(self.args, timeout or 0)
+        status = self.poll()
+        assert status is not None
+        return status
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, unless it has ended."""
+        if self.poll() is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it, whatever it does."""
+        self.send_signal(signal.SIGKILL)
+
+    def communicate(self, timeout: float = 90) -> tuple[bytes, bytes]:
+        """All that it wrote, when it has ended."""
+        with ThreadPoolExecutor(2) as executor:
+            streams = [executor.submit(stream.read) for stream in (self.stdout, self.stderr)]
+            try:
+                self.wait(timeout)
+            except BaseException:
+                self.kill()
+                raise
+            out, err = [stream.result() for stream in streams]
+        self._close()
+        return out, err
+
+    def _close(self) -> None:
+        for each in (self.stdout, self.stderr, self._told):
+            each.close()
+
+
+@cache
+def _parent(preload: str) -> socket.socket:
+    """Where that process is asked."""
+    ours, theirs = socket.socketpair()
+    kept = {name: os.environ[name] for name in ("PATH", "LANG", "COVERAGE_PROCESS_START") if name in os.environ}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.support.warm", str(theirs.fileno())],
+        env=kept | {"PYTHONWARNINGS": "error"} | ({"LD_PRELOAD": preload} if preload else {}),
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        pass_fds=[theirs.fileno()],
+    )
+    theirs.close()
+
+    def end() -> None:
+        ours.close()
+        process.wait()
+
+    atexit.register(end)
+    return ours
+
+
+# ---- in that process ----
+
+
+def main(asked: socket.socket) -> None:
+    """Fork commands until nobody asks for more."""
+    _import_everything()
+    # By which whoever ran the command finds out.
+    canaries.watch(lambda text: os.write(2, text.encode()))
+    canaries.stay_at_home(lambda text: os.write(2, text.encode()))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # each command decides what that means
+    told_of: dict[int, int] = {}
+    """Where to tell how a command ended, by its number."""
+    ended, wake = socket.socketpair()
+    with ended, wake:
+        wake.settimeout(0)
+        signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        while True:
+            ready = select.select([asked, ended], [], [])[0]
+            if ended in ready:
+                ended.recv(4096)
+                _tell(told_of)
+            if asked not in ready:
+                continue
+            length, ends, *_ = socket.recv_fds(asked, 4, 4)
+            if not length:
+                return
+            words, environment, folder = json.loads(asked.recv(int.from_bytes(length, "little"), socket.MSG_WAITALL))
+            *streams, told = ends
+            if number := _fork():
+                told_of[number] = told
+                _write(told, number)
+                for end in streams:
+                    os.close(end)
+                continue
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            for end in (told, *told_of.values(), *(each.detach() for each in (asked, ended, wake))):
+                os.close(end)
+            _become(words, environment, folder, streams)
+
+
+def _import_everything() -> None:
+    for path in sorted((ROOT / "catalogue").rglob("*.py")):
+        if path.stem != "__main__":
+            import_module(".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"))
+    for name in IMPORTED:
+        import_module(name)
+
+
+def _fork() -> int:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # the threads are those of libraries that know of forks
+        return os.fork()
+
+
+def _tell(told_of: dict[int, int]) -> None:
+    """Tell of the commands that have ended by now."""
+    while told_of:
+        number, status = os.waitpid(-1, os.WNOHANG)
+        if not number:
+            return
+        told = told_of.pop(number)
+        _write(told, os.waitstatus_to_exitcode(status))
+        os.close(told)
+
+
+def _write(told: int, number: int) -> None:
+    with suppress(BrokenPipeError):  # whoever asked has gone
+        os.write(told, number.to_bytes(4, "little", signed=True))
+
+
+def _become(words: list[str], environment: dict[str, str], folder: str, streams: list[int]) -> NoReturn:
+    for number, end in enumerate(streams):
+        os.dup2(end, number)
+        os.close(end)
+    if os.isatty(1):  # where lines come as they are written; open() sees to it
+        sys.stdout, sys.stderr = (open(number, "w", encoding="utf-8", closefd=False) for number in (1, 2))  # noqa: SIM115
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    sys.argv[1:] = words
+    status: object = None
+    try:
+        runpy.run_module("catalogue", run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        status = end.code
+    assert isinstance(status, int)
+    # What Python does at its end, but for taking down all that was imported, which takes longer than most commands.
+    threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001
+    atexit._run_exitfuncs()  # noqa: SLF001
+    sys.stdout.flush()
+    os._exit(status)
+
+
+if __name__ == "__main__":
+    with socket.socket(fileno=int(sys.argv[1])) as given:
+        main(given)

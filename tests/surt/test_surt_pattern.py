@@ -1,0 +1,345 @@
+"""Intervals of keys, and patterns against the keys they must take and those they must leave."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from catalogue.errors import QueryError
+from catalogue.surt import (
+    EVERYTHING,
+    KeyInterval,
+    Match,
+    Pattern,
+    covers,
+    exact_interval,
+    merge,
+    parse_pattern,
+    prefix_interval,
+    text_after,
+    text_from,
+    url_surtkey,
+)
+from tests.surt.test_surt import HOSTS, LABELS, PATH_TEXT, SESSION
+
+BYTES_NEAR_TEXT = st.one_of(
+    st.binary(max_size=6),
+    st.builds(
+        lambda text, more: text.encode() + more,
+        st.text(max_size=4),
+        st.sampled_from([b"", b"\xff", b"\xed\xa0", b"\xc3"]),
+    ),
+    st.sampled_from(["\ud7ff".encode() + b"\xff", "a\U0010ffff".encode() + b"\xff", "\U0010ffff".encode() + b"\xff"]),
+)
+PORTS = st.sampled_from(["", ":80", ":8080"])
+
+
+def keys(pattern: Pattern, *urls: str) -> list[bool]:
+    """Which of the URLs a pattern takes."""
+    return [covers(pattern.intervals, url_surtkey(url).encode()) for url in urls]
+
+
+@given(BYTES_NEAR_TEXT, st.one_of(st.text(max_size=5), BYTES_NEAR_TEXT.map(lambda key: key.decode(errors="ignore"))))
+def test_ends_as_texts_leave_no_key_out(end: bytes, key: str) -> None:
+    assert text_from(end).encode() <= end
+    after = text_after(end)
+    if after is not None:
+        assert end <= after.encode()
+        assert key.encode() >= end or key.encode() < after.encode()
+
+
+def test_ends_as_texts() -> None:
+    assert (text_from(b"com,a-"), text_after(b"com,a-")) == ("com,a-", "com,a-")
+    assert (text_from(b"com\xff"), text_after(b"com\xff")) == ("com", "con")
+    assert text_after("\ud7ff".encode() + b"\xff") == "\ue000"
+    assert text_after("a\U0010ffff".encode() + b"\xff") == "b"
+    assert text_after(b"\xff") is None
+
+
+def test_keys_are_in_the_order_of_bytes() -> None:
+    urls = ["http://example.com/", "http://www5.a.example.com/", "http://example-shop.com/", "http://example0.com/"]
+    urls += ["http://example.com:8080/", "http://examples.com/"]
+    found = [url_surtkey(url).encode() for url in urls]
+    assert found == sorted(found)
+    assert found[2:4] == [b"com,example-shop)/", b"com,example0)/"]
+
+
+@given(st.binary(max_size=3), st.binary(max_size=4))
+def test_prefix_interval_holds_what_starts_so(prefix: bytes, key: bytes) -> None:
+    prefix, key = prefix.replace(b"\xff", b"\xfe"), key.replace(b"\xff", b"\xfe")
+    interval = prefix_interval(prefix)
+    assert (key in interval) == key.startswith(prefix)
+    assert prefix + key in interval
+
+
+def test_prefix_interval_carries() -> None:
+    assert prefix_interval(b"a\xfe") == KeyInterval(b"a\xfe", b"a\xff")
+    assert prefix_interval(b"a\xff\xff") == KeyInterval(b"a\xff\xff", b"b")
+    assert prefix_interval(b"") is EVERYTHING
+    with pytest.raises(ValueError, match="no key starts with"):
+        prefix_interval(b"\xff\xff")
+
+
+@given(st.binary(max_size=3), st.binary(max_size=4))
+def test_exact_interval_holds_one_key(key: bytes, other: bytes) -> None:
+    assert key in exact_interval(key)
+    assert (other in exact_interval(key)) == (other == key)
+
+
+def test_an_interval_is_not_empty() -> None:
+    for start, end in ((b"", b""), (b"a", b"a"), (b"b", b"a")):
+        with pytest.raises(ValueError, match="not an interval"):
+            KeyInterval(start, end)
+
+
+SMALL = st.lists(
+    st.builds(lambda a, b: (bytes(a), bytes(b)), *[st.lists(st.integers(0, 2), max_size=2)] * 2), max_size=6
+)
+
+
+@given(SMALL, st.lists(st.integers(0, 2), max_size=3).map(bytes))
+def test_merge_covers_the_union_and_nothing_else(pairs: list[tuple[bytes, bytes]], key: bytes) -> None:
+    intervals = [KeyInterval(start, end) for start, end in pairs if start < end]
+    merged = merge(intervals)
+    assert covers(merged, key) == any(key in interval for interval in intervals)
+    assert all(before.end < after.start for before, after in pairwise(merged))
+    assert merge(merged) == merged
+    assert {bound for m in merged for bound in (m.start, m.end)} <= {b for i in intervals for b in (i.start, i.end)}
+
+
+def test_touching_and_nested_intervals_become_one() -> None:
+    whole = KeyInterval(b"a", b"d")
+    assert merge([KeyInterval(b"b", b"d"), KeyInterval(b"a", b"b")]) == (whole,)
+    assert merge([KeyInterval(b"b", b"c"), whole, whole]) == (whole,)
+    assert not covers((), b"a")
+
+
+def starts(pattern: Pattern) -> list[bytes]:
+    """The prefixes that a pattern is made of."""
+    found = [interval.start for interval in pattern.intervals]
+    assert pattern.intervals == merge(map(prefix_interval, found))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "match", "prefixes"),
+    [
+        ("example.com/*", Match.PREFIX, [b"com,example)/"]),
+        ("example.com/dir/*", Match.PREFIX, [b"com,example)/dir/"]),
+        ("http://www.Example.com:80/A*", Match.PREFIX, [b"com,example)/a"]),
+        ("http://user:pw@example.com:8080/*", Match.PREFIX, [b"com,example:8080)/"]),
+        ("example.com/a/../b//c/./*", Match.PREFIX, [b"com,example)/b/c/"]),
+        ("example.com/.*", Match.PREFIX, [b"com,example)/."]),
+        ("example.com/a/..*", Match.PREFIX, [b"com,example)/a/.."]),
+        ("example.com/%7Eu/%C3*", Match.PREFIX, [b"com,example)/~u/%25c3", b"com,example)/~u/%c3"]),
+        ("example.com/100%25*", Match.PREFIX, [b"com,example)/100%25"]),
+        ("example.com/page/?*", Match.PREFIX, [b"com,example)/page?"]),
+        ("example.com?*", Match.PREFIX, [b"com,example)/?"]),
+        ("example.com/page?A=1&b*", Match.PREFIX, [b"com,example)/page?a=1&b"]),
+        ("example.com/page?b=2&*", Match.PREFIX, [b"com,example)/page?b=2&"]),
+        ("example.com/page?b=2&b*", Match.PREFIX, [b"com,example)/page?b=2&b"]),
+        (f"example.com/page?sid={SESSION}&b=2*", Match.PREFIX, [b"com,example)/page?b=2"]),
+        (f"example.com/page?sid={SESSION}*", Match.PREFIX, [f"com,example)/page?sid={SESSION}".encode()]),
+        ("[2001:DB8::1]/*", Match.PREFIX, [b"2001:db8::1)/"]),
+        ("1.2.3.4/*", Match.PREFIX, [b"4,3,2,1)/"]),
+        ("münchen.de/*", Match.PREFIX, [b"de,xn--mnchen-3ya)/"]),
+        ("foo_bar.com/*", Match.PREFIX, [b"com,foo_bar)/"]),
+        ("*.example.com", Match.DOMAIN, [b"com,example)", b"com,example,", b"com,example:"]),
+        ("*.example.com/*", Match.DOMAIN, [b"com,example)", b"com,example,", b"com,example:"]),
+        ("HTTP://*.Example.com/", Match.DOMAIN, [b"com,example)", b"com,example,", b"com,example:"]),
+        ("*.www.example.com", Match.DOMAIN, [b"com,example)", b"com,example,", b"com,example:"]),
+        ("*.www.com", Match.DOMAIN, [b"com)", b"com,www,", b"com:"]),
+        ("*.is", Match.DOMAIN, [b"is)", b"is,", b"is:"]),
+        ("*.co.uk", Match.DOMAIN, [b"uk,co)", b"uk,co,", b"uk,co:"]),
+        ("*.рф", Match.DOMAIN, [b"xn--p1ai)", b"xn--p1ai,", b"xn--p1ai:"]),
+    ],
+)
+def test_form(text: str, match: Match, prefixes: list[bytes]) -> None:
+    pattern = parse_pattern(f" {text}\n")
+    assert (pattern.text, pattern.match, pattern.url) == (text, match, None)
+    assert starts(pattern) == prefixes
+
+
+@pytest.mark.parametrize(
+    ("text", "match", "prefixes"),
+    [
+        ("example.com/dir", Match.PREFIX, [b"com,example)/dir"]),
+        ("example.com/dir/", Match.PREFIX, [b"com,example)/dir/"]),
+        ("example.com/dir/*", Match.PREFIX, [b"com,example)/dir/"]),
+        ("example.com/a*b", Match.PREFIX, [b"com,example)/a*b"]),
+        ("example.com/dir?", Match.PREFIX, [b"com,example)/dir?"]),
+        ("example.com", Match.PREFIX, [b"com,example)/"]),
+        ("http://www.example.com/whatever", Match.HOST, [b"com,example)", b"com,example:"]),
+        ("example.com/*", Match.HOST, [b"com,example)", b"com,example:"]),
+        ("example.com:8080", Match.HOST, [b"com,example:8080)"]),
+        ("https://example.com:443", Match.HOST, [b"com,example)"]),
+        ("[::1]", Match.HOST, [b"::1)", b"::1:"]),
+        ("example.com", Match.DOMAIN, [b"com,example)", b"com,example,", b"com,example:"]),
+        ("https://example.com/whatever", Match.DOMAIN, [b"com,example)", b"com,example,", b"com,example:"]),
+        ("*.example.com/whatever*", Match.DOMAIN, [b"com,example)", b"com,example,", b"com,example:"]),
+        ("*", Match.DOMAIN, [b""]),
+        ("*", Match.PREFIX, [b""]),
+    ],
+)
+def test_explicit_match(text: str, match: Match, prefixes: list[bytes]) -> None:
+    pattern = parse_pattern(text, match)
+    assert pattern.match is match
+    assert starts(pattern) == prefixes
+
+
+@pytest.mark.parametrize("match", [None, Match.EXACT])
+def test_exact(match: Match | None) -> None:
+    pattern = parse_pattern("example.com", match)
+    assert pattern == Pattern("example.com", Match.EXACT, (exact_interval(b"com,example)/"),))
+    typed = "https://www.Example.com/Page/?#x"
+    pattern = parse_pattern(f" {typed} ", match)
+    assert pattern == Pattern(typed, Match.EXACT, (exact_interval(b"com,example)/page"),), typed)
+    both = parse_pattern("example.com/%E9", match).intervals
+    assert both == (exact_interval(b"com,example)/%25e9"), exact_interval(b"com,example)/%e9"))
+
+
+def test_an_exact_url_may_hold_asterisks() -> None:
+    for text in ("example.com/a%2Ab%2a", "example.com/a*b*"):
+        assert parse_pattern(text, Match.EXACT).intervals == (exact_interval(b"com,example)/a*b*"),)
+
+
+ODD_HOSTS = st.text("abxyz019-_.~!$&'()+,;=ü", min_size=1, max_size=12).map(lambda label: f"a{label}.example.com")
+
+
+@given(ODD_HOSTS | st.sampled_from(["it's.example.com", "a,b.example.com", "+", "a%20b.example.com", "%2A.com"]))
+def test_url_with_any_host_finds_its_own_key(host: str) -> None:
+    url = f"http://{host}/page"
+    assert covers(parse_pattern(url).intervals, url_surtkey(url).encode())
+
+
+@pytest.mark.parametrize("host", ["it's.example.com", "a,b.example.com", "+", "a+b.com"])
+def test_odd_hosts_need_no_scheme(host: str) -> None:
+    assert keys(parse_pattern(f"{host}/*"), f"https://{host}/page") == [True]
+    assert keys(parse_pattern(f"*.{host}"), f"https://below.{host}/page") == [True]
+
+
+def test_everything() -> None:
+    assert parse_pattern("*") == Pattern("*", Match.DOMAIN, (EVERYTHING,))
+    assert covers((EVERYTHING,), url_surtkey("http://\U0010ffff.com/").encode())
+    assert "\U0010ffff".encode() in EVERYTHING
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        *((text, None) for text in ["", " ", "http://", "*.", "http://*.", "*.*", "**", "*/*", "http://*", "?", "#x"]),
+        *(
+            (text, None)
+            for text in ["exa*mple.com", "exa*mple.com/*", "example.*", "http://exam*", "*.*.com", "example.com:*"]
+        ),
+        *(
+            (text, None)
+            for text in ["example.com/*/x", "example.com/**", "*.example.com/x*", "*.example.com/x", "*.?*"]
+        ),
+        *((text, None) for text in ["*.example.com*", "*.example.com:8080", "*..com", ".com", "com,example"]),
+        *((text, None) for text in ["a b.com", "a.com,b.com", "example.com/a b", "example.com/\x00", "exa(mple).com"]),
+        *((text, None) for text in ["/page", "foo://example.com/", "https:/example.com", "example.com:x", "a/\udce9"]),
+        *((text, None) for text in ["example.com/%*", "example.com/x%E*", "example.com/#x*", "example.com?b&a=1*"]),
+        *((text, None) for text in ["example.com?b=2&a=1&c*", "example.com?b&&c*", "example.com%2Fx", "http://@/"]),
+        *((text, None) for text in ["mailto:", "mailto:a@example.com", "tel:+1", "http:///page", "exa%mple.com"]),
+        *((text, None) for text in ["example.com:99999", "http://example.com:-2/", "http://a|b.com/", "http://a<b>/"]),
+        *((text, Match.HOST) for text in ["", "*", "*.example.com", "example.*", "http://"]),
+        *((text, Match.DOMAIN) for text in ["", "*.", "*.*", "example.com:8080", "*.example.com:443"]),
+        *((text, Match.PREFIX) for text in ["", "exam*", "*.example.com", "*.example.com/*", "example.com/%4"]),
+        *((text, Match.EXACT) for text in ["", "*", "*.example.com", "example.*"]),
+    ],
+)
+def test_no_pattern(text: str, match: Match | None) -> None:
+    with pytest.raises(QueryError, match=r"(patterns look|a URL looks) like .*example\.com/page") as caught:
+        parse_pattern(text, match)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["*.{}/x", "*.{}.*", "{}.*", "{} x", "foo://{}", "{}/x*y", "{}!", "http://{}:x/"])
+@pytest.mark.parametrize("match", [None, *Match])
+def test_any_pattern_that_is_none_can_be_told_of(text: str, match: Match | None) -> None:
+    for inside in ("(" * 20_000, "\udcff"):
+        with pytest.raises(QueryError) as caught:
+            parse_pattern(text.format(inside), match)
+        assert len(str(caught.value)) < 600
+        assert str(caught.value).isprintable()
+
+
+@given(st.text() | st.text(st.sampled_from("*./?:#%2a@[]&=é")), st.sampled_from([None, *Match]))
+def test_any_text_is_a_pattern_or_a_query_error(text: str, match: Match | None) -> None:
+    try:
+        pattern = parse_pattern(text, match)
+    except QueryError:
+        return
+    assert pattern.intervals
+    assert pattern.intervals == merge(pattern.intervals)
+    assert pattern.match is (match or pattern.match)
+
+
+def takes(pattern: Pattern, hosts: list[str], rest: str) -> set[bool]:
+    return set(keys(pattern, *(f"http://{host}{rest}" for host in hosts)))
+
+
+def siblings(host: str) -> list[str]:
+    """Hosts whose keys lie next to a host's, but that are not below it."""
+    label, dot, parent = host.partition(".")
+    return [f"{label}{more}{dot}{parent}" for more in ("-shop", "0", "s", "-")] + [f"x{host}"]
+
+
+@given(HOSTS, LABELS, LABELS, PATH_TEXT, PORTS)
+def test_domain_takes_host_and_subdomains_and_no_sibling(host: str, a: str, b: str, path: str, port: str) -> None:
+    pattern = parse_pattern(f"*.{host}")
+    below = [host, f"www.{host}", f"{a}.{host}", f"{b}.{a}.{host}", f"{b}.www.{host}"]
+    assert takes(pattern, below, f"{port}/{path}") == {True}
+    assert takes(pattern, siblings(host), f"{port}/{path}") == {False}
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("*.example.com:80", None),
+        ("https://*.example.com:443/*", None),
+        ("http://example.com:80/", Match.DOMAIN),
+        ("https://www.example.com:443/page", Match.DOMAIN),
+    ],
+)
+def test_domain_ignores_the_default_port(text: str, match: Match | None) -> None:
+    assert parse_pattern(text, match).intervals == parse_pattern("*.example.com").intervals
+
+
+@given(HOSTS, LABELS, PATH_TEXT, PORTS)
+def test_host_takes_every_port_and_no_subdomain(host: str, a: str, path: str, port: str) -> None:
+    pattern = parse_pattern(f"https://{host}/x", Match.HOST)
+    assert takes(pattern, [host, f"www.{host}"], f"{port}/{path}") == {True}
+    assert takes(pattern, [f"{a}.{host}", *siblings(host)], f"{port}/{path}") == {False}
+
+
+@given(HOSTS, PATH_TEXT, st.text("ghijkl~-_", min_size=1, max_size=3), st.text("ghijkl/", max_size=4))
+def test_prefix_takes_what_starts_so(host: str, path: str, more: str, rest: str) -> None:
+    try:
+        pattern = parse_pattern(f"{host}/{path}*")
+    except QueryError:
+        return
+    assert all(keys(pattern, f"https://www.{host}/{path}{more}{rest}"))
+
+
+@pytest.mark.parametrize(
+    ("text", "taken", "left"),
+    [
+        ("dir/*", ["dir/x", "dir//x"], ["dir", "dir/", "directory"]),
+        ("dir*", ["dir", "dir/", "dir/x", "directory"], ["di", ""]),
+        ("page?*", ["page?x", "page/?x"], ["page", "pages?x"]),
+        ("page?b=1*", ["page?b=12", "page?c&b=1"], ["page?b=1&a=0"]),
+    ],
+)
+def test_prefix_edges(text: str, taken: list[str], left: list[str]) -> None:
+    pattern = parse_pattern(f"example.com/{text}")
+    assert keys(pattern, *(f"https://example.com/{path}" for path in taken)) == [True] * len(taken)
+    assert keys(pattern, *(f"https://example.com/{path}" for path in left)) == [False] * len(left)
+
+
+def test_prefix_is_of_one_port() -> None:
+    urls = ("http://example.com/", "https://example.com/", "http://example.com:8080/", "http://a.example.com/")
+    assert keys(parse_pattern("example.com/*"), *urls) == [True, True, False, False]
+    assert keys(parse_pattern("example.com:8080/*"), *urls) == [False, False, True, False]
