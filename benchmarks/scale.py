@@ -12,9 +12,9 @@ from catalogue.catalogue import CATALOGUE_NAME, STORE_NAME
 from catalogue.commoncrawl.crawls import COLLINFO, manifest_path
 from catalogue.metadata_db.file_rows import packed
 from catalogue.parquet.footer import decode_footer
-from catalogue.parquet.summary import FileFacts, file_facts
+from catalogue.parquet.summary import FileSummary, summarize_file
 from catalogue.store.database import Store
-from catalogue.store.stored_file import Held
+from catalogue.store.stored_file import StoredFile
 
 FILES = 900
 """Of a crawl."""
@@ -110,8 +110,8 @@ def put_crawl(store: Store, crawl: str, *, footers: bool = True) -> None:
     store.add_facts((path, packed(facts, held[path], store.version(path) or b"")) for path, facts in _facts(crawl))
 
 
-def _value(data: bytes) -> Held:
-    return Held(
+def _value(data: bytes) -> StoredFile:
+    return StoredFile(
         data=data,
         size=make_template().size,
         etag='"29d92fa9b3a3d3f9e4bb9b5bbd1cbd1c-15"',
@@ -121,10 +121,10 @@ def _value(data: bytes) -> Held:
     )
 
 
-def _facts(crawl: str) -> Iterator[tuple[str, FileFacts]]:
+def _facts(crawl: str) -> Iterator[tuple[str, FileSummary]]:
     """What an examiner would find in the footers of a crawl."""
     template = make_template()
-    facts = file_facts(decode_footer(template.footer, template.size))
+    facts = summarize_file(decode_footer(template.footer, template.size))
 
     def named(key: str | None, number: int) -> str | None:
         return key and put_names(key.encode(), crawl, number).decode()

@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from catalogue.commoncrawl.crawls import newest_first
-from catalogue.commoncrawl.datasets import INDEX, Table
+from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.display import Displayed
 from catalogue.errors import IncompleteAnswer, QueryError
 from catalogue.key_map.key_map import KeySpace
 from catalogue.key_map.maps import draw_question
 from catalogue.parquet.column_types import NESTED, arrow_type
-from catalogue.plan.context import Question
+from catalogue.plan.context import PlanContext
 from catalogue.plan.plan import ReadPlan
-from catalogue.plan.requests import Fetch
+from catalogue.plan.requests import PlannedRequest
 from catalogue.progress import Bars, Progress, nowhere
 from catalogue.query.deduplicate import Distinct
 from catalogue.query.filters import Filters
 from catalogue.query.query import CDX_COLUMNS, Moment, Query, check_columns, time_bounds
 from catalogue.read.dask_cluster import dask_frame, machines_of_client
 from catalogue.read.dataframes import frame_of
-from catalogue.read.reader import Told, read
+from catalogue.read.reader import ReadEvents, read
 from catalogue.read.workers import Workers, tasks
 from catalogue.settings import Settings
 from catalogue.surt import Match, merge, parse_key_patterns
@@ -46,7 +46,7 @@ class Captures(Displayed):
 
     def __init__(
         self,
-        question: Question,
+        question: PlanContext,
         share: Callable[[int], Settings],
         *,
         space: Callable[[ReadPlan, str | None], KeySpace],
@@ -142,7 +142,7 @@ class Captures(Displayed):
         at = Progress("page indexes", 0, 0)
         with self._bars("") as bar:
 
-            def told(fetch: Fetch) -> None:
+            def told(fetch: PlannedRequest) -> None:
                 at.done, at.bytes = at.done + 1, at.bytes + len(fetch.range)
                 (report or bar)(at)
 
@@ -189,7 +189,7 @@ class Captures(Displayed):
         few._distinct = self._distinct and self._distinct.limited(n)  # noqa: SLF001 - of this class
         return few.to_pandas()
 
-    def _with(self, question: Question) -> "Captures":
+    def _with(self, question: PlanContext) -> "Captures":
         """A copy that has read nothing yet, of another question."""
         other = copy(self)
         other.question, other._plan, other._length, other._uncounted = question, None, None, Counter()  # noqa: SLF001 - likewise
@@ -228,14 +228,14 @@ class Captures(Displayed):
             at.done += 1
             report(at)
 
-        told = Told(self.question.learn, self.question.lacks, self._notify, self._uncount, done)
+        told = ReadEvents(self.question.learn, self.question.lacks, self._notify, self._uncount, done)
         try:
             with closing(self._workers.read(plan, told) if self._workers else self._read_here(plan, told)) as batches:
                 yield from batches
         finally:
             self.question.finish()
 
-    def _read_here(self, plan: ReadPlan, told: Told) -> Generator[pa.RecordBatch, None, None]:
+    def _read_here(self, plan: ReadPlan, told: ReadEvents) -> Generator[pa.RecordBatch, None, None]:
         source = self.question.source()
         executor = ThreadPoolExecutor(source.connections, thread_name_prefix="read")
         try:
@@ -336,7 +336,7 @@ class Captures(Displayed):
 
 
 def parse_query(  # noqa: PLR0913 - a question has many sides, and each is named
-    table: Table,
+    table: Dataset,
     there: Mapping[str, str],
     patterns: str | Iterable[str],
     *,
@@ -384,10 +384,10 @@ def parse_query(  # noqa: PLR0913 - a question has many sides, and each is named
         raise QueryError(message) from error
     parsed = parse_key_patterns(typed, table.keys, how, exact_url=exact_url)
     flat = [name for name, kind in there.items() if kind != NESTED]
-    every = [*table.schema.names, *flat] if table == INDEX else [*flat, *table.path_columns]
+    every = [*table.schema.names, *flat] if table == COMMON_CRAWL else [*flat, *table.path_columns]
     newer = pa.schema([(name, arrow_type(there[name])) for name in there if name not in table.schema.names])
     if columns is None:
-        columns = CDX_COLUMNS if table == INDEX else "*"
+        columns = CDX_COLUMNS if table == COMMON_CRAWL else "*"
     first, last = time_bounds(*times)
     decides, untyped = filters.parsed(several(where or ()), newer, table)
     return Query(

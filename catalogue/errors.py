@@ -61,11 +61,11 @@ class SourceError(CatalogueError):
     exit_status = 75
 
 
-class Missing(SourceError, FileNotFoundError):
+class NotFound(SourceError, FileNotFoundError):
     """There is no such file at the source."""
 
 
-class Denied(SourceError, PermissionError):
+class Forbidden(SourceError, PermissionError):
     """The source refuses this one file; without the right to list, S3 says so of missing files too."""
 
 
@@ -73,7 +73,7 @@ class Blocked(SourceError, PermissionError):
     """The source refuses everything for now, because too much was asked of it."""
 
 
-class SlowDown(SourceError):
+class Throttled(SourceError):
     """The source asks to be asked more slowly, or cannot be asked as soon as somebody wants."""
 
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
@@ -86,7 +86,7 @@ class Unreachable(SourceError, ConnectionError):
     """No answer came, or the connection broke, or the server failed."""
 
 
-class NobodyListens(Unreachable):
+class ConnectionRefused(Unreachable):
     """The host is there and refuses connections."""
 
 
@@ -94,7 +94,7 @@ class NameNotResolved(Unreachable):
     """The host's name, or its proxy's, has no address: it is wrong, or this machine is offline."""
 
 
-class TextInstead(Unreachable):
+class UnexpectedHtml(Unreachable):
     """A page or an error's text came with the status of a file: a listing, a captive portal, an S3 error."""
 
 
@@ -110,11 +110,11 @@ class WrongRange(SourceError):
     """The answer is for other bytes than those asked for."""
 
 
-class ShortBody(SourceError):
+class WrongLength(SourceError):
     """The body is shorter or longer than the answer's own headers promise."""
 
 
-class Changed(SourceError):
+class FileChanged(SourceError):
     """The file at the source is not the one that was seen, or told of, before."""
 
     def __init__(self, message: str, *, refused: bool = False) -> None:
@@ -123,7 +123,7 @@ class Changed(SourceError):
         """Whether the source itself said so, for it honours If-Match; else it was seen here."""
 
 
-class GivenUp(SourceError):
+class SourceUnavailable(SourceError):
     """Too many requests failed for it to be polite, or useful, to go on."""
 
 
@@ -147,7 +147,7 @@ class BadPageIndex(FormatError):
     """A page index that cannot be decoded, or contradicts its column chunk."""
 
 
-class BadPrefixIndex(FormatError):
+class BadUrlIndex(FormatError):
     """The URL index of 2012, or what was given for it, contradicts itself."""
 
 

@@ -14,7 +14,7 @@ from typing import Self
 
 from catalogue.commoncrawl.crawls import KEY_COLUMN
 from catalogue.errors import BadFooter, Encrypted, FormatError
-from catalogue.parquet.summary import ChunkFacts, FileFacts, RowGroupFacts
+from catalogue.parquet.summary import ChunkSummary, FileSummary, RowGroupSummary
 from catalogue.supervised import ChildDied, Children
 
 
@@ -40,7 +40,7 @@ class Examiner:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def examine(self, footer: bytes, file_size: int, *, column_chunks: bool = False) -> FileFacts:
+    def examine(self, footer: bytes, file_size: int, *, column_chunks: bool = False) -> FileSummary:
         """Decode a footer in a child.
 
         Raises:
@@ -68,17 +68,17 @@ def digest_of(footer: bytes) -> str:
     return blake2b(footer, digest_size=16).hexdigest()
 
 
-def _facts(answer: bytes) -> FileFacts:
+def _facts(answer: bytes) -> FileSummary:
     kind, value = json.loads(answer)
     if kind != "facts":
         error: type[FormatError] = Encrypted if kind == "Encrypted" else BadFooter
         raise error(value)
-    return FileFacts(
+    return FileSummary(
         **value
         | {
             "column_names": tuple(value["column_names"]),
             "column_kinds": tuple(value["column_kinds"]),
-            "row_groups": tuple(RowGroupFacts(**group) for group in value["row_groups"]),
-            "column_chunks": tuple(ChunkFacts(**chunk) for chunk in value["column_chunks"]),
+            "row_groups": tuple(RowGroupSummary(**group) for group in value["row_groups"]),
+            "column_chunks": tuple(ChunkSummary(**chunk) for chunk in value["column_chunks"]),
         }
     )

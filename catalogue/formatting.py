@@ -66,7 +66,7 @@ def in_short(reason: object) -> str:
     return " ".join(line.strip() for line in lines)
 
 
-def meant(word: str, there_are: Iterable[str]) -> str | None:
+def closest_name(word: str, there_are: Iterable[str]) -> str | None:
     """The name that somebody meant who typed another one; None if none is like it. Case does not matter."""
     names = {name.casefold(): name for name in there_are}
     typed = word.casefold()

@@ -19,7 +19,7 @@ from sphinx.pycode import ModuleAnalyzer
 
 from catalogue import errors
 from catalogue.cli.app import entry
-from catalogue.commoncrawl.datasets import INDEX
+from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.metadata_db.connection import queries_folder, statement
 from catalogue.server import json_api, openapi
 from catalogue.settings import Settings
@@ -60,9 +60,9 @@ def _command(context: click.Context, command: click.Command) -> str:
 def views() -> str:
     """The views of a catalogue and their columns, as ``COMMENT ON`` describes them."""
     with duckdb.connect() as connection:
-        connection.execute(statement("views/_tables.sql", INDEX))
+        connection.execute(statement("views/_tables.sql", COMMON_CRAWL))
         for view in sorted((queries_folder() / "views").glob("[a-z]*.sql")):
-            connection.execute(statement(f"views/{view.name}", INDEX))
+            connection.execute(statement(f"views/{view.name}", COMMON_CRAWL))
         told = connection.execute("SELECT view_name, comment FROM duckdb_views() WHERE NOT internal ORDER BY 1")
         found = []
         for name, comment in told.fetchall():

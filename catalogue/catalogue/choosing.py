@@ -5,7 +5,7 @@ from collections.abc import Callable
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from catalogue.commoncrawl.datasets import INDEX
+from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.settings import STORE_NAME, Settings, canonical, load_settings
 from catalogue.store.glance import sources_of
 
@@ -29,7 +29,7 @@ def settings_for(
         QueryError: if a setting cannot be used.
     """
     settings = load_settings(data=data, **given)
-    folder = settings.data / table if table and table != INDEX.name else settings.data
+    folder = settings.data / table if table and table != COMMON_CRAWL.name else settings.data
     stored = sources_of(folder / STORE_NAME)
     if stored:
         settings = load_settings({"source": _setting(stored[0])}, data=data, **given)

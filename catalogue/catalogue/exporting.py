@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from catalogue import metadata_db
 from catalogue.catalogue.telling import Telling
-from catalogue.commoncrawl.datasets import INDEX
+from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.display import Displayed, some
 from catalogue.errors import IncompleteAnswer, QueryError
 from catalogue.export import ducklake, ducklake_attach, ducklake_database
@@ -154,7 +154,7 @@ class Exporting(Telling):
         Raises:
             QueryError: if this is another table than the index, or a crawl is not harvested.
         """
-        if self.table != INDEX:
+        if self.table != COMMON_CRAWL:
             message = f"only Common Crawl's index can be exported, and this is {self.table.name}"
             raise QueryError(message)
         shown = self._shown()

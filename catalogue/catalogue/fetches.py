@@ -69,7 +69,7 @@ class Fetches(Sound):
 
         Raises:
             BadRecord: if what lies at its place is damaged, or another one.
-            SourceError: if it cannot be had: ``Missing`` if there is no such archive.
+            SourceError: if it cannot be had: ``NotFound`` if there is no such archive.
         """
         return read_record(capture, self._source.get(capture.filename, capture.range).body)
 

@@ -12,11 +12,11 @@ from tempfile import TemporaryDirectory
 from typing import Self
 
 from catalogue import metadata_db
-from catalogue.commoncrawl.datasets import INDEX, Table, check_name
+from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset, check_name
 from catalogue.display import Displayed
 from catalogue.errors import NotHarvested
-from catalogue.formatting import meant
-from catalogue.plan.context import Footers
+from catalogue.formatting import closest_name
+from catalogue.plan.context import FooterCache
 from catalogue.plan.cost import Cost
 from catalogue.progress import Bars, Report, nowhere
 from catalogue.read.dask_cluster import places
@@ -28,7 +28,7 @@ from catalogue.source.rate_limit import Clock, SystemClock
 from catalogue.source.retry import ATTEMPTS, PoliteSource
 from catalogue.source.shared_requests import SharedSource
 from catalogue.store.database import Store
-from catalogue.store.lists import load_table
+from catalogue.store.lists import load_dataset
 from catalogue.store.mounts import remote_kind
 from catalogue.store.read_only import unwritable
 
@@ -71,14 +71,14 @@ class Opened(Displayed):
             table: name of another table than the index.
             executor: whose workers read.
             notify: told in a sentence what a person would want to know meanwhile.
-            patience: seconds that a request may have to wait for; what would take longer is a ``SlowDown`` at once.
+            patience: seconds that a request may have to wait for; what would take longer is a ``Throttled`` at once.
                 For questions: whoever fetches many records or footers has to have patience.
             clock: makes what a source waits by; each has its own, since closing a source stops it.
             bars: show how far it is what takes long, if nobody else is told.
         """
         self.settings = settings
         self._folder = data
-        self._name = None if table == INDEX.name else table
+        self._name = None if table == COMMON_CRAWL.name else table
         self.data = data / check_name(self._name) if self._name else data
         self._executor = executor
         self._notify = notify or (lambda _: None)
@@ -89,7 +89,7 @@ class Opened(Displayed):
         """Whether several threads read by our sources, each with a catalogue of its own."""
         self._lent: _Lent | None = None
         self._opened: list[Store | PoliteSource] = []
-        self._planning: metadata_db.Shown | None = None
+        self._planning: metadata_db.MetadataSnapshot | None = None
         self._spent = (0, 0)
         """Requests made of sources that were opened for one thing and closed again, and bytes received."""
         self._temporary: TemporaryDirectory[str] | None = None
@@ -204,21 +204,21 @@ class Opened(Displayed):
         return self._open_store(create=False)
 
     @cached_property
-    def table(self) -> Table:
+    def table(self) -> Dataset:
         """The table that it is of.
 
         Raises:
             NotHarvested: if there is none of its name yet.
         """
         if self._name is None:
-            return INDEX
-        table = load_table(self._store)
+            return COMMON_CRAWL
+        table = load_dataset(self._store)
         if table is None:
             raise self._undefined()
         return table
 
     def _undefined(self) -> NotHarvested:
-        like = meant(self._name or "", (path.parent.name for path in self.data.parent.glob(f"*/{STORE_NAME}")))
+        like = closest_name(self._name or "", (path.parent.name for path in self.data.parent.glob(f"*/{STORE_NAME}")))
         hint = f"did you mean {like}? if not, " if like else ""
         message = (
             f"there is no table {self._name} in {self.data.parent} yet; {hint}"
@@ -290,8 +290,8 @@ class Opened(Displayed):
         )
 
     @cached_property
-    def _footers(self) -> Footers:
-        return Footers(self._store, self.table)
+    def _footers(self) -> FooterCache:
+        return FooterCache(self._store, self.table)
 
     def _open_store(self, *, create: bool) -> Store:
         store = Store(self.data / STORE_NAME, create=create)
@@ -346,7 +346,7 @@ class Opened(Displayed):
         requests, size = (sum(getattr(each, name) for each in asked if each) for name in ("requests", "bytes"))
         return self._spent[0] + requests, self._spent[1] + size
 
-    def _shown(self) -> metadata_db.Shown:
+    def _shown(self) -> metadata_db.MetadataSnapshot:
         """The catalogue as it is now, kept open for planning."""
         state = self._store.state()
         if self._planning and self._planning.state != state:
@@ -356,7 +356,7 @@ class Opened(Displayed):
             path = self._database(indexes=False)
             connection = metadata_db.connect_fresh(path, self._store, self.table, indexes=False)
             small = path.stat().st_size < _SMALL
-            self._planning = metadata_db.Shown(connection, state, self.table, small=small)
+            self._planning = metadata_db.MetadataSnapshot(connection, state, self.table, small=small)
         return self._planning
 
     def _cost(self) -> Cost:

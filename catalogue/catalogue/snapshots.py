@@ -8,7 +8,7 @@ from pathlib import Path
 from catalogue import metadata_db
 from catalogue.captures import several
 from catalogue.catalogue.exporting import Exported, Exporting
-from catalogue.commoncrawl.datasets import INDEX
+from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.errors import QueryError
 from catalogue.examine import Examiner
 from catalogue.harvest.publish import publish
@@ -81,7 +81,7 @@ class Snapshots(Exporting):
             SourceError: if it, or the source, cannot be read.
             StoreLocked: if another process harvests or pulls the same.
         """
-        if self.table != INDEX:
+        if self.table != COMMON_CRAWL:
             message = f"snapshots are of Common Crawl's index, and this is {self.table.name}"
             raise QueryError(message)
         with (

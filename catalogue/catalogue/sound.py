@@ -10,7 +10,7 @@ from catalogue.catalogue.snapshots import Snapshots
 from catalogue.check.check import Check
 from catalogue.check.findings import Checked, Finding, Share
 from catalogue.commoncrawl.crawls import crawl_id, newest_first
-from catalogue.commoncrawl.datasets import DEFINITION, INDEX, LISTED, Table
+from catalogue.commoncrawl.datasets import COMMON_CRAWL, DEFINITION, LISTED, Dataset
 from catalogue.doctor import PATIENCE, Asking, Diagnosis, look_here
 from catalogue.errors import (
     CatalogueError,
@@ -29,7 +29,7 @@ from catalogue.settings import COLLINFO_SOURCE, STORE_NAME
 from catalogue.source.open import open_source
 from catalogue.source.retry import PoliteSource
 from catalogue.store.database import Store
-from catalogue.store.lists import known_crawls, load_table, manifests
+from catalogue.store.lists import known_crawls, load_dataset, manifests
 from catalogue.store.locks import alone
 from catalogue.store.read_only import unwritable
 from catalogue.store.salvaging import Salvaged, salvage
@@ -204,14 +204,14 @@ class Sound(Snapshots):
             except StoreError as error:
                 checked.findings.append(Finding("store", "", str(error)))
 
-    def _table_of(self, store: Store) -> tuple[Table, bool]:
+    def _table_of(self, store: Store) -> tuple[Dataset, bool]:
         """The table; and whether it is that, or only has its name, since what it is cannot be read."""
         if self._name is None:
-            return INDEX, True
+            return COMMON_CRAWL, True
         with suppress(StoreDamaged, FormatError):
-            if table := load_table(store):
+            if table := load_dataset(store):
                 return table, True
-        return Table(self._name, "", Keys.TEXT), False
+        return Dataset(self._name, "", Keys.TEXT), False
 
     def _scope(self, crawls: str | Iterable[str], store: Store | None) -> list[str] | None:
         """The crawls that are meant; None if all, or that cannot be told."""
@@ -226,7 +226,7 @@ class Sound(Snapshots):
 
     def _salvage(self, repaired: Repaired) -> Salvaged:
         """Make a new store of what is whole."""
-        table, known = INDEX, self._name is None
+        table, known = COMMON_CRAWL, self._name is None
         if store := self._openable():
             with suppress(CatalogueError):
                 table, known = self._table_of(store)

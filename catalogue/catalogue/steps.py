@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from catalogue.commoncrawl.crawls import has_table, newest_first
-from catalogue.commoncrawl.datasets import INDEX, Table
+from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.formatting import plural
 
 _OLD_LIST = timedelta(days=45)
@@ -23,7 +23,7 @@ class Step:
 
 
 def steps(
-    table: Table,
+    table: Dataset,
     coverage: Sequence[Mapping[str, Any]],
     listed: Sequence[str],
     list_age: timedelta | None,
@@ -56,10 +56,10 @@ def steps(
         yield Step(why, table.harvest_command(crawl, subsets))
     there_are = [crawl for crawl in newest_first(listed) if has_table(crawl)]
     if not held and not incomplete:
-        such = there_are[0] if there_are else "latest" if table == INDEX else table.name
+        such = there_are[0] if there_are else "latest" if table == COMMON_CRAWL else table.name
         yield Step("nothing is harvested yet", table.harvest_command(such))
     if unbounded := sum(row["without_bounds"] for row in coverage):
-        options = "" if table == INDEX else f" --table {table.name}"
+        options = "" if table == COMMON_CRAWL else f" --table {table.name}"
         why = f"{plural(unbounded, 'row group')} without bounds, which every question reads"
         if price:
             yield Step(f"{why}; to learn them takes {price}", f"catalogue backfill --only-gaps{options}")

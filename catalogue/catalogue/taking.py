@@ -16,7 +16,7 @@ from catalogue.commoncrawl.crawls import (
     select_crawls,
     select_subsets,
 )
-from catalogue.commoncrawl.datasets import INDEX, define_table, parse_paths, path_columns
+from catalogue.commoncrawl.datasets import COMMON_CRAWL, define_dataset, parse_paths, path_columns
 from catalogue.errors import FormatError, QueryError, SourceError, StoreDamaged, UnknownCrawl
 from catalogue.examine import Examiner
 from catalogue.harvest.harvest import Harvested, HarvestEstimate, estimate_harvest, harvest
@@ -28,8 +28,8 @@ from catalogue.store.lists import (
     held_paths,
     known_crawls,
     listed,
-    load_table,
-    save_table,
+    load_dataset,
+    save_dataset,
     take_crawl_list,
     take_list,
 )
@@ -62,7 +62,7 @@ class Taking(Opened):
             message = f"to find the files of {self._name} takes either a manifest or their paths"
             raise QueryError(message)
         source = self.settings.source.rstrip("/")
-        table = define_table(
+        table = define_dataset(
             self._name,
             key,
             keys=Keys(keys) if keys else None,
@@ -72,7 +72,7 @@ class Taking(Opened):
         store = self.create()
         before = None
         with suppress(StoreDamaged):  # what is damaged is defined again
-            before = load_table(store)
+            before = load_dataset(store)
         if before and (before.key, before.keys) != (table.key, table.keys) and store.keys("files"):
             message = (
                 f"{self._name} holds footers of files sorted by {before.key}, as {before.keys.value}; "
@@ -82,7 +82,7 @@ class Taking(Opened):
         if before and before.key == table.key:  # what stands in paths is looked for when there are some
             table = replace(table, path_columns=before.path_columns)
         store.delete("failures", store.keys("failures"))
-        save_table(store, table, listing)
+        save_dataset(store, table, listing)
         self.__dict__.pop("table", None)
 
     def crawl_list(self, *, attempts: int = ATTEMPTS) -> list[Crawl]:
@@ -91,7 +91,7 @@ class Taking(Opened):
         Raises:
             SourceError: if the source does not say.
         """
-        if self.table != INDEX:
+        if self.table != COMMON_CRAWL:
             message = f"only Common Crawl's index has a list of crawls; see: catalogue status --table {self.table.name}"
             raise QueryError(message)
         store = self.create(to_write=False)
@@ -180,7 +180,7 @@ class Taking(Opened):
         """Return the words for crawls, the crawls that they mean, newest first, and the subsets to harvest."""
         if self._read_only:
             raise unwritable(self._store.path)
-        if self.table == INDEX:
+        if self.table == COMMON_CRAWL:
             words = self._crawl_words(crawls)
             return words, self._choose(words), select_subsets(several(subsets))
         words = several(crawls or "all")
@@ -220,7 +220,7 @@ class Taking(Opened):
             self._store.delete(kind, set(self._store.keys(kind)) - there)
         columns = tuple(name for name in path_columns(there) if name != self.table.key)
         if columns != self.table.path_columns:
-            save_table(self._store, replace(self.table, path_columns=columns))
+            save_dataset(self._store, replace(self.table, path_columns=columns))
             self.__dict__.pop("table")
         return self.table.select(words, list(files))
 
@@ -238,7 +238,7 @@ class Taking(Opened):
                 # Files last: as long as there are some, what was stopped can be gone on with by the same again.
                 self._store.delete("failures", held_paths(self._store, self.table, crawl, kind="failures"))
                 self._store.delete("documents", self._store.keys("documents", f"{REQUESTED}{crawl}/"))
-                if self.table == INDEX:
+                if self.table == COMMON_CRAWL:
                     pulled = self._store.keys("documents", f"snapshots/{crawl}/")
                     self._store.delete("documents", [manifest_path(crawl), *pulled])
                 self._store.delete("files", paths)

@@ -13,13 +13,13 @@ from catalogue.catalogue.choosing import settings_for
 from catalogue.catalogue.fetches import Fetches
 from catalogue.catalogue.steps import Step, steps
 from catalogue.commoncrawl.crawls import newest_first, select_subsets
-from catalogue.commoncrawl.datasets import INDEX
+from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.display import some
 from catalogue.errors import QueryError
 from catalogue.formatting import plural, size
 from catalogue.harvest.backfill import Backfill
 from catalogue.key_map.key_map import KeySpace, key_space
-from catalogue.plan.context import Question, Scope
+from catalogue.plan.context import PlanContext, Scope
 from catalogue.plan.plan import ReadPlan
 from catalogue.progress import bars
 from catalogue.query.deduplicate import Distinct
@@ -95,7 +95,7 @@ class Catalogue(Fetches):
         return Backfill(
             found,
             self.table,
-            lambda query, scope: Question(
+            lambda query, scope: PlanContext(
                 query, scope, self._footers, lambda: self._source, self._cost(), teaches=True
             ),
             self._workers or Here(lambda: self._source),
@@ -111,7 +111,7 @@ class Catalogue(Fetches):
             if 0 < sum(row["without_bounds"] for row in coverage) <= _PRICED:
                 needed = self.backfill(only_gaps=True).estimate
                 price = f"{plural(needed.requests, 'request')}, {size(needed.bytes)}, about {needed.seconds:.0f} s"
-        listed = known_crawls(self._store) if self.table == INDEX else []
+        listed = known_crawls(self._store) if self.table == COMMON_CRAWL else []
         age = crawl_list_age(self._store) if listed else None
         return list(steps(self.table, coverage, listed, age, price))
 
@@ -197,12 +197,12 @@ class Catalogue(Fetches):
             QueryError: if it is about what is not harvested.
         """
         shown = self._shown()
-        chosen = select_subsets(several(subsets)) if self.table == INDEX else several(subsets)
+        chosen = select_subsets(several(subsets)) if self.table == COMMON_CRAWL else several(subsets)
         words = self.select_held(shown.requested_crawls, crawls, chosen)
         candidates = shown.candidates(words, chosen)
         missing = (*self.gaps(shown.requested_crawls, crawls, chosen), *candidates.missing)
         scope = Scope(tuple(candidates.files(query)), candidates.row_groups, missing)
-        question = Question(query, scope, self._footers, lambda: self._reading, self._cost())
+        question = PlanContext(query, scope, self._footers, lambda: self._reading, self._cost())
 
         def space(plan: ReadPlan, crawl: str | None) -> KeySpace:
             if crawl and crawl not in words:
@@ -228,7 +228,7 @@ class Catalogue(Fetches):
         Raises:
             QueryError: if there is no telling.
         """
-        short = {"url": self.table.key, "digest": "content_digest"} if self.table == INDEX else {}
+        short = {"url": self.table.key, "digest": "content_digest"} if self.table == COMMON_CRAWL else {}
         by = self.table.key if unique is None else unique
         if latest and self.table.time is None:
             message = f"{self.table.name} has no column of times by which one would be the latest"
@@ -258,7 +258,7 @@ class Catalogue(Fetches):
         if query.limit is not None or query.ordered or captures.distinct:
             message = "a sample is of all captures, in no order; leave out limit, ordered, unique and latest"
             raise QueryError(message)
-        short = _STRATA if self.table == INDEX else {}
+        short = _STRATA if self.table == COMMON_CRAWL else {}
         there = self._shown().columns
         stratum = check_columns([short.get(per, per)], there, self.table) if per is not None else ()
         drawing = replace(query, columns=(*query.columns, *stratum), draws=True)
@@ -273,7 +273,7 @@ class Catalogue(Fetches):
                 for path, rows in sorted(by_path.items())
             )
             some = Scope(chosen, scope.considered, (), by_path)
-            question = Question(drawing, some, self._footers, lambda: self._rereading, self._cost())
+            question = PlanContext(drawing, some, self._footers, lambda: self._rereading, self._cost())
             return Captures(question, self._share, space=captures.space_of, notify=self._notify, bars=self._bars)
 
         return Sample(

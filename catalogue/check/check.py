@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from catalogue import metadata_db
 from catalogue.check.compare_files import Comparison
 from catalogue.check.findings import LOST, REPAIR, Checked, Finding, Share
-from catalogue.commoncrawl.datasets import DEFINITION, INDEX, LISTED, Table
+from catalogue.commoncrawl.datasets import COMMON_CRAWL, DEFINITION, LISTED, Dataset
 from catalogue.errors import SourceError, StoreDamaged
 from catalogue.examine import Examiner
 from catalogue.progress import Progress
@@ -72,7 +72,7 @@ class Check:
             self._found("store", "", f"the file {self._path.name} is damaged: {wrong}")
         return wrong is None
 
-    def look_at_values(self, table: Table, *, fresh: Callable[[], bool]) -> None:
+    def look_at_values(self, table: Dataset, *, fresh: Callable[[], bool]) -> None:
         """Look at every value of the store.
 
         Args:
@@ -101,13 +101,13 @@ class Check:
                     if wrong := self._wrong(each, seen, table, versions, fresh=shown):
                         self._found(each, seen.key, wrong, _mend(each, seen.key, table))
             # What is not there has no digest; and a definition that is damaged does not say which list it means.
-            if table != INDEX and versions and documents.get(DEFINITION, True):
+            if table != COMMON_CRAWL and versions and documents.get(DEFINITION, True):
                 needed = (DEFINITION, table.manifest or LISTED)
                 if lost := next((key for key in needed if key not in documents), None):
                     self._found("documents", lost, "it is not there any more", _mend("documents", lost, table))
             self._report(at)
 
-    def _wanted(self, inspection: Inspection, name: str, table: Table, at: Progress) -> Iterator[Seen]:
+    def _wanted(self, inspection: Inspection, name: str, table: Dataset, at: Progress) -> Iterator[Seen]:
         """The values of one of the store's tables that belong to the crawls, or to none."""
         crawls = None if self._crawls is None else {None, *self._crawls}
         for seen in inspection.values(name):
@@ -120,7 +120,7 @@ class Check:
                 self.checked.bytes += seen.size
                 yield seen
 
-    def _wrong(self, name: str, seen: Seen, table: Table, files: dict[str, Seen], *, fresh: bool) -> str | None:
+    def _wrong(self, name: str, seen: Seen, table: Dataset, files: dict[str, Seen], *, fresh: bool) -> str | None:
         """What is wrong with a value; files come first."""
         if seen.label is None:
             return _MEANS[name]
@@ -140,7 +140,7 @@ class Check:
 
     # ---- the catalogue ----
 
-    def look_at_catalogue(self, path: Path, store: Store, table: Table) -> None:
+    def look_at_catalogue(self, path: Path, store: Store, table: Dataset) -> None:
         """Compare the catalogue with one that is made anew of the store.
 
         Raises:
@@ -164,7 +164,7 @@ class Check:
         if not different:
             self._suspect(path, store, table)
 
-    def _compared(self, path: Path, store: Store, table: Table) -> list[str]:
+    def _compared(self, path: Path, store: Store, table: Dataset) -> list[str]:
         """What is wrong with the catalogue."""
         if found := metadata_db.up_to_date(path, store, table):
             return [found]
@@ -173,9 +173,9 @@ class Check:
             metadata_db.make_anew(anew, path, store, table)
             return list(metadata_db.differences(path, anew))
 
-    def _suspect(self, path: Path, store: Store, table: Table) -> None:
+    def _suspect(self, path: Path, store: Store, table: Dataset) -> None:
         """Files of which something else than a checksum says that they may be others."""
-        if table != INDEX:  # of which nobody knows whether two files may be the same
+        if table != COMMON_CRAWL:  # of which nobody knows whether two files may be the same
             return
         with metadata_db.reading(path) as connection:
             alike = metadata_db.alike(connection)
@@ -193,7 +193,7 @@ class Check:
             what = f"it has keys between those of {other}, as hardly any files of its crawl and subset have"
             self._suspected(each, f"{what}: another may have been served for it", table)
 
-    def _suspected(self, path: str, what: str, table: Table) -> None:
+    def _suspected(self, path: str, what: str, table: Dataset) -> None:
         file = table.file(path)
         if self._crawls is None or (file and file.crawl in self._crawls):
             self._found("suspect", path, what)
@@ -201,7 +201,7 @@ class Check:
     # ---- the source ----
 
     def compare(
-        self, share: Share, seed: int, store: Store, table: Table, source: PoliteSource, examiner: Examiner
+        self, share: Share, seed: int, store: Store, table: Dataset, source: PoliteSource, examiner: Examiner
     ) -> None:
         """Compare a share of what is held with the source, by one request a file, and with what footers say.
 
@@ -256,16 +256,16 @@ def _foreign(name: str, label: Label, file: Seen | None, *, fresh: bool) -> str 
     return None
 
 
-def crawl_of(name: str, key: str, table: Table) -> str | None:
+def crawl_of(name: str, key: str, table: Dataset) -> str | None:
     """The crawl to which a key of one of the store's tables belongs; None if to none, or it is no such key."""
     if name == "documents":
-        return next(iter(manifests([key])), None) if table == INDEX else None
+        return next(iter(manifests([key])), None) if table == COMMON_CRAWL else None
     path, _ = (name == "indexes" and row_group_of(key)) or (key, 0)
     file = table.file(path)
     return file.crawl if file else None
 
 
-def _mend(name: str, key: str, table: Table) -> str:
+def _mend(name: str, key: str, table: Dataset) -> str:
     if name == "documents" and key in {DEFINITION, LISTED}:
         files = "PATH..." if key == LISTED else "--manifest PATH"
         return f"catalogue harvest --table {table.name} --key COLUMN {files}, as it was defined"

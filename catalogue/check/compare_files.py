@@ -5,22 +5,22 @@ from contextlib import suppress
 
 from catalogue import metadata_db
 from catalogue.check.findings import Finding
-from catalogue.commoncrawl.datasets import Table
-from catalogue.errors import Changed, Denied, FormatError, Missing, StoreDamaged
+from catalogue.commoncrawl.datasets import Dataset
+from catalogue.errors import FileChanged, Forbidden, FormatError, NotFound, StoreDamaged
 from catalogue.examine import Examiner
 from catalogue.parquet.footer import decode_footer, with_trailer
 from catalogue.parquet.pages import Indexes, cut_indexes
-from catalogue.source.byte_ranges import ByteRange, Pin
+from catalogue.source.byte_ranges import ByteRange, FileVersion
 from catalogue.source.retry import PoliteSource
 from catalogue.store.database import Store
 from catalogue.store.schema import row_group_of
-from catalogue.store.stored_file import Held
+from catalogue.store.stored_file import StoredFile
 
 
 class Comparison:
     """Compares a file with what the source has."""
 
-    def __init__(self, store: Store, table: Table, source: PoliteSource, examiner: Examiner) -> None:
+    def __init__(self, store: Store, table: Dataset, source: PoliteSource, examiner: Examiner) -> None:
         self._store = store
         self._table = table
         self._source = source
@@ -31,7 +31,7 @@ class Comparison:
         held = self._store.get("files", path)
         return held.size - start_of(held, self._indexes(path, held), self._table.key) if held else 0
 
-    def _indexes(self, path: str, held: Held) -> dict[int, Indexes]:
+    def _indexes(self, path: str, held: StoredFile) -> dict[int, Indexes]:
         """The stored page indexes that stand in the file itself."""
         ordinals = [of[1] for key in self._store.index_keys(path) if (of := row_group_of(key))]
         stored = self._store.indexes(path, ordinals, held)
@@ -48,21 +48,21 @@ class Comparison:
             return []
         indexes = self._indexes(path, held)
         start = start_of(held, indexes, self._table.key)
-        pin = Pin(held.size, held.etag if held.source == self._source.url else None)
+        pin = FileVersion(held.size, held.etag if held.source == self._source.url else None)
         file = self._table.file(path)
         again = f"{self._table.harvest_command(file.crawl if file else '')} --refresh"
         try:
             body = self._source.get(path, ByteRange(start, held.size), pin=pin).body
-        except Changed as error:
+        except FileChanged as error:
             return [Finding("source", path, f"it was changed at the source since it was taken: {error}", again)]
-        except Missing:
+        except NotFound:
             return [Finding("source", path, "it is not there any more at the source", again)]
-        except (Denied, FormatError) as error:
+        except (Forbidden, FormatError) as error:
             return [Finding("source", path, f"the source does not give it any more: {error}", again)]
         return [*self._otherwise(path, held, indexes, body, again), *self._misread(path, held)]
 
     def _otherwise(
-        self, path: str, held: Held, indexes: dict[int, Indexes], body: bytes, again: str
+        self, path: str, held: StoredFile, indexes: dict[int, Indexes], body: bytes, again: str
     ) -> Iterator[Finding]:
         if not body.endswith(with_trailer(held.data)):
             yield Finding("source", path, "its footer is another at the source, of the same size and version", again)
@@ -70,7 +70,7 @@ class Comparison:
         for ordinal in differing(held, indexes, self._table.key, body):
             yield Finding("indexes", f"{path}#{ordinal}", "the page index is another than the file has")
 
-    def _misread(self, path: str, held: Held) -> Iterator[Finding]:
+    def _misread(self, path: str, held: StoredFile) -> Iterator[Finding]:
         """Whether what is known of a footer is what is found in it once more."""
         version = self._store.version(path)
         with suppress(StoreDamaged):
@@ -86,7 +86,7 @@ class Comparison:
                 yield Finding("facts", path, "what is known of the footer is not what it says")
 
 
-def start_of(held: Held, indexes: Mapping[int, Indexes], key: str) -> int:
+def start_of(held: StoredFile, indexes: Mapping[int, Indexes], key: str) -> int:
     """The offset in a file from which on its footer and these page indexes, by row group, lie."""
     starts = [held.size - len(with_trailer(held.data))]
     for group in decode_footer(held.data, held.size).row_groups if indexes else ():
@@ -99,7 +99,7 @@ def start_of(held: Held, indexes: Mapping[int, Indexes], key: str) -> int:
     return min(starts)
 
 
-def differing(held: Held, indexes: Mapping[int, Indexes], key: str, body: bytes) -> Iterator[int]:
+def differing(held: StoredFile, indexes: Mapping[int, Indexes], key: str, body: bytes) -> Iterator[int]:
     """The row groups whose page indexes are not those in the last bytes of a file, ``body``, ascending."""
     if not indexes:
         return

@@ -24,7 +24,7 @@ from click.shell_completion import CompletionItem
 
 from catalogue.atomic_files import room
 from catalogue.errors import CatalogueError, DiskFailed
-from catalogue.formatting import meant, printable, printable_lines
+from catalogue.formatting import closest_name, printable, printable_lines
 from catalogue.progress import Bars, bars
 from catalogue.settings import Settings, package_version
 
@@ -76,9 +76,9 @@ class Common:
 
         chosen = self.settings(**settings)
         if self.verbose:
-            from catalogue.source.open import surroundings  # noqa: PLC0415 - likewise
+            from catalogue.source.open import environment_settings  # noqa: PLC0415 - likewise
 
-            told = "".join(f", {name}={value}" for name, value in surroundings().items())
+            told = "".join(f", {name}={value}" for name, value in environment_settings().items())
             click.echo(f"source: {chosen.source}{told}", err=True)
         with (
             connected(scheduler) if scheduler else nullcontext() as executor,
@@ -169,7 +169,7 @@ class OneOf(click.Choice[str]):
 
     def get_invalid_choice_message(self, value: object, ctx: click.Context | None) -> str:
         """See ``click.Choice``."""
-        like = meant(str(value)[:100], self.choices)
+        like = closest_name(str(value)[:100], self.choices)
         return super().get_invalid_choice_message(value, ctx) + (f" Did you mean {like!r}?" if like else "")
 
 
@@ -260,7 +260,7 @@ class _Commands(Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         # click looks at commands that are there, and ours come when they are asked for.
         if args[0] not in self.homes and not ctx.resilient_parsing:
-            like = self.synonyms.get(args[0]) or meant(args[0][:100], self.homes)
+            like = self.synonyms.get(args[0]) or closest_name(args[0][:100], self.homes)
             ctx.fail(f"No such command {args[0]!r}." + (f" Did you mean {like!r}?" if like else ""))
         return super().resolve_command(ctx, args)
 

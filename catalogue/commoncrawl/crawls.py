@@ -15,7 +15,7 @@ from datetime import datetime
 import pyarrow as pa
 
 from catalogue.errors import BadManifest, QueryError, UnknownCrawl
-from catalogue.formatting import comma_separated, in_utc, meant
+from catalogue.formatting import closest_name, comma_separated, in_utc
 
 COLLINFO = "collinfo.json"
 MANIFEST_NAME = "cc-index-table.paths.gz"
@@ -138,7 +138,7 @@ def crawl_meant(text: str, known: Collection[str]) -> str | None:
     """
     matched = _WEEK.search(text)
     if not matched:
-        return meant(text[:100], [name for name in (*newest_first(known), *_WORDS) if name != text])
+        return closest_name(text[:100], [name for name in (*newest_first(known), *_WORDS) if name != text])
     wanted = f"CC-MAIN-{matched[1]}-{int(matched[2]):02}"
     if wanted in known or not known:
         return wanted if wanted != text else None
@@ -374,7 +374,7 @@ def select_subsets(asked: Iterable[str]) -> tuple[str, ...]:
     chosen: list[str] = []
     for word in comma_separated(asked):
         if word != "all" and word not in SUBSETS:
-            like = meant(word[:100], SUBSETS)
+            like = closest_name(word[:100], SUBSETS)
             advice = f"did you mean {like}?" if like else f"choose among {', '.join(SUBSETS)} and all"
             message = f"{word[:100]!r} is no subset; {advice}"
             raise QueryError(message)

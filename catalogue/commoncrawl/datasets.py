@@ -47,7 +47,7 @@ _GZIP = b"\x1f\x8b"
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class Dataset:
     """What must be known of a table to ask about it."""
 
     name: str
@@ -74,7 +74,7 @@ class Table:
 
     def file(self, path: str) -> IndexFile | None:
         """The file at a path; None if it is no path of a file of this table."""
-        if self == INDEX:
+        if self == COMMON_CRAWL:
             return index_file(path)
         if not _PATH.fullmatch(path):
             return None
@@ -83,9 +83,9 @@ class Table:
 
     def harvest_command(self, crawl: str, subsets: Collection[str] = ()) -> str:
         """The command that takes the footers of a crawl of it, or of some subsets of that; other tables have none."""
-        options = "" if self == INDEX else f" --table {self.name}"
+        options = "" if self == COMMON_CRAWL else f" --table {self.name}"
         words = ["all"] if {*subsets} == {*SUBSETS} else subsets
-        chosen = "".join(f" --subset {word}" for word in words) if self == INDEX else ""
+        chosen = "".join(f" --subset {word}" for word in words) if self == COMMON_CRAWL else ""
         return f"catalogue harvest{options}" + ("" if crawl == self.name else f" --crawl {crawl}") + chosen
 
     def harvest_call(self, crawl: str, subsets: Sequence[str] = ()) -> str:
@@ -103,11 +103,11 @@ class Table:
         if unknown := self._unknown(asked, known):
             message = f"{self.name} has no {unknown!r}; there are {', '.join(known[:10])}"
             raise UnknownCrawl(message)
-        return select_crawls(asked, known, every=self != INDEX)
+        return select_crawls(asked, known, every=self != COMMON_CRAWL)
 
     def _unknown(self, asked: Iterable[str], known: Collection[str]) -> str | None:
         """A word that names nothing that there is; of Common Crawl's index their form alone tells."""
-        return None if self == INDEX else next((word for word in named(asked) if word not in known), None)
+        return None if self == COMMON_CRAWL else next((word for word in named(asked) if word not in known), None)
 
     def select_held(
         self,
@@ -133,7 +133,7 @@ class Table:
         """
         asked = crawl_words(asked, held)
         if not held:
-            for word in named(asked) if self == INDEX else ():
+            for word in named(asked) if self == COMMON_CRAWL else ():
                 _check_listed(crawl_id(word, listed()), held, listed())
             words = [word for word in asked if word not in {"latest", "all"}]
             raise self._not_held(next(iter(words), None), nothing, subsets, ",".join(words))
@@ -141,7 +141,7 @@ class Table:
         chosen = [unknown] if unknown else self._select_stored(asked, held, subsets, listed)
         for crawl in chosen:
             if crawl not in held:
-                if self == INDEX:
+                if self == COMMON_CRAWL:
                     _check_listed(crawl, held, listed())
                 raise self._not_held(crawl, f"{crawl} is not harvested yet", subsets)
         return chosen
@@ -155,9 +155,9 @@ class Table:
     ) -> list[str]:
         ends = [end for end in range_ends(words) if end not in held]
         if ends:
-            return [crawl_id(end, held) for end in ends] if self == INDEX else ends
+            return [crawl_id(end, held) for end in ends] if self == COMMON_CRAWL else ends
         try:
-            return select_crawls(words, sorted(held), every=self != INDEX)
+            return select_crawls(words, sorted(held), every=self != COMMON_CRAWL)
         except UnknownCrawl:
             for word in words:
                 with suppress(UnknownCrawl):  # unless crawls of that range or year are listed
@@ -175,7 +175,7 @@ class Table:
     ) -> tuple[str, ...]:
         """Return a sentence for each range of crawls of which only some are stored; see ``gaps_in_ranges``."""
         words = list(asked)
-        if self != INDEX or all(word in {"all", *held} for word in words):
+        if self != COMMON_CRAWL or all(word in {"all", *held} for word in words):
             return ()
         return tuple(
             f"{gap}; run: {self.harvest_command(crawls, subsets)}"
@@ -184,9 +184,9 @@ class Table:
 
     def _not_held(self, crawl: str | None, what: str, subsets: Sequence[str], words: str = "") -> NotHarvested:
         """Return the error for a crawl, a range or a year of which nothing is stored."""
-        such_as = crawl or ("latest" if self == INDEX else self.name)
+        such_as = crawl or ("latest" if self == COMMON_CRAWL else self.name)
         single = next(named([such_as]), None)
-        if self == INDEX and single and not has_table(single):
+        if self == COMMON_CRAWL and single and not has_table(single):
             return NotHarvested(without_table(single), crawl=single)
         message = f"{what}; run: {self.harvest_command(words or such_as, subsets)}"
         return NotHarvested(message, crawl=crawl and single, call=self.harvest_call(words or such_as, subsets))
@@ -204,7 +204,7 @@ def _check_listed(crawl: str, held: Collection[str], listed: Collection[str]) ->
         raise UnknownCrawl(message)
 
 
-INDEX = Table("index", "url_surtkey", Keys.URL, ("crawl", "subset"))
+COMMON_CRAWL = Dataset("index", "url_surtkey", Keys.URL, ("crawl", "subset"))
 """Common Crawl's columnar index."""
 
 
@@ -214,7 +214,7 @@ def check_name(name: str) -> str:
     Raises:
         QueryError: if it may not.
     """
-    if not _NAME.fullmatch(name) or name == INDEX.name:
+    if not _NAME.fullmatch(name) or name == COMMON_CRAWL.name:
         message = (
             f"{name[:100]!r} is no name for a table; one is made of lower-case letters, digits, - and _, such as hosts"
         )
@@ -222,7 +222,7 @@ def check_name(name: str) -> str:
     return name
 
 
-def define_table(name: str, key: str, *, keys: Keys | None = None, manifest: str | None = None) -> Table:
+def define_dataset(name: str, key: str, *, keys: Keys | None = None, manifest: str | None = None) -> Dataset:
     """Define a table.
 
     Args:
@@ -242,10 +242,10 @@ def define_table(name: str, key: str, *, keys: Keys | None = None, manifest: str
         message = f"{open_part(manifest)[:200]!r} is no path below the source; one looks like projects/hosts.paths.gz"
         raise QueryError(message)
     known = {"url_surtkey": Keys.URL, "surt_host_name": Keys.HOST}
-    return Table(name, key, keys or known.get(key, Keys.TEXT), manifest=manifest)
+    return Dataset(name, key, keys or known.get(key, Keys.TEXT), manifest=manifest)
 
 
-def unpack_table(data: bytes) -> Table:
+def unpack_dataset(data: bytes) -> Dataset:
     """The table of which ``packed`` was kept.
 
     Raises:
@@ -253,8 +253,8 @@ def unpack_table(data: bytes) -> Table:
     """
     try:
         kept = json.loads(data)
-        table = define_table(kept["name"], kept["key"], keys=Keys(kept["keys"]), manifest=kept["manifest"])
-        columns = tuple(name for name in INDEX.path_columns if name in kept["path_columns"])
+        table = define_dataset(kept["name"], kept["key"], keys=Keys(kept["keys"]), manifest=kept["manifest"])
+        columns = tuple(name for name in COMMON_CRAWL.path_columns if name in kept["path_columns"])
     except (ValueError, KeyError, TypeError, RecursionError, QueryError) as error:
         message = f"what the store keeps as a table's definition is none ({str(error)[:300]})"
         raise FormatError(message) from error
@@ -291,7 +291,7 @@ def parse_paths(data: bytes, *, source: str = "") -> tuple[str, ...]:
 def path_columns(paths: Iterable[str]) -> tuple[str, ...]:
     """Those of ``crawl`` and ``subset`` that stand in every one of the paths."""
     each = [{name for name, _ in _PART.findall(path)} for path in paths]
-    return tuple(name for name in INDEX.path_columns if each and all(name in names for names in each))
+    return tuple(name for name in COMMON_CRAWL.path_columns if each and all(name in names for names in each))
 
 
 def by_crawl(files: Iterable[IndexFile]) -> Iterator[tuple[str, list[IndexFile]]]:

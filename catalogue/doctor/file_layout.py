@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from catalogue.commoncrawl.datasets import INDEX
+from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.doctor.doctor_findings import Seen
 from catalogue.formatting import plural, size
 from catalogue.parquet.model import Footer, RowGroup
-from catalogue.parquet.summary import FileFacts, RowGroupFacts
+from catalogue.parquet.summary import FileSummary, RowGroupSummary
 from catalogue.query.query import CDX_COLUMNS
 
 _PAGE_ROWS = 20_000
@@ -16,7 +16,7 @@ _PAGE_ROWS = 20_000
 _LONGEST_WRITER = 100
 
 
-def of_layout(crawl: str, facts: FileFacts, footer: Footer, length: int) -> Iterator[Seen]:
+def of_layout(crawl: str, facts: FileSummary, footer: Footer, length: int) -> Iterator[Seen]:
     """What is worth saying of a file.
 
     Args:
@@ -52,7 +52,7 @@ def _of_bounds(crawl: str, kinds: Counter[str]) -> str:
     return "of an order that other readers distrust; used here" if kinds["footer (signed)"] else ""
 
 
-def _order(crawl: str, groups: Sequence[RowGroupFacts], depth: int) -> Seen:
+def _order(crawl: str, groups: Sequence[RowGroupSummary], depth: int) -> Seen:
     ends = [(group.min_key or "", group.max_key or "") for group in groups]
     if all(before[1] <= after[0] for before, after in pairwise(ends)):
         return Seen("order", "sorted", "one URL is in one row group of a file")
@@ -60,7 +60,7 @@ def _order(crawl: str, groups: Sequence[RowGroupFacts], depth: int) -> Seen:
     return Seen("order", "zipped: row groups have keys between those of others", means)
 
 
-def _depth(groups: Sequence[RowGroupFacts]) -> int | None:
+def _depth(groups: Sequence[RowGroupSummary]) -> int | None:
     """How many row groups a key may be in at most; None if that cannot be told."""
     ends = [
         (group.min_key, group.max_key) for group in groups if group.min_key is not None and group.max_key is not None
@@ -77,7 +77,7 @@ def _costs(groups: Sequence[RowGroup]) -> tuple[int, int]:
         for name in CDX_COLUMNS:
             if chunk := group.chunks.get(name):
                 whole += len(chunk.range)
-                indexes = (chunk.column_index if name == INDEX.key else None, chunk.offset_index)
+                indexes = (chunk.column_index if name == COMMON_CRAWL.key else None, chunk.offset_index)
                 paged += sum(len(index) for index in indexes if index)
                 paged += len(chunk.range) * min(group.num_rows, _PAGE_ROWS) // max(1, group.num_rows)
     return whole // len(groups), paged // len(groups)

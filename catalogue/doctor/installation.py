@@ -11,7 +11,7 @@ from catalogue.doctor.doctor_findings import Seen
 from catalogue.errors import CatalogueError
 from catalogue.formatting import number, plural, size
 from catalogue.settings import Settings, config_file, install_command, package_version
-from catalogue.source.open import credentials_from, surroundings
+from catalogue.source.open import credentials_from, environment_settings
 from catalogue.source.retry import PoliteSource
 from catalogue.store.database import Store
 from catalogue.store.mounts import remote_kind
@@ -123,7 +123,7 @@ def _set(settings: Settings, source: PoliteSource | None) -> Iterator[Seen]:
     yield Seen("config", f"{config}{'' if config.exists() else ' (not there)'}")
     cache = f"{settings.cache}, {size(settings.cache_size)} at most" if settings.cache_size else "none is kept"
     yield Seen("cache of pages", cache, "" if settings.cache_size else "what is asked again is read again")
-    for name, value in surroundings().items():
+    for name, value in environment_settings().items():
         yield Seen("environment", f"{name}={value}")
     if settings.source.startswith("s3:"):
         found = credentials_from()

@@ -20,14 +20,14 @@ from catalogue.doctor.file_layout import of_layout
 from catalogue.doctor.installation import latencies
 from catalogue.errors import (
     CatalogueError,
-    Changed,
-    Denied,
+    FileChanged,
+    Forbidden,
     FormatError,
-    GivenUp,
-    Missing,
+    NotFound,
     RangeIgnored,
     SourceError,
-    TextInstead,
+    SourceUnavailable,
+    UnexpectedHtml,
     UnknownCrawl,
     Unreachable,
 )
@@ -37,7 +37,7 @@ from catalogue.harvest.tails import FIRST_TAIL
 from catalogue.parquet.footer import TRAILER, decode_footer, footer_length
 from catalogue.parquet.page_headers import page_header
 from catalogue.settings import Settings
-from catalogue.source.byte_ranges import ByteRange, Pin, SuffixRange
+from catalogue.source.byte_ranges import ByteRange, FileVersion, SuffixRange
 from catalogue.source.checks import Response, Source, Wanted, is_strong
 from catalogue.source.retry import PoliteSource
 
@@ -70,10 +70,10 @@ class _Timed:
     def connections(self) -> int:
         return self._inner.connections
 
-    def get(self, path: str, wanted: Wanted = None, *, pin: Pin | None = None) -> Response:
+    def get(self, path: str, wanted: Wanted = None, *, pin: FileVersion | None = None) -> Response:
         if len(self._log) >= MOST_REQUESTS:
             message = f"{MOST_REQUESTS} requests were made, and no more are"
-            raise GivenUp(message)
+            raise SourceUnavailable(message)
         started, received = time.perf_counter(), 0
         try:
             answer = self._inner.get(path, wanted, pin=pin)
@@ -138,7 +138,7 @@ class Asking:
             self._versions(file.path, tail)
             self._layout(file, tail)
         except CatalogueError as error:
-            if isinstance(error, Missing) and asked and not self._has_manifest:
+            if isinstance(error, NotFound) and asked and not self._has_manifest:
                 message = f"{error}; {hint(asked, listed)}"
                 raise UnknownCrawl(message) from error
             self.failure = error
@@ -162,7 +162,7 @@ class Asking:
             answer = self._lists.get(COLLINFO)
             crawls = [crawl.id for crawl in parse_collinfo(answer.body)]
         except CatalogueError as error:
-            self.failure = None if isinstance(error, Missing) else error
+            self.failure = None if isinstance(error, NotFound) else error
             needed = "latest, all and ranges of crawls need it; a crawl's name does not"
             means = "nothing more was asked" if self._nobody_there() else needed
             self._tell("list of crawls", str(error), means)
@@ -182,13 +182,13 @@ class Asking:
 
     def _file(self, crawls: Sequence[str]) -> IndexFile:
         """A file to look at, of the first crawl that has some."""
-        last: SourceError = Missing("no list says which crawls there are; name one with --crawl")
+        last: SourceError = NotFound("no list says which crawls there are; name one with --crawl")
         for crawl in crawls:
             try:
                 answer = self._files.get(manifest_path(crawl))
-            except Missing:
+            except NotFound:
                 message = f"{self._files.url} has no columnar index of {crawl}"
-                last = Missing(message)
+                last = NotFound(message)
                 self._tell("manifest", f"none of {crawl}", "a list of crawls may run ahead of their index")
                 continue
             files = parse_manifest(crawl, answer.body)
@@ -238,8 +238,8 @@ class Asking:
         if self._folder:
             return
         try:
-            self._files.get(path, ByteRange(0, 1), pin=Pin(tail.total_size, _NO_VERSION))
-        except Changed as error:
+            self._files.get(path, ByteRange(0, 1), pin=FileVersion(tail.total_size, _NO_VERSION))
+        except FileChanged as error:
             ignored = "the answer's ETag is compared here, and its body left unread"
             seen, means = ("honoured", "") if error.refused else ("ignored", ignored)
             self._tell("If-Match", seen, means)
@@ -247,7 +247,7 @@ class Asking:
     def _layout(self, file: IndexFile, tail: Response) -> None:
         """What a footer and a page say."""
         path, total = file.path, tail.total_size
-        pin = Pin(total, tail.etag)
+        pin = FileVersion(total, tail.etag)
         length, body = footer_length(tail.body), tail.body
         if length + TRAILER > len(body):
             body = self._files.get(path, ByteRange(max(0, total - TRAILER - length), total), pin=pin).body
@@ -279,11 +279,11 @@ class Asking:
             self._files.limiter.acquire(PATIENCE)
             self._files.inner.get(folder, ByteRange(0, 1))
             seen = "answered"
-        except TextInstead:
+        except UnexpectedHtml:
             seen = "a folder is answered with a page"
-        except Missing:
+        except NotFound:
             seen = "none: a folder does not exist"
-        except Denied:
+        except Forbidden:
             seen = "none: a folder is refused, and so may be what does not exist"
         except CatalogueError as error:
             seen = str(error)

@@ -10,10 +10,10 @@ from pyiceberg.typedef import EMPTY_DICT, Properties
 
 from catalogue.errors import StoreLocked
 from catalogue.parquet.footer import with_trailer
-from catalogue.source.byte_ranges import ByteRange, Pin
+from catalogue.source.byte_ranges import ByteRange, FileVersion
 from catalogue.source.checks import Source
 from catalogue.store.database import Store
-from catalogue.store.stored_file import Held
+from catalogue.store.stored_file import StoredFile
 
 
 class HeldFiles:
@@ -33,7 +33,7 @@ class HeldFiles:
         self._state = store.state()
         self._since = (store.changes_at(self._state, store.index_state()) or (0, 0))[0]
 
-    def find(self, address: str) -> tuple[str, Held] | None:
+    def find(self, address: str) -> tuple[str, StoredFile] | None:
         """A file's path and what is held of it; None if that is nothing.
 
         Raises:
@@ -50,9 +50,9 @@ class HeldFiles:
         held = self._store.get("files", path)
         return (path, held) if held else None
 
-    def open(self, path: str, held: Held) -> "_Stream":
+    def open(self, path: str, held: StoredFile) -> "_Stream":
         """A file, of which the version that is held is read or none."""
-        pin = Pin(held.size, held.etag if held.source == self._source.url else None)
+        pin = FileVersion(held.size, held.etag if held.source == self._source.url else None)
         return _Stream(lambda wanted: self._source.get(path, wanted, pin=pin).body, held)
 
 
@@ -70,7 +70,7 @@ class FooterIO(PyArrowFileIO):
 
 
 class _Input(InputFile):
-    def __init__(self, location: str, files: HeldFiles, path: str, held: Held) -> None:
+    def __init__(self, location: str, files: HeldFiles, path: str, held: StoredFile) -> None:
         super().__init__(location)
         self._files, self._path, self._held = files, path, held
 
@@ -89,7 +89,7 @@ class _Input(InputFile):
 class _Stream(io.RawIOBase):
     """A file's bytes: its end from memory, the rest as it is read."""
 
-    def __init__(self, fetch: Callable[[ByteRange], bytes], held: Held) -> None:
+    def __init__(self, fetch: Callable[[ByteRange], bytes], held: StoredFile) -> None:
         super().__init__()
         self._fetch = fetch
         self._size = held.size

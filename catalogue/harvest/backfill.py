@@ -12,22 +12,22 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from catalogue.commoncrawl.datasets import Table
+from catalogue.commoncrawl.datasets import Dataset
 from catalogue.display import Displayed
-from catalogue.errors import Blocked, FormatError, GivenUp, SourceError
+from catalogue.errors import Blocked, FormatError, SourceError, SourceUnavailable
 from catalogue.formatting import plural
 from catalogue.metadata_db.candidates import Candidate
 from catalogue.metadata_db.gaps import Gaps
-from catalogue.plan.context import Question, Scope
+from catalogue.plan.context import PlanContext, Scope
 from catalogue.plan.cost import Cost
 from catalogue.plan.plan import ReadPlan
-from catalogue.plan.requests import Fetch
+from catalogue.plan.requests import PlannedRequest
 from catalogue.progress import Bars, Progress, nowhere
 from catalogue.query.query import Query
 from catalogue.read.workers import Here, Lesson, Workers
 from catalogue.surt import EVERYTHING
 
-Ask = Callable[[Query, Scope], Question]
+Ask = Callable[[Query, Scope], PlanContext]
 """Makes a question about some candidates."""
 
 
@@ -64,7 +64,7 @@ class Backfill(Displayed):
     def __init__(
         self,
         gaps: Sequence[Gaps],
-        table: Table,
+        table: Dataset,
         ask: Ask,
         readers: Here | Workers,
         made: Callable[[], tuple[int, int]],
@@ -130,7 +130,7 @@ class Backfill(Displayed):
 
     def takes(self, gaps: Gaps) -> "_Takes":
         """What one file takes, if its page indexes are right."""
-        indexes: tuple[Fetch, ...] = ()
+        indexes: tuple[PlannedRequest, ...] = ()
         unread = _offsets(gaps.overlapping)
         if gaps.missing:
             indexes = self._question(gaps.missing).key_indexes()
@@ -139,10 +139,10 @@ class Backfill(Displayed):
         plan = self._question(_some(gaps, unread)).plan()
         return _Takes(len(indexes) + plan.requests, sum(len(fetch.range) for fetch in indexes) + plan.bytes, plan.cost)
 
-    def _question(self, candidate: Candidate) -> Question:
+    def _question(self, candidate: Candidate) -> PlanContext:
         return self._ask(self._everything, Scope((candidate,), len(candidate.row_groups), ()))
 
-    def prepared(self, gaps: Gaps) -> tuple[Question, ReadPlan]:
+    def prepared(self, gaps: Gaps) -> tuple[PlanContext, ReadPlan]:
         """What is to be read of a file, after its page indexes have been fetched where they are enough."""
         unread = _offsets(gaps.overlapping)
         if gaps.missing:
@@ -168,7 +168,7 @@ class _Filling:
         self._report = report
         self._made = backfill.made
         self._before, self._started = backfill.made(), time.monotonic()
-        self._asked: deque[tuple[Gaps, Question, int]] = deque()
+        self._asked: deque[tuple[Gaps, PlanContext, int]] = deque()
         """Files that are being read, and the bytes that they take."""
 
     def plans(self) -> Iterator[ReadPlan]:
@@ -181,7 +181,7 @@ class _Filling:
                 return
             try:
                 question, plan = self._backfill.prepared(each)
-            except (Blocked, GivenUp):
+            except (Blocked, SourceUnavailable):
                 raise
             except (SourceError, FormatError) as error:
                 self._note(each, error)

@@ -12,16 +12,16 @@ from datetime import UTC, datetime
 from itertools import islice
 
 from catalogue.commoncrawl.crawls import IndexFile
-from catalogue.commoncrawl.datasets import INDEX, Table
+from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.display import Displayed
-from catalogue.errors import BadFooter, Blocked, CatalogueError, FormatError, GivenUp, SourceError
+from catalogue.errors import BadFooter, Blocked, CatalogueError, FormatError, SourceError, SourceUnavailable
 from catalogue.examine import Examiner
 from catalogue.formatting import plural, size
 from catalogue.harvest.duplicates import Duplicates
 from catalogue.harvest.tails import Tails, Taken, Taker, index_ranges, whole
 from catalogue.parquet.footer import decode_footer
 from catalogue.parquet.pages import Indexes
-from catalogue.parquet.summary import FileFacts
+from catalogue.parquet.summary import FileSummary
 from catalogue.plan.cost import Cost
 from catalogue.progress import Progress
 from catalogue.source.checks import Exchange
@@ -29,7 +29,7 @@ from catalogue.source.retry import PoliteSource
 from catalogue.store.database import Store
 from catalogue.store.lists import held_paths, listed, note_requested, take_manifest
 from catalogue.store.schema import row_group_of
-from catalogue.store.stored_file import Held
+from catalogue.store.stored_file import StoredFile
 
 FILES_OF_A_SUBSET = 300
 """Index files of most crawls' subsets."""
@@ -46,7 +46,7 @@ class Harvested(Displayed):
     """What the harvest of a crawl came to."""
 
     progress: Progress
-    facts: dict[str, FileFacts] = field(default_factory=dict)
+    facts: dict[str, FileSummary] = field(default_factory=dict)
     """Of the files that were taken, by path."""
     failures: dict[str, str] = field(default_factory=dict)
     """Reasons, by path."""
@@ -94,7 +94,7 @@ def estimate_harvest(
     crawls: Sequence[str],
     subsets: Collection[str],
     *,
-    table: Table,
+    table: Dataset,
     store: Store,
     cost: Cost,
     refresh: bool = False,
@@ -106,7 +106,7 @@ def estimate_harvest(
     for crawl in crawls:
         stored = set() if refresh or pages else set(held_paths(store, table, crawl))
         if crawl in known:
-            wanted = (file for file in known[crawl] if table != INDEX or file.subset in subsets)
+            wanted = (file for file in known[crawl] if table != COMMON_CRAWL or file.subset in subsets)
             count = sum(file.path not in stored for file in wanted)
         else:
             count = FILES_OF_A_SUBSET * len(subsets)
@@ -120,7 +120,7 @@ def harvest(  # noqa: PLR0913 - each is named
     crawl: str,
     subsets: Iterable[str],
     *,
-    table: Table = INDEX,
+    table: Dataset = COMMON_CRAWL,
     store: Store,
     source: PoliteSource,
     examiner: Examiner,
@@ -151,11 +151,11 @@ def harvest(  # noqa: PLR0913 - each is named
     """
     chosen = set(subsets)
     with store.harvesting(crawl):
-        if table == INDEX:
+        if table == COMMON_CRAWL:
             files = take_manifest(crawl, store, source, again=refresh)
         else:
             files = listed(store, table).get(crawl, [])
-        wanted = [file for file in files if table != INDEX or file.subset in chosen]
+        wanted = [file for file in files if table != COMMON_CRAWL or file.subset in chosen]
         wanted.sort(key=lambda file: file.subset != "warc")  # manifests list the pages last
         if only is not None:
             if not files:  # the list of a table that nobody else has may be lost
@@ -226,7 +226,7 @@ class _Run:
                 else:
                     self._note(file, result)
 
-    def take_doubtful(self, taker: Taker, table: Table) -> None:
+    def take_doubtful(self, taker: Taker, table: Dataset) -> None:
         """Take files again, each on a connection of its own, whose answers may be those to other requests.
 
         Those are files that have the footer or page indexes of another, which is an error if it stays so, and those
@@ -269,7 +269,7 @@ class _Run:
         self._report(at)
 
 
-def _without_pages(store: Store, table: Table, crawl: str, paths: Iterable[str]) -> dict[str, Held]:
+def _without_pages(store: Store, table: Dataset, crawl: str, paths: Iterable[str]) -> dict[str, StoredFile]:
     """The files held whose page indexes are not, though they have some."""
     keys = store.keys("indexes", "" if crawl == table.name else f"crawl={crawl}/")
     known = {of[0] for key in keys if (of := row_group_of(key))}
@@ -291,13 +291,13 @@ class _Batch:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._files: list[tuple[str, Held]] = []
-        self._failures: list[tuple[str, Held]] = []
-        self._indexes: list[tuple[str, dict[int, Indexes], Held]] = []
+        self._files: list[tuple[str, StoredFile]] = []
+        self._failures: list[tuple[str, StoredFile]] = []
+        self._indexes: list[tuple[str, dict[int, Indexes], StoredFile]] = []
         self._bytes = 0
         self._since = time.monotonic()
 
-    def add(self, path: str, held: Held, indexes: dict[int, Indexes]) -> None:
+    def add(self, path: str, held: StoredFile, indexes: dict[int, Indexes]) -> None:
         (self._failures if held.note else self._files).append((path, held))
         if indexes:
             self._indexes.append((path, indexes, held))
@@ -325,15 +325,15 @@ def _note(outcome: Harvested, batch: _Batch, file: IndexFile, result: Taken | Ca
             outcome.facts[file.path] = result.facts
         batch.add(file.path, result.held, result.indexes)
         return
-    if isinstance(result, Blocked | GivenUp):
+    if isinstance(result, Blocked | SourceUnavailable):
         raise result
     outcome.failures[file.path] = str(result)
     outcome.progress.failed += 1
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    batch.add(file.path, Held(b"", 0, None, None, "", now, note=f"{type(result).__name__}: {result}"), {})
+    batch.add(file.path, StoredFile(b"", 0, None, None, "", now, note=f"{type(result).__name__}: {result}"), {})
     if not outcome.facts and len(outcome.failures) >= _HOPELESS:
         message = f"the first {_HOPELESS} files all failed, the last with: {result}"
-        raise GivenUp(message) from result
+        raise SourceUnavailable(message) from result
 
 
 def _in_parallel(

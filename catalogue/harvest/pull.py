@@ -18,23 +18,23 @@ from catalogue import metadata_db
 from catalogue.atomic_files import create, named
 from catalogue.check.compare_files import differing, start_of
 from catalogue.commoncrawl.crawls import COLLINFO, index_file, manifest_path, parse_collinfo, parse_manifest
-from catalogue.commoncrawl.datasets import INDEX
+from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.display import Displayed
-from catalogue.errors import BadSnapshot, Changed, FormatError, Missing, StoreDamaged
+from catalogue.errors import BadSnapshot, FileChanged, FormatError, NotFound, StoreDamaged
 from catalogue.examine import Examiner
 from catalogue.formatting import plural
 from catalogue.harvest.snapshot import LIST_OF_CRAWLS, MANIFEST, Piece, Snapshot, contents_of, unpack_snapshot
 from catalogue.parquet.footer import MAGIC, TRAILER, with_trailer
 from catalogue.parquet.pages import Indexes
 from catalogue.settings import canonical
-from catalogue.source.byte_ranges import ByteRange, Pin
+from catalogue.source.byte_ranges import ByteRange, FileVersion
 from catalogue.source.checks import MAX_DOCUMENT
 from catalogue.source.retry import PoliteSource
 from catalogue.store.database import Store
 from catalogue.store.locks import locked
 from catalogue.store.pieces import Row, read_piece
 from catalogue.store.schema import row_group_of
-from catalogue.store.stored_file import Held, decode, encode, version_of
+from catalogue.store.stored_file import StoredFile, decode, encode, version_of
 
 _LONGEST_TEXT = 1000
 _MOST_FILE = 1 << 50
@@ -109,7 +109,7 @@ class Pull:
         """
         try:
             return unpack_snapshot(self._place.get(MANIFEST).body)
-        except Missing as error:
+        except NotFound as error:
             message = f"there is no snapshot at {self._place.url}: no {MANIFEST}; or somebody is exporting the first"
             raise BadSnapshot(message) from error
         except BadSnapshot as error:
@@ -140,7 +140,7 @@ class Pull:
             content = _Content(piece, read_piece(path))
             content.attribute_to(self._source.url)
             facts = content.examined(self._examiner)
-        except Missing as error:
+        except NotFound as error:
             message = f"{error}; whoever exports the snapshot may be at it: run the same command again"
             raise BadSnapshot(message) from error
         except BadSnapshot as error:
@@ -155,12 +155,12 @@ class Pull:
     def _fetch(self, piece: Piece, path: Path) -> None:
         digest = hashlib.sha256()
         with named(path), create(path) as file:
-            pin = Pin(piece.size, None)
+            pin = FileVersion(piece.size, None)
             for start in range(0, piece.size, MAX_DOCUMENT):
                 part = ByteRange(start, min(start + MAX_DOCUMENT, piece.size))
                 # Not every server knows ranges, but every one knows files.
                 answer = self._place.get(piece.name, None if len(part) == piece.size else part, pin=pin)
-                pin = Pin(piece.size, answer.etag)
+                pin = FileVersion(piece.size, answer.etag)
                 digest.update(answer.body)
                 file.write(answer.body)
         if digest.hexdigest() != piece.sha256:
@@ -179,15 +179,15 @@ class Pull:
             self._compare_file(path, decode(content.files[path]), written.get(path, {}))
         return len(paths)
 
-    def _compare_file(self, path: str, held: Held, indexes: dict[int, Indexes]) -> None:
-        start = start_of(held, indexes, INDEX.key)
+    def _compare_file(self, path: str, held: StoredFile, indexes: dict[int, Indexes]) -> None:
+        start = start_of(held, indexes, COMMON_CRAWL.key)
         try:
-            body = self._source.get(path, ByteRange(start, held.size), pin=Pin(held.size, None)).body
-        except (FormatError, Missing, Changed) as error:
+            body = self._source.get(path, ByteRange(start, held.size), pin=FileVersion(held.size, None)).body
+        except (FormatError, NotFound, FileChanged) as error:
             message = f"the snapshot tells of {path}, which the source has not, or not so: {error}"
             raise BadSnapshot(message) from error
         what = "" if body.endswith(with_trailer(held.data)) else "footer"
-        if what or [*differing(held, indexes, INDEX.key, body)]:
+        if what or [*differing(held, indexes, COMMON_CRAWL.key, body)]:
             message = (
                 f"the {what or 'page index'} of {path} is not the one that {self._source.url} has; the snapshot is "
                 "wrong, or was made of another source or before the file was replaced"
@@ -208,7 +208,7 @@ class Pull:
         ]
         pulled.row_groups += len(store.add_missing("indexes", indexes))
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        store.put("documents", [(_note(piece), Held(b"", 0, None, None, self._place.url, now))])
+        store.put("documents", [(_note(piece), StoredFile(b"", 0, None, None, self._place.url, now))])
         pulled.files += len(added)
         pulled.kept += len(content.files) - len(added)
 
@@ -306,7 +306,7 @@ def _as_bad(key: str) -> Iterator[None]:
         raise BadSnapshot(message) from error
 
 
-def _decoded(values: dict[str, bytes]) -> Iterator[tuple[str, Held]]:
+def _decoded(values: dict[str, bytes]) -> Iterator[tuple[str, StoredFile]]:
     """Values that our store could have written until now."""
     latest = datetime.now(UTC) + timedelta(days=1)
     for key, value in values.items():

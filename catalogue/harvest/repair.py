@@ -12,19 +12,19 @@ from pathlib import Path
 
 from catalogue.check.findings import LOST, Finding, told_next
 from catalogue.commoncrawl.crawls import COLLINFO, IndexFile, manifest_path
-from catalogue.commoncrawl.datasets import DEFINITION, INDEX, LISTED, Table
+from catalogue.commoncrawl.datasets import COMMON_CRAWL, DEFINITION, LISTED, Dataset
 from catalogue.display import Displayed
 from catalogue.errors import FormatError, StoreDamaged, UnknownCrawl
 from catalogue.examine import Examiner
 from catalogue.formatting import plural
 from catalogue.harvest.harvest import Harvested, harvest
-from catalogue.parquet.summary import FileFacts
+from catalogue.parquet.summary import FileSummary
 from catalogue.progress import Progress
 from catalogue.source.retry import PoliteSource
 from catalogue.store.database import Store
 from catalogue.store.lists import manifests, note_requested, requested_subsets, take_list
 from catalogue.store.schema import row_group_of
-from catalogue.store.stored_file import Held
+from catalogue.store.stored_file import StoredFile
 
 
 @dataclass(slots=True, repr=False)
@@ -73,10 +73,10 @@ class Repaired(Displayed):
         yield from told_next(self.left)
 
 
-def note_lost(store: Store, table: Table, keys: Iterable[str]) -> None:
+def note_lost(store: Store, table: Dataset, keys: Iterable[str]) -> None:
     """Note as failures which files are not held any more, so that answers say so until they are taken again."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    lost = Held(b"", 0, None, None, "", now, note=LOST)
+    lost = StoredFile(b"", 0, None, None, "", now, note=LOST)
     if paths := [path for path in sorted(keys) if table.file(path)]:
         store.put("failures", [(path, lost) for path in paths])
 
@@ -87,7 +87,7 @@ class Repair:
     def __init__(
         self,
         store: Store,
-        table: Table,
+        table: Dataset,
         source: Callable[[], PoliteSource],
         examiner: Examiner,
         *,
@@ -110,7 +110,7 @@ class Repair:
         self._examiner = examiner
         self._crawl_list = crawl_list
         self._report = report
-        self.facts: dict[str, FileFacts] = {}
+        self.facts: dict[str, FileSummary] = {}
         """Of the files that were taken again, by path."""
 
     def mend(self, findings: Sequence[Finding], repaired: Repaired, *, lost: Iterable[str] = ()) -> None:
@@ -145,11 +145,11 @@ class Repair:
             self._crawl_list()
         if self._table.manifest in keys:
             take_list(self._table, self._store, self._source())
-        lists = manifests(keys) if self._table == INDEX else {}
+        lists = manifests(keys) if self._table == COMMON_CRAWL else {}
         kept = {COLLINFO, DEFINITION, LISTED, self._table.manifest, *lists.values()}
         self._store.delete("documents", keys - kept)
         note_requested(self._store, (IndexFile("", crawl, subset) for crawl, subset in requested_subsets(keys)))
-        if self._table == INDEX:
+        if self._table == COMMON_CRAWL:
             there = {*self._store.keys("documents")}
             held = self._by_crawl([*self._store.keys("files"), *self._store.keys("failures")])
             lists |= {crawl: path for crawl in held if (path := manifest_path(crawl)) not in there}
@@ -162,8 +162,8 @@ class Repair:
             try:
                 outcome = self._harvest(crawl, wanted)
             except (UnknownCrawl, FormatError) as error:  # its list cannot be had any more, and stands for nothing
-                repaired.failures[manifest_path(crawl) if self._table == INDEX else crawl] = str(error)
-                if self._table == INDEX and crawl in others:
+                repaired.failures[manifest_path(crawl) if self._table == COMMON_CRAWL else crawl] = str(error)
+                if self._table == COMMON_CRAWL and crawl in others:
                     self._store.delete("documents", [manifest_path(crawl)])
                 continue
             self.facts |= outcome.facts

@@ -7,20 +7,20 @@ from itertools import count
 from threading import Lock
 
 from catalogue.commoncrawl.crawls import IndexFile
-from catalogue.commoncrawl.datasets import INDEX, Table
+from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.errors import BadFooter, FormatError, StoreDamaged
 from catalogue.examine import Examiner
 from catalogue.parquet.footer import TRAILER, decode_footer, footer_length
 from catalogue.parquet.model import Footer, RowGroup
 from catalogue.parquet.pages import Indexes, cut_indexes
-from catalogue.parquet.summary import FileFacts
-from catalogue.source.byte_ranges import ByteRange, Pin
+from catalogue.parquet.summary import FileSummary
+from catalogue.source.byte_ranges import ByteRange, FileVersion
 from catalogue.source.checks import Exchange
 from catalogue.source.retry import PoliteSource
 from catalogue.source.suffix import get_tail
 from catalogue.store.database import Store
 from catalogue.store.lists import held
-from catalogue.store.stored_file import Held
+from catalogue.store.stored_file import StoredFile
 
 FIRST_TAIL = 128 << 10
 """Bytes of the first tails of a crawl: more than the footer of nearly every index file so far."""
@@ -31,7 +31,7 @@ _LENGTHS = 256
 """Lengths in turn, so that no answer fits the request before or after it: the range that it states would be another."""
 
 
-def whole(store: Store, path: str) -> Held | None:
+def whole(store: Store, path: str) -> StoredFile | None:
     """A file's value; none that is damaged, from which nothing is learned."""
     with suppress(StoreDamaged):
         return store.get("files", path)
@@ -49,7 +49,7 @@ def index_ranges(groups: Iterable[RowGroup], key: str) -> list[ByteRange]:
 class Tails:
     """How long a tail to ask for: enough for the largest footer of the crawl and subset so far, and a little more."""
 
-    def __init__(self, store: Store, table: Table, paths: Sequence[str], *, pages: bool) -> None:
+    def __init__(self, store: Store, table: Dataset, paths: Sequence[str], *, pages: bool) -> None:
         """Learn from some of the stored files."""
         self._lock = Lock()
         self._first = FIRST_TAIL_WITH_PAGES if pages else FIRST_TAIL
@@ -79,8 +79,8 @@ class Tails:
 class Taken:
     """What was taken of a file."""
 
-    held: Held
-    facts: FileFacts | None
+    held: StoredFile
+    facts: FileSummary | None
     """None of a footer that was held before."""
     indexes: dict[int, Indexes] = field(default_factory=dict)
     exchange: Exchange | None = None
@@ -100,8 +100,8 @@ class Taker:
         source: PoliteSource,
         examiner: Examiner,
         tails: Tails,
-        known: Mapping[str, Held],
-        table: Table,
+        known: Mapping[str, StoredFile],
+        table: Dataset,
         *,
         pages: bool,
     ) -> None:
@@ -121,7 +121,7 @@ class Taker:
             FormatError: if it is not such a file.
         """
         if known := self._known.get(file.path):
-            pin = Pin(known.size, known.etag if known.source == self._source.url else None)
+            pin = FileVersion(known.size, known.etag if known.source == self._source.url else None)
             return Taken(known, None, self._indexes(file, decode_footer(known.data, known.size), pin, b""))
         tail = get_tail(self._source, file.path, self._tails.length(file.subset))
         try:
@@ -133,10 +133,10 @@ class Taker:
             body = tail.body
             if length + TRAILER > len(body):
                 rest = ByteRange(size - TRAILER - length, size - len(body))
-                body = self._source.get(file.path, rest, pin=Pin(size, tail.etag)).body + body
+                body = self._source.get(file.path, rest, pin=FileVersion(size, tail.etag)).body + body
             footer = body[-TRAILER - length : -TRAILER]
             facts = self._examiner.examine(footer, size)
-            if self._table != INDEX and self._table.key not in facts.column_names:
+            if self._table != COMMON_CRAWL and self._table.key not in facts.column_names:
                 message = f"has no column {self._table.key} to find rows by, but {', '.join(facts.column_names)}"
                 raise BadFooter(message)
         except FormatError as error:
@@ -149,7 +149,7 @@ class Taker:
         decoded = decode_footer(footer, size)
         ranges = index_ranges(decoded.row_groups, self._table.key)
         self._tails.learn(file.subset, size - TRAILER - ranges[0].start if ranges else length)
-        indexes = self._indexes(file, decoded, Pin(size, tail.etag), body)
+        indexes = self._indexes(file, decoded, FileVersion(size, tail.etag), body)
         return Taken(taken, facts, indexes, tail.exchange)
 
     def take_apart(self, file: IndexFile) -> Taken:
@@ -157,7 +157,7 @@ class Taker:
         with self._source.apart() as source:
             return Taker(source, self._examiner, self._tails, {}, self._table, pages=self._pages).take(file)
 
-    def _indexes(self, file: IndexFile, footer: Footer, pin: Pin, body: bytes) -> dict[int, Indexes]:
+    def _indexes(self, file: IndexFile, footer: Footer, pin: FileVersion, body: bytes) -> dict[int, Indexes]:
         """The page indexes of a file, of which the last bytes, ``body``, are here."""
         ranges = index_ranges(footer.row_groups, self._table.key)
         if not ranges:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
-from catalogue.plan.plan import FileRead, ReadPlan, RowGroupRead
+from catalogue.plan.plan import PlannedFile, PlannedRowGroup, ReadPlan
 from catalogue.surt import KeyInterval, shared_prefix, text_after, text_from
 
 SHOWN_FILES, SHOWN_GROUPS = 4, 4
@@ -235,24 +235,24 @@ def shortened(key: str, other: str = "", *, width: int = 24) -> str:
     return f"{head}…{tail}" if len(tail) <= room else f"{head}…{tail[: room - 1]}…"
 
 
-def _groups(read: FileRead | None) -> tuple[RowGroupRead, ...]:
+def _groups(read: PlannedFile | None) -> tuple[PlannedRowGroup, ...]:
     return read.row_groups if read else ()
 
 
-def _pages(group: RowGroupRead) -> int | None:
+def _pages(group: PlannedRowGroup) -> int | None:
     """How many pages of keys are read."""
     if group.key_index is None:
         return None
     return len(_read_pages(group, len(group.key_index.bounds)))
 
 
-def _read_pages(group: RowGroupRead, count: int) -> set[int]:
+def _read_pages(group: PlannedRowGroup, count: int) -> set[int]:
     key = group.columns[0]
     return set(range(count)) if key.index is None else {page for run in key.pages for page in run}
 
 
 def _overview(
-    files: Sequence[FileExtent], reads: dict[str, FileRead], here: Collection[str], intervals: Sequence[KeyInterval]
+    files: Sequence[FileExtent], reads: dict[str, PlannedFile], here: Collection[str], intervals: Sequence[KeyInterval]
 ) -> Axis:
     def state(file: FileExtent) -> State:
         if file.path not in here:
@@ -267,7 +267,7 @@ def _overview(
 
 
 def _zoomed(
-    file: FileExtent, read: FileRead | None, awaited: Collection[int], intervals: Sequence[KeyInterval]
+    file: FileExtent, read: PlannedFile | None, awaited: Collection[int], intervals: Sequence[KeyInterval]
 ) -> Axis:
     states = {group.ordinal: State.READ if group.bounded else State.BLIND for group in _groups(read)}
     states |= dict.fromkeys(awaited, State.READ)
@@ -275,7 +275,7 @@ def _zoomed(
     return _axis(file.path, {file.subset: extents}, intervals)
 
 
-def _paged(file: FileExtent, group: RowGroupRead, intervals: Sequence[KeyInterval]) -> Axis:
+def _paged(file: FileExtent, group: PlannedRowGroup, intervals: Sequence[KeyInterval]) -> Axis:
     index = group.key_index
     count = len(index.bounds) if index else 0
     reads = _read_pages(group, count)

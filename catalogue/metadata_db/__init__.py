@@ -1,6 +1,6 @@
 """The DuckDB catalogue, derived from the store."""
 
-from catalogue.metadata_db.candidates import MARGIN, Candidate, Candidates, Shown
+from catalogue.metadata_db.candidates import MARGIN, Candidate, Candidates, MetadataSnapshot
 from catalogue.metadata_db.compare import differences, make_anew, paths_shown, up_to_date
 from catalogue.metadata_db.connection import answerable, connect, queries_folder, quoted, readable, reading, statement
 from catalogue.metadata_db.export_rows import lake_files, write_table
@@ -15,7 +15,7 @@ __all__ = [
     "Candidate",
     "Candidates",
     "Gaps",
-    "Shown",
+    "MetadataSnapshot",
     "alike",
     "answerable",
     "are_of",

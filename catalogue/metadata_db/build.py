@@ -11,17 +11,17 @@ import duckdb
 import pyarrow as pa
 
 from catalogue.commoncrawl.crawls import COLLINFO, has_table, manifest_path, parse_collinfo
-from catalogue.commoncrawl.datasets import INDEX, Table
+from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.errors import FormatError
 from catalogue.examine import Examiner, digest_of
 from catalogue.metadata_db.connection import queries_folder, statement
 from catalogue.metadata_db.file_rows import NewFile, add_files, are_of, packed
 from catalogue.metadata_db.page_rows import pages_of, row_groups_at
-from catalogue.parquet.summary import FileFacts
+from catalogue.parquet.summary import FileSummary
 from catalogue.store.database import Store
 from catalogue.store.lists import REQUESTED, listed, manifests, requested_subsets
 from catalogue.store.schema import row_group_of
-from catalogue.store.stored_file import Held
+from catalogue.store.stored_file import StoredFile
 from catalogue.surt import MACROS, Keys
 
 _BATCH = 1000
@@ -33,7 +33,7 @@ class Build:
     """A catalogue in the making."""
 
     def __init__(
-        self, db: duckdb.DuckDBPyConnection, store: Store, table: Table, since: tuple[int, int] | None
+        self, db: duckdb.DuckDBPyConnection, store: Store, table: Dataset, since: tuple[int, int] | None
     ) -> None:
         self._db = db
         self._store = store
@@ -48,7 +48,7 @@ class Build:
     def run(
         self,
         made_from: Mapping[str, str],
-        facts: Mapping[str, FileFacts],
+        facts: Mapping[str, FileSummary],
         column_chunks: set[str],
         examiner: Examiner | None,
     ) -> None:
@@ -100,7 +100,7 @@ class Build:
             self._db.unregister("asked")
 
     def _add(
-        self, paths: list[str], versions: Mapping[str, bytes], facts: Mapping[str, FileFacts], examiner: Examiner
+        self, paths: list[str], versions: Mapping[str, bytes], facts: Mapping[str, FileSummary], examiner: Examiner
     ) -> None:
         """Show files by what is known of their footers; those of which nothing is known are examined."""
         known = {path: held for path, held in self._store.facts(paths).items() if are_of(held.note, versions[path])}
@@ -116,10 +116,10 @@ class Build:
         self,
         paths: Iterable[str],
         versions: Mapping[str, bytes],
-        facts: Mapping[str, FileFacts],
+        facts: Mapping[str, FileSummary],
         examiner: Examiner,
-    ) -> dict[str, Held]:
-        def look(path: str) -> tuple[str, Held] | None:
+    ) -> dict[str, StoredFile]:
+        def look(path: str) -> tuple[str, StoredFile] | None:
             held = self._store.get("files", path)
             if held is None:
                 return None
@@ -146,7 +146,7 @@ class Build:
         if not lacking:
             return
 
-        def look(path: str) -> FileFacts | None:
+        def look(path: str) -> FileSummary | None:
             held = self._store.get("files", path)
             try:
                 return examiner.examine(held.data, held.size, column_chunks=True) if held else None
@@ -226,7 +226,7 @@ class Build:
 
     def _show_listed(self, documents: set[str]) -> None:
         """Count the files of manifests that are new or gone, and note which subsets were requested."""
-        if self._table == INDEX:
+        if self._table == COMMON_CRAWL:
             crawls = {*manifests(documents), *(crawl for crawl, _ in requested_subsets(documents))}
             self._db.execute("DELETE FROM derived.listed WHERE list_contains($1, crawl)", [list(crawls)])
             documents = {manifest_path(crawl) for crawl in crawls}

@@ -9,7 +9,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from catalogue.commoncrawl.datasets import Table
+from catalogue.commoncrawl.datasets import Dataset
 from catalogue.errors import NotHarvested, QueryError
 from catalogue.metadata_db.connection import readable
 from catalogue.parquet.arrow_arrays import positions, texts
@@ -71,7 +71,7 @@ class Candidates:
         held: _Held,
         crawls: Sequence[str],
         subsets: Sequence[str],
-        table: Table,
+        table: Dataset,
     ) -> None:
         """Look at crawls of which something is held, and at subsets; none of these means all that a crawl has.
 
@@ -183,10 +183,10 @@ class Candidates:
         return _rows(self._connection, sql, parameters, **tables)
 
 
-class Shown:
+class MetadataSnapshot:
     """The catalogue as it was when the store was in one state, kept for planning."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, state: str, table: Table, *, small: bool) -> None:
+    def __init__(self, connection: duckdb.DuckDBPyConnection, state: str, table: Dataset, *, small: bool) -> None:
         """Take a connection to it, to be closed with this; in what is small threads wait longer than they help."""
         if small:
             connection.execute("SET threads = 1")

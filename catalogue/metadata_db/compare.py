@@ -6,12 +6,12 @@ from pathlib import Path
 
 import duckdb
 
-from catalogue.commoncrawl.datasets import Table
+from catalogue.commoncrawl.datasets import Dataset
 from catalogue.errors import DiskFailed, StoreLocked
 from catalogue.examine import Examiner
 from catalogue.metadata_db.connection import quoted, reading
 from catalogue.metadata_db.refresh import refresh
-from catalogue.parquet.summary import FileFacts
+from catalogue.parquet.summary import FileSummary
 from catalogue.store.database import Store
 
 _OF_FILES = ("row_groups", "column_chunks", "pages", "key_intervals")
@@ -29,7 +29,7 @@ _ROWS = {**{table: _JOINED.format(table) for table in _OF_FILES}, **_OTHERS}
 """What two catalogues of the same store have in common, by what it is called; files have other numbers in each."""
 
 
-def make_anew(path: Path, like: Path, store: Store, table: Table) -> None:
+def make_anew(path: Path, like: Path, store: Store, table: Dataset) -> None:
     """Make a catalogue at a path, which shows what another shows.
 
     Args:
@@ -51,9 +51,9 @@ def make_anew(path: Path, like: Path, store: Store, table: Table) -> None:
 def up_to_date(
     path: Path,
     store: Store,
-    table: Table,
+    table: Dataset,
     *,
-    facts: Mapping[str, FileFacts] | None = None,
+    facts: Mapping[str, FileSummary] | None = None,
     examiner: Examiner | None = None,
 ) -> str | None:
     """Bring the catalogue up to date, as all do that read it. Returns why it cannot be, if it is damaged.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import duckdb
 
-from catalogue.commoncrawl.datasets import INDEX, Table
+from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.errors import DiskFailed, QueryError, StoreLocked
 from catalogue.formatting import in_short
 from catalogue.query.where import literal
@@ -106,14 +106,14 @@ def log_of(path: Path) -> Path:
     return path.with_name(path.name + ".wal")
 
 
-def statement(name: str, table: Table) -> str:
+def statement(name: str, table: Dataset) -> str:
     """One of the statements in ``queries/``, by its path there, in the words of a table."""
     sql = (queries_folder() / name).read_text(encoding="utf-8")
     for bound in ("min", "max"):
         other = f"{bound}_{table.key}"
-        if table.key != INDEX.key:
+        if table.key != COMMON_CRAWL.key:
             sql = sql.replace(
-                f"{bound}_{INDEX.key}", other if other.isidentifier() else '"' + other.replace('"', '""') + '"'
+                f"{bound}_{COMMON_CRAWL.key}", other if other.isidentifier() else '"' + other.replace('"', '""') + '"'
             )
     return sql
 

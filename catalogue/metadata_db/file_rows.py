@@ -12,8 +12,8 @@ import duckdb
 import pyarrow as pa
 
 from catalogue.commoncrawl.crawls import IndexFile
-from catalogue.parquet.summary import FileFacts
-from catalogue.store.stored_file import Held
+from catalogue.parquet.summary import FileSummary
+from catalogue.store.stored_file import StoredFile
 
 _FORM = 5
 """Changes with what is found; facts of another form are found anew."""
@@ -57,11 +57,11 @@ class NewFile:
     number: int
     file: IndexFile
     version: bytes
-    facts: Held
+    facts: StoredFile
     """As ``packed``."""
 
 
-def packed(facts: FileFacts, held: Held, version: bytes) -> Held:
+def packed(facts: FileSummary, held: StoredFile, version: bytes) -> StoredFile:
     """What was found in a footer, with what else is known of its file, as the store keeps it.
 
     Args:

@@ -14,12 +14,12 @@ from pathlib import Path
 import duckdb
 
 from catalogue.atomic_files import put_in_place, room, temporary_folder
-from catalogue.commoncrawl.datasets import INDEX, Table
+from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.errors import CatalogueError, DiskFailed
 from catalogue.examine import Examiner
 from catalogue.metadata_db.build import Build
 from catalogue.metadata_db.connection import attach, connect, lent, log_of, queries_folder, quoted, reading
-from catalogue.parquet.summary import FileFacts
+from catalogue.parquet.summary import FileSummary
 from catalogue.store.database import Store
 from catalogue.store.locks import alone
 from catalogue.surt import MACROS
@@ -32,9 +32,9 @@ _LAYOUT = "10"
 def refresh(
     path: Path,
     store: Store,
-    table: Table = INDEX,
+    table: Dataset = COMMON_CRAWL,
     *,
-    facts: Mapping[str, FileFacts] | None = None,
+    facts: Mapping[str, FileSummary] | None = None,
     column_chunks: Iterable[str] = (),
     examiner: Examiner | None = None,
     busy_seconds: float = 600.0,
@@ -127,7 +127,7 @@ def is_fresh(path: Path, store: Store, *, indexes: bool = True) -> bool:
     return _is_of(_meta(path), _meta_of(store), indexes=indexes)
 
 
-def connect_fresh(path: Path, store: Store, table: Table, *, indexes: bool) -> duckdb.DuckDBPyConnection:
+def connect_fresh(path: Path, store: Store, table: Dataset, *, indexes: bool) -> duckdb.DuckDBPyConnection:
     """A connection to the catalogue, which is brought up to date first if need be.
 
     Args:
@@ -156,7 +156,7 @@ def connect_fresh(path: Path, store: Store, table: Table, *, indexes: bool) -> d
 
 
 @contextmanager
-def reading_fresh(path: Path, store: Store, table: Table) -> Iterator[duckdb.DuckDBPyConnection]:
+def reading_fresh(path: Path, store: Store, table: Dataset) -> Iterator[duckdb.DuckDBPyConnection]:
     """The same for questions of ours, with all page indexes; see ``reading``."""
     if not is_fresh(path, store):
         refresh(path, store, table, stale=True)

@@ -9,7 +9,16 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from catalogue.commoncrawl.capture import Capture
-from catalogue.errors import BadRecord, Blocked, CatalogueError, Denied, FormatError, GivenUp, Missing, SourceError
+from catalogue.errors import (
+    BadRecord,
+    Blocked,
+    CatalogueError,
+    Forbidden,
+    FormatError,
+    NotFound,
+    SourceError,
+    SourceUnavailable,
+)
 from catalogue.output.form_spec import FormOf, open_form
 from catalogue.output.formats import Form
 from catalogue.plan.record_requests import RecordFetch
@@ -99,10 +108,10 @@ def _fetch_one(fetch: RecordFetch, source: Source) -> list[_Member | Failed]:
     """
     try:
         body = source.get(fetch.path, fetch.range).body
-    except (Blocked, GivenUp):
+    except (Blocked, SourceUnavailable):
         raise
-    except (Missing, Denied) as error:
-        return [Failed(capture, str(error), lasting=isinstance(error, Missing)) for capture in fetch.captures]
+    except (NotFound, Forbidden) as error:
+        return [Failed(capture, str(error), lasting=isinstance(error, NotFound)) for capture in fetch.captures]
     except SourceError as error:
         if len(fetch.captures) > 1:  # one that is wrong must not spoil its neighbours
             alone = (RecordFetch(fetch.path, capture.range, (capture,)) for capture in fetch.captures)

@@ -16,7 +16,7 @@ from catalogue.parquet.thrift import MAX_ELEMENTS
 
 
 @dataclass(frozen=True, slots=True)
-class RowGroupFacts:
+class RowGroupSummary:
     """What the catalogue shows of a row group."""
 
     ordinal: int
@@ -37,7 +37,7 @@ class RowGroupFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class ChunkFacts:
+class ChunkSummary:
     """What the catalogue shows of a column chunk."""
 
     row_group: int
@@ -56,7 +56,7 @@ class ChunkFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class FileFacts:
+class FileSummary:
     """What the catalogue shows of an index file."""
 
     num_rows: int
@@ -70,14 +70,14 @@ class FileFacts:
     has_page_index: bool
     footer_rest: int | None
     """Where that stands in the footer which follows the row groups."""
-    row_groups: tuple[RowGroupFacts, ...]
-    column_chunks: tuple[ChunkFacts, ...]
+    row_groups: tuple[RowGroupSummary, ...]
+    column_chunks: tuple[ChunkSummary, ...]
     """Empty unless asked for: there are some 330 a file."""
     digest: str = field(default="", compare=False)
     """Of the footer that this was found in; empty unless it was examined."""
 
 
-def file_facts(footer: Footer, key: str = KEY_COLUMN, *, column_chunks: bool = False) -> FileFacts:
+def summarize_file(footer: Footer, key: str = KEY_COLUMN, *, column_chunks: bool = False) -> FileSummary:
     """Pick from a footer what the catalogue shows.
 
     Raises:
@@ -89,7 +89,7 @@ def file_facts(footer: Footer, key: str = KEY_COLUMN, *, column_chunks: bool = F
         message = f"the column {key} holds {kind_of(column)} and not text, which keys must be"
         raise BadFooter(message)
     keys = [group.chunks.get(key) for group in footer.row_groups]
-    return FileFacts(
+    return FileSummary(
         num_rows=footer.num_rows,
         created_by=footer.created_by,
         codec="+".join(footer.codecs),
@@ -103,11 +103,11 @@ def file_facts(footer: Footer, key: str = KEY_COLUMN, *, column_chunks: bool = F
     )
 
 
-def _row_group_facts(group: RowGroup, key: str) -> RowGroupFacts:
+def _row_group_facts(group: RowGroup, key: str) -> RowGroupSummary:
     chunk = group.chunks.get(key)
     bounds = chunk.bounds if chunk else None
     times = group.chunks["fetch_time"].milliseconds if "fetch_time" in group.chunks else None
-    return RowGroupFacts(
+    return RowGroupSummary(
         ordinal=group.ordinal,
         num_rows=group.num_rows,
         total_byte_size=group.total_byte_size,
@@ -122,11 +122,11 @@ def _row_group_facts(group: RowGroup, key: str) -> RowGroupFacts:
     )
 
 
-def _chunk_facts(footer: Footer) -> Iterator[ChunkFacts]:
+def _chunk_facts(footer: Footer) -> Iterator[ChunkSummary]:
     for group in footer.row_groups:
         for chunk in group.chunks.values():
             text = chunk.bounds if chunk.column.physical_type == "BYTE_ARRAY" else None
-            yield ChunkFacts(
+            yield ChunkSummary(
                 row_group=group.ordinal,
                 column_name=chunk.column.name,
                 physical_type=chunk.column.physical_type,
@@ -151,7 +151,7 @@ def answer(question: bytes) -> bytes:
     file_size, key, column_chunks = json.loads(header)
     try:
         _check_with_pyarrow(footer)
-        facts = file_facts(decode_footer(footer, file_size), key, column_chunks=column_chunks)
+        facts = summarize_file(decode_footer(footer, file_size), key, column_chunks=column_chunks)
         found = ("facts", asdict(facts))
     except Encrypted as error:
         found = ("Encrypted", str(error))  # type: ignore[assignment]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from catalogue.commoncrawl.crawls import IndexFile
-from catalogue.commoncrawl.datasets import INDEX, Table
+from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.errors import StoreError, StoreLocked
 from catalogue.metadata_db.candidates import Candidate
 from catalogue.parquet.footer import decode_footer, decode_row_groups
@@ -18,14 +18,14 @@ from catalogue.plan.cost import Cost
 from catalogue.plan.plan import ReadPlan
 from catalogue.plan.planner import plan_reads
 from catalogue.plan.prune import HeldFile, key_indexes
-from catalogue.plan.requests import Fetch
+from catalogue.plan.requests import PlannedRequest
 from catalogue.query.query import Query
 from catalogue.query.random_order import Drawn
-from catalogue.source.byte_ranges import Pin
+from catalogue.source.byte_ranges import FileVersion
 from catalogue.source.cache import CachedSource
 from catalogue.source.retry import PoliteSource
 from catalogue.store.database import Store
-from catalogue.store.stored_file import Held
+from catalogue.store.stored_file import StoredFile
 
 _DECODED = 300
 """Footers kept decoded, of some 30 kB a row group."""
@@ -38,7 +38,7 @@ class KnownFile:
     """An index file and its footer."""
 
     file: IndexFile
-    version: Held
+    version: StoredFile
     """As it is held, without the footer's bytes."""
     footer: Footer
     least: str
@@ -59,10 +59,10 @@ class _Decoded:
     """Of the store when it was last looked up there."""
 
 
-class Footers:
+class FooterCache:
     """Stored footers, decoded. The last ones are remembered: questions about one site meet the same files."""
 
-    def __init__(self, store: Store, table: Table = INDEX) -> None:
+    def __init__(self, store: Store, table: Dataset = COMMON_CRAWL) -> None:
         """Look into the store of a table."""
         self.store = store
         self._table = table
@@ -122,14 +122,14 @@ class Scope:
     """By path and row group, the rows that may be in the answer; None for all."""
 
 
-class Question:
+class PlanContext:
     """Plans a query, fetches the page indexes that it lacks, and keeps them and what reading taught."""
 
     def __init__(
         self,
         query: Query,
         scope: Scope,
-        footers: Footers,
+        footers: FooterCache,
         source: Callable[[], _AnySource],
         cost: Cost,
         *,
@@ -157,10 +157,10 @@ class Question:
         self._fetched: dict[tuple[str, int], Indexes] = {}
         self._learned: tuple[KnownFile | None, dict[int, Indexes]] = (None, {})
 
-    def limited(self, limit: int) -> "Question":
+    def limited(self, limit: int) -> "PlanContext":
         """The same question with no more rows than this."""
         query = replace(self.query, limit=limit if self.query.limit is None else min(limit, self.query.limit))
-        return Question(query, self.scope, self._footers, self.source, self._cost)
+        return PlanContext(query, self.scope, self._footers, self.source, self._cost)
 
     def plan(self, *, counts: bool = False) -> ReadPlan:
         """Plan the query, or one that counts what it finds, by what is held now."""
@@ -183,7 +183,7 @@ class Question:
     def _held(self, known: KnownFile, source: _AnySource) -> HeldFile:
         path, version = known.file.path, known.version
         # An ETag means nothing to another source.
-        pin = Pin(version.size, version.etag if version.source == source.url else None)
+        pin = FileVersion(version.size, version.etag if version.source == source.url else None)
 
         def indexes(ordinal: int) -> Indexes | None:
             fetched = self._fetched.get((path, ordinal))
@@ -194,7 +194,7 @@ class Question:
         drawn = self.scope.drawn[path] if self.scope.drawn else None
         return HeldFile(known.file, pin, known.footer, indexes, cached, drawn, known.least)
 
-    def key_indexes(self) -> tuple[Fetch, ...]:
+    def key_indexes(self) -> tuple[PlannedRequest, ...]:
         """The requests for what is not held of the page indexes of the keys, of all files in scope."""
         source = self.source()
         held = (self._held(known, source) for known in self._footers.get(self.scope.candidates))
@@ -241,7 +241,9 @@ class Question:
                 found[ordinal] = found[ordinal].joined(indexes) if ordinal in found else indexes
         return found
 
-    def fetch_indexes(self, fetches: Sequence[Fetch], report: Callable[[Fetch], None] = lambda _: None) -> None:
+    def fetch_indexes(
+        self, fetches: Sequence[PlannedRequest], report: Callable[[PlannedRequest], None] = lambda _: None
+    ) -> None:
         """Fetch page indexes, such as a plan lacks, and keep them; ``report`` is told of each fetch that is done.
 
         Raises:

@@ -13,10 +13,10 @@ from catalogue.formatting import duration, plural, size
 from catalogue.parquet.model import ColumnChunk
 from catalogue.parquet.pages import ColumnIndex, OffsetIndex
 from catalogue.plan.cost import Cost
-from catalogue.plan.requests import Fetch, Part, Purpose
+from catalogue.plan.requests import Part, PlannedRequest, Purpose
 from catalogue.query.query import Query
 from catalogue.query.random_order import Drawn
-from catalogue.source.byte_ranges import ByteRange, Pin
+from catalogue.source.byte_ranges import ByteRange, FileVersion
 from catalogue.surt import KeyInterval
 
 
@@ -74,7 +74,7 @@ class ColumnRead:
 
 
 @dataclass(frozen=True, slots=True)
-class RowGroupRead:
+class PlannedRowGroup:
     """A row group to be read, and what is left to decide about its rows."""
 
     ordinal: int
@@ -109,13 +109,13 @@ class RowGroupRead:
 
 
 @dataclass(frozen=True, slots=True)
-class FileRead:
+class PlannedFile:
     """What is read of one file."""
 
     file: IndexFile
-    pin: Pin
+    pin: FileVersion
     created_by: str
-    row_groups: tuple[RowGroupRead, ...]
+    row_groups: tuple[PlannedRowGroup, ...]
     cached: tuple[ByteRange, ...] = ()
     """What is in the cache of it."""
 
@@ -156,15 +156,15 @@ class ReadPlan(Displayed):
     """Of the answer."""
     row_schema: pa.Schema
     """Of the rows before the residual has decided: all that is read."""
-    files: tuple[FileRead, ...]
-    waves: tuple[tuple[Fetch, ...], ...]
+    files: tuple[PlannedFile, ...]
+    waves: tuple[tuple[PlannedRequest, ...], ...]
     """Requests that can go out together. The second, if there is one, is what may be wanted of it after the first."""
     cost: Cost
     considered: int
     """Row groups of the crawls and subsets asked for, read or not."""
     counted: tuple[tuple[str, int], ...] = ()
     """Rows that are known to match without being read, by crawl; of a query that counts."""
-    indexes: tuple[Fetch, ...] = ()
+    indexes: tuple[PlannedRequest, ...] = ()
     """Page indexes to be fetched before anything else; then the query is planned anew."""
     awaited: tuple[Awaited, ...] = ()
     """The row groups they belong to, not among ``files`` yet."""

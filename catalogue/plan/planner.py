@@ -8,10 +8,10 @@ from itertools import chain
 
 from catalogue.commoncrawl.crawls import SUBSETS, IndexFile, newest_first
 from catalogue.plan.cost import Cost
-from catalogue.plan.plan import Awaited, ColumnRead, FileRead, ReadPlan, RowGroupRead
+from catalogue.plan.plan import Awaited, ColumnRead, PlannedFile, PlannedRowGroup, ReadPlan
 from catalogue.plan.prune import Choice, HeldFile, choose, expected_pages, expected_units, read_chunks
-from catalogue.plan.requests import Fetch, Part, fetches, most_requests
-from catalogue.query.query import Query, Verdict, is_untyped, judge, schema_of
+from catalogue.plan.requests import Part, PlannedRequest, most_requests, plan_requests
+from catalogue.query.query import Query, Verdict, is_untyped, prune_row_group, schema_of
 from catalogue.source.byte_ranges import ByteRange
 
 HOLDERS = 2.0
@@ -75,10 +75,10 @@ def plan_reads(
     return replace(plan, warnings=(*warnings, *doubts, *_warnings(plan)))
 
 
-def narrowed(file: FileRead, row_group: int, reads: Iterable[ColumnRead], cost: Cost) -> tuple[Fetch, ...]:
+def narrowed(file: PlannedFile, row_group: int, reads: Iterable[ColumnRead], cost: Cost) -> tuple[PlannedRequest, ...]:
     """What is still to be fetched of a row group when the pages that hold rows that match are known."""
     parts = (part for read in reads for part in read.parts(row_group))
-    return tuple(fetches(file.file.path, parts, max_gap=cost.max_gap, cached=file.cached))
+    return tuple(plan_requests(file.file.path, parts, max_gap=cost.max_gap, cached=file.cached))
 
 
 def _choices(query: Query, files: Iterable[HeldFile]) -> tuple[list[Choice], dict[str, int], list[str]]:
@@ -90,7 +90,7 @@ def _choices(query: Query, files: Iterable[HeldFile]) -> tuple[list[Choice], dic
         found: list[Choice] = []
         for group in file.footer.row_groups:
             asked = query.of(untyped=is_untyped(group))
-            if judge(asked, group) is Verdict.CANNOT_MATCH:
+            if prune_row_group(asked, group) is Verdict.CANNOT_MATCH:
                 continue
             choice = choose(asked, file, group)
             if choice.doubt:
@@ -166,7 +166,7 @@ class _Draft:
     """A row group either as it is to be read, or as it waits for its index."""
 
     choice: Choice
-    read: RowGroupRead | None
+    read: PlannedRowGroup | None
     awaited: Awaited | None = None
 
 
@@ -184,7 +184,7 @@ def _draft(choice: Choice, query: Query, odds: _Odds, cost: Cost) -> _Draft:
         awaited, needed = _await(choice, query, odds.of(choice), cost)
         if needed < seconds:
             return _Draft(choice, None, awaited)
-    group = RowGroupRead(
+    group = PlannedRowGroup(
         ordinal=choice.group.ordinal,
         num_rows=choice.group.num_rows,
         intervals=choice.intervals,
@@ -230,8 +230,8 @@ def _price(choice: Choice, reads: Sequence[ColumnRead], likely: float, cost: Cos
     return seconds + cost.latency + cost.price(len(wanted) * runs, size)
 
 
-def _requests(choice: Choice, parts: Iterable[Part], cost: Cost) -> list[Fetch]:
-    asked = fetches(choice.held.file.path, parts, max_gap=cost.max_gap, cached=choice.held.cached)
+def _requests(choice: Choice, parts: Iterable[Part], cost: Cost) -> list[PlannedRequest]:
+    asked = plan_requests(choice.held.file.path, parts, max_gap=cost.max_gap, cached=choice.held.cached)
     return [fetch for fetch in asked if not fetch.cached]
 
 
@@ -258,7 +258,7 @@ def _await(choice: Choice, query: Query, odds: float, cost: Cost) -> tuple[Await
         step = len(chunk.range) // apart
         first = chunk.range.start + (step - size) // 2
         ranges += [ByteRange(first + n * step, first + n * step + size) for n in range(apart)]
-    asked = list(fetches(path, (replace(choice.lacking[0], range=r) for r in ranges), max_gap=cost.max_gap))
+    asked = list(plan_requests(path, (replace(choice.lacking[0], range=r) for r in ranges), max_gap=cost.max_gap))
     sure = (1.0 if choice.bounded else odds) * runs / apart
     requests, size_of_all = len(asked) * sure, sum(len(fetch.range) for fetch in asked) * sure
     awaited = Awaited(path, group.ordinal, group.num_rows, requests, size_of_all, pages)
@@ -266,7 +266,7 @@ def _await(choice: Choice, query: Query, odds: float, cost: Cost) -> tuple[Await
     return awaited, seconds
 
 
-def _file_reads(drafts: Iterable[_Draft]) -> Iterator[FileRead]:
+def _file_reads(drafts: Iterable[_Draft]) -> Iterator[PlannedFile]:
     by_file: dict[str, list[_Draft]] = {}
     for draft in drafts:
         if draft.read:
@@ -274,22 +274,22 @@ def _file_reads(drafts: Iterable[_Draft]) -> Iterator[FileRead]:
     for of_file in by_file.values():
         held = of_file[0].choice.held
         groups = tuple(draft.read for draft in of_file if draft.read)
-        yield FileRead(held.file, held.pin, held.footer.created_by, groups, held.cached)
+        yield PlannedFile(held.file, held.pin, held.footer.created_by, groups, held.cached)
 
 
-def _waves(files: Sequence[FileRead], cost: Cost) -> tuple[tuple[Fetch, ...], ...]:
+def _waves(files: Sequence[PlannedFile], cost: Cost) -> tuple[tuple[PlannedRequest, ...], ...]:
     first = tuple(fetch for file in files for fetch in _first_wave(file, cost))
     second = tuple(fetch for file in files for fetch in _second_wave(file, cost))
     return tuple(wave for wave in (first, second) if wave)
 
 
-def _first_wave(file: FileRead, cost: Cost) -> Iterator[Fetch]:
+def _first_wave(file: PlannedFile, cost: Cost) -> Iterator[PlannedRequest]:
     reads = ((group.ordinal, read) for group in file.row_groups for read in group.columns if not read.later)
     parts = (part for ordinal, read in reads for part in read.parts(ordinal))
-    yield from fetches(file.file.path, parts, max_gap=cost.max_gap, cached=file.cached)
+    yield from plan_requests(file.file.path, parts, max_gap=cost.max_gap, cached=file.cached)
 
 
-def _second_wave(file: FileRead, cost: Cost) -> Iterator[Fetch]:
+def _second_wave(file: PlannedFile, cost: Cost) -> Iterator[PlannedRequest]:
     """What may be asked for, row group by row group, as soon as that is decided; see ``narrowed``."""
     for group in file.row_groups:
         reads = [read for read in group.columns if read.later]
@@ -301,13 +301,13 @@ def _second_wave(file: FileRead, cost: Cost) -> Iterator[Fetch]:
             yield fetch if fetch.cached else replace(fetch, most=most_requests(inside, cost.max_gap))
 
 
-def _index_fetches(drafts: Iterable[_Draft], cost: Cost) -> Iterator[Fetch]:
+def _index_fetches(drafts: Iterable[_Draft], cost: Cost) -> Iterator[PlannedRequest]:
     by_file: dict[str, list[Part]] = {}
     for draft in drafts:
         if draft.awaited:
             by_file.setdefault(draft.choice.held.file.path, []).extend(draft.choice.lacking)
     for path, parts in by_file.items():
-        yield from fetches(path, parts, max_gap=cost.max_gap)
+        yield from plan_requests(path, parts, max_gap=cost.max_gap)
 
 
 def _warnings(plan: ReadPlan) -> Iterator[str]:

@@ -10,10 +10,10 @@ from catalogue.errors import BadFooter, BadPageIndex
 from catalogue.parquet.model import ColumnChunk, Footer, RowGroup
 from catalogue.parquet.page_index import decode_column_index, decode_offset_index
 from catalogue.parquet.pages import ColumnIndex, Indexes, OffsetIndex
-from catalogue.plan.requests import Fetch, Part, Purpose, fetches
+from catalogue.plan.requests import Part, PlannedRequest, Purpose, plan_requests
 from catalogue.query.query import Query, holds, near
 from catalogue.query.random_order import Drawn
-from catalogue.source.byte_ranges import ByteRange, Pin
+from catalogue.source.byte_ranges import ByteRange, FileVersion
 from catalogue.surt import KeyInterval
 
 PAGE_ROWS, PAGE_BYTES = 20_000, 1 << 20
@@ -29,7 +29,7 @@ class HeldFile:
     """An index file whose footer is held."""
 
     file: IndexFile
-    pin: Pin
+    pin: FileVersion
     footer: Footer
     indexes: Callable[[int], Indexes | None] = field(default=_none_held, compare=False)
     """What is held of the page indexes of a row group, by its ordinal; called for those that need them alone."""
@@ -165,13 +165,13 @@ def _lacking(indexes: Indexes, chunks: Sequence[ColumnChunk], ordinal: int) -> I
             yield Part(Purpose.OFFSET_INDEX, ordinal, name, chunk.offset_index)
 
 
-def key_indexes(held: HeldFile, key: str, max_gap: int) -> Iterator[Fetch]:
+def key_indexes(held: HeldFile, key: str, max_gap: int) -> Iterator[PlannedRequest]:
     """The requests for the page indexes of a column of keys that a file has and that are not held."""
     parts: list[Part] = []
     for group in held.footer.row_groups:
         known = held.indexes(group.ordinal) or Indexes()
         parts += _lacking(known, [group.chunks[key]], group.ordinal) if key in group.chunks else []
-    return fetches(held.file.path, parts, max_gap=max_gap)
+    return plan_requests(held.file.path, parts, max_gap=max_gap)
 
 
 def _by_pages(choice: Choice, key: ColumnChunk, indexes: Indexes) -> Choice:

@@ -34,7 +34,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Fetch:
+class PlannedRequest:
     """One request."""
 
     path: str
@@ -47,7 +47,9 @@ class Fetch:
     """Requests that it may become where only some of it turns out to be wanted, at most."""
 
 
-def fetches(path: str, parts: Iterable[Part], *, max_gap: int, cached: Sequence[ByteRange] = ()) -> Iterator[Fetch]:
+def plan_requests(
+    path: str, parts: Iterable[Part], *, max_gap: int, cached: Sequence[ByteRange] = ()
+) -> Iterator[PlannedRequest]:
     """The requests for parts of one file, in ascending order.
 
     Args:
@@ -66,12 +68,12 @@ def fetches(path: str, parts: Iterable[Part], *, max_gap: int, cached: Sequence[
     waiting, waiting_here = deque(wanted), iter(here)
     for run, is_cached in sorted(merged):
         if is_cached:
-            yield Fetch(path, run, (next(waiting_here),), cached=True)
+            yield PlannedRequest(path, run, (next(waiting_here),), cached=True)
             continue
         inside = []
         while waiting and waiting[0].range in run:
             inside.append(waiting.popleft())
-        yield Fetch(path, run, tuple(inside))
+        yield PlannedRequest(path, run, tuple(inside))
 
 
 def _cut(wanted: ByteRange, held: Sequence[ByteRange]) -> Iterator[tuple[ByteRange, bool]]:

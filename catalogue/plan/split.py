@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from catalogue.plan.plan import FileRead, ReadPlan, RowGroupRead
-from catalogue.plan.requests import Fetch
+from catalogue.plan.plan import PlannedFile, PlannedRowGroup, ReadPlan
+from catalogue.plan.requests import PlannedRequest
 
 
 def sliced(plan: ReadPlan, size: int) -> Iterator[ReadPlan]:
@@ -17,7 +17,7 @@ def sliced(plan: ReadPlan, size: int) -> Iterator[ReadPlan]:
     Returns:
         Plans that read every row group of the plan once, with its requests; none if it reads nothing.
     """
-    by_path: dict[str, list[list[Fetch]]] = {}
+    by_path: dict[str, list[list[PlannedRequest]]] = {}
     for number, wave in enumerate(plan.waves):
         for fetch in wave:
             waves = by_path.setdefault(fetch.path, [[] for _ in plan.waves])
@@ -37,7 +37,7 @@ def sliced(plan: ReadPlan, size: int) -> Iterator[ReadPlan]:
             )
 
 
-def _together(file: FileRead, waves: list[list[Fetch]], size: int) -> Iterator[list[RowGroupRead]]:
+def _together(file: PlannedFile, waves: list[list[PlannedRequest]], size: int) -> Iterator[list[PlannedRowGroup]]:
     """The row groups of a file in runs of about a size, cut where no request reaches over."""
     sizes: dict[int, int] = {}
     goes_on: set[int] = set()
@@ -46,7 +46,7 @@ def _together(file: FileRead, waves: list[list[Fetch]], size: int) -> Iterator[l
         sizes[ordinals[0]] = sizes.get(ordinals[0], 0) + len(fetch.range)
         # Of a request for several, each but the last goes on into the next that is read.
         goes_on.update(group.ordinal for group in file.row_groups if ordinals[0] <= group.ordinal < ordinals[-1])
-    run: list[RowGroupRead] = []
+    run: list[PlannedRowGroup] = []
     held = 0
     for group in file.row_groups:
         run.append(group)

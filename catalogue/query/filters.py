@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from catalogue.commoncrawl.datasets import INDEX, Table
+from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.errors import QueryError
 from catalogue.formatting import comma_separated
 from catalogue.query.query import Where
@@ -62,7 +62,7 @@ class Filters:
         """
         return cls(statuses(status), media_types(mime), languages(lang))
 
-    def parsed(self, where: Sequence[str], newer: pa.Schema, table: Table) -> tuple[Where | None, Where | None]:
+    def parsed(self, where: Sequence[str], newer: pa.Schema, table: Dataset) -> tuple[Where | None, Where | None]:
         """Join the filters and other expressions by AND; None if there is nothing to join.
 
         Args:
@@ -79,7 +79,7 @@ class Filters:
         for each in where if len(where) > 1 or self != Filters() else ():
             check_expression(each)
         sql = self._sql(where, _DETECTED_TYPE)
-        untyped = self._sql(where, _DECLARED_TYPE) if self.mime and table == INDEX else ""
+        untyped = self._sql(where, _DECLARED_TYPE) if self.mime and table == COMMON_CRAWL else ""
         return parse_where(sql, newer, table) if sql else None, parse_where(untyped, newer, table) if untyped else None
 
     def _sql(self, where: Sequence[str], media_type: str) -> str:

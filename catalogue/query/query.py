@@ -15,9 +15,9 @@ from operator import attrgetter
 
 import pyarrow as pa
 
-from catalogue.commoncrawl.datasets import INDEX, Table
+from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.errors import QueryError, UnknownColumn
-from catalogue.formatting import meant
+from catalogue.formatting import closest_name
 from catalogue.parquet.model import Bounds, ColumnChunk, Order, RowGroup, number
 from catalogue.surt import KeyInterval
 
@@ -107,7 +107,7 @@ class Query:
     """Whether only their number is wanted."""
     draws: bool = False
     """Whether only some rows are looked at, which were drawn, and the answer tells when each was."""
-    table: Table = INDEX
+    table: Dataset = COMMON_CRAWL
     newer: pa.Schema = _NO_SCHEMA
     """The types of columns that are not known beforehand."""
 
@@ -175,7 +175,7 @@ def is_untyped(group: RowGroup) -> bool:
     return chunk is None or chunk.null_count == chunk.num_values
 
 
-def judge(query: Query, group: RowGroup) -> Verdict:
+def prune_row_group(query: Query, group: RowGroup) -> Verdict:
     """Whether rows of a row group can be asked for, by whatever statistics it has."""
     key = group.chunks.get(query.table.key)
     if key is None or not near(query.intervals, key.bounds):
@@ -239,7 +239,7 @@ def _outside(operator: str, value: int | bytes, low: int | bytes, high: int | by
     return False
 
 
-def check_columns(names: Iterable[str], known: Collection[str] = (), table: Table = INDEX) -> tuple[str, ...]:
+def check_columns(names: Iterable[str], known: Collection[str] = (), table: Dataset = COMMON_CRAWL) -> tuple[str, ...]:
     """The names, each once and as it is spelled, if there are such columns; case does not matter.
 
     Args:
@@ -250,7 +250,7 @@ def check_columns(names: Iterable[str], known: Collection[str] = (), table: Tabl
     Raises:
         UnknownColumn: with the nearest name there is.
     """
-    every = (*known, *(table.schema.names if table == INDEX else table.path_columns))
+    every = (*known, *(table.schema.names if table == COMMON_CRAWL else table.path_columns))
     there_are = {name.casefold(): name for name in every}
     found = []
     for name in names:
@@ -258,7 +258,7 @@ def check_columns(names: Iterable[str], known: Collection[str] = (), table: Tabl
             found.append(name)
             continue
         if name.casefold() not in there_are:
-            like = meant(name[:100], there_are.values())
+            like = closest_name(name[:100], there_are.values())
             hint = f"did you mean {like}?" if like else f"there are {', '.join(there_are.values())}"
             message = f"there is no column {name[:100]!r}; {hint}"
             raise UnknownColumn(message)

@@ -15,7 +15,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from catalogue.commoncrawl.datasets import INDEX, Table
+from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.errors import QueryError, UnknownColumn
 from catalogue.formatting import in_short
 from catalogue.parquet.arrow_arrays import numbers, positions
@@ -65,7 +65,7 @@ def _database(_process: int) -> duckdb.DuckDBPyConnection:
     return database
 
 
-def parse_where(sql: str, newer: pa.Schema | None = None, table: Table = INDEX) -> Where:
+def parse_where(sql: str, newer: pa.Schema | None = None, table: Dataset = COMMON_CRAWL) -> Where:
     """Read a boolean expression.
 
     Args:
@@ -87,7 +87,7 @@ def parse_where(sql: str, newer: pa.Schema | None = None, table: Table = INDEX) 
     return where
 
 
-def _named(names: Iterable[str], sql: str, known: pa.Schema, table: Table) -> tuple[str, ...]:
+def _named(names: Iterable[str], sql: str, known: pa.Schema, table: Dataset) -> tuple[str, ...]:
     """The columns of these names; see ``check_columns``."""
     try:
         return check_columns(names, known.names, table)
@@ -215,7 +215,7 @@ def _columns(node: object) -> Iterator[str]:
             yield from _columns(value)
 
 
-def _conditions(node: dict[str, Any], table: Table) -> Iterator[Condition]:
+def _conditions(node: dict[str, Any], table: Dataset) -> Iterator[Condition]:
     """Those parts of a conjunction that compare a column with constants."""
     match node:
         case {"type": "CONJUNCTION_AND", "children": children}:
@@ -237,7 +237,7 @@ def _conditions(node: dict[str, Any], table: Table) -> Iterator[Condition]:
             yield from _condition(column, "prefix", [value], table)
 
 
-def _condition(column: object, operator: str, values: list[object], table: Table) -> Iterator[Condition]:
+def _condition(column: object, operator: str, values: list[object], table: Dataset) -> Iterator[Condition]:
     match column:
         case {"class": "COLUMN_REF", "column_names": [*_, str(name)]} if (
             name in table.schema.names and name not in table.path_columns

@@ -13,7 +13,7 @@ from catalogue.parquet.model import ColumnChunk
 from catalogue.parquet.page_headers import check_headers, page_headers
 from catalogue.parquet.splice import splice, splice_dictionary
 from catalogue.plan.plan import ColumnRead
-from catalogue.read.prefetch import Group
+from catalogue.read.prefetch import LoadedRowGroup
 
 BATCH_ROWS = 1 << 16
 """Rows that are decoded at once at most."""
@@ -29,7 +29,7 @@ Numbered = tuple[int, pa.Array]
 """Consecutive values of a column, and the number in the row group of the first."""
 
 
-def decode(group: Group, read: ColumnRead, data: bytes, kind: pa.DataType) -> Iterator[Numbered]:
+def decode(group: LoadedRowGroup, read: ColumnRead, data: bytes, kind: pa.DataType) -> Iterator[Numbered]:
     """Decode a column.
 
     Args:
@@ -125,7 +125,7 @@ def aligned(
     columns: Mapping[str, Iterator[pa.Array]],
     num_rows: int,
     schema: pa.Schema,
-    group: Group,
+    group: LoadedRowGroup,
     path_columns: Sequence[str],
 ) -> Iterator[pa.Table]:
     """Tables from columns whose pieces are of different lengths; columns the file lacks are null.

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 
-from catalogue.errors import Changed, Missing, SourceError, UnplannedRead
-from catalogue.plan.plan import ColumnRead, FileRead, ReadPlan, RowGroupRead
-from catalogue.plan.requests import Fetch
+from catalogue.errors import FileChanged, NotFound, SourceError, UnplannedRead
+from catalogue.plan.plan import ColumnRead, PlannedFile, PlannedRowGroup, ReadPlan
+from catalogue.plan.requests import PlannedRequest
 from catalogue.source.byte_ranges import ByteRange
 from catalogue.source.checks import Response, Source
 
@@ -16,17 +16,17 @@ IN_FLIGHT = 256 << 20
 
 
 @dataclass(slots=True)
-class Group:
+class LoadedRowGroup:
     """A row group whose bytes are arriving."""
 
-    file: FileRead
-    read: RowGroupRead
+    file: PlannedFile
+    read: PlannedRowGroup
     pieces: dict[str, dict[int, bytes]] = field(default_factory=dict)
     """By column, and by offset in the file."""
     teaches: bool = True
     """Whether reading it tells of its pages what is not held yet."""
 
-    def take(self, fetch: Fetch, body: bytes) -> None:
+    def take(self, fetch: PlannedRequest, body: bytes) -> None:
         """Keep the parts of a fetch that belong to this row group."""
         for part in fetch.parts:
             if part.row_group == self.read.ordinal:
@@ -60,7 +60,7 @@ class Group:
         return f"{self.file.file.path}, row group {self.read.ordinal}"
 
 
-class Arrivals:
+class Prefetcher:
     """Makes the requests of one plan."""
 
     def __init__(self, plan: ReadPlan, source: Source, executor: Executor) -> None:
@@ -70,13 +70,13 @@ class Arrivals:
         self._executor = executor
         self._files = {file.file.path: file for file in plan.files}
 
-    def groups(self) -> Iterator[Group]:
+    def groups(self) -> Iterator[LoadedRowGroup]:
         """The row groups in the order of the plan, each with all bytes of the first wave.
 
         Raises:
             UnplannedRead: if the plan's requests are not those of its row groups.
         """
-        groups = [Group(file, group) for file in self._plan.files for group in file.row_groups]
+        groups = [LoadedRowGroup(file, group) for file in self._plan.files for group in file.row_groups]
         left = {(g.file.file.path, g.read.ordinal): g for g in groups}
         lacking = {
             key: sum(len(part.range) for read in group.read.columns if not read.later for part in read.parts(0))
@@ -97,10 +97,10 @@ class Arrivals:
             message = f"{next(iter(left.values())).where} was planned but not fetched whole"
             raise UnplannedRead(message)
 
-    def _bodies(self, wave: Iterable[Fetch]) -> Iterator[tuple[Fetch, bytes]]:
+    def _bodies(self, wave: Iterable[PlannedRequest]) -> Iterator[tuple[PlannedRequest, bytes]]:
         waiting = deque(wave)
         # What is cached is read when its turn comes: threads would take longer to be told of it than that takes.
-        under_way: deque[tuple[Fetch, Future[Response] | None]] = deque()
+        under_way: deque[tuple[PlannedRequest, Future[Response] | None]] = deque()
         in_flight = 0
         # With a limit nobody knows how much is wanted: one request is ahead of what is being decoded, no more.
         ahead = 2 if self._plan.stops_early else len(waiting)
@@ -120,7 +120,7 @@ class Arrivals:
                 if future:
                     future.cancel()
 
-    def submit(self, fetch: Fetch) -> Future[Response]:
+    def submit(self, fetch: PlannedRequest) -> Future[Response]:
         """Make one request, or none for what is cached."""
         if not fetch.cached:
             return self._executor.submit(self._get, fetch)
@@ -131,10 +131,10 @@ class Arrivals:
             read.set_exception(error)
         return read
 
-    def _get(self, fetch: Fetch) -> Response:
+    def _get(self, fetch: PlannedRequest) -> Response:
         try:
             return self._source.get(fetch.path, fetch.range, pin=self._files[fetch.path].pin)
-        except (Changed, Missing) as error:
+        except (FileChanged, NotFound) as error:
             again = self._plan.query.table.harvest_command(self._files[fetch.path].file.crawl)
             message = f"{error}; run: {again} --refresh"
             raise type(error)(message) from error

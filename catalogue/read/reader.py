@@ -11,20 +11,20 @@ import numpy as np
 import pyarrow as pa
 
 from catalogue.commoncrawl.crawls import IndexFile
-from catalogue.commoncrawl.datasets import Table
+from catalogue.commoncrawl.datasets import Dataset
 from catalogue.errors import BadPageIndex, UnplannedRead
 from catalogue.parquet.arrow_arrays import fractions, positions
 from catalogue.parquet.page_headers import check_pages, walk
 from catalogue.parquet.pages import Indexes
 from catalogue.plan.plan import ColumnRead, ReadPlan
 from catalogue.plan.planner import narrowed
-from catalogue.plan.requests import Fetch, fetches
+from catalogue.plan.requests import PlannedRequest, plan_requests
 from catalogue.query.query import DRAWN, Query
 from catalogue.query.random_order import Drawn
 from catalogue.query.where import connect
 from catalogue.read.decode import BATCH_ROWS, Numbered, aligned, decode, wanted
 from catalogue.read.learn import Observed, own_indexes, within
-from catalogue.read.prefetch import IN_FLIGHT, Arrivals, Group
+from catalogue.read.prefetch import IN_FLIGHT, LoadedRowGroup, Prefetcher
 from catalogue.read.residual import Residual
 from catalogue.source.checks import Response, Source
 
@@ -34,7 +34,7 @@ nothing in a file."""
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ReadEvents:
     """Who is told what a run finds out on its way."""
 
     learn: Callable[[IndexFile, int, Indexes], None] = lambda _file, _ordinal, _indexes: None
@@ -51,7 +51,7 @@ class Told:
 
 
 def read(
-    plan: ReadPlan, source: Source, executor: Executor, told: Told | None = None
+    plan: ReadPlan, source: Source, executor: Executor, told: ReadEvents | None = None
 ) -> Generator[pa.RecordBatch, None, None]:
     """The rows that a plan finds, in batches, with the schema of the plan.
 
@@ -76,7 +76,7 @@ def read(
         return
     with ExitStack() as stack:
         connection = stack.enter_context(connect()) if plan.query.where else None
-        reading = _Reading(plan, Arrivals(plan, source, executor), connection, told or Told())
+        reading = _Reading(plan, Prefetcher(plan, source, executor), connection, told or ReadEvents())
         tables = reading.tables()
         stack.callback(tables.close)
         for rows in _ordered(plan, tables):
@@ -95,7 +95,7 @@ def _ordered(plan: ReadPlan, tables: Iterable[pa.Table]) -> Iterable[pa.Table]:
     return in_order(plan.query.table, plan.row_schema, tables)
 
 
-def in_order(table: Table, schema: pa.Schema, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+def in_order(table: Dataset, schema: pa.Schema, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
     """Rows of a table by its key, time and crawl, in pieces; all of them are in memory meanwhile."""
     # Texts of more than 2 GiB in one column are sorted by way of a type that has room for them.
     roomy = pa.schema([f.with_type(pa.large_string()) if f.type == pa.string() else f for f in schema])
@@ -110,12 +110,12 @@ def in_order(table: Table, schema: pa.Schema, tables: Iterable[pa.Table]) -> Ite
 class _Waiting:
     """A row group of which it is known which rows to decode; the bytes of some columns may be under way."""
 
-    group: Group
+    group: LoadedRowGroup
     rows: np.ndarray
     """Their numbers, ascending."""
     decided: pa.Table
     """Their columns that decided it."""
-    later: tuple[tuple[Fetch, Future[Response]], ...]
+    later: tuple[tuple[PlannedRequest, Future[Response]], ...]
     seen: Observed | None
 
     @property
@@ -134,7 +134,7 @@ class _Reading:
     """One run of a plan."""
 
     def __init__(
-        self, plan: ReadPlan, arrivals: Arrivals, connection: duckdb.DuckDBPyConnection | None, told: Told
+        self, plan: ReadPlan, arrivals: Prefetcher, connection: duckdb.DuckDBPyConnection | None, told: ReadEvents
     ) -> None:
         self._plan = plan
         self._arrivals = arrivals
@@ -144,7 +144,7 @@ class _Reading:
 
     def tables(self) -> Generator[pa.Table, None, None]:
         """The rows of all row groups, in order."""
-        waiting: deque[_Waiting | Group] = deque()
+        waiting: deque[_Waiting | LoadedRowGroup] = deque()
         size = 0
         try:
             for group in self._arrivals.groups():
@@ -168,7 +168,7 @@ class _Reading:
 
     # ---- which rows ----
 
-    def _looked_into(self, group: Group) -> _Waiting | Group:
+    def _looked_into(self, group: LoadedRowGroup) -> _Waiting | LoadedRowGroup:
         """Find the rows to be decoded, and ask for what is lacking of them; a group to be read as it comes stays so."""
         if group.read.key_index is None and not group.read.later:
             return group
@@ -180,13 +180,13 @@ class _Reading:
         except BadPageIndex as error:
             return self._whole(group, error)
 
-    def _query(self, group: Group) -> Query:
+    def _query(self, group: LoadedRowGroup) -> Query:
         return self._plan.query.of(untyped=group.read.untyped)
 
-    def _residual(self, group: Group) -> Residual:
+    def _residual(self, group: LoadedRowGroup) -> Residual:
         return Residual(self._query(group), self._connection)
 
-    def _decide(self, group: Group) -> _Waiting:
+    def _decide(self, group: LoadedRowGroup) -> _Waiting:
         query, residual = self._query(group), self._residual(group)
         first = [r for r in group.read.columns if not r.later and r.chunk.column.name in query.deciding_columns]
         candidates = np.concatenate([np.arange(run.start, run.stop) for run in group.read.rows])
@@ -231,7 +231,7 @@ class _Reading:
 
     # ---- their values ----
 
-    def _rows(self, each: _Waiting | Group) -> Iterator[pa.Table]:
+    def _rows(self, each: _Waiting | LoadedRowGroup) -> Iterator[pa.Table]:
         if isinstance(each, _Waiting):
             for fetch, future in each.later:
                 each.group.take(fetch, future.result().body)
@@ -260,7 +260,7 @@ class _Reading:
                 yield rows
         self._teach(group, each.seen)
 
-    def _streamed(self, group: Group) -> Iterator[pa.Table]:
+    def _streamed(self, group: LoadedRowGroup) -> Iterator[pa.Table]:
         """All rows of a row group that is read whole, as they are decoded."""
         columns = {}
         seen: Observed | None = None
@@ -283,27 +283,27 @@ class _Reading:
                 yield kept
         self._teach(group, seen)
 
-    def _decoded(self, group: Group, read: ColumnRead, data: bytes) -> Iterator[Numbered]:
+    def _decoded(self, group: LoadedRowGroup, read: ColumnRead, data: bytes) -> Iterator[Numbered]:
         name = read.chunk.column.name
         numbered = decode(group, read, data, self._plan.row_schema.field(name).type)
         return within(numbered, read.chunk, group.where) if name == self._key else numbered
 
     # ---- indexes that are wrong, and those that were not there ----
 
-    def _whole(self, group: Group, why: BadPageIndex) -> Group:
+    def _whole(self, group: LoadedRowGroup, why: BadPageIndex) -> LoadedRowGroup:
         """The same row group without regard to its page index."""
         self._told.notify(f"{group.where}: {why}; it is read without its page index")
         self._told.uncount(group.file.file.crawl, group.read.counted)
         columns = tuple(ColumnRead(read.chunk) for read in group.read.columns)
         read = replace(group.read, columns=columns, rows=(range(group.read.num_rows),), key_index=None)
-        whole = Group(group.file, read)
+        whole = LoadedRowGroup(group.file, read)
         parts = [part for column in columns for part in column.parts(read.ordinal)]
-        asked = fetches(group.file.file.path, parts, max_gap=self._plan.cost.max_gap, cached=group.file.cached)
+        asked = plan_requests(group.file.file.path, parts, max_gap=self._plan.cost.max_gap, cached=group.file.cached)
         for fetch, future in [(fetch, self._arrivals.submit(fetch)) for fetch in asked]:
             whole.take(fetch, future.result().body)
         return whole
 
-    def _teach(self, group: Group, seen: Observed | None) -> None:
+    def _teach(self, group: LoadedRowGroup, seen: Observed | None) -> None:
         if not group.teaches:
             return
         whole = (each for each in group.read.columns if each.index is None and each.chunk.column.name in group.pieces)
@@ -316,11 +316,11 @@ class _Reading:
             self._told.learn(group.file.file, group.read.ordinal, learned)
 
 
-def _is_awaited(each: _Waiting | Group) -> bool:
+def _is_awaited(each: _Waiting | LoadedRowGroup) -> bool:
     return isinstance(each, _Waiting) and each.awaited
 
 
-def _observer(group: Group, read: ColumnRead, data: bytes) -> Observed | None:
+def _observer(group: LoadedRowGroup, read: ColumnRead, data: bytes) -> Observed | None:
     """What will look at the keys of a column; nothing, if it would learn nothing or cannot tell pages apart."""
     if not group.teaches:
         return None

@@ -10,12 +10,12 @@ from typing import Protocol, TypeVar
 import pyarrow as pa
 
 from catalogue.commoncrawl.crawls import IndexFile
-from catalogue.errors import Blocked, FormatError, GivenUp, SourceError, WorkersLost
+from catalogue.errors import Blocked, FormatError, SourceError, SourceUnavailable, WorkersLost
 from catalogue.parquet.pages import Indexes
 from catalogue.plan.plan import ReadPlan
 from catalogue.plan.split import sliced
 from catalogue.read.decode import BATCH_ROWS
-from catalogue.read.reader import Told, in_order, read
+from catalogue.read.reader import ReadEvents, in_order, read
 from catalogue.settings import Settings, load_settings
 from catalogue.source.open import open_source
 from catalogue.source.retry import PoliteSource
@@ -101,7 +101,9 @@ def run(task: Task) -> Done:
     learned: list[tuple[IndexFile, int, Indexes]] = []
     said: list[str] = []
     uncounted: list[tuple[str, int]] = []
-    told = Told(lambda *each: learned.append(each), notify=said.append, uncount=lambda *each: uncounted.append(each))
+    told = ReadEvents(
+        lambda *each: learned.append(each), notify=said.append, uncount=lambda *each: uncounted.append(each)
+    )
     with closing(open_source(settings.source, settings, notify=said.append)) as source:
         executor = ThreadPoolExecutor(source.connections, thread_name_prefix="task")
         try:
@@ -174,7 +176,7 @@ class Workers:
                     return
                 try:
                     done = under_way.popleft().result()
-                except (Blocked, GivenUp):
+                except (Blocked, SourceUnavailable):
                     raise
                 except (SourceError, FormatError) as error:
                     yield error
@@ -202,7 +204,7 @@ class Workers:
             message = f"the executor takes no work ({error})"
             raise WorkersLost(message) from error
 
-    def read(self, plan: ReadPlan, told: Told) -> Generator[pa.RecordBatch, None, None]:
+    def read(self, plan: ReadPlan, told: ReadEvents) -> Generator[pa.RecordBatch, None, None]:
         """The rows that a plan finds, as ``reader.read`` has them.
 
         Raises:
@@ -245,7 +247,7 @@ class Workers:
         yield from lessons
 
 
-def _taught(slices: Iterable[Done | SourceError | FormatError], told: Told) -> Iterator[pa.Table]:
+def _taught(slices: Iterable[Done | SourceError | FormatError], told: ReadEvents) -> Iterator[pa.Table]:
     """The rows of slices; what else came of them is told."""
     for done in slices:
         if not isinstance(done, Done):
@@ -272,12 +274,12 @@ class Here:
         with ThreadPoolExecutor(source.connections, thread_name_prefix="here") as executor:
             for plan in plans:
                 lesson = Lesson()
-                told = Told(learn=lambda *each, lesson=lesson: lesson.learned.append(each))
+                told = ReadEvents(learn=lambda *each, lesson=lesson: lesson.learned.append(each))
                 try:
                     with closing(read(plan, source, executor, told)) as batches:
                         for _ in batches:
                             pass
-                except (Blocked, GivenUp):
+                except (Blocked, SourceUnavailable):
                     raise
                 except (SourceError, FormatError) as error:
                     lesson.failure = error

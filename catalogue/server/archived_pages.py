@@ -21,7 +21,7 @@ from starlette.routing import BaseRoute, Route
 
 from catalogue.catalogue import Catalogue
 from catalogue.commoncrawl.capture import timestamp
-from catalogue.errors import BadDocument, BadRecord, CatalogueError, Missing, QueryError
+from catalogue.errors import BadDocument, BadRecord, CatalogueError, NotFound, QueryError
 from catalogue.server.methods import Readable, packed
 from catalogue.server.replay import Replayed, described, replay, text
 from catalogue.server.responses import ask, incomplete, refusal, service_of
@@ -153,6 +153,6 @@ def _told(error: CatalogueError) -> Response:
     """422 for a record that is not what the index says: to ask again, as clients do on 502, would not help."""
     if isinstance(error, BadRecord | BadDocument):
         return refusal(422, f"the record cannot be shown: {error}")
-    if isinstance(error, Missing):
+    if isinstance(error, NotFound):
         return refusal(404, str(error))
     return told_of(error)

@@ -14,10 +14,10 @@ from catalogue.errors import (
     Busy,
     CatalogueError,
     FormatError,
-    GivenUp,
     Harvesting,
     NotHarvested,
     SourceError,
+    SourceUnavailable,
     UnknownCrawl,
 )
 from catalogue.metadata_db.candidates import MARGIN
@@ -210,4 +210,4 @@ class Harvests:
             self._under_way[crawl] = self._reports[crawl] = at
             if self._closed:
                 message = "the server was stopped"
-                raise GivenUp(message)
+                raise SourceUnavailable(message)

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from catalogue.catalogue import Catalogue
-from catalogue.commoncrawl.datasets import INDEX
+from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.server.parameters import Parameter
 from catalogue.server.service import Service
 from catalogue.settings import package_version
@@ -99,8 +99,8 @@ SCHEMAS: dict[str, Schema] = {
     "Capture": {
         "type": "object",
         "description": "A row of the columnar index, with the columns asked for; crawl and subset always.",
-        "properties": {field.name: _column(field.type) for field in INDEX.schema},
-        "required": list(INDEX.path_columns),
+        "properties": {field.name: _column(field.type) for field in COMMON_CRAWL.schema},
+        "required": list(COMMON_CRAWL.path_columns),
     },
     "Plan": _PLAN,
     "PlanAnswer": _whole(

@@ -15,7 +15,7 @@ from catalogue.catalogue import Catalogue
 from catalogue.errors import NotHarvested, TooExpensive
 from catalogue.formatting import plain
 from catalogue.plan.plan import ReadPlan
-from catalogue.plan.requests import Fetch
+from catalogue.plan.requests import PlannedRequest
 from catalogue.query.filters import Filters
 from catalogue.settings import package_version
 from catalogue.surt import Match
@@ -50,7 +50,7 @@ def plan_of(catalogue: Catalogue, asked: Asked) -> dict[str, Any]:
     Returns:
         ``plan`` as ``ReadPlan.summary`` has it; ``files``, each with ``path``, ``crawl``, ``subset``, ``row_groups``,
         ``awaited`` (row groups whose page index is fetched first, so that their reads are not known yet) and
-        ``fetches`` (see ``_told``); and ``files_left_out``, whose fetches would have been too many to tell of.
+        ``plan_requests`` (see ``_told``); and ``files_left_out``, whose fetches would have been too many to tell of.
 
     Raises:
         QueryError: if it cannot be understood; ``TooExpensive`` if it reaches too far.
@@ -79,7 +79,7 @@ def plan_of(catalogue: Catalogue, asked: Asked) -> dict[str, Any]:
     return {"plan": plan.summary(), "files": shown, "files_left_out": len(files) - len(shown)}
 
 
-def _told(fetch: Fetch, wave: int) -> dict[str, Any]:
+def _told(fetch: PlannedRequest, wave: int) -> dict[str, Any]:
     """A request: bytes ``offset`` to ``offset + length - 1``; waves go out one after the other, 0 that of indexes."""
     return {
         "wave": wave,

@@ -17,15 +17,15 @@ from catalogue.errors import (
     Blocked,
     Busy,
     CatalogueError,
-    Changed,
-    Denied,
+    FileChanged,
+    Forbidden,
     FormatError,
-    GivenUp,
-    Missing,
+    NotFound,
     NotHarvested,
     QueryError,
     Redirected,
     SourceError,
+    SourceUnavailable,
     StoreLocked,
     TooExpensive,
     UnknownCrawl,
@@ -116,10 +116,10 @@ def told(error: CatalogueError) -> Response:
             return refusal(422, str(error))
         case QueryError():
             return refusal(400, str(error))
-        case Missing() | Denied() | Changed() | Redirected() | FormatError():
+        case NotFound() | Forbidden() | FileChanged() | Redirected() | FormatError():
             return refusal(409, str(error))
         case Busy() | SourceError() | StoreLocked():
-            usual = _AN_HOUR if isinstance(error, GivenUp | Blocked) else _COME_BACK
+            usual = _AN_HOUR if isinstance(error, SourceUnavailable | Blocked) else _COME_BACK
             patience = getattr(error, "retry_after", None) or usual
             return refusal(503, str(error), **{"Retry-After": str(max(1, round(patience)))})
         case _:

@@ -7,7 +7,7 @@ from concurrent.futures import CancelledError
 from threading import Lock, Thread, current_thread
 from typing import Any, TypeVar
 
-from catalogue.errors import GivenUp
+from catalogue.errors import SourceUnavailable
 
 _T = TypeVar("_T")
 
@@ -38,19 +38,19 @@ class Background:
         if self._process != os.getpid():  # where there is no such thread, and the lock may be held for ever
             work.close()
             message = f"{self._name} was opened by another process; open it again in this one"
-            raise GivenUp(message)
+            raise SourceUnavailable(message)
         # Under the lock, so that nothing is handed to a loop that will not come to it any more.
         with self._lock:
             if self._closed:
                 work.close()
                 message = f"{self._name} was closed"
-                raise GivenUp(message)
+                raise SourceUnavailable(message)
             future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
         except CancelledError as error:
             message = f"{self._name} was closed while a request was under way"
-            raise GivenUp(message) from error
+            raise SourceUnavailable(message) from error
 
     def close(self, last: Callable[[], Awaitable[None]]) -> None:
         """Break off what is under way, do one last thing, and end."""

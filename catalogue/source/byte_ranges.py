@@ -47,7 +47,7 @@ class SuffixRange:
 
 
 @dataclass(frozen=True, slots=True)
-class Pin:
+class FileVersion:
     """Which version of a file is meant."""
 
     size: int

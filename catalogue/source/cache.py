@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 
-from catalogue.source.byte_ranges import ByteRange, Pin, coalesce
+from catalogue.source.byte_ranges import ByteRange, FileVersion, coalesce
 from catalogue.source.checks import Response, Source, Wanted, is_strong
 
 _DIGEST_SIZE = 16
@@ -44,14 +44,14 @@ class RangeCache:
         self._room = 0
         """Bytes that may be added before the folder is looked through again."""
 
-    def held(self, url: str, path: str, pin: Pin) -> list[ByteRange]:
+    def held(self, url: str, path: str, pin: FileVersion) -> list[ByteRange]:
         """The bytes that are here: ranges in ascending order that neither overlap nor touch.
 
         What is damaged is found out by ``get`` alone, and counts here until then.
         """
         return coalesce(self._entries(url, path, pin), max_gap=0, max_length=pin.size)
 
-    def get(self, url: str, path: str, pin: Pin, wanted: ByteRange) -> bytes | None:
+    def get(self, url: str, path: str, pin: FileVersion, wanted: ByteRange) -> bytes | None:
         """The bytes of a range, from one entry or several; None if they are not all here.
 
         An entry that is not what was written is removed.
@@ -70,7 +70,7 @@ class RangeCache:
                 return b"".join(body)
         return None
 
-    def put(self, url: str, path: str, pin: Pin, start: int, body: bytes) -> None:
+    def put(self, url: str, path: str, pin: FileVersion, start: int, body: bytes) -> None:
         """Keep the bytes of a file from ``start`` on, unless they are here already or more than an eighth of the limit.
 
         If the folder then holds more than the limit, what was not used for longest is removed, down to nine tenths.
@@ -91,18 +91,18 @@ class RangeCache:
             if self._room < 0:
                 self._make_room()
 
-    def keeps(self, pin: Pin, added: ByteRange) -> bool:
+    def keeps(self, pin: FileVersion, added: ByteRange) -> bool:
         """Whether there can be an entry of a range of this version."""
         return is_strong(pin.etag) and added.end <= pin.size and len(added) <= self.limit // _LARGEST_SHARE
 
-    def _file(self, url: str, path: str, pin: Pin, entry: ByteRange) -> Path:
+    def _file(self, url: str, path: str, pin: FileVersion, entry: ByteRange) -> Path:
         return self._version(url, path, pin) / f"{entry.start}-{entry.end}"
 
-    def _version(self, url: str, path: str, pin: Pin) -> Path:
+    def _version(self, url: str, path: str, pin: FileVersion) -> Path:
         version = json.dumps([url, path, pin.etag, pin.size]).encode()
         return self.folder / hashlib.blake2b(version, digest_size=16).hexdigest()
 
-    def _entries(self, url: str, path: str, pin: Pin) -> list[ByteRange]:
+    def _entries(self, url: str, path: str, pin: FileVersion) -> list[ByteRange]:
         if not self.limit:
             return []
         named = (_parsed(file.name) for file in _listed(self._version(url, path, pin), _parsed))
@@ -155,11 +155,11 @@ class CachedSource:
         """See ``Source.connections``."""
         return self.inner.connections
 
-    def held(self, path: str, pin: Pin) -> list[ByteRange]:
+    def held(self, path: str, pin: FileVersion) -> list[ByteRange]:
         """The bytes of a file that need no request: ascending, neither overlapping nor touching."""
         return self.cache.held(self.url, path, pin)
 
-    def get(self, path: str, wanted: Wanted = None, *, pin: Pin | None = None) -> Response:
+    def get(self, path: str, wanted: Wanted = None, *, pin: FileVersion | None = None) -> Response:
         """See ``Source.get``; makes no request for a range of a pinned version that is held whole."""
         if self._closed or pin is None or not isinstance(wanted, ByteRange):
             return self.inner.get(path, wanted, pin=pin)
@@ -168,7 +168,7 @@ class CachedSource:
             return Response(body, wanted.start, total_size=pin.size, etag=pin.etag, last_modified=None)
         return self._fetched(path, wanted, pin)
 
-    def _fetched(self, path: str, wanted: ByteRange, pin: Pin) -> Response:
+    def _fetched(self, path: str, wanted: ByteRange, pin: FileVersion) -> Response:
         """What is not held whole."""
         response = self.inner.get(path, wanted, pin=pin)
         # An answer without an ETag passes for the pinned version, but does not prove to be it.

@@ -14,20 +14,20 @@ from typing import Protocol, TypeAlias
 from catalogue.errors import (
     Blocked,
     CatalogueError,
-    Changed,
-    Denied,
-    Missing,
+    FileChanged,
+    Forbidden,
+    NotFound,
     NotParquet,
     RangeIgnored,
     Redirected,
-    ShortBody,
-    SlowDown,
-    TextInstead,
+    Throttled,
+    UnexpectedHtml,
     Unreachable,
+    WrongLength,
     WrongRange,
 )
 from catalogue.formatting import open_part
-from catalogue.source.byte_ranges import ByteRange, Pin, SuffixRange, parse_content_range, resolve
+from catalogue.source.byte_ranges import ByteRange, FileVersion, SuffixRange, parse_content_range, resolve
 
 MAX_DOCUMENT = 16 << 20
 """Bytes of a whole file that are read at most unless said otherwise."""
@@ -79,7 +79,7 @@ class Source(Protocol):
     def connections(self) -> int:
         """How many requests may be under way at once."""
 
-    def get(self, path: str, wanted: Wanted = None, *, pin: Pin | None = None) -> Response:
+    def get(self, path: str, wanted: Wanted = None, *, pin: FileVersion | None = None) -> Response:
         """Make exactly one request.
 
         Args:
@@ -103,7 +103,7 @@ class Request:
     where: str
     """For messages: the source and the path."""
     wanted: Wanted
-    pin: Pin | None
+    pin: FileVersion | None
 
     @property
     def good_status(self) -> int:
@@ -131,35 +131,35 @@ class Request:
         """
         said = f"{self.where} answered {status}" + (f": {text}" if (text := _plain(body)) else "")
         if status in {429, 503} or "<Code>SlowDown</Code>" in body:
-            return SlowDown(said, retry_after=_retry_after(headers))
+            return Throttled(said, retry_after=_retry_after(headers))
         match status:
             case 200 | 206 if _is_text(headers):
-                return TextInstead(f"{said}, as {headers['content-type']!r} instead of the file")
+                return UnexpectedHtml(f"{said}, as {headers['content-type']!r} instead of the file")
             case 200 if headers.get("content-length") != "0":  # of nothing there is no range to send
                 return RangeIgnored(f"{self.where} was sent whole when a range of it was asked for")
             # What S3 refuses CloudFront passes on in S3's name; its own refusals are for everything, whatever they say.
             case 401 | 403 if "cloudfront" in f"{body} {headers.get('server')}".lower() or "Request blocked" in body:
                 return Blocked(said)
             case 404 | 410:
-                return Missing(f"{self.where} does not exist")
+                return NotFound(f"{self.where} does not exist")
             case 412:
-                return Changed(f"{self.where} is not the file that it was known to be", refused=True)
+                return FileChanged(f"{self.where} is not the file that it was known to be", refused=True)
             case 200 | 416:
                 return self._unsatisfiable(headers, said)
             case _ if 300 <= status < 400:  # noqa: PLR2004
                 place = open_part(headers.get("location", "nowhere"))
                 return Redirected(f"{self.where} redirects to {place!r}, which is not followed")
             case _ if 400 <= status < 500 and status != 408:  # noqa: PLR2004
-                return Denied(said)
+                return Forbidden(said)
         return Unreachable(said)
 
     def _unsatisfiable(self, headers: Mapping[str, str], said: str) -> CatalogueError:
         start = self.wanted.start if isinstance(self.wanted, ByteRange) else 0
         size = headers.get("content-range", "").rpartition("/")[2]
         if self.wanted is None or (_LENGTH.fullmatch(size) and int(size) > start):
-            return Denied(f"{said}, though it has bytes there")
+            return Forbidden(f"{said}, though it has bytes there")
         if start or self.pin:
-            return Changed(f"{self.where} is shorter than it was known to be")
+            return FileChanged(f"{self.where} is shorter than it was known to be")
         return NotParquet(f"{self.where} is not a Parquet file: it is empty")
 
     async def read(self, status: int, headers: Mapping[str, str], more: Callable[[int], Awaitable[bytes]]) -> Response:
@@ -204,11 +204,11 @@ class Request:
             return self._check_range(self.wanted, headers, length)
         if not _LENGTH.fullmatch(length or "") and "chunked" not in headers.get("transfer-encoding", "").lower():
             message = f"{self.where} came without a length, so that nobody can tell whether it came whole"
-            raise ShortBody(message)
+            raise WrongLength(message)
         size = int(length or 0)
         if size > MAX_DOCUMENT:
             message = f"{self.where} has {size:,} bytes; more than {MAX_DOCUMENT:,} are not believed"
-            raise ShortBody(message)
+            raise WrongLength(message)
         self._check_pin(size or (self.pin.size if self.pin else 0), headers)
         return (ByteRange(0, size) if size else None), size
 
@@ -230,23 +230,23 @@ class Request:
             raise WrongRange(message)
         if length is not None and length != str(len(given)):
             message = f"{self.where}: {length} bytes were announced for a range of {len(given)}"
-            raise ShortBody(message)
+            raise WrongLength(message)
         return given, total
 
     def _check_pin(self, total: int, headers: Mapping[str, str]) -> None:
         if self.pin and total != self.pin.size:
             message = f"{self.where} has {total:,} bytes; it was known to have {self.pin.size:,}"
-            raise Changed(message)
+            raise FileChanged(message)
         if self.pin and _differ(self.pin.etag, headers.get("etag")):
             message = f"{self.where} has ETag {headers['etag']!r}; it was known to have {self.pin.etag!r}"
-            raise Changed(message)
+            raise FileChanged(message)
 
     def response(self, body: bytes, given: ByteRange | None, total: int, headers: Mapping[str, str]) -> Response:
         """The answer, after the last check: that the body has the length it must have."""
         most = len(given) if given else MAX_DOCUMENT
         if len(body) > most or (given and len(body) < most):
             message = f"{self.where}: {len(body):,} bytes came, {most:,} were expected"
-            raise ShortBody(message)
+            raise WrongLength(message)
         if given is None:
             self._check_pin(len(body), headers)
         return Response(

@@ -5,8 +5,8 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import BinaryIO
 
-from catalogue.errors import CatalogueError, Denied, GivenUp, Missing, Unreachable
-from catalogue.source.byte_ranges import ByteRange, Pin, SuffixRange, content_range
+from catalogue.errors import CatalogueError, Forbidden, NotFound, SourceUnavailable, Unreachable
+from catalogue.source.byte_ranges import ByteRange, FileVersion, SuffixRange, content_range
 from catalogue.source.checks import Request, Response, Wanted
 
 
@@ -20,13 +20,13 @@ class FolderSource:
         self._folder = folder.resolve()
         self._closed = False
 
-    def get(self, path: str, wanted: Wanted = None, *, pin: Pin | None = None) -> Response:
+    def get(self, path: str, wanted: Wanted = None, *, pin: FileVersion | None = None) -> Response:
         """See ``Source.get``."""
         file = self._folder / path
         request = Request(f"{file}", wanted, pin)
         if self._closed:
             message = f"{self.url} was closed"
-            raise GivenUp(message)
+            raise SourceUnavailable(message)
         try:
             # Opening a pipe would wait for ever.
             inside = ".." not in file.parts and file.is_relative_to(self._folder)
@@ -39,12 +39,12 @@ class FolderSource:
             pass
         except PermissionError as error:
             message = f"{request.where} may not be read: {error.strerror}"
-            raise Denied(message) from error
+            raise Forbidden(message) from error
         except OSError as error:
             message = f"{request.where} cannot be read: {error.strerror}"
             raise Unreachable(message) from error
         message = f"{request.where} does not exist"
-        raise Missing(message)
+        raise NotFound(message)
 
     def close(self) -> None:
         """See ``Source.close``."""

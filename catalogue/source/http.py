@@ -13,9 +13,16 @@ from weakref import finalize
 import aiohttp
 from yarl import URL
 
-from catalogue.errors import CatalogueError, GivenUp, NameNotResolved, NobodyListens, QueryError, Unreachable
+from catalogue.errors import (
+    CatalogueError,
+    ConnectionRefused,
+    NameNotResolved,
+    QueryError,
+    SourceUnavailable,
+    Unreachable,
+)
 from catalogue.source.background_loop import Background
-from catalogue.source.byte_ranges import Pin, range_header
+from catalogue.source.byte_ranges import FileVersion, range_header
 from catalogue.source.checks import Exchange, Request, Response, Wanted, is_strong
 from catalogue.source.connection_guard import EXCHANGE, guard
 
@@ -70,7 +77,7 @@ class HttpSource:
         # Who forgets to close it, as in a script, is not to read aiohttp's complaints at the end.
         finalize(self, self._background.close, self._session.close)
 
-    def get(self, path: str, wanted: Wanted = None, *, pin: Pin | None = None) -> Response:
+    def get(self, path: str, wanted: Wanted = None, *, pin: FileVersion | None = None) -> Response:
         """See ``Source.get``."""
         return self._background.run(self._get(path, wanted, pin))
 
@@ -90,7 +97,7 @@ class HttpSource:
         )
         return guard(session)
 
-    async def _get(self, path: str, wanted: Wanted, pin: Pin | None) -> Response:
+    async def _get(self, path: str, wanted: Wanted, pin: FileVersion | None) -> Response:
         request = Request(f"{self.url}{path}", wanted, pin)
         headers = dict(self._headers)
         if wanted is not None:
@@ -118,7 +125,7 @@ class HttpSource:
                 f"{self.url} shows a certificate that is not trusted ({_reason(error.certificate_error)}); "
                 "SSL_CERT_FILE can name the authorities to trust"
             )
-            raise GivenUp(message) from error
+            raise SourceUnavailable(message) from error
         except aiohttp.InvalidURL as error:
             message = f"{self.url} names no host that can be asked; give its name, or its number as 127.0.0.1 is one"
             raise QueryError(message) from error
@@ -127,7 +134,7 @@ class HttpSource:
                 raise
             if self._proxy is None and _refused(error):
                 message = f"nobody listens at {self.url} (connection refused)"
-                raise NobodyListens(message) from error
+                raise ConnectionRefused(message) from error
             raise no_answer(request.where, error) from error
 
 

@@ -73,7 +73,7 @@ def open_source(
     return PoliteSource(another(), limiter, notify=notify, attempts=attempts, patience=patience, another=another)
 
 
-def surroundings() -> dict[str, str]:
+def environment_settings() -> dict[str, str]:
     """What the environment says of the way to a source, without what might be secret in it."""
     return {name: _open_part(value) for name in _ENVIRONMENT if (value := os.environ.get(name))}
 

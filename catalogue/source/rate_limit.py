@@ -19,7 +19,7 @@ from typing import Protocol
 from filelock import FileLock, Timeout
 
 from catalogue.atomic_files import create
-from catalogue.errors import Blocked, GivenUp, SlowDown
+from catalogue.errors import Blocked, SourceUnavailable, Throttled
 
 _PROBE_PATIENCE = 120.0
 """Seconds after which a probe that never reported back is taken for dead."""
@@ -68,7 +68,7 @@ class SystemClock:
         """See ``Clock.sleep``."""
         if self._stopped.wait(max(0.0, seconds)):
             message = "the wait was broken off, for the source was closed"
-            raise GivenUp(message)
+            raise SourceUnavailable(message)
 
     def stop(self) -> None:
         """See ``Clock.stop``."""
@@ -321,6 +321,6 @@ class Limiter:
         return State()
 
 
-def impatient(why: str, seconds: float) -> SlowDown:
+def impatient(why: str, seconds: float) -> Throttled:
     """What is raised instead of a wait of so many seconds, if somebody has less patience."""
-    return SlowDown(f"{why}; ask again in {math.ceil(seconds)} s", retry_after=seconds)
+    return Throttled(f"{why}; ask again in {math.ceil(seconds)} s", retry_after=seconds)

@@ -11,17 +11,17 @@ from threading import Lock
 from catalogue.errors import (
     Blocked,
     CatalogueError,
-    GivenUp,
+    ConnectionRefused,
     NameNotResolved,
-    NobodyListens,
     RangeIgnored,
-    ShortBody,
-    SlowDown,
     SourceError,
+    SourceUnavailable,
+    Throttled,
     Unreachable,
+    WrongLength,
     WrongRange,
 )
-from catalogue.source.byte_ranges import Pin, SuffixRange
+from catalogue.source.byte_ranges import FileVersion, SuffixRange
 from catalogue.source.checks import Response, Source, Wanted
 from catalogue.source.rate_limit import Limiter, impatient
 
@@ -106,14 +106,14 @@ class PoliteSource:
         """See ``Source.connections``."""
         return self.inner.connections
 
-    def get(self, path: str, wanted: Wanted = None, *, pin: Pin | None = None) -> Response:
+    def get(self, path: str, wanted: Wanted = None, *, pin: FileVersion | None = None) -> Response:
         """See ``Source.get``; makes as many requests as it takes.
 
         Raises:
             GivenUp: if so much fails that going on would be rude or useless.
             SlowDown: also if it would take longer than there is patience; it says in how many seconds it might not.
         """
-        last: SourceError = GivenUp(f"{self.url}{path} was not asked for")
+        last: SourceError = SourceUnavailable(f"{self.url}{path} was not asked for")
         complaints = 0
         clock = self.limiter.clock
         until = clock.now() + self._patience
@@ -131,20 +131,20 @@ class PoliteSource:
                 self._bear(pause, error, until)
                 self.notify(f"{error}; waiting {pause:.0f} s before one more try")
                 last = error
-            except SlowDown as error:
+            except Throttled as error:
                 self._count(failed=True, throttled=True)
                 self.limiter.slow_down()
                 wait = self._backoff(error, complaints, until)
                 complaints += 1
                 last = error
-            except (Unreachable, WrongRange, ShortBody, RangeIgnored) as error:
+            except (Unreachable, WrongRange, WrongLength, RangeIgnored) as error:
                 self._count(failed=True)
                 self._bear_with(error, path, wanted, attempt + 1)
                 wait = min(_LONGEST_BACKOFF, 0.5 * 2**attempt) * self._jitter() if attempt else 0.0
                 if isinstance(error, NameNotResolved):
                     wait = max(wait, _UNRESOLVED_PAUSE)
                 last = error
-            except GivenUp:
+            except SourceUnavailable:
                 raise
             except CatalogueError:
                 # It is what the host has to say of this file, so the host is well.
@@ -185,12 +185,12 @@ class PoliteSource:
     def _bear_with(self, error: SourceError, path: str, wanted: Wanted, attempts: int) -> None:
         """Raise what has failed often enough of those kinds that hardly ever pass."""
         policy = self.limiter.policy
-        if isinstance(error, NobodyListens) and min(policy.refused, self._attempts) <= attempts < ATTEMPTS:
+        if isinstance(error, ConnectionRefused) and min(policy.refused, self._attempts) <= attempts < ATTEMPTS:
             message = f"{error}; is the server running?"
-            raise NobodyListens(message) from error
+            raise ConnectionRefused(message) from error
         if isinstance(error, NameNotResolved) and not self._answered and attempts >= _UNRESOLVED_ATTEMPTS:
             message = f"{error}, or run: catalogue doctor"
-            raise GivenUp(message) from error
+            raise SourceUnavailable(message) from error
         if isinstance(error, RangeIgnored):
             if isinstance(wanted, SuffixRange):
                 raise error
@@ -208,9 +208,9 @@ class PoliteSource:
                 "use a server that honours ranges, or name the folder itself as the source"
             )
             self._given_up = message, self.limiter.clock.now() + _AN_HOUR
-        raise GivenUp(message)
+        raise SourceUnavailable(message)
 
-    def _backoff(self, error: SlowDown, complaints: int, until: float) -> float:
+    def _backoff(self, error: Throttled, complaints: int, until: float) -> float:
         least = self.limiter.policy.slow_down * (1 << complaints) * (1 + 0.25 * self._jitter())
         most = max(_LONGEST_RETRY_AFTER, self.limiter.policy.slow_down)
         wait = min(most, max(least, error.retry_after or 0.0))
@@ -224,7 +224,7 @@ class PoliteSource:
         """Wait as long as the host asked somebody to who did not."""
         seconds = self._rest_until - self.limiter.clock.now()
         if seconds > 0:
-            self._wait(seconds, SlowDown(f"{self.url} asked for patience"), until)
+            self._wait(seconds, Throttled(f"{self.url} asked for patience"), until)
 
     def _wait(self, seconds: float, why: SourceError, until: float) -> None:
         self._bear(seconds, why, until)
@@ -244,7 +244,7 @@ class PoliteSource:
             if self._given_up:
                 message, until = self._given_up
                 if self.limiter.clock.now() < until:
-                    raise GivenUp(message)
+                    raise SourceUnavailable(message)
                 self._given_up = None
                 self._uncounted, self._throttled = self.requests, 0
                 self._recent.clear()
@@ -263,4 +263,4 @@ class PoliteSource:
             reason = "keeps asking to slow down" if unwelcome else "answers hardly anything any more"
             message = f"{self.url} {reason}; everything taken so far is kept. Run the same command again in an hour"
             self._given_up = message, self.limiter.clock.now() + _AN_HOUR
-            raise GivenUp(message)
+            raise SourceUnavailable(message)

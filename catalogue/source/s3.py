@@ -17,10 +17,10 @@ from botocore.exceptions import (
     TokenRetrievalError,
 )
 
-from catalogue.errors import CatalogueError, Denied
+from catalogue.errors import CatalogueError, Forbidden
 from catalogue.source.aws_logging import be_discreet
 from catalogue.source.background_loop import Background
-from catalogue.source.byte_ranges import Pin, range_header
+from catalogue.source.byte_ranges import FileVersion, range_header
 from catalogue.source.checks import Exchange, Request, Response, Wanted, is_strong
 from catalogue.source.connection_guard import EXCHANGE, guard
 from catalogue.source.http import Timeouts, no_answer, once
@@ -71,7 +71,7 @@ class S3Source:
         self._client: Any = None
         self._background = Background(url)
 
-    def get(self, path: str, wanted: Wanted = None, *, pin: Pin | None = None) -> Response:
+    def get(self, path: str, wanted: Wanted = None, *, pin: FileVersion | None = None) -> Response:
         """See ``Source.get``."""
         return self._background.run(self._get(path, wanted, pin))
 
@@ -83,7 +83,7 @@ class S3Source:
         if self._client:
             await self._client.close()
 
-    async def _get(self, path: str, wanted: Wanted, pin: Pin | None) -> Response:
+    async def _get(self, path: str, wanted: Wanted, pin: FileVersion | None) -> Response:
         request = Request(f"{self.url}{path}", wanted, pin)
         asked: dict[str, Any] = {"Bucket": self._bucket, "Key": self._prefix + path}
         if wanted is not None:
@@ -108,7 +108,7 @@ class S3Source:
                 f"{self.url} needs AWS credentials and none were found ({type(error).__name__}); set them up "
                 "(aws configure), or use the default source, which needs none"
             )
-            raise Denied(message) from error
+            raise Forbidden(message) from error
         except (BotoCoreError, aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             reason = error.kwargs.get("error", error) if isinstance(error, BotoCoreError) else error
             if isinstance(reason, CatalogueError):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 
 from catalogue.errors import CatalogueError
-from catalogue.source.byte_ranges import ByteRange, Pin, without
+from catalogue.source.byte_ranges import ByteRange, FileVersion, without
 from catalogue.source.cache import CachedSource, RangeCache
 from catalogue.source.checks import Response, Source
 
@@ -43,10 +43,10 @@ class SharedSource(CachedSource):
     def __init__(self, inner: Source, cache: RangeCache) -> None:
         super().__init__(inner, cache)
         self._lock = Lock()
-        self._flights: dict[tuple[str, Pin], list[_Flight]] = {}
+        self._flights: dict[tuple[str, FileVersion], list[_Flight]] = {}
         """What is under way, by file and version."""
 
-    def _fetched(self, path: str, wanted: ByteRange, pin: Pin) -> Response:
+    def _fetched(self, path: str, wanted: ByteRange, pin: FileVersion) -> Response:
         pieces: dict[ByteRange, bytes] = {}
         believed = True
         """Whether the cache has what it says; damage that it can neither read nor remove it goes on to speak of."""
@@ -73,7 +73,7 @@ class SharedSource(CachedSource):
 
     @contextmanager
     def _claim(
-        self, path: str, pin: Pin, wanted: ByteRange, lacking: Sequence[ByteRange], *, believed: bool
+        self, path: str, pin: FileVersion, wanted: ByteRange, lacking: Sequence[ByteRange], *, believed: bool
     ) -> Iterator[_Claim]:
         """Divide what is lacking of a range; nobody else asks for our part of it meanwhile."""
         ours: list[_Flight] = []
@@ -101,10 +101,12 @@ class SharedSource(CachedSource):
         finally:
             self._land(path, pin, ours, None)
 
-    def _fly(self, path: str, flight: _Flight, pin: Pin) -> None:
+    def _fly(self, path: str, flight: _Flight, pin: FileVersion) -> None:
         self._land(path, pin, [flight], super()._fetched(path, flight.range, pin))
 
-    def _land(self, path: str, pin: Pin, flights: Sequence[_Flight], outcome: Response | CatalogueError | None) -> None:
+    def _land(
+        self, path: str, pin: FileVersion, flights: Sequence[_Flight], outcome: Response | CatalogueError | None
+    ) -> None:
         """Tell those who wait what became of requests, unless they have been told."""
         with self._lock:
             left = [each for each in self._flights.get((path, pin), []) if each not in flights]

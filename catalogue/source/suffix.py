@@ -1,7 +1,7 @@
 """A file's end, when its size is not known."""
 
-from catalogue.errors import Changed, RangeIgnored
-from catalogue.source.byte_ranges import ByteRange, Pin, SuffixRange
+from catalogue.errors import FileChanged, RangeIgnored
+from catalogue.source.byte_ranges import ByteRange, FileVersion, SuffixRange
 from catalogue.source.checks import Response
 from catalogue.source.retry import PoliteSource
 
@@ -20,7 +20,7 @@ def get_tail(source: PoliteSource, path: str, length: int) -> Response:
             pass
     try:
         tail = _explicit(source, path, length)
-    except Changed:  # between its two requests
+    except FileChanged:  # between its two requests
         tail = _explicit(source, path, length)
     # Single files behave so, too, and some to any range; the host is only known to ignore suffixes while it never
     # honoured one, and by a file of which it honours other ranges.
@@ -31,5 +31,5 @@ def get_tail(source: PoliteSource, path: str, length: int) -> Response:
 
 def _explicit(source: PoliteSource, path: str, length: int) -> Response:
     first = source.get(path, ByteRange(0, 1))
-    pin = Pin(first.total_size, first.etag)
+    pin = FileVersion(first.total_size, first.etag)
     return source.get(path, ByteRange(max(0, first.total_size - length), first.total_size), pin=pin)

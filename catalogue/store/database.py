@@ -22,7 +22,7 @@ from catalogue.store.locks import harvesting
 from catalogue.store.log import check_log, log_of
 from catalogue.store.read_only import Footprint, footprint_of, is_writable, open_to_read, unwritable
 from catalogue.store.schema import COUNTERS, TABLES, disk_errors, index_key, prepare, transaction
-from catalogue.store.stored_file import DIGEST_SIZE, Held, decode, encode, label_of
+from catalogue.store.stored_file import DIGEST_SIZE, StoredFile, decode, encode, label_of
 
 _SHORT_WAIT = 1000
 """Milliseconds."""
@@ -100,7 +100,7 @@ class Store:
                 self._connection = self._connect()
             yield self._connection
 
-    def get(self, table: str, key: str) -> Held | None:
+    def get(self, table: str, key: str) -> StoredFile | None:
         """The value of a key.
 
         Raises:
@@ -116,7 +116,7 @@ class Store:
             message = f"{key} in {self.path}: {error}; run: catalogue repair"
             raise StoreDamaged(message) from error
 
-    def put(self, table: str, items: Iterable[tuple[str, Held]]) -> None:
+    def put(self, table: str, items: Iterable[tuple[str, StoredFile]]) -> None:
         """Write values in one transaction: all of them or, if it raises, none.
 
         A file that is written stops being a failure, and what was held of the pages of another version of it is
@@ -166,7 +166,7 @@ class Store:
                 self._touch("failures", sorted(added))
         return added
 
-    def indexes(self, path: str, row_groups: Iterable[int], version: Held) -> dict[int, Indexes]:
+    def indexes(self, path: str, row_groups: Iterable[int], version: StoredFile) -> dict[int, Indexes]:
         """The page indexes held of row groups of a file.
 
         What is damaged counts as not held, since it can be had again.
@@ -191,7 +191,7 @@ class Store:
                     found[wanted[key]] = Indexes.unpack(held.data)
         return found
 
-    def add_indexes(self, path: str, indexes: Mapping[int, Indexes], version: Held) -> None:
+    def add_indexes(self, path: str, indexes: Mapping[int, Indexes], version: StoredFile) -> None:
         """Keep page indexes beside what is held of the same row groups already, in one transaction.
 
         Args:
@@ -218,7 +218,7 @@ class Store:
         finally:
             self._connection.execute(f"PRAGMA busy_timeout={int(1000 * self._busy_seconds)}")
 
-    def facts(self, paths: Iterable[str]) -> dict[str, Held]:
+    def facts(self, paths: Iterable[str]) -> dict[str, StoredFile]:
         """What is known of files by examining their footers; what is damaged counts as not known."""
         found = {}
         with self._using() as connection:
@@ -232,7 +232,7 @@ class Store:
                 found[path] = decode(value)
         return found
 
-    def add_facts(self, facts: Iterable[tuple[str, Held]]) -> None:
+    def add_facts(self, facts: Iterable[tuple[str, StoredFile]]) -> None:
         """Keep what examining footers found, by path, in one transaction.
 
         It can be found again, and so changes nothing, and is not kept in a store that is only read. One is taken after
@@ -244,7 +244,7 @@ class Store:
         with self._using() as connection, self._transaction(None):
             connection.executemany('INSERT OR REPLACE INTO "facts" (key, value) VALUES (?, ?)', values)
 
-    def _forget_other_indexes(self, files: Iterable[tuple[str, Held]]) -> None:
+    def _forget_other_indexes(self, files: Iterable[tuple[str, StoredFile]]) -> None:
         """Forget what is held of the pages of other versions of files than are about to be written."""
         for path, held in files:
             row = self._connection.execute('SELECT value FROM "files" WHERE key = ?', [path]).fetchone()
@@ -257,7 +257,7 @@ class Store:
             elif (before.version, before.data) != (held.version, held.data):
                 self._forget_indexes([path])
 
-    def _is_of(self, index_key: str, held: Held) -> bool:
+    def _is_of(self, index_key: str, held: StoredFile) -> bool:
         (value,) = self._connection.execute('SELECT value FROM "indexes" WHERE key = ?', [index_key]).fetchone()
         label = label_of(value)
         return label is not None and label.version == held.version

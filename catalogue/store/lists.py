@@ -16,12 +16,20 @@ from catalogue.commoncrawl.crawls import (
     parse_manifest,
     without_table,
 )
-from catalogue.commoncrawl.datasets import DEFINITION, INDEX, LISTED, Table, by_crawl, parse_paths, unpack_table
-from catalogue.errors import FormatError, Missing, StoreDamaged, UnknownCrawl
+from catalogue.commoncrawl.datasets import (
+    COMMON_CRAWL,
+    DEFINITION,
+    LISTED,
+    Dataset,
+    by_crawl,
+    parse_paths,
+    unpack_dataset,
+)
+from catalogue.errors import FormatError, NotFound, StoreDamaged, UnknownCrawl
 from catalogue.source.checks import Response
 from catalogue.source.retry import PoliteSource
 from catalogue.store.database import Store
-from catalogue.store.stored_file import Held
+from catalogue.store.stored_file import StoredFile
 
 CRAWL_LIST_AGE = timedelta(days=1)
 """Common Crawl asks for its list of crawls to be kept, as it changes once a month."""
@@ -29,9 +37,9 @@ REQUESTED = "requested/"
 """Prefix of documents ``requested/CRAWL/SUBSET``: the user asked to harvest that subset."""
 
 
-def held(answer: Response, data: bytes, source: PoliteSource) -> Held:
+def held(answer: Response, data: bytes, source: PoliteSource) -> StoredFile:
     """What was taken from a source, as the store keeps it."""
-    return Held(
+    return StoredFile(
         data=data,
         size=answer.total_size,
         etag=answer.etag,
@@ -84,7 +92,7 @@ def take_manifest(crawl: str, store: Store, source: PoliteSource, *, again: bool
         raise UnknownCrawl(without_table(crawl))
     try:
         answer = source.get(path)
-    except Missing as error:
+    except NotFound as error:
         message = f"{source.url} has no columnar index of {crawl}; {hint(crawl, known_crawls(store))}"
         raise UnknownCrawl(message) from error
     files = parse_manifest(crawl, answer.body)
@@ -92,7 +100,7 @@ def take_manifest(crawl: str, store: Store, source: PoliteSource, *, again: bool
     return files
 
 
-def take_list(table: Table, store: Store, source: PoliteSource, *, again: bool = False) -> None:
+def take_list(table: Dataset, store: Store, source: PoliteSource, *, again: bool = False) -> None:
     """See to it that the store holds the list of the files of a table that is not Common Crawl's index.
 
     Raises:
@@ -111,7 +119,7 @@ def manifests(documents: Iterable[str]) -> dict[str, str]:
     return {path.split("/")[1]: path for path in documents if path.endswith(f"/{MANIFEST_NAME}")}
 
 
-def listed(store: Store, table: Table, documents: Iterable[str] | None = None) -> dict[str, list[IndexFile]]:
+def listed(store: Store, table: Dataset, documents: Iterable[str] | None = None) -> dict[str, list[IndexFile]]:
     """The files of the lists that are held, by crawl.
 
     Args:
@@ -119,7 +127,7 @@ def listed(store: Store, table: Table, documents: Iterable[str] | None = None) -
         table: of the files.
         documents: to look for lists in, where each crawl has its own; all unless given.
     """
-    if table == INDEX:
+    if table == COMMON_CRAWL:
         there = manifests(store.keys("documents", MANIFEST_NAME) if documents is None else documents)
         known = {crawl: store.get("documents", path) for crawl, path in there.items()}
         return {crawl: parse_manifest(crawl, document.data) for crawl, document in known.items() if document}
@@ -128,7 +136,7 @@ def listed(store: Store, table: Table, documents: Iterable[str] | None = None) -
     return dict(by_crawl(file for path in paths if (file := table.file(path))))
 
 
-def held_paths(store: Store, table: Table, crawl: str, *, kind: str = "files") -> list[str]:
+def held_paths(store: Store, table: Dataset, crawl: str, *, kind: str = "files") -> list[str]:
     """Paths of files of a crawl that are held, or of its failures."""
     paths = store.keys(kind, "" if crawl == table.name else f"crawl={crawl}/")
     return [path for path in paths if (file := table.file(path)) and file.crawl == crawl]
@@ -139,7 +147,7 @@ def note_requested(store: Store, files: Iterable[IndexFile]) -> None:
     requested = {f"{REQUESTED}{file.crawl}/{file.subset}" for file in files}
     new = sorted(requested - {*store.keys("documents", REQUESTED)})
     if new:
-        store.put("documents", [(key, Held(b"", 0, None, None, "", _now())) for key in new])
+        store.put("documents", [(key, StoredFile(b"", 0, None, None, "", _now())) for key in new])
 
 
 def requested_subsets(documents: Iterable[str]) -> set[tuple[str, str]]:
@@ -148,21 +156,21 @@ def requested_subsets(documents: Iterable[str]) -> set[tuple[str, str]]:
     return {(crawl, subset) for crawl, _, subset in parts}
 
 
-def load_table(store: Store) -> Table | None:
+def load_dataset(store: Store) -> Dataset | None:
     """The table of a store; None if it says nothing of one, as that of Common Crawl's index does not."""
     known = store.get("documents", DEFINITION)
-    return unpack_table(known.data) if known else None
+    return unpack_dataset(known.data) if known else None
 
 
-def save_table(store: Store, table: Table, paths: tuple[str, ...] = ()) -> None:
+def save_dataset(store: Store, table: Dataset, paths: tuple[str, ...] = ()) -> None:
     """Note which table a store is of, and its files, if they were named one by one."""
     documents = [(DEFINITION, table.packed())]
     if paths:
         documents.append((LISTED, "\n".join(paths).encode()))
-    store.put("documents", [(key, Held(data, len(data), None, None, "", _now())) for key, data in documents])
+    store.put("documents", [(key, StoredFile(data, len(data), None, None, "", _now())) for key, data in documents])
 
 
-def _whole(store: Store, path: str) -> Held | None:
+def _whole(store: Store, path: str) -> StoredFile | None:
     """A document that is held; not one that is damaged, since it can be had again."""
     with suppress(StoreDamaged):
         return store.get("documents", path)

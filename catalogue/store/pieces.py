@@ -12,7 +12,7 @@ from catalogue.parquet.pages import Indexes
 from catalogue.store.database import Store
 from catalogue.store.read_only import open_to_read
 from catalogue.store.schema import check_stranger, disk_errors, prepare, read_only, transaction
-from catalogue.store.stored_file import Held, decode, encode, is_whole
+from catalogue.store.stored_file import StoredFile, decode, encode, is_whole
 
 COPIED = ("documents", "files", "indexes")
 """The tables of which pieces have rows: failures are nobody else's, and facts are not believed."""
@@ -73,7 +73,7 @@ class Frozen:
             return self._connection.execute(query, parameters).fetchall()
 
 
-def _written(value: bytes, held: Held) -> bytes | None:
+def _written(value: bytes, held: StoredFile) -> bytes | None:
     """The value of a page index that stands in a file itself; None of one that was derived, is damaged, or outdated."""
     with suppress(StoreDamaged, BadPageIndex):
         known = decode(value)

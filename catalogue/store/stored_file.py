@@ -22,7 +22,7 @@ _LARGEST_VALUE = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class StoredFile:
     """What is held of one file of the source."""
 
     data: bytes
@@ -58,10 +58,10 @@ class Held:
             raise StoreDamaged(message) from error
 
 
-_HELD_TYPES = get_type_hints(Held)
+_HELD_TYPES = get_type_hints(StoredFile)
 
 
-def encode(held: Held) -> bytes:
+def encode(held: StoredFile) -> bytes:
     """A value as it stands in the store."""
     header = {name: value for name, value in asdict(held).items() if name != "data"}
     body = json.dumps([len(held.data), header]).encode() + b"\n" + zlib.compress(held.data)
@@ -103,7 +103,7 @@ def label_of(value: object) -> Label | None:
         return None
 
 
-def decode(value: object) -> Held:
+def decode(value: object) -> StoredFile:
     """Read a value of the store.
 
     Raises:
@@ -122,7 +122,7 @@ def decode(value: object) -> Held:
         if not 0 <= length <= _LARGEST_VALUE:
             message = f"a value of the store claims {length} bytes"
             raise StoreDamaged(message)
-        held = Held(data=zlib.decompressobj().decompress(data, max(1, length)), **fields)
+        held = StoredFile(data=zlib.decompressobj().decompress(data, max(1, length)), **fields)
     except (ValueError, TypeError, RecursionError, zlib.error) as error:
         message = f"a value of the store is damaged: {str(error)[:200]!r}"
         raise StoreDamaged(message) from error

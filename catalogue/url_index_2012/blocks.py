@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from catalogue.commoncrawl.capture import MAX_RECORD, Capture
-from catalogue.errors import BadPrefixIndex
+from catalogue.errors import BadUrlIndex
 from catalogue.source.byte_ranges import ByteRange
 from catalogue.url_index_2012.keys import url_of
 
@@ -56,7 +56,7 @@ class Header:
         """
         if not 0 <= first <= last < self.blocks:
             message = f"the index has no blocks {first:,} to {last:,}: its {self.file_size:,} bytes are {self.blocks:,}"
-            raise BadPrefixIndex(message)
+            raise BadUrlIndex(message)
         end = HEADER_SIZE + (last + 1) * self.block_size
         return ByteRange(HEADER_SIZE + first * self.block_size, min(end, self.file_size))
 
@@ -97,7 +97,7 @@ class Entry:
         segment, date, partition, offset, size = _LOCATION.unpack(self.location)
         if not (offset < _MAX_OFFSET and 0 < size <= MAX_RECORD):
             message = f"the index says of {url_of(self.key)[:200]!r} that {size:,} bytes at {offset:,} are its record"
-            raise BadPrefixIndex(message)
+            raise BadUrlIndex(message)
         name = f"parse-output/segment/{segment}/{date}_{partition}.arc.gz"
         return Capture(name, offset, size, url_of(self.key))
 
@@ -114,15 +114,15 @@ def parse_header(data: bytes, file_size: int) -> Header:
     """
     if len(data) != HEADER_SIZE:
         message = f"the index has {len(data)} bytes, too few for its header"
-        raise BadPrefixIndex(message)
+        raise BadUrlIndex(message)
     block_size, index_blocks = _HEADER.unpack(data)
     header = Header(block_size, index_blocks, file_size)
     if not _LEAST_BLOCK <= header.block_size <= MAX_BLOCK:
         message = f"blocks of {header.block_size:,} bytes are none of a URL index"
-        raise BadPrefixIndex(message)
+        raise BadUrlIndex(message)
     if not 0 < header.index_blocks < header.blocks:
         message = f"a file of {header.blocks:,} blocks cannot have {header.index_blocks:,} index blocks and data blocks"
-        raise BadPrefixIndex(message)
+        raise BadUrlIndex(message)
     return header
 
 
@@ -206,5 +206,5 @@ def _check_order(number: int, keys: list[bytes]) -> None:
         raise _bad(number, "is not in order")
 
 
-def _bad(number: int, what: str) -> BadPrefixIndex:
-    return BadPrefixIndex(f"block {number:,} of the index {what}")
+def _bad(number: int, what: str) -> BadUrlIndex:
+    return BadUrlIndex(f"block {number:,} of the index {what}")

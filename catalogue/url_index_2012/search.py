@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from catalogue.commoncrawl.capture import Capture
-from catalogue.errors import BadPrefixIndex
-from catalogue.source.byte_ranges import ByteRange, Pin, coalesce
+from catalogue.errors import BadUrlIndex
+from catalogue.source.byte_ranges import ByteRange, FileVersion, coalesce
 from catalogue.source.checks import Source
 from catalogue.url_index_2012.blocks import (
     HEADER_SIZE,
@@ -92,7 +92,7 @@ class OldIndex:
             upper = upper if behind is None else behind
         if left > right or left < self._header.index_blocks or right < self._header.index_blocks:
             message = f"{self._path} has branches of different lengths, or out of order"
-            raise BadPrefixIndex(message)
+            raise BadUrlIndex(message)
         return Extent(pattern, left, right, lower, upper, self._header.place(left, right))
 
     def cost(self, extent: Extent, *, limit: int | None = None) -> tuple[int, int]:
@@ -136,9 +136,9 @@ class OldIndex:
         return 2 * self._header.block_size + captures * _USUAL_ENTRY
 
     @cached_property
-    def _opened(self) -> tuple[Header, Pin]:
+    def _opened(self) -> tuple[Header, FileVersion]:
         answer = self._source.get(self._path, ByteRange(0, HEADER_SIZE))
-        return parse_header(answer.body, answer.total_size), Pin(answer.total_size, answer.etag)
+        return parse_header(answer.body, answer.total_size), FileVersion(answer.total_size, answer.etag)
 
     @property
     def _header(self) -> Header:
@@ -175,4 +175,4 @@ def _check_bounds(keys: tuple[bytes, ...], lower: bytes | None, upper: bytes | N
     """Make sure that ascending keys of a block lie where the blocks before it, and above it, say."""
     if keys and ((lower is not None and keys[0] < lower) or (upper is not None and keys[-1] > upper)):
         message = f"block {number:,} of the index holds what the blocks above it, or before it, say it does not"
-        raise BadPrefixIndex(message)
+        raise BadUrlIndex(message)

@@ -11,7 +11,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from catalogue import Match, QueryError
-from catalogue.commoncrawl.datasets import INDEX, Table, define_table, parse_paths, path_columns, unpack_table
+from catalogue.commoncrawl.datasets import (
+    COMMON_CRAWL,
+    Dataset,
+    define_dataset,
+    parse_paths,
+    path_columns,
+    unpack_dataset,
+)
 from catalogue.errors import BadManifest, FormatError, UnknownCrawl
 from catalogue.surt import Keys, parse_key_pattern
 from tests.support.commands import Command
@@ -69,7 +76,7 @@ def test_lists_of_paths() -> None:
 
 
 def test_files_of_a_table() -> None:
-    table = define_table("mine", "name")
+    table = define_dataset("mine", "name")
     assert table.keys is Keys.TEXT
     file = table.file("x/crawl=A/subset=b/c")
     assert file
@@ -78,13 +85,13 @@ def test_files_of_a_table() -> None:
     assert file
     assert (file.crawl, file.subset) == ("mine", "all")
     assert table.file("x/../c") is None
-    assert INDEX.file("x/c") is None
+    assert COMMON_CRAWL.file("x/c") is None
 
 
 def test_what_is_kept_of_a_table() -> None:
-    table = Table("mine", "name", Keys.HOST, ("crawl",), "list.gz")
-    assert unpack_table(table.packed()) == table
-    assert unpack_table(table.packed()) != INDEX
+    table = Dataset("mine", "name", Keys.HOST, ("crawl",), "list.gz")
+    assert unpack_dataset(table.packed()) == table
+    assert unpack_dataset(table.packed()) != COMMON_CRAWL
     for bad in (
         b"",
         b"[]",
@@ -93,7 +100,7 @@ def test_what_is_kept_of_a_table() -> None:
         b'{"name": "x", "key": "k", "keys": "%s", "manifest": null, "path_columns": []}' % (b"{" * 5000),
     ):
         with pytest.raises(FormatError, match=r"is none \(.{0,300}\)\Z"):
-            unpack_table(bad)
+            unpack_dataset(bad)
 
 
 # ---- types ----

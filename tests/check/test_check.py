@@ -16,7 +16,7 @@ import catalogue
 from catalogue import Catalogue, metadata_db
 from catalogue.check.findings import Share
 from catalogue.commoncrawl.crawls import COLLINFO
-from catalogue.commoncrawl.datasets import INDEX
+from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.demo import LoopbackServer
 from catalogue.errors import QueryError
 from catalogue.settings import Settings
@@ -266,7 +266,7 @@ def test_what_is_whole_but_wrong(cat: Catalogue, server: LoopbackServer) -> None
 def test_a_file_among_the_keys_of_another_is_suspect() -> None:
     """Where hardly any is: of a crawl that is sorted otherwise nothing is said."""
     with duckdb.connect() as connection:
-        connection.execute(metadata_db.statement("views/_tables.sql", INDEX))
+        connection.execute(metadata_db.statement("views/_tables.sql", COMMON_CRAWL))
 
         def intruders(*extents: tuple[int, int]) -> list[tuple[str, str]]:
             connection.execute("DELETE FROM derived.files; DELETE FROM derived.row_groups")

@@ -25,7 +25,7 @@ from catalogue.commoncrawl.crawls import SCHEMA
 from catalogue.progress import Progress
 from catalogue.store.database import Store
 from catalogue.store.glance import names_of
-from catalogue.store.stored_file import Held
+from catalogue.store.stored_file import StoredFile
 from tests.support.commands import Command
 from tests.support.miniatures import OLD
 
@@ -143,7 +143,7 @@ def test_nothing_is_completed_that_a_shell_would_run(tmp_path: Path) -> None:
     data = tmp_path / "data"
     listed = json.dumps([{"id": name} for name in (*NO_NAMES, OLD)]).encode()
     with Store(data / "footers.sqlite", create=True) as store:
-        held = Held(listed, len(listed), None, None, "", "")
+        held = StoredFile(listed, len(listed), None, None, "", "")
         names = [f"crawl-data/{crawl}/cc-index-table.paths.gz" for crawl in (*NO_NAMES, OLD)]
         store.put("documents", [(name, held) for name in (*names, "/cc-index-table.paths.gz", "collinfo.json")])
     for name in (*NO_NAMES, "hosts"):
@@ -161,7 +161,7 @@ def test_to_complete_a_word_changes_nothing_and_ends(held: Command, tmp_path: Pa
     assert any(OLD in name for name in names_of(store))
     assert {path.name: path.stat().st_mtime_ns for path in held.data.iterdir()} == before
     with Store(store) as opened:  # what is in the log alone is seen, too
-        opened.put("documents", [("new", Held(b"", 0, None, None, "", ""))])
+        opened.put("documents", [("new", StoredFile(b"", 0, None, None, "", ""))])
         assert "new" in names_of(store)
     os.mkfifo(tmp_path / "pipe")
     assert names_of(tmp_path / "pipe") == []

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from catalogue.catalogue.steps import steps
-from catalogue.commoncrawl.datasets import INDEX, Table
+from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.surt import Keys
 from tests.support.commands import Command
 from tests.support.faults import Fault, FaultServer, Kind, Request
@@ -56,13 +56,13 @@ def held(crawl: str = NEW, subset: str = "warc", listed: int | None = 3, **other
     ],
 )
 def test_steps(coverage: list[dict[str, Any]], listed: list[str], days: int, price: str, commands: list[str]) -> None:
-    found = list(steps(INDEX, coverage, listed, timedelta(days=days), price))
+    found = list(steps(COMMON_CRAWL, coverage, listed, timedelta(days=days), price))
     assert [step.command for step in found] == commands
     assert all(step.why for step in found)
 
 
 def test_steps_of_another_table() -> None:
-    hosts = Table("hosts", "host", Keys.HOST)
+    hosts = Dataset("hosts", "host", Keys.HOST)
     coverage = [held("hosts", "all", files_failed=1, files_harvested=2, without_bounds=1)]
     assert [step.command for step in steps(hosts, coverage, [], None, "a request")] == [
         "catalogue harvest --table hosts",

@@ -12,7 +12,7 @@ import pytest
 import catalogue
 from catalogue.commoncrawl.crawls import crawl_id, crawl_meant, select_crawls, select_subsets
 from catalogue.errors import NotHarvested, QueryError, UnknownColumn, UnknownCrawl
-from catalogue.formatting import meant
+from catalogue.formatting import closest_name
 from catalogue.query.filters import languages, media_types
 from catalogue.query.query import check_columns
 from catalogue.settings import Settings
@@ -59,9 +59,9 @@ def test_a_crawl_is_known_by_its_week_where_no_list_is() -> None:
 
 
 def test_columns_and_subsets() -> None:
-    assert meant("url", ["URLS"]) == "URLS"
-    assert meant("charset", ["url", "content_charset"]) == "content_charset"
-    assert meant("x", ["xyz"]) is None
+    assert closest_name("url", ["URLS"]) == "URLS"
+    assert closest_name("charset", ["url", "content_charset"]) == "content_charset"
+    assert closest_name("x", ["xyz"]) is None
     for name, like in [("status", "fetch_status"), ("language", "content_languages"), ("redirect", "fetch_redirect")]:
         with pytest.raises(UnknownColumn, match=f"did you mean {like}"):
             check_columns([name])
@@ -74,8 +74,8 @@ def test_among_very_many_names_few_are_compared() -> None:
     names = [f"{'x' * 80}_{number:05}" for number in range(5000)]
     started = process_time()
     for typed in (names[1234].replace("_", "-"), f"X{names[1234][1:]}", f"{'x' * 79}_01234"):
-        assert meant(typed, names) == names[1234]
-    assert meant("completely different", names) is None
+        assert closest_name(typed, names) == names[1234]
+    assert closest_name("completely different", names) is None
     assert process_time() - started < 8  # of a quarter of a minute otherwise
 
 

@@ -16,11 +16,11 @@ import pytest
 import catalogue
 from catalogue.doctor import EXTRAS, MOST_REQUESTS, Diagnosis, Seen
 from catalogue.doctor.file_layout import of_layout
-from catalogue.errors import QueryError, RangeIgnored, SlowDown, TextInstead, UnknownCrawl, Unreachable
+from catalogue.errors import QueryError, RangeIgnored, Throttled, UnexpectedHtml, UnknownCrawl, Unreachable
 from catalogue.examine import Examiner
 from catalogue.parquet.footer import TRAILER, decode_footer, footer_length
 from catalogue.settings import Settings
-from catalogue.source.open import credentials_from, surroundings
+from catalogue.source.open import credentials_from, environment_settings
 from tests.cli.test_cli import sentence
 from tests.support import canaries
 from tests.support.commands import Command
@@ -137,9 +137,9 @@ def test_a_source_of_another_kind(
     ("script", "failure", "most"),
     [
         (always(Kind.DISCONNECT), Unreachable, 2),
-        (always(Kind.BLOCKED), SlowDown, 1),
-        (always(Kind.SLOW_DOWN), SlowDown, 2),
-        (always(Kind.HTML_200), TextInstead, 2),
+        (always(Kind.BLOCKED), Throttled, 1),
+        (always(Kind.SLOW_DOWN), Throttled, 2),
+        (always(Kind.HTML_200), UnexpectedHtml, 2),
         (lambda r: Fault(Kind.WHOLE_FILE) if "range" in r.headers else None, RangeIgnored, 4),
     ],
 )
@@ -308,6 +308,6 @@ def test_what_is_too_long_is_cut_short(command: Command) -> None:
 )
 def test_no_form_of_a_password_is_shown(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("https_proxy", value)
-    shown = surroundings()["https_proxy"]
+    shown = environment_settings()["https_proxy"]
     assert shown.endswith("proxy:3128")
     assert "cret" not in shown

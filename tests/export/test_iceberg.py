@@ -16,7 +16,7 @@ from pyiceberg.table import StaticTable
 import catalogue
 from catalogue.commoncrawl.crawls import SCHEMA
 from catalogue.demo import LoopbackServer
-from catalogue.errors import Changed, StoreError, StoreLocked
+from catalogue.errors import FileChanged, StoreError, StoreLocked
 from catalogue.export.iceberg import export
 from catalogue.export.iceberg_read import IcebergTable
 from catalogue.metadata_db.export_rows import lake_files
@@ -192,7 +192,7 @@ def test_a_file_that_is_another_now_is_an_error(
         table = cat.iceberg()
         assert table.scan(selected_fields=("url",)).to_arrow().num_rows == first.num_rows
         file.write_bytes((mirror / second.path).read_bytes())
-        with pytest.raises(Changed):
+        with pytest.raises(FileChanged):
             table.scan(selected_fields=("url",)).to_arrow()
         cat.harvest(first.crawl, subsets="all", refresh=True)
         with pytest.raises(StoreLocked, match="ask for the table again"):

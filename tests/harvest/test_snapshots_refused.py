@@ -30,7 +30,7 @@ from catalogue.parquet.pages import ColumnIndex, Indexes
 from catalogue.settings import Settings
 from catalogue.source.open import open_source
 from catalogue.store.pieces import read_piece, write_piece
-from catalogue.store.stored_file import Held, decode, encode
+from catalogue.store.stored_file import StoredFile, decode, encode
 from tests.support.crawls import CRAWL, crawl_of, table
 from tests.support.snapshots import Change, empty, exported, place, rows_of, run, tampered, taught, told_by
 
@@ -176,7 +176,7 @@ def test_pickles_stay_unopened(place: Path, empty: Catalogue, tmp_path: Path) ->
     assert canary.exists()
 
 
-def with_values(table: str, change: Callable[[Held], Held]) -> Change:
+def with_values(table: str, change: Callable[[StoredFile], StoredFile]) -> Change:
     def written(connection: sqlite3.Connection) -> None:
         for key, value in connection.execute(f"SELECT key, value FROM {table}").fetchall():  # noqa: S608
             changed = encode(change(decode(value)))
@@ -208,7 +208,7 @@ def with_values(table: str, change: Callable[[Held], Held]) -> Change:
     ],
 )
 def test_values_that_no_store_would_hold(
-    place: Path, empty: Catalogue, table: str, change: Callable[[Held], Held], sign: str
+    place: Path, empty: Catalogue, table: str, change: Callable[[StoredFile], StoredFile], sign: str
 ) -> None:
     tampered(place, with_values(table, change))
     refused(empty, place, sign)
@@ -252,7 +252,7 @@ def test_page_indexes_that_lie_shorten_no_answer(tmp_path: Path, *, own: bool) -
         mine.harvest(CRAWL, pages=True)
         mine.export_snapshot(tmp_path / "snapshot")
 
-    def lie(held: Held) -> Held:
+    def lie(held: StoredFile) -> StoredFile:
         """Each page holds its first key alone, it says, and the last page the last."""
         bounds = [Bounds(key.encode(), key.encode()) for key in (*keys[:30:10], keys[-1])]
         lying = encode_column_index(ColumnIndex(tuple(bounds), None))
@@ -318,7 +318,7 @@ def test_footers_that_say_far_more_than_they_have_bytes(empty: Catalogue, tmp_pa
             writer.write_table(pa.table({"url_surtkey": ["com,example)/"]}))
     file = written.getvalue()
     footer = file[-8 - int.from_bytes(file[-8:-4], "little") : -8]
-    value = encode(Held(footer, len(file), None, None, "https://example.org/", "2026-01-01T00:00:00+00:00"))
+    value = encode(StoredFile(footer, len(file), None, None, "https://example.org/", "2026-01-01T00:00:00+00:00"))
     crawl = "CC-MAIN-2022-05"
     rows = [("files", f"cc-index/crawl={crawl}/subset=warc/{n}.parquet", value) for n in range(12)]
     (tmp_path / "pieces").mkdir()

@@ -16,10 +16,10 @@ from catalogue.catalogue import Catalogue
 from catalogue.commoncrawl.crawls import IndexFile
 from catalogue.key_map.key_map import Axis, Extent, FileExtent, Lane, State, key_space, shortened
 from catalogue.plan.cost import Cost
-from catalogue.plan.plan import FileRead, ReadPlan, RowGroupRead
+from catalogue.plan.plan import PlannedFile, PlannedRowGroup, ReadPlan
 from catalogue.query.query import Query, schema_of
 from catalogue.settings import Settings
-from catalogue.source.byte_ranges import Pin
+from catalogue.source.byte_ranges import FileVersion
 from catalogue.surt import KeyInterval, exact_interval, prefix_interval
 from tests.support.crawls import CRAWL, crawl_of, table
 
@@ -30,11 +30,11 @@ def plan(*intervals: KeyInterval, **read: list[tuple[int, bool]]) -> ReadPlan:
     """A plan of what is asked, and by name of each file its row groups that are read, and whether they have bounds."""
     query = Query(intervals, ("asked",))
     files = tuple(
-        FileRead(
+        PlannedFile(
             IndexFile(name, CRAWL, "warc"),
-            Pin(1000, None),
+            FileVersion(1000, None),
             "",
-            tuple(RowGroupRead(ordinal, 10, (), (), (), None, bounded) for ordinal, bounded in groups),
+            tuple(PlannedRowGroup(ordinal, 10, (), (), (), None, bounded) for ordinal, bounded in groups),
         )
         for name, groups in read.items()
     )

@@ -16,13 +16,13 @@ import pytest
 
 import catalogue
 from catalogue import metadata_db
-from catalogue.commoncrawl.datasets import INDEX
+from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.errors import BadFooter, DiskFailed, QueryError
 from catalogue.examine import Examiner
-from catalogue.parquet.summary import FileFacts
+from catalogue.parquet.summary import FileSummary
 from catalogue.settings import Settings
 from catalogue.store.database import Store
-from catalogue.store.stored_file import Held
+from catalogue.store.stored_file import StoredFile
 from tests.support.examiners import Watched
 
 VIEWS = {"crawls", "files", "row_groups", "pages", "column_chunks"}
@@ -164,7 +164,7 @@ class Slow(Examiner):
         super().__init__(children=1)
         self.footer = footer
 
-    def examine(self, footer: bytes, file_size: int, *, column_chunks: bool = False) -> FileFacts:
+    def examine(self, footer: bytes, file_size: int, *, column_chunks: bool = False) -> FileSummary:
         if column_chunks and footer == self.footer:
             message = "the footer cannot be decoded: its parser took over 5 s"
             raise BadFooter(message)
@@ -175,7 +175,7 @@ def test_a_file_whose_column_chunks_cannot_be_told_keeps_nothing_else_from_being
     data: Path, store: Store
 ) -> None:
     path = data / "catalogue.duckdb"
-    files = {key: file for key in store.keys("files") if (file := INDEX.file(key))}
+    files = {key: file for key in store.keys("files") if (file := COMMON_CRAWL.file(key))}
     crawl = min(file.crawl for file in files.values())
     bad, *others = sorted(key for key, file in files.items() if file.crawl == crawl)
     assert others
@@ -317,8 +317,8 @@ def _change_and_compare(data: Path, store: Store, tmp_path: Path, chance: random
     path = data / "catalogue.duckdb"
     everything = {key: value for key in store.keys("files") if (value := store.get("files", key))}
     lists = {key: value for key in store.keys("documents") if (value := store.get("documents", key))}
-    rotten = Held(b"no footer", 99, None, None, "", "2026-11-21T12:00:00+00:00")
-    failed = Held(b"", 0, None, None, "", "2026-11-21T12:00:00+00:00", note="Missing: it was not there")
+    rotten = StoredFile(b"no footer", 99, None, None, "", "2026-11-21T12:00:00+00:00")
+    failed = StoredFile(b"", 0, None, None, "", "2026-11-21T12:00:00+00:00", note="Missing: it was not there")
     own = {
         key: (file, store.indexes(key, range(20), file)) for key, file in everything.items() if store.index_keys(key)
     }

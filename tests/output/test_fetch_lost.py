@@ -21,7 +21,7 @@ from catalogue import Catalogue
 from catalogue.cli.capture_input import captures_in
 from catalogue.commoncrawl.capture import CAPTURE_COLUMNS, Capture, capture_of
 from catalogue.demo import LoopbackServer
-from catalogue.errors import BadDocument, GivenUp, QueryError
+from catalogue.errors import BadDocument, QueryError, SourceUnavailable
 from catalogue.output.fetch import Failed, MadeHere, fetch_records
 from catalogue.output.formats import Lines
 from catalogue.output.ledger import Ledger
@@ -88,7 +88,7 @@ def test_a_closed_source_is_given_up(settings: Settings, rows: list[dict[str, An
     fetches = record_fetches(map(capture_of, rows), max_gap=0)
     with (
         ThreadPoolExecutor(1) as executor,
-        pytest.raises(GivenUp),
+        pytest.raises(SourceUnavailable),
         closing(fetch_records(fetches, source, executor)) as it,
     ):
         list(it)

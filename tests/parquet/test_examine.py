@@ -12,7 +12,7 @@ from catalogue.errors import BadFooter, Encrypted
 from catalogue.examine import Examiner
 from catalogue.parquet.footer import MAX_FOOTER, decode_footer
 from catalogue.parquet.model import Order
-from catalogue.parquet.summary import FileFacts, file_facts
+from catalogue.parquet.summary import FileSummary, summarize_file
 from catalogue.parquet.thrift import BINARY, I32, I64, LIST, STRUCT, encode_list
 from tests.support.examiners import (
     FACTS,
@@ -50,13 +50,13 @@ def test_facts_are_those_of_this_process(mirror: Path) -> None:
             footer = read_footer(data)
             for chunks in (False, True):
                 found = examiner.examine(raw_footer(data), len(data), column_chunks=chunks)
-                assert found == file_facts(footer, column_chunks=chunks)
+                assert found == summarize_file(footer, column_chunks=chunks)
                 assert bool(found.column_chunks) == chunks
 
 
 def test_what_is_picked() -> None:
     footer = read_footer(small_file(compression="zstd"))
-    facts = file_facts(footer, column_chunks=True)
+    facts = summarize_file(footer, column_chunks=True)
     assert (facts.num_rows, facts.codec, facts.utc_times, facts.has_page_index) == (4, "ZSTD", True, True)
     assert facts.created_by == footer.created_by
     assert facts.column_names == ("url_surtkey", "fetch_time", "fetch_status")
@@ -86,7 +86,7 @@ def test_where_bounds_come_from() -> None:
     signed = replace(key, bounds=replace(key.bounds, order=Order.SIGNED))
     groups = [replace(group, chunks={"url_surtkey": chunk}) for chunk in (key, signed, replace(key, bounds=None))]
     groups.append(replace(group, chunks={}))
-    facts = file_facts(replace(footer, row_groups=tuple(groups)))
+    facts = summarize_file(replace(footer, row_groups=tuple(groups)))
     assert [group.bounds_from for group in facts.row_groups] == ["footer", "footer (signed)", "missing", "missing"]
     assert facts.row_groups[2].min_key is None
 
@@ -94,12 +94,12 @@ def test_where_bounds_come_from() -> None:
 def test_a_page_index_counts_if_every_row_group_has_both_halves_of_it() -> None:
     footer = read_footer(small_file())
     first, second = footer.row_groups
-    assert file_facts(footer).has_page_index
+    assert summarize_file(footer).has_page_index
     key = second.chunks["url_surtkey"]
     for lacking in (replace(key, column_index=None), replace(key, offset_index=None)):
         poorer = replace(second, chunks=second.chunks | {"url_surtkey": lacking})
-        assert not file_facts(replace(footer, row_groups=(first, poorer))).has_page_index
-    assert not file_facts(replace(footer, row_groups=())).has_page_index
+        assert not summarize_file(replace(footer, row_groups=(first, poorer))).has_page_index
+    assert not summarize_file(replace(footer, row_groups=())).has_page_index
 
 
 def test_pyarrow_is_asked(shared: Examiner) -> None:
@@ -157,15 +157,15 @@ def test_every_damaged_footer_gets_a_verdict(mirror: Path, damage: Callable[[byt
     footers = [damage((SMALL if number % 4 else rng.choice(seeds)).footer, rng) for number in range(150)]
     size = 1 << 30
 
-    def here(footer: bytes) -> FileFacts | type[Exception]:
+    def here(footer: bytes) -> FileSummary | type[Exception]:
         try:
-            return file_facts(decode_footer(footer, size), column_chunks=True)
+            return summarize_file(decode_footer(footer, size), column_chunks=True)
         except (BadFooter, Encrypted) as error:
             return type(error)
 
     with Examiner(seconds=30) as examiner, examiner.executor() as executor:
 
-        def there(footer: bytes) -> FileFacts | Exception:
+        def there(footer: bytes) -> FileSummary | Exception:
             try:
                 return examiner.examine(footer, size, column_chunks=True)
             except (BadFooter, Encrypted) as error:
@@ -175,7 +175,7 @@ def test_every_damaged_footer_gets_a_verdict(mirror: Path, damage: Callable[[byt
     expected = [here(footer) for footer in footers]
     accepted = 0
     for verdict, ours in zip(verdicts, expected, strict=True):
-        if isinstance(verdict, FileFacts):
+        if isinstance(verdict, FileSummary):
             accepted += 1
             assert verdict == ours
         assert "died" not in str(verdict)

@@ -19,7 +19,7 @@ from catalogue.commoncrawl.crawls import KEY_COLUMN
 from catalogue.errors import BadFooter, Encrypted, NotParquet
 from catalogue.parquet.footer import MAX_FOOTER, decode_footer, decode_row_groups, footer_length
 from catalogue.parquet.model import CODECS, ColumnChunk, Footer, Order, number
-from catalogue.parquet.summary import file_facts
+from catalogue.parquet.summary import summarize_file
 from catalogue.parquet.thrift import BINARY, I32, I64, STRUCT, Reader
 from catalogue.source.byte_ranges import ByteRange
 from tests.support.footers import (
@@ -355,7 +355,7 @@ def test_damaged_footers_are_refused_or_make_sense(mirror: Path, damage: Callabl
         except (BadFooter, Encrypted):
             refused += 1
             continue
-        json.dumps([vars_of(group) for group in file_facts(footer, column_chunks=True).column_chunks])
+        json.dumps([vars_of(group) for group in summarize_file(footer, column_chunks=True).column_chunks])
         for group in footer.row_groups:
             assert all(4 <= chunk.range.start < chunk.range.end <= file_size for chunk in group.chunks.values())
             assert all(chunk.num_values == group.num_rows for chunk in group.chunks.values() if chunk.column.flat)

@@ -19,15 +19,15 @@ from catalogue.demo import LoopbackServer
 from catalogue.errors import NotHarvested, QueryError
 from catalogue.parquet.footer import decode_footer, footer_length
 from catalogue.parquet.model import Bounds, ColumnChunk, Order, RowGroup
-from catalogue.plan.context import Footers
+from catalogue.plan.context import FooterCache
 from catalogue.plan.cost import Cost
 from catalogue.plan.plan import ReadPlan
 from catalogue.plan.planner import plan_reads
 from catalogue.plan.prune import HeldFile
 from catalogue.plan.requests import Purpose
-from catalogue.query.query import Moment, Query, Verdict, judge, near, time_bounds
+from catalogue.query.query import Moment, Query, Verdict, near, prune_row_group, time_bounds
 from catalogue.settings import Settings
-from catalogue.source.byte_ranges import ByteRange, Pin, coalesce
+from catalogue.source.byte_ranges import ByteRange, FileVersion, coalesce
 from catalogue.store.database import Store
 from catalogue.surt import KeyInterval, exact_interval, merge, parse_pattern, prefix_interval
 from tests.read.test_answers import random_patterns
@@ -97,7 +97,7 @@ def a_held_file(mirror: Path) -> HeldFile:
     length = footer_length(content[-8:])
     file = index_file(str(path.relative_to(mirror)))
     assert file
-    return HeldFile(file, Pin(len(content), None), decode_footer(content[-8 - length : -8], len(content)))
+    return HeldFile(file, FileVersion(len(content), None), decode_footer(content[-8 - length : -8], len(content)))
 
 
 def question(*patterns: str, **more: object) -> Query:
@@ -146,9 +146,9 @@ def test_missing_statistics_might_match(mirror: Path) -> None:
     held = a_held_file(mirror)
     group = held.footer.row_groups[0]
     nowhere = question("zzz.no-such-host.example/*")
-    assert judge(nowhere, group) is Verdict.CANNOT_MATCH
+    assert prune_row_group(nowhere, group) is Verdict.CANNOT_MATCH
     blind = _without_bounds(group)
-    assert judge(nowhere, blind) is Verdict.MIGHT_MATCH
+    assert prune_row_group(nowhere, blind) is Verdict.MIGHT_MATCH
     footer = dataclasses.replace(held.footer, row_groups=(blind,))
     plan = plan_reads(nowhere, [dataclasses.replace(held, footer=footer)], cost=Cost(), considered=1)
     assert plan.row_groups == 1
@@ -167,7 +167,7 @@ def test_a_file_without_keys_matches_nothing(mirror: Path) -> None:
     held = a_held_file(mirror)
     group = held.footer.row_groups[0]
     chunks = {name: chunk for name, chunk in group.chunks.items() if name != "url_surtkey"}
-    assert judge(question("*"), dataclasses.replace(group, chunks=chunks)) is Verdict.CANNOT_MATCH
+    assert prune_row_group(question("*"), dataclasses.replace(group, chunks=chunks)) is Verdict.CANNOT_MATCH
 
 
 def test_seconds_follow_rate_bandwidth_and_round_trips() -> None:
@@ -310,7 +310,7 @@ def test_a_plan_says_what_cannot_be_pruned(harvested: catalogue.Catalogue) -> No
 
 
 def test_a_row_group_is_decoded_once_whatever_is_asked(harvested: catalogue.Catalogue) -> None:
-    footers = Footers(harvested.create())
+    footers = FooterCache(harvested.create())
     some, every = (harvested.captures(text).question.scope.candidates for text in ("*.example.com", "*"))
     first, second = ({f.file.path: f.footer for f in footers.get(asked)} for asked in (some, every))
     of_each = [(footer.row_groups, second[path].row_groups) for path, footer in first.items()]

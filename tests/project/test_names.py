@@ -19,7 +19,7 @@ from catalogue.commoncrawl.crawls import (
     select_crawls,
     select_subsets,
 )
-from catalogue.commoncrawl.datasets import INDEX, check_name, define_table, parse_paths
+from catalogue.commoncrawl.datasets import COMMON_CRAWL, check_name, define_dataset, parse_paths
 from catalogue.errors import CatalogueError
 from catalogue.harvest.snapshot import Snapshot, is_piece, unpack_snapshot
 from catalogue.source.byte_ranges import SuffixRange
@@ -114,7 +114,7 @@ DOORS: dict[str, Callable[[str], bool]] = {
     "archive": _refused(lambda name: capture_of(_row(name))),
     "archive below its root": _refused(lambda name: capture_of(_row(f"crawl-data/{name}"))),
     "name of a table": _refused(check_name),
-    "manifest of a table": _refused(lambda name: define_table("hosts", "host", manifest=name)),
+    "manifest of a table": _refused(lambda name: define_dataset("hosts", "host", manifest=name)),
     "piece of a snapshot": lambda name: not is_piece(f"pieces/{name}"),
     "snapshot": _in_snapshot,
 }
@@ -144,7 +144,7 @@ def test_names_that_lead_where_they_should_are_taken() -> None:
     assert not DOORS["crawl"]("CC-MAIN-2022-05")
     assert not DOORS["name of a table"]("hosts")
     assert not DOORS["subset"]("warc")
-    assert INDEX.file("crawl=CC-MAIN-2022-05/subset=warc/part-0.gz.parquet")
+    assert COMMON_CRAWL.file("crawl=CC-MAIN-2022-05/subset=warc/part-0.gz.parquet")
 
 
 def test_lists_of_paths_hold_none_either() -> None:

@@ -15,7 +15,7 @@ import catalogue
 from catalogue import Catalogue
 from catalogue.parquet.page_index import encode_offset_index
 from catalogue.parquet.pages import Indexes
-from catalogue.plan.plan import RowGroupRead
+from catalogue.plan.plan import PlannedRowGroup
 from catalogue.settings import Settings
 from catalogue.store.database import Store
 from catalogue.surt import parse_pattern
@@ -177,7 +177,7 @@ def test_a_wrong_index_changes_no_answer(data: Path, settings: Settings, damage:
         assert not any(path in text for text in healed.plan.warnings)
 
 
-def damaged(indexes: Indexes, group: RowGroupRead, how: str) -> Indexes:
+def damaged(indexes: Indexes, group: PlannedRowGroup, how: str) -> Indexes:
     """A wrong index that looks more or less like a right one."""
     bounds, located = indexes.column_index or b"", dict(indexes.offset_indexes)
     match how:

@@ -18,8 +18,8 @@ from catalogue.plan.cost import Cost
 from catalogue.plan.planner import plan_reads
 from catalogue.plan.prune import HeldFile
 from catalogue.query.query import Query
-from catalogue.read.reader import Told, read
-from catalogue.source.byte_ranges import Pin
+from catalogue.read.reader import ReadEvents, read
+from catalogue.source.byte_ranges import FileVersion
 from catalogue.surt import EVERYTHING
 from tests.slow.damaging import small
 from tests.slow.mutations import Memory
@@ -30,10 +30,10 @@ from tests.support.mirrors import raw_footer, read_footer
 ONE_GROUP = {"row_group_size": 32, "write_page_index": False, "use_dictionary": False}
 
 
-def batches(data: bytes, columns: tuple[str, ...], told: Told | None = None) -> Iterator[pa.RecordBatch]:
+def batches(data: bytes, columns: tuple[str, ...], told: ReadEvents | None = None) -> Iterator[pa.RecordBatch]:
     """All rows of a file, by way of plan and reader."""
     footer = read_footer(data)
-    held = HeldFile(IndexFile("x.parquet", CRAWL, "warc"), Pin(len(data), '"1"'), footer)
+    held = HeldFile(IndexFile("x.parquet", CRAWL, "warc"), FileVersion(len(data), '"1"'), footer)
     plan = plan_reads(Query((EVERYTHING,), ("*",), columns=columns), [held], cost=Cost(), considered=1)
     with ThreadPoolExecutor(1) as executor:
         yield from read(plan, Memory(data), executor, told)

@@ -16,7 +16,7 @@ import pytest
 
 from catalogue import Catalogue
 from catalogue.demo import LoopbackServer
-from catalogue.errors import GivenUp, SlowDown
+from catalogue.errors import SourceUnavailable, Throttled
 from catalogue.settings import Settings
 from tests.read.test_answers import IDENTITY
 from tests.support.faults import FaultServer, Kind, always
@@ -167,7 +167,7 @@ def test_what_is_closed_is_ones_own(opened: Callable[..., Catalogue], server: Lo
     assert len(server.log) == before
     first.close()
     for each in (second, third):
-        with pytest.raises(GivenUp):
+        with pytest.raises(SourceUnavailable):
             each.captures("*.org", columns="*").to_arrow()
         each.close()
     assert first.captures("*.org", columns="url").to_arrow() == rows
@@ -206,9 +206,9 @@ def test_patience_is_everybodys(mirror: Path, harvested_there: Path, tmp_path: P
         settings = Settings(source=server.url, cache=tmp_path / "cache", patience=250.0)
         with Catalogue(data, settings, patience=2.0) as first, first.sharing() as second:
             for cat in (first, second):
-                with pytest.raises(SlowDown) as raised:
+                with pytest.raises(Throttled) as raised:
                     cat.captures("*", columns="url").to_arrow()
                 assert raised.value.retry_after
                 assert 200 < raised.value.retry_after <= 320
-            with pytest.raises(SlowDown):
+            with pytest.raises(Throttled):
                 second.crawl_list()

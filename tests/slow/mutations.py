@@ -31,10 +31,10 @@ from catalogue.plan.plan import ReadPlan
 from catalogue.plan.planner import plan_reads
 from catalogue.plan.prune import HeldFile
 from catalogue.query.query import Query
-from catalogue.read.reader import Told, read
+from catalogue.read.reader import ReadEvents, read
 from catalogue.records.record import read_record
 from catalogue.settings import Settings
-from catalogue.source.byte_ranges import Pin, SuffixRange
+from catalogue.source.byte_ranges import FileVersion, SuffixRange
 from catalogue.source.checks import Response, Wanted
 from catalogue.surt import KeyInterval
 from tests.slow.damaging import COLUMNS, Damaged, Original, damaged, originals
@@ -69,13 +69,13 @@ class Memory:
     def __init__(self, data: bytes) -> None:
         self._data = data
 
-    def get(self, path: str, wanted: Wanted = None, *, pin: Pin | None = None) -> Response:
+    def get(self, path: str, wanted: Wanted = None, *, pin: FileVersion | None = None) -> Response:
         end = len(self._data)
         if isinstance(wanted, SuffixRange):
             start = max(0, end - wanted.length)
         else:
             assert wanted
-            assert pin == Pin(end, '"1"')
+            assert pin == FileVersion(end, '"1"')
             start, end = wanted.start, wanted.end
         assert end <= len(self._data), f"{path}: what lies behind its end was asked for"
         return Response(self._data[start:end], start, len(self._data), '"1"', None)
@@ -140,7 +140,7 @@ class Asking:
         # Of files so small nobody would fetch them for one question; they are taken with the footers if so asked.
         known = cut_indexes(footer, "url_surtkey", data, 0) if cost is _PAGES_ARE_CHEAP else {}
         file = IndexFile("x", CRAWL, "warc")
-        held = HeldFile(file, Pin(len(data), '"1"'), footer, known.get, (), None, "")
+        held = HeldFile(file, FileVersion(len(data), '"1"'), footer, known.get, (), None, "")
         source = Memory(data)
 
         def learn(_: IndexFile, ordinal: int, indexes: Indexes) -> None:
@@ -160,7 +160,7 @@ class Asking:
             if plan in plans:  # what was learned changed nothing
                 continue
             plans.append(plan)
-            told = Told(learn, notify=self.said.append)
+            told = ReadEvents(learn, notify=self.said.append)
             batches = read(plan, source, self.executor, told)
             answers.append(pa.Table.from_batches(batches, plan.schema).select([*names]))
         assert answers[0].equals(answers[-1]), "what was learned changed the answer"

@@ -17,7 +17,7 @@ from catalogue.parquet.page_index import (
     encode_offset_index,
 )
 from catalogue.parquet.pages import Indexes
-from catalogue.parquet.summary import file_facts
+from catalogue.parquet.summary import summarize_file
 from catalogue.parquet.thrift import Reader, ThriftError
 from catalogue.source.byte_ranges import ByteRange
 from tests.slow.accepting import chunks_of_pages, is_accepted
@@ -43,7 +43,7 @@ def thrift(data: bytes) -> bool:
 def footer(data: bytes) -> bool:
     def parse() -> None:
         found = decode_footer(data, _FILE_SIZE)
-        facts = file_facts(found, column_chunks=True)
+        facts = summarize_file(found, column_chunks=True)
         json.dumps(asdict(facts))
         assert found.num_rows == sum(group.num_rows for group in found.row_groups) >= 0
         assert not [group for group in found.row_groups if set(group.chunks) != set(found.columns)]

@@ -30,7 +30,7 @@ from catalogue.cdx.rows import arranged, chosen_of
 from catalogue.cli.capture_input import captures_in
 from catalogue.commoncrawl.capture import capture_of
 from catalogue.commoncrawl.crawls import SCHEMA, index_file, inflate, parse_collinfo, parse_manifest
-from catalogue.commoncrawl.datasets import parse_paths, unpack_table
+from catalogue.commoncrawl.datasets import parse_paths, unpack_dataset
 from catalogue.demo import write_miniature
 from catalogue.errors import FormatError, QueryError, StoreDamaged, WrongRange
 from catalogue.harvest.snapshot import is_piece, unpack_snapshot
@@ -42,7 +42,7 @@ from catalogue.server.responses import parameters
 from catalogue.server.search_form import Form, read
 from catalogue.server.untrusted_headers import archived_headers, content_headers, memento_headers
 from catalogue.source.byte_ranges import content_range, parse_content_range
-from catalogue.store.stored_file import DIGEST_SIZE, Held, decode, encode
+from catalogue.store.stored_file import DIGEST_SIZE, StoredFile, decode, encode
 from catalogue.surt import Keys, Match, Pattern, covers, parse_key_pattern, parse_pattern, url_surtkey, url_surtkeys
 from catalogue.url_index_2012.blocks import Header, parse_data_block, parse_header, parse_index_block
 from catalogue.url_index_2012.keys import parse_key_prefix
@@ -168,7 +168,7 @@ def collinfo(data: bytes) -> bool:
 
 
 def table(data: bytes) -> bool:
-    return is_accepted(lambda: unpack_table(data), FormatError)
+    return is_accepted(lambda: unpack_dataset(data), FormatError)
 
 
 def snapshot(data: bytes) -> bool:
@@ -359,7 +359,9 @@ TARGETS: dict[str, Target] = {
         table, lambda _: [b'{"name":"hosts","key":"host","keys":"text","manifest":"x/y.gz","path_columns":["crawl"]}']
     ),
     "snapshot": Target(snapshot, snapshots),
-    "held": Target(held, lambda _: [encode(Held(b"abc", 5, '"e"', None, "http://x/", "2022"))[1 + DIGEST_SIZE :]]),
+    "held": Target(
+        held, lambda _: [encode(StoredFile(b"abc", 5, '"e"', None, "http://x/", "2022"))[1 + DIGEST_SIZE :]]
+    ),
     "listed": Target(listed, lists_of_captures),
     "capture": Target(capture, rows_of_captures),
     "prefix_index": Target(prefix_index, prefix_indexes),

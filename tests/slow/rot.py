@@ -5,7 +5,7 @@ from pathlib import Path
 from random import Random
 
 from catalogue import Catalogue, metadata_db
-from catalogue.commoncrawl.datasets import INDEX
+from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.errors import StoreError
 from catalogue.store.inspecting import inspected
 from tests.support.rot import SHOWN, STORE, content, flip, flip_value, fresh, harvested, opens, rows
@@ -45,7 +45,7 @@ class _Trial:
         self._rows, self._content = rows(cat.data / STORE), content(cat.data / STORE)
         self._keys = [(name, key) for name, values in self._rows.items() for key in values]
         self._anew = folder / "anew.duckdb"
-        metadata_db.make_anew(self._anew, cat.path, cat.create(), INDEX)
+        metadata_db.make_anew(self._anew, cat.path, cat.create(), COMMON_CRAWL)
         cat.close()
 
     def flip(self, kind: str, random: Random) -> str:

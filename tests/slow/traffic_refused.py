@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from shutil import rmtree
 from typing import TypeAlias
 
-from catalogue.errors import Blocked, CatalogueError, Changed
+from catalogue.errors import Blocked, CatalogueError, FileChanged
 from tests.slow.traffic_steps import Fetches, Harvests, Place, Serves
 from tests.slow.traffic_truth import Asked, Truth
 from tests.support.faults import BLOCKING, PERMANENT, Kind, always, only
@@ -79,7 +79,7 @@ class RefusedQuestion:
         at.connections = 1 if self.kind in BLOCKING else at.connections
         data = at.copy()
         path = None if self.kind in BLOCKING else self.path
-        kind = Changed if self.kind in _PINNED else expected(self.kind, BOUNDED) or CatalogueError
+        kind = FileChanged if self.kind in _PINNED else expected(self.kind, BOUNDED) or CatalogueError
         with _refusing(at, self.kind, path) as refused, at.open(data) as cat:
             error = _raised(lambda: self.asked.check(cat))
         if refused:  # there may be no other object with such bytes

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalogue.errors import GivenUp
-from catalogue.source.byte_ranges import ByteRange, Pin, SuffixRange
+from catalogue.errors import SourceUnavailable
+from catalogue.source.byte_ranges import ByteRange, FileVersion, SuffixRange
 from catalogue.source.cache import CachedSource, RangeCache
 from catalogue.source.checks import Response, Wanted
 from tests.support.caches import (
@@ -80,7 +80,7 @@ def test_other_requests_pass_straight_through(cache: RangeCache, folder: Path, w
 def test_a_version_without_a_strong_etag_is_never_kept(cache: RangeCache, folder: Path, etag: str | None) -> None:
     inner = Memory(etag)
     source = CachedSource(inner, cache)
-    pin = Pin(PIN.size, etag)
+    pin = FileVersion(PIN.size, etag)
     for _ in range(2):
         assert source.get(PATH, WANTED, pin=pin).body == right(WANTED)
     cache.put(URL, PATH, pin, 0, b"x")
@@ -131,7 +131,7 @@ def test_a_source_that_is_closed_answers_no_more(cache: RangeCache) -> None:
     source = CachedSource(Memory(), cache)
     source.get(PATH, WANTED, pin=PIN)
     source.close()
-    with pytest.raises(GivenUp):
+    with pytest.raises(SourceUnavailable):
         source.get(PATH, WANTED, pin=PIN)
 
 

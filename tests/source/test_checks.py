@@ -10,20 +10,20 @@ from hypothesis import strategies as st
 from catalogue.errors import (
     Blocked,
     CatalogueError,
-    Changed,
-    Denied,
-    Missing,
+    FileChanged,
+    Forbidden,
+    NotFound,
     NotParquet,
     RangeIgnored,
     Redirected,
-    ShortBody,
-    SlowDown,
     SourceError,
-    TextInstead,
+    Throttled,
+    UnexpectedHtml,
     Unreachable,
+    WrongLength,
     WrongRange,
 )
-from catalogue.source.byte_ranges import ByteRange, Pin, SuffixRange, content_range, resolve
+from catalogue.source.byte_ranges import ByteRange, FileVersion, SuffixRange, content_range, resolve
 from catalogue.source.checks import EXCERPT, MAX_DOCUMENT, Request, Response, Wanted, is_strong
 
 WHERE = "https://example.org/a.parquet"
@@ -41,7 +41,7 @@ S3_DENIED = "<?xml version='1.0'?><Error><Code>AccessDenied</Code><Message>Acces
 S3_SLOW = "<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
 
 
-def request(wanted: Wanted = BOUNDED, pin: Pin | None = None) -> Request:
+def request(wanted: Wanted = BOUNDED, pin: FileVersion | None = None) -> Request:
     return Request(WHERE, wanted, pin)
 
 
@@ -83,33 +83,33 @@ def right(size: int = 100, wanted: ByteRange = BOUNDED, **more: str) -> dict[str
     ("status", "headers", "body", "error"),
     [
         (200, {}, "", RangeIgnored),
-        (200, {"content-type": "text/html; charset=utf-8"}, "Welcome", TextInstead),
-        (200, {"content-type": "Application/XML"}, "<Error><Code>InternalError</Code></Error>", TextInstead),
-        (200, {"content-type": "application/xml"}, S3_SLOW, SlowDown),
+        (200, {"content-type": "text/html; charset=utf-8"}, "Welcome", UnexpectedHtml),
+        (200, {"content-type": "Application/XML"}, "<Error><Code>InternalError</Code></Error>", UnexpectedHtml),
+        (200, {"content-type": "application/xml"}, S3_SLOW, Throttled),
         (300, {}, "", Redirected),
         (301, {"location": "https://other.example/"}, "", Redirected),
         (304, {}, "", Redirected),
-        (400, {}, "", Denied),
-        (401, {}, "", Denied),
+        (400, {}, "", Forbidden),
+        (401, {}, "", Forbidden),
         (401, {}, CLOUDFRONT_PAGE, Blocked),
-        (403, {}, S3_DENIED, Denied),
-        (403, {"server": "AmazonS3", "x-cache": "Error from cloudfront"}, S3_DENIED, Denied),
+        (403, {}, S3_DENIED, Forbidden),
+        (403, {"server": "AmazonS3", "x-cache": "Error from cloudfront"}, S3_DENIED, Forbidden),
         (403, {}, CLOUDFRONT_PAGE, Blocked),
         (403, {"server": "CloudFront"}, "You ask too much; write to us.", Blocked),
         (403, {}, "<h1>Request blocked</h1>", Blocked),
-        (404, {}, "", Missing),
-        (405, {}, "", Denied),
+        (404, {}, "", NotFound),
+        (405, {}, "", Forbidden),
         (408, {}, "", Unreachable),
-        (410, {}, "", Missing),
-        (412, {}, "", Changed),
-        (416, {}, "", Changed),
-        (416, {"content-range": "bytes */5"}, "", Changed),
-        (416, {"content-range": "bytes */11"}, "", Denied),
-        (429, {}, "", SlowDown),
+        (410, {}, "", NotFound),
+        (412, {}, "", FileChanged),
+        (416, {}, "", FileChanged),
+        (416, {"content-range": "bytes */5"}, "", FileChanged),
+        (416, {"content-range": "bytes */11"}, "", Forbidden),
+        (429, {}, "", Throttled),
         (500, {}, "", Unreachable),
-        (500, {}, S3_SLOW, SlowDown),
+        (500, {}, S3_SLOW, Throttled),
         (502, {}, "", Unreachable),
-        (503, {}, CLOUDFRONT_PAGE, SlowDown),
+        (503, {}, CLOUDFRONT_PAGE, Throttled),
         (504, {}, "", Unreachable),
         (599, {}, "", Unreachable),
         (101, {}, "", Unreachable),
@@ -126,17 +126,17 @@ def test_what_a_status_means(status: int, headers: dict[str, str], body: str, er
     [
         (SUFFIX, None, "0", NotParquet),
         (SUFFIX, None, None, NotParquet),
-        (SUFFIX, None, "100", Denied),
-        (SUFFIX, Pin(100, None), None, Changed),
+        (SUFFIX, None, "100", Forbidden),
+        (SUFFIX, FileVersion(100, None), None, FileChanged),
         (ByteRange(0, 1), None, "0", NotParquet),
         (ByteRange(0, 1), None, None, NotParquet),
-        (ByteRange(0, 1), Pin(1, None), None, Changed),
-        (BOUNDED, None, "10", Changed),
-        (None, None, None, Denied),
+        (ByteRange(0, 1), FileVersion(1, None), None, FileChanged),
+        (BOUNDED, None, "10", FileChanged),
+        (None, None, None, Forbidden),
     ],
 )
 def test_what_has_no_byte_to_send_is_empty_or_shrunk_or_wrong(
-    wanted: Wanted, pin: Pin | None, size: str | None, error: type[CatalogueError]
+    wanted: Wanted, pin: FileVersion | None, size: str | None, error: type[CatalogueError]
 ) -> None:
     headers = {} if size is None else {"content-range": f"bytes */{size}"}
     assert type(request(wanted, pin).refuse(416, headers, "")) is error
@@ -164,7 +164,7 @@ def test_what_has_no_byte_to_send_is_empty_or_shrunk_or_wrong(
 def test_retry_after_in_both_its_forms(headers: dict[str, str], seconds: float | None) -> None:
     """RFC 9110, section 10.2.3."""
     refused = request().refuse(503, headers, "")
-    assert isinstance(refused, SlowDown)
+    assert isinstance(refused, Throttled)
     assert refused.retry_after == seconds
 
 
@@ -189,11 +189,11 @@ def test_messages_are_one_line_without_secrets_or_control_characters() -> None:
         (right() | {"content-range": "bytes 9-18/100"}, WrongRange),
         (right() | {"content-range": "bytes 10-19/*"}, WrongRange),
         (right() | {"content-range": "bytes 10-19/100, bytes 10-19/100"}, WrongRange),
-        (right() | {"content-length": "9"}, ShortBody),
-        (right() | {"content-length": "11"}, ShortBody),
-        (right() | {"content-length": "x"}, ShortBody),
-        (right(99), Changed),
-        (right(etag='"b"'), Changed),
+        (right() | {"content-length": "9"}, WrongLength),
+        (right() | {"content-length": "11"}, WrongLength),
+        (right() | {"content-length": "x"}, WrongLength),
+        (right(99), FileChanged),
+        (right(etag='"b"'), FileChanged),
     ],
 )
 def test_headers_that_are_not_right_are_refused_before_the_body(
@@ -201,7 +201,7 @@ def test_headers_that_are_not_right_are_refused_before_the_body(
 ) -> None:
     body = Body(b"x" * 10)
     with pytest.raises(error, match=WHERE) as raised:
-        read(request(pin=Pin(100, '"a"')), 206, headers, body)
+        read(request(pin=FileVersion(100, '"a"')), 206, headers, body)
     assert raised.type is error
     assert body.read == 0
 
@@ -211,7 +211,9 @@ def test_tags_that_promise_nothing_are_not_compared(held: str | None, found: str
     """RFC 9110, section 8.8.1: a weak tag does not say that the bytes are the same."""
     headers = right()
     del headers["etag"]
-    answer = read(request(pin=Pin(100, held)), 206, headers | ({"etag": found} if found else {}), Body(b"x" * 10))
+    answer = read(
+        request(pin=FileVersion(100, held)), 206, headers | ({"etag": found} if found else {}), Body(b"x" * 10)
+    )
     assert answer.etag == found
     assert is_strong('"a"')
     assert not is_strong('W/"a"')
@@ -220,7 +222,7 @@ def test_tags_that_promise_nothing_are_not_compared(held: str | None, found: str
 
 def test_the_right_answer() -> None:
     headers = right(last_modified="Wed, 21 Oct 2015 07:28:00 GMT", content_encoding="Identity")
-    answer = read(request(pin=Pin(100, '"a"')), 206, headers, Body(b"01", b"234567", b"89"))
+    answer = read(request(pin=FileVersion(100, '"a"')), 206, headers, Body(b"01", b"234567", b"89"))
     assert answer == Response(b"0123456789", 10, 100, '"a"', "Wed, 21 Oct 2015 07:28:00 GMT")
     answer = read(request(SuffixRange(10)), 206, right(20, ByteRange(10, 20)), Body(b"0123456789"))
     assert (answer.start, answer.total_size) == (10, 20)
@@ -238,7 +240,7 @@ def test_a_tag_that_cannot_be_printed_is_none() -> None:
 )
 def test_bodies_of_another_length_are_refused(pieces: tuple[bytes, ...]) -> None:
     body = Body(*pieces)
-    with pytest.raises(ShortBody, match=WHERE):
+    with pytest.raises(WrongLength, match=WHERE):
         read(request(), 206, right(), body)
     assert body.read <= 11
 
@@ -252,9 +254,9 @@ def test_a_whole_file_that_nobody_asked_for_is_not_read() -> None:
 
 @pytest.mark.parametrize("failure", [OSError("reset"), TimeoutError("late"), ValueError("chunk")])
 def test_an_error_is_what_its_status_says_even_if_its_text_breaks_off(failure: Exception) -> None:
-    with pytest.raises(SlowDown, match="Please"):
+    with pytest.raises(Throttled, match="Please"):
         read(request(), 503, {}, Body(b"Please", failure))
-    with pytest.raises(Denied):
+    with pytest.raises(Forbidden):
         read(request(), 403, {}, Body(failure))
 
 
@@ -262,11 +264,11 @@ def test_an_error_that_comes_in_drops_is_understood_and_not_read_without_end() -
     with pytest.raises(Blocked):
         read(request(), 403, {}, Body(*(bytes([byte]) for byte in CLOUDFRONT_PAGE.encode())))
     body = Body(b"x" * 1_000_000)
-    with pytest.raises(Denied):
+    with pytest.raises(Forbidden):
         read(request(), 403, {}, body)
     assert body.read == EXCERPT
     body = Body(b"x" * 1500, b"x" * 1500)
-    with pytest.raises(Denied):
+    with pytest.raises(Forbidden):
         read(request(), 403, {}, body)
     assert body.read == EXCERPT
 
@@ -274,11 +276,11 @@ def test_an_error_that_comes_in_drops_is_understood_and_not_read_without_end() -
 @pytest.mark.parametrize(
     ("headers", "body", "error"),
     [
-        ({"content-length": "3"}, b"ab", ShortBody),
-        ({}, b"abc", ShortBody),
-        ({"content-length": "3, 3"}, b"abc", ShortBody),
-        ({"content-length": str(MAX_DOCUMENT + 1)}, b"abc", ShortBody),
-        ({"transfer-encoding": "chunked"}, b"x" * (MAX_DOCUMENT + 1), ShortBody),
+        ({"content-length": "3"}, b"ab", WrongLength),
+        ({}, b"abc", WrongLength),
+        ({"content-length": "3, 3"}, b"abc", WrongLength),
+        ({"content-length": str(MAX_DOCUMENT + 1)}, b"abc", WrongLength),
+        ({"transfer-encoding": "chunked"}, b"x" * (MAX_DOCUMENT + 1), WrongLength),
         ({"content-length": "3", "content-encoding": "gzip"}, b"abc", WrongRange),
         ({"content-length": "3", "content-type": "text/html"}, b"abc", Unreachable),
         ({"content-length": "3", "content-type": "application/xml"}, b"abc", Unreachable),
@@ -293,9 +295,9 @@ def test_documents_that_are_refused(headers: dict[str, str], body: bytes, error:
 def test_documents_are_pinned_too(headers: dict[str, str]) -> None:
     headers |= {"etag": '"a"'}
     assert read(request(None), 200, headers, Body(b"abc")) == Response(b"abc", 0, 3, '"a"', None)
-    assert read(request(None, Pin(3, '"a"')), 200, headers, Body(b"abc")).body == b"abc"
-    for pin in (Pin(4, '"a"'), Pin(3, '"b"')):
-        with pytest.raises(Changed, match=WHERE):
+    assert read(request(None, FileVersion(3, '"a"')), 200, headers, Body(b"abc")).body == b"abc"
+    for pin in (FileVersion(4, '"a"'), FileVersion(3, '"b"')):
+        with pytest.raises(FileChanged, match=WHERE):
             read(request(None, pin), 200, headers, Body(b"abc"))
 
 
@@ -308,7 +310,7 @@ def test_an_empty_document() -> None:
     assert read(request(None), 200, {"content-length": "0"}, Body()) == Response(b"", 0, 0, None, None)
     with pytest.raises(NotParquet, match="empty"):
         read(request(SUFFIX), 200, {"content-length": "0"}, Body())
-    with pytest.raises(Changed, match="shorter"):
+    with pytest.raises(FileChanged, match="shorter"):
         read(request(), 200, {"content-length": "0"}, Body())
     with pytest.raises(Unreachable):
         read(request(None), 206, right(), Body(b"0123456789"))

@@ -7,8 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from catalogue.errors import Changed, Denied, GivenUp, Missing, NotParquet, ShortBody, Unreachable, WrongRange
-from catalogue.source.byte_ranges import ByteRange, Pin, SuffixRange
+from catalogue.errors import (
+    FileChanged,
+    Forbidden,
+    NotFound,
+    NotParquet,
+    SourceUnavailable,
+    Unreachable,
+    WrongLength,
+    WrongRange,
+)
+from catalogue.source.byte_ranges import ByteRange, FileVersion, SuffixRange
 from catalogue.source.checks import MAX_DOCUMENT
 from catalogue.source.folder import FolderSource
 from tests.support.sources import DATA, PATH
@@ -43,36 +52,36 @@ def test_the_right_bytes(source: FolderSource, wanted: ByteRange | SuffixRange |
     answer = source.get(PATH, wanted)
     assert (answer.body == DATA[start:end], answer.start, answer.total_size) == (True, start, 300_000)
     assert answer.etag
-    assert source.get(PATH, wanted, pin=Pin(answer.total_size, answer.etag)) == answer
+    assert source.get(PATH, wanted, pin=FileVersion(answer.total_size, answer.etag)) == answer
 
 
 def test_another_version_is_refused(source: FolderSource, folder: Path) -> None:
     seen = source.get(PATH, SuffixRange(8))
-    pin = Pin(seen.total_size, seen.etag)
+    pin = FileVersion(seen.total_size, seen.etag)
     os.utime(folder / PATH, ns=(1, 1))
     for wanted in (SuffixRange(8), ByteRange(0, 8), None):
-        with pytest.raises(Changed, match="ETag"):
+        with pytest.raises(FileChanged, match="ETag"):
             source.get(PATH, wanted, pin=pin)
-        assert source.get(PATH, wanted, pin=Pin(seen.total_size, None)).total_size == 300_000
+        assert source.get(PATH, wanted, pin=FileVersion(seen.total_size, None)).total_size == 300_000
     (folder / PATH).write_bytes(DATA[:-1])
     for wanted in (SuffixRange(8), ByteRange(0, 8), None):
-        with pytest.raises(Changed, match="299,999 bytes"):
+        with pytest.raises(FileChanged, match="299,999 bytes"):
             source.get(PATH, wanted, pin=pin)
     (folder / PATH).write_bytes(b"")
     for wanted in (SuffixRange(8), ByteRange(0, 8), None):
-        with pytest.raises(Changed, match=r"part 0\.parquet"):
+        with pytest.raises(FileChanged, match=r"part 0\.parquet"):
             source.get(PATH, wanted, pin=pin)
 
 
 def test_what_cannot_be_had_is_named(source: FolderSource) -> None:
-    with pytest.raises(Missing, match=r"none\.parquet does not exist"):
+    with pytest.raises(NotFound, match=r"none\.parquet does not exist"):
         source.get("none.parquet", SuffixRange(8))
     with pytest.raises(NotParquet, match="empty"):
         source.get("empty", SuffixRange(8))
     with pytest.raises(NotParquet, match="empty"):
         source.get("empty", ByteRange(0, 1))
     assert source.get("empty").body == b""
-    with pytest.raises(Changed, match=r"part 0\.parquet is shorter"):
+    with pytest.raises(FileChanged, match=r"part 0\.parquet is shorter"):
         source.get(PATH, ByteRange(300_000, 300_001))
     with pytest.raises(WrongRange, match=r"part 0\.parquet"):
         source.get(PATH, ByteRange(299_999, 300_001))
@@ -92,14 +101,14 @@ def test_what_cannot_be_had_is_named(source: FolderSource) -> None:
     ],
 )
 def test_what_is_no_file_of_the_folder_is_missing(source: FolderSource, path: str) -> None:
-    with pytest.raises(Missing):
+    with pytest.raises(NotFound):
         source.get(path)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no pipes in folders")
 def test_a_pipe_is_no_file(source: FolderSource, folder: Path) -> None:
     os.mkfifo(folder / "pipe")
-    with pytest.raises(Missing):
+    with pytest.raises(NotFound):
         source.get("pipe", SuffixRange(8))
 
 
@@ -110,7 +119,7 @@ def test_what_may_not_be_read_is_denied(source: FolderSource, folder: Path) -> N
     if me == 0:  # who may read everything
         os.seteuid(65534)
     try:
-        with pytest.raises(Denied, match=r"part 0\.parquet may not be read") as raised:
+        with pytest.raises(Forbidden, match=r"part 0\.parquet may not be read") as raised:
             source.get(PATH, SuffixRange(8))
     finally:
         os.seteuid(me)
@@ -132,7 +141,7 @@ def test_a_link_to_another_disk_is_followed(source: FolderSource, folder: Path) 
 def test_documents_have_a_bound(source: FolderSource, folder: Path) -> None:
     with (folder / "large").open("wb") as file:
         file.truncate(MAX_DOCUMENT + 1)
-    with pytest.raises(ShortBody, match="large has 16,777,217 bytes"):
+    with pytest.raises(WrongLength, match="large has 16,777,217 bytes"):
         source.get("large")
     assert source.get("large", SuffixRange(4)).body == bytes(4)
 
@@ -142,5 +151,5 @@ def test_a_closed_source_answers_no_more(folder: Path) -> None:
         assert source.connections == 7
         assert source.url == folder.as_uri() + "/"
         source.get(PATH)
-    with pytest.raises(GivenUp, match="was closed"):
+    with pytest.raises(SourceUnavailable, match="was closed"):
         source.get(PATH)

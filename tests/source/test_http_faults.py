@@ -8,8 +8,8 @@ from contextlib import closing
 
 import pytest
 
-from catalogue.errors import Changed, SlowDown, SourceError, Unreachable, WrongRange
-from catalogue.source.byte_ranges import ByteRange, Pin, SuffixRange
+from catalogue.errors import FileChanged, SourceError, Throttled, Unreachable, WrongRange
+from catalogue.source.byte_ranges import ByteRange, FileVersion, SuffixRange
 from catalogue.source.http import HttpSource
 from tests.support.faults import (
     ALL_KINDS,
@@ -180,8 +180,8 @@ def test_another_version_than_the_pinned_one_is_refused(
 ) -> None:
     faulty.script(None, quick(kind))
     seen = faulty.source.get(PATH, wanted)
-    with pytest.raises(Changed, match=r"part 0\.parquet"):
-        faulty.source.get(PATH, wanted, pin=Pin(seen.total_size, seen.etag))
+    with pytest.raises(FileChanged, match=r"part 0\.parquet"):
+        faulty.source.get(PATH, wanted, pin=FileVersion(seen.total_size, seen.etag))
 
 
 @pytest.mark.parametrize("kind", sorted(HARMLESS, key=str), ids=lambda kind: kind.value)
@@ -189,15 +189,15 @@ def test_another_version_than_the_pinned_one_is_refused(
 def test_where_no_tag_can_tell_the_size_does(faulty: Faulty, kind: Kind, wanted: ByteRange | SuffixRange) -> None:
     faulty.script(None, quick(kind), quick(kind))
     seen = faulty.source.get(PATH, wanted)
-    assert faulty.source.get(PATH, wanted, pin=Pin(seen.total_size, seen.etag)).body == RIGHT[wanted]
-    with pytest.raises(Changed, match="299,999"):
-        faulty.source.get(PATH, wanted, pin=Pin(299_999, None))
+    assert faulty.source.get(PATH, wanted, pin=FileVersion(seen.total_size, seen.etag)).body == RIGHT[wanted]
+    with pytest.raises(FileChanged, match="299,999"):
+        faulty.source.get(PATH, wanted, pin=FileVersion(299_999, None))
 
 
 @pytest.mark.parametrize(("kind", "least"), [(Kind.RETRY_AFTER, 60.0), (Kind.TOO_MANY, 60.0), (Kind.SLOW_DOWN, None)])
 def test_how_long_to_wait_is_handed_on(faulty: Faulty, kind: Kind, least: float | None) -> None:
     faulty.script(quick(kind, retry_after=60))
-    with pytest.raises(SlowDown) as raised:
+    with pytest.raises(Throttled) as raised:
         faulty.source.get(PATH, SUFFIX)
     given = raised.value.retry_after
     assert given is None if least is None else given is not None and least <= given <= least + 2
@@ -266,6 +266,6 @@ def test_documents_are_believed_no_more_than_ranges() -> None:
                 source.get(PATH)
         answer = source.get(PATH)
         assert (answer.body, answer.start, answer.total_size) == (DATA, 0, len(DATA))
-        assert source.get(PATH, pin=Pin(answer.total_size, answer.etag)).body == DATA
-        with pytest.raises(Changed):
-            source.get(PATH, pin=Pin(len(OTHER) + 1, None))
+        assert source.get(PATH, pin=FileVersion(answer.total_size, answer.etag)).body == DATA
+        with pytest.raises(FileChanged):
+            source.get(PATH, pin=FileVersion(len(OTHER) + 1, None))

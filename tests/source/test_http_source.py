@@ -13,8 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from catalogue.errors import Changed, GivenUp, Missing, NameNotResolved, NobodyListens, QueryError, Unreachable
-from catalogue.source.byte_ranges import ByteRange, Pin, SuffixRange
+from catalogue.errors import (
+    ConnectionRefused,
+    FileChanged,
+    NameNotResolved,
+    NotFound,
+    QueryError,
+    SourceUnavailable,
+    Unreachable,
+)
+from catalogue.source.byte_ranges import ByteRange, FileVersion, SuffixRange
 from catalogue.source.checks import Response
 from catalogue.source.http import HttpSource, Timeouts
 from tests.support.faults import Fault, FaultServer, Kind, always
@@ -64,8 +72,8 @@ def test_the_right_bytes(source: HttpSource, wanted: ByteRange | SuffixRange | N
 
 def test_what_a_request_says(server: FaultServer, source: HttpSource) -> None:
     seen = source.get(PATH, SUFFIX)
-    source.get(PATH, BOUNDED, pin=Pin(300_000, seen.etag))
-    source.get(PATH, BOUNDED, pin=Pin(300_000, f"W/{seen.etag}"))
+    source.get(PATH, BOUNDED, pin=FileVersion(300_000, seen.etag))
+    source.get(PATH, BOUNDED, pin=FileVersion(300_000, f"W/{seen.etag}"))
     source.get(PATH)
     assert [exchange.range_header for exchange in server.log] == [
         "bytes=-5000",
@@ -83,13 +91,13 @@ def test_what_a_request_says(server: FaultServer, source: HttpSource) -> None:
 
 
 def test_what_cannot_be_had(source: HttpSource, server: FaultServer) -> None:
-    with pytest.raises(Missing, match="does not exist") as missing:
+    with pytest.raises(NotFound, match="does not exist") as missing:
         source.get("none.parquet", SUFFIX)
     assert isinstance(missing.value, FileNotFoundError)
-    with pytest.raises(Changed, match="is shorter"):
+    with pytest.raises(FileChanged, match="is shorter"):
         source.get(PATH, ByteRange(300_000, 300_001))
-    with pytest.raises(Changed, match="not the file"):
-        source.get(PATH, BOUNDED, pin=Pin(300_000, '"another"'))
+    with pytest.raises(FileChanged, match="not the file"):
+        source.get(PATH, BOUNDED, pin=FileVersion(300_000, '"another"'))
     assert server.requests == 3
 
 
@@ -108,7 +116,7 @@ def test_nobody_listens() -> None:
         url = server.url
     with (
         closing(HttpSource(url, user_agent=AGENT, connections=1)) as source,
-        pytest.raises(NobodyListens, match=rf"nobody listens at {url} \(connection refused\)") as raised,
+        pytest.raises(ConnectionRefused, match=rf"nobody listens at {url} \(connection refused\)") as raised,
     ):
         source.get("x", SUFFIX)
     assert isinstance(raised.value, ConnectionError)
@@ -156,7 +164,7 @@ def test_a_proxy_is_used_and_its_password_goes_nowhere_else(monkeypatch: pytest.
     with FaultServer({}) as proxy:
         monkeypatch.setenv("http_proxy", proxy.url.replace("://", "://me:canary@"))
         with closing(HttpSource("http://data.example/", user_agent=AGENT, connections=1)) as source:
-            with pytest.raises(Missing, match=r"http://data\.example/x\.parquet") as raised:
+            with pytest.raises(NotFound, match=r"http://data\.example/x\.parquet") as raised:
                 source.get("x.parquet", SUFFIX)
             assert "canary" not in f"{raised.value} {raised.value!r} {source!r} {source.url}"
         (exchange,) = proxy.log
@@ -209,11 +217,11 @@ def test_closing_ends_what_is_under_way() -> None:
         arrivals.wait(4)
         source.close()
         for future in asking:
-            with pytest.raises(GivenUp, match=f"{server.url} was closed"):
+            with pytest.raises(SourceUnavailable, match=f"{server.url} was closed"):
                 future.result(timeout=5)
         assert server.requests == 4
         source.close()  # again does no harm
-        with pytest.raises(GivenUp, match="was closed"):
+        with pytest.raises(SourceUnavailable, match="was closed"):
             source.get(PATH, SUFFIX)
     gc.collect()  # what was not closed would warn now, and warnings are errors
 
@@ -228,7 +236,7 @@ def test_closing_at_any_moment_leaves_nobody_waiting() -> None:
                 for count in itertools.count():
                     try:
                         assert source.get(PATH, SUFFIX).body == DATA[-5000:]
-                    except GivenUp:
+                    except SourceUnavailable:
                         return count
                     asked.release()
                 return -1

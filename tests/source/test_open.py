@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from catalogue.errors import Missing, QueryError, SlowDown, Unreachable
+from catalogue.errors import NotFound, QueryError, Throttled, Unreachable
 from catalogue.settings import COLLINFO_SOURCE, DEFAULT_SOURCE, Settings, install_command
 from catalogue.source.folder import FolderSource
 from catalogue.source.http import HttpSource
@@ -164,7 +164,7 @@ def test_a_request_of_what_was_opened(tmp_path: Path) -> None:
     settings = Settings(contact="me@example.org", cache=tmp_path / "cache", rate=1000.0)
     with FaultServer(FILES) as server, closing(open_source(server.url, settings)) as source:
         assert source.get(PATH, SUFFIX).body == DATA[-5000:]
-        with pytest.raises(Missing):
+        with pytest.raises(NotFound):
             source.get("none", SUFFIX)
         first, _ = server.log
         assert first.headers["user-agent"] == settings.user_agent
@@ -189,7 +189,7 @@ def test_what_it_is_opened_with_is_handed_on(settings: Settings) -> None:
             open_source(server.url, Settings(patience=60.0), clock=clock, notify=said.append, attempts=2)
         ) as source,
     ):
-        with pytest.raises(SlowDown, match="SlowDown"):
+        with pytest.raises(Throttled, match="Throttled"):
             source.get(PATH, SUFFIX)
         assert server.requests == 2
     assert len(clock.waits) == 1
@@ -202,7 +202,7 @@ def test_what_it_is_opened_with_is_handed_on(settings: Settings) -> None:
     with FaultServer(FILES, script=always(Kind.SLOW_DOWN)) as server:
         clock = FakeClock()
         impatient = open_source(server.url, Settings(patience=60.0), clock=clock, patience=59.0)
-        with closing(impatient) as source, pytest.raises(SlowDown, match=r"SlowDown.*; ask again in"):
+        with closing(impatient) as source, pytest.raises(Throttled, match=r"SlowDown.*; ask again in"):
             source.get(PATH, SUFFIX)
         assert (server.requests, clock.waits) == (1, [])
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from catalogue.errors import Blocked, CatalogueError, GivenUp, Missing, SlowDown, Unreachable
+from catalogue.errors import Blocked, CatalogueError, NotFound, SourceUnavailable, Throttled, Unreachable
 from catalogue.source.checks import Response
 from catalogue.source.rate_limit import Limiter, Policy
 from catalogue.source.retry import PoliteSource
@@ -24,8 +24,8 @@ def polite(
     return PoliteSource(Answers(cycle(answers)), limiter, jitter=lambda: 0.5, patience=patience, attempts=attempts)
 
 
-def refused(ask: Callable[..., object], *with_: object) -> SlowDown:
-    with pytest.raises(SlowDown) as raised:
+def refused(ask: Callable[..., object], *with_: object) -> Throttled:
+    with pytest.raises(Throttled) as raised:
         ask(*with_)
     assert raised.value.exit_status == 75
     return raised.value
@@ -52,7 +52,7 @@ def test_of_many_those_wait_whose_turn_comes_in_time() -> None:
     limiter = Limiter(Policy(rate=1.0, burst=1), clock=clock)
     outcomes = clock.run(*[lambda: limiter.acquire(3.0)] * 10)
     times = sorted(each for each in outcomes if isinstance(each, float))
-    refusals = [each for each in outcomes if isinstance(each, SlowDown)]
+    refusals = [each for each in outcomes if isinstance(each, Throttled)]
     assert times == pytest.approx([START, START + 1, START + 2, START + 3])
     assert [each.retry_after for each in refusals] == pytest.approx([4.0] * 6)
     clock.advance(1.0)
@@ -109,7 +109,7 @@ def test_who_is_impatient_asks_a_host_that_blocks_no_more_than_the_patient() -> 
     inner = Answers(cycle([Blocked("blocked")]))
     source = PoliteSource(inner, Limiter(POLICY, clock=clock), patience=20.0)
     for _ in range(200):
-        with pytest.raises((SlowDown, Blocked)):
+        with pytest.raises((Throttled, Blocked)):
             source.get("x")
         clock.advance(10.0)
     # At the start, after 300 s, and after 900 s twice, the last time without hope.
@@ -122,7 +122,7 @@ def test_who_is_impatient_asks_a_host_that_blocks_no_more_than_the_patient() -> 
 @pytest.mark.parametrize(("asked_for", "wait"), [(None, 11.25), (120.0, 120.0), (86400.0, 300.0)])
 def test_a_host_that_wants_patience_is_left_alone_by_all(asked_for: float | None, wait: float) -> None:
     clock = FakeClock()
-    source = polite(SlowDown("slow down", retry_after=asked_for), GOOD, clock=clock, patience=10.0)
+    source = polite(Throttled("slow down", retry_after=asked_for), GOOD, clock=clock, patience=10.0)
     error = refused(source.get, "x")
     assert error.retry_after == wait
     assert str(error).startswith("slow down; ask again in ")
@@ -138,7 +138,7 @@ def test_a_host_that_wants_patience_is_left_alone_by_all(asked_for: float | None
 
 def test_the_bound_is_for_all_attempts_together() -> None:
     clock = FakeClock()
-    source = polite(SlowDown("slow down"), clock=clock, patience=60.0)
+    source = polite(Throttled("slow down"), clock=clock, patience=60.0)
     error = refused(source.get, "x")
     assert clock.waits == [11.25, 22.5]  # and not 45 more
     assert error.retry_after == 45.0
@@ -172,13 +172,13 @@ def test_short_waits_are_waited() -> None:
 
 
 def test_what_is_said_of_a_file_is_said_however_little_patience_there_is() -> None:
-    source = polite(Missing("x"), clock=FakeClock(), patience=0.0)
-    with pytest.raises(Missing):
+    source = polite(NotFound("x"), clock=FakeClock(), patience=0.0)
+    with pytest.raises(NotFound):
         source.get("x")
 
 
 def test_nobody_is_told_of_a_wait_that_is_not_made() -> None:
-    for error in (SlowDown("x"), Blocked("x")):
+    for error in (Throttled("x"), Blocked("x")):
         said: list[str] = []
         limiter = Limiter(POLICY, clock=FakeClock())
         source = PoliteSource(Answers([error]), limiter, notify=said.append, patience=5.0)
@@ -211,16 +211,16 @@ def test_a_host_that_was_given_up_is_asked_again_after_an_hour(patience: float) 
             return type(error)
         return None
 
-    assert set(islice(iter(outcome, GivenUp), 1000)) == {Unreachable}
+    assert set(islice(iter(outcome, SourceUnavailable), 1000)) == {Unreachable}
     assert inner.asked == 200
     for _ in range(2):
         clock.advance(1799.0)
-        assert outcome() is GivenUp
+        assert outcome() is SourceUnavailable
     assert inner.asked == 200
     clock.advance(3.0)
-    assert set(islice(iter(outcome, GivenUp), 1000)) == {Unreachable}
+    assert set(islice(iter(outcome, SourceUnavailable), 1000)) == {Unreachable}
     assert inner.asked == 400  # counted anew
-    assert outcome() is GivenUp
+    assert outcome() is SourceUnavailable
     clock.advance(3600.0)
     assert source.get("x") is GOOD
     assert source.requests == inner.asked == 401
@@ -228,13 +228,13 @@ def test_a_host_that_was_given_up_is_asked_again_after_an_hour(patience: float) 
 
 def test_complaints_are_counted_anew_after_an_hour() -> None:
     clock = FakeClock()
-    inner = Answers(cycle([GOOD, SlowDown("x")]))
+    inner = Answers(cycle([GOOD, Throttled("x")]))
     source = PoliteSource(inner, Limiter(Policy(slow_down=0.0), clock=clock))
     counts = []
     for _ in range(3):
         before = inner.asked
         read = (source.get("x") for _ in range(5000))
-        with pytest.raises(GivenUp, match="keeps asking to slow down"):
+        with pytest.raises(SourceUnavailable, match="keeps asking to slow down"):
             list(read)
         counts.append(inner.asked - before)
         clock.advance(3600.0)

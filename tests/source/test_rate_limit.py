@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from catalogue.errors import Blocked, GivenUp
+from catalogue.errors import Blocked, SourceUnavailable
 from catalogue.source.rate_limit import Limiter, Policy, SystemClock
 from tests.support.clocks import START, FakeClock
 
@@ -221,7 +221,7 @@ def test_the_machines_clock_waits_and_can_be_stopped() -> None:
         sleeping = [executor.submit(clock.sleep, 600.0) for _ in range(3)]
         clock.stop()
         for future in sleeping:
-            with pytest.raises(GivenUp, match="closed"):
+            with pytest.raises(SourceUnavailable, match="closed"):
                 future.result(timeout=5)
-    with pytest.raises(GivenUp):
+    with pytest.raises(SourceUnavailable):
         clock.sleep(0.0)

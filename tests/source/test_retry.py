@@ -11,21 +11,21 @@ import pytest
 from catalogue.errors import (
     Blocked,
     CatalogueError,
-    Changed,
-    Denied,
-    GivenUp,
-    Missing,
+    ConnectionRefused,
+    FileChanged,
+    Forbidden,
     NameNotResolved,
-    NobodyListens,
+    NotFound,
     NotParquet,
     RangeIgnored,
     Redirected,
-    ShortBody,
-    SlowDown,
+    SourceUnavailable,
+    Throttled,
     Unreachable,
+    WrongLength,
     WrongRange,
 )
-from catalogue.source.byte_ranges import ByteRange, Pin, SuffixRange
+from catalogue.source.byte_ranges import ByteRange, FileVersion, SuffixRange
 from catalogue.source.checks import Response, Wanted
 from catalogue.source.http import HttpSource
 from catalogue.source.rate_limit import COMMON_CRAWL, S3_COMMON_CRAWL, Limiter, Policy, SystemClock
@@ -68,7 +68,7 @@ class Answers:
         self.asked = 0
         self.closed = False
 
-    def get(self, path: str, wanted: Wanted = None, *, pin: Pin | None = None) -> Response:  # noqa: ARG002 - whatever
+    def get(self, path: str, wanted: Wanted = None, *, pin: FileVersion | None = None) -> Response:  # noqa: ARG002 - whatever
         with self._lock:
             self.asked += 1
             answer = next(self._answers)
@@ -183,7 +183,7 @@ def test_slow_answers_are_asked_for_again() -> None:
 @pytest.mark.parametrize("jitter", [0.0, 0.25, 0.999])
 def test_waits_double_with_jitter(jitter: float) -> None:
     clock = FakeClock()
-    source = polite(*[SlowDown("x")] * 4, GOOD, clock=clock, jitter=jitter)
+    source = polite(*[Throttled("x")] * 4, GOOD, clock=clock, jitter=jitter)
     assert source.get("x") is GOOD
     assert clock.waits == pytest.approx([base * (1 + jitter / 4) for base in (10, 20, 40, 80)])
     assert source.limiter.rate == 1.5  # halved to the floor, and then there were ten clean seconds
@@ -194,26 +194,26 @@ def test_waits_double_with_jitter(jitter: float) -> None:
 )
 def test_retry_after_is_honoured_within_reason(asked_for: float | None, waited: float) -> None:
     clock = FakeClock()
-    assert polite(SlowDown("x", retry_after=asked_for), GOOD, clock=clock).get("x") is GOOD
+    assert polite(Throttled("x", retry_after=asked_for), GOOD, clock=clock).get("x") is GOOD
     assert clock.waits == [waited]
 
 
 def test_whoever_wants_more_patience_gets_it() -> None:
     clock = FakeClock()
-    assert polite(SlowDown("x"), GOOD, clock=clock, policy=Policy(slow_down=1000.0)).get("x") is GOOD
+    assert polite(Throttled("x"), GOOD, clock=clock, policy=Policy(slow_down=1000.0)).get("x") is GOOD
     assert clock.waits == [1000.0]
 
 
 def test_other_failures_do_not_make_the_wait_longer() -> None:
     clock = FakeClock()
-    assert polite(*[Unreachable("x")] * 5, SlowDown("x"), GOOD, clock=clock).get("x") is GOOD
+    assert polite(*[Unreachable("x")] * 5, Throttled("x"), GOOD, clock=clock).get("x") is GOOD
     assert [wait for wait in clock.waits if wait >= 1] == [10.0]
 
 
 def test_nobody_waits_for_nothing() -> None:
     clock = FakeClock()
     limiter = Limiter(POLICY, clock=clock)
-    for error in (SlowDown("x"), Unreachable("x"), Blocked("x")):
+    for error in (Throttled("x"), Unreachable("x"), Blocked("x")):
         with pytest.raises(type(error)):
             PoliteSource(Answers([error]), limiter, attempts=1).get("x")
     assert clock.waits == []
@@ -221,7 +221,7 @@ def test_nobody_waits_for_nothing() -> None:
 
 def test_the_user_is_told_why_it_takes_so_long() -> None:
     said: list[str] = []
-    source = polite(SlowDown("slow down"), Unreachable("broken"), Blocked("blocked"), GOOD, notify=said.append)
+    source = polite(Throttled("slow down"), Unreachable("broken"), Blocked("blocked"), GOOD, notify=said.append)
     assert source.get("x") is GOOD
     assert said == ["slow down; waiting 10 s", "blocked; waiting 300 s before one more try"]
 
@@ -246,20 +246,20 @@ def test_a_host_that_only_asks_to_slow_down_is_left_alone() -> None:
         ThreadPoolExecutor(8) as executor,
     ):
         outcomes = list(executor.map(ask, files))
-        assert set(outcomes) == {SlowDown, GivenUp}
-        assert outcomes[-1] is GivenUp
+        assert set(outcomes) == {Throttled, SourceUnavailable}
+        assert outcomes[-1] is SourceUnavailable
         assert source.requests == server.requests <= 200 + 8  # the bound is 1.1 x 1000 + 500
-        with pytest.raises(GivenUp, match="Run the same command again in an hour") as raised:
+        with pytest.raises(SourceUnavailable, match="Run the same command again in an hour") as raised:
             source.get("0", SUFFIX)
         assert raised.value.exit_status == 75
         assert source.requests == server.requests <= 200 + 8
 
 
 def test_too_many_complaints_among_good_answers_are_too_many() -> None:
-    inner = Answers(cycle([GOOD, SlowDown("x")]))
+    inner = Answers(cycle([GOOD, Throttled("x")]))
     source = PoliteSource(inner, Limiter(Policy(), clock=FakeClock()))
     read = (source.get("x") for _ in range(5000))
-    with pytest.raises(GivenUp, match="keeps asking to slow down"):
+    with pytest.raises(SourceUnavailable, match="keeps asking to slow down"):
         list(read)
     complaints = inner.asked // 2
     assert complaints - 1 <= 0.1 * inner.asked + 500 < complaints + 1
@@ -275,7 +275,7 @@ def test_more_than_nine_of_ten_failures_are_too_many(failures: int, *, given_up:
     for _ in range(400):
         try:
             source.get("x")
-        except GivenUp as error:
+        except SourceUnavailable as error:
             outcomes.add(str(error))
     assert bool(outcomes) == given_up
     if given_up:
@@ -284,7 +284,7 @@ def test_more_than_nine_of_ten_failures_are_too_many(failures: int, *, given_up:
 
 
 def test_answers_about_files_are_no_failures() -> None:
-    answers = [Missing("x"), Denied("x"), Changed("x"), Redirected("x"), NotParquet("x")]
+    answers = [NotFound("x"), Forbidden("x"), FileChanged("x"), Redirected("x"), NotParquet("x")]
     source = polite(*answers, policy=Policy())
     for number in range(400):
         with pytest.raises(type(answers[number % 5])):
@@ -293,15 +293,15 @@ def test_answers_about_files_are_no_failures() -> None:
 
 
 def test_a_closed_source_makes_no_more_requests() -> None:
-    source = polite(GivenUp("closed"))
-    with pytest.raises(GivenUp, match="closed"):
+    source = polite(SourceUnavailable("closed"))
+    with pytest.raises(SourceUnavailable, match="closed"):
         source.get("x")
     assert source.requests == 0
 
 
 def test_closing_breaks_off_waits() -> None:
     waiting = threading.Semaphore(0)
-    inner = Answers(cycle([SlowDown("x", retry_after=250)]))
+    inner = Answers(cycle([Throttled("x", retry_after=250)]))
     limiter = Limiter(POLICY, clock=SystemClock())
     source = PoliteSource(inner, limiter, notify=lambda _: waiting.release())
     with ThreadPoolExecutor(3) as executor:
@@ -310,7 +310,7 @@ def test_closing_breaks_off_waits() -> None:
             assert waiting.acquire(timeout=10)
         source.close()
         for future in asking:
-            with pytest.raises(GivenUp, match="closed"):
+            with pytest.raises(SourceUnavailable, match="closed"):
                 future.result(timeout=5)
     assert inner.closed
 
@@ -326,7 +326,7 @@ def test_a_file_whose_ranges_are_ignored_is_asked_for_few_times(policy: Policy, 
         with pytest.raises(RangeIgnored):
             source.get("x", wanted)
         assert source.requests - before == most
-    source = polite(RangeIgnored("x"), WrongRange("x"), ShortBody("x"), GOOD, policy=policy)
+    source = polite(RangeIgnored("x"), WrongRange("x"), WrongLength("x"), GOOD, policy=policy)
     assert source.get("x", BOUNDED) is GOOD
     assert not source.honoured_suffixes
     assert polite(GOOD).get("x", SUFFIX) is GOOD
@@ -341,7 +341,7 @@ def test_a_host_that_honours_no_range_is_not_asked_for_every_file() -> None:
                 with pytest.raises(RangeIgnored):
                     source.get(path, BOUNDED)
             for path in ("3", "4", "5"):
-                with pytest.raises(GivenUp, match="use a server that honours ranges"):
+                with pytest.raises(SourceUnavailable, match="use a server that honours ranges"):
                     source.get(path, BOUNDED)
             assert server.requests == 6
 
@@ -363,7 +363,7 @@ def test_where_nobody_listens_some_seconds_are_enough(policy: Policy, requests: 
         url = server.url
     inner = HttpSource(url, user_agent="test", connections=1)
     with closing(PoliteSource(inner, Limiter(policy, clock=clock), jitter=lambda: 1.0)) as source:
-        with pytest.raises(NobodyListens, match=f"nobody listens at {url}") as raised:
+        with pytest.raises(ConnectionRefused, match=f"nobody listens at {url}") as raised:
             source.get(PATH, SUFFIX)
         assert source.requests == requests
     own = policy == Policy()
@@ -376,7 +376,7 @@ def test_gives_up_a_name_without_an_address_after_two_requests(policy: Policy) -
     clock = FakeClock()
     inner = HttpSource("http://name.invalid/", user_agent="test", connections=1)
     with closing(PoliteSource(inner, Limiter(policy, clock=clock), jitter=lambda: 1.0)) as source:
-        with pytest.raises(GivenUp, match=r"^the name name\.invalid cannot .*, or run: catalogue doctor$"):
+        with pytest.raises(SourceUnavailable, match=r"^the name name\.invalid cannot .*, or run: catalogue doctor$"):
             source.get(PATH, SUFFIX)
         assert source.requests == 2
     assert sum(clock.waits) < 5
@@ -389,13 +389,13 @@ def test_waits_longer_for_a_name_that_had_an_address_before() -> None:
 
 
 def test_requests_and_bytes_are_counted_in_all_threads() -> None:
-    inner = Answers(cycle([GOOD, Unreachable("x"), GOOD, SlowDown("x"), Missing("x")]))
+    inner = Answers(cycle([GOOD, Unreachable("x"), GOOD, Throttled("x"), NotFound("x")]))
     source = PoliteSource(inner, Limiter(Policy(), clock=FakeClock()))
 
     def ask(_: int) -> int:
         try:
             return len(source.get("x").body)
-        except Missing:
+        except NotFound:
             return 0
 
     with ThreadPoolExecutor(16) as executor:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from catalogue import Catalogue
-from catalogue.errors import Blocked, GivenUp, SourceError
+from catalogue.errors import Blocked, SourceError, SourceUnavailable
 from catalogue.settings import Settings
 from catalogue.source.rate_limit import Limiter, Policy, SystemClock
 from tests.support.clocks import START, FakeClock
@@ -184,7 +184,10 @@ def test_a_host_that_answers_nothing_is_left_alone(fault: Fault, listing: dict[s
     clock = LastingClock()
     with FaultServer(listing, script=lambda each: fault if each.path.endswith(".parquet") else None) as server:
         asking = polite(server, tmp_path)
-        with Catalogue(tmp_path / "data", asking, clock=lambda: clock) as cat, pytest.raises(GivenUp) as raised:
+        with (
+            Catalogue(tmp_path / "data", asking, clock=lambda: clock) as cat,
+            pytest.raises(SourceUnavailable) as raised,
+        ):
             cat.harvest("CC-MAIN-2022-05")
         assert raised.value.exit_status == 75
         assert "an hour" in str(raised.value)

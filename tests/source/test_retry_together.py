@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from catalogue.errors import Blocked, Denied
+from catalogue.errors import Blocked, Forbidden
 from catalogue.source.http import HttpSource
 from catalogue.source.rate_limit import Limiter, Policy
 from catalogue.source.retry import PoliteSource
@@ -125,7 +125,7 @@ def test_a_refusal_of_one_file_pauses_nothing() -> None:
     ):
         for path in FILES:
             if path == "3.parquet":
-                with pytest.raises(Denied, match=r"3\.parquet answered 403: AccessDenied"):
+                with pytest.raises(Forbidden, match=r"3\.parquet answered 403: AccessDenied"):
                     source.get(path, SUFFIX)
             else:
                 source.get(path, SUFFIX)
@@ -138,7 +138,7 @@ def test_a_refusal_of_one_file_ends_a_block_as_any_answer_does() -> None:
     script = Timed(clock, lambda _: Fault(Kind.DENIED if clock.now() > START else Kind.BLOCKED))
     with FaultServer(FILES, script=script) as server, closing(over(server, clock)) as source:
         for _ in range(2):
-            with pytest.raises(Denied):
+            with pytest.raises(Forbidden):
                 source.get("0.parquet", SUFFIX)
     assert script.times == [0.0, 300.0, pytest.approx(300.4, abs=0.5)]
     assert source.limiter.state.blocks == 0

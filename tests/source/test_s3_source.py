@@ -14,17 +14,17 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from catalogue.errors import (
-    Changed,
-    Denied,
-    GivenUp,
-    Missing,
+    FileChanged,
+    Forbidden,
     NameNotResolved,
+    NotFound,
     NotParquet,
-    SlowDown,
     SourceError,
+    SourceUnavailable,
+    Throttled,
     Unreachable,
 )
-from catalogue.source.byte_ranges import ByteRange, Pin, SuffixRange
+from catalogue.source.byte_ranges import ByteRange, FileVersion, SuffixRange
 from catalogue.source.http import Timeouts
 from catalogue.source.s3 import S3Source
 from tests.support import canaries
@@ -121,19 +121,19 @@ def test_the_right_bytes_by_one_request(
     assert (answer.body == DATA[start:end], answer.start, answer.total_size) == (True, start, 300_000)
     assert answer.etag
     assert answer.last_modified
-    assert source.get(PATH, wanted, pin=Pin(answer.total_size, answer.etag)) == answer
+    assert source.get(PATH, wanted, pin=FileVersion(answer.total_size, answer.etag)) == answer
     path = f"/{BUCKET}/a%20prefix/cc-index/crawl=CC-MAIN-2022-05/part%200.parquet"
     assert [request.replace("%3D", "=") for request in seen()] == [f"GET {path}"] * 2
 
 
 def test_what_cannot_be_had(source: S3Source, seen: Seen) -> None:
-    with pytest.raises(Missing, match=r"s3://a-bucket/a prefix/none does not exist"):
+    with pytest.raises(NotFound, match=r"s3://a-bucket/a prefix/none does not exist"):
         source.get("none", SUFFIX)
     with pytest.raises(NotParquet, match="empty"):
         source.get("empty", SUFFIX)
     assert source.get("empty").body == b""
     assert source.get("one", SUFFIX).body == b"1"
-    with pytest.raises(Changed, match="shorter"):
+    with pytest.raises(FileChanged, match="shorter"):
         source.get(PATH, ByteRange(300_000, 300_001))
     assert len(seen()) == 5
     assert {request[:3] for request in seen()} == {"GET"}
@@ -142,15 +142,15 @@ def test_what_cannot_be_had(source: S3Source, seen: Seen) -> None:
 def test_another_version_is_refused(source: S3Source, seen: Seen) -> None:
     answer = source.get(PATH, SUFFIX)
     for wanted in (SUFFIX, BOUNDED, None):
-        with pytest.raises(Changed, match=r"part 0\.parquet"):
-            source.get(PATH, wanted, pin=Pin(300_000, '"another"'))
-        with pytest.raises(Changed, match="300,000"):
-            source.get(PATH, wanted, pin=Pin(299_999, answer.etag))
+        with pytest.raises(FileChanged, match=r"part 0\.parquet"):
+            source.get(PATH, wanted, pin=FileVersion(300_000, '"another"'))
+        with pytest.raises(FileChanged, match="300,000"):
+            source.get(PATH, wanted, pin=FileVersion(299_999, answer.etag))
     assert len(seen()) == 7
 
 
 def test_a_bucket_that_is_not_there(source: S3Source) -> None:
-    with closing(open_s3("s3://no-such-bucket/")) as other, pytest.raises(Missing, match="s3://no-such-bucket/x"):
+    with closing(open_s3("s3://no-such-bucket/")) as other, pytest.raises(NotFound, match="s3://no-such-bucket/x"):
         other.get("x", SUFFIX)
     assert source.get("one").body == b"1"
 
@@ -167,7 +167,7 @@ def test_without_credentials_it_says_what_to_do(
         (tmp_path / "config").write_text("[default]\n")
         monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
         monkeypatch.setenv("AWS_PROFILE", "another")
-    with closing(open_s3()) as source, pytest.raises(Denied, match="needs AWS credentials") as raised:
+    with closing(open_s3()) as source, pytest.raises(Forbidden, match="needs AWS credentials") as raised:
         source.get(PATH, SUFFIX)
     assert "aws configure" in str(raised.value)
     assert "the default source, which needs none" in str(raised.value)
@@ -190,7 +190,7 @@ def test_a_source_that_was_never_used_is_closed_too(monkeypatch: pytest.MonkeyPa
     assert (source.url, source.connections) == (URL, 4)
     source.close()
     source.close()
-    with pytest.raises(GivenUp, match="was closed"):
+    with pytest.raises(SourceUnavailable, match="was closed"):
         source.get(PATH, SUFFIX)
 
 
@@ -265,7 +265,7 @@ def test_slow_answers_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
                     source.get(path, wanted)
                 return source.get(path, wanted).body
 
-            with pytest.raises(Missing):
+            with pytest.raises(NotFound):
                 source.get("first", SUFFIX)  # preparing takes time, too
             bodies = list(executor.map(twice, paths))
             assert bodies == [RIGHT[WANTED[path.partition("/")[2]]] for path in paths]
@@ -289,8 +289,8 @@ def test_redirects_are_never_followed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_a_request_says(faulty: Faulty) -> None:
     faulty.script()
     answer = faulty.source.get(PATH, SUFFIX)
-    faulty.source.get(PATH, BOUNDED, pin=Pin(answer.total_size, answer.etag))
-    faulty.source.get(PATH, None, pin=Pin(answer.total_size, f"W/{answer.etag}"))
+    faulty.source.get(PATH, BOUNDED, pin=FileVersion(answer.total_size, answer.etag))
+    faulty.source.get(PATH, None, pin=FileVersion(answer.total_size, f"W/{answer.etag}"))
     log = faulty.server.settle()
     assert [exchange.range_header for exchange in log] == ["bytes=-5000", "bytes=1000-5999", None]
     assert [exchange.headers.get("if-match") for exchange in log] == [None, answer.etag, None]
@@ -316,7 +316,7 @@ def test_no_secret_is_told(faulty: Faulty) -> None:
 
 def test_how_long_to_wait_is_handed_on(faulty: Faulty) -> None:
     faulty.script(quick(Kind.RETRY_AFTER, retry_after=60))
-    with pytest.raises(SlowDown, match="SlowDown") as raised:
+    with pytest.raises(Throttled, match="Throttled") as raised:
         faulty.source.get(PATH, SUFFIX)
     assert raised.value.retry_after == 60
 
@@ -330,6 +330,6 @@ def test_closing_ends_what_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None
         arrivals.wait(4)
         source.close()
         for future in asking:
-            with pytest.raises(GivenUp, match=f"{URL} was closed"):
+            with pytest.raises(SourceUnavailable, match=f"{URL} was closed"):
                 future.result(timeout=5)
     gc.collect()

@@ -11,8 +11,8 @@ from random import Random
 
 import pytest
 
-from catalogue.errors import CatalogueError, GivenUp, Missing, Unreachable
-from catalogue.source.byte_ranges import ByteRange, Pin, SuffixRange
+from catalogue.errors import CatalogueError, NotFound, SourceUnavailable, Unreachable
+from catalogue.source.byte_ranges import ByteRange, FileVersion, SuffixRange
 from catalogue.source.cache import RangeCache
 from catalogue.source.http import HttpSource
 from catalogue.source.shared_requests import SharedSource
@@ -35,12 +35,12 @@ def over(server: FaultServer, cache: RangeCache) -> SharedSource:
     return SharedSource(HttpSource(server.url, user_agent="test", connections=THREADS), cache)
 
 
-def pin_of(source: SharedSource) -> Pin:
+def pin_of(source: SharedSource) -> FileVersion:
     answer = source.get(PATH, SuffixRange(1))
-    return Pin(answer.total_size, answer.etag)
+    return FileVersion(answer.total_size, answer.etag)
 
 
-def together(source: SharedSource, wanted: list[list[ByteRange]], pin: Pin) -> list[bytes | CatalogueError]:
+def together(source: SharedSource, wanted: list[list[ByteRange]], pin: FileVersion) -> list[bytes | CatalogueError]:
     """What each of so many threads is answered, which begin at the same moment."""
     start = threading.Barrier(len(wanted))
 
@@ -94,7 +94,7 @@ def test_among_faults_answers_are_right_or_errors_and_nobody_waits_for_ever(cach
     with FaultServer({PATH: DATA}, latency=0.01, script=script) as server, closing(over(server, cache)) as source:
         answers = together(source, wanted, pin_of(source))
     met = Counter(type(answer) for answer in answers)
-    assert met.keys() <= {bytes, Missing, Unreachable}
+    assert met.keys() <= {bytes, NotFound, Unreachable}
     assert met[Unreachable] > 0 < met[bytes]
     assert met[bytes] == sum(
         answer == DATA[each.start : each.end] for answer, each in zip(answers, chain(*wanted), strict=True)
@@ -123,7 +123,7 @@ def test_what_many_want_at_once_is_asked_for_once(tmp_path: Path, limit: int, *,
     cache = RangeCache(tmp_path / "cache", limit)
     with FaultServer({PATH: DATA}, latency=SLOW) as server, closing(over(server, cache)) as source:
         pin = pin_of(source)
-        version = Pin(pin.size, None) if weak else pin
+        version = FileVersion(pin.size, None) if weak else pin
         answers = together(source, [[ByteRange(1000, 9000)]] * THREADS, version)
         assert answers == [DATA[1000:9000]] * THREADS
         assert sent(server) == [(1000, 9000)]
@@ -134,7 +134,7 @@ def test_what_cannot_be_kept_is_asked_for_as_it_is_wanted(tmp_path: Path, limit:
     cache = RangeCache(tmp_path / "cache", limit)
     with FaultServer({PATH: DATA}, latency=SLOW) as server, closing(over(server, cache)) as source:
         pin = pin_of(source)
-        version = Pin(pin.size, None) if weak else pin
+        version = FileVersion(pin.size, None) if weak else pin
         spans = [(1000, 9000), (2000, 10_000), (1000, 10_000)]
         answers = together(source, [[ByteRange(*each)] for each in spans], version)
         assert answers == [DATA[start:end] for start, end in spans]
@@ -144,8 +144,8 @@ def test_what_cannot_be_kept_is_asked_for_as_it_is_wanted(tmp_path: Path, limit:
 def test_an_error_is_everybodys_who_waits_for_the_request(cache: RangeCache) -> None:
     with FaultServer({PATH: DATA}, latency=SLOW, script=always(Kind.NOT_FOUND)) as server:
         with closing(over(server, cache)) as source:
-            outcomes = together(source, [[ByteRange(0, 5000)]] * THREADS, Pin(len(DATA), '"1"'))
-        assert {type(outcome) for outcome in outcomes} == {Missing}
+            outcomes = together(source, [[ByteRange(0, 5000)]] * THREADS, FileVersion(len(DATA), '"1"'))
+        assert {type(outcome) for outcome in outcomes} == {NotFound}
         assert server.requests == 1
 
 
@@ -162,11 +162,11 @@ def test_closing_lets_nobody_wait(cache: RangeCache) -> None:
         ThreadPoolExecutor(THREADS) as executor,
     ):
         asked = [
-            executor.submit(source.get, PATH, ByteRange(start, 9000), pin=Pin(len(DATA), '"1"'))
+            executor.submit(source.get, PATH, ByteRange(start, 9000), pin=FileVersion(len(DATA), '"1"'))
             for start in range(0, 8000, 1000)
         ]
         assert arrived.wait(SOON)
         source.close()
         for each in asked:
-            with pytest.raises(GivenUp):
+            with pytest.raises(SourceUnavailable):
                 each.result(SOON)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from catalogue.errors import Denied
-from catalogue.source.byte_ranges import ByteRange, Pin, SuffixRange, resolve
+from catalogue.errors import Forbidden
+from catalogue.source.byte_ranges import ByteRange, FileVersion, SuffixRange, resolve
 from catalogue.source.cache import RangeCache
 from catalogue.source.checks import Response, Wanted
 from catalogue.source.shared_requests import SharedSource
@@ -31,12 +31,12 @@ class Gated:
     connections = 4
 
     def __init__(self) -> None:
-        self.pin = Pin(len(DATA), '"1"')
+        self.pin = FileVersion(len(DATA), '"1"')
         self.asked: list[Wanted] = []
         self._changed = threading.Condition()
         self._gates: dict[Span, Future[None]] = {}
 
-    def get(self, path: str, wanted: Wanted = None, *, pin: Pin | None = None) -> Response:  # noqa: ARG002 - all alike
+    def get(self, path: str, wanted: Wanted = None, *, pin: FileVersion | None = None) -> Response:  # noqa: ARG002 - all alike
         self.asked.append(wanted)
         there = resolve(wanted, len(DATA)) if wanted else ByteRange(0, len(DATA))
         if pin and isinstance(wanted, ByteRange):
@@ -69,7 +69,7 @@ class Gated:
 class Asking:
     """Asks a shared source, each time in a thread of its own."""
 
-    def __init__(self, source: SharedSource, pin: Pin, executor: ThreadPoolExecutor) -> None:
+    def __init__(self, source: SharedSource, pin: FileVersion, executor: ThreadPoolExecutor) -> None:
         self.source = source
         self._pin = pin
         self._executor = executor
@@ -99,7 +99,7 @@ def right(answer: "Future[Response]", start: int, end: int) -> bool:
     return (given.body, given.start, given.total_size) == (DATA[start:end], start, len(DATA))
 
 
-def keep(cache: RangeCache, pin: Pin, start: int, end: int) -> None:
+def keep(cache: RangeCache, pin: FileVersion, start: int, end: int) -> None:
     cache.put(Gated.url, PATH, pin, start, DATA[start:end])
 
 
@@ -181,8 +181,8 @@ def test_what_a_thread_that_dies_had_still_to_ask_for_is_free_again(
 
 def test_an_error_is_nobodys_who_asks_later(asking: Asking, gated: Gated) -> None:
     first = asking(0, 100)
-    gated.answer(0, 100, Denied("not now"))
-    with pytest.raises(Denied):
+    gated.answer(0, 100, Forbidden("not now"))
+    with pytest.raises(Forbidden):
         first.result(SOON)
     again = asking(0, 100)
     gated.answer(0, 100)
@@ -194,7 +194,7 @@ def test_other_files_and_versions_are_not_waited_for(
 ) -> None:
     waiting = asking(0, 100)
     gated.arrived(0, 100)
-    others = [(PATH, Pin(len(DATA), '"2"'), 110), ("other", gated.pin, 120)]
+    others = [(PATH, FileVersion(len(DATA), '"2"'), 110), ("other", gated.pin, 120)]
     for path, pin, end in others:
         other = executor.submit(asking.source.get, path, ByteRange(0, end), pin=pin)
         gated.answer(0, end)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from catalogue.errors import Missing, NotParquet, RangeIgnored
+from catalogue.errors import NotFound, NotParquet, RangeIgnored
 from catalogue.source.folder import FolderSource
 from catalogue.source.http import HttpSource
 from catalogue.source.rate_limit import Limiter, Policy
@@ -169,7 +169,7 @@ def test_a_file_that_changes_between_the_two_requests_is_asked_for_again() -> No
 
 def test_what_is_missing_is_missing_at_once() -> None:
     with FaultServer(FILES) as server, over(server) as source:
-        with pytest.raises(Missing):
+        with pytest.raises(NotFound):
             get_tail(source, "none", TAIL)
         assert ranges(server) == [SUFFIX]
 

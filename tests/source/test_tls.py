@@ -20,7 +20,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from catalogue.errors import GivenUp, QueryError, Unreachable
+from catalogue.errors import QueryError, SourceUnavailable, Unreachable
 from catalogue.settings import Settings
 from catalogue.source.http import HttpSource, Timeouts
 from catalogue.source.open import open_source
@@ -165,14 +165,16 @@ def test_the_first_variable_wins(
 ) -> None:
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(identity(folder, "another").certificate))
     monkeypatch.setenv("CURL_CA_BUNDLE", str(good.certificate))
-    with closing(opened(server.url)) as source, pytest.raises(GivenUp, match="not trusted"):
+    with closing(opened(server.url)) as source, pytest.raises(SourceUnavailable, match="not trusted"):
         source.get("x", SUFFIX)
 
 
 def refused(url: str, reason: str) -> None:
     """The first answer is enough, for asking again changes no certificate."""
     with closing(opened(url)) as source:
-        with pytest.raises(GivenUp, match=f"{url} shows a certificate that is not trusted.*{reason}") as raised:
+        with pytest.raises(
+            SourceUnavailable, match=f"{url} shows a certificate that is not trusted.*{reason}"
+        ) as raised:
             source.get("x", SUFFIX)
         assert "SSL_CERT_FILE" in str(raised.value)
         assert raised.value.exit_status == 75

@@ -15,7 +15,7 @@ from catalogue.errors import NotHarvested, StoreDamaged
 from catalogue.parquet.pages import Indexes
 from catalogue.store.database import Store
 from catalogue.store.schema import APPLICATION_ID, TABLES, VERSION
-from catalogue.store.stored_file import Held, decode, encode
+from catalogue.store.stored_file import StoredFile, decode, encode
 from tests.support.stores import batch, digest, empty_store, held, path_of, raw, store_path
 
 path = pytest.fixture(store_path)
@@ -39,7 +39,7 @@ def test_what_is_put_is_got(store: Store, path: Path) -> None:
 
 @given(
     st.builds(
-        Held,
+        StoredFile,
         data=st.binary(max_size=300),
         size=st.integers(0, 1 << 50),
         etag=TEXTS,
@@ -49,7 +49,7 @@ def test_what_is_put_is_got(store: Store, path: Path) -> None:
         note=st.text(max_size=30),
     )
 )
-def test_every_value_is_read_as_it_was_written(value: Held) -> None:
+def test_every_value_is_read_as_it_was_written(value: StoredFile) -> None:
     written = encode(value)
     assert decode(written) == value
     assert encode(decode(written)) == written

@@ -17,7 +17,7 @@ from catalogue.parquet.pages import Indexes
 from catalogue.store.database import Store
 from catalogue.store.inspecting import inspected
 from catalogue.store.schema import TABLES, VERSION
-from catalogue.store.stored_file import Held, decode, encode
+from catalogue.store.stored_file import StoredFile, decode, encode
 from tests.support.stores import batch, digest, empty_store, held, path_of, raw, signed, store_path, value
 
 path = pytest.fixture(store_path)
@@ -228,7 +228,7 @@ def test_closing_waits_for_the_thread_that_is_at_it(path: Path) -> None:
     store = Store(path, create=True)
     begun, closing_now = Event(), Event()
 
-    def facts() -> Iterator[tuple[str, Held]]:
+    def facts() -> Iterator[tuple[str, StoredFile]]:
         begun.set()
         closing_now.wait(60)
         yield path_of(1), held()

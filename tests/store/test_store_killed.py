@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from catalogue.errors import DiskFailed, Missing
+from catalogue.errors import DiskFailed, NotFound
 from catalogue.store.database import Store
-from catalogue.store.stored_file import Held
+from catalogue.store.stored_file import StoredFile
 from tests.support.stores import batch, beside, changes, empty_store, held, integrity, line, path_of, raw, store_path
 
 path = pytest.fixture(store_path)
@@ -86,15 +86,15 @@ def test_a_full_disk_loses_nothing_and_work_goes_on_after_it(path: Path) -> None
 def test_what_failed_is_said_once(store: Store) -> None:
     """What is written may come from where something else fails, of the disk or of the source."""
 
-    def failing(error: OSError) -> Iterator[tuple[str, Held]]:
+    def failing(error: OSError) -> Iterator[tuple[str, StoredFile]]:
         yield path_of(0), held()
         raise error
 
     with pytest.raises(DiskFailed) as failed:
         store.add_facts(failing(DiskFailed("another disk is full")))
     assert str(failed.value) == "another disk is full"
-    with pytest.raises(Missing, match=r"^there is no such file$"):
-        store.add_facts(failing(Missing("there is no such file")))
+    with pytest.raises(NotFound, match=r"^there is no such file$"):
+        store.add_facts(failing(NotFound("there is no such file")))
     assert store.keys("facts") == []
 
 

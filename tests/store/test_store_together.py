@@ -12,7 +12,7 @@ import pytest
 
 from catalogue.errors import StoreLocked
 from catalogue.store.database import Store
-from catalogue.store.stored_file import Held
+from catalogue.store.stored_file import StoredFile
 from tests.support.stores import (
     CRAWL,
     SCRIPT,
@@ -76,7 +76,7 @@ def test_one_bad_item_and_nothing_is_stored(store: Store, what: str, place: int)
 
 
 def test_an_iterator_that_fails_half_way(store: Store) -> None:
-    def items() -> Iterator[tuple[str, Held]]:
+    def items() -> Iterator[tuple[str, StoredFile]]:
         yield from batch(0, 5, 10)
         message = "the source failed"
         raise OSError(message)

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
-from catalogue.errors import GivenUp
-from catalogue.source.byte_ranges import ByteRange, Pin, resolve
+from catalogue.errors import SourceUnavailable
+from catalogue.source.byte_ranges import ByteRange, FileVersion, resolve
 from catalogue.source.cache import RangeCache
 from catalogue.source.checks import Response, Wanted
 
@@ -19,7 +19,7 @@ PATH = "cc-index/crawl=CC-MAIN-2022-05/part 0.parquet"
 
 DATA = Random(1).randbytes(100_000)
 
-PIN = Pin(len(DATA), '"0123456789abcdef-8"')
+PIN = FileVersion(len(DATA), '"0123456789abcdef-8"')
 
 LARGE = 1 << 30
 
@@ -42,10 +42,10 @@ class Memory:
         self._lock = threading.Lock()
         self._closed = False
 
-    def get(self, path: str, wanted: Wanted = None, *, pin: Pin | None = None) -> Response:  # noqa: ARG002 - all alike
+    def get(self, path: str, wanted: Wanted = None, *, pin: FileVersion | None = None) -> Response:  # noqa: ARG002 - all alike
         if self._closed:
             message = "closed"
-            raise GivenUp(message)
+            raise SourceUnavailable(message)
         with self._lock:
             self.asked.append(wanted)
         size = len(self.data)

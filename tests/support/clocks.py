@@ -5,7 +5,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from catalogue.errors import GivenUp
+from catalogue.errors import SourceUnavailable
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ class FakeClock:
             self._asleep.pop(me, None)
             if self._stopped:
                 message = "stopped"
-                raise GivenUp(message)
+                raise SourceUnavailable(message)
 
     def stop(self) -> None:
         with self._changed:

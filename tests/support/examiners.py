@@ -7,13 +7,13 @@ from pathlib import Path
 
 from catalogue.examine import Examiner
 from catalogue.parquet.footer import decode_footer
-from catalogue.parquet.summary import FileFacts, file_facts
+from catalogue.parquet.summary import FileSummary, summarize_file
 from catalogue.supervised import end_spare
 from tests.support.footers import Made, made, small_file
 
 SMALL = made(small_file())
 
-FACTS = file_facts(decode_footer(SMALL.footer, SMALL.file_size))
+FACTS = summarize_file(decode_footer(SMALL.footer, SMALL.file_size))
 
 
 def children() -> set[int]:
@@ -57,7 +57,7 @@ def child_of(examiner: Examiner) -> int:
     return started.pop()
 
 
-def examine(examiner: Examiner, footer: Made) -> FileFacts:
+def examine(examiner: Examiner, footer: Made) -> FileSummary:
     return examiner.examine(footer.footer, footer.file_size)
 
 
@@ -78,6 +78,6 @@ class Watched(Examiner):
         super().__init__(children=1)
         self.examined = 0
 
-    def examine(self, footer: bytes, file_size: int, *, column_chunks: bool = False) -> FileFacts:
+    def examine(self, footer: bytes, file_size: int, *, column_chunks: bool = False) -> FileSummary:
         self.examined += 1
         return super().examine(footer, file_size, column_chunks=column_chunks)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from catalogue.source.byte_ranges import ByteRange, Pin
+from catalogue.source.byte_ranges import ByteRange, FileVersion
 from catalogue.source.checks import Response, Wanted
 from catalogue.url_index_2012.blocks import HEADER_SIZE
 
@@ -101,7 +101,7 @@ class Memory:
         self.data = data
         self.log: list[ByteRange] = []
 
-    def get(self, path: str, wanted: Wanted = None, *, pin: Pin | None = None) -> Response:
+    def get(self, path: str, wanted: Wanted = None, *, pin: FileVersion | None = None) -> Response:
         assert isinstance(wanted, ByteRange)
         assert wanted.end <= len(self.data), path
         assert (pin is None) is (not self.log)

@@ -7,16 +7,16 @@ from typing import Any
 
 from catalogue.errors import (
     Blocked,
-    Changed,
-    Denied,
-    Missing,
+    FileChanged,
+    Forbidden,
+    NotFound,
     NotParquet,
     RangeIgnored,
     Redirected,
-    ShortBody,
-    SlowDown,
-    TextInstead,
+    Throttled,
+    UnexpectedHtml,
     Unreachable,
+    WrongLength,
     WrongRange,
 )
 from catalogue.source.byte_ranges import ByteRange, SuffixRange
@@ -43,10 +43,10 @@ ERRORS: dict[Kind, type[Exception] | None] = {
     Kind.SILENT: Unreachable,
     Kind.DRIP_BODY: Unreachable,
     Kind.DRIP_HEADERS: Unreachable,
-    Kind.CLOSE_DELIMITED: ShortBody,
+    Kind.CLOSE_DELIMITED: WrongLength,
     Kind.CHUNKED_CUT: Unreachable,
-    Kind.LONG_BODY: ShortBody,
-    Kind.ENDLESS: ShortBody,
+    Kind.LONG_BODY: WrongLength,
+    Kind.ENDLESS: WrongLength,
     Kind.GZIP_BOMB: WrongRange,
     Kind.HUGE_HEADER: Unreachable,
     Kind.MANY_HEADERS: Unreachable,
@@ -57,22 +57,22 @@ ERRORS: dict[Kind, type[Exception] | None] = {
     Kind.NO_CONTENT_RANGE: WrongRange,
     Kind.MALFORMED_CONTENT_RANGE: WrongRange,
     Kind.MULTIPART: WrongRange,
-    Kind.HTML_200: TextInstead,
-    Kind.HTML_206: TextInstead,
-    Kind.XML_IN_200: SlowDown,
+    Kind.HTML_200: UnexpectedHtml,
+    Kind.HTML_206: UnexpectedHtml,
+    Kind.XML_IN_200: Throttled,
     Kind.FLIPPED_BIT: None,  # nobody can tell
     Kind.OTHER_OBJECT: None,  # nor here, without a pin
     Kind.EMPTY: NotParquet,  # to a suffix; a bounded range says that the file has shrunk
     Kind.CHANGED_ETAG: None,
     Kind.WEAK_ETAG: None,
     Kind.NO_ETAG: None,
-    Kind.SLOW_DOWN: SlowDown,
-    Kind.RETRY_AFTER: SlowDown,
-    Kind.TOO_MANY: SlowDown,
+    Kind.SLOW_DOWN: Throttled,
+    Kind.RETRY_AFTER: Throttled,
+    Kind.TOO_MANY: Throttled,
     Kind.BLOCKED: Blocked,
-    Kind.DENIED: Denied,
-    Kind.NOT_FOUND: Missing,
-    Kind.UNSATISFIABLE: Denied,
+    Kind.DENIED: Forbidden,
+    Kind.NOT_FOUND: NotFound,
+    Kind.UNSATISFIABLE: Forbidden,
     Kind.SERVER_ERROR: Unreachable,
     Kind.BAD_GATEWAY: Unreachable,
     Kind.GATEWAY_TIMEOUT: Unreachable,
@@ -98,7 +98,7 @@ class Arrivals:
 
 
 def expected(kind: Kind, wanted: ByteRange | SuffixRange) -> type[Exception] | None:
-    return Changed if kind is Kind.EMPTY and wanted == BOUNDED else ERRORS[kind]
+    return FileChanged if kind is Kind.EMPTY and wanted == BOUNDED else ERRORS[kind]
 
 
 def quick(kind: Kind, **more: Any) -> Fault:

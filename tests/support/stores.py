@@ -13,12 +13,12 @@ from random import Random
 from typing import Any
 
 from catalogue.store.database import Store
-from catalogue.store.stored_file import Held
+from catalogue.store.stored_file import StoredFile
 
 CRAWL = "CC-MAIN-2022-05"
 
 
-def held(data: bytes = b"footer", **other: Any) -> Held:
+def held(data: bytes = b"footer", **other: Any) -> StoredFile:
     fields: dict[str, Any] = {
         "size": 1_234_567,
         "etag": '"0123456789abcdef-8"',
@@ -26,14 +26,14 @@ def held(data: bytes = b"footer", **other: Any) -> Held:
         "source": "https://data.commoncrawl.org/",
         "taken": "2022-02-01T00:00:00+00:00",
     }
-    return Held(data=data, **(fields | other))
+    return StoredFile(data=data, **(fields | other))
 
 
 def path_of(number: int) -> str:
     return f"cc-index/table/cc-main/warc/crawl={CRAWL}/subset=warc/part-{number:05}.c000.gz.parquet"
 
 
-def batch(start: int, count: int, size: int = 2_000) -> list[tuple[str, Held]]:
+def batch(start: int, count: int, size: int = 2_000) -> list[tuple[str, StoredFile]]:
     """Files whose values can be told apart and hardly be compressed."""
     return [(path_of(number), held(Random(number).randbytes(size))) for number in range(start, start + count)]
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import catalogue
 from catalogue.commoncrawl.capture import MAX_RECORD, Capture
 from catalogue.demo import LoopbackServer
-from catalogue.errors import BadPrefixIndex, Missing, QueryError
+from catalogue.errors import BadUrlIndex, NotFound, QueryError
 from catalogue.settings import Settings
 from catalogue.url_index_2012.blocks import HEADER_SIZE, Header, parse_index_block
 from catalogue.url_index_2012.keys import parse_key_prefix, url_of
@@ -324,14 +324,14 @@ HOSTILE = {
 @pytest.mark.parametrize("what", HOSTILE)
 def test_hostile_files_are_named_errors(what: str) -> None:
     data, pattern, why = HOSTILE[what]
-    with pytest.raises(BadPrefixIndex, match=why):
+    with pytest.raises(BadUrlIndex, match=why):
         found_in(OldIndex(Memory(data), "x"), pattern)
 
 
 def test_a_claim_of_many_blocks_takes_no_memory() -> None:
     block = (number(1) + b"a\0" + number(30_000_000)).ljust(64, b"\0")
     tracemalloc.start()
-    with pytest.raises(BadPrefixIndex, match="names blocks that do not follow each other"):
+    with pytest.raises(BadUrlIndex, match="names blocks that do not follow each other"):
         parse_index_block(Header(64, 40_000_000, 1 << 40), 0, block)
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -344,7 +344,7 @@ def test_branches_of_different_lengths() -> None:
     data = [key + b"\0" + bytes(28) + number(1) for key in (b"a", b"b", b"c")]
     blocks = [root, number(3), number(4), leaf, *data]
     file = struct.pack("<II", 64, 4) + b"".join(block.ljust(64, b"\0") for block in blocks)
-    with pytest.raises(BadPrefixIndex, match="branches of different lengths"):
+    with pytest.raises(BadUrlIndex, match="branches of different lengths"):
         OldIndex(Memory(file), "x").find("*")
 
 
@@ -359,7 +359,7 @@ def test_mutated_files_are_errors_or_answers() -> None:
             found = found_in(
                 OldIndex(Memory(bytes(data)), "x"), chance.choice(["*", "*.example.com", "h5.example.com/"])
             )
-        except BadPrefixIndex:
+        except BadUrlIndex:
             continue
         names = {each.filename for each in found}
         assert all(re.fullmatch(r"parse-output/segment/[0-9]+/[0-9]+_[0-9]+\.arc\.gz", name) for name in names), names
@@ -379,5 +379,5 @@ def test_much_is_asked_about_first(tmp_path: Path) -> None:
 
 
 def test_an_index_that_is_not_there(tmp_path: Path) -> None:
-    with catalogue.open(tmp_path, source=str(tmp_path)) as cat, pytest.raises(Missing, match="does not exist"):
+    with catalogue.open(tmp_path, source=str(tmp_path)) as cat, pytest.raises(NotFound, match="does not exist"):
         cat.old_index("none").find("*")
