@@ -9,21 +9,21 @@
     │   ├── Blocked            403 for everything: we were too fast  (PermissionError)
     │   ├── SlowDown           429, 503: asked to wait, or longer than there was patience
     │   ├── Unreachable        no answer, or a broken one            (ConnectionError)
-    │   │   ├── NobodyListens  the host refuses to be connected to
+    │   │   ├── ConnectionRefused  the host refuses to be connected to
     │   │   ├── NameNotResolved  there is no address for the host's name
-    │   │   └── TextInstead    a page, or an error's text, in the file's place
+    │   │   └── UnexpectedHtml    a page, or an error's text, in the file's place
     │   ├── Redirected         sent elsewhere; never followed
     │   ├── RangeIgnored       200 to a range request; the body was not read
     │   ├── WrongRange         206, but not the bytes that were asked for
-    │   ├── ShortBody          fewer or more bytes than were announced
+    │   ├── WrongLength          fewer or more bytes than were announced
     │   ├── Changed            the file is not the one seen before
-    │   └── GivenUp            so many failures that going on would be rude
+    │   └── SourceUnavailable            so many failures that going on would be rude
     ├── FormatError            the bytes themselves                  (ValueError)
     │   ├── BadManifest
     │   ├── NotParquet
     │   ├── BadFooter
     │   ├── BadPageIndex
-    │   ├── BadPrefixIndex     the URL index of 2012
+    │   ├── BadUrlIndex     the URL index of 2012
     │   ├── BadSnapshot        of somebody's store: not what it should be, or not what the source has
     │   ├── BadDocument        an archived page that cannot be parsed
     │   ├── BadRecord          a WARC record that is not what the index says

@@ -114,7 +114,7 @@ class Backfill(Displayed):
             How far it got; the rest is left by a budget, or failed.
 
         Raises:
-            GivenUp: if the source failed as a whole.
+            SourceUnavailable: if the source failed as a whole.
             WorkersLost: if those who read were lost.
             StoreError: if what was found cannot be kept.
         """

@@ -68,7 +68,7 @@ def fetch_records(
         executor: makes requests ahead of what is taken.
 
     Raises:
-        GivenUp: if the source failed as a whole; what was not handed out yet was not fetched.
+        SourceUnavailable: if the source failed as a whole; what was not handed out yet was not fetched.
     """
     with closing(_members(fetches, source, executor)) as members:
         for each in members:
@@ -104,7 +104,7 @@ def _fetch_one(fetch: RecordFetch, source: Source) -> list[_Member | Failed]:
     """What one request brings, or why there is nothing.
 
     Raises:
-        GivenUp: if the source failed as a whole.
+        SourceUnavailable: if the source failed as a whole.
     """
     try:
         body = source.get(fetch.path, fetch.range).body
@@ -153,7 +153,7 @@ class Making(Protocol):
         """What comes of requests, record by record in some order.
 
         Raises:
-            GivenUp: if the source failed as a whole.
+            SourceUnavailable: if the source failed as a whole.
         """
 
 
@@ -218,7 +218,7 @@ def run(task: RecordTask) -> RecordsDone:
     """Fetch records, in any process of any machine where this package is.
 
     Raises:
-        GivenUp: if the source failed as a whole.
+        SourceUnavailable: if the source failed as a whole.
     """
     settings = at_home(task.settings)
     said: list[str] = []

@@ -141,7 +141,7 @@ def fetch_into(
         What is there, and what could not be had.
 
     Raises:
-        GivenUp: if the source failed as a whole.
+        SourceUnavailable: if the source failed as a whole.
     """
     progress = Fetched(others=ledger.done)
     seen: set[int] = set()

@@ -164,7 +164,7 @@ class Workers:
 
         Raises:
             WorkersLost: if workers died and nobody took over.
-            GivenUp: if the source failed as a whole.
+            SourceUnavailable: if the source failed as a whole.
             QueryError: if a ``where`` fails on a row.
         """
         waiting, under_way = iter(every), deque[Future[_Came]]()
@@ -229,7 +229,7 @@ class Workers:
 
         Raises:
             WorkersLost: see ``done``.
-            GivenUp: likewise.
+            SourceUnavailable: likewise.
         """
         lessons: deque[Lesson] = deque()
 

@@ -33,7 +33,7 @@ class Background:
         """Run a coroutine to its end.
 
         Raises:
-            GivenUp: if all is closed, before or meanwhile, or this is a process that was forked off.
+            SourceUnavailable: if all is closed, before or meanwhile, or this is a process that was forked off.
         """
         if self._process != os.getpid():  # where there is no such thread, and the lock may be held for ever
             work.close()

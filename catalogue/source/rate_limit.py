@@ -47,7 +47,7 @@ class Clock(Protocol):
         """Wait.
 
         Raises:
-            GivenUp: if the wait was broken off.
+            SourceUnavailable: if the wait was broken off.
         """
 
     def stop(self) -> None:
@@ -156,7 +156,7 @@ class Limiter:
 
         Raises:
             Blocked: if the host has blocked us too often in a row.
-            SlowDown: at once, if it would take longer than there is patience; no turn is taken then.
+            Throttled: at once, if it would take longer than there is patience; no turn is taken then.
         """
         until = self.clock.now() + patience
         while True:

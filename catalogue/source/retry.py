@@ -110,8 +110,8 @@ class PoliteSource:
         """See ``Source.get``; makes as many requests as it takes.
 
         Raises:
-            GivenUp: if so much fails that going on would be rude or useless.
-            SlowDown: also if it would take longer than there is patience; it says in how many seconds it might not.
+            SourceUnavailable: if so much fails that going on would be rude or useless.
+            Throttled: also if it would take longer than there is patience; it says in how many seconds it might not.
         """
         last: SourceError = SourceUnavailable(f"{self.url}{path} was not asked for")
         complaints = 0

@@ -52,7 +52,7 @@ class Header:
         """Where blocks lie; both are included.
 
         Raises:
-            BadPrefixIndex: if they are not all in the file.
+            BadUrlIndex: if they are not all in the file.
         """
         if not 0 <= first <= last < self.blocks:
             message = f"the index has no blocks {first:,} to {last:,}: its {self.file_size:,} bytes are {self.blocks:,}"
@@ -92,7 +92,7 @@ class Entry:
         """Where its record lies.
 
         Raises:
-            BadPrefixIndex: if there can be no record.
+            BadUrlIndex: if there can be no record.
         """
         segment, date, partition, offset, size = _LOCATION.unpack(self.location)
         if not (offset < _MAX_OFFSET and 0 < size <= MAX_RECORD):
@@ -110,7 +110,7 @@ def parse_header(data: bytes, file_size: int) -> Header:
         file_size: bytes of the whole file.
 
     Raises:
-        BadPrefixIndex: if there is none, or it does not go with the file's size.
+        BadUrlIndex: if there is none, or it does not go with the file's size.
     """
     if len(data) != HEADER_SIZE:
         message = f"the index has {len(data)} bytes, too few for its header"
@@ -135,7 +135,7 @@ def parse_index_block(header: Header, number: int, data: bytes) -> IndexBlock:
         data: its bytes.
 
     Raises:
-        BadPrefixIndex: if it is none, or points at no blocks, or at such as do not lie behind it.
+        BadUrlIndex: if it is none, or points at no blocks, or at such as do not lie behind it.
     """
     numbers, prefixes = [_number(number, data, 0)], []
     at = _NUMBER.size
@@ -168,7 +168,7 @@ def parse_data_block(number: int, data: bytes) -> list[Entry]:
         data: its bytes.
 
     Raises:
-        BadPrefixIndex: if it is none, or empty, or its URLs are not in order.
+        BadUrlIndex: if it is none, or empty, or its URLs are not in order.
     """
     entries = list(_entries(number, data))
     if not entries:

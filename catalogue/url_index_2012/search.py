@@ -76,7 +76,7 @@ class OldIndex:
 
         Raises:
             QueryError: if it is no pattern.
-            BadPrefixIndex: if the file is no such index.
+            BadUrlIndex: if the file is no such index.
             SourceError: if it cannot be read.
         """
         pattern = parse_key_prefix(text)
@@ -108,7 +108,7 @@ class OldIndex:
             limit: of captures; where it is small, less is asked for at once.
 
         Raises:
-            BadPrefixIndex: if blocks are damaged, or contradict the index blocks.
+            BadUrlIndex: if blocks are damaged, or contradict the index blocks.
             SourceError: if they cannot be read.
         """
         size, wanted, end = self._header.block_size, limit, extent.pattern.interval.end

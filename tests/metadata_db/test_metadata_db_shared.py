@@ -72,7 +72,7 @@ def test_a_question_that_failed_leaves_nothing_to_the_next(path: Path) -> None:
 
 FORKS = """
 import os, sys
-from catalogue.views.opened import lent
+from catalogue.metadata_db.connection import lent
 with lent() as ours:
     ours.execute("CREATE TABLE mark (text VARCHAR)")
 child = os.fork()

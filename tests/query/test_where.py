@@ -101,7 +101,7 @@ def _kept_of(where: Where, size: int) -> int:
 ZONES = """
 import datetime, sys
 import pyarrow as pa
-from catalogue.where import connect, parse_where, where_positions
+from catalogue.query.where import connect, parse_where, where_positions
 start = datetime.datetime(2022, 1, 31, 20, tzinfo=datetime.UTC)
 times = [start + datetime.timedelta(hours=n) for n in range(8)]
 rows = pa.table({"fetch_time": pa.array(times, pa.timestamp("ms", "UTC"))})

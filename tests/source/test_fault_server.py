@@ -293,7 +293,7 @@ def test_other_scripts() -> None:
 
 STOP = """
 import gc, socket, threading, time
-from tests.faults import *
+from tests.support.faults import *
 come = threading.Event()
 def script(request):
     if request.number == 149:

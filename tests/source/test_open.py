@@ -189,7 +189,7 @@ def test_what_it_is_opened_with_is_handed_on(settings: Settings) -> None:
             open_source(server.url, Settings(patience=60.0), clock=clock, notify=said.append, attempts=2)
         ) as source,
     ):
-        with pytest.raises(Throttled, match="Throttled"):
+        with pytest.raises(Throttled, match="SlowDown"):
             source.get(PATH, SUFFIX)
         assert server.requests == 2
     assert len(clock.waits) == 1

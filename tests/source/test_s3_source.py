@@ -316,7 +316,7 @@ def test_no_secret_is_told(faulty: Faulty) -> None:
 
 def test_how_long_to_wait_is_handed_on(faulty: Faulty) -> None:
     faulty.script(quick(Kind.RETRY_AFTER, retry_after=60))
-    with pytest.raises(Throttled, match="Throttled") as raised:
+    with pytest.raises(Throttled, match="SlowDown") as raised:
         faulty.source.get(PATH, SUFFIX)
     assert raised.value.retry_after == 60
 

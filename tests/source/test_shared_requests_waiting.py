@@ -237,9 +237,9 @@ DAMAGED = """
 if os.geteuid() == 0:
     os.setegid(65534)
     os.seteuid(65534)
-from catalogue.ranges import ByteRange
-from catalogue.source import SharedSource
-from tests.caches import DATA, PATH, PIN, Memory
+from catalogue.source.byte_ranges import ByteRange
+from catalogue.source.shared_requests import SharedSource
+from tests.support.caches import DATA, PATH, PIN, Memory
 source = SharedSource(Memory(), RangeCache(folder, LARGE))
 print(source.held(PATH, PIN), flush=True)
 print(source.get(PATH, ByteRange(0, 700), pin=PIN).body == DATA[:700], source.inner.asked, flush=True)

@@ -99,7 +99,7 @@ import os, signal, sys
 from pathlib import Path
 from random import Random
 from catalogue.source.cache import RangeCache
-from tests.caches import LARGE, files, got, held, put
+from tests.support.caches import LARGE, files, got, held, put
 
 folder = Path(sys.argv[1])
 """

@@ -69,8 +69,8 @@ SCRIPT = """
 import os, signal, sqlite3, sys
 from pathlib import Path
 from catalogue.errors import CatalogueError
-from catalogue.store import Store
-from tests.stores import batch, held, path_of
+from catalogue.store.database import Store
+from tests.support.stores import batch, held, path_of
 
 path = Path(sys.argv[1])
 
