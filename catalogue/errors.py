@@ -1,56 +1,56 @@
-"""What can go wrong, and what to do next.
+"""All exceptions, with the exit status of the command line.
 
 ::
 
     CatalogueError
-    ├── SourceError            the place the files are read from
-    │   ├── Missing            404: there is no such file            (FileNotFoundError)
-    │   ├── Denied             401 or 403 for one file               (PermissionError)
-    │   ├── Blocked            403 for everything: we were too fast  (PermissionError)
-    │   ├── SlowDown           429, 503: asked to wait, or longer than there was patience
-    │   ├── Unreachable        no answer, or a broken one            (ConnectionError)
-    │   │   ├── ConnectionRefused  the host refuses to be connected to
-    │   │   ├── NameNotResolved  there is no address for the host's name
-    │   │   └── UnexpectedHtml    a page, or an error's text, in the file's place
-    │   ├── Redirected         sent elsewhere; never followed
-    │   ├── RangeIgnored       200 to a range request; the body was not read
-    │   ├── WrongRange         206, but not the bytes that were asked for
-    │   ├── WrongLength          fewer or more bytes than were announced
-    │   ├── Changed            the file is not the one seen before
-    │   └── SourceUnavailable            so many failures that going on would be rude
-    ├── FormatError            the bytes themselves                  (ValueError)
+    ├── SourceError                the source of the files
+    │   ├── NotFound               404                                  (FileNotFoundError)
+    │   ├── Forbidden              401 or 403 for one file              (PermissionError)
+    │   ├── Blocked                403 for every file: rate exceeded    (PermissionError)
+    │   ├── Throttled              429 or 503, or a wait beyond ``max_wait``
+    │   ├── Unreachable            no response, or a broken one         (ConnectionError)
+    │   │   ├── ConnectionRefused
+    │   │   ├── NameNotResolved
+    │   │   └── UnexpectedHtml     a web page or error text instead of the file
+    │   ├── Redirected             redirects are never followed
+    │   ├── RangeIgnored           200 for a range request; the body was not read
+    │   ├── WrongRange             206 for another range
+    │   ├── WrongLength            body shorter or longer than announced
+    │   ├── FileChanged            another version of the file than before
+    │   └── SourceUnavailable      too many failures to go on
+    ├── FormatError                invalid bytes                        (ValueError)
     │   ├── BadManifest
     │   ├── NotParquet
     │   ├── BadFooter
     │   ├── BadPageIndex
-    │   ├── BadUrlIndex     the URL index of 2012
-    │   ├── BadSnapshot        of somebody's store: not what it should be, or not what the source has
-    │   ├── BadDocument        an archived page that cannot be parsed
-    │   ├── BadRecord          a WARC record that is not what the index says
+    │   ├── BadUrlIndex            the URL index of 2012
+    │   ├── BadSnapshot
+    │   ├── BadDocument            an archived page that cannot be parsed
+    │   ├── BadRecord              a WARC record that contradicts the index
     │   └── Encrypted
-    ├── StoreError             the file of footers on this machine
-    │   ├── StoreLocked        somebody else is writing
-    │   ├── StoreDamaged       a value is not what was written
-    │   ├── ForeignLog         what lies beside the store is another's
-    │   └── DiskFailed         full, or broken                       (OSError)
-    ├── QueryError             the question                          (ValueError)
+    ├── StoreError                 the store on this machine
+    │   ├── StoreLocked            another process is writing
+    │   ├── StoreDamaged
+    │   ├── ForeignLog             the write-ahead log next to the store is of another store
+    │   └── DiskFailed             full or broken                       (OSError)
+    ├── QueryError                 an invalid query or option           (ValueError)
     │   ├── UnknownCrawl
     │   ├── UnknownColumn
     │   ├── NotHarvested
     │   └── TooExpensive
-    ├── Busy                   a server has more to do than it can
-    ├── OutputFailed           the place that output goes to, unless it is this machine's disk
-    ├── WorkersLost            processes of an executor died
-    └── UnplannedRead          a bug: a read that no plan announced
+    ├── Busy                       the server is over its limit
+    │   └── Harvesting             the server harvests the crawl now
+    ├── OutputFailed               a remote output target failed
+    ├── WorkersLost                worker processes died
+    └── UnplannedRead              a bug: a read outside of the plan
 
-Every message says what happened to which file and what to do about it: as a command, below which tracebacks show
-the call that does the same from Python. ``exit_status`` is what the command line leaves with: 1 done in part, 2 a wrong
-question, 74 the disk failed, 75 try again later (BSD's ``sysexits.h``).
+A message names the file and says what to do next, as a command; in a traceback a note has the call in Python.
+Exit statuses: 1 done in part, 2 invalid query, 74 disk failed, 75 try again later (``sysexits.h``), 70 a bug.
 """
 
 
 class CatalogueError(Exception):
-    """The base of everything this package raises on purpose."""
+    """Base class of all exceptions of this package."""
 
     exit_status = 1
 
@@ -62,81 +62,81 @@ class SourceError(CatalogueError):
 
 
 class NotFound(SourceError, FileNotFoundError):
-    """There is no such file at the source."""
+    """The source has no such file."""
 
 
 class Forbidden(SourceError, PermissionError):
-    """The source refuses this one file; without the right to list, S3 says so of missing files too."""
+    """The source refuses this file. S3 answers so for missing files, too, without the right to list."""
 
 
 class Blocked(SourceError, PermissionError):
-    """The source refuses everything for now, because too much was asked of it."""
+    """The source refuses every request for now: the rate limit was exceeded."""
 
 
 class Throttled(SourceError):
-    """The source asks to be asked more slowly, or cannot be asked as soon as somebody wants."""
+    """The source demands a lower rate, or the wait for the rate limit would exceed ``max_wait``."""
 
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.retry_after = retry_after
-        """Seconds after which to ask again: those the source asked for, if it did, or those nobody waited for."""
+        """Seconds after which to try again, if known."""
 
 
 class Unreachable(SourceError, ConnectionError):
-    """No answer came, or the connection broke, or the server failed."""
+    """No response, a broken connection, or a server error."""
 
 
 class ConnectionRefused(Unreachable):
-    """The host is there and refuses connections."""
+    """The host refuses connections."""
 
 
 class NameNotResolved(Unreachable):
-    """The host's name, or its proxy's, has no address: it is wrong, or this machine is offline."""
+    """The name of the host, or of its proxy, has no address: a typo, or this machine is offline."""
 
 
 class UnexpectedHtml(Unreachable):
-    """A page or an error's text came with the status of a file: a listing, a captive portal, an S3 error."""
+    """The body is a web page or an error text: a listing, a captive portal, an S3 error."""
 
 
 class Redirected(SourceError):
-    """The source sent us elsewhere, which is never followed."""
+    """The source answered with a redirect; redirects are never followed."""
 
 
 class RangeIgnored(SourceError):
-    """A range was asked for and the whole file was offered; its body was left unread."""
+    """The source offers the complete file for a range request; the body was not read."""
 
 
 class WrongRange(SourceError):
-    """The answer is for other bytes than those asked for."""
+    """The response is for another range than the request."""
 
 
 class WrongLength(SourceError):
-    """The body is shorter or longer than the answer's own headers promise."""
+    """The body is shorter or longer than its headers announce."""
 
 
 class FileChanged(SourceError):
-    """The file at the source is not the one that was seen, or told of, before."""
+    """The file differs from the version seen before, by ETag or size."""
 
     def __init__(self, message: str, *, refused: bool = False) -> None:
         super().__init__(message)
         self.refused = refused
-        """Whether the source itself said so, for it honours If-Match; else it was seen here."""
+        """Whether the source refused ``If-Match`` (412); otherwise the response was compared here."""
 
 
 class SourceUnavailable(SourceError):
-    """Too many requests failed for it to be polite, or useful, to go on."""
+    """Too many requests failed to go on."""
 
 
 class FormatError(CatalogueError, ValueError):
-    """Bytes that are not what their name says."""
+    """Invalid bytes in a file."""
 
 
 class BadManifest(FormatError):
-    """A manifest or crawl list that cannot be read."""
+    """A manifest or list of crawls cannot be read."""
 
 
 class NotParquet(FormatError):
-    """The file does not end as a Parquet file does."""
+    """The file does not end like a Parquet file."""
 
 
 class BadFooter(FormatError):
@@ -144,27 +144,27 @@ class BadFooter(FormatError):
 
 
 class BadPageIndex(FormatError):
-    """A page index that cannot be decoded, or contradicts its column chunk."""
+    """The page index cannot be decoded, or contradicts its column chunk."""
 
 
 class BadUrlIndex(FormatError):
-    """The URL index of 2012, or what was given for it, contradicts itself."""
+    """The URL index of 2012 is invalid."""
 
 
 class BadSnapshot(FormatError):
-    """A snapshot of a store is not what it says, or not what the source has; nothing of that part was taken."""
+    """A snapshot is invalid, or differs from the source; nothing of that part was stored."""
 
 
 class BadRecord(FormatError):
-    """A record that is damaged, or not the one that its capture speaks of; or a capture that names none."""
+    """A record is damaged or contradicts its capture, or a capture names no record."""
 
 
 class BadDocument(FormatError):
-    """What was archived of a page cannot be parsed."""
+    """An archived page cannot be parsed."""
 
 
 class Encrypted(FormatError):
-    """The file, or a column of it, is encrypted."""
+    """The file or one of its columns is encrypted."""
 
 
 class StoreError(CatalogueError):
@@ -174,95 +174,95 @@ class StoreError(CatalogueError):
 
 
 class StoreLocked(StoreError):
-    """Another process is at work on the same thing."""
+    """Another process uses the same data."""
 
     exit_status = 75
 
 
 class StoreDamaged(StoreError):
-    """The store, or a value in it, is not what was written."""
+    """The store, or a value in it, is damaged."""
 
 
 class ForeignLog(StoreError):
-    """The log beside the store is not its own; both may be whole, as long as nothing takes them for one."""
+    """The write-ahead log next to the store belongs to another store."""
 
 
 class DiskFailed(StoreError, OSError):
-    """The disk is full or broken; what was committed before is kept."""
+    """The disk is full or broken; earlier commits are safe."""
 
 
 class QueryError(CatalogueError, ValueError):
-    """A question that has no answer as it was put."""
+    """The query or an option is invalid."""
 
     exit_status = 2
 
     def __init__(self, message: str, *, call: str | None = None) -> None:
         super().__init__(message)
         self.call = call
-        """The call of ``Catalogue`` to make instead, or before."""
-        if call:  # below the message in a traceback; there a command is of little use
+        """The call of ``Catalogue`` that helps, if there is one."""
+        if call:  # shown in a traceback, where a command is of little use
             self.add_note(f"from Python: cat.{call}")
 
 
 class UnknownCrawl(QueryError):
-    """No such crawl."""
+    """There is no such crawl."""
 
 
 class UnknownColumn(QueryError):
-    """No such column."""
+    """There is no such column."""
 
 
 class NotHarvested(QueryError):
-    """The crawl's footers are not held yet."""
+    """No footers of the crawl are stored."""
 
     def __init__(self, message: str, *, crawl: str | None = None, call: str | None = None) -> None:
         super().__init__(message, call=call)
         self.crawl = crawl
-        """Which was asked for by its name, and could be answered for once it is harvested; None if there is none."""
+        """The crawl to harvest, if one was named."""
 
 
 class TooExpensive(QueryError):
-    """The plan is larger than what was allowed."""
+    """The plan exceeds the limit of requests or bytes."""
 
 
 class Busy(CatalogueError):
-    """More is asked of a server than it can answer soon."""
+    """The server is over its limit."""
 
     exit_status = 75
 
     def __init__(self, message: str, *, retry_after: float) -> None:
         super().__init__(message)
         self.retry_after = retry_after
-        """Seconds after which to ask again."""
+        """Seconds after which to try again."""
 
 
 class Harvesting(Busy):
-    """A crawl is being harvested on demand."""
+    """The server harvests the crawl now."""
 
     def __init__(self, message: str, crawl: str, done: int = 0, listed: int = 0, *, retry_after: float) -> None:
         super().__init__(message, retry_after=retry_after)
         self.crawl = crawl
         self.done = done
-        """Files that were harvested or failed so far."""
+        """Files harvested or failed so far."""
         self.listed = listed
-        """Files of the crawl; 0 while its manifest is not read."""
+        """Files of the crawl; 0 until its manifest is read."""
 
 
 class OutputFailed(CatalogueError):
-    """Output cannot be put where it is to go; what was fetched is kept."""
+    """The output cannot be written to its target; fetched records are saved."""
 
     exit_status = 75
 
 
 class WorkersLost(CatalogueError):
-    """Workers that were handed part of the work died, and nobody took over."""
+    """Worker processes died and no other could take over."""
 
     exit_status = 75
 
 
 class UnplannedRead(CatalogueError):
-    """Something was read that no plan announced. This is a bug in this package."""
+    """A read outside of the plan: a bug in this package."""
 
 
 class IncompleteAnswer(UserWarning):
-    """An answer may lack rows, because files that might hold some are not harvested."""
+    """The result may be incomplete: files that may match are not stored."""
