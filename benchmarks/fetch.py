@@ -22,7 +22,7 @@ from benchmarks.paced import LATENCY, serving
 from benchmarks.processes import run, wait_for_quiet
 from benchmarks.report import say, table
 from benchmarks.summary import OURS, Measurement, Result
-from catalogue.commoncrawl.capture import timestamp
+from catalogue.commoncrawl.capture import format_timestamp
 
 SIZE = 1_000_000_000
 """Bytes of an archive."""
@@ -133,7 +133,7 @@ def _record(chance: random.Random, number: int) -> tuple[dict[str, object], byte
     member = file.getvalue()
     return {
         "url": url,
-        "fetch_time": timestamp(time),
+        "fetch_time": format_timestamp(time),
         "fetch_status": 200,
         "content_digest": digest,
         "warc_record_length": len(member),

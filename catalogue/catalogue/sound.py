@@ -9,8 +9,8 @@ from catalogue.captures import several
 from catalogue.catalogue.snapshots import Snapshots
 from catalogue.check.check import Check
 from catalogue.check.findings import Checked, Finding, Share
-from catalogue.commoncrawl.crawls import crawl_id, newest_first
-from catalogue.commoncrawl.datasets import COMMON_CRAWL, DEFINITION, LISTED, Dataset
+from catalogue.commoncrawl.crawls import check_crawl_name, newest_first
+from catalogue.commoncrawl.datasets import COMMON_CRAWL, DATASET_DOCUMENT, PATHS_DOCUMENT, Dataset
 from catalogue.doctor import PATIENCE, Asking, Diagnosis, look_here
 from catalogue.errors import (
     CatalogueError,
@@ -107,7 +107,7 @@ class Sound(Snapshots):
             raise QueryError(message)
         path, settings = self.data / STORE_NAME, self.settings
         if crawl is not None and crawl != "latest":
-            crawl_id(crawl)
+            check_crawl_name(crawl)
         held: list[str] = []
         if path.exists():
             with suppress(StoreError), Store(path, busy_seconds=1.0) as store:
@@ -230,7 +230,7 @@ class Sound(Snapshots):
         if store := self._openable():
             with suppress(CatalogueError):
                 table, known = self._table_of(store)
-        others = {DEFINITION, LISTED, table.manifest if known else None}
+        others = {DATASET_DOCUMENT, PATHS_DOCUMENT, table.manifest if known else None}
 
         def is_file(key: str) -> bool:
             if not known:

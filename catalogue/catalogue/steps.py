@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from catalogue.commoncrawl.crawls import has_table, newest_first
+from catalogue.commoncrawl.crawls import has_columnar_index, newest_first
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.formatting import plural
 
@@ -54,7 +54,7 @@ def steps(
         if failed[crawl]:
             why += f"; {failed[crawl]:,} of them failed"
         yield Step(why, table.harvest_command(crawl, subsets))
-    there_are = [crawl for crawl in newest_first(listed) if has_table(crawl)]
+    there_are = [crawl for crawl in newest_first(listed) if has_columnar_index(crawl)]
     if not held and not incomplete:
         such = there_are[0] if there_are else "latest" if table == COMMON_CRAWL else table.name
         yield Step("nothing is harvested yet", table.harvest_command(such))

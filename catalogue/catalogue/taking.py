@@ -10,13 +10,13 @@ from catalogue.catalogue.opening import Opened
 from catalogue.commoncrawl.crawls import (
     SUBSETS,
     Crawl,
-    crawl_words,
     manifest_path,
-    named,
+    parse_crawl_words,
+    plain_names,
     select_crawls,
     select_subsets,
 )
-from catalogue.commoncrawl.datasets import COMMON_CRAWL, define_dataset, parse_paths, path_columns
+from catalogue.commoncrawl.datasets import COMMON_CRAWL, define_dataset, parse_path_list, path_columns
 from catalogue.errors import FormatError, QueryError, SourceError, StoreDamaged, UnknownCrawl
 from catalogue.examine import Examiner
 from catalogue.harvest.harvest import Harvested, HarvestEstimate, estimate_harvest, harvest
@@ -68,7 +68,7 @@ class Taking(Opened):
             keys=Keys(keys) if keys else None,
             manifest=manifest and manifest.removeprefix(source).lstrip("/"),
         )
-        listing = parse_paths("\n".join(given).encode(errors="replace"), source=source) if given else ()
+        listing = parse_path_list("\n".join(given).encode(errors="replace"), source=source) if given else ()
         store = self.create()
         before = None
         with suppress(StoreDamaged):  # what is damaged is defined again
@@ -190,14 +190,14 @@ class Taking(Opened):
         return known_crawls(self._store) if (self.data / STORE_NAME).exists() else []
 
     def _crawl_words(self, crawls: str | Iterable[str] | None) -> list[str]:
-        return crawl_words(several(crawls or ()), self._known_crawls())
+        return parse_crawl_words(several(crawls or ()), self._known_crawls())
 
     def _choose(self, words: Sequence[str]) -> list[str]:
         """The crawls that words mean. Plain names do without the list of crawls, if it cannot be had."""
         if not words:
             message = "which crawl is to be harvested? name one, such as CC-MAIN-2022-05, or latest"
             raise QueryError(message)
-        plain = list(named(words))
+        plain = list(plain_names(words))
         select_crawls(plain, self._known_crawls())
         if len(plain) < len(words):
             return select_crawls(words, [crawl.id for crawl in self.crawl_list()])

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from catalogue import metadata_db
 from catalogue.check.compare_files import Comparison
 from catalogue.check.findings import LOST, REPAIR, Checked, Finding, Share
-from catalogue.commoncrawl.datasets import COMMON_CRAWL, DEFINITION, LISTED, Dataset
+from catalogue.commoncrawl.datasets import COMMON_CRAWL, DATASET_DOCUMENT, PATHS_DOCUMENT, Dataset
 from catalogue.errors import SourceError, StoreDamaged
 from catalogue.examine import Examiner
 from catalogue.progress import Progress
@@ -101,8 +101,8 @@ class Check:
                     if wrong := self._wrong(each, seen, table, versions, fresh=shown):
                         self._found(each, seen.key, wrong, _mend(each, seen.key, table))
             # What is not there has no digest; and a definition that is damaged does not say which list it means.
-            if table != COMMON_CRAWL and versions and documents.get(DEFINITION, True):
-                needed = (DEFINITION, table.manifest or LISTED)
+            if table != COMMON_CRAWL and versions and documents.get(DATASET_DOCUMENT, True):
+                needed = (DATASET_DOCUMENT, table.manifest or PATHS_DOCUMENT)
                 if lost := next((key for key in needed if key not in documents), None):
                     self._found("documents", lost, "it is not there any more", _mend("documents", lost, table))
             self._report(at)
@@ -266,7 +266,7 @@ def crawl_of(name: str, key: str, table: Dataset) -> str | None:
 
 
 def _mend(name: str, key: str, table: Dataset) -> str:
-    if name == "documents" and key in {DEFINITION, LISTED}:
-        files = "PATH..." if key == LISTED else "--manifest PATH"
+    if name == "documents" and key in {DATASET_DOCUMENT, PATHS_DOCUMENT}:
+        files = "PATH..." if key == PATHS_DOCUMENT else "--manifest PATH"
         return f"catalogue harvest --table {table.name} --key COLUMN {files}, as it was defined"
     return REPAIR

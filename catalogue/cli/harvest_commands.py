@@ -184,10 +184,10 @@ def _agree(catalogue: "Catalogue", crawls: Sequence[str], chosen: "_Chosen") -> 
     Raises:
         TooExpensive: if the user says no, or cannot be asked.
     """
-    from catalogue.commoncrawl.crawls import named  # noqa: PLC0415 - --help needs none of what this imports
+    from catalogue.commoncrawl.crawls import plain_names  # noqa: PLC0415 - --help needs none of what this imports
 
     words = [word for text in crawls for word in text.split(",")]
-    if len(words) == len([*named(words)]) <= 1:
+    if len(words) == len([*plain_names(words)]) <= 1:
         return
     needed = catalogue.harvest_estimate(crawls, **chosen)
     large = needed.requests > MANY_REQUESTS or needed.bytes > MANY_BYTES
@@ -217,9 +217,9 @@ def _show_outcome(options: Common, outcome: "Harvested", *, json_: bool) -> None
 
 
 def _listed_in(file: BinaryIO | None, catalogue: Any) -> tuple[str, ...]:  # noqa: ANN401 - importing its type is slow
-    from catalogue.commoncrawl.datasets import parse_paths  # noqa: PLC0415 - --help needs none of what this imports
+    from catalogue.commoncrawl.datasets import parse_path_list  # noqa: PLC0415 - --help needs none of what this imports
 
-    return parse_paths(file.read(), source=catalogue.settings.source.rstrip("/")) if file else ()
+    return parse_path_list(file.read(), source=catalogue.settings.source.rstrip("/")) if file else ()
 
 
 def _define(catalogue: Any, key: str | None, keys: str | None, manifest: str | None, paths: list[str]) -> None:  # noqa: ANN401

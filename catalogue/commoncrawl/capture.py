@@ -77,7 +77,7 @@ def capture_of(row: Mapping[str, Any], *, most: int = MAX_RECORD) -> Capture:
         }
         offset, length = _whole(found["offset"]), _whole(found["length"])
         status = _whole(found["status"]) if found["status"] else None
-        time = moment(found["time"]) if found["time"] else None
+        time = parse_timestamp(found["time"]) if found["time"] else None
     except (TypeError, ValueError, OverflowError) as error:
         message = f"a capture needs numbers for offset and length, and a time that is one: {str(error)[:300]}"
         raise BadRecord(message) from error
@@ -136,7 +136,7 @@ def _whole(text: str | None) -> int:
     return int(found[1])
 
 
-def moment(text: str) -> datetime:
+def parse_timestamp(text: str) -> datetime:
     """A time, in UTC: from ISO 8601, 14 digits, or 12 without seconds, or milliseconds since 1970.
 
     One of ISO 8601 without a zone is taken for UTC.
@@ -157,7 +157,7 @@ def moment(text: str) -> datetime:
     return in_utc(time)
 
 
-def timestamp(time: datetime | None) -> str:
+def format_timestamp(time: datetime | None) -> str:
     """A time in 14 digits, UTC, for which one without a zone is taken; ``-`` for none."""
     if time is None:
         return "-"

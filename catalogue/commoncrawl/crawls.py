@@ -112,7 +112,7 @@ class IndexFile:
     subset: str
 
 
-def crawl_id(text: str, known: Collection[str] = ()) -> str:
+def check_crawl_name(text: str, known: Collection[str] = ()) -> str:
     """``text`` if it has the form of a crawl's name.
 
     Args:
@@ -123,14 +123,14 @@ def crawl_id(text: str, known: Collection[str] = ()) -> str:
         UnknownCrawl: if it has not.
     """
     if not _CRAWL_ID.fullmatch(text):
-        like = crawl_meant(text, known)
+        like = closest_crawl(text, known)
         advice = f"did you mean {like}?" if like else "one looks like CC-MAIN-2022-05 (see: catalogue crawls)"
         message = f"{text!r} is not the name of a crawl; {advice}"
         raise UnknownCrawl(message, call=None if like else CRAWL_LIST)
     return text
 
 
-def crawl_meant(text: str, known: Collection[str]) -> str | None:
+def closest_crawl(text: str, known: Collection[str]) -> str | None:
     """The crawl that was probably meant by a text that names none that there is; None if nothing is near.
 
     It is that of the year and week in the text, however these are written, or of those known the nearest to that within
@@ -163,7 +163,7 @@ def _weeks_between(text: str, crawl: str) -> int | None:
 
 def manifest_path(crawl: str) -> str:
     """Where a crawl's list of index files is."""
-    return f"crawl-data/{crawl_id(crawl)}/{MANIFEST_NAME}"
+    return f"crawl-data/{check_crawl_name(crawl)}/{MANIFEST_NAME}"
 
 
 def index_file(path: str) -> IndexFile | None:
@@ -216,9 +216,9 @@ def parse_manifest(crawl: str, data: bytes) -> list[IndexFile]:
     return list(dict.fromkeys(files))
 
 
-def hint(text: str, known: Collection[str]) -> str:
+def suggest_crawl(text: str, known: Collection[str]) -> str:
     """What to do, at the end of a sentence, when there is no such crawl."""
-    if like := crawl_meant(text, known):
+    if like := closest_crawl(text, known):
         return f"did you mean {like}?"
     newest = next(iter(newest_first(known)), None)
     return f"the newest is {newest}" if newest else "see: catalogue crawls"
@@ -246,17 +246,17 @@ def parse_collinfo(data: bytes) -> list[Crawl]:
     return sorted({crawl.id: crawl for crawl in crawls}.values(), key=lambda crawl: _age(crawl.id), reverse=True)
 
 
-def has_table(crawl: str) -> bool:
+def has_columnar_index(crawl: str) -> bool:
     """Whether a crawl can have a columnar index: those of 2012 and before, written as ARC files, have none."""
     return _age(crawl)[0] > "2012"
 
 
-def without_table(crawl: str) -> str:
+def no_columnar_index(crawl: str) -> str:
     """What to say of a crawl that has none."""
     return f"{crawl} has no columnar index; the first crawl that has one is CC-MAIN-2013-20"
 
 
-def crawl_words(asked: Iterable[str], known: Collection[str] = ()) -> list[str]:
+def parse_crawl_words(asked: Iterable[str], known: Collection[str] = ()) -> list[str]:
     """Split lists at their commas, and complete names: ``2022-33`` and ``cc-main-2022-33`` mean ``CC-MAIN-2022-33``.
 
     Args:
@@ -287,7 +287,7 @@ def select_crawls(asked: Iterable[str], known: Sequence[str], *, every: bool = F
     """What ``--crawl`` means: names, ``A..B`` (both ends included), years, ``latest`` and ``all``.
 
     Args:
-        asked: the words, in any number, see ``crawl_words``; None of them means nothing.
+        asked: the words, in any number, see ``parse_crawl_words``; None of them means nothing.
         known: the crawls to choose from for everything but plain names.
         every: whether crawls count that have no columnar index, too; of another table than the index all do.
 
@@ -297,9 +297,9 @@ def select_crawls(asked: Iterable[str], known: Sequence[str], *, every: bool = F
     Raises:
         UnknownCrawl: for a word that names no crawl, or a range that holds none.
     """
-    there_are = newest_first(crawl for crawl in known if every or has_table(crawl))
+    there_are = newest_first(crawl for crawl in known if every or has_columnar_index(crawl))
     chosen: list[str] = []
-    for word in crawl_words(asked, known):
+    for word in parse_crawl_words(asked, known):
         first, dots, last = word.partition("..")
         if word in _WORDS:
             found = there_are if word == "all" else there_are[:1]
@@ -307,7 +307,7 @@ def select_crawls(asked: Iterable[str], known: Sequence[str], *, every: bool = F
             low, high = _earliest(first, known), _latest(last if dots else word, known)
             found = [crawl for crawl in there_are if low <= _age(crawl) <= high]
         else:
-            found = [word if word in known else crawl_id(word, known)]
+            found = [word if word in known else check_crawl_name(word, known)]
         if not found:
             message = f"there is no crawl in {word!r}; see: catalogue crawls"
             raise UnknownCrawl(message, call=CRAWL_LIST)
@@ -326,31 +326,33 @@ def _latest(end: str, known: Collection[str]) -> tuple[str, str]:
 
 
 def _checked_end(end: str, known: Collection[str]) -> str:
-    return end if end in known else crawl_id(end, known)
+    return end if end in known else check_crawl_name(end, known)
 
 
-def named(asked: Iterable[str]) -> Iterator[str]:
-    """Of the words that ``crawl_words`` returns those that are names."""
+def plain_names(asked: Iterable[str]) -> Iterator[str]:
+    """Of the words that ``parse_crawl_words`` returns those that are names."""
     return (word for word in asked if ".." not in word and word not in _WORDS and not _YEAR_WORD.fullmatch(word))
 
 
 def range_ends(asked: Iterable[str]) -> Iterator[str]:
     """The crawls that are named as an end of a range."""
-    return named(end for word in asked if ".." in word for end in word.split("..") if end)
+    return plain_names(end for word in asked if ".." in word for end in word.split("..") if end)
 
 
-def gaps_in_ranges(asked: Iterable[str], held: Collection[str], listed: Collection[str]) -> Iterator[tuple[str, str]]:
+def incomplete_ranges(
+    asked: Iterable[str], held: Collection[str], listed: Collection[str]
+) -> Iterator[tuple[str, str]]:
     """Name the ranges and years of which only some crawls are stored, with a sentence each.
 
     An open end means the newest, or oldest, crawl that is stored.
 
     Args:
-        asked: the words, see ``crawl_words``.
+        asked: the words, see ``parse_crawl_words``.
         held: crawls that are stored.
         listed: the crawls that there are, as far as that is known.
     """
     stored = newest_first(held)
-    for word in crawl_words(asked, stored):
+    for word in parse_crawl_words(asked, stored):
         first, dots, last = word.partition("..")
         if dots or (word not in held and _YEAR_WORD.fullmatch(word)):
             closed = f"{first or stored[-1]}..{last or stored[0]}" if dots else word

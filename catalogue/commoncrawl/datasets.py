@@ -16,26 +16,25 @@ from catalogue.commoncrawl.crawls import (
     SCHEMA,
     SUBSETS,
     IndexFile,
-    crawl_id,
-    crawl_words,
-    gaps_in_ranges,
-    has_table,
-    hint,
+    check_crawl_name,
+    has_columnar_index,
+    incomplete_ranges,
     index_file,
     inflate,
     may_be_unlisted,
-    named,
+    no_columnar_index,
+    parse_crawl_words,
+    plain_names,
     range_ends,
     select_crawls,
-    without_table,
 )
 from catalogue.errors import BadManifest, FormatError, NotHarvested, QueryError, UnknownCrawl
 from catalogue.formatting import open_part
 from catalogue.surt import Keys
 
-DEFINITION = "table.json"
+DATASET_DOCUMENT = "table.json"
 """Under which the store keeps what a table is."""
-LISTED = "table.paths"
+PATHS_DOCUMENT = "table.paths"
 """The same for the paths of its files, a line each, if they were named one by one."""
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
@@ -99,7 +98,7 @@ class Dataset:
         Raises:
             UnknownCrawl: for a word that names none.
         """
-        asked = crawl_words(asked, known)
+        asked = parse_crawl_words(asked, known)
         if unknown := self._unknown(asked, known):
             message = f"{self.name} has no {unknown!r}; there are {', '.join(known[:10])}"
             raise UnknownCrawl(message)
@@ -107,7 +106,7 @@ class Dataset:
 
     def _unknown(self, asked: Iterable[str], known: Collection[str]) -> str | None:
         """A word that names nothing that there is; of Common Crawl's index their form alone tells."""
-        return None if self == COMMON_CRAWL else next((word for word in named(asked) if word not in known), None)
+        return None if self == COMMON_CRAWL else next((word for word in plain_names(asked) if word not in known), None)
 
     def select_held(
         self,
@@ -131,10 +130,10 @@ class Dataset:
             NotHarvested: if one is not.
             UnknownCrawl: if there is none of that name.
         """
-        asked = crawl_words(asked, held)
+        asked = parse_crawl_words(asked, held)
         if not held:
-            for word in named(asked) if self == COMMON_CRAWL else ():
-                _check_listed(crawl_id(word, listed()), held, listed())
+            for word in plain_names(asked) if self == COMMON_CRAWL else ():
+                _check_listed(check_crawl_name(word, listed()), held, listed())
             words = [word for word in asked if word not in {"latest", "all"}]
             raise self._not_held(next(iter(words), None), nothing, subsets, ",".join(words))
         unknown = self._unknown(asked, held)
@@ -155,7 +154,7 @@ class Dataset:
     ) -> list[str]:
         ends = [end for end in range_ends(words) if end not in held]
         if ends:
-            return [crawl_id(end, held) for end in ends] if self == COMMON_CRAWL else ends
+            return [check_crawl_name(end, held) for end in ends] if self == COMMON_CRAWL else ends
         try:
             return select_crawls(words, sorted(held), every=self != COMMON_CRAWL)
         except UnknownCrawl:
@@ -173,21 +172,21 @@ class Dataset:
         subsets: Sequence[str] = (),
         listed: Callable[[], Collection[str]] = tuple,
     ) -> tuple[str, ...]:
-        """Return a sentence for each range of crawls of which only some are stored; see ``gaps_in_ranges``."""
+        """Return a sentence for each range of crawls of which only some are stored; see ``incomplete_ranges``."""
         words = list(asked)
         if self != COMMON_CRAWL or all(word in {"all", *held} for word in words):
             return ()
         return tuple(
             f"{gap}; run: {self.harvest_command(crawls, subsets)}"
-            for crawls, gap in gaps_in_ranges(words, held, listed())
+            for crawls, gap in incomplete_ranges(words, held, listed())
         )
 
     def _not_held(self, crawl: str | None, what: str, subsets: Sequence[str], words: str = "") -> NotHarvested:
         """Return the error for a crawl, a range or a year of which nothing is stored."""
         such_as = crawl or ("latest" if self == COMMON_CRAWL else self.name)
-        single = next(named([such_as]), None)
-        if self == COMMON_CRAWL and single and not has_table(single):
-            return NotHarvested(without_table(single), crawl=single)
+        single = next(plain_names([such_as]), None)
+        if self == COMMON_CRAWL and single and not has_columnar_index(single):
+            return NotHarvested(no_columnar_index(single), crawl=single)
         message = f"{what}; run: {self.harvest_command(words or such_as, subsets)}"
         return NotHarvested(message, crawl=crawl and single, call=self.harvest_call(words or such_as, subsets))
 
@@ -199,8 +198,8 @@ class Dataset:
 
 def _check_listed(crawl: str, held: Collection[str], listed: Collection[str]) -> None:
     """Refuse a crawl that is not in the list of crawls, and would be if there was one."""
-    if has_table(crawl) and crawl not in listed and not may_be_unlisted(crawl, listed):
-        message = f"there is no crawl {crawl}; {hint(crawl, {*held, *listed})}"
+    if has_columnar_index(crawl) and crawl not in listed and not may_be_unlisted(crawl, listed):
+        message = f"there is no crawl {crawl}; {suggest_crawl(crawl, {*held, *listed})}"
         raise UnknownCrawl(message)
 
 
@@ -245,7 +244,7 @@ def define_dataset(name: str, key: str, *, keys: Keys | None = None, manifest: s
     return Dataset(name, key, keys or known.get(key, Keys.TEXT), manifest=manifest)
 
 
-def unpack_dataset(data: bytes) -> Dataset:
+def dataset_from_json(data: bytes) -> Dataset:
     """The table of which ``packed`` was kept.
 
     Raises:
@@ -261,7 +260,7 @@ def unpack_dataset(data: bytes) -> Dataset:
     return replace(table, path_columns=columns)
 
 
-def parse_paths(data: bytes, *, source: str = "") -> tuple[str, ...]:
+def parse_path_list(data: bytes, *, source: str = "") -> tuple[str, ...]:
     """The paths that a list names, a line each, gzipped or not; each once, in its order.
 
     Args:
@@ -294,7 +293,7 @@ def path_columns(paths: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in COMMON_CRAWL.path_columns if each and all(name in names for names in each))
 
 
-def by_crawl(files: Iterable[IndexFile]) -> Iterator[tuple[str, list[IndexFile]]]:
+def group_by_crawl(files: Iterable[IndexFile]) -> Iterator[tuple[str, list[IndexFile]]]:
     """Files in their order, crawl by crawl."""
     found: dict[str, list[IndexFile]] = {}
     for file in files:

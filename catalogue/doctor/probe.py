@@ -9,11 +9,11 @@ from email.utils import parsedate_to_datetime
 from catalogue.commoncrawl.crawls import (
     COLLINFO,
     IndexFile,
-    has_table,
-    hint,
+    has_columnar_index,
     manifest_path,
     parse_collinfo,
     parse_manifest,
+    suggest_crawl,
 )
 from catalogue.doctor.doctor_findings import Seen
 from catalogue.doctor.file_layout import of_layout
@@ -139,7 +139,7 @@ class Asking:
             self._layout(file, tail)
         except CatalogueError as error:
             if isinstance(error, NotFound) and asked and not self._has_manifest:
-                message = f"{error}; {hint(asked, listed)}"
+                message = f"{error}; {suggest_crawl(asked, listed)}"
                 raise UnknownCrawl(message) from error
             self.failure = error
             if not isinstance(error, RangeIgnored):  # of which all is said
@@ -169,7 +169,7 @@ class Asking:
             return []
         self._tell("list of crawls", f"{plural(len(crawls), 'crawl')}, the newest {crawls[0]}")
         self._date(answer)
-        return [crawl for crawl in crawls if has_table(crawl)]
+        return [crawl for crawl in crawls if has_columnar_index(crawl)]
 
     def _date(self, answer: Response) -> None:
         try:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from catalogue.check.findings import LOST, Finding, told_next
 from catalogue.commoncrawl.crawls import COLLINFO, IndexFile, manifest_path
-from catalogue.commoncrawl.datasets import COMMON_CRAWL, DEFINITION, LISTED, Dataset
+from catalogue.commoncrawl.datasets import COMMON_CRAWL, DATASET_DOCUMENT, PATHS_DOCUMENT, Dataset
 from catalogue.display import Displayed
 from catalogue.errors import FormatError, StoreDamaged, UnknownCrawl
 from catalogue.examine import Examiner
@@ -146,7 +146,7 @@ class Repair:
         if self._table.manifest in keys:
             take_list(self._table, self._store, self._source())
         lists = manifests(keys) if self._table == COMMON_CRAWL else {}
-        kept = {COLLINFO, DEFINITION, LISTED, self._table.manifest, *lists.values()}
+        kept = {COLLINFO, DATASET_DOCUMENT, PATHS_DOCUMENT, self._table.manifest, *lists.values()}
         self._store.delete("documents", keys - kept)
         note_requested(self._store, (IndexFile("", crawl, subset) for crawl, subset in requested_subsets(keys)))
         if self._table == COMMON_CRAWL:

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from typing import Any, TypeVar
 
-from catalogue.commoncrawl.crawls import crawl_id, newest_first, select_crawls
+from catalogue.commoncrawl.crawls import check_crawl_name, newest_first, select_crawls
 from catalogue.errors import BadSnapshot, UnknownCrawl
 
 MANIFEST = "snapshot.json"
@@ -197,7 +197,7 @@ def _wrong(snapshot: Snapshot) -> str | None:
 
 def _is_named(crawl: str) -> bool:
     with suppress(UnknownCrawl):
-        return crawl == LIST_OF_CRAWLS or bool(crawl_id(crawl))
+        return crawl == LIST_OF_CRAWLS or bool(check_crawl_name(crawl))
     return False
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from catalogue.commoncrawl.crawls import COLLINFO, has_table, manifest_path, parse_collinfo
+from catalogue.commoncrawl.crawls import COLLINFO, has_columnar_index, manifest_path, parse_collinfo
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.errors import FormatError
 from catalogue.examine import Examiner, digest_of
@@ -197,7 +197,7 @@ class Build:
                     "name": crawl.name,
                     "first_fetch": _naive(crawl.first_fetch),
                     "last_fetch": _naive(crawl.last_fetch),
-                    "has_table": has_table(crawl.id),
+                    "has_table": has_columnar_index(crawl.id),
                 }
                 for crawl in crawls
             ],

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from urllib.parse import urlsplit
 
-from catalogue.commoncrawl.capture import Capture, timestamp
+from catalogue.commoncrawl.capture import Capture, format_timestamp
 from catalogue.display import Displayed, some
 from catalogue.formatting import duration, plural, size
 from catalogue.output.fetch import Failed, Made, Making
@@ -175,7 +175,7 @@ def _answered(capture: Capture, ledger: Ledger, source: str) -> str:
 
 def _question(capture: Capture, source: str) -> str:
     told = (capture.filename, capture.offset, capture.length, capture.url, capture.digest, capture.status)
-    return digest_of(f"{source} {told} {timestamp(capture.time)}")
+    return digest_of(f"{source} {told} {format_timestamp(capture.time)}")
 
 
 def _keep(

@@ -17,7 +17,7 @@ from typing import Any
 from warcio.recordloader import ARCHeadersParser, ArcWarcRecordLoader
 from warcio.statusandheaders import StatusAndHeaders, StatusAndHeadersParser
 
-from catalogue.commoncrawl.capture import Capture, moment
+from catalogue.commoncrawl.capture import Capture, parse_timestamp
 from catalogue.commoncrawl.crawls import inflate
 from catalogue.display import Displayed
 from catalogue.errors import BadManifest, BadRecord, CatalogueError
@@ -339,7 +339,7 @@ def _has_digest(content: bytes | memoryview, digest: str) -> bool:
 def _time(text: str) -> datetime | None:
     """A time as WARC or ARC writes it."""
     try:
-        return moment(text)
+        return parse_timestamp(text)
     except ValueError:
         return None
 

@@ -20,7 +20,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from catalogue.catalogue import Catalogue
-from catalogue.commoncrawl.capture import timestamp
+from catalogue.commoncrawl.capture import format_timestamp
 from catalogue.errors import BadDocument, BadRecord, CatalogueError, NotFound, QueryError
 from catalogue.server.methods import Readable, packed
 from catalogue.server.replay import Replayed, described, replay, text
@@ -141,7 +141,7 @@ def _described(found: Replayed, service: Service) -> Response:
 
 def _member(found: Replayed, _: Service) -> Response:
     record = found.record
-    name = f"{found.crawl}-{timestamp(record.time)}-{record.capture.offset}.warc.gz"
+    name = f"{found.crawl}-{format_timestamp(record.time)}-{record.capture.offset}.warc.gz"
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     return Response(record.member, headers=headers, media_type="application/warc")
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from threading import Lock
 
 from catalogue.catalogue import Catalogue
-from catalogue.commoncrawl.crawls import Crawl, crawl_meant, newest_first
+from catalogue.commoncrawl.crawls import Crawl, closest_crawl, newest_first
 from catalogue.errors import (
     Busy,
     CatalogueError,
@@ -76,7 +76,7 @@ def crawl_named(crawls: Mapping[str, Crawl], name: str) -> Crawl:
         UnknownCrawl: if it is none of them.
     """
     if name not in crawls:
-        like = crawl_meant(name, crawls)
+        like = closest_crawl(name, crawls)
         hint = f"did you mean {like}? " if like in {*crawls, "latest"} - {name} else ""
         message = f"there is no crawl {name[:100]}; {hint}see /collinfo.json"
         raise UnknownCrawl(message)

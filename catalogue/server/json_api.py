@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from catalogue.catalogue import Catalogue
-from catalogue.commoncrawl.crawls import named
+from catalogue.commoncrawl.crawls import plain_names
 from catalogue.errors import CatalogueError
 from catalogue.query.filters import LANGUAGE, MIME, STATUS, Filters
 from catalogue.server.methods import Readable, json_answer, packed
@@ -91,7 +91,7 @@ def _plan(catalogue: Catalogue, given: Mapping[str, Any], _: Service) -> Any:  #
 def _query(catalogue: Catalogue, given: Mapping[str, Any], service: Service) -> Any:  # noqa: ANN401 - JSON
     asked = _asked(given)
     found = captures_of(catalogue, asked)
-    service.settle(named(asked.crawls), found["missing"])
+    service.settle(plain_names(asked.crawls), found["missing"])
     return found
 
 

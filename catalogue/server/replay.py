@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from catalogue.catalogue import Catalogue
 from catalogue.commoncrawl.capture import capture_of
-from catalogue.commoncrawl.crawls import crawl_id
+from catalogue.commoncrawl.crawls import check_crawl_name
 from catalogue.query.query import time_bounds
 from catalogue.records.document import Documents
 from catalogue.records.metadata import metadata_of, text_of
@@ -46,7 +46,7 @@ def replay(catalogue: Catalogue, crawl: str, url: str, moment: str) -> tuple[Rep
         SourceError: if it could not be had.
     """
     first, behind = time_bounds(moment, moment)
-    captures = catalogue.captures(url, crawls=crawl_id(crawl), match=Match.EXACT)
+    captures = catalogue.captures(url, crawls=check_crawl_name(crawl), match=Match.EXACT)
     spelled = _spelling(url)
 
     def rank(row: Mapping[str, Any]) -> tuple[bool, float, float, str, int]:

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from catalogue.catalogue import Catalogue
-from catalogue.commoncrawl.capture import timestamp
+from catalogue.commoncrawl.capture import format_timestamp
 from catalogue.commoncrawl.crawls import PATH_COLUMNS, newest_first
 from catalogue.key_map.key_map import KeySpace
 from catalogue.plan.plan import ReadPlan
@@ -65,7 +65,7 @@ class Row:
 
     def address(self, form: str) -> str:
         """The path where its record is had in some form: ``id_``, ``text_`` or ``meta_``."""
-        return f"/{self.crawl}/{timestamp(self.time)}{form}/{quote(self.url, safe=_IN_PATHS)}"
+        return f"/{self.crawl}/{format_timestamp(self.time)}{form}/{quote(self.url, safe=_IN_PATHS)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +137,9 @@ def search(catalogue: Catalogue, asked: Asked, more: Iterable[str] = ()) -> Foun
 def _rows(table: pa.Table, asked: Asked) -> tuple[Row, ...]:
     """Rows of the page, in the requested order; without the row that shows whether there are more."""
     found: list[dict[str, Any]] = table.slice(asked.start, asked.limit).to_pylist()
-    found.sort(key=lambda row: (row["url_surtkey"], timestamp(row["fetch_time"]), row["crawl"]))
+    found.sort(key=lambda row: (row["url_surtkey"], format_timestamp(row["fetch_time"]), row["crawl"]))
     if asked.order == "newest":
-        found.sort(key=lambda row: (timestamp(row["fetch_time"]), row["crawl"]), reverse=True)
+        found.sort(key=lambda row: (format_timestamp(row["fetch_time"]), row["crawl"]), reverse=True)
     elif not asked.order:
         parts = list(dict.fromkeys(zip(*(table.column(name).to_pylist() for name in PATH_COLUMNS), strict=True)))
         found.sort(key=lambda row: parts.index((row["crawl"], row["subset"])))

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from starlette.datastructures import QueryParams
 
-from catalogue.commoncrawl.capture import timestamp
+from catalogue.commoncrawl.capture import format_timestamp
 from catalogue.errors import QueryError
 from catalogue.query.filters import Filters, languages, media_types, statuses
 from catalogue.query.query import time_bounds
@@ -211,4 +211,4 @@ def _cdx_filter(field: str, values: tuple[str, ...], wildcard: str, expression: 
 
 
 def _digits(milliseconds: int) -> str:
-    return timestamp(datetime.fromtimestamp(milliseconds / 1000, UTC))
+    return format_timestamp(datetime.fromtimestamp(milliseconds / 1000, UTC))

@@ -8,7 +8,7 @@ from threading import Lock
 from typing import Any, TypeVar
 
 from catalogue.catalogue import Catalogue
-from catalogue.commoncrawl.crawls import has_table
+from catalogue.commoncrawl.crawls import has_columnar_index
 from catalogue.errors import Busy, NotHarvested, TooExpensive
 from catalogue.records.document import Documents
 from catalogue.server.crawl_harvest import Harvests, Listed
@@ -130,7 +130,7 @@ class Service:
 
     def _lacks(self, catalogue: Catalogue, crawl: str, error: NotHarvested) -> None:
         self.listed.find(catalogue, crawl)  # so that no name that somebody made up is asked for at the source
-        if has_table(crawl):
+        if has_columnar_index(crawl):
             self.settle([crawl], [str(error)])
 
     def settle(self, crawls: Iterable[str], missing: Sequence[str]) -> None:

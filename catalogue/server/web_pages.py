@@ -19,7 +19,7 @@ from starlette.types import Scope
 
 from catalogue import formatting
 from catalogue.catalogue import Catalogue
-from catalogue.commoncrawl.crawls import named
+from catalogue.commoncrawl.crawls import plain_names
 from catalogue.errors import CatalogueError, Harvesting, QueryError
 from catalogue.key_map import colours, description
 from catalogue.key_map.svg import draw
@@ -154,7 +154,7 @@ class _Pages:
             except QueryError as error:  # of all that is typed this alone could not be checked before
                 form = form.refused("crawl", str(error))
                 return self._page(request, "search.html", told(error).status_code, form=form, **blank)
-            service_of(request).settle(named(asked.crawls), found.plan.missing)
+            service_of(request).settle(plain_names(asked.crawls), found.plan.missing)
         except Harvesting as error:
             headers = {"Retry-After": str(_POLL), "Content-Security-Policy": self._waiting_policy}
             return self._page(request, "waiting.html", 503, headers, form=form, harvest=error, seconds=_POLL)

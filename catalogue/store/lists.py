@@ -9,21 +9,21 @@ from catalogue.commoncrawl.crawls import (
     MANIFEST_NAME,
     Crawl,
     IndexFile,
-    has_table,
-    hint,
+    has_columnar_index,
     manifest_path,
+    no_columnar_index,
     parse_collinfo,
     parse_manifest,
-    without_table,
+    suggest_crawl,
 )
 from catalogue.commoncrawl.datasets import (
     COMMON_CRAWL,
-    DEFINITION,
-    LISTED,
+    DATASET_DOCUMENT,
+    PATHS_DOCUMENT,
     Dataset,
-    by_crawl,
-    parse_paths,
-    unpack_dataset,
+    dataset_from_json,
+    group_by_crawl,
+    parse_path_list,
 )
 from catalogue.errors import FormatError, NotFound, StoreDamaged, UnknownCrawl
 from catalogue.source.checks import Response
@@ -88,12 +88,12 @@ def take_manifest(crawl: str, store: Store, source: PoliteSource, *, again: bool
     known = _whole(store, path)
     if known and not again:
         return parse_manifest(crawl, known.data)
-    if not has_table(crawl):
-        raise UnknownCrawl(without_table(crawl))
+    if not has_columnar_index(crawl):
+        raise UnknownCrawl(no_columnar_index(crawl))
     try:
         answer = source.get(path)
     except NotFound as error:
-        message = f"{source.url} has no columnar index of {crawl}; {hint(crawl, known_crawls(store))}"
+        message = f"{source.url} has no columnar index of {crawl}; {suggest_crawl(crawl, known_crawls(store))}"
         raise UnknownCrawl(message) from error
     files = parse_manifest(crawl, answer.body)
     store.put("documents", [(path, held(answer, answer.body, source))])
@@ -110,7 +110,7 @@ def take_list(table: Dataset, store: Store, source: PoliteSource, *, again: bool
     if table.manifest is None or (_whole(store, table.manifest) and not again):
         return
     answer = source.get(table.manifest)
-    parse_paths(answer.body, source=source.url)
+    parse_path_list(answer.body, source=source.url)
     store.put("documents", [(table.manifest, held(answer, answer.body, source))])
 
 
@@ -131,9 +131,9 @@ def listed(store: Store, table: Dataset, documents: Iterable[str] | None = None)
         there = manifests(store.keys("documents", MANIFEST_NAME) if documents is None else documents)
         known = {crawl: store.get("documents", path) for crawl, path in there.items()}
         return {crawl: parse_manifest(crawl, document.data) for crawl, document in known.items() if document}
-    document = store.get("documents", table.manifest or LISTED)
-    paths = parse_paths(document.data, source=document.source) if document else ()
-    return dict(by_crawl(file for path in paths if (file := table.file(path))))
+    document = store.get("documents", table.manifest or PATHS_DOCUMENT)
+    paths = parse_path_list(document.data, source=document.source) if document else ()
+    return dict(group_by_crawl(file for path in paths if (file := table.file(path))))
 
 
 def held_paths(store: Store, table: Dataset, crawl: str, *, kind: str = "files") -> list[str]:
@@ -158,15 +158,15 @@ def requested_subsets(documents: Iterable[str]) -> set[tuple[str, str]]:
 
 def load_dataset(store: Store) -> Dataset | None:
     """The table of a store; None if it says nothing of one, as that of Common Crawl's index does not."""
-    known = store.get("documents", DEFINITION)
-    return unpack_dataset(known.data) if known else None
+    known = store.get("documents", DATASET_DOCUMENT)
+    return dataset_from_json(known.data) if known else None
 
 
 def save_dataset(store: Store, table: Dataset, paths: tuple[str, ...] = ()) -> None:
     """Note which table a store is of, and its files, if they were named one by one."""
-    documents = [(DEFINITION, table.packed())]
+    documents = [(DATASET_DOCUMENT, table.packed())]
     if paths:
-        documents.append((LISTED, "\n".join(paths).encode()))
+        documents.append((PATHS_DOCUMENT, "\n".join(paths).encode()))
     store.put("documents", [(key, StoredFile(data, len(data), None, None, "", _now())) for key, data in documents])
 
 

@@ -14,10 +14,10 @@ from catalogue import Match, QueryError
 from catalogue.commoncrawl.datasets import (
     COMMON_CRAWL,
     Dataset,
+    dataset_from_json,
     define_dataset,
-    parse_paths,
+    parse_path_list,
     path_columns,
-    unpack_dataset,
 )
 from catalogue.errors import BadManifest, FormatError, UnknownCrawl
 from catalogue.surt import Keys, parse_key_pattern
@@ -66,11 +66,11 @@ def test_patterns_of_text() -> None:
 
 
 def test_lists_of_paths() -> None:
-    assert parse_paths(b"a/b.parquet\r\n\n# more\nc/\na/b.parquet\n/d\n") == ("a/b.parquet", "d")
-    assert parse_paths(gzip.compress(b"s3://b/x/a\n"), source="s3://b/x") == ("a",)
+    assert parse_path_list(b"a/b.parquet\r\n\n# more\nc/\na/b.parquet\n/d\n") == ("a/b.parquet", "d")
+    assert parse_path_list(gzip.compress(b"s3://b/x/a\n"), source="s3://b/x") == ("a",)
     for bad in (b"", b"# none", b"a/../b", b"a b", b"https://other/a", b"a\x00", b"\x1f\x8bno", b"a//b", b"-/./x"):
         with pytest.raises(BadManifest):
-            parse_paths(bad)
+            parse_path_list(bad)
     assert path_columns(["x/crawl=A/subset=b/c", "crawl=B/d"]) == ("crawl",)
     assert path_columns(["x/crawl=/c"]) == path_columns(["crawl=A"]) == path_columns([]) == ()
 
@@ -90,8 +90,8 @@ def test_files_of_a_table() -> None:
 
 def test_what_is_kept_of_a_table() -> None:
     table = Dataset("mine", "name", Keys.HOST, ("crawl",), "list.gz")
-    assert unpack_dataset(table.packed()) == table
-    assert unpack_dataset(table.packed()) != COMMON_CRAWL
+    assert dataset_from_json(table.packed()) == table
+    assert dataset_from_json(table.packed()) != COMMON_CRAWL
     for bad in (
         b"",
         b"[]",
@@ -100,7 +100,7 @@ def test_what_is_kept_of_a_table() -> None:
         b'{"name": "x", "key": "k", "keys": "%s", "manifest": null, "path_columns": []}' % (b"{" * 5000),
     ):
         with pytest.raises(FormatError, match=r"is none \(.{0,300}\)\Z"):
-            unpack_dataset(bad)
+            dataset_from_json(bad)
 
 
 # ---- types ----

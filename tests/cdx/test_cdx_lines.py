@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalogue.cdx.lines import Output, cdx_table, write_lines
-from catalogue.commoncrawl.capture import timestamp
+from catalogue.commoncrawl.capture import format_timestamp
 from catalogue.commoncrawl.crawls import SCHEMA
 from tests.support.mirrors import one_of_each_crawl
 
@@ -130,7 +130,7 @@ def test_rows_that_are_none() -> None:
     ],
 )
 def test_times_are_14_digits_in_utc(time: datetime, digits: str) -> None:
-    assert fields_of(ROW | {"fetch_time": time})["timestamp"] == digits == timestamp(time)
+    assert fields_of(ROW | {"fetch_time": time})["timestamp"] == digits == format_timestamp(time)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_rows_of_every_crawl(mirror: Path) -> None:
         lines = write_lines(cdx_table(table.to_batches()[0]), Output.CDXJ).decode().splitlines()
         for line, row in zip(lines, table.to_pylist(), strict=True):
             key, time, fields = line.split(" ", 2)
-            assert (key, time) == (row["url_surtkey"], timestamp(row["fetch_time"]))
+            assert (key, time) == (row["url_surtkey"], format_timestamp(row["fetch_time"]))
             found = json.loads(fields)
             assert all(isinstance(value, str) for value in found.values())
             assert found["url"] == row["url"]

@@ -15,7 +15,7 @@ import catalogue
 from catalogue.catalogue import Catalogue
 from catalogue.cdx.cdx_request import parse_request
 from catalogue.cdx.paging import BLOCK_ROWS, Block, Mark, cut, marks, pages_of
-from catalogue.commoncrawl.capture import timestamp
+from catalogue.commoncrawl.capture import format_timestamp
 from catalogue.parquet.model import Bounds
 from catalogue.server.cdx_search import has_captures, page_of, part_of
 from catalogue.settings import Settings
@@ -127,7 +127,9 @@ def test_pages_of_every_crawl_are_all_of_it_whatever_was_learned_meanwhile(
     crawls = learning.held()
     rows = scanned(all_rows.select(["url_surtkey", "fetch_time", "crawl"]), [parse_pattern(url)]).to_pylist()
     for crawl in (crawls[0], crawls[-1]) if url == "*.com" else crawls:
-        expected = sorted((row["url_surtkey"], timestamp(row["fetch_time"])) for row in rows if row["crawl"] == crawl)
+        expected = sorted(
+            (row["url_surtkey"], format_timestamp(row["fetch_time"])) for row in rows if row["crawl"] == crawl
+        )
         for size in (1, 3) if url == "*.example.com" else (1,):
             pages, found = page_lines(learning, crawl, url, 0, size)
             each = [found]

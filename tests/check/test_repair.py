@@ -16,7 +16,7 @@ from filelock import FileLock
 import catalogue
 from catalogue import Catalogue
 from catalogue.commoncrawl.crawls import COLLINFO, manifest_path
-from catalogue.commoncrawl.datasets import DEFINITION, LISTED
+from catalogue.commoncrawl.datasets import DATASET_DOCUMENT, PATHS_DOCUMENT
 from catalogue.demo import LoopbackServer
 from catalogue.errors import CatalogueError, DiskFailed, IncompleteAnswer, StoreDamaged, StoreLocked
 from catalogue.formatting import plural
@@ -214,7 +214,7 @@ def test_where_the_list_of_a_table_is_lost_its_footers_are_kept(tmp_path: Path) 
     one, two = (str(index_path(mirror, number).relative_to(mirror)) for number in range(2))
     data, store = tmp_path / "data", tmp_path / "data" / "mine" / STORE
     assert not define(data, mirror, one, two)
-    for lost in (LISTED, DEFINITION):
+    for lost in (PATHS_DOCUMENT, DATASET_DOCUMENT):
         with closing(sqlite3.connect(store, isolation_level=None)) as connection:
             connection.execute("DELETE FROM documents WHERE key = ?", [lost])
         flip_value(store, "files", one, Random(1))

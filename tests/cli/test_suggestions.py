@@ -10,7 +10,7 @@ from time import process_time
 import pytest
 
 import catalogue
-from catalogue.commoncrawl.crawls import crawl_id, crawl_meant, select_crawls, select_subsets
+from catalogue.commoncrawl.crawls import check_crawl_name, closest_crawl, select_crawls, select_subsets
 from catalogue.errors import NotHarvested, QueryError, UnknownColumn, UnknownCrawl
 from catalogue.formatting import closest_name
 from catalogue.query.filters import languages, media_types
@@ -45,13 +45,13 @@ KNOWN = ["CC-MAIN-2022-21", "CC-MAIN-2022-05", "CC-MAIN-2021-49", "CC-MAIN-2018-
     ],
 )
 def test_crawls(text: str, like: str | None) -> None:
-    assert crawl_meant(text, KNOWN) == like
+    assert closest_crawl(text, KNOWN) == like
 
 
 def test_a_crawl_is_known_by_its_week_where_no_list_is() -> None:
-    assert crawl_meant("2022-5", []) == "CC-MAIN-2022-05"
+    assert closest_crawl("2022-5", []) == "CC-MAIN-2022-05"
     with pytest.raises(UnknownCrawl, match=r"'2022-5' is not the name of a crawl; did you mean CC-MAIN-2022-05\?"):
-        crawl_id("2022-5")
+        check_crawl_name("2022-5")
     with pytest.raises(UnknownCrawl, match=r"did you mean CC-MAIN-2021-49\?"):
         select_crawls(["CC-MAIN-2018-05..2021w49"], KNOWN)
     with pytest.raises(UnknownCrawl, match="one looks like CC-MAIN-2022-05"):

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from catalogue.commoncrawl.capture import MAX_RECORD, Capture, capture_of, moment, timestamp
+from catalogue.commoncrawl.capture import MAX_RECORD, Capture, capture_of, format_timestamp, parse_timestamp
 from catalogue.errors import BadRecord
 from tests.support.archives import BODY, TIME, URL, digest
 
@@ -150,12 +150,12 @@ def test_numbers_that_are_none_are_refused(more: dict[str, Any], why: str) -> No
     ],
 )
 def test_times_are_14_digits_in_utc(time: datetime | None, digits: str) -> None:
-    assert timestamp(time) == digits
+    assert format_timestamp(time) == digits
 
 
 @pytest.mark.parametrize("text", ["2022-02-01T01:00:00+02:00", "2022-01-31 23:00", "20220131230000", "1643670000000.0"])
 def test_times_are_utc_however_they_are_written(text: str) -> None:
-    time = moment(text)
+    time = parse_timestamp(text)
     assert (time, time.tzinfo) == (datetime(2022, 1, 31, 23, tzinfo=UTC), UTC)
 
 

@@ -9,8 +9,8 @@ from catalogue.commoncrawl.crawls import (
     SCHEMA,
     SUBSETS,
     IndexFile,
-    crawl_id,
-    has_table,
+    check_crawl_name,
+    has_columnar_index,
     index_file,
     manifest_path,
     select_crawls,
@@ -26,7 +26,7 @@ from tests.support.crawl_paths import CRAWL, ROOT, part
     "name", ["CC-MAIN-2022-05", "CC-MAIN-2013-20", "CC-MAIN-2012", "CC-MAIN-2009-2010", "CC-SUPPLEMENTAL-2026-22"]
 )
 def test_names_of_crawls(name: str) -> None:
-    assert crawl_id(name) == name
+    assert check_crawl_name(name) == name
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_names_of_crawls(name: str) -> None:
 )
 def test_what_is_no_name_of_a_crawl(name: str) -> None:
     with pytest.raises(UnknownCrawl, match=r"is not the name of a crawl; (did you mean|one looks like) "):
-        crawl_id(name)
+        check_crawl_name(name)
     with pytest.raises(UnknownCrawl):
         manifest_path(name)
 
@@ -77,7 +77,7 @@ def test_where_a_manifest_is() -> None:
     ],
 )
 def test_which_crawls_can_have_a_table(name: str, *, expected: bool) -> None:
-    assert has_table(name) == expected
+    assert has_columnar_index(name) == expected
 
 
 # Paths

@@ -13,7 +13,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from catalogue.commoncrawl.crawls import SCHEMA, has_table, index_file, manifest_path, parse_collinfo, parse_manifest
+from catalogue.commoncrawl.crawls import (
+    SCHEMA,
+    has_columnar_index,
+    index_file,
+    manifest_path,
+    parse_collinfo,
+    parse_manifest,
+)
 from catalogue.demo import Miniature, write_miniature
 from catalogue.demo.miniature import FEWEST_PAGES
 from catalogue.parquet.thrift import Reader
@@ -56,7 +63,7 @@ def data_pages(path: Path, row_group: int, column: str) -> list[tuple[int, bool]
 def test_says_what_was_written(miniature: Miniature) -> None:
     assert miniature.crawls == (NEWEST, MODERN, OLD)
     assert miniature.crawl_with_records == MODERN
-    assert not has_table(miniature.crawl_without_table)
+    assert not has_columnar_index(miniature.crawl_without_table)
     on_disk = {path.relative_to(miniature.folder).as_posix() for path in miniature.folder.rglob("*") if path.is_file()}
     assert list(miniature.files) == sorted(on_disk)
     assert miniature.rows == sum(len(every_row(miniature, crawl)) for crawl in miniature.crawls)
@@ -83,7 +90,7 @@ def test_list_of_crawls_is_as_published(miniature: Miniature) -> None:
         assert item["cdx-api"] == f"https://index.commoncrawl.org/{item['id']}-index"
     assert items[1]["name"] == "January 2022 Index"
     for crawl in parse_collinfo(data):
-        if has_table(crawl.id):
+        if has_columnar_index(crawl.id):
             times = [row["fetch_time"].replace(tzinfo=UTC) for row in every_row(miniature, crawl.id)]
             assert (crawl.first_fetch, crawl.last_fetch) == (min(times), max(times))
             assert timedelta(days=7) < max(times) - min(times) < timedelta(days=21)

@@ -14,7 +14,7 @@ from catalogue.commoncrawl.crawls import (
     SUBSETS,
     Crawl,
     IndexFile,
-    has_table,
+    has_columnar_index,
     inflate,
     manifest_path,
     parse_collinfo,
@@ -96,7 +96,9 @@ def test_what_is_not_gzip(data: bytes) -> None:
 
 def test_every_manifest_of_the_mirror_names_the_files_there_are(mirror: Path) -> None:
     there_are = {path.relative_to(mirror).as_posix() for path in index_paths(mirror)}
-    crawls = [crawl.id for crawl in parse_collinfo((mirror / "collinfo.json").read_bytes()) if has_table(crawl.id)]
+    crawls = [
+        crawl.id for crawl in parse_collinfo((mirror / "collinfo.json").read_bytes()) if has_columnar_index(crawl.id)
+    ]
     named = [file for crawl in crawls for file in parse_manifest(crawl, (mirror / manifest_path(crawl)).read_bytes())]
     assert {file.path for file in named} == there_are
     assert len(named) == len(there_are)
@@ -159,7 +161,7 @@ def test_the_list_of_the_mirror(mirror: Path) -> None:
     crawls = parse_collinfo((mirror / "collinfo.json").read_bytes())
     assert len(crawls) >= 4
     assert crawls == sorted(crawls, key=lambda crawl: crawl.id, reverse=True)
-    assert any(not has_table(crawl.id) for crawl in crawls)
+    assert any(not has_columnar_index(crawl.id) for crawl in crawls)
     for crawl in crawls:
         assert crawl.name
         assert crawl.first_fetch

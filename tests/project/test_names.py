@@ -12,14 +12,14 @@ import pytest
 from catalogue import Catalogue
 from catalogue.commoncrawl.capture import capture_of
 from catalogue.commoncrawl.crawls import (
-    crawl_id,
+    check_crawl_name,
     index_file,
     manifest_path,
     parse_collinfo,
     select_crawls,
     select_subsets,
 )
-from catalogue.commoncrawl.datasets import COMMON_CRAWL, check_name, define_dataset, parse_paths
+from catalogue.commoncrawl.datasets import COMMON_CRAWL, check_name, define_dataset, parse_path_list
 from catalogue.errors import CatalogueError
 from catalogue.harvest.snapshot import Snapshot, is_piece, unpack_snapshot
 from catalogue.source.byte_ranges import SuffixRange
@@ -103,7 +103,7 @@ def _in_snapshot(name: str) -> bool:
 
 
 DOORS: dict[str, Callable[[str], bool]] = {
-    "crawl": _refused(crawl_id),
+    "crawl": _refused(check_crawl_name),
     "manifest": _refused(manifest_path),
     "crawls of the source": _in_collinfo,
     "crawls that were typed": _refused(lambda name: select_crawls([name], [])),
@@ -150,7 +150,7 @@ def test_names_that_lead_where_they_should_are_taken() -> None:
 def test_lists_of_paths_hold_none_either() -> None:
     for name in LEADING_AWAY:
         with suppress(CatalogueError):
-            for path in parse_paths(name.encode(errors="replace"), source="https://data.example"):
+            for path in parse_path_list(name.encode(errors="replace"), source="https://data.example"):
                 assert not path.startswith("/")
                 assert "//" not in path
                 assert not {".", ".."} & set(path.split("/"))

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalogue import Catalogue
-from catalogue.commoncrawl.capture import Capture, capture_of, timestamp
+from catalogue.commoncrawl.capture import Capture, capture_of, format_timestamp
 from catalogue.records.record import read_record
 from catalogue.server.archived_pages import asked_url
 from catalogue.settings import Settings
@@ -65,7 +65,7 @@ def test_records_are_those_that_python_fetches(
     twins = 0
     for row in rows:
         (record,) = harvested.records([row])
-        stamp, url = timestamp(row["fetch_time"]), row["url"]
+        stamp, url = format_timestamp(row["fetch_time"]), row["url"]
         got = get(address, f"/{crawl}/{stamp}id_/{url}")
         if int(got.headers["x-archive-offset"]) != record.capture.offset:
             assert_twins(harvested, crawl, row, got)
@@ -95,7 +95,7 @@ def assert_twins(harvested: Catalogue, crawl: str, row: dict[str, Any], got: Ans
 def test_a_url_as_it_is_escaped_or_tidied_is_the_same(address: str, harvested: Catalogue, crawl: str) -> None:
     queried = harvested.captures("*.com", crawls=crawl, where="url_query <> ''", limit=1)
     (row,) = queried.to_arrow().to_pylist()
-    stamp, url = timestamp(row["fetch_time"]), row["url"]
+    stamp, url = format_timestamp(row["fetch_time"]), row["url"]
     plain = get(address, f"/{crawl}/{stamp}id_/{url}")
     assert plain.status == 200
     for spelled in (quote(url, safe=""), url.replace("://", ":/"), quote(url, safe=":?=&")):
@@ -139,8 +139,8 @@ def test_the_nearest_in_time_and_spelling(tmp_path: Path) -> None:
     with serving(*harvest(tmp_path / "mirror", tmp_path)) as address:
         for moment, url, body in (
             (second, "http://example.com/a", f"plain {times[1]}"),
-            (timestamp(times[1] + timedelta(minutes=4)), "http://example.com/a", f"plain {times[1]}"),
-            (timestamp(times[1] + timedelta(minutes=6)), "http://example.com/a", f"plain {times[2]}"),
+            (format_timestamp(times[1] + timedelta(minutes=4)), "http://example.com/a", f"plain {times[1]}"),
+            (format_timestamp(times[1] + timedelta(minutes=6)), "http://example.com/a", f"plain {times[2]}"),
             ("1999", "http://example.com/a", f"plain {times[0]}"),
             ("2", "http://example.com/a", f"plain {times[2]}"),
             (first[:12], "http://example.com/a", f"plain {times[0]}"),
@@ -220,7 +220,7 @@ def test_questions_that_have_no_answer(address: str, crawl: str, target: str, st
 
 
 def test_methods(address: str, crawl: str, rows: list[dict[str, Any]]) -> None:
-    target = f"/{crawl}/{timestamp(rows[0]['fetch_time'])}id_/{rows[0]['url']}"
+    target = f"/{crawl}/{format_timestamp(rows[0]['fetch_time'])}id_/{rows[0]['url']}"
     there, head = get(address, target), get(address, target, method="HEAD")
     dated = {"date": ""}
     assert (head.status, head.body, dict(head.headers) | dated) == (200, b"", dict(there.headers) | dated)

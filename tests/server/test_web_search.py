@@ -10,7 +10,7 @@ import pytest
 from warcio.archiveiterator import ArchiveIterator
 
 from catalogue.catalogue import Catalogue
-from catalogue.commoncrawl.capture import timestamp
+from catalogue.commoncrawl.capture import format_timestamp
 from tests.support.serving import get
 from tests.support.web_pages import asked, chosen_crawl, page, rows, serving_site, terms
 
@@ -27,7 +27,7 @@ def test_a_search_finds_what_the_catalogue_finds(site: str, harvested: Catalogue
     assert root.one("h2", id="found").text == f"{len(table)} captures of example.com/* in {crawl}"
     assert root.one("input", id="url").attrs["value"] == "example.com/*"
     links = [link.attrs["href"] for link in root.all("table")[0].all("a")]
-    first = f"/{crawl}/{timestamp(table[0]['fetch_time'])}"
+    first = f"/{crawl}/{format_timestamp(table[0]['fetch_time'])}"
     assert links[:4] == [f"{first}{form}_/{table[0]['url']}" for form in ("id", "text", "meta", "warc")]
     (member,) = ArchiveIterator(BytesIO(get(site, links[3]).body))
     assert member.rec_headers["WARC-Target-URI"] == table[0]["url"]

@@ -30,7 +30,7 @@ from catalogue.cdx.rows import arranged, chosen_of
 from catalogue.cli.capture_input import captures_in
 from catalogue.commoncrawl.capture import capture_of
 from catalogue.commoncrawl.crawls import SCHEMA, index_file, inflate, parse_collinfo, parse_manifest
-from catalogue.commoncrawl.datasets import parse_paths, unpack_dataset
+from catalogue.commoncrawl.datasets import dataset_from_json, parse_path_list
 from catalogue.demo import write_miniature
 from catalogue.errors import FormatError, QueryError, StoreDamaged, WrongRange
 from catalogue.harvest.snapshot import is_piece, unpack_snapshot
@@ -149,7 +149,7 @@ def manifest(data: bytes) -> bool:
         assert len(inflate(packed)) > 0
 
     def as_paths() -> None:
-        paths = parse_paths(packed, source="https://example.com/")
+        paths = parse_path_list(packed, source="https://example.com/")
         assert all(path.isascii() and ".." not in path.split("/") and not path.startswith("/") for path in paths)
 
     return any([is_accepted(parse, FormatError), is_accepted(as_paths, FormatError)])
@@ -168,7 +168,7 @@ def collinfo(data: bytes) -> bool:
 
 
 def table(data: bytes) -> bool:
-    return is_accepted(lambda: unpack_dataset(data), FormatError)
+    return is_accepted(lambda: dataset_from_json(data), FormatError)
 
 
 def snapshot(data: bytes) -> bool:
