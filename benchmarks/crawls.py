@@ -20,7 +20,8 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from catalogue.commoncrawl.crawls import COLLINFO, PATH_COLUMNS, SCHEMA, manifest_path
+from catalogue.commoncrawl.columns import PATH_COLUMNS, SCHEMA
+from catalogue.commoncrawl.manifests import COLLINFO, manifest_path
 from catalogue.demo.pages import made_up_urls
 from catalogue.demo.rows import Capture, Row, Segment, captures, row
 from catalogue.parquet.footer import TRAILER

@@ -9,7 +9,7 @@ from benchmarks.crawls import crawl_list, domain_in, make_template, manifest, pa
 from benchmarks.processes import Ran, run, wait_for_quiet
 from benchmarks.report import say, table
 from catalogue.catalogue import CATALOGUE_NAME, STORE_NAME
-from catalogue.commoncrawl.crawls import COLLINFO, manifest_path
+from catalogue.commoncrawl.manifests import COLLINFO, manifest_path
 from catalogue.metadata_db.file_rows import packed
 from catalogue.parquet.footer import decode_footer
 from catalogue.parquet.summary import FileSummary, summarize_file

@@ -12,7 +12,7 @@ from dataclasses import replace
 from hashlib import blake2b
 from typing import Self
 
-from catalogue.commoncrawl.crawls import KEY_COLUMN
+from catalogue.commoncrawl.columns import KEY_COLUMN
 from catalogue.errors import BadFooter, Encrypted, FormatError
 from catalogue.parquet.summary import ChunkSummary, FileSummary, RowGroupSummary
 from catalogue.supervised import ChildDied, Children

@@ -221,7 +221,9 @@ class Sound(Snapshots):
         table, _ = self._table_of(store)
         with suppress(StoreDamaged):
             files = (table.file(path) for kind in ("files", "failures") for path in store.keys(kind))
-            return table.select_held({file.crawl for file in files if file}, words, listed=lambda: known_crawls(store))
+            return table.select_stored(
+                {file.crawl for file in files if file}, words, listed=lambda: known_crawls(store)
+            )
         return None
 
     def _salvage(self, repaired: Repaired) -> Salvaged:

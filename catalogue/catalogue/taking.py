@@ -7,16 +7,9 @@ from dataclasses import replace
 from catalogue import metadata_db
 from catalogue.captures import several
 from catalogue.catalogue.opening import Opened
-from catalogue.commoncrawl.crawls import (
-    SUBSETS,
-    Crawl,
-    manifest_path,
-    parse_crawl_words,
-    plain_names,
-    select_crawls,
-    select_subsets,
-)
+from catalogue.commoncrawl.crawls import SUBSETS, parse_crawl_words, plain_names, select_crawls, select_subsets
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, define_dataset, parse_path_list, path_columns
+from catalogue.commoncrawl.manifests import Crawl, manifest_path
 from catalogue.errors import FormatError, QueryError, SourceError, StoreDamaged, UnknownCrawl
 from catalogue.examine import Examiner
 from catalogue.harvest.harvest import Harvested, HarvestEstimate, estimate_harvest, harvest
@@ -263,11 +256,13 @@ class Taking(Opened):
         """Raise ``NotHarvested`` that names the crawls, if there is no store."""
         if self._name is None and not (self.data / STORE_NAME).exists():
             nothing = f"nothing is harvested in {self.data} yet"
-            self.table.select_held((), several(crawls), subsets=select_subsets(several(subsets)), nothing=nothing)
+            self.table.select_stored((), several(crawls), subsets=select_subsets(several(subsets)), nothing=nothing)
 
     def select_held(self, held: Collection[str], crawls: str | Iterable[str], subsets: Sequence[str] = ()) -> list[str]:
-        """Of some crawls that are held those that words mean; see ``Table.select_held``."""
-        return self.table.select_held(held, several(crawls), subsets=subsets, listed=lambda: known_crawls(self._store))
+        """Of some crawls that are held those that words mean; see ``Dataset.select_stored``."""
+        return self.table.select_stored(
+            held, several(crawls), subsets=subsets, listed=lambda: known_crawls(self._store)
+        )
 
     def gaps(self, held: Collection[str], crawls: str | Iterable[str], subsets: Sequence[str] = ()) -> tuple[str, ...]:
         """Return a sentence for each range of crawls of which only some are stored; see ``Table.gaps``."""

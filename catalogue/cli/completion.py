@@ -61,7 +61,7 @@ def subsets(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]
 
 def columns(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Columns, of which there may be some already, with commas between them."""
-    from catalogue.commoncrawl.crawls import SCHEMA  # noqa: PLC0415 - likewise
+    from catalogue.commoncrawl.columns import SCHEMA  # noqa: PLC0415 - likewise
 
     before, comma, last = incomplete.rpartition(",")
     there = before.split(",")

@@ -29,7 +29,8 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from catalogue.commoncrawl.crawls import COLLINFO, KEY_COLUMN, PATH_COLUMNS, SCHEMA, manifest_path
+from catalogue.commoncrawl.columns import KEY_COLUMN, PATH_COLUMNS, SCHEMA
+from catalogue.commoncrawl.manifests import COLLINFO, manifest_path
 from catalogue.demo.pages import TRAPS, made_up_urls
 from catalogue.demo.rows import Row, Segment, captures, row, write_warc
 

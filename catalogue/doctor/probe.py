@@ -6,15 +6,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-from catalogue.commoncrawl.crawls import (
-    COLLINFO,
-    IndexFile,
-    has_columnar_index,
-    manifest_path,
-    parse_collinfo,
-    parse_manifest,
-    suggest_crawl,
-)
+from catalogue.commoncrawl.crawls import has_columnar_index, suggest_crawl
+from catalogue.commoncrawl.manifests import COLLINFO, IndexFile, manifest_path, parse_collinfo, parse_manifest
 from catalogue.doctor.doctor_findings import Seen
 from catalogue.doctor.file_layout import of_layout
 from catalogue.doctor.installation import latencies

@@ -6,7 +6,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from catalogue.commoncrawl.crawls import KEY_COLUMN, PATH_COLUMNS, index_file, newest_first
+from catalogue.commoncrawl.columns import KEY_COLUMN, PATH_COLUMNS
+from catalogue.commoncrawl.crawls import newest_first
+from catalogue.commoncrawl.manifests import index_file
 from catalogue.export.ducklake_contents import (
     NAIVE,
     PARTITION,

@@ -23,7 +23,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.typedef import Record
 from pyiceberg.types import StringType
 
-from catalogue.commoncrawl.crawls import KEY_COLUMN
+from catalogue.commoncrawl.columns import KEY_COLUMN
 from catalogue.export.iceberg_schema import SORTED
 from catalogue.metadata_db.file_stats import LakeFile
 

@@ -12,7 +12,7 @@ from pyiceberg.table import DataScan, StaticTable
 from pyiceberg.table.metadata import TableMetadataUtil
 from pyiceberg.typedef import EMPTY_DICT, Properties
 
-from catalogue.commoncrawl.crawls import PATH_COLUMNS
+from catalogue.commoncrawl.columns import PATH_COLUMNS
 
 _EVERY_ROW = AlwaysTrue()
 

@@ -27,7 +27,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from catalogue.commoncrawl.crawls import KEY_COLUMN, PATH_COLUMNS, SCHEMA
+from catalogue.commoncrawl.columns import KEY_COLUMN, PATH_COLUMNS, SCHEMA
 from catalogue.metadata_db.file_stats import LakeFile, lake_schema
 
 SORTED = 1

@@ -9,7 +9,7 @@ from shutil import rmtree
 from tempfile import TemporaryDirectory
 
 from catalogue.atomic_files import named
-from catalogue.commoncrawl.crawls import COLLINFO, index_file, manifest_path
+from catalogue.commoncrawl.manifests import COLLINFO, index_file, manifest_path
 from catalogue.errors import BadSnapshot, QueryError
 from catalogue.harvest.snapshot import (
     LIST_OF_CRAWLS,

@@ -17,8 +17,8 @@ from pathlib import Path
 from catalogue import metadata_db
 from catalogue.atomic_files import create, named
 from catalogue.check.compare_files import differing, start_of
-from catalogue.commoncrawl.crawls import COLLINFO, index_file, manifest_path, parse_collinfo, parse_manifest
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
+from catalogue.commoncrawl.manifests import COLLINFO, index_file, manifest_path, parse_collinfo, parse_manifest
 from catalogue.display import Displayed
 from catalogue.errors import BadSnapshot, FileChanged, FormatError, NotFound, StoreDamaged
 from catalogue.examine import Examiner

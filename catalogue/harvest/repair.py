@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from catalogue.check.findings import LOST, Finding, told_next
-from catalogue.commoncrawl.crawls import COLLINFO, IndexFile, manifest_path
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, DATASET_DOCUMENT, PATHS_DOCUMENT, Dataset
+from catalogue.commoncrawl.manifests import COLLINFO, IndexFile, manifest_path
 from catalogue.display import Displayed
 from catalogue.errors import FormatError, StoreDamaged, UnknownCrawl
 from catalogue.examine import Examiner

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from threading import Lock
 
-from catalogue.commoncrawl.crawls import IndexFile
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
+from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.errors import BadFooter, FormatError, StoreDamaged
 from catalogue.examine import Examiner
 from catalogue.parquet.footer import TRAILER, decode_footer, footer_length

@@ -10,8 +10,9 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from catalogue.commoncrawl.crawls import COLLINFO, has_columnar_index, manifest_path, parse_collinfo
+from catalogue.commoncrawl.crawls import has_columnar_index
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
+from catalogue.commoncrawl.manifests import COLLINFO, manifest_path, parse_collinfo
 from catalogue.errors import FormatError
 from catalogue.examine import Examiner, digest_of
 from catalogue.metadata_db.connection import queries_folder, statement

@@ -7,7 +7,7 @@ from typing import Any
 import duckdb
 
 from catalogue.atomic_files import room
-from catalogue.commoncrawl.crawls import KEY_COLUMN
+from catalogue.commoncrawl.columns import KEY_COLUMN
 from catalogue.errors import DiskFailed
 from catalogue.metadata_db.connection import quoted
 from catalogue.metadata_db.file_stats import LakeFile, may_be_sorted, unsigned_bounds

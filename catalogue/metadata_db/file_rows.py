@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 import duckdb
 import pyarrow as pa
 
-from catalogue.commoncrawl.crawls import IndexFile
+from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.parquet.summary import FileSummary
 from catalogue.store.stored_file import StoredFile
 

@@ -6,8 +6,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from catalogue.commoncrawl.crawls import IndexFile
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
+from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.errors import StoreError, StoreLocked
 from catalogue.metadata_db.candidates import Candidate
 from catalogue.parquet.footer import decode_footer, decode_row_groups

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from catalogue.commoncrawl.crawls import IndexFile
+from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.display import Displayed, some
 from catalogue.formatting import duration, plural, size
 from catalogue.parquet.model import ColumnChunk

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from catalogue.commoncrawl.crawls import SUBSETS, IndexFile, newest_first
+from catalogue.commoncrawl.crawls import SUBSETS, newest_first
+from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.plan.cost import Cost
 from catalogue.plan.plan import Awaited, ColumnRead, PlannedFile, PlannedRowGroup, ReadPlan
 from catalogue.plan.prune import Choice, HeldFile, choose, expected_pages, expected_units, read_chunks

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from catalogue.commoncrawl.crawls import IndexFile
+from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.errors import BadFooter, BadPageIndex
 from catalogue.parquet.model import ColumnChunk, Footer, RowGroup
 from catalogue.parquet.page_index import decode_column_index, decode_offset_index

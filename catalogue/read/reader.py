@@ -10,8 +10,8 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from catalogue.commoncrawl.crawls import IndexFile
 from catalogue.commoncrawl.datasets import Dataset
+from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.errors import BadPageIndex, UnplannedRead
 from catalogue.parquet.arrow_arrays import fractions, positions
 from catalogue.parquet.page_headers import check_pages, walk

@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
-from catalogue.commoncrawl.crawls import IndexFile
+from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.errors import Blocked, FormatError, SourceError, SourceUnavailable, WorkersLost
 from catalogue.parquet.pages import Indexes
 from catalogue.plan.plan import ReadPlan

@@ -18,7 +18,7 @@ from warcio.recordloader import ARCHeadersParser, ArcWarcRecordLoader
 from warcio.statusandheaders import StatusAndHeaders, StatusAndHeadersParser
 
 from catalogue.commoncrawl.capture import Capture, parse_timestamp
-from catalogue.commoncrawl.crawls import inflate
+from catalogue.commoncrawl.manifests import inflate
 from catalogue.display import Displayed
 from catalogue.errors import BadManifest, BadRecord, CatalogueError
 from catalogue.formatting import clock, printable, size

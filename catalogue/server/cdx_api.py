@@ -13,7 +13,7 @@ from starlette.routing import Route
 from catalogue.catalogue import Catalogue
 from catalogue.cdx.cdx_request import CdxRequest, parse_request
 from catalogue.cdx.lines import write_lines
-from catalogue.commoncrawl.crawls import Crawl
+from catalogue.commoncrawl.manifests import Crawl
 from catalogue.errors import NotHarvested
 from catalogue.server.cdx_search import Page, begun, has_captures, page_of, part_of
 from catalogue.server.crawl_harvest import crawl_named, elsewhen

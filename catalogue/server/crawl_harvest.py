@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from threading import Lock
 
 from catalogue.catalogue import Catalogue
-from catalogue.commoncrawl.crawls import Crawl, closest_crawl, newest_first
+from catalogue.commoncrawl.crawls import closest_crawl, newest_first
+from catalogue.commoncrawl.manifests import Crawl
 from catalogue.errors import (
     Busy,
     CatalogueError,

@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from catalogue.catalogue import Catalogue
 from catalogue.commoncrawl.capture import format_timestamp
-from catalogue.commoncrawl.crawls import PATH_COLUMNS, newest_first
+from catalogue.commoncrawl.columns import PATH_COLUMNS
+from catalogue.commoncrawl.crawls import newest_first
 from catalogue.key_map.key_map import KeySpace
 from catalogue.plan.plan import ReadPlan
 from catalogue.server.search_form import Asked

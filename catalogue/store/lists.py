@@ -4,18 +4,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
-from catalogue.commoncrawl.crawls import (
-    COLLINFO,
-    MANIFEST_NAME,
-    Crawl,
-    IndexFile,
-    has_columnar_index,
-    manifest_path,
-    no_columnar_index,
-    parse_collinfo,
-    parse_manifest,
-    suggest_crawl,
-)
+from catalogue.commoncrawl.crawls import has_columnar_index, no_columnar_index, suggest_crawl
 from catalogue.commoncrawl.datasets import (
     COMMON_CRAWL,
     DATASET_DOCUMENT,
@@ -24,6 +13,15 @@ from catalogue.commoncrawl.datasets import (
     dataset_from_json,
     group_by_crawl,
     parse_path_list,
+)
+from catalogue.commoncrawl.manifests import (
+    COLLINFO,
+    MANIFEST_NAME,
+    Crawl,
+    IndexFile,
+    manifest_path,
+    parse_collinfo,
+    parse_manifest,
 )
 from catalogue.errors import FormatError, NotFound, StoreDamaged, UnknownCrawl
 from catalogue.source.checks import Response
@@ -164,7 +162,7 @@ def load_dataset(store: Store) -> Dataset | None:
 
 def save_dataset(store: Store, table: Dataset, paths: tuple[str, ...] = ()) -> None:
     """Note which table a store is of, and its files, if they were named one by one."""
-    documents = [(DATASET_DOCUMENT, table.packed())]
+    documents = [(DATASET_DOCUMENT, table.to_json())]
     if paths:
         documents.append((PATHS_DOCUMENT, "\n".join(paths).encode()))
     store.put("documents", [(key, StoredFile(data, len(data), None, None, "", _now())) for key, data in documents])

@@ -90,8 +90,8 @@ def test_files_of_a_table() -> None:
 
 def test_what_is_kept_of_a_table() -> None:
     table = Dataset("mine", "name", Keys.HOST, ("crawl",), "list.gz")
-    assert dataset_from_json(table.packed()) == table
-    assert dataset_from_json(table.packed()) != COMMON_CRAWL
+    assert dataset_from_json(table.to_json()) == table
+    assert dataset_from_json(table.to_json()) != COMMON_CRAWL
     for bad in (
         b"",
         b"[]",

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from catalogue.cdx.lines import Output, cdx_table, write_lines
 from catalogue.commoncrawl.capture import format_timestamp
-from catalogue.commoncrawl.crawls import SCHEMA
+from catalogue.commoncrawl.columns import SCHEMA
 from tests.support.mirrors import one_of_each_crawl
 
 ROW: dict[str, Any] = {

@@ -13,7 +13,7 @@ from catalogue.cdx.cdx_filters import parse_filter
 from catalogue.cdx.cdx_request import CdxRequest, parse_request
 from catalogue.cdx.lines import FIELDS, RAW, Output, cdx_table
 from catalogue.cdx.rows import arranged, candidates_of, chosen, chosen_of
-from catalogue.commoncrawl.crawls import SCHEMA
+from catalogue.commoncrawl.columns import SCHEMA
 from catalogue.errors import QueryError, TooExpensive
 from catalogue.surt import Match
 from tests.cdx.test_cdx_lines import REDIRECT, ROW

@@ -15,8 +15,8 @@ import pytest
 import catalogue
 from catalogue import Catalogue, metadata_db
 from catalogue.check.findings import Share
-from catalogue.commoncrawl.crawls import COLLINFO
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
+from catalogue.commoncrawl.manifests import COLLINFO
 from catalogue.demo import LoopbackServer
 from catalogue.errors import QueryError
 from catalogue.settings import Settings

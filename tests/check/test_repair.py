@@ -15,8 +15,8 @@ from filelock import FileLock
 
 import catalogue
 from catalogue import Catalogue
-from catalogue.commoncrawl.crawls import COLLINFO, manifest_path
 from catalogue.commoncrawl.datasets import DATASET_DOCUMENT, PATHS_DOCUMENT
+from catalogue.commoncrawl.manifests import COLLINFO, manifest_path
 from catalogue.demo import LoopbackServer
 from catalogue.errors import CatalogueError, DiskFailed, IncompleteAnswer, StoreDamaged, StoreLocked
 from catalogue.formatting import plural

@@ -21,7 +21,7 @@ import pytest
 
 from catalogue.cli.app import Common, entry
 from catalogue.cli.tables import harvest_bar
-from catalogue.commoncrawl.crawls import SCHEMA
+from catalogue.commoncrawl.columns import SCHEMA
 from catalogue.progress import Progress
 from catalogue.store.database import Store
 from catalogue.store.glance import names_of

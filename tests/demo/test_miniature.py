@@ -13,14 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from catalogue.commoncrawl.crawls import (
-    SCHEMA,
-    has_columnar_index,
-    index_file,
-    manifest_path,
-    parse_collinfo,
-    parse_manifest,
-)
+from catalogue.commoncrawl.columns import SCHEMA
+from catalogue.commoncrawl.crawls import has_columnar_index
+from catalogue.commoncrawl.manifests import index_file, manifest_path, parse_collinfo, parse_manifest
 from catalogue.demo import Miniature, write_miniature
 from catalogue.demo.miniature import FEWEST_PAGES
 from catalogue.parquet.thrift import Reader

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import catalogue
-from catalogue.commoncrawl.crawls import SCHEMA
+from catalogue.commoncrawl.columns import SCHEMA
 from catalogue.demo import LoopbackServer
 from catalogue.metadata_db.export_rows import lake_files
 from catalogue.metadata_db.file_stats import LakeFile

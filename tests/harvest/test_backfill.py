@@ -15,7 +15,7 @@ import pytest
 
 import catalogue
 from catalogue import Catalogue
-from catalogue.commoncrawl.crawls import KEY_COLUMN
+from catalogue.commoncrawl.columns import KEY_COLUMN
 from catalogue.demo import LoopbackServer
 from catalogue.parquet.pages import cut_bounds
 from catalogue.settings import Settings

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import catalogue
-from catalogue.commoncrawl.crawls import COLLINFO, IndexFile, parse_manifest
+from catalogue.commoncrawl.manifests import COLLINFO, IndexFile, parse_manifest
 from catalogue.errors import UnknownCrawl
 from catalogue.examine import Examiner
 from catalogue.harvest.harvest import Harvested, harvest

@@ -16,7 +16,7 @@ from filelock import FileLock
 
 import catalogue
 from catalogue import Catalogue
-from catalogue.commoncrawl.crawls import COLLINFO, manifest_path
+from catalogue.commoncrawl.manifests import COLLINFO, manifest_path
 from catalogue.demo import LoopbackServer
 from catalogue.errors import BadSnapshot, QueryError, StoreLocked, UnknownCrawl
 from catalogue.harvest.snapshot import LIST_OF_CRAWLS, MANIFEST, unpack_snapshot
@@ -263,7 +263,7 @@ def test_the_commands(asking: Command, command: Command, whole_crawls: list[str]
 
 def store_listed(path: Path, crawl: str, one: str) -> list[str]:
     """The files of one's subset that the manifest lists."""
-    from catalogue.commoncrawl.crawls import parse_manifest  # noqa: PLC0415 - here alone
+    from catalogue.commoncrawl.manifests import parse_manifest  # noqa: PLC0415 - here alone
 
     with Store(path) as store:
         document = store.get("documents", manifest_path(crawl))

@@ -19,7 +19,7 @@ import pytest
 
 import catalogue
 from catalogue import Catalogue
-from catalogue.commoncrawl.crawls import COLLINFO
+from catalogue.commoncrawl.manifests import COLLINFO
 from catalogue.errors import BadSnapshot
 from catalogue.examine import Examiner
 from catalogue.harvest.pull import Pull, Pulled

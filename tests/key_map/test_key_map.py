@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import catalogue
 from catalogue.catalogue import Catalogue
-from catalogue.commoncrawl.crawls import IndexFile
+from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.key_map.key_map import Axis, Extent, FileExtent, Lane, State, key_space, shortened
 from catalogue.plan.cost import Cost
 from catalogue.plan.plan import PlannedFile, PlannedRowGroup, ReadPlan

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 import pytest
 
-from catalogue.commoncrawl.crawls import KEY_COLUMN
+from catalogue.commoncrawl.columns import KEY_COLUMN
 from catalogue.errors import BadFooter, Encrypted, NotParquet
 from catalogue.parquet.footer import MAX_FOOTER, decode_footer, decode_row_groups, footer_length
 from catalogue.parquet.model import CODECS, ColumnChunk, Footer, Order, number

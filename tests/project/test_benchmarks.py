@@ -15,7 +15,7 @@ from benchmarks.clients import site_ours, site_pyarrow, site_recipe
 from benchmarks.clients.site_asking import COLUMNS, Ask, Site, Task, digest
 from benchmarks.late import Late
 from benchmarks.summary import Measurement, Missing, Result, document
-from catalogue.commoncrawl.crawls import COLLINFO, manifest_path
+from catalogue.commoncrawl.manifests import COLLINFO, manifest_path
 from catalogue.demo import Miniature
 from tests.support.faults import FaultServer
 

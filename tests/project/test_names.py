@@ -11,15 +11,9 @@ import pytest
 
 from catalogue import Catalogue
 from catalogue.commoncrawl.capture import capture_of
-from catalogue.commoncrawl.crawls import (
-    check_crawl_name,
-    index_file,
-    manifest_path,
-    parse_collinfo,
-    select_crawls,
-    select_subsets,
-)
+from catalogue.commoncrawl.crawls import check_crawl_name, select_crawls, select_subsets
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, check_name, define_dataset, parse_path_list
+from catalogue.commoncrawl.manifests import index_file, manifest_path, parse_collinfo
 from catalogue.errors import CatalogueError
 from catalogue.harvest.snapshot import Snapshot, is_piece, unpack_snapshot
 from catalogue.source.byte_ranges import SuffixRange

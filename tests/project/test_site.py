@@ -15,7 +15,7 @@ import pytest
 import catalogue
 from catalogue import errors
 from catalogue.cli.app import entry
-from catalogue.commoncrawl.crawls import SCHEMA
+from catalogue.commoncrawl.columns import SCHEMA
 from catalogue.query.query import CDX_COLUMNS
 from catalogue.server.json_api import OPERATIONS
 from catalogue.settings import Settings

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from catalogue.commoncrawl.crawls import SCHEMA
+from catalogue.commoncrawl.columns import SCHEMA
 from catalogue.errors import QueryError, UnknownColumn
 from catalogue.parquet.model import RowGroup
 from catalogue.query.query import Condition, Query, Verdict, Where, prune_row_group

@@ -17,7 +17,8 @@ import pytest
 
 import catalogue
 from catalogue import Catalogue, Match
-from catalogue.commoncrawl.crawls import SCHEMA, SUBSETS, newest_first
+from catalogue.commoncrawl.columns import SCHEMA
+from catalogue.commoncrawl.crawls import SUBSETS, newest_first
 from catalogue.settings import Settings
 from catalogue.surt import Pattern, covers, parse_pattern
 from tests.conftest import harvest_all

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from catalogue.commoncrawl.crawls import IndexFile
+from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.errors import BadFooter
 from catalogue.examine import Examiner
 from catalogue.parquet.footer import MAX_ROWS, TRAILER, decode_footer, with_trailer

@@ -16,7 +16,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.wait import WebDriverWait
 
-from catalogue.commoncrawl.crawls import COLLINFO
+from catalogue.commoncrawl.manifests import COLLINFO
 from catalogue.demo import LoopbackServer
 from catalogue.settings import Settings
 from tests.support.crawls import CRAWL, crawl_of, table

@@ -16,7 +16,7 @@ import pytest
 
 import catalogue
 from catalogue.catalogue import Catalogue
-from catalogue.commoncrawl.crawls import COLLINFO
+from catalogue.commoncrawl.manifests import COLLINFO
 from catalogue.demo import LoopbackServer
 from catalogue.server.service import Service
 from catalogue.server.web_pages import POLICY

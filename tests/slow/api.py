@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import quote_from_bytes, unquote, urlsplit
 
 import catalogue
-from catalogue.commoncrawl.crawls import parse_collinfo
+from catalogue.commoncrawl.manifests import parse_collinfo
 from catalogue.server.app import application
 from catalogue.server.service import Service
 from catalogue.settings import Settings

@@ -10,7 +10,7 @@ from random import Random
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from catalogue.commoncrawl.crawls import SCHEMA
+from catalogue.commoncrawl.columns import SCHEMA
 from catalogue.parquet.footer import TRAILER, with_trailer
 from catalogue.parquet.thrift import Reader
 from catalogue.surt import EVERYTHING, KeyInterval, exact_interval, prefix_interval

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 import catalogue
 from catalogue.commoncrawl.capture import Capture
-from catalogue.commoncrawl.crawls import IndexFile, inflate
+from catalogue.commoncrawl.manifests import IndexFile, inflate
 from catalogue.errors import BadFooter, BadManifest, BadRecord, CatalogueError, FormatError
 from catalogue.examine import Examiner
 from catalogue.parquet.footer import TRAILER, decode_footer, decode_row_groups, footer_length

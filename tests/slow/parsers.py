@@ -29,8 +29,9 @@ from catalogue.cdx.lines import write_lines
 from catalogue.cdx.rows import arranged, chosen_of
 from catalogue.cli.capture_input import captures_in
 from catalogue.commoncrawl.capture import capture_of
-from catalogue.commoncrawl.crawls import SCHEMA, index_file, inflate, parse_collinfo, parse_manifest
+from catalogue.commoncrawl.columns import SCHEMA
 from catalogue.commoncrawl.datasets import dataset_from_json, parse_path_list
+from catalogue.commoncrawl.manifests import index_file, inflate, parse_collinfo, parse_manifest
 from catalogue.demo import write_miniature
 from catalogue.errors import FormatError, QueryError, StoreDamaged, WrongRange
 from catalogue.harvest.snapshot import is_piece, unpack_snapshot

@@ -14,7 +14,7 @@ from warcio import ArchiveIterator
 
 from catalogue import Catalogue
 from catalogue.commoncrawl.capture import Capture
-from catalogue.commoncrawl.crawls import SCHEMA
+from catalogue.commoncrawl.columns import SCHEMA
 from catalogue.surt import parse_pattern
 from tests.read.test_answers import CONDITIONS, IDENTITY, Scan, in_order, random_patterns
 from tests.support.mirrors import crawl_of, index_paths, whole_table

@@ -6,7 +6,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from catalogue.commoncrawl.crawls import SCHEMA, index_file
+from catalogue.commoncrawl.columns import SCHEMA
+from catalogue.commoncrawl.manifests import index_file
 from catalogue.parquet.footer import TRAILER, decode_footer, footer_length
 from catalogue.parquet.model import Footer
 

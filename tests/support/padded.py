@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from shutil import copytree
 
-from catalogue.commoncrawl.crawls import COLLINFO
+from catalogue.commoncrawl.manifests import COLLINFO
 
 _LISTED = Path(__file__).parents[1] / "data" / "crawls.tsv"
 

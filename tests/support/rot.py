@@ -12,7 +12,7 @@ from typing import Any
 
 import catalogue
 from catalogue import Catalogue
-from catalogue.commoncrawl.crawls import manifest_path
+from catalogue.commoncrawl.manifests import manifest_path
 from catalogue.demo import LoopbackServer
 from catalogue.settings import Settings
 from catalogue.store.database import Store

@@ -1,0 +1,142 @@
+"""Common Crawl's list of crawls (``collinfo.json``) and the manifests of crawls (``cc-index-table.paths.gz``).
+
+They come from outside: names and paths are accepted only in the form that Common Crawl uses, sizes are limited.
+"""
+
+import json
+import re
+import zlib
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+
+from catalogue.commoncrawl.crawls import CRAWL_NAME, check_crawl_name, newest_first
+from catalogue.errors import BadManifest
+from catalogue.formatting import in_utc
+
+COLLINFO = "collinfo.json"
+MANIFEST_NAME = "cc-index-table.paths.gz"
+MAX_DOCUMENT = 16 << 20
+"""Largest manifest or list of crawls, in bytes after decompression; the largest known have 0.2 MB."""
+
+_INDEX_PATH = re.compile(
+    rf"(?:[A-Za-z0-9][A-Za-z0-9._+-]*/){{0,8}}crawl=({CRAWL_NAME})/subset=([a-z0-9]+)/"
+    r"([A-Za-z0-9][A-Za-z0-9._+-]*\.parquet)"
+)
+_MANIFEST_PATH = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9._+-]*/){1,12}[A-Za-z0-9][A-Za-z0-9._+-]*\.paths\.gz")
+
+
+@dataclass(frozen=True, slots=True)
+class Crawl:
+    """One crawl as ``collinfo.json`` lists it; times are UTC and may be missing."""
+
+    id: str
+    name: str = ""
+    first_fetch: datetime | None = None
+    last_fetch: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class IndexFile:
+    """One Parquet file of the index; ``path`` is relative to the source."""
+
+    path: str
+    crawl: str
+    subset: str
+
+
+def manifest_path(crawl: str) -> str:
+    """Return the path of a crawl's list of index files."""
+    return f"crawl-data/{check_crawl_name(crawl)}/{MANIFEST_NAME}"
+
+
+def is_manifest_path(text: str) -> bool:
+    """Tell the path of a manifest from the name of a crawl."""
+    return bool(_MANIFEST_PATH.fullmatch(text))
+
+
+def index_file(path: str) -> IndexFile | None:
+    """Parse a line of a manifest; return None for a line that is not the path of an index file."""
+    matched = _INDEX_PATH.fullmatch(path)
+    return IndexFile(path, matched[1], matched[2]) if matched else None
+
+
+def inflate(data: bytes, *, limit: int = MAX_DOCUMENT) -> bytes:
+    """Decompress one gzip member.
+
+    Raises:
+        BadManifest: if it is not gzip, is truncated, continues after its end, or inflates to over ``limit`` bytes.
+    """
+    inflater = zlib.decompressobj(wbits=31)
+    try:
+        text = inflater.decompress(data, limit + 1)
+    except zlib.error as error:
+        message = f"not gzip: {error}"
+        raise BadManifest(message) from error
+    if len(text) > limit:
+        message = f"inflates to more than {limit:,} bytes"
+        raise BadManifest(message)
+    if not inflater.eof:
+        message = "truncated"
+        raise BadManifest(message)
+    if inflater.unused_data:
+        message = "data after the end of the gzip stream"
+        raise BadManifest(message)
+    return text
+
+
+def parse_manifest(crawl: str | None, data: bytes) -> list[IndexFile]:
+    """Return the index files of a manifest (gzip text, one path a line), each once, in the order of the manifest.
+
+    Lines that are not paths of index files of the crawl are skipped: since 2026 manifests contain a directory.
+
+    Args:
+        crawl: the crawl; None for a manifest that was named by its path, which must be of one crawl.
+        data: the manifest.
+
+    Raises:
+        BadManifest: if the data is not such a text, or has no index file.
+    """
+    label = f"of {crawl} " if crawl else ""
+    try:
+        lines = inflate(data).decode("ascii").splitlines()
+    except (BadManifest, UnicodeDecodeError) as error:
+        message = f"cannot read the manifest {label}({error}); try again, or report it"
+        raise BadManifest(message) from error
+    files = [file for line in lines if (file := index_file(line.strip())) and crawl in {None, file.crawl}]
+    crawls = {file.crawl for file in files}
+    if len(crawls) != 1:
+        content = f"files of {len(crawls)} crawls" if crawls else "no index file"
+        message = f"the manifest {label}lists {content}"
+        raise BadManifest(message)
+    return list(dict.fromkeys(files))
+
+
+def parse_collinfo(data: bytes) -> list[Crawl]:
+    """Return the crawls of a ``collinfo.json``, newest first; items of another form are skipped.
+
+    Raises:
+        BadManifest: if the data is not JSON or lists no crawl.
+    """
+    try:
+        items = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        message = f"the list of crawls is not JSON ({error}); try again"
+        raise BadManifest(message) from error
+    crawls = {
+        item["id"]: Crawl(item["id"], str(item.get("name") or ""), _time(item.get("from")), _time(item.get("to")))
+        for item in (items if isinstance(items, list) else [])
+        if isinstance(item, dict) and isinstance(item.get("id"), str) and re.fullmatch(CRAWL_NAME, item["id"])
+    }
+    if not crawls:
+        message = "the list of crawls lists no crawl"
+        raise BadManifest(message)
+    return [crawls[name] for name in newest_first(crawls)]
+
+
+def _time(text: object) -> datetime | None:
+    if not isinstance(text, str):
+        return None
+    with suppress(ValueError):
+        return in_utc(datetime.fromisoformat(text))
+    return None

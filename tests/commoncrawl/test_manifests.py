@@ -1,0 +1,248 @@
+"""Manifests and lists of crawls: parsed in the one form that they have, inflated within a limit."""
+
+import gzip
+import json
+import tracemalloc
+import zlib
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from catalogue.commoncrawl.crawls import SUBSETS, has_columnar_index
+from catalogue.commoncrawl.manifests import (
+    MAX_DOCUMENT,
+    Crawl,
+    IndexFile,
+    index_file,
+    inflate,
+    is_manifest_path,
+    manifest_path,
+    parse_collinfo,
+    parse_manifest,
+)
+from catalogue.errors import BadManifest, UnknownCrawl
+from tests.support.crawl_paths import CRAWL, ROOT, part
+from tests.support.mirrors import index_paths
+
+OTHER = part(0).replace(CRAWL, "CC-MAIN-2021-49")
+COMPLETE = gzip.compress(b"some text that is long enough " * 9, mtime=0)
+
+
+def manifest(*lines: str, end: str = "\n") -> bytes:
+    return gzip.compress("".join(line + end for line in lines).encode(), mtime=0)
+
+
+def test_manifest_path() -> None:
+    assert manifest_path(CRAWL) == "crawl-data/CC-MAIN-2022-05/cc-index-table.paths.gz"
+    assert is_manifest_path(manifest_path(CRAWL))
+    assert is_manifest_path("projects/test/CC-SUPPLEMENTAL-2026-22/index.paths.gz")
+    assert not any(
+        map(is_manifest_path, [CRAWL, "2022-05", "x.paths.gz", "../x/y.paths.gz", "/x/y.paths.gz", "a//b.paths.gz"])
+    )
+    with pytest.raises(UnknownCrawl):
+        manifest_path(f"{CRAWL}/../../x")
+
+
+def test_index_file_paths() -> None:
+    assert index_file(part(0)) == IndexFile(part(0), CRAWL, "warc")
+    assert index_file(part(299, "robotstxt")) == IndexFile(part(299, "robotstxt"), CRAWL, "robotstxt")
+    assert index_file(f"crawl={CRAWL}/subset=warc/a.parquet")
+    supplemental = (
+        "projects/cc-open-athena-test/CC-SUPPLEMENTAL-2026-22/index/table/cc-supplemental/warc/"
+        "crawl=CC-SUPPLEMENTAL-2026-22/subset=warc/part-00000.c000.gz.parquet"
+    )
+    assert index_file(supplemental) == IndexFile(supplemental, "CC-SUPPLEMENTAL-2026-22", "warc")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "",
+        ROOT + "/",
+        f"{ROOT}/subset=warc/_SUCCESS",
+        f"{ROOT}/subset=warc/part-00000.c000.gz.parquet.crc",
+        f"{ROOT}/subset=warc/.hidden.parquet",
+        f"/{part(0)}",
+        f"//evil.example/{part(0)}",
+        f"https://evil.example/{part(0)}",
+        f"@evil.example/{part(0)}",
+        f"../{part(0)}",
+        f"a/../../{part(0)}",
+        f"a//{part(0)}",
+        f"{ROOT}/subset=warc/../x.parquet",
+        f"{ROOT}/subset=warc/a/b.parquet",
+        f"{ROOT}/subset=WARC/a.parquet",
+        f"{ROOT}/subset=warc/a%2f..%2fb.parquet",
+        f"{ROOT}/subset=warc/a'.parquet",
+        f"{ROOT}/subset=warc/\u202ea.parquet",
+        f"{ROOT}/subset=warc/a.parquet\n",
+        f"{ROOT}/subset=warc/a.parquet\0",
+        f"{ROOT}/subset=warc/a.parquet?versionId=1",
+        "cc-index/table/cc-main/warc/crawl=x/subset=warc/a.parquet",
+        "a/" * 9 + f"crawl={CRAWL}/subset=warc/a.parquet",
+        "a/" * (1 << 20),
+        f"crawl={CRAWL}/subset=" + "a" * (4 << 20),
+    ],
+    ids=lambda path: path[:40],
+)
+def test_rejects_other_paths(path: str) -> None:
+    assert index_file(path) is None
+
+
+def test_inflates_up_to_the_limit() -> None:
+    data = gzip.compress(bytes(1000), mtime=0)
+    assert inflate(data, limit=1000) == bytes(1000)
+    with pytest.raises(BadManifest, match="inflates to more than 999 bytes"):
+        inflate(data, limit=999)
+
+
+def test_gzip_bomb_is_not_inflated() -> None:
+    bomb = gzip.compress(bytes(20 * MAX_DOCUMENT), 1, mtime=0)
+    assert len(bomb) < 2 << 20
+    tracemalloc.start()
+    try:
+        with pytest.raises(BadManifest, match="inflates to more than 16,777,216 bytes"):
+            inflate(bomb)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 * MAX_DOCUMENT
+
+
+@pytest.mark.parametrize("length", range(len(COMPLETE)))
+def test_rejects_every_truncation(length: int) -> None:
+    with pytest.raises(BadManifest, match="truncated"):
+        inflate(COMPLETE[:length])
+
+
+@pytest.mark.parametrize("at", range(-8, 0))
+def test_rejects_wrong_trailer(at: int) -> None:
+    damaged = bytearray(COMPLETE)
+    damaged[at] ^= 1
+    with pytest.raises(BadManifest, match=r"not gzip: .*incorrect (data|length) check"):
+        inflate(bytes(damaged))
+
+
+def test_every_manifest_of_the_mirror_lists_its_files(mirror: Path) -> None:
+    listed = parse_collinfo((mirror / "collinfo.json").read_bytes())
+    crawls = [crawl.id for crawl in listed if has_columnar_index(crawl.id)]
+    files = [file for crawl in crawls for file in parse_manifest(crawl, (mirror / manifest_path(crawl)).read_bytes())]
+    assert sorted(file.path for file in files) == sorted(
+        path.relative_to(mirror).as_posix() for path in index_paths(mirror)
+    )
+    assert {file.subset for file in files} == set(SUBSETS)
+
+
+def test_files_are_listed_once_in_order() -> None:
+    lines = [part(7), part(1), part(7), part(3, "robotstxt"), part(1)]
+    assert [file.path for file in parse_manifest(CRAWL, manifest(*lines))] == [part(7), part(1), part(3, "robotstxt")]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", " \n", "\n\n", "\t\r\n"])
+def test_accepts_any_line_end(end: str) -> None:
+    expected = [IndexFile(part(0), CRAWL, "warc"), IndexFile(part(1), CRAWL, "warc")]
+    assert parse_manifest(CRAWL, manifest(part(0), part(1), end=end)) == expected
+    assert parse_manifest(CRAWL, gzip.compress(f"{part(0)}{end}{part(1)}".encode(), mtime=0)) == expected
+
+
+def test_skips_lines_that_are_not_index_files_of_the_crawl() -> None:
+    lines = [f"{ROOT}/", "", "# comment", OTHER, f"../{part(0)}", f"https://evil.example/{part(0)}", "x" * 100_000]
+    assert parse_manifest(CRAWL, manifest(*lines, part(5))) == [IndexFile(part(5), CRAWL, "warc")]
+
+
+def test_manifest_of_an_unnamed_crawl() -> None:
+    assert parse_manifest(None, manifest(f"{ROOT}/", part(5))) == [IndexFile(part(5), CRAWL, "warc")]
+    with pytest.raises(BadManifest, match=r"^the manifest lists files of 2 crawls"):
+        parse_manifest(None, manifest(part(0), OTHER))
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "truncated"),
+        (b"<html><title>403 Forbidden</title></html>", "not gzip"),
+        (zlib.compress(b"text"), "not gzip"),
+        (manifest(part(0))[:-1], "truncated"),
+        (manifest(part(0)) + b"x", "data after the end"),
+        (manifest(part(0)) * 2, "data after the end"),
+        (gzip.compress(bytes(MAX_DOCUMENT + 1), 1, mtime=0), "inflates to more than 16,777,216 bytes"),
+        (gzip.compress("é".encode(), mtime=0), "'ascii' codec can't decode"),
+    ],
+)
+def test_rejects_invalid_manifests(data: bytes, reason: str) -> None:
+    with pytest.raises(BadManifest, match=rf"cannot read the manifest of {CRAWL} \(.*{reason}.*\); try again"):
+        parse_manifest(CRAWL, data)
+
+
+@pytest.mark.parametrize("data", [manifest(), manifest(ROOT + "/"), manifest(OTHER), manifest("x")])
+def test_rejects_manifests_without_files(data: bytes) -> None:
+    with pytest.raises(BadManifest, match=f"the manifest of {CRAWL} lists no index file"):
+        parse_manifest(CRAWL, data)
+
+
+def test_crawls_of_the_mirror(mirror: Path) -> None:
+    crawls = parse_collinfo((mirror / "collinfo.json").read_bytes())
+    assert len(crawls) >= 4
+    assert crawls == sorted(crawls, key=lambda crawl: crawl.id, reverse=True)
+    assert any(not has_columnar_index(crawl.id) for crawl in crawls)
+    for crawl in crawls:
+        assert crawl.name
+        assert crawl.first_fetch
+        assert crawl.last_fetch
+        assert crawl.first_fetch < crawl.last_fetch
+        assert crawl.first_fetch.tzinfo is UTC
+
+
+def test_times_are_utc_and_may_be_missing() -> None:
+    items = [
+        {"id": "CC-MAIN-2022-05", "name": "a", "from": "2022-01-16T09:31:37", "to": "2022-01-29T15:34:00Z"},
+        {"id": "CC-MAIN-2021-49", "from": "2021-11-26T00:00:00+02:00", "to": None},
+        {"id": "CC-MAIN-2021-43", "name": None, "from": "soon", "to": 5},
+        {"id": "CC-MAIN-2021-39", "from": "0001-01-01T00:00:00+02:00"},
+    ]
+    first, last = datetime(2022, 1, 16, 9, 31, 37, tzinfo=UTC), datetime(2022, 1, 29, 15, 34, tzinfo=UTC)
+    assert parse_collinfo(json.dumps(items).encode()) == [
+        Crawl("CC-MAIN-2022-05", "a", first, last),
+        Crawl("CC-MAIN-2021-49", "", datetime(2021, 11, 25, 22, tzinfo=UTC), None),
+        Crawl("CC-MAIN-2021-43"),
+        Crawl("CC-MAIN-2021-39"),
+    ]
+
+
+def test_crawls_are_listed_once_newest_first() -> None:
+    names = ["CC-MAIN-2009-2010", "CC-MAIN-2022-05", "CC-MAIN-2012", "CC-MAIN-2021-49", "CC-MAIN-2022-05"]
+    names += ["CC-SUPPLEMENTAL-2022-04", "CC-MAIN-2008-2009"]
+    assert [crawl.id for crawl in parse_collinfo(json.dumps([{"id": name} for name in names]).encode())] == [
+        "CC-MAIN-2022-05",
+        "CC-SUPPLEMENTAL-2022-04",
+        "CC-MAIN-2021-49",
+        "CC-MAIN-2012",
+        "CC-MAIN-2009-2010",
+        "CC-MAIN-2008-2009",
+    ]
+
+
+def test_skips_items_of_another_form() -> None:
+    items: list[object] = [None, 5, CRAWL, [], {}, {"id": 5}, {"id": "../x"}, {"id": f"{CRAWL}\n"}, {"name": "x"}]
+    assert [crawl.id for crawl in parse_collinfo(json.dumps([*items, {"id": CRAWL, "new": {}}]).encode())] == [CRAWL]
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "is not JSON"),
+        (b'[{"id": "CC-MAIN-2022-05"}', "is not JSON"),
+        (b"\xff\xfe\xfd", "is not JSON"),
+        (b"[" * 1_000_000, "is not JSON"),
+        (b"[" + b"1" * 10_000 + b"]", "is not JSON"),
+        (b"[]", "lists no crawl"),
+        (b"{}", "lists no crawl"),
+        (b"null", "lists no crawl"),
+        (b'[{"id": "x"}]', "lists no crawl"),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_rejects_invalid_lists_of_crawls(data: bytes, reason: str) -> None:
+    with pytest.raises(BadManifest, match=reason):
+        parse_collinfo(data)
