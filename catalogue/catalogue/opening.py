@@ -28,9 +28,9 @@ from catalogue.source.rate_limit import Clock, SystemClock
 from catalogue.source.retry import ATTEMPTS, PoliteSource
 from catalogue.source.shared_requests import SharedSource
 from catalogue.store.database import Store
-from catalogue.store.lists import load_dataset
 from catalogue.store.mounts import remote_kind
 from catalogue.store.read_only import unwritable
+from catalogue.store.stored_lists import load_dataset
 
 CATALOGUE_NAME = "catalogue.duckdb"
 _TEMPORARY = 8 << 30

@@ -29,10 +29,10 @@ from catalogue.settings import COLLINFO_SOURCE, STORE_NAME
 from catalogue.source.open import open_source
 from catalogue.source.retry import PoliteSource
 from catalogue.store.database import Store
-from catalogue.store.lists import known_crawls, load_dataset, manifests
 from catalogue.store.locks import alone
 from catalogue.store.read_only import unwritable
 from catalogue.store.salvaging import Salvaged, salvage
+from catalogue.store.stored_lists import known_crawls, load_dataset, manifests
 from catalogue.surt import Keys
 
 

@@ -9,25 +9,27 @@ from catalogue.captures import several
 from catalogue.catalogue.opening import Opened
 from catalogue.commoncrawl.crawls import SUBSETS, parse_crawl_words, plain_names, select_crawls, select_subsets
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, define_dataset, parse_path_list, path_columns
-from catalogue.commoncrawl.manifests import Crawl, manifest_path
+from catalogue.commoncrawl.manifests import manifest_path
 from catalogue.errors import FormatError, QueryError, SourceError, StoreDamaged, UnknownCrawl
 from catalogue.examine import Examiner
+from catalogue.harvest.crawl_list import CrawlList, fetch_crawl_list, fetch_path_list, resolve_manifest_paths
 from catalogue.harvest.harvest import Harvested, HarvestEstimate, estimate_harvest, harvest
 from catalogue.progress import Progress
 from catalogue.settings import COLLINFO_SOURCE, DEFAULT_SOURCE, STORE_NAME
-from catalogue.source.retry import ATTEMPTS
-from catalogue.store.lists import (
+from catalogue.source.retry import PoliteSource
+from catalogue.store.read_only import unwritable
+from catalogue.store.stored_lists import (
     REQUESTED,
     held_paths,
     known_crawls,
     listed,
     load_dataset,
     save_dataset,
-    take_crawl_list,
-    take_list,
 )
-from catalogue.store.read_only import unwritable
 from catalogue.surt import Keys
+
+_LIST_ATTEMPTS = 3
+"""Requests for the list of crawls; if they fail, newer crawls are found by their manifests."""
 
 
 class Taking(Opened):
@@ -78,23 +80,29 @@ class Taking(Opened):
         save_dataset(store, table, listing)
         self.__dict__.pop("table", None)
 
-    def crawl_list(self, *, attempts: int = ATTEMPTS) -> list[Crawl]:
-        """The crawls that the source lists, newest first; asked for once a day at most.
+    def crawl_list(self) -> CrawlList:
+        """Return the crawls that the source lists, newest first; the list is fetched once a day at most.
 
         Raises:
-            SourceError: if the source does not say.
+            SourceError: if no list can be fetched, none is stored, and no manifest of a recent crawl is found.
         """
         if self.table != COMMON_CRAWL:
             message = f"only Common Crawl's index has a list of crawls; see: catalogue status --table {self.table.name}"
             raise QueryError(message)
+        return self._fetch_crawl_list(lambda: self._source)
+
+    def _fetch_crawl_list(self, data: Callable[[], PoliteSource] | None, attempts: int = _LIST_ATTEMPTS) -> CrawlList:
         store = self.create(to_write=False)
         url = COLLINFO_SOURCE if self.settings.source == DEFAULT_SOURCE else self.settings.source
         source = self._open_source(url, attempts=attempts)
         try:
-            return take_crawl_list(store, source)
+            found = fetch_crawl_list(store, source, data)
         finally:
             self._count(source.requests, source.bytes)
             source.close()
+        if found.warning:
+            self._notify(found.warning)
+        return found
 
     def harvest(
         self,
@@ -174,7 +182,7 @@ class Taking(Opened):
         if self._read_only:
             raise unwritable(self._store.path)
         if self.table == COMMON_CRAWL:
-            words = self._crawl_words(crawls)
+            words = resolve_manifest_paths(self._crawl_words(crawls), self.create(), lambda: self._source)
             return words, self._choose(words), select_subsets(several(subsets))
         words = several(crawls or "all")
         return words, self._choose_listed(words, refresh=refresh), SUBSETS
@@ -193,14 +201,14 @@ class Taking(Opened):
         plain = list(plain_names(words))
         select_crawls(plain, self._known_crawls())
         if len(plain) < len(words):
-            return select_crawls(words, [crawl.id for crawl in self.crawl_list()])
+            return select_crawls(words, [crawl.id for crawl in self.crawl_list().crawls])
         with suppress(SourceError, FormatError):
-            self.crawl_list(attempts=1)
+            self._fetch_crawl_list(None, attempts=1)
         return select_crawls(words, [])
 
     def _choose_listed(self, words: Sequence[str], *, refresh: bool) -> list[str]:
         """The same of a table whose files are in one list."""
-        take_list(self.table, self.create(), self._source, again=refresh)
+        fetch_path_list(self.table, self.create(), self._source, refresh=refresh)
         files = listed(self._store, self.table)
         there = {file.path for each in files.values() for file in each}
         if not there and self._store.keys("files"):  # a list that names nothing is none

@@ -29,7 +29,7 @@ from catalogue.query.random_order import Drawn, Place
 from catalogue.read.workers import Here
 from catalogue.sample import Sample
 from catalogue.settings import Settings
-from catalogue.store.lists import crawl_list_age, known_crawls
+from catalogue.store.stored_lists import crawl_list_age, known_crawls
 from catalogue.surt import Match
 
 _STRATA = {"host": "url_host_name", "domain": "url_host_registered_domain"}

@@ -16,9 +16,9 @@ from catalogue.progress import Progress
 from catalogue.source.retry import PoliteSource
 from catalogue.store.database import Store
 from catalogue.store.inspecting import Inspection, Seen, inspected
-from catalogue.store.lists import manifests
 from catalogue.store.schema import TABLES, row_group_of
 from catalogue.store.stored_file import Label
+from catalogue.store.stored_lists import manifests
 
 _MEANS = {
     "files": "the footer is not what was written; questions about it fail",

@@ -48,18 +48,24 @@ def crawls(options: Common, *, json_: bool) -> None:
     catalogue crawls --json | head -1
     """  # noqa: D301
     with options.opened() as catalogue:
-        catalogue.crawl_list()
+        listed = catalogue.crawl_list()
         rows = catalogue.crawls().to_dict("records")
+    shown = {row["crawl"] for row in rows}
+    empty = dict.fromkeys(rows[0] if rows else ["name", "first_fetch", "last_fetch"])
+    found = {"has_table": True, "files_harvested": 0, "subsets": [], "num_rows": 0}
+    rows = [{**empty, "crawl": crawl, **found} for crawl in listed.found if crawl not in shown] + rows
     if json_:
         for row in rows:
             as_json(_plain(row))
-        return
+        sys.exit(0 if listed.complete else 1)
     table(
         ["crawl", "name", "from", "to", "harvested"],
         [[r["crawl"], r["name"], _day(r["first_fetch"]), _day(r["last_fetch"]), _harvested(r)] for r in rows],
         narrowest={"name": 12, "harvested": 24},
         expendable=["name", "to"],
     )
+    if not listed.complete:
+        sys.exit(1)
 
 
 def _harvested(row: dict[Any, Any]) -> str:
@@ -71,7 +77,7 @@ def _harvested(row: dict[Any, Any]) -> str:
 
 
 def _day(time: Any) -> str:  # noqa: ANN401 - pandas has a NaT of its own
-    return "-" if str(time) == "NaT" else str(time)[:10]
+    return "-" if str(time) in {"NaT", "None"} else str(time)[:10]
 
 
 def _plain(row: dict[Any, Any]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from catalogue.display import Displayed
 from catalogue.errors import BadFooter, Blocked, CatalogueError, FormatError, SourceError, SourceUnavailable
 from catalogue.examine import Examiner
 from catalogue.formatting import plural, size
+from catalogue.harvest.crawl_list import fetch_manifest
 from catalogue.harvest.duplicates import Duplicates
 from catalogue.harvest.tails import Tails, Taken, Taker, index_ranges, whole
 from catalogue.parquet.footer import decode_footer
@@ -27,9 +28,9 @@ from catalogue.progress import Progress
 from catalogue.source.checks import Exchange
 from catalogue.source.retry import PoliteSource
 from catalogue.store.database import Store
-from catalogue.store.lists import held_paths, listed, note_requested, take_manifest
 from catalogue.store.schema import row_group_of
 from catalogue.store.stored_file import StoredFile
+from catalogue.store.stored_lists import held_paths, listed, note_requested
 
 FILES_OF_A_SUBSET = 300
 """Index files of most crawls' subsets."""
@@ -152,7 +153,7 @@ def harvest(  # noqa: PLR0913 - each is named
     chosen = set(subsets)
     with store.harvesting(crawl):
         if table == COMMON_CRAWL:
-            files = take_manifest(crawl, store, source, again=refresh)
+            files = fetch_manifest(crawl, store, source, refresh=refresh)
         else:
             files = listed(store, table).get(crawl, [])
         wanted = [file for file in files if table != COMMON_CRAWL or file.subset in chosen]

@@ -17,14 +17,15 @@ from catalogue.display import Displayed
 from catalogue.errors import FormatError, StoreDamaged, UnknownCrawl
 from catalogue.examine import Examiner
 from catalogue.formatting import plural
+from catalogue.harvest.crawl_list import fetch_path_list
 from catalogue.harvest.harvest import Harvested, harvest
 from catalogue.parquet.summary import FileSummary
 from catalogue.progress import Progress
 from catalogue.source.retry import PoliteSource
 from catalogue.store.database import Store
-from catalogue.store.lists import manifests, note_requested, requested_subsets, take_list
 from catalogue.store.schema import row_group_of
 from catalogue.store.stored_file import StoredFile
+from catalogue.store.stored_lists import manifests, note_requested, requested_subsets
 
 
 @dataclass(slots=True, repr=False)
@@ -144,7 +145,7 @@ class Repair:
         if COLLINFO in keys:
             self._crawl_list()
         if self._table.manifest in keys:
-            take_list(self._table, self._store, self._source())
+            fetch_path_list(self._table, self._store, self._source())
         lists = manifests(keys) if self._table == COMMON_CRAWL else {}
         kept = {COLLINFO, DATASET_DOCUMENT, PATHS_DOCUMENT, self._table.manifest, *lists.values()}
         self._store.delete("documents", keys - kept)

@@ -19,8 +19,8 @@ from catalogue.source.checks import Exchange
 from catalogue.source.retry import PoliteSource
 from catalogue.source.suffix import get_tail
 from catalogue.store.database import Store
-from catalogue.store.lists import held
 from catalogue.store.stored_file import StoredFile
+from catalogue.store.stored_lists import stored_response
 
 FIRST_TAIL = 128 << 10
 """Bytes of the first tails of a crawl: more than the footer of nearly every index file so far."""
@@ -142,7 +142,7 @@ class Taker:
         except FormatError as error:
             message = f"{file.path}: {error}"
             raise type(error)(message) from error
-        taken = held(tail, footer, self._source)
+        taken = stored_response(tail, self._source, footer)
         if not self._pages:
             self._tails.learn(file.subset, length)
             return Taken(taken, facts, exchange=tail.exchange)

@@ -20,9 +20,9 @@ from catalogue.metadata_db.file_rows import NewFile, add_files, are_of, packed
 from catalogue.metadata_db.page_rows import pages_of, row_groups_at
 from catalogue.parquet.summary import FileSummary
 from catalogue.store.database import Store
-from catalogue.store.lists import REQUESTED, listed, manifests, requested_subsets
 from catalogue.store.schema import row_group_of
 from catalogue.store.stored_file import StoredFile
+from catalogue.store.stored_lists import REQUESTED, listed, manifests, requested_subsets
 from catalogue.surt import MACROS, Keys
 
 _BATCH = 1000

@@ -53,7 +53,7 @@ class Listed:
         if self._known is None or now - self._known[0] >= _LIST_AGE:
             listed: list[Crawl] = []
             with suppress(SourceError, FormatError):
-                listed = catalogue.crawl_list(attempts=1)
+                listed = catalogue.crawl_list().crawls
             self._known = now, listed
         held = catalogue.crawls_held()
         crawls = {crawl: Crawl(crawl) for crawl in held} | {each.id: each for each in self._known[1]}

@@ -154,7 +154,7 @@ def test_from_python_the_next_step_is_a_call(some: catalogue.Catalogue, mirror: 
 
     settings = Settings(source=str(mirror), cache=tmp_path / "cache")
     assert next_step(lambda: some.plot(OLD)) == f"harvest('{OLD}')"
-    assert next_step(lambda: some.plot("nonsense")) == "crawl_list()"
+    assert next_step(lambda: some.plot("nonsense")) == "crawls()"
     assert next_step(lambda: some.sql("FROM cc.captures")) == "export_ducklake()"
     with catalogue.open(tmp_path / "new", settings=settings) as cat:
         assert next_step(cat.crawls) == "harvest('latest')"

@@ -4,14 +4,12 @@ import gzip
 import signal
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 import catalogue
-from catalogue.commoncrawl.manifests import COLLINFO, IndexFile, parse_manifest
+from catalogue.commoncrawl.manifests import IndexFile, parse_manifest
 from catalogue.errors import UnknownCrawl
 from catalogue.examine import Examiner
 from catalogue.harvest.harvest import Harvested, harvest
@@ -22,7 +20,6 @@ from catalogue.source.http import HttpSource
 from catalogue.source.rate_limit import Limiter, Policy
 from catalogue.source.retry import PoliteSource
 from catalogue.store.database import Store
-from catalogue.store.lists import take_crawl_list
 from tests.support.clocks import FakeClock
 from tests.support.commands import Command
 from tests.support.faults import Fault, FaultServer, Kind, Request, Script, only
@@ -267,25 +264,6 @@ def test_crawls_without_a_table(mirror: Path, store: Store, examiner: Examiner) 
         assert not server.log
         with pytest.raises(UnknownCrawl, match="no columnar index of CC-MAIN-2019-99"):
             run(source, store, examiner, "CC-MAIN-2019-99")
-        source.close()
-
-
-@pytest.mark.parametrize(
-    ("taken", "requests"),
-    [(timedelta(hours=-23), 0), (timedelta(hours=-25), 1), (timedelta(hours=25), 1), ("soon", 1)],
-    ids=["of today", "old", "of a clock that was wrong", "of a stranger"],
-)
-def test_a_list_of_crawls_is_good_for_a_day(mirror: Path, store: Store, taken: timedelta | str, requests: int) -> None:
-    with FaultServer(mirror) as server:
-        source = polite(server)
-        crawls = take_crawl_list(store, source)
-        known = store.get("documents", COLLINFO)
-        assert known
-        then = taken if isinstance(taken, str) else (datetime.now(UTC) + taken).isoformat()
-        store.put("documents", [(COLLINFO, replace(known, taken=then))])
-        before = len(server.log)
-        assert take_crawl_list(store, source) == crawls
-        assert len(server.log) - before == requests
         source.close()
 
 

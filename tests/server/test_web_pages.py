@@ -69,7 +69,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def test_the_first_page_lists_the_crawls(site: str, harvested: Catalogue) -> None:
     root = page(get(site))
     listed = [row.all()[0].text for row in root.one("table").one("tbody").all("tr")]
-    assert listed == [crawl.id for crawl in harvested.crawl_list()]
+    assert listed == [crawl.id for crawl in harvested.crawl_list().crawls]
     for row in root.one("table").one("tbody").all("tr"):
         name = row.one("th").text
         links = [link.attrs["href"] for link in row.all("a")]

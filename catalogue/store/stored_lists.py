@@ -1,10 +1,9 @@
-"""Which crawls there are, and which files a table has: taken from the source, or as the store holds it."""
+"""Documents of the store: the list of crawls, manifests, definitions of datasets, and what was requested."""
 
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
-from catalogue.commoncrawl.crawls import has_columnar_index, no_columnar_index, suggest_crawl
 from catalogue.commoncrawl.datasets import (
     COMMON_CRAWL,
     DATASET_DOCUMENT,
@@ -19,26 +18,23 @@ from catalogue.commoncrawl.manifests import (
     MANIFEST_NAME,
     Crawl,
     IndexFile,
-    manifest_path,
     parse_collinfo,
     parse_manifest,
 )
-from catalogue.errors import FormatError, NotFound, StoreDamaged, UnknownCrawl
+from catalogue.errors import FormatError, StoreDamaged
 from catalogue.source.checks import Response
 from catalogue.source.retry import PoliteSource
 from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
 
-CRAWL_LIST_AGE = timedelta(days=1)
-"""Common Crawl asks for its list of crawls to be kept, as it changes once a month."""
 REQUESTED = "requested/"
 """Prefix of documents ``requested/CRAWL/SUBSET``: the user asked to harvest that subset."""
 
 
-def held(answer: Response, data: bytes, source: PoliteSource) -> StoredFile:
-    """What was taken from a source, as the store keeps it."""
+def stored_response(answer: Response, source: PoliteSource, data: bytes | None = None) -> StoredFile:
+    """Return the body of a response, or ``data`` made from it, as a value of the store."""
     return StoredFile(
-        data=data,
+        data=answer.body if data is None else data,
         size=answer.total_size,
         etag=answer.etag,
         last_modified=answer.last_modified,
@@ -47,83 +43,39 @@ def held(answer: Response, data: bytes, source: PoliteSource) -> StoredFile:
     )
 
 
-def take_crawl_list(store: Store, source: PoliteSource, *, max_age: timedelta = CRAWL_LIST_AGE) -> list[Crawl]:
-    """The crawls there are, newest first, asked of the source only if the list held is older than ``max_age``."""
-    known = _whole(store, COLLINFO)
-    age = crawl_list_age(store)
-    if known and known.source == source.url and age is not None and abs(age) < max_age:  # a clock may have been wrong
-        return parse_collinfo(known.data)
-    answer = source.get(COLLINFO)
-    crawls = parse_collinfo(answer.body)
-    if not store.read_only:
-        store.put("documents", [(COLLINFO, held(answer, answer.body, source))])
-    return crawls
-
-
-def known_crawls(store: Store) -> list[str]:
-    """The crawls of the list that is held, newest first; none if none is."""
+def stored_crawls(store: Store, source: str | None = None) -> list[Crawl]:
+    """Return the crawls of the stored list, newest first; none if there is none, or it is of another source."""
     with suppress(FormatError):
-        if known := _whole(store, COLLINFO):
-            return [crawl.id for crawl in parse_collinfo(known.data)]
+        if (known := stored_document(store, COLLINFO)) and source in {None, known.source}:
+            return parse_collinfo(known.data)
     return []
 
 
+def known_crawls(store: Store) -> list[str]:
+    """Return the names of the crawls of the stored list, newest first."""
+    return [crawl.id for crawl in stored_crawls(store)]
+
+
 def crawl_list_age(store: Store) -> timedelta | None:
-    """How long ago the list of crawls was taken that is held; None if none is, or it does not say."""
+    """Return how long ago the stored list of crawls was fetched; None if none is stored."""
     with suppress(StoreDamaged):
         if known := store.get("documents", COLLINFO):
             return datetime.now(UTC) - known.taken_at
     return None
 
 
-def take_manifest(crawl: str, store: Store, source: PoliteSource, *, again: bool = False) -> list[IndexFile]:
-    """The files of a crawl of Common Crawl's index; asked of the source once, or ``again``.
-
-    Raises:
-        UnknownCrawl: if the source has no manifest for it.
-    """
-    path = manifest_path(crawl)
-    known = _whole(store, path)
-    if known and not again:
-        return parse_manifest(crawl, known.data)
-    if not has_columnar_index(crawl):
-        raise UnknownCrawl(no_columnar_index(crawl))
-    try:
-        answer = source.get(path)
-    except NotFound as error:
-        message = f"{source.url} has no columnar index of {crawl}; {suggest_crawl(crawl, known_crawls(store))}"
-        raise UnknownCrawl(message) from error
-    files = parse_manifest(crawl, answer.body)
-    store.put("documents", [(path, held(answer, answer.body, source))])
-    return files
-
-
-def take_list(table: Dataset, store: Store, source: PoliteSource, *, again: bool = False) -> None:
-    """See to it that the store holds the list of the files of a table that is not Common Crawl's index.
-
-    Raises:
-        SourceError: if it cannot be had.
-        BadManifest: if it is none.
-    """
-    if table.manifest is None or (_whole(store, table.manifest) and not again):
-        return
-    answer = source.get(table.manifest)
-    parse_path_list(answer.body, source=source.url)
-    store.put("documents", [(table.manifest, held(answer, answer.body, source))])
-
-
 def manifests(documents: Iterable[str]) -> dict[str, str]:
-    """Those documents that are lists of a crawl's files, by crawl."""
+    """Return the documents that are manifests, by crawl."""
     return {path.split("/")[1]: path for path in documents if path.endswith(f"/{MANIFEST_NAME}")}
 
 
 def listed(store: Store, table: Dataset, documents: Iterable[str] | None = None) -> dict[str, list[IndexFile]]:
-    """The files of the lists that are held, by crawl.
+    """Return the files of the stored lists by crawl.
 
     Args:
-        store: which holds them.
-        table: of the files.
-        documents: to look for lists in, where each crawl has its own; all unless given.
+        store: the store.
+        table: the dataset.
+        documents: names of documents to look for manifests in; all by default.
     """
     if table == COMMON_CRAWL:
         there = manifests(store.keys("documents", MANIFEST_NAME) if documents is None else documents)
@@ -135,7 +87,7 @@ def listed(store: Store, table: Dataset, documents: Iterable[str] | None = None)
 
 
 def held_paths(store: Store, table: Dataset, crawl: str, *, kind: str = "files") -> list[str]:
-    """Paths of files of a crawl that are held, or of its failures."""
+    """Return paths of stored files of a crawl, or of its failures."""
     paths = store.keys(kind, "" if crawl == table.name else f"crawl={crawl}/")
     return [path for path in paths if (file := table.file(path)) and file.crawl == crawl]
 
@@ -155,21 +107,21 @@ def requested_subsets(documents: Iterable[str]) -> set[tuple[str, str]]:
 
 
 def load_dataset(store: Store) -> Dataset | None:
-    """The table of a store; None if it says nothing of one, as that of Common Crawl's index does not."""
+    """Return the definition of the dataset, or None: the store of Common Crawl's index has none."""
     known = store.get("documents", DATASET_DOCUMENT)
     return dataset_from_json(known.data) if known else None
 
 
 def save_dataset(store: Store, table: Dataset, paths: tuple[str, ...] = ()) -> None:
-    """Note which table a store is of, and its files, if they were named one by one."""
+    """Store the definition of a dataset, and the paths of its files if they were given one by one."""
     documents = [(DATASET_DOCUMENT, table.to_json())]
     if paths:
         documents.append((PATHS_DOCUMENT, "\n".join(paths).encode()))
     store.put("documents", [(key, StoredFile(data, len(data), None, None, "", _now())) for key, data in documents])
 
 
-def _whole(store: Store, path: str) -> StoredFile | None:
-    """A document that is held; not one that is damaged, since it can be had again."""
+def stored_document(store: Store, path: str) -> StoredFile | None:
+    """Return a stored document, or None if there is none or it is damaged; it can be fetched again."""
     with suppress(StoreDamaged):
         return store.get("documents", path)
     return None

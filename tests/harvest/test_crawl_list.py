@@ -1,0 +1,190 @@
+"""The list of crawls while its host answers, and while it does not."""
+
+import gzip
+import json
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from catalogue.commoncrawl.manifests import COLLINFO, Crawl, manifest_path
+from catalogue.errors import BadManifest, SourceError, UnknownCrawl
+from catalogue.harvest.crawl_list import MAX_PROBES, fetch_crawl_list, resolve_manifest_paths
+from catalogue.settings import STORE_NAME, Settings
+from catalogue.source.open import open_source
+from catalogue.source.retry import PoliteSource
+from catalogue.store.database import Store
+from tests.support.commands import Command
+from tests.support.faults import Fault, FaultServer, Kind, Request
+
+NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
+"""Monday of week 48."""
+LISTED = ["CC-MAIN-2026-38", "CC-MAIN-2026-34", "CC-MAIN-2012"]
+
+
+def manifest_of(crawl: str) -> bytes:
+    return gzip.compress(f"cc-index/crawl={crawl}/subset=warc/part-00000.gz.parquet\n".encode())
+
+
+def files(*crawls: str, listed: list[str] | None = None) -> dict[str, bytes]:
+    content = {manifest_path(crawl): manifest_of(crawl) for crawl in crawls}
+    if listed is not None:
+        content[COLLINFO] = json.dumps([{"id": name} for name in listed]).encode()
+    return content
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Callable[[str], PoliteSource]]:
+    sources: list[PoliteSource] = []
+
+    def opening(url: str) -> PoliteSource:
+        sources.append(open_source(url, Settings(cache=tmp_path / "cache"), attempts=1))
+        return sources[-1]
+
+    yield opening
+    for source in sources:
+        source.close()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with closing(Store(tmp_path / "store.sqlite", create=True)) as opened:
+        yield opened
+
+
+def set_age(store: Store, age: timedelta | str) -> None:
+    known = store.get("documents", COLLINFO)
+    assert known
+    fetched = age if isinstance(age, str) else (datetime.now(UTC) - age).isoformat()
+    store.put("documents", [(COLLINFO, replace(known, taken=fetched))])
+
+
+@pytest.mark.parametrize(
+    ("age", "requests"),
+    [(timedelta(hours=23), 0), (timedelta(hours=25), 1), (timedelta(hours=-25), 1), ("soon", 1)],
+    ids=["of today", "old", "of the future", "invalid time"],
+)
+def test_list_is_fetched_once_a_day(
+    store: Store, opened: Callable[[str], PoliteSource], age: timedelta | str, requests: int
+) -> None:
+    with FaultServer(files(listed=LISTED)) as server:
+        source = opened(server.url)
+        first = fetch_crawl_list(store, source)
+        assert [crawl.id for crawl in first.crawls] == LISTED
+        assert (first.warning, first.found, first.complete) == (None, (), True)
+        set_age(store, age)
+        before = len(server.log)
+        assert fetch_crawl_list(store, source) == first
+        assert len(server.log) - before == requests
+
+
+def test_finds_newer_crawls_by_their_manifests_while_the_list_is_not_reachable(
+    store: Store, opened: Callable[[str], PoliteSource]
+) -> None:
+    with FaultServer(files("CC-MAIN-2026-47", "CC-MAIN-2026-43", listed=LISTED)) as server:
+        lists = opened(server.url)
+        fetch_crawl_list(store, lists)
+        set_age(store, timedelta(days=26, hours=2))
+    with FaultServer(files("CC-MAIN-2026-47", "CC-MAIN-2026-43")) as server:
+        found = fetch_crawl_list(store, lists, lambda: opened(server.url), now=NOW)
+        weeks = [request.path for request in server.log]
+    assert weeks == [manifest_path(f"CC-MAIN-2026-{week}") for week in range(48, 38, -1)]
+    assert len(weeks) == MAX_PROBES
+    assert found.found == ("CC-MAIN-2026-47", "CC-MAIN-2026-43")
+    assert [crawl.id for crawl in found.crawls] == [*found.found, *LISTED]
+    assert found.crawls[0] == Crawl("CC-MAIN-2026-47")
+    assert found.warning
+    assert "using the list of 26 days ago and CC-MAIN-2026-47, CC-MAIN-2026-43, found on the data host" in found.warning
+
+
+def test_a_recent_list_needs_few_probes_and_is_then_complete(
+    store: Store, opened: Callable[[str], PoliteSource]
+) -> None:
+    with FaultServer(files(listed=["CC-MAIN-2026-46"])) as server:
+        lists = opened(server.url)
+        fetch_crawl_list(store, lists)
+        set_age(store, timedelta(hours=30))
+    with FaultServer(files()) as server:
+        found = fetch_crawl_list(store, lists, lambda: opened(server.url), now=NOW)
+        assert len(server.log) == 2
+    assert (found.found, found.complete) == ((), True)
+    assert found.warning
+    assert found.warning.endswith("using the list of 1 day ago")
+
+
+def test_without_a_stored_list_the_newest_crawl_is_found(store: Store, opened: Callable[[str], PoliteSource]) -> None:
+    with FaultServer(files("CC-MAIN-2026-45", "CC-MAIN-2026-41")) as server:
+        source = opened(server.url)
+        found = fetch_crawl_list(store, source, lambda: source, now=NOW)
+    assert [crawl.id for crawl in found.crawls] == ["CC-MAIN-2026-45"]
+    assert not found.complete
+    assert found.warning
+    assert "no list is stored and CC-MAIN-2026-45, found on the data host; other crawls may exist" in found.warning
+
+
+def test_a_refusal_ends_the_search(store: Store, opened: Callable[[str], PoliteSource]) -> None:
+    def script(request: Request) -> Fault | None:
+        return Fault(Kind.DENIED) if "2026-47" in request.path else None
+
+    with FaultServer(files("CC-MAIN-2026-45", listed=["CC-MAIN-2026-41"])) as server:
+        lists = opened(server.url)
+        fetch_crawl_list(store, lists)
+        set_age(store, timedelta(days=9))
+    with FaultServer(files("CC-MAIN-2026-45"), script=script) as server:
+        found = fetch_crawl_list(store, lists, lambda: opened(server.url), now=NOW)
+        assert len(server.log) == 2
+    assert [crawl.id for crawl in found.crawls] == ["CC-MAIN-2026-41"]
+    assert not found.complete
+    assert found.warning
+    assert found.warning.endswith("other crawls may exist: name one in full, such as CC-MAIN-2022-05")
+
+
+def test_without_list_and_manifests_it_is_an_error(store: Store, opened: Callable[[str], PoliteSource]) -> None:
+    with FaultServer({}) as server:
+        source = opened(server.url)
+        with pytest.raises(SourceError, match="collinfo"):
+            fetch_crawl_list(store, source, lambda: source, now=NOW)
+        assert len(server.log) == 1 + MAX_PROBES
+
+
+def test_harvests_a_crawl_by_the_path_of_its_manifest(store: Store, opened: Callable[[str], PoliteSource]) -> None:
+    path, crawl = "projects/test/CC-SUPPLEMENTAL-2026-22/cc-index-table.paths.gz", "CC-SUPPLEMENTAL-2026-22"
+    content = {path: manifest_of(crawl), "projects/other/x.paths.gz": gzip.compress(b"projects/x.parquet\n")}
+    with FaultServer(content) as server:
+        source = opened(server.url)
+        assert resolve_manifest_paths(["latest", path], store, lambda: source) == ["latest", crawl]
+        assert store.get("documents", manifest_path(crawl))
+        with pytest.raises(UnknownCrawl, match=r"has no manifest projects/none/x.paths.gz"):
+            resolve_manifest_paths(["projects/none/x.paths.gz"], store, lambda: source)
+        with pytest.raises(BadManifest, match="lists no index file"):
+            resolve_manifest_paths(["projects/other/x.paths.gz"], store, lambda: source)
+
+
+def test_commands_work_while_the_host_of_the_list_is_away(command: Command, mirror: Path, crawl: str) -> None:
+    """Every command that needs no new crawl works, and commands that need the list say what they could not fetch."""
+
+    def script(request: Request) -> Fault | None:
+        return Fault(Kind.DISCONNECT) if request.path == COLLINFO and away else None
+
+    away: bool = True
+    with FaultServer(mirror, script=script) as server:
+        here = replace(command, source=server.url)
+        assert here("harvest", "--crawl", crawl).status == 0
+        assert here("query", "*.example.com", "--limit", "1").status == 0
+        nothing = here("crawls")
+        assert nothing.status == 75
+        assert "collinfo.json" in nothing.err
+        away = False
+        assert here("crawls").status == 0
+        with closing(Store(here.data / STORE_NAME)) as store:
+            set_age(store, timedelta(days=26))
+        away = True
+        listed = here("crawls", "--json")
+        assert listed.status == 1  # newer crawls may exist: the miniature ends years ago
+        assert crawl in {row["crawl"] for row in listed.json_lines()}
+        assert "using the list of 26 days ago; other crawls may exist" in listed.err
+        assert here("harvest", "--crawl", "latest", "--dry-run").status == 0
+        assert here("status").status == 0
