@@ -15,7 +15,7 @@ from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.display import Displayed
 from catalogue.errors import IncompleteAnswer, QueryError
 from catalogue.key_map.key_map import KeySpace
-from catalogue.key_map.maps import draw_question
+from catalogue.key_map.svg import Picture, draw_query
 from catalogue.parquet.column_types import NESTED, arrow_type
 from catalogue.plan.context import PlanContext
 from catalogue.plan.plan import ReadPlan
@@ -34,7 +34,6 @@ from catalogue.surt import Match, merge, parse_key_patterns
 if TYPE_CHECKING:
     import dask.dataframe as dd
     import pandas as pd
-    from matplotlib.axes import Axes
 
 
 _ROWS = 1 << 12
@@ -111,19 +110,18 @@ class Captures(Displayed):
         """
         return self.space_of(self.plan, crawl)
 
-    def plot(self, crawl: str | None = None, *, ax: "Axes | None" = None) -> "Axes":
-        """Draw the way of the question through a crawl: files, their row groups, their pages, and what is read of them.
+    def plot(self, crawl: str | None = None) -> Picture:
+        """Draw the plan as SVG: files of a crawl, their row groups and pages, and which of them are read.
 
-        It shows the plan and reads nothing; pages are there once their indexes are, see ``fetch_indexes``.
+        Nothing is read for it. Pages are drawn once their indexes are stored; see ``fetch_indexes``.
 
         Args:
-            crawl: of those asked about; by default the newest of which something is read.
-            ax: where to draw, which should be some inches wide; a figure of its own unless given.
+            crawl: one of the query's; by default the newest one that is read.
 
         Raises:
-            QueryError: if the crawl is none of those asked about, or matplotlib is not installed.
+            QueryError: if the query does not include the crawl.
         """
-        return draw_question(self.space(crawl), self.plan, ax)
+        return draw_query(self.space(crawl), self.plan)
 
     @property
     def complete(self) -> bool:

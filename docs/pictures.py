@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import matplotlib as mpl
 from rich.console import Console
 from rich.text import Text
 
@@ -42,13 +41,8 @@ def picture_plan(data: Path, environment: dict[str, str]) -> None:
 
 def picture_map(data: Path, source: str) -> None:
     """Draw the key map of a plan."""
-    mpl.use("agg")
-    mpl.rcParams["svg.hashsalt"] = "catalogue"
     with catalogue.open(data, settings=Settings(source=source)) as cat:
-        axes = cat.captures(SITE, crawls=CRAWLS[0]).plot()
-        figure = axes.get_figure(root=True)
-        if figure:
-            figure.savefig(FOLDER / "map.svg", metadata={"Date": None})
+        cat.captures(SITE, crawls=CRAWLS[0]).plot().save(FOLDER / "map.svg")
 
 
 def picture_page(address: str, name: str, folder: Path) -> None:

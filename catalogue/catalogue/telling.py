@@ -14,14 +14,13 @@ from catalogue.errors import CatalogueError, NotHarvested, QueryError
 from catalogue.export import ducklake, ducklake_attach
 from catalogue.formatting import comma_separated, plural
 from catalogue.key_map.key_map import Extent, FileExtent, crawl_axis
-from catalogue.key_map.maps import draw_crawl
+from catalogue.key_map.svg import Picture, draw_crawl
 from catalogue.settings import STORE_NAME
 from catalogue.source.cache import CachedSource
 from catalogue.store.database import Store
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.axes import Axes
 
 
 _SHOWN = 12
@@ -227,20 +226,16 @@ class Telling(Taking):
             for row in rows
         ]
 
-    def plot(self, crawl: str, *, ax: "Axes | None" = None) -> "Axes":
-        """Draw the files of a crawl, and their row groups, along the keys that they hold.
+    def plot(self, crawl: str) -> Picture:
+        """Draw the files of a harvested crawl and their row groups along its keys, as SVG.
 
-        Where a crawl's files are two sorted streams zipped together its row groups lie over each other.
-
-        Args:
-            crawl: a harvested one.
-            ax: where to draw, which should be some inches wide; a figure of its own unless given.
+        Row groups overlap where files are two sorted streams zipped together.
 
         Raises:
-            QueryError: if the crawl is not harvested, several are named, or matplotlib is not installed.
+            QueryError: if the crawl is not harvested, or several are named.
         """
         chosen = self._one(crawl)
-        return draw_crawl(chosen, crawl_axis(self.extents(chosen, None)), self.table.keys, ax)
+        return draw_crawl(chosen, crawl_axis(self.extents(chosen, None)))
 
     def _one(self, crawl: str) -> str:
         """The crawl that is meant.

@@ -28,7 +28,7 @@ EXTRAS = {
         "captures in SQL without a download of DuckDB's",
     ),
     "serve": (("starlette", "uvicorn", "jinja2"), "catalogue serve"),
-    "notebook": (("jupyterlab", "ipykernel", "matplotlib"), "the notebooks, and plot()"),
+    "notebook": (("jupyterlab", "ipykernel", "matplotlib"), "the notebooks"),
 }
 """Of this package: what each installs, and what it is for."""
 _LITTLE_ROOM = 1_000_000_000

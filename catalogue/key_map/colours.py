@@ -1,4 +1,4 @@
-"""The colours of web pages and plots on light and on dark backgrounds."""
+"""Colours of web pages and key maps on light and on dark backgrounds."""
 
 LIGHT = {
     "paper": "#fbfaf7",
@@ -34,7 +34,7 @@ DARK = {
 }
 
 
-def stylesheet() -> str:
+def stylesheet(selector: str = ":root") -> str:
     """Return the colours as CSS variables that follow the reader's colour scheme."""
     light, dark = ("".join(f"--{name}:{value};" for name, value in colours.items()) for colours in (LIGHT, DARK))
-    return f":root{{{light}}}@media (prefers-color-scheme:dark){{:root{{{dark}}}}}"
+    return f"{selector}{{{light}}}@media (prefers-color-scheme:dark){{{selector}{{{dark}}}}}"

@@ -21,8 +21,8 @@ from catalogue import formatting
 from catalogue.catalogue import Catalogue
 from catalogue.commoncrawl.crawls import plain_names
 from catalogue.errors import CatalogueError, Harvesting, QueryError
-from catalogue.key_map import colours, description
-from catalogue.key_map.svg import draw
+from catalogue.key_map import svg
+from catalogue.key_map.colours import stylesheet
 from catalogue.server.responses import ask, incomplete, noted, service_of, told
 from catalogue.server.search import LOCATION, Found, csv_of, search
 from catalogue.server.search_form import LARGEST_LIMIT, LAST_PAGE, Asked, Form, read
@@ -45,6 +45,7 @@ _POLL = 2
 """Seconds after which a page that waits for a harvest looks again."""
 _OTHERS = 12
 """Crawls beside the one on the map that are named."""
+_COLOURS = stylesheet() + svg.STYLE
 _YEAR = "public, max-age=31536000, immutable"
 
 
@@ -71,7 +72,7 @@ async def _robots(_: Request) -> Response:
 
 async def _colours(_: Request) -> Response:
     headers = {"Cache-Control": _YEAR, "X-Content-Type-Options": "nosniff"}
-    return Response(colours.stylesheet(), headers=headers, media_type="text/css")
+    return Response(_COLOURS, headers=headers, media_type="text/css")
 
 
 class _Static(StaticFiles):
@@ -92,7 +93,7 @@ class _Pages:
 
     def __init__(self) -> None:
         files = {file.name: file.read_bytes() for file in _STATIC.iterdir()}
-        files["colours.css"] = colours.stylesheet().encode()
+        files["colours.css"] = _COLOURS.encode()
         versions = {name: hashlib.sha256(content).hexdigest()[:12] for name, content in files.items()}
         self._templates = Environment(
             loader=PackageLoader("catalogue.server"),
@@ -252,8 +253,7 @@ def _shown(form: Form, asked: Asked, found: Found) -> dict[str, Any]:
         "cdx": form.cdx_address(one) if one else "",
         "site": _site(form, asked),
         "facts": list(_facts(found).items()),
-        "drawing": draw(found.space, asked.pattern),
-        "sentences": description.told(found.space, enough=found.more),
+        "map": svg.draw_query(found.space, found.plan, limited=found.more),
         "others": [(crawl, form.address(crawls=(crawl,))) for crawl in found.others[:_OTHERS]],
         "rest": max(0, len(found.others) - _OTHERS),
     }
@@ -305,7 +305,7 @@ def _facts(found: Found) -> dict[str, str]:
         "Files": f"{len(plan.paths):,} of {found.files:,}",
         "Row groups": f"{plan.row_groups:,} of {plan.considered:,}",
         "Pages": f"{plan.about}{plan.pages:,}" if plan.pages else "",
-        "Column chunks read whole": f"{plan.chunks:,}" if plan.chunks else "",
+        "Complete column chunks": f"{plan.chunks:,}" if plan.chunks else "",
         "Page indexes, fetched first": formatting.plural(len(found.first_plan.indexes), "request")
         if found.first_plan.indexes
         else "",

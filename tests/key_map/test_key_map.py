@@ -1,4 +1,4 @@
-"""Where things lie among the keys of a crawl: for any bounds, and for those of every era."""
+"""The layout of key maps: for any bounds, and for files of every era."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import catalogue
 from catalogue.catalogue import Catalogue
 from catalogue.commoncrawl.manifests import IndexFile
-from catalogue.key_map.key_map import Axis, Extent, FileExtent, Lane, State, key_space, shortened
+from catalogue.key_map.key_map import Axis, Extent, FileExtent, Lane, State, key_space
 from catalogue.plan.cost import Cost
 from catalogue.plan.plan import PlannedFile, PlannedRowGroup, ReadPlan
 from catalogue.query.query import Query, schema_of
@@ -27,8 +27,8 @@ NEARLY = 1e-9
 
 
 def plan(*intervals: KeyInterval, **read: list[tuple[int, bool]]) -> ReadPlan:
-    """A plan of what is asked, and by name of each file its row groups that are read, and whether they have bounds."""
-    query = Query(intervals, ("asked",))
+    """Make a plan of intervals; ``read`` gives row groups by file, and whether they have bounds."""
+    query = Query(intervals, ("pattern",))
     files = tuple(
         PlannedFile(
             IndexFile(name, CRAWL, "warc"),
@@ -48,8 +48,7 @@ def a_file(name: str, *groups: tuple[str, str] | None, subset: str = "warc") -> 
     return FileExtent(name, subset, whole, len(groups), len(groups) - len(known), extents)
 
 
-def test_what_touches_is_one_bar_unless_something_lies_between() -> None:
-    """People count boxes."""
+def test_merges_intervals_unless_another_extent_is_between() -> None:
     gapped = Extent("row group 0", (("a", "b"), ("d", "e"), ("x", "y")))
     extents = ((0, gapped), (1, Extent("row group 1", (("p", "q"),))))
     file = FileExtent("f", "warc", Extent("f", (("a", "y"),)), 2, 0, extents)
@@ -63,17 +62,17 @@ crawls = st.lists(st.lists(st.none() | bounds, min_size=1, max_size=5), min_size
 
 
 @given(crawls, st.lists(keys, min_size=1, max_size=3), st.data())
-def test_whatever_the_bounds_are_the_map_agrees_with_them_and_the_plan(
-    groups: list[list[tuple[str, str] | None]], asked: list[str], data: st.DataObject
+def test_layout_agrees_with_any_bounds_and_plan(
+    groups: list[list[tuple[str, str] | None]], requested: list[str], data: st.DataObject
 ) -> None:
     files = [a_file(f"f{at}", *each, subset="ab"[at % 2]) for at, each in enumerate(groups)]
     read = data.draw(st.sets(st.sampled_from([(f.path, at) for f in files for at, _ in f.groups])), "read")
     chosen = {path: [(at, True) for p, at in sorted(read) if p == path] for path in {path for path, _ in read}}
-    intervals = sorted({exact_interval(key.encode()) for key in asked})
+    intervals = sorted({exact_interval(key.encode()) for key in requested})
     space = key_space(CRAWL, files, plan(*intervals, **chosen))
     for axis in (space.files, *space.groups):
         check_axis(axis)
-    drawn = {bar.label for lane in space.files.lanes for bar in lane.bars if bar.state is not State.LEFT}
+    drawn = {bar.label for lane in space.files.lanes for bar in lane.bars if bar.state is not State.SKIPPED}
     assert drawn == set(chosen)
     assert {axis.name for axis in space.groups} <= set(chosen)
     for axis in space.groups:
@@ -81,7 +80,7 @@ def test_whatever_the_bounds_are_the_map_agrees_with_them_and_the_plan(
         assert shown == {f"row group {at}" for at, _ in chosen[axis.name]}
     assert space.read_groups == len(read)
     assert space.without_bounds == sum(each is None for known in groups for each in known)
-    holding = {file.path for file in files for a, b in file.extent.filled if any(a <= key <= b for key in asked)}
+    holding = {file.path for file in files for a, b in file.extent.filled if any(a <= key <= b for key in requested)}
     for bar in (bar for lane in space.files.lanes for bar in lane.bars if bar.label in holding):
         assert any(low <= bar.end + NEARLY and bar.start <= high + NEARLY for low, high in space.files.marks)
 
@@ -92,11 +91,11 @@ def check_axis(axis: Axis) -> None:
     assert all(0 <= end <= 1 for end in ends)
     for lane in axis.lanes:
         assert all(0 <= bar.start <= bar.end <= 1 for bar in lane.bars)
-        assert all(bar.row < lane.rows for bar in lane.bars)
+        assert all(bar.row < lane.depth for bar in lane.bars if bar.bounded)
         assert lane.count(*State) == lane.size
-        for row in range(lane.rows):
-            beside = sorted((bar.start, bar.end) for bar in lane.bars if bar.row == row and bar.bounded)
-            assert all(a[1] <= b[0] + NEARLY for a, b in pairwise(beside))
+        for row in range(lane.depth):
+            bars = sorted((bar.start, bar.end) for bar in lane.bars if bar.row == row and bar.bounded)
+            assert all(a[1] <= b[0] + NEARLY for a, b in pairwise(bars))
 
 
 def only(axis: Axis) -> Lane:
@@ -104,36 +103,34 @@ def only(axis: Axis) -> Lane:
     return lane
 
 
-def test_what_is_sorted_tiles_the_axis() -> None:
+def test_sorted_files_tile_the_axis() -> None:
     files = [a_file("x", ("a", "b")), a_file("y", ("c", "d")), a_file("z", ("e", "f"))]
     space = key_space(CRAWL, files, plan(exact_interval(b"c"), y=[(0, True)]))
     places = [(bar.start, bar.end, bar.state) for bar in only(space.files).bars]
     third = pytest.approx(1 / 3)
     assert places == [
-        (0, third, State.LEFT),
+        (0, third, State.SKIPPED),
         (third, pytest.approx(2 / 3), State.READ),
-        (pytest.approx(2 / 3), 1, State.LEFT),
+        (pytest.approx(2 / 3), 1, State.SKIPPED),
     ]
     assert (space.files.low, space.files.high) == ("a", "f")
     ((start, end),) = space.files.marks
     assert start == pytest.approx(1 / 3)
     assert 1 / 3 <= end < 2 / 3
-    assert not only(space.files).overlapping
-    assert only(space.files).rows == 1
+    assert only(space.files).depth == 1
 
 
-def test_zipped_streams_lie_over_each_other() -> None:
+def test_row_groups_of_zipped_streams_overlap() -> None:
     groups = [(f"a{at}", f"m{at}") for at in range(6)]
     space = key_space(CRAWL, [a_file("x", *groups)], plan(exact_interval(b"b"), x=[(at, True) for at in range(6)]))
     lane = only(space.groups[0])
-    assert lane.overlapping
-    assert lane.rows == 6
+    assert lane.depth == 6
     assert [bar.row for bar in lane.bars] == list(range(6))
     ((start, _),) = space.groups[0].marks
     assert all(bar.start < start < bar.end for bar in lane.bars)
 
 
-def test_both_streams_of_a_row_group_are_drawn_where_they_are_known() -> None:
+def test_learned_intervals_of_a_row_group_are_separate_bars() -> None:
     file = a_file("x", ("a", "z"), ("b", "y"))
     learned = replace(file, groups=((0, Extent("row group 0", (("a", "b"), ("y", "z")))), file.groups[1]))
     space = key_space(CRAWL, [learned], plan(exact_interval(b"m"), x=[(1, True)]))
@@ -143,59 +140,44 @@ def test_both_streams_of_a_row_group_are_drawn_where_they_are_known() -> None:
     assert only(space.groups[0]).size == 2
 
 
-def test_what_has_no_bounds_takes_the_whole_axis() -> None:
+def test_row_groups_without_bounds_take_the_whole_axis() -> None:
     files = [a_file("x", ("a", "b"), None), a_file("y", None)]
     read = plan(exact_interval(b"q"), x=[(1, False)], y=[(0, False)])
     space = key_space(CRAWL, files, read)
     known, unknown = only(space.files).bars
-    assert (known.state, known.bounded) == (State.BLIND, True)
-    assert (unknown.state, unknown.bounded, unknown.start, unknown.end) == (State.BLIND, False, 0, 1)
+    assert (known.state, known.bounded) == (State.UNKNOWN, True)
+    assert (unknown.state, unknown.bounded, unknown.start, unknown.end) == (State.UNKNOWN, False, 0, 1)
     assert only(space.files).unbounded == 1
     assert (space.without_bounds, space.all_groups) == (2, 3)
     nothing = space.groups[1]
     assert (nothing.low, nothing.high, nothing.marks) == ("", "", ())
-    assert only(nothing).rows == 1
 
 
-def test_bounds_in_another_order_are_bounds_still() -> None:
+def test_bounds_of_signed_order_are_sorted() -> None:
     space = key_space(CRAWL, [a_file("x", ("é", "z"))], plan(exact_interval(b"z")))
     (bar,) = only(space.files).bars
     assert (bar.start, bar.end, space.files.low, space.files.high) == (0, 1, "z", "é")
 
 
-def test_what_is_asked_for_is_marked_outside_of_the_files_too_but_not_where_they_are_looked_into() -> None:
+def test_marks_requested_keys_outside_of_files_but_not_of_row_groups() -> None:
     files = [a_file("x", ("b", "c"), ("d", "e")), a_file("y", ("f", "g"))]
-    asked = (prefix_interval(b"a"), exact_interval(b"d"), prefix_interval(b"z"))
-    space = key_space(CRAWL, files, plan(*asked, x=[(1, True)]))
+    requested = (prefix_interval(b"a"), exact_interval(b"d"), prefix_interval(b"z"))
+    space = key_space(CRAWL, files, plan(*requested, x=[(1, True)]))
     assert [mark[0] for mark in space.files.marks] == [0, pytest.approx(1 / 2 - 1 / 6), 1]
     assert len(space.groups[0].marks) == 1
 
 
-def test_many_rows_are_put_into_the_last() -> None:
+def test_overlaps_beyond_the_last_row_are_put_into_it() -> None:
     groups = [(f"a{at:03}", f"m{at:03}") for at in range(100)]
     space = key_space(CRAWL, [a_file("x", *groups)], plan(exact_interval(b"b"), x=[(0, True)]))
     lane = only(space.groups[0])
-    assert (lane.rows, lane.size) == (40, 100)
+    assert (lane.depth, lane.size) == (40, 100)
     assert {bar.row for bar in lane.bars} == set(range(40))
-
-
-@given(st.text(max_size=60), st.text(max_size=60), st.integers(8, 30))
-def test_shortened_keys_fit_and_say_that_they_are_shortened(key: str, other: str, width: int) -> None:
-    short = shortened(key, other, width=width)
-    assert len(short) <= width
-    assert short == key if len(key) <= width else "…" in short
-
-
-def test_shortened_keys_show_where_they_differ() -> None:
-    one, other = (f"com,example)/a/long/way/down/{name}" for name in ("alpha/page", "omega/page"))
-    assert "alpha" in shortened(one, other, width=22)
-    assert "omega" in shortened(other, one, width=22)
-    assert shortened(one, one, width=22) == f"{one[:21]}…"
 
 
 @pytest.fixture(scope="module")
 def untaught(untaught_data: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Catalogue]:
-    """Every crawl, of which nothing was asked that would have told more than its footers do."""
+    """Every crawl, without anything learned by reading."""
     data = Path(copytree(untaught_data, tmp_path_factory.mktemp("untaught") / "data"))
     with catalogue.open(data, settings=settings) as cat:
         yield cat
@@ -203,29 +185,28 @@ def untaught(untaught_data: Path, settings: Settings, tmp_path_factory: pytest.T
 
 @pytest.fixture(scope="module")
 def row_groups(untaught: Catalogue) -> dict[str, pd.DataFrame]:
-    """By crawl."""
     return {crawl: untaught.row_groups(crawl) for crawl in untaught.held()}
 
 
 @pytest.mark.parametrize("pattern", ["*.example.com", "example.com/*", "*.org", "*"])
-def test_every_era_is_mapped_as_it_is_planned(
+def test_layout_agrees_with_the_plan_in_every_era(
     untaught: Catalogue, row_groups: dict[str, pd.DataFrame], pattern: str
 ) -> None:
     for crawl, rows in row_groups.items():
-        asked = untaught.captures(pattern, crawls=crawl).plan
-        extents = untaught.extents(crawl, asked.paths)
+        read = untaught.captures(pattern, crawls=crawl).plan
+        extents = untaught.extents(crawl, read.paths)
         assert {file.path for file in extents} == set(rows["path"])
         assert sum(file.row_groups for file in extents) == len(rows)
-        assert {file.path for file in extents if file.groups} == set(asked.paths)
-        space = key_space(crawl, extents, asked)
-        assert (space.read_files, space.read_groups) == (len(asked.paths), asked.row_groups)
+        assert {file.path for file in extents if file.groups} == set(read.paths)
+        space = key_space(crawl, extents, read)
+        assert (space.read_files, space.read_groups) == (len(read.paths), read.row_groups)
         assert space.without_bounds == rows["min_url_surtkey"].isna().sum()
         assert (space.files.low, space.files.high) == (rows["min_url_surtkey"].min(), rows["max_url_surtkey"].max())
         for axis in (space.files, *space.groups, *space.pages):
             check_axis(axis)
 
 
-def test_pages_are_drawn_where_their_index_is_held(tmp_path: Path) -> None:
+def test_shows_pages_of_stored_page_indexes(tmp_path: Path) -> None:
     rows = table([f"com,example)/{number:06}" for number in range(20_000)])
     source = Settings(source=str(crawl_of(tmp_path / "m", rows, row_group_size=10_000, data_page_size=8192)))
     with catalogue.open(tmp_path / "data", settings=replace(source, bandwidth=1e5, cache=tmp_path / "cache")) as cat:

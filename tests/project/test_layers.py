@@ -78,7 +78,6 @@ HOMES = {
     "rich": {"progress"},
     "IPython": {"progress"},
     "jinja2": {"server"},
-    "matplotlib": {"key_map", "captures", "catalogue"},  # the last two name its types only
     "s3fs": {"source"},
     "sqlite3": {"store", "export"},
     "starlette": {"server"},

@@ -43,9 +43,9 @@ def test_the_page_says_how_it_was_found(site: str, harvested: Catalogue, crawl: 
     assert groups >= files > 0
     assert facts["Requests"].startswith("at most ")
     svg = root.one("svg", role="img")
-    told = svg.one("desc").text
-    assert told == " ".join(sentence.text for sentence in root.one("figcaption").all("p"))
-    assert f"Of {len(there)} row groups {groups} " in told
+    described = svg.one("desc").text
+    assert described == " ".join(sentence.text for sentence in root.one("figcaption").all("p"))
+    assert f"reads {groups} of {len(there)} row groups" in described
     assert len(svg.all("rect", class_="read")) >= files + groups
     assert svg.all("line", class_="mark")
 
@@ -82,7 +82,7 @@ def test_several_crawls(site: str, harvested: Catalogue) -> None:
     assert Counter(row[0].split()[-2] for row in rows(root)) == counts
     others = [link.attrs["href"] for link in root.one("aside").all("a")]
     assert [dict(parse_qsl(urlsplit(address).query))["crawl"] for address in others] == list(counts)[1:]
-    assert root.one("title", id="map-title").text.endswith(next(iter(counts)))
+    assert root.one("title", id="key-map-title").text.endswith(next(iter(counts)))
     assert not [link for link in root.all("a") if "-index?" in link.attrs["href"]]
 
 
