@@ -11,7 +11,9 @@ from catalogue.check.check import Check
 from catalogue.check.findings import Checked, Finding, Share
 from catalogue.commoncrawl.crawls import check_crawl_name, newest_first
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, DATASET_DOCUMENT, PATHS_DOCUMENT, Dataset
-from catalogue.doctor import PATIENCE, Asking, Diagnosis, look_here
+from catalogue.doctor.diagnosis import Diagnosis
+from catalogue.doctor.examination import MAX_WAIT, SourceExamination
+from catalogue.doctor.installation import examine_installation
 from catalogue.errors import (
     CatalogueError,
     DiskFailed,
@@ -115,23 +117,24 @@ class Sound(Snapshots):
         try:
             files = self._once(settings.source)
         except QueryError as error:
-            return Diagnosis(look_here(self.data, path, self.path, settings, None), (), 0, 0, error)
+            here = tuple(examine_installation(self.data, path, self.path, settings, None))
+            return Diagnosis(here, (), 0, 0, error)
         with ExitStack() as opened:
             opened.enter_context(closing(files))
             lists = files
             if settings.asks_strangers:
                 lists = opened.enter_context(closing(self._once(COLLINFO_SOURCE)))
-            here = look_here(self.data, path, self.path, settings, files)
-            asking = Asking(lists, files, settings)
+            here = tuple(examine_installation(self.data, path, self.path, settings, files))
+            source = SourceExamination(lists, files, settings)
             try:
-                asking.look(crawl, held)
+                source.run(crawl, held)
             finally:
-                self._count(asking.requests, asking.bytes)
-        return Diagnosis(here, tuple(asking.seen), asking.requests, asking.bytes, asking.failure)
+                self._count(source.requests, source.bytes)
+        return Diagnosis(here, tuple(source.observations), source.requests, source.bytes, source.failure)
 
     def _once(self, url: str) -> PoliteSource:
         """A source that makes one attempt at each request."""
-        patience = min(self._patience, PATIENCE)
+        patience = min(self._patience, MAX_WAIT)
         return open_source(url, self.settings, clock=self._clock(), notify=self._notify, attempts=1, patience=patience)
 
     def repair(

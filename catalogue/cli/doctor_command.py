@@ -1,4 +1,4 @@
-"""The command that tells what a source and this installation are like."""
+"""``catalogue doctor``."""
 
 import os
 import sys
@@ -16,10 +16,10 @@ from catalogue.errors import CatalogueError
 from catalogue.formatting import plural, printable, size
 
 if TYPE_CHECKING:
-    from catalogue.doctor import Seen
+    from catalogue.doctor.diagnosis import Observation
 
 _WIDTH = 80
-"""Also where nobody looks: it is made to be pasted."""
+"""Columns, also in a pipe: the output is made to be pasted."""
 _NAME = 16
 _LONGEST = 1000
 
@@ -28,18 +28,18 @@ _LONGEST = 1000
 @click.option(
     "--crawl",
     shell_complete=crawls_listed,
-    help="Whose files to look at, or latest.  [default: the newest harvested, else listed]",
+    help="Crawl whose file is examined, or latest.  [default: the newest harvested, else listed]",
 )
 @click.option("--json", "json_", is_flag=True, help="One JSON object.")
 @common
 def doctor(options: Common, *, crawl: str | None, json_: bool) -> None:
-    """What the source and this installation are like, and what that means for cost.
+    """Examine the source and this installation, and explain what they mean for cost.
 
-    Asks the source ten times at most, each thing once: how it answers ranges, which versions of files it can tell
-    apart, and how one index file is laid out. Nothing need be harvested. What is printed holds no secret, no contact
-    and no value of a credential, and is good to paste into a bug report as it is.
+    Makes ten requests at most: how the source answers ranges, how it identifies versions of files, and how one index
+    file is laid out. Nothing has to be harvested. The output contains no secret, contact or credential and can be
+    pasted into a bug report.
 
-    Leaves with 75 if the source does not answer; what is here is told all the same.
+    Exit status 75 if the source does not answer; the installation is examined all the same.
 
     \b
     catalogue doctor
@@ -64,35 +64,35 @@ def doctor(options: Common, *, crawl: str | None, json_: bool) -> None:
         _show("here", here)
         _show(f"{source}: {plural(found.requests, 'request')}, {size(found.bytes)}", there)
     if found.failure:
-        raise found.failure if json_ else _said(source, found.failure, found.source)
+        raise found.failure if json_ else _final_error(source, found.failure, found.source)
 
 
-def _said(source: str, failure: CatalogueError, seen: "Iterable[Seen]") -> CatalogueError:
-    """What went wrong, without what was said of it already."""
+def _final_error(source: str, failure: CatalogueError, seen: "Iterable[Observation]") -> CatalogueError:
+    """Return the error, without repeating a sentence that was printed."""
     if str(failure) not in {each.seen for each in seen}:
         return failure
-    error = CatalogueError(f"{source} could not be looked at to the end; why stands above")
+    error = CatalogueError(f"{source} could not be examined to the end; see above")
     error.exit_status = failure.exit_status
     return error
 
 
-def _terminal() -> "Seen":
-    from catalogue.doctor import Seen  # noqa: PLC0415 - --help needs none of what this imports
+def _terminal() -> "Observation":
+    from catalogue.doctor.diagnosis import Observation  # noqa: PLC0415 - --help needs none of what this imports
 
     kinds = [name for name, stream in (("output", sys.stdout), ("errors", sys.stderr)) if stream.isatty()]
-    told = f"{' and '.join(kinds)}, TERM={os.environ.get('TERM')}" if kinds else "none"
-    return Seen("terminal", f"{told}; text is {sys.stdout.encoding}")
+    connected = f"{' and '.join(kinds)}, TERM={os.environ.get('TERM')}" if kinds else "none"
+    return Observation("terminal", f"{connected}; text is {sys.stdout.encoding}")
 
 
-def _with_options(seen: "Iterable[Seen]") -> "list[Seen]":
+def _with_options(seen: "Iterable[Observation]") -> "list[Observation]":
     return [replace(each, means=literally(each.means)) for each in seen]
 
 
-def _plain(each: "Seen") -> dict[str, str]:
+def _plain(each: "Observation") -> dict[str, str]:
     return {name: _short(text) for name, text in asdict(each).items()}
 
 
-def _show(title: str, seen: "Iterable[Seen]") -> None:
+def _show(title: str, seen: "Iterable[Observation]") -> None:
     click.echo(title)
     for each in seen:
         lines = _wrapped(each.seen, 2 + _NAME) or [""]
@@ -114,5 +114,5 @@ def _wrapped(text: str, indent: int) -> list[str]:
 
 
 def _short(text: str) -> str:
-    """On one line that is not too long: servers and files may say what they like of themselves."""
+    """Limit text of servers and files to one line."""
     return printable(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…")

@@ -21,7 +21,7 @@ from catalogue.catalogue.exporting import Exported
 from catalogue.check.findings import Checked, Finding
 from catalogue.commoncrawl.capture import Capture
 from catalogue.display import Displayed, some
-from catalogue.doctor import Diagnosis, Seen
+from catalogue.doctor.diagnosis import Diagnosis, Observation
 from catalogue.errors import Unreachable
 from catalogue.formatting import printable
 from catalogue.harvest.backfill import Backfill
@@ -118,8 +118,10 @@ OUTCOMES: dict[str, tuple[Displayed, str]] = {
     "estimate": (FetchEstimate(9, 2, 300, 0.5, {f"<h{n}>.org": 1 for n in range(30)}), "<h9>.org"),
     "pulled": (Pulled("https://example.org/s/", ("CC-MAIN-2022-05",), missing=("lacks <b>",)), "lacks <b>"),
     "diagnosis": (
-        Diagnosis((Seen("machine", "x86"),), (Seen("server", "<i>nginx"),), 3, 50, Unreachable("no answer")),
-        "No more of the source could be seen: no answer",
+        Diagnosis(
+            (Observation("machine", "x86"),), (Observation("server", "<i>nginx"),), 3, 50, Unreachable("no answer")
+        ),
+        "The source could not be examined to the end: no answer",
     ),
     "exported": (Exported("x.ducklake", ("CC-MAIN-2022-05",), 7, ("lacks <b>",)), "lacks <b>"),
 }

@@ -1,4 +1,4 @@
-"""What the doctor sees of sources and installations, and that it asks little."""
+"""``catalogue doctor``: what it reports of sources and installations, in ten requests at most."""
 
 import json
 import os
@@ -14,11 +14,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import catalogue
-from catalogue.doctor import EXTRAS, MOST_REQUESTS, Diagnosis, Seen
-from catalogue.doctor.file_layout import of_layout
+from catalogue.doctor.diagnosis import Diagnosis, Observation
+from catalogue.doctor.examination import MAX_REQUESTS, observe_layout
+from catalogue.doctor.installation import EXTRAS
 from catalogue.errors import QueryError, RangeIgnored, Throttled, UnexpectedHtml, UnknownCrawl, Unreachable
-from catalogue.examine import Examiner
 from catalogue.parquet.footer import TRAILER, decode_footer, footer_length
+from catalogue.parquet.summary import summarize_file
 from catalogue.settings import Settings
 from catalogue.source.open import credentials_from, environment_settings
 from tests.cli.test_cli import sentence
@@ -31,8 +32,7 @@ from tests.support.sources import Arrivals
 ROOT = Path(__file__).parents[2]
 
 
-def told(seen: Iterable[Seen]) -> dict[str, str]:
-    """What was seen, by what it is about."""
+def by_subject(seen: Iterable[Observation]) -> dict[str, str]:
     return {each.about: each.seen for each in seen}
 
 
@@ -40,7 +40,7 @@ def means(found: Diagnosis, about: str) -> str:
     return next(each.means for each in found.source if each.about == about)
 
 
-def looked(source: str, folder: Path, crawl: str | None = None) -> Diagnosis:
+def diagnose(source: str, folder: Path, crawl: str | None = None) -> Diagnosis:
     with catalogue.open(folder / "data", settings=Settings(source=source, cache=folder / "cache")) as cat:
         found = cat.doctor(crawl)
         assert (cat.requests, cat.bytes) == (found.requests, found.bytes)
@@ -53,19 +53,19 @@ def newest(mirror: Path) -> str:
     return max(path.name for path in (mirror / "crawl-data").glob("CC-MAIN-*"))
 
 
-def test_a_source_that_does_all_it_should(mirror: Path, newest: str, tmp_path: Path) -> None:
+def test_source_without_defects(mirror: Path, newest: str, tmp_path: Path) -> None:
     with FaultServer(mirror) as server:
-        found = looked(server.url, tmp_path)
+        found = diagnose(server.url, tmp_path)
         log = server.settle()
     assert found.failure is None
     assert found.requests == len(log) == 6
     assert found.bytes == sum(each.body_bytes_sent for each in log if each.status < 400)
-    seen = told(found.source)
+    seen = by_subject(found.source)
     assert seen["manifest"].startswith(f"{newest}: ")
     assert seen["suffix ranges"] == seen["If-Match"] == seen["ranges"] == "honoured"
     assert seen["ETag"].startswith("strong")
     assert seen["clock"] == "as the source's"
-    assert "does not exist" in seen["listing"]
+    assert "do not exist" in seen["listing"]
     assert {"list of crawls", "writer", "footer", "page checksums", "speed"} <= seen.keys()
     lines = str(found).splitlines()  # as print() shows it
     assert lines[0].startswith("Diagnosis by 6 requests, ")
@@ -74,11 +74,11 @@ def test_a_source_that_does_all_it_should(mirror: Path, newest: str, tmp_path: P
 
 
 @pytest.mark.parametrize("era", ["oldest", "newest"])
-def test_what_is_seen_of_a_file_is_what_is_in_it(mirror: Path, newest: str, tmp_path: Path, era: str) -> None:
+def test_layout_agrees_with_pyarrow(mirror: Path, newest: str, tmp_path: Path, era: str) -> None:
     crawl = OLD if era == "oldest" else newest
-    found = looked(str(mirror), tmp_path, crawl)
+    found = diagnose(str(mirror), tmp_path, crawl)
     assert found.failure is None
-    seen = told(found.source)
+    seen = by_subject(found.source)
     name = seen["file"].partition(":")[0]
     (path,) = mirror.rglob(f"crawl={crawl}/subset=warc/{name}")
     footer = pq.read_metadata(path)
@@ -109,11 +109,11 @@ def ignores_suffixes(request: Request) -> Fault | None:
     ("script", "about", "seen", "meaning"),
     [
         (ignores_suffixes, "suffix ranges", "ignored", "two requests instead of one"),
-        (always(Kind.WEAK_ETAG), "ETag", "weak", "not kept in the cache"),
-        (always(Kind.NO_ETAG), "ETag", "none", "by its size alone"),
-        (always(Kind.CHANGED_ETAG), "If-Match", "ignored", "compared here"),
-        (lambda r: Fault(Kind.HTML_200) if r.path.endswith("/") else None, "listing", "with a page", "not needed"),
-        (lambda r: Fault(Kind.DENIED) if r.path.endswith("/") else None, "listing", "is refused", "not needed"),
+        (always(Kind.WEAK_ETAG), "ETag", "weak", "are not cached"),
+        (always(Kind.NO_ETAG), "ETag", "none", "by their size alone"),
+        (always(Kind.CHANGED_ETAG), "If-Match", "ignored", "is compared instead"),
+        (lambda r: Fault(Kind.HTML_200) if r.path.endswith("/") else None, "listing", "a page of HTML", "not needed"),
+        (lambda r: Fault(Kind.DENIED) if r.path.endswith("/") else None, "listing", "are refused", "not needed"),
         (
             lambda r: Fault(Kind.NOT_FOUND) if r.path == "collinfo.json" else None,
             "list of crawls",
@@ -122,13 +122,13 @@ def ignores_suffixes(request: Request) -> Fault | None:
         ),
     ],
 )
-def test_a_source_of_another_kind(
+def test_sources_with_defects(
     mirror: Path, tmp_path: Path, script: Script, about: str, seen: str, meaning: str
 ) -> None:
     with FaultServer(mirror, script=script) as server:
-        found = looked(server.url, tmp_path, OLD)
-        assert found.requests == server.requests <= MOST_REQUESTS
-    assert seen in told(found.source)[about]
+        found = diagnose(server.url, tmp_path, OLD)
+        assert found.requests == server.requests <= MAX_REQUESTS
+    assert seen in by_subject(found.source)[about]
     assert meaning in means(found, about)
     assert found.failure is None
 
@@ -143,49 +143,46 @@ def test_a_source_of_another_kind(
         (lambda r: Fault(Kind.WHOLE_FILE) if "range" in r.headers else None, RangeIgnored, 4),
     ],
 )
-def test_a_source_that_cannot_be_used(
-    mirror: Path, tmp_path: Path, script: Script, failure: type[Exception], most: int
-) -> None:
-    """A block is waited out by nobody, and whoever is told to wait a while is told so."""
+def test_unusable_sources(mirror: Path, tmp_path: Path, script: Script, failure: type[Exception], most: int) -> None:
     with FaultServer(mirror, script=script) as server:
-        found = looked(server.url, tmp_path, OLD)
+        found = diagnose(server.url, tmp_path, OLD)
         assert found.requests == server.requests == most
     assert isinstance(found.failure, failure)
-    assert str(found.failure) in [each.seen for each in found.source] or "ranges" in told(found.source)
-    assert told(found.here)["store"] == f"{tmp_path / 'data/footers.sqlite'}: none yet"
+    assert str(found.failure) in [each.seen for each in found.source] or "ranges" in by_subject(found.source)
+    assert by_subject(found.here)["store"] == f"{tmp_path / 'data/footers.sqlite'}: none yet"
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_among_faults_it_asks_ten_times_at_most(mirror: Path, tmp_path: Path, seed: int) -> None:
+def test_makes_ten_requests_at_most_among_faults(mirror: Path, tmp_path: Path, seed: int) -> None:
     script = seeded(seed, 0.3, [kind for kind in ALL_KINDS if kind not in SLOW])
     with FaultServer(mirror, script=script) as server:
         try:
-            found = looked(server.url, tmp_path, OLD)
+            found = diagnose(server.url, tmp_path, OLD)
         except UnknownCrawl:  # as a 404 says
             found = None
-        assert server.requests <= MOST_REQUESTS
+        assert server.requests <= MAX_REQUESTS
     assert found is None or found.requests == server.requests
 
 
-def test_with_the_most_that_may_be_asked(mirror: Path, tmp_path: Path) -> None:
-    """Of the newest that is listed there is no index yet, and suffixes are ignored."""
+def test_most_requests_of_a_working_source(mirror: Path, tmp_path: Path) -> None:
+    """The newest listed crawl has no index yet, and suffix ranges are ignored."""
     crawls = json.loads((mirror / "collinfo.json").read_text())
     files = {str(path.relative_to(mirror)): path.read_bytes() for path in mirror.rglob("*") if path.is_file()}
     files["collinfo.json"] = json.dumps([crawls[0] | {"id": "CC-MAIN-2099-01"}, *crawls]).encode()
     with FaultServer(files, script=ignores_suffixes) as server:
-        found = looked(server.url, tmp_path)
+        found = diagnose(server.url, tmp_path)
         assert found.requests == server.requests == 9
         with pytest.raises(UnknownCrawl, match="has no columnar index of CC-MAIN-2099-01"):
-            looked(server.url, tmp_path, "CC-MAIN-2099-01")
+            diagnose(server.url, tmp_path, "CC-MAIN-2099-01")
     assert found.failure is None
     assert next(each.seen for each in found.source if each.about == "manifest") == "none of CC-MAIN-2099-01"
 
 
-def test_the_command_prints_what_can_be_pasted(command: Command, mirror: Path) -> None:
+def test_command_prints_no_secret_and_fits_80_columns(command: Command, mirror: Path) -> None:
     with FaultServer(mirror) as server:
         here = Command(command.data, server.url, command.home)
         ran = here("doctor", "--contact", f"{canaries.MARK}@data.example")  # where secrets are looked for
-        assert server.requests <= MOST_REQUESTS
+        assert server.requests <= MAX_REQUESTS
     assert (ran.status, ran.err) == (0, "")
     lines = ran.out.splitlines()
     assert max(len(line) for line in lines if max(map(len, line.split())) < 60) <= 80  # names are not broken
@@ -193,13 +190,13 @@ def test_the_command_prints_what_can_be_pasted(command: Command, mirror: Path) -
     assert "  contact         set" in lines
 
 
-def test_a_source_that_is_down_is_told_of_with_what_is_here(command: Command) -> None:
+def test_reports_the_installation_if_the_source_is_down(command: Command) -> None:
     with FaultServer({}) as server:
         nobody = server.url
     here = Command(command.data, nobody, command.home)
     ran = here("doctor", "--quiet")
     assert ran.status == 75
-    assert sentence(ran) == f"catalogue: {nobody} could not be looked at to the end; why stands above"
+    assert sentence(ran) == f"catalogue: {nobody} could not be examined to the end; see above"
     assert "is the server running?" in ran.out
     assert "duckdb " in ran.out
     ran = here("doctor", "--json")
@@ -211,7 +208,7 @@ def test_a_source_that_is_down_is_told_of_with_what_is_here(command: Command) ->
     assert {tuple(each) for each in found["here"] + found["source"]} == {("about", "seen", "means")}
 
 
-def test_ctrl_c_ends_it(command: Command) -> None:
+def test_ctrl_c(command: Command) -> None:
     arrivals = Arrivals()
     with (
         FaultServer({"collinfo.json": b"[]"}, script=arrivals) as server,
@@ -231,7 +228,7 @@ def test_ctrl_c_ends_it(command: Command) -> None:
         ("doctor --table hosts", 2, "leave out --table"),
     ],
 )
-def test_a_wrong_question(command: Command, words: str, status: int, says: str) -> None:
+def test_invalid_options(command: Command, words: str, status: int, says: str) -> None:
     ran = command(*shlex.split(words))
     assert ran.status == status
     assert says in sentence(ran)
@@ -239,22 +236,22 @@ def test_a_wrong_question(command: Command, words: str, status: int, says: str) 
     assert not command.data.exists()
 
 
-def test_a_store_that_cannot_be_opened_is_told_of(command: Command) -> None:
+def test_reports_a_store_that_cannot_be_opened(command: Command) -> None:
     command.data.mkdir()
     (command.data / "footers.sqlite").write_bytes(b"no store at all " * 1000)
     ran = command("doctor", "--json")
     assert ran.status == 0
-    assert told(Seen(**each) for each in ran.json()["here"])["store"].startswith("cannot be opened: ")
+    assert by_subject(Observation(**each) for each in ran.json()["here"])["store"].startswith("cannot be opened: ")
 
 
-def test_every_extra_is_known() -> None:
+def test_knows_every_extra() -> None:
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     assert EXTRAS.keys() == declared.keys() - {"all", "docs", "fuzz", "test"}
     for name, (needs, _) in EXTRAS.items():
         assert {re.split(r"[>\[]", line)[0] for line in declared[name]} >= {*needs} - {"distributed"}
 
 
-def test_another_table_has_no_doctor(settings: Settings, tmp_path: Path) -> None:
+def test_rejects_other_datasets(settings: Settings, tmp_path: Path) -> None:
     with catalogue.open(tmp_path, table="hosts", settings=settings) as cat, pytest.raises(QueryError, match="--table"):
         cat.doctor()
 
@@ -267,10 +264,9 @@ def test_another_table_has_no_doctor(settings: Settings, tmp_path: Path) -> None
         {"AWS_CONFIG_FILE": "config"},
     ],
 )
-def test_settings_of_aws_that_are_wrong_find_no_credentials(
+def test_invalid_aws_settings_find_no_credentials(
     writes: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The SDK hands on whatever goes wrong in the programs and services that it asks."""
     pytest.importorskip("botocore", reason="S3 is an extra")
     monkeypatch.chdir(tmp_path)
     for name in [name for name in os.environ if name.startswith("AWS_")]:
@@ -282,21 +278,20 @@ def test_settings_of_aws_that_are_wrong_find_no_credentials(
     assert credentials_from() is None
 
 
-def test_a_writer_that_does_not_say_and_a_row_group_without_rows(mirror: Path, newest: str) -> None:
+def test_layout_without_writer_and_rows(mirror: Path, newest: str) -> None:
     path = next(path for path in sorted(mirror.rglob("*.parquet")) if newest in str(path))
     data = path.read_bytes()
     length = footer_length(data)
     footer = data[-TRAILER - length : -TRAILER]
-    with Examiner(children=1) as examiner:
-        facts = examiner.examine(footer, len(data))
     decoded = decode_footer(footer, len(data))
+    summary = summarize_file(decoded)
     empty = replace(decoded, row_groups=tuple(replace(group, num_rows=0) for group in decoded.row_groups))
-    seen = list(of_layout(newest, replace(facts, created_by="   "), empty, length))
-    assert Seen("writer", "does not say") in seen
-    assert "page index" in told(seen)
+    seen = list(observe_layout(newest, replace(summary, created_by="   "), empty, length))
+    assert Observation("writer", "unknown") in seen
+    assert "page index" in by_subject(seen)
 
 
-def test_what_is_too_long_is_cut_short(command: Command) -> None:
+def test_long_values_are_shortened(command: Command) -> None:
     ran = Command(command.data, "http://127.0.0.1:9/", command.home)("doctor", SSL_CERT_DIR="x" * 7_000)
     assert "SSL_CERT_DIR=x" in ran.out
     assert "x…\n" in ran.out
@@ -306,7 +301,7 @@ def test_what_is_too_long_is_cut_short(command: Command) -> None:
 @pytest.mark.parametrize(
     "value", ["http://user:se/cret@proxy:3128", "user:se/cret@proxy:3128", "http://u:se://cret@proxy:3128"]
 )
-def test_no_form_of_a_password_is_shown(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_passwords_are_not_shown(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("https_proxy", value)
     shown = environment_settings()["https_proxy"]
     assert shown.endswith("proxy:3128")

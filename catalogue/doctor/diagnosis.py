@@ -1,4 +1,4 @@
-"""What was seen of a source or an installation."""
+"""A diagnosis: observations of this installation and the source, and what they mean for cost."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,33 +10,31 @@ from catalogue.formatting import plural, size
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """One thing that was looked at."""
+class Observation:
+    """One line of a diagnosis: subject, what was found, and what it means for cost or what to do (may be empty).
+
+    Nothing in it is secret, but it may contain text of servers and files.
+    """
 
     about: str
-    """A word or three."""
     seen: str
-    """Nothing in it is secret; but it may hold what a stranger wrote."""
     means: str = ""
-    """For what questions and harvests cost, or what to do about it; empty if that is nothing."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Diagnosis(Displayed):
-    """What there was to see."""
+    """Observations of this installation (``here``) and the ``source``, and what they cost.
+
+    ``failure`` is why the source could not be examined to the end, or None.
+    """
 
     _most_rows: ClassVar[int] = 60
 
-    here: tuple[Seen, ...]
-    """Of what is installed, held and set."""
-    source: tuple[Seen, ...]
-    """Of the source, as far as it answered."""
+    here: tuple[Observation, ...]
+    source: tuple[Observation, ...]
     requests: int
-    """That were made of it, ten at most."""
     bytes: int
-    """That it sent."""
     failure: CatalogueError | None
-    """Why no more of the source could be seen; None if all was."""
 
     def _line(self) -> str:
         return f"by {plural(self.requests, 'request')}, {size(self.bytes)}"
@@ -47,4 +45,4 @@ class Diagnosis(Displayed):
 
     def _notes(self) -> Iterator[str]:
         if self.failure:
-            yield f"No more of the source could be seen: {self.failure}"
+            yield f"The source could not be examined to the end: {self.failure}"
