@@ -21,7 +21,7 @@ from catalogue import errors
 from catalogue.cli.app import entry
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.metadata_db.connection import queries_folder, statement
-from catalogue.server import json_api, openapi
+from catalogue.server import application
 from catalogue.settings import Settings
 
 _WANTED = re.compile(r"<!-- generated: (\w+) -->")
@@ -117,30 +117,23 @@ def error_classes() -> str:
 
 def operations() -> str:
     """The JSON API: paths, parameters and answers, as its OpenAPI document has them."""
-    document = openapi.document(json_api.OPERATIONS)
+    document = application().openapi()
     found = []
     for path, methods in document["paths"].items():
         operation = methods["get"]
         found += [f"## {path}", _plain(operation["summary"])]
-        if parameters := operation["parameters"]:
+        if parameters := operation.get("parameters"):
             rows = ([f"`{each['name']}`", _form(each["schema"]), _plain(each["description"])] for each in parameters)
             found.append(_table(("parameter", "form", "meaning"), rows))
         answer = operation["responses"]["200"]["content"]["application/json"]["schema"]
         found.append(f"Answers with {_form(answer)}.")
     for name, schema in document["components"]["schemas"].items():
         found += [f"## {name}", _plain(schema.get("description", ""))]
-        rows = ([f"`{key}`", _form(each), _plain(each.get("description", ""))] for key, each in _inside(schema))
+        rows = (
+            [f"`{key}`", _form(each), _plain(each.get("description", ""))] for key, each in schema["properties"].items()
+        )
         found.append(_table(("field", "form", "meaning"), rows))
     return "\n\n".join(filter(None, found))
-
-
-def _inside(schema: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The fields of an object, with those of objects in it and in its lists."""
-    for name, each in schema["properties"].items():
-        yield before + name, each
-        inner = each.get("items", each)
-        if "properties" in inner:
-            yield from _inside(inner, f"{before}{name}.")
 
 
 def _form(schema: Mapping[str, Any]) -> str:
@@ -148,15 +141,17 @@ def _form(schema: Mapping[str, Any]) -> str:
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
         return f"[{name}](#{name.lower()})"
+    if "anyOf" in schema:
+        return " or ".join(map(_form, schema["anyOf"]))
     if "enum" in schema:
         return ", ".join(f"`{value}`" for value in schema["enum"])
-    kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
-    named = f"list of {_form(schema['items'])}" if kinds[0] == "array" else schema.get("format", kinds[0])
+    kind = schema["type"]
+    named = f"list of {_form(schema['items'])}" if kind == "array" else schema.get("format", kind)
     if "maximum" in schema:
         named += f" {schema['minimum']:,} to {schema['maximum']:,}"
-    if "default" in schema:
-        named += f", {schema['default']} unless given"
-    return named + (" or null" if "null" in kinds else "")
+    if default := schema.get("default"):
+        named += f", by default {default[0] if isinstance(default, list) else default}"
+    return str(named)
 
 
 def _plain(text: str) -> str:

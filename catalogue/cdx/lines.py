@@ -1,4 +1,4 @@
-"""Rows of the index → the fields of CDX, and lines of them in each format; whole columns at a time."""
+"""Convert rows of the index to CDX fields, and these to lines, column by column."""
 
 import enum
 import json
@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 RAW = "line"
-"""The column of a table of CDX fields that holds each capture's line as the CDX index itself has it."""
+"""Column of a table of CDX fields: the line in the CDX index."""
 
 KEY, TIME = "urlkey", "timestamp"
 _COLUMNS = {
@@ -27,77 +27,70 @@ _COLUMNS = {
     "encoding": "content_charset",
 }
 FIELDS = (KEY, TIME, *_COLUMNS)
-"""In the order in which Common Crawl's server writes them: what it has renamed stands last."""
+"""In the order of Common Crawl's server, where the renamed ``encoding`` is last."""
 _RAW_FIELDS = {name: name for name in ("url", "mime", "mime-detected", "status", "digest", "length", "offset")}
 _RAW_FIELDS |= {"filename": "filename", "charset": "encoding", "languages": "languages"}
 _RAW_FIELDS |= {"truncated": "truncated", "redirect": "redirect"}
-"""Those of the CDX index behind key and time, in its order; its ``charset`` the server calls ``encoding``.
-
-See ``WarcCdxWriter`` in https://github.com/commoncrawl/nutch, which writes it.
-"""
+"""Fields of the CDX index after key and time, in its order, see ``WarcCdxWriter`` in
+https://github.com/commoncrawl/nutch. The server renames ``charset`` to ``encoding``."""
 
 _UNQUOTED = r"[^ !#-\[\]-~]"
-"""What JSON, of ASCII alone, does not write as it is."""
+"""Characters that JSON in ASCII escapes."""
 _BREAK = re.compile(r"[\s\x00-\x1f\x7f]")
-"""What would end a key, or its line, too early; keys as they are made have none of it."""
-_NO_NUMBER = "-1"
-"""The status of a capture whose status is no number."""
+"""Characters that would end a key or a line; valid keys contain none."""
+_INVALID_STATUS = "-1"
+"""Status of a capture whose status was not a number."""
 
 
 class Output(enum.Enum):
-    """A format of lines; its value is the content type."""
+    """A format of lines; the value is its content type."""
 
     CDXJ = "text/x-cdxj"
-    """Key, time, and a JSON object of the rest."""
+    """Key, time and a JSON object."""
     JSON = "text/x-ndjson"
     """A JSON object."""
     TEXT = "text/plain"
-    """Values between blanks; ``-`` where there is none."""
+    """Values separated by blanks; ``-`` for missing ones."""
 
 
 def cdx_table(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """The fields of CDX of some rows, all of them text.
-
-    Args:
-        rows: columns of the index; the fields of those that are not among them are null.
+    """Convert rows of the index, with any of its columns, to CDX fields.
 
     Returns:
-        The columns ``FIELDS``, null where a capture has no such field, but for key and time, which are ``-`` then; and
-        ``RAW``.
+        Text columns ``FIELDS`` and ``RAW``. Missing values are null, but ``-`` for key and time.
     """
     nothing = pa.nulls(rows.num_rows, pa.string())
     column = {name: rows.column(name) for name in rows.schema.names}
     fields = places_of(rows)
     fields |= {name: column.get(of, nothing).cast(pa.string()) for name, of in _COLUMNS.items()}
     fields["url"] = _ascii(fields["url"])
-    fields["status"] = pc.if_else(pc.equal(fields["status"], _NO_NUMBER), None, fields["status"])
+    fields["status"] = pc.if_else(pc.equal(fields["status"], _INVALID_STATUS), None, fields["status"])
     raw = _objects({name: fields[of] for name, of in _RAW_FIELDS.items()})
     fields[RAW] = pc.binary_join_element_wise(fields[KEY], fields[TIME], raw, " ")
     return pa.RecordBatch.from_pydict(fields)
 
 
 def places_of(rows: pa.RecordBatch) -> dict[str, pa.Array]:
-    """The fields by which lines are ordered before all others: key and time, ``-`` where there is none."""
+    """Return key and time, by which lines are sorted first; ``-`` if missing."""
     nothing = pa.nulls(rows.num_rows, pa.string())
     key, time = (rows.column(name) if name in rows.schema.names else nothing for name in ("url_surtkey", "fetch_time"))
     return {KEY: _without_breaks(key).fill_null("-"), TIME: _stamps(time).fill_null("-")}
 
 
 def write_lines(table: pa.RecordBatch, output: Output, names: Sequence[str] | None = None) -> bytes:
-    r"""Lines of a format, each with its ``\n``.
+    r"""Write lines, each with its ``\n``.
 
     Args:
-        table: the fields of CDX.
+        table: CDX fields.
         output: the format.
-        names: fields that are wanted, in that order; None for all that a capture has. Lines of CDXJ always begin with
-            key and time. What is no field is left out, and ``-`` in text. ``charset`` is another name of ``encoding``.
-            Text repeats a field that is repeated here; a JSON object has it once.
+        names: fields to write, in this order; None for all that a capture has. CDXJ always has key and time. Unknown
+            names are ``-`` in text and left out otherwise. ``charset`` is another name of ``encoding``.
     """
-    wanted = FIELDS if names is None else names
-    columns = {name: column for name in wanted if (column := _column(table, name)) is not None}
+    selected = FIELDS if names is None else names
+    columns = {name: column for name in selected if (column := _column(table, name)) is not None}
     match output:
         case Output.TEXT:
-            lines = _texts(table, wanted, columns, every=names is not None)
+            lines = _texts(table, selected, columns, every=names is not None)
         case Output.JSON:
             lines = _objects(columns, table.num_rows)
         case Output.CDXJ:
@@ -112,17 +105,17 @@ def _column(table: pa.RecordBatch, name: str) -> pa.Array | None:
     return table.column(known) if known in FIELDS else None
 
 
-def _texts(table: pa.RecordBatch, wanted: Sequence[str], columns: dict[str, pa.Array], *, every: bool) -> pa.Array:
-    """Values between blanks: of every field that is wanted, or of those alone that a capture has."""
+def _texts(table: pa.RecordBatch, selected: Sequence[str], columns: dict[str, pa.Array], *, every: bool) -> pa.Array:
+    """Join values by blanks: of every field, or only of those that a capture has."""
     nothing = pa.nulls(table.num_rows, pa.string())
-    values = [columns.get(name, nothing) for name in wanted]
+    values = [columns.get(name, nothing) for name in selected]
     if every:
         values = [value.fill_null("-") for value in values]
     return _joined(values, " ")
 
 
 def _objects(columns: dict[str, pa.Array], length: int = 0) -> pa.Array:
-    """JSON objects as Python writes them, of ASCII alone, without what is null."""
+    """Write JSON objects as ``json.dumps`` does, in ASCII, without null values."""
     members = [
         pc.binary_join_element_wise(pa.scalar(f"{json.dumps(name)}:"), _quoted(values), " ")
         for name, values in columns.items()
@@ -132,8 +125,8 @@ def _objects(columns: dict[str, pa.Array], length: int = 0) -> pa.Array:
 
 
 def _joined(values: Sequence[pa.Array], between: str) -> pa.Array:
-    """Of each row those values that it has, one behind the other."""
-    # Arrow's own way to skip nulls (null_handling="skip") loses rows that have nothing else.
+    """Join the values of each row that are not null."""
+    # null_handling="skip" of Arrow loses rows that have only nulls.
     each = (pc.binary_join_element_wise(between, value, "").fill_null("") for value in values)
     return pc.utf8_slice_codeunits(pc.binary_join_element_wise(*each, ""), start=len(between))
 
@@ -144,7 +137,7 @@ def _quoted(values: pa.Array) -> pa.Array:
 
 
 def _ascii(urls: pa.Array) -> pa.Array:
-    """URLs as pywb shows them: of one with other letters than ASCII's all but ``:`` and ``/`` is percent-encoded."""
+    """Percent-encode URLs with characters beyond ASCII, except ``:`` and ``/``, as pywb does."""
     return _replaced(urls, urls, r"[^\x00-\x7f]", _percent_encoded)
 
 
@@ -161,16 +154,16 @@ def _broken(key: str) -> str:
     return _BREAK.sub(lambda found: "".join(f"%{byte:02x}" for byte in found[0].encode()), key)
 
 
-def _replaced(plain: pa.Array, values: pa.Array, odd: str, mend: Callable[[str], str]) -> pa.Array:
-    """``plain``, but where a value matches a pattern what ``mend`` makes of it."""
+def _replaced(plain: pa.Array, values: pa.Array, odd: str, replacement: Callable[[str], str]) -> pa.Array:
+    """Return ``plain``, or ``replacement(value)`` where a value matches the pattern ``odd``."""
     found = pc.fill_null(pc.match_substring_regex(values, odd), fill_value=False)
     if not pc.any(found).as_py():
         return plain
-    return pc.replace_with_mask(plain, found, pa.array(map(mend, values.filter(found).to_pylist()), pa.string()))
+    return pc.replace_with_mask(plain, found, pa.array(map(replacement, values.filter(found).to_pylist()), pa.string()))
 
 
 def _stamps(times: pa.Array) -> pa.Array:
-    """Times in 14 digits, UTC."""
+    """Format times in UTC as 14 digits."""
     if not pa.types.is_timestamp(times.type):
         return times
     utc = pc.floor_temporal(times, unit="second").cast(pa.timestamp("s"))

@@ -13,20 +13,20 @@ _LOOPBACK = {"localhost", "ip6-localhost"}
 
 
 @click.command(cls=Command)
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at; 0.0.0.0 is for everybody.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 for any that is free.")
-@click.option("--harvest-on-demand", is_flag=True, help="Harvest a crawl, all subsets of it, when it is named.")
-@click.option("--strict", is_flag=True, help="Refuse (422) what the harvested files may not answer in full.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at; 0.0.0.0 for all.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 for any free one.")
+@click.option("--harvest-on-demand", is_flag=True, help="Harvest a crawl, all subsets, when it is requested.")
+@click.option("--strict", is_flag=True, help="Refuse queries (422) that harvested files may not answer completely.")
 @click.option(
-    "--at-once", type=click.IntRange(1, 64), default=4, show_default=True, help="Questions answered side by side."
+    "--at-once", type=click.IntRange(1, 64), default=4, show_default=True, help="Queries answered in parallel."
 )
 @common
 def serve(options: Common, *, host: str, port: int, harvest_on_demand: bool, strict: bool, at_once: int) -> None:
-    """Answer the CDX API of index.commoncrawl.org from the catalogue, and people in a browser.
+    """Serve the CDX API of index.commoncrawl.org, a JSON API and web pages.
 
-    Clients of that server need nothing but the address: they find all crawls there, and the captures of those that are
-    harvested. Of others, and where files are missing, an answer says so in the header Catalogue-Incomplete.
-    (cdxt takes no list of fewer than 60 crawls for Common Crawl's, such as the demo's.)
+    Clients of that server need only the new address. They find all crawls, and the captures of harvested ones. The
+    header Catalogue-Incomplete says what is missing from an answer. (cdxt refuses lists of fewer than 60 crawls, such
+    as the demo's.)
 
     \b
     catalogue serve
@@ -49,7 +49,7 @@ def serve(options: Common, *, host: str, port: int, harvest_on_demand: bool, str
     def ready(address: str) -> None:
         options.say(f"serving {settings.data.resolve()} at {address}/ until Ctrl-C")
         if not _is_loopback(host):
-            options.say("whoever reaches this machine can ask, and each question may cost requests of the source")
+            options.say("all clients that reach this machine can send queries, which may cost requests to the source")
 
     service = Service(
         settings.data, settings, at_once=at_once, on_demand=harvest_on_demand, strict=strict, notify=options.say

@@ -1,8 +1,15 @@
-"""The application: which path is answered by what."""
+"""The application, and a server of it on a socket."""
 
+import os
 import re
+import resource
+import socket
+from collections.abc import Callable
+from contextlib import suppress
 
-from starlette.applications import Starlette
+import uvicorn
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -10,33 +17,41 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import Receive, Scope, Send
 
-from catalogue.errors import CatalogueError
+from catalogue.errors import CatalogueError, QueryError
 from catalogue.server import archived_pages, cdx_api, json_api, web_pages
+from catalogue.server.connections import Connection, Server
 from catalogue.server.responses import on_error
 from catalogue.server.service import Service
+from catalogue.settings import package_version
 
-_NO_GZIP = re.compile(r"gzip\s*;\s*q=0(\.0*)?\s*(,|$)", re.IGNORECASE)
+_MAX_CONNECTIONS = 4096
+"""A connection that has sent half a head takes up to 64 KiB."""
+_HEAD_SECONDS = 20
+_SHUTDOWN_SECONDS = 3
+_REFUSES_GZIP = re.compile(r"gzip\s*;\s*q=0(\.0*)?\s*(,|$)", re.IGNORECASE)
 
 
 class _GZip(GZipMiddleware):
     """Compress answers for clients that accept gzip; Starlette ignores ``q=0``."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if _NO_GZIP.search(Headers(scope=scope).get("Accept-Encoding", "")):
+        if _REFUSES_GZIP.search(Headers(scope=scope).get("Accept-Encoding", "")):
             headers = [header for header in scope["headers"] if header[0] != b"accept-encoding"]
             scope = {**scope, "headers": headers}
         await super().__call__(scope, receive, send)
 
 
-def application(service: Service) -> Starlette:
-    """The ASGI application that answers by a service; it does not close it."""
-    app = Starlette(
-        routes=[
-            *json_api.routes(),
-            *cdx_api.ROUTES,
-            *archived_pages.routes(),
-            *web_pages.routes(),
-        ],  # the last of which takes any name
+def application(service: Service | None = None) -> FastAPI:
+    """Return the ASGI application of a service, which it does not close; without one, only its document can be used."""
+    app = FastAPI(
+        title="Catalogue of Common Crawl's columnar index",
+        version=package_version(),
+        description="Captures, and the cost of finding them. Names are those of the index's columns; times are UTC.",
+        license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        openapi_url=json_api.OPENAPI_PATH,
+        docs_url=None,  # their pages load scripts from elsewhere
+        redoc_url=None,
+        separate_input_output_schemas=False,
         middleware=[
             Middleware(
                 CORSMiddleware,
@@ -47,7 +62,75 @@ def application(service: Service) -> Starlette:
             ),
             Middleware(_GZip, compresslevel=5),
         ],
-        exception_handlers=dict.fromkeys((CatalogueError, HTTPException, Exception), on_error),
+        exception_handlers={
+            RequestValidationError: json_api.on_invalid_parameters,
+            CatalogueError: on_error,
+            HTTPException: on_error,
+            Exception: on_error,
+        },
     )
+    json_api.add_to(app)
+    app.router.routes += [*cdx_api.ROUTES, *archived_pages.ROUTES, *web_pages.routes()]  # the last takes any name
     app.state.service = service
     return app
+
+
+def run(service: Service, host: str, port: int, *, ready: Callable[[str], None], log: bool = False) -> None:
+    """Serve until a signal stops it.
+
+    Args:
+        service: answers queries.
+        host: address or name to listen at.
+        port: 0 for any free one.
+        ready: called with the server's address once it listens.
+        log: log each request to standard error.
+
+    Raises:
+        QueryError: if it cannot listen there.
+    """
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        listening = socket.create_server((host, port), family=family, backlog=1024)
+    except OSError as error:
+        # Python's own text repeats the address; unknown names have no number.
+        why = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
+        raise QueryError(f"cannot listen at {host}, port {port} ({why}); choose another --port") from error
+    with listening:
+        name = f"[{host}]" if ":" in host else host
+        ready(f"http://{name}:{listening.getsockname()[1]}")
+        server_of(service, log=log, max_connections=_raise_file_limit() // 2).run(sockets=[listening])
+
+
+def server_of(
+    service: Service, *, log: bool = False, max_connections: int = _MAX_CONNECTIONS, head_seconds: int = _HEAD_SECONDS
+) -> uvicorn.Server:
+    """Return a server, to be run on sockets.
+
+    Args:
+        service: answers queries.
+        log: log each request to standard error.
+        max_connections: one more closes the one that has waited longest for a request.
+        head_seconds: a connection may take to send the head of a request.
+    """
+    config = uvicorn.Config(
+        application(service),
+        log_level="info" if log else "error",
+        access_log=log,
+        lifespan="off",
+        ws="none",
+        http=Connection,
+        backlog=max(1, max_connections // 4),  # as many are accepted before the first can replace another
+        server_header=False,
+        timeout_keep_alive=head_seconds,
+        timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
+    )
+    return Server(config, max_connections, service.notify)
+
+
+def _raise_file_limit() -> int:
+    """Raise the soft limit of open files as far as needed and allowed; return the part of it that is used."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = 2 * _MAX_CONNECTIONS if hard == resource.RLIM_INFINITY else min(hard, 2 * _MAX_CONNECTIONS)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, needed), hard))
+    return min(needed, resource.getrlimit(resource.RLIMIT_NOFILE)[0])

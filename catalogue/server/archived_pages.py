@@ -1,123 +1,179 @@
-"""Archived pages by URL and time, ``/CRAWL/TIMESTAMPid_/URL``: what a server of pywb calls them too.
+"""Archived pages by URL and time, ``/CRAWL/TIMESTAMPid_/URL``, as in pywb.
 
-=========== ====================================================================
+=========== ===============================================================
 ``id_``     the payload, without its content coding
 ``text_``   its text
-``meta_``   the record's headers and what is in its document, as JSON
+``meta_``   the record's headers and metadata of its document, as JSON
 ``warc_``   the record itself, a gzip member of a WARC file
-=========== ====================================================================
+=========== ===============================================================
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import quote, unquote_to_bytes
 
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import Route
 
 from catalogue.catalogue import Catalogue
-from catalogue.commoncrawl.capture import format_timestamp
+from catalogue.commoncrawl.capture import capture_of, format_timestamp
+from catalogue.commoncrawl.crawls import check_crawl_name
 from catalogue.errors import BadDocument, BadRecord, CatalogueError, NotFound, QueryError
-from catalogue.server.methods import Readable, packed
-from catalogue.server.replay import Replayed, described, replay, text
-from catalogue.server.responses import ask, incomplete, refusal, service_of
-from catalogue.server.responses import told as told_of
+from catalogue.query.query import time_bounds
+from catalogue.records.metadata import metadata_of, text_of
+from catalogue.records.record import Record
+from catalogue.server.responses import answer_of, error_answer, incomplete, json_bytes, logged, run_query, service_of
 from catalogue.server.service import Service
-from catalogue.server.untrusted_headers import SANDBOX, SHOWN_AS, archived_headers, content_headers, memento_headers
+from catalogue.server.untrusted_headers import (
+    DESTINATIONS,
+    SANDBOX,
+    archived_headers,
+    content_headers,
+    memento_headers,
+)
+from catalogue.surt import Match
 
-_ASKED = re.compile(r"([0-9]{1,14})([a-z]+_)")
-_MOST_URL = 8192
-"""Characters of a URL; the longest keys that indexes hold have some thousands."""
-_ESCAPED_WHOLE = re.compile(rb"[A-Za-z]{3,5}%3a|[^/?%]*%2f", re.IGNORECASE)
-"""How a URL begins that was escaped as a whole: its own slashes, or the colon behind its scheme, are."""
+_TIME_AND_FORM = re.compile(r"([0-9]{1,14})([a-z]+_)")
+_MAX_URL = 8192
+"""The longest keys in indexes have some thousands of characters."""
+_QUOTED_URL = re.compile(rb"[A-Za-z]{3,5}%3a|[^/?%]*%2f", re.IGNORECASE)
+"""How a URL begins if all of it is quoted: the colon after its scheme, or its first slash."""
 _ONE_SLASH = re.compile(r"(https?:)/(?!/)", re.IGNORECASE)
-"""What is left of two slashes by those who tidy paths."""
-_UNSENT = re.compile(r"[^!-~]")
-_DAY, _NOT_KEPT = "public, max-age=86400", "no-store"
+"""What proxies make of two slashes in a path."""
+_NOT_PRINTABLE = re.compile(r"[^!-~]")
+_PRINTABLE = "".join(map(chr, range(0x21, 0x7F)))
+_OK = 200
+_CACHED_FOR_A_DAY, _NOT_CACHED = "public, max-age=86400", "no-store"
 
-_Form: TypeAlias = Callable[[Replayed, Service], Response]
+_Form: TypeAlias = Callable[[str, Record, Service], Response]
 
 
-class _Moments(Convertor[str]):
-    """Parts of a path that begin as a timestamp does."""
+class _TimestampConvertor(Convertor[str]):
+    """Path segments that begin with a digit."""
 
     regex = "[0-9][^/]*"
 
     def convert(self, value: str) -> str:
-        """As it is."""
+        """Return the segment."""
         return value
 
     def to_string(self, value: str) -> str:
-        """As it is."""
+        """Return the segment."""
         return value
 
 
-register_url_convertor("moment", _Moments())
+register_url_convertor("timestamp", _TimestampConvertor())
 
 
-def routes() -> Sequence[BaseRoute]:
-    """The paths of records."""
-    return [Route("/{crawl}/{moment:moment}/{url:path}", Readable(_record, _told))]
-
-
-async def _record(request: Request) -> Response:
+async def archived_page(request: Request) -> Response:
+    """Answer with a record."""
     root, raw = request.scope.get("root_path", ""), request.scope["raw_path"]
-    parts = raw.removeprefix(root.encode()).split(b"/", 3)  # fewer than of the path, if a slash was escaped
-    crawl, moment, rest = [*parts, b"", b""][1:4]
-    asked = _ASKED.fullmatch(moment.decode(errors="replace"))
-    if not asked or asked[2] not in _FORMS:
-        known = ", ".join(_FORMS)
-        return refusal(404, f"there is no such form; a path is /CRAWL/TIMESTAMP, one of {known}, and /URL behind it")
-    if request.headers.get("sec-fetch-dest", "empty") not in SHOWN_AS or "service-worker" in request.headers:
-        return refusal(403, "what was archived is for looking at; it is no part of a page", Vary="Sec-Fetch-Dest")
-    url = asked_url(rest, request.scope["query_string"])
-    if not 0 < len(url) <= _MOST_URL:
-        return refusal(400, f"the path ends with a URL of up to {_MOST_URL:,} characters")
-    answer = partial(_answer, service_of(request), crawl.decode(errors="replace"), url, asked[1], _FORMS[asked[2]])
-    return await ask(request, answer)
+    segments = raw.removeprefix(root.encode()).split(b"/", 3)  # fewer than in the path, if a slash is quoted
+    crawl, moment, rest = [*segments, b"", b""][1:4]
+    matched = _TIME_AND_FORM.fullmatch(moment.decode(errors="replace"))
+    if not matched or matched[2] not in _FORMS:
+        return error_answer(404, f"no such path; use /CRAWL/TIMESTAMP, then one of {', '.join(_FORMS)}, then /URL")
+    if request.headers.get("sec-fetch-dest", "empty") not in DESTINATIONS or "service-worker" in request.headers:
+        return error_answer(403, "archived pages are not parts of other pages", Vary="Sec-Fetch-Dest")
+    url = parse_url(rest, request.scope["query_string"])
+    if not 0 < len(url) <= _MAX_URL:
+        return error_answer(400, f"the path must end with a URL of at most {_MAX_URL:,} characters")
+    answer = partial(_answer, service_of(request), crawl.decode(errors="replace"), url, matched[1], _FORMS[matched[2]])
+    try:
+        return await run_query(request, answer)
+    except CatalogueError as error:
+        return logged(request, error, _answer_of(error))
 
 
-def asked_url(rest: bytes, query: bytes) -> str:
-    """The URL that the rest of a path and its query string are, in printable ASCII.
+ROUTES = [Route("/{crawl}/{moment:timestamp}/{url:path}", archived_page)]
+
+
+def parse_url(rest: bytes, query: bytes) -> str:
+    """Return the requested URL in printable ASCII.
 
     Args:
-        rest: as it was sent: the URL as it is written, or escaped once more as a whole.
-        query: likewise, without its question mark; that of the URL.
+        rest: of the path, as sent: the URL as it is, or all of it quoted once more.
+        query: query string, which belongs to the URL.
     """
-    if _ESCAPED_WHOLE.match(rest):
+    if _QUOTED_URL.match(rest):
         rest = unquote_to_bytes(rest)
-    whole = rest + b"?" + query if query else rest
-    sent = _UNSENT.sub(lambda found: quote(found[0], encoding="latin-1"), whole.decode("latin-1"))
-    return _ONE_SLASH.sub(r"\1//", sent, count=1) if _ONE_SLASH.match(sent) else sent
+    url = (rest + b"?" + query if query else rest).decode("latin-1")
+    url = _NOT_PRINTABLE.sub(lambda found: quote(found[0], encoding="latin-1"), url)
+    return _ONE_SLASH.sub(r"\1//", url, count=1) if _ONE_SLASH.match(url) else url
+
+
+def find_record(catalogue: Catalogue, crawl: str, url: str, moment: str) -> tuple[Record | None, tuple[str, ...]]:
+    """Fetch the record of the capture nearest to a time, in all subsets of a crawl.
+
+    Args:
+        catalogue: where to find it.
+        crawl: its name.
+        url: any with the same key matches; those with the same spelling come first.
+        moment: 1 to 14 digits, UTC; all times that begin so are equally near, and of these the latest is used.
+
+    Returns:
+        The record, or None; and messages about missing files, which may contain a nearer one.
+
+    Raises:
+        UnknownCrawl: if there is no such crawl.
+        NotHarvested: if it is not harvested.
+        QueryError: if the URL is invalid.
+        BadRecord: if the record is damaged, or not that of the index.
+        SourceError: if it could not be fetched.
+    """
+    first, end = time_bounds(moment, moment)
+    captures = catalogue.captures(url, crawls=check_crawl_name(crawl), match=Match.EXACT)
+    spelling = _spelling(url)
+
+    def rank(row: Mapping[str, Any]) -> tuple[bool, float, float, str, int]:
+        time = row["fetch_time"].timestamp() * 1000 if row["fetch_time"] else float("-inf")
+        distance = max((first or 0) - time, time - (end or 0) + 1, 0)
+        return (
+            _spelling(row["url"] or "") != spelling,
+            distance,
+            -time,
+            row["warc_filename"] or "",
+            row["warc_record_offset"] or 0,
+        )
+
+    best: dict[str, Any] | None = None
+    for batch in captures.batches(warn=False):  # a robots.txt may have thousands of captures
+        best = min([*batch.to_pylist(), *([best] if best else [])], key=rank, default=None)
+    return catalogue.record(capture_of(best)) if best else None, captures.plan.missing
+
+
+def _spelling(url: str) -> str:
+    """Return a URL as clients send it: without fragment, in ASCII."""
+    return quote(url.partition("#")[0], safe=_PRINTABLE, errors="replace")
 
 
 def _answer(service: Service, crawl: str, url: str, moment: str, form: _Form, catalogue: Catalogue) -> Response:
-    found, missing = replay(catalogue, crawl, url, moment)
-    service.settle([crawl], missing)
-    if found is None:
-        return refusal(404, f"No Captures found for: {url}", **incomplete(missing))
+    record, missing = find_record(catalogue, crawl, url, moment)
+    service.check_complete([crawl], missing)
+    if record is None:
+        return error_answer(404, f"No Captures found for: {url}", **incomplete(missing))
     try:
-        response = form(found, service)
-    except QueryError as error:  # the libraries for it are not installed here
-        return refusal(501, str(error))
-    for name, value in [*memento_headers(found.record), *SANDBOX.items()]:
+        response = form(crawl, record, service)
+    except QueryError as error:  # libraries are not installed
+        return error_answer(501, str(error))
+    for name, value in [*memento_headers(record), *SANDBOX.items()]:
         response.headers[name] = value
-    response.headers["Cache-Control"] = _NOT_KEPT if missing or response.status_code != 200 else _DAY  # noqa: PLR2004
+    final = response.status_code == _OK and not missing
+    response.headers["Cache-Control"] = _CACHED_FOR_A_DAY if final else _NOT_CACHED
     response.headers["Vary"] = "Sec-Fetch-Dest"
     response.headers.update(incomplete(missing))
     return response
 
 
-def _payload(found: Replayed, _: Service) -> Response:
-    record = found.record
+def _payload(_crawl: str, record: Record, _: Service) -> Response:
     try:
         body, headers = record.payload, content_headers(record)
         decoded = body is not record.body
-    except BadRecord:  # then it is what its coding made of it
+    except BadRecord:  # its content coding is damaged
         body, decoded = record.body, False
         headers = iter([("Content-Type", "application/octet-stream"), ("Content-Disposition", "attachment")])
     response = Response(body)
@@ -128,31 +184,40 @@ def _payload(found: Replayed, _: Service) -> Response:
     return response
 
 
-def _text(found: Replayed, service: Service) -> Response:
-    there = text(found, service.documents())
-    if there is None:
-        return refusal(404, f"there is no text in it, which is of type {found.record.mime}; ask for id_")
-    return Response(there.encode(errors="replace"), media_type="text/plain")
+def _text(_crawl: str, record: Record, service: Service) -> Response:
+    text: str | None = text_of(record, service.documents().look)["text"]
+    if text is None:
+        return error_answer(404, f"a document of type {record.mime} has no text; use id_")
+    return Response(text.encode(errors="replace"), media_type="text/plain")
 
 
-def _described(found: Replayed, service: Service) -> Response:
-    return Response(packed(described(found, service.documents())), media_type="application/json")
+def _metadata(crawl: str, record: Record, service: Service) -> Response:
+    found = {
+        "crawl": crawl,
+        "warc_filename": record.capture.filename,
+        "warc_record_offset": record.capture.offset,
+        "warc_record_length": record.capture.length,
+        "record_headers": record.headers,
+        "http_status_line": record.status_line,
+        "http_headers": record.http_headers,
+        "metadata": metadata_of(record, service.documents().look),
+    }
+    return Response(json_bytes(found), media_type="application/json")
 
 
-def _member(found: Replayed, _: Service) -> Response:
-    record = found.record
-    name = f"{found.crawl}-{format_timestamp(record.time)}-{record.capture.offset}.warc.gz"
+def _warc(crawl: str, record: Record, _: Service) -> Response:
+    name = f"{crawl}-{format_timestamp(record.time)}-{record.capture.offset}.warc.gz"
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     return Response(record.member, headers=headers, media_type="application/warc")
 
 
-_FORMS: dict[str, _Form] = {"id_": _payload, "text_": _text, "meta_": _described, "warc_": _member}
+_FORMS: dict[str, _Form] = {"id_": _payload, "text_": _text, "meta_": _metadata, "warc_": _warc}
 
 
-def _told(error: CatalogueError) -> Response:
-    """422 for a record that is not what the index says: to ask again, as clients do on 502, would not help."""
+def _answer_of(error: CatalogueError) -> Response:
+    """Answer 422 for a record that differs from the index: clients would retry a 502, which cannot help."""
     if isinstance(error, BadRecord | BadDocument):
-        return refusal(422, f"the record cannot be shown: {error}")
+        return error_answer(422, f"the record cannot be shown: {error}")
     if isinstance(error, NotFound):
-        return refusal(404, str(error))
-    return told_of(error)
+        return error_answer(404, str(error))
+    return answer_of(error)

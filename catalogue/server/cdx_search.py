@@ -1,117 +1,97 @@
-"""Requests to the CDX API, answered by a catalogue: part by part, each of them in its order and whole."""
+"""Answers to CDX requests: pages are found, read in parts, filtered and sorted."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from warcio.timeutils import timestamp_to_datetime
 
 from catalogue.captures import Captures
 from catalogue.catalogue import Catalogue
-from catalogue.cdx.cdx_request import CdxRequest
-from catalogue.cdx.paging import Block, cut, marks, pages_of
-from catalogue.cdx.rows import arranged, candidates_of, chosen_of
+from catalogue.cdx.lines import KEY, RAW, TIME, cdx_table, places_of
 from catalogue.commoncrawl.crawls import SUBSETS
 from catalogue.errors import TooExpensive
+from catalogue.parquet.arrow_arrays import positions
 from catalogue.query.query import CDX_COLUMNS, Query
 from catalogue.query.where import parse_where
+from catalogue.server.cdx_paging import Block, cut, joined, marks, pages_of
+from catalogue.server.cdx_request import CdxRequest, Operator
 from catalogue.surt import KeyInterval, Match
 
-_MOST_INDEXED = 300
-"""Row groups whose pages are looked at to cut an answer; where more might match, whole ones must do."""
-_PART = 5
-"""Blocks of a part, at most, unless a single one has more: as many as a page usually has."""
-_MOST_ROWS, _MOST_BYTES = 500_000, 1 << 29
-"""Of a part, which is put in order in memory."""
-_AT_ONCE = 8192
-"""Rows that are converted to lines together; each takes some kilobytes until it is written."""
+_MAX_INDEXED = 300
+"""Row groups whose page indexes are used to cut an answer; where more may match, it is cut between row groups."""
+_PART_BLOCKS = 5
+"""Blocks that are read and sorted together, as many as a page has by default."""
+_MAX_ROWS, _MAX_BYTES = 500_000, 1 << 29
+"""Of a part, which is sorted in memory."""
+_BATCH_ROWS = 8192
+"""Rows converted to lines together; each takes some kilobytes."""
+_EXPRESSION_SECONDS = 10.0
+"""For regular expressions in one request. RE2 needs 20 ms a row for some of 2,000 characters: hours for a part."""
+_MAX_SLICE, _QUICK = 256, 0.05
+"""Rows filtered between two looks at the clock, and seconds within which the next slice may be twice as large."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page of an answer, of which nothing was read yet."""
+    """A page of an answer; nothing of it was read yet."""
 
-    number: int
     pages: int
-    """How many there are; 0 if there is nothing at all."""
+    """Number of pages; 0 if there are no captures."""
     blocks: int
-    """Of all pages."""
+    """Blocks of all pages."""
     parts: tuple[tuple[KeyInterval, ...], ...]
-    """What is read, and put in order, one after the other; empty if there is no such page."""
-    sure: bool
-    """Whether there are captures on every page, before filters."""
+    """Read one after the other; empty if there is no such page."""
+    certain: bool
+    """Whether every page has captures, before filters."""
     missing: tuple[str, ...]
-    """What of the crawl is not held, a sentence each."""
+    """What of the crawl is not stored."""
 
 
-def page_of(catalogue: Catalogue, crawl: str, request: CdxRequest) -> Page:
-    """The page that a request is about.
+def find_page(catalogue: Catalogue, crawl: str, request: CdxRequest) -> Page:
+    """Find the requested page.
 
     Raises:
-        NotHarvested: if nothing of the crawl is held.
-        SourceError: if page indexes cannot be had.
+        NotHarvested: if nothing of the crawl is stored.
+        SourceError: if page indexes cannot be fetched.
     """
-    return _page(catalogue, crawl, request, _everything(catalogue, crawl, request))
+    return _page(catalogue, crawl, request, _unfiltered(catalogue, crawl, request))
 
 
-def begun(catalogue: Catalogue, crawl: str, request: CdxRequest) -> tuple[Page, pa.RecordBatch]:
-    """The page that a request is about, and the captures of its first part, if it has any.
+def find_first_part(catalogue: Catalogue, crawl: str, request: CdxRequest) -> tuple[Page, pa.RecordBatch]:
+    """Find the requested page and read the captures of its first part.
 
     Raises:
-        NotHarvested: if nothing of the crawl is held.
-        TooExpensive: if there are too many.
+        NotHarvested: if nothing of the crawl is stored.
+        TooExpensive: if it has too many captures.
         SourceError: if something cannot be read.
     """
-    everything = _everything(catalogue, crawl, request)
-    page = _page(catalogue, crawl, request, everything)
+    captures = _unfiltered(catalogue, crawl, request)
+    page = _page(catalogue, crawl, request, captures)
     if not page.parts:
-        return page, arranged([], request)
-    if page.parts[0] == everything.question.query.intervals and not (request.where or request.first or request.last):
-        return page, _arranged(everything, request)  # which is planned already
-    return page, part_of(catalogue, crawl, request, page.parts[0])
+        return page, sort_captures([], request)
+    if page.parts[0] == captures.question.query.intervals and not (request.where or request.first or request.last):
+        return page, _read(captures, request)  # planned already
+    return page, read_part(catalogue, crawl, request, page.parts[0])
 
 
-def _everything(catalogue: Catalogue, crawl: str, request: CdxRequest) -> Captures:
-    unfiltered = replace(request, filters=(), first="", last="")
-    return _captures(catalogue, crawl, unfiltered, request.pattern.intervals)
+def read_part(
+    catalogue: Catalogue, crawl: str, request: CdxRequest, intervals: tuple[KeyInterval, ...]
+) -> pa.RecordBatch:
+    """Read a part of a page: CDX fields in the requested order.
 
-
-def _page(catalogue: Catalogue, crawl: str, request: CdxRequest, everything: Captures) -> Page:
-    scope = everything.question.scope
-    blocks: Sequence[Block] = ()
-    if scope.candidates and (request.counts_pages or _then(catalogue, crawl, request)):
-        blocks = [Block(request.pattern.intervals, 1)]
-        if request.pattern.match is not Match.EXACT:
-            groups = sum(len(candidate.row_groups) for candidate in scope.candidates)
-            bounds = everything.question.key_bounds(pages=groups <= _MOST_INDEXED)
-            blocks = cut(request.pattern.intervals, marks(bounds))
-    pages = pages_of(blocks, request.page_size)
-    there = 0 <= request.page < len(pages)
-    parts = [block.intervals for block in pages[request.page]] if there else []
-    if there and not request.closest:  # by which all of a page is put in order
-        parts = [_joined(part) for part in pages_of(pages[request.page], _PART)]
-    elif there:
-        parts = [_joined(pages[request.page])]
-    return Page(
-        request.page,
-        len(pages),
-        sum(block.size for block in blocks),
-        tuple(reversed(parts) if request.reverse else parts),
-        len(blocks) > 1,
-        scope.missing,
-    )
-
-
-def _then(catalogue: Catalogue, crawl: str, request: CdxRequest) -> bool:
-    """Whether anything was fetched at the times that are asked for, as far as footers tell."""
-    if not (request.first or request.last):
-        return True
-    found = _captures(catalogue, crawl, replace(request, filters=()), request.pattern.intervals)
-    return bool(found.question.scope.candidates)
+    Raises:
+        TooExpensive: if it has too many captures.
+        SourceError: if something cannot be read.
+    """
+    return _read(_captures(catalogue, crawl, request, intervals), request)
 
 
 def has_captures(catalogue: Catalogue, crawl: str, request: CdxRequest) -> bool:
-    """Whether there is a single capture, whatever the filters say.
+    """Check whether there is a capture, before filters.
 
     Raises:
         SourceError: if something cannot be read.
@@ -120,44 +100,85 @@ def has_captures(catalogue: Catalogue, crawl: str, request: CdxRequest) -> bool:
     return any(batch.num_rows for batch in catalogue.ask(query, crawl, SUBSETS).batches(warn=False))
 
 
-def part_of(
-    catalogue: Catalogue, crawl: str, request: CdxRequest, intervals: tuple[KeyInterval, ...]
-) -> pa.RecordBatch:
-    """The captures of a part of a page: CDX fields, in the order that is asked for.
+def filter_rows(
+    batches: Iterable[pa.RecordBatch], request: CdxRequest, clock: Callable[[], float]
+) -> Iterator[pa.RecordBatch]:
+    """Convert rows of the index to CDX fields and apply filters.
+
+    Args:
+        batches: rows of the index.
+        request: gives filters and times.
+        clock: returns CPU seconds of this thread.
 
     Raises:
-        TooExpensive: if there are too many.
-        SourceError: if something cannot be read.
+        TooExpensive: if regular expressions take more than ``_EXPRESSION_SECONDS``.
     """
-    return _arranged(_captures(catalogue, crawl, request, intervals), request)
+    timed = any(each.operator is Operator.MATCHES for each in request.filters)
+    left, size = _EXPRESSION_SECONDS, 1
+    for batch in batches:
+        if not timed:
+            yield filter_batch(batch, request)
+            continue
+        at = 0
+        while at < batch.num_rows:
+            began = clock()
+            selected = filter_batch(batch.slice(at, size), request)
+            took = clock() - began
+            left -= took
+            if left < 0:
+                message = f"the expressions in filter= take more than {_EXPRESSION_SECONDS:.0f} s; use simpler ones"
+                raise TooExpensive(message)
+            at += size
+            size = min(2 * size, _MAX_SLICE) if took < _QUICK else max(1, size // 2)
+            yield selected
 
 
-def _arranged(captures: Captures, request: CdxRequest) -> pa.RecordBatch:
-    """Sort captures; with a limit, keep only those that may be among the first."""
-    kept: list[pa.RecordBatch] = []
-    last: pa.RecordBatch | None = None
-    rows = size = 0
+def filter_batch(rows: pa.RecordBatch, request: CdxRequest) -> pa.RecordBatch:
+    """Convert rows of the index to CDX fields and apply filters."""
+    table = cdx_table(rows)
+    masks = [each.mask(table) for each in request.filters]
+    masks += [pc.greater_equal(table.column(TIME), request.first)] if request.first else []
+    masks += [pc.less_equal(table.column(TIME), request.last)] if request.last else []
+    for mask in masks[1:]:
+        masks[0] = pc.and_(masks[0], mask)
+    return table.filter(masks[0]) if masks else table
 
-    def candidates() -> Iterator[pa.RecordBatch]:
-        for batch in captures.batches(warn=False):
-            for start in range(0, batch.num_rows, _AT_ONCE):
-                piece = batch.slice(start, _AT_ONCE)
-                yield candidates_of(piece, last, request) if last else piece
 
-    for batch in chosen_of(candidates(), request, time.thread_time):
-        kept.append(batch)
-        rows, size = rows + batch.num_rows, size + batch.nbytes
-        if request.limit and rows > request.limit + _AT_ONCE:
-            kept = [arranged(kept, request)]
-            last = kept[0].slice(request.limit - 1)
-            rows, size = kept[0].num_rows, kept[0].nbytes
-        if rows > _MOST_ROWS or size > _MOST_BYTES:
-            message = (
-                f"{request.url} has more than {_MOST_ROWS:,} captures between places where its index can be cut into "
-                "pages; set a smaller limit=, ask for less of it, or use: catalogue query"
-            )
-            raise TooExpensive(message)
-    return arranged(kept, request)
+def rows_before(rows: pa.RecordBatch, last: pa.RecordBatch, request: CdxRequest) -> pa.RecordBatch:
+    """Select rows of the index that may come before, or equal, the last capture found so far.
+
+    Args:
+        rows: in any order.
+        last: one row of CDX fields.
+        request: gives the order.
+    """
+    fields = places_of(rows)
+    if request.closest:
+        near, far = (_distances(times, request.closest) for times in (fields[TIME], last.column(TIME)))
+        return rows.filter(pa.array(near <= far))
+    places, bound = (pc.binary_join_element_wise(each[KEY], each[TIME], " ") for each in (fields, last))
+    is_before = pc.greater_equal if request.reverse else pc.less_equal
+    return rows.filter(is_before(places, bound[0]))
+
+
+def sort_captures(tables: Iterable[pa.RecordBatch], request: CdxRequest) -> pa.RecordBatch:
+    """Sort captures by their lines, or by distance from a time, and apply the limit.
+
+    A blank follows the key of a line, and sorts before all characters of keys: lines are sorted by key, then time.
+    """
+    table = pa.Table.from_batches(tables, cdx_table(pa.RecordBatch.from_pydict({})).schema)
+    order = pc.sort_indices(table.column(RAW)).to_numpy()
+    if request.closest:
+        order = order[np.argsort(_distances(table.column(TIME), request.closest)[order], kind="stable")]
+    elif request.reverse:
+        order = order[::-1]
+    found = table.take(positions(order[: request.limit])).combine_chunks()
+    return pa.RecordBatch.from_arrays([column.combine_chunks() for column in found.columns], names=found.schema.names)
+
+
+def _unfiltered(catalogue: Catalogue, crawl: str, request: CdxRequest) -> Captures:
+    plain = replace(request, filters=(), first="", last="")
+    return _captures(catalogue, crawl, plain, request.pattern.intervals)
 
 
 def _captures(catalogue: Catalogue, crawl: str, request: CdxRequest, intervals: tuple[KeyInterval, ...]) -> Captures:
@@ -167,11 +188,66 @@ def _captures(catalogue: Catalogue, crawl: str, request: CdxRequest, intervals: 
     return catalogue.ask(query, crawl, SUBSETS)
 
 
-def _joined(blocks: Sequence[Block]) -> tuple[KeyInterval, ...]:
-    found: list[KeyInterval] = []
-    for interval in (interval for block in blocks for interval in block.intervals):
-        if found and found[-1].end == interval.start:
-            found[-1] = KeyInterval(found[-1].start, interval.end)
-        else:
-            found.append(interval)
-    return tuple(found)
+def _page(catalogue: Catalogue, crawl: str, request: CdxRequest, captures: Captures) -> Page:
+    scope = captures.question.scope
+    blocks: Sequence[Block] = ()
+    if scope.candidates and (request.counts_pages or _has_candidates(catalogue, crawl, request)):
+        blocks = [Block(request.pattern.intervals, 1)]
+        if request.pattern.match is not Match.EXACT:
+            groups = sum(len(candidate.row_groups) for candidate in scope.candidates)
+            blocks = cut(request.pattern.intervals, marks(captures.question.key_bounds(pages=groups <= _MAX_INDEXED)))
+    pages = pages_of(blocks, request.page_size)
+    page = pages[request.page] if 0 <= request.page < len(pages) else ()
+    # To sort by distance from a time, all of a page is needed.
+    parts = [page] if request.closest and page else pages_of(page, _PART_BLOCKS)
+    return Page(
+        len(pages),
+        sum(block.size for block in blocks),
+        tuple(joined(part) for part in (reversed(parts) if request.reverse else parts)),
+        len(blocks) > 1,
+        scope.missing,
+    )
+
+
+def _has_candidates(catalogue: Catalogue, crawl: str, request: CdxRequest) -> bool:
+    """Check by footers whether something may have been fetched at the requested times."""
+    if not (request.first or request.last):
+        return True
+    found = _captures(catalogue, crawl, replace(request, filters=()), request.pattern.intervals)
+    return bool(found.question.scope.candidates)
+
+
+def _read(captures: Captures, request: CdxRequest) -> pa.RecordBatch:
+    """Filter and sort captures; with a limit, store only those that may be among the first."""
+    found: list[pa.RecordBatch] = []
+    last: pa.RecordBatch | None = None
+    rows = size = 0
+
+    def candidates() -> Iterator[pa.RecordBatch]:
+        for batch in captures.batches(warn=False):
+            for start in range(0, batch.num_rows, _BATCH_ROWS):
+                piece = batch.slice(start, _BATCH_ROWS)
+                yield rows_before(piece, last, request) if last else piece
+
+    for batch in filter_rows(candidates(), request, time.thread_time):
+        found.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if request.limit and rows > request.limit + _BATCH_ROWS:
+            found = [sort_captures(found, request)]
+            last = found[0].slice(request.limit - 1)
+            rows, size = found[0].num_rows, found[0].nbytes
+        if rows > _MAX_ROWS or size > _MAX_BYTES:
+            message = (
+                f"{request.url} has more than {_MAX_ROWS:,} captures that cannot be divided into pages; "
+                "use a smaller limit=, a narrower url=, or: catalogue query"
+            )
+            raise TooExpensive(message)
+    return sort_captures(found, request)
+
+
+def _distances(stamps: pa.Array | pa.ChunkedArray, closest: str) -> np.ndarray:
+    """Return seconds from a time, which is moved into the valid range; infinite for invalid timestamps."""
+    moment = timestamp_to_datetime(closest, tz_aware=True).timestamp()  # pads and clamps as pywb does
+    times = np.asarray(pc.strptime(stamps, format="%Y%m%d%H%M%S", unit="s", error_is_null=True).cast(pa.int64()))
+    distances: np.ndarray = np.nan_to_num(np.abs(times.astype(float) - moment), nan=np.inf)
+    return distances

@@ -1,4 +1,4 @@
-"""Which crawls there are, and taking the footers of one when it is first asked for."""
+"""The list of crawls, and harvesting one when it is first requested."""
 
 import math
 import time
@@ -24,72 +24,71 @@ from catalogue.errors import (
 from catalogue.metadata_db.candidates import MARGIN
 from catalogue.progress import Progress
 
-_LIST_AGE = 600.0
-"""Seconds after which the list of crawls is looked up again, in the store or, once a day, at the source."""
-_RECENT, _AN_HOUR = 5.0, 3600.0
-_SOON = 10
-"""Seconds after which to ask again for what is just beginning."""
+_LIST_SECONDS, _RECENT_SECONDS = 600.0, 5.0
+"""Seconds for which the list of crawls, and the stored ones among them, are used without looking again."""
+_RETRY_HARVEST_SECONDS = 3600.0
+_STARTING_SECONDS, _MAX_WAIT_SECONDS = 10, 600.0
+"""``Retry-After`` while a harvest starts, and at most."""
 
 
-class Listed:
-    """The crawls there are: those that the source lists, and those of which something is held."""
+class CrawlList:
+    """Crawls that the source lists, and stored ones."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._known: tuple[float, list[Crawl]] | None = None
-        self._told: tuple[float, dict[str, Crawl]] = (-math.inf, {})
+        self._listed: tuple[float, list[Crawl]] | None = None
+        self._found: tuple[float, dict[str, Crawl]] = (-math.inf, {})
         self.latest: str | None = None
-        """The newest harvested crawl when ``get`` was called last, else the newest listed."""
+        """The newest stored crawl when ``get`` was called last, else the newest listed one."""
 
     @property
     def recent(self) -> dict[str, Crawl] | None:
-        """What ``get`` said last, unless that is some seconds ago: not every question has to ask for it anew."""
-        at, crawls = self._told
-        return crawls if self._clock() - at < _RECENT else None
+        """The last result of ``get``, if it is a few seconds old at most."""
+        at, crawls = self._found
+        return crawls if self._clock() - at < _RECENT_SECONDS else None
 
     def get(self, catalogue: Catalogue) -> dict[str, Crawl]:
-        """By name, newest first. If the source does not say, those that are held."""
+        """Return crawls by name, newest first; only stored ones if the source does not answer."""
         now = self._clock()
-        if self._known is None or now - self._known[0] >= _LIST_AGE:
+        if self._listed is None or now - self._listed[0] >= _LIST_SECONDS:
             listed: list[Crawl] = []
             with suppress(SourceError, FormatError):
                 listed = catalogue.crawl_list().crawls
-            self._known = now, listed
-        held = catalogue.crawls_held()
-        crawls = {crawl: Crawl(crawl) for crawl in held} | {each.id: each for each in self._known[1]}
-        self.latest = next(iter(newest_first(held or crawls)), None)
-        self._told = now, {crawl: crawls[crawl] for crawl in newest_first(crawls)}
-        return self._told[1]
+            self._listed = now, listed
+        stored = catalogue.crawls_held()
+        crawls = {crawl: Crawl(crawl) for crawl in stored} | {each.id: each for each in self._listed[1]}
+        self.latest = next(iter(newest_first(stored or crawls)), None)
+        self._found = now, {crawl: crawls[crawl] for crawl in newest_first(crawls)}
+        return self._found[1]
 
     def find(self, catalogue: Catalogue, name: str) -> Crawl:
-        """The crawl of a name.
+        """Return a crawl.
 
         Raises:
-            UnknownCrawl: if there is none.
+            UnknownCrawl: if there is none of that name.
         """
-        return crawl_named(self.get(catalogue), name)
+        return find_crawl(self.get(catalogue), name)
 
 
-def crawl_named(crawls: Mapping[str, Crawl], name: str) -> Crawl:
-    """The crawl of a name, of those there are.
+def find_crawl(crawls: Mapping[str, Crawl], name: str) -> Crawl:
+    """Return a crawl of a list.
 
     Raises:
-        UnknownCrawl: if it is none of them.
+        UnknownCrawl: if it is not in the list.
     """
     if name not in crawls:
         like = closest_crawl(name, crawls)
         hint = f"did you mean {like}? " if like in {*crawls, "latest"} - {name} else ""
-        message = f"there is no crawl {name[:100]}; {hint}see /collinfo.json"
-        raise UnknownCrawl(message)
+        raise UnknownCrawl(f"there is no crawl {name[:100]}; {hint}see /collinfo.json")
     return crawls[name]
 
 
-def elsewhen(crawl: Crawl, from_ms: int | None, to_ms: int | None) -> bool:
-    """Whether a crawl was fetched at other times than between two, as the list of crawls says, and a month to spare.
+def is_outside(crawl: Crawl, from_ms: int | None, to_ms: int | None) -> bool:
+    """Check whether a crawl was certainly fetched at other times, by the list of crawls and a margin.
 
     Args:
-        crawl: as it is listed.
-        from_ms: in milliseconds since 1970; None for any.
+        crawl: as listed.
+        from_ms: milliseconds since 1970, or None.
         to_ms: the same, exclusive.
     """
     if not crawl.first_fetch or not crawl.last_fetch:
@@ -100,17 +99,15 @@ def elsewhen(crawl: Crawl, from_ms: int | None, to_ms: int | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """A harvest that failed."""
-
-    why: str
+    message: str
     until: float
-    """When it is tried again, by the clock."""
-    may_go_better: bool
-    """Whether the source was to blame."""
+    """When the harvest is tried again, by the clock."""
+    temporary: bool
+    """Whether the source failed."""
 
 
-class Harvests:
-    """Takes the footers of crawls that are asked for and not held, one after the other."""
+class OnDemandHarvester:
+    """Harvests requested crawls, one after the other, in a thread."""
 
     def __init__(
         self,
@@ -118,59 +115,59 @@ class Harvests:
         notify: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Wait for the first.
+        """Start without a harvest.
 
         Args:
-            opened: a catalogue for a thread of its own.
-            notify: told what begins and ends.
-            clock: seconds; what failed is tried again after an hour.
+            opened: opens a catalogue for the thread.
+            notify: called with messages about start and end.
+            clock: seconds.
         """
         self._opened = opened
         self._clock = clock
         self._notify = notify
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="harvest")
         self._lock = Lock()
-        self._under_way: dict[str, Progress | None] = {}
+        self._pending: dict[str, Progress | None] = {}
         self._reports: dict[str, Progress] = {}
-        self._failed: dict[str, _Failure] = {}
-        self._taken: set[str] = set()
+        self._failures: dict[str, _Failure] = {}
+        self._harvested: set[str] = set()
         self._harvesting: Catalogue | None = None
         self._closed = False
 
-    def want(self, crawl: str) -> None:
-        """See to it that a crawl is harvested, all subsets of it; once it was this does nothing.
+    def request(self, crawl: str) -> None:
+        """Harvest all subsets of a crawl, unless that was done.
 
         Raises:
-            Harvesting: as long as that takes.
+            Harvesting: until it is done.
             Busy: for an hour if the source failed.
-            NotHarvested: for an hour if it failed otherwise.
+            NotHarvested: for an hour if it failed for another reason.
         """
         with self._lock:
-            failure = self._failed.get(crawl)
+            failure = self._failures.get(crawl)
             left = failure.until - self._clock() if failure else 0.0
             if failure and left > 0:
-                raise Busy(failure.why, retry_after=left) if failure.may_go_better else NotHarvested(failure.why)
-            if crawl in self._taken:
+                raise Busy(failure.message, retry_after=left) if failure.temporary else NotHarvested(failure.message)
+            if crawl in self._harvested:
                 return
-            if crawl not in self._under_way:
-                self._under_way[crawl] = None
+            if crawl not in self._pending:
+                self._pending[crawl] = None
                 self._executor.submit(self._harvest, crawl)
-            at = self._under_way[crawl]
+            at = self._pending[crawl]
         if at is None or not at.listed:
-            message = f"{crawl} is about to be harvested; ask again"
-            raise Harvesting(message, crawl, retry_after=_SOON)
-        rest = (at.listed - at.done) * at.seconds / max(1, at.done)
-        message = f"{crawl} is being harvested, {at.done} of {at.listed} files so far; ask again"
-        raise Harvesting(message, crawl, at.done + at.failed, at.listed, retry_after=min(max(rest, 1.0), 600.0))
+            raise Harvesting(f"the harvest of {crawl} is starting; try again", crawl, retry_after=_STARTING_SECONDS)
+        left = (at.listed - at.done) * at.seconds / max(1, at.done)
+        message = f"{crawl} is being harvested, {at.done} of {at.listed} files so far; try again"
+        wait = min(max(left, 1.0), _MAX_WAIT_SECONDS)
+        raise Harvesting(message, crawl, at.done + at.failed, at.listed, retry_after=wait)
 
     @property
     def spent(self) -> tuple[int, int]:
-        """Requests made of the source so far and bytes received."""
+        """Requests sent to the source, and bytes received."""
         with self._lock:
             return sum(at.requests for at in self._reports.values()), sum(at.bytes for at in self._reports.values())
 
     def close(self) -> None:
-        """Begin no more, break off what is under way, and wait until it has ended; what was committed is kept."""
+        """Cancel harvests and wait until the running one has ended; committed files remain stored."""
         self._executor.shutdown(wait=False, cancel_futures=True)
         with self._lock:
             self._closed, harvesting = True, self._harvesting
@@ -179,9 +176,9 @@ class Harvests:
         self._executor.shutdown()
 
     def _harvest(self, crawl: str) -> None:
-        self._notify(f"{crawl} was asked for; harvesting it")
+        self._notify(f"{crawl} was requested; harvesting it")
         failure: _Failure | None = None
-        until = self._clock() + _AN_HOUR
+        until = self._clock() + _RETRY_HARVEST_SECONDS
         try:
             with self._opened() as catalogue:
                 with self._lock:
@@ -191,24 +188,23 @@ class Harvests:
                 outcomes = catalogue.harvest(crawl, subsets="all", report=lambda at: self._report(crawl, at))
             for outcome in outcomes:
                 at = outcome.progress
-                self._notify(f"{crawl}: {at.done} of {at.listed} files are held, {at.failed} failed")
+                self._notify(f"{crawl}: {at.done} of {at.listed} files are stored, {at.failed} failed")
         except CatalogueError as error:
             failure = _Failure(f"{crawl} could not be harvested: {error}", until, isinstance(error, SourceError))
-            self._notify(failure.why)
-        except Exception as error:  # noqa: BLE001 - nobody else would hear of it, and the crawl be under way for ever
-            failure = _Failure(f"{crawl} could not be harvested: something failed here", until, may_go_better=False)
-            self._notify(f"{failure.why}: {type(error).__name__}: {error}")
+            self._notify(failure.message)
+        except Exception as error:  # noqa: BLE001 - the crawl must not stay pending
+            failure = _Failure(f"{crawl} could not be harvested: internal error", until, temporary=False)
+            self._notify(f"{failure.message}: {type(error).__name__}: {error}")
         with self._lock:
             self._harvesting = None
-            del self._under_way[crawl]
+            del self._pending[crawl]
             if failure:
-                self._failed[crawl] = failure
+                self._failures[crawl] = failure
             else:
-                self._taken.add(crawl)
+                self._harvested.add(crawl)
 
     def _report(self, crawl: str, at: Progress) -> None:
         with self._lock:
-            self._under_way[crawl] = self._reports[crawl] = at
+            self._pending[crawl] = self._reports[crawl] = at
             if self._closed:
-                message = "the server was stopped"
-                raise SourceUnavailable(message)
+                raise SourceUnavailable("the server was stopped")

@@ -1,166 +1,297 @@
-"""The JSON API: plans, captures, row groups and what is held."""
+"""The JSON API: plans, captures, row groups and status."""
 
-from collections.abc import Mapping, Sequence
-from functools import partial
-from typing import Any
+import re
+from collections import Counter
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+from urllib.parse import parse_qsl
 
+from fastapi import APIRouter, Depends, FastAPI, Query
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic.json_schema import SkipJsonSchema
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
 
 from catalogue.catalogue import Catalogue
 from catalogue.commoncrawl.crawls import plain_names
-from catalogue.errors import CatalogueError
+from catalogue.errors import CatalogueError, QueryError
+from catalogue.formatting import closest_name
 from catalogue.query.filters import LANGUAGE, MIME, STATUS, Filters
-from catalogue.server.methods import Readable, json_answer, packed
-from catalogue.server.openapi import Operation, document
-from catalogue.server.parameters import BadParameter, Parameter, read_parameters
-from catalogue.server.queries import Asked, captures_of, plan_of, row_groups_of, status_of
-from catalogue.server.responses import ask, refusal, service_of, told
-from catalogue.server.service import Service
+from catalogue.server.json_answers import plan_answer, query_answer, row_groups_answer, status_answer
+from catalogue.server.json_models import Error, PlanAnswer, QueryAnswer, RowGroupsAnswer, StatusAnswer
+from catalogue.server.responses import answer_of, error_answer, json_bytes, logged, run_query, service_of
+from catalogue.server.search import Search
 from catalogue.surt import Match
 
-_NAME = "CC-(?:MAIN|SUPPLEMENTAL)-[0-9]{4}(?:-[0-9]{2,4})?"
+OPENAPI_PATH = "/api/openapi.json"
+_MAX_QUERY_LENGTH, _MAX_FIELDS = 40_000, 300
+_CRAWL = "CC-(?:MAIN|SUPPLEMENTAL)-[0-9]{4}(?:-[0-9]{2,4})?"
 _CLOCK = "[T ][0-9]{2}(?::[0-9]{2}(?::[0-9]{2})?)?"
 _TIME = f"[0-9]{{1,14}}|[0-9]{{4}}-[0-9]{{2}}(?:-[0-9]{{2}}(?:{_CLOCK})?)?(?:Z|[+-][0-9]{{2}}:[0-9]{{2}})?"
+_NUMBER = re.compile("-?[0-9]{1,18}")
 
 
-def _several(pattern: str) -> str:
-    return f"(?:{pattern})(?:,(?:{pattern})){{0,20}}"
+def _text(description: str, example: str) -> Any:  # noqa: ANN401 - pydantic's field
+    return Field(description=description, examples=[example])
 
 
-_CRAWLS = Parameter(
-    "crawl",
-    "Harvested crawls: 2022-05, a year, A..B, latest or all, which is usual.",
-    "latest",
-    f"all|latest|{_NAME}|(?:{_NAME})?\\.\\.(?:{_NAME})?",
-    most=20,
+def _list(description: str, example: str) -> Any:  # noqa: ANN401 - pydantic's field
+    return Field(description=description, examples=[[example]], min_length=1, max_length=20)
+
+
+def _values(pattern: str) -> Any:  # noqa: ANN401 - pydantic's field
+    """Return a field of one value, or several separated by commas."""
+    return Field(pattern=f"^(?:{pattern})(?:,(?:{pattern})){{0,20}}$")
+
+
+def _digits(value: object) -> object:
+    """Refuse numbers that pydantic would accept: ``1_000``, ``1.0``."""
+    if isinstance(value, str) and not _NUMBER.fullmatch(value):
+        raise ValueError("use digits")
+    return value
+
+
+Crawl = Annotated[str, Field(pattern=f"^(?:all|latest|{_CRAWL}|(?:{_CRAWL})?\\.\\.(?:{_CRAWL})?)$")]
+Crawls = Annotated[list[Crawl], _list("Harvested crawls: 2022-05, a year, A..B, latest or all.", "latest")]
+Limit = Annotated[int, Field(ge=1, le=10_000, description="Maximum of rows.", examples=[10]), BeforeValidator(_digits)]
+Url = Annotated[str, Field(min_length=1, max_length=2000)]
+Time = Annotated[str, Field(pattern=f"^(?:{_TIME})$")]
+Columns = Annotated[str, Field(pattern="^(?:\\*|[A-Za-z0-9_]{1,64}(?:,[A-Za-z0-9_]{1,64}){0,40})$")]
+RowGroupName = Annotated[str, Field(pattern="^[!-~]{1,500}:[0-9]{1,9}$")]
+Missing = SkipJsonSchema[None]
+"""The type of an optional parameter that is not given; clients cannot send it."""
+
+
+class PlanParameters(BaseModel):
+    """Parameters of a query without a limit."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    url: Annotated[
+        Url, _text("A URL, host or pattern: example.com/page, example.com/*, *.example.com, *.is.", "*.example.com")
+    ]
+    crawl: Crawls = ["all"]
+    match: Annotated[
+        Literal["exact", "prefix", "host", "domain"] | Missing,
+        Field(alias="matchType", description="How to match the URL, instead of wildcards.", examples=["domain"]),
+    ] = None
+    from_: Annotated[
+        Time | Missing,
+        Field(alias="from", description="First time: 1 to 14 digits or ISO 8601, UTC; inclusive.", examples=["2018"]),
+    ] = None
+    to: Annotated[Time | Missing, _text("Last time, inclusive.", "20261231")] = None
+    status: Annotated[
+        list[Annotated[str, _values(STATUS)]], _list("HTTP status: one of these; 2xx for a class.", "200")
+    ] = []
+    mime: Annotated[
+        list[Annotated[str, _values(MIME)]],
+        _list(
+            "Media type as detected (as declared, in crawls without): one of these; text/* for a prefix.", "text/html"
+        ),
+    ] = []
+    language: Annotated[
+        list[Annotated[str, _values(LANGUAGE)]], _list("ISO 639-3: pages in one of these languages.", "eng")
+    ] = []
+    columns: Annotated[
+        Columns | Missing,
+        _text(
+            "Columns of the answer, comma-separated, or *; by default those of the CDX index.",
+            "url,fetch_time,fetch_status",
+        ),
+    ] = None
+
+    def search(self, limit: int | None = None) -> Search:
+        """Return the query.
+
+        Raises:
+            QueryError: if a filter is invalid.
+        """
+        columns = self.columns.split(",") if self.columns and self.columns != "*" else self.columns
+        return Search(
+            url=self.url,
+            crawls=tuple(self.crawl),
+            match=Match(self.match) if self.match else None,
+            from_=self.from_,
+            to=self.to,
+            filters=Filters.of(self.status, self.mime, self.language),
+            columns=tuple(columns) if isinstance(columns, list) else columns,
+            limit=limit,
+        )
+
+
+class QueryParameters(PlanParameters):
+    """Parameters of a query."""
+
+    limit: Limit = 100
+
+
+class RowGroupsParameters(BaseModel):
+    """Parameters of a list of row groups."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    crawl: Crawls = ["all"]
+    key: Annotated[
+        Url | Missing, _text("A pattern, as url: only row groups that may contain its keys.", "*.example.com")
+    ] = None
+    limit: Limit = 100
+    after: Annotated[
+        RowGroupName | Missing,
+        _text(
+            "next of the previous answer, to continue.",
+            "cc-index/table/cc-main/warc/crawl=CC-MAIN-2022-05/subset=warc/part-00000.parquet:0",
+        ),
+    ] = None
+
+
+class StatusParameters(BaseModel):
+    """No parameters."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+PARAMETERS: dict[str, type[BaseModel]] = {
+    "/api/plan": PlanParameters,
+    "/api/query": QueryParameters,
+    "/api/row_groups": RowGroupsParameters,
+    "/api/status": StatusParameters,
+}
+_SINGLE = {
+    field.alias or name
+    for model in PARAMETERS.values()
+    for name, field in model.model_fields.items()
+    if not isinstance(field.examples[0] if field.examples else "", list)
+}
+
+
+async def _check_query_string(request: Request) -> None:
+    """Check what FastAPI does not: length, encoding, and parameters given more than once."""
+    query = request.scope["query_string"]
+    if len(query) > _MAX_QUERY_LENGTH:
+        raise QueryError(f"the query string has {len(query):,} characters; the limit is {_MAX_QUERY_LENGTH:,}")
+    try:
+        fields = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_MAX_FIELDS)
+    except ValueError as error:  # UnicodeDecodeError too
+        message = f"the query string is not percent-encoded UTF-8, or has more than {_MAX_FIELDS} parameters"
+        raise QueryError(message) from error
+    for name, count in Counter(name for name, _ in fields).items():
+        if count > 1 and name in _SINGLE:
+            raise QueryError(f"{name} is given {count:,} times; use it once")
+
+
+_RETRY_AFTER = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer", "minimum": 0}}}
+_ERRORS: dict[int | str, dict[str, Any]] = {
+    400: {"model": Error, "description": "Invalid, unknown or missing parameter."},
+    404: {"model": Error, "description": "The crawl does not exist, or is not harvested."},
+    422: {
+        "model": Error,
+        "description": "The query is invalid or too expensive, or a strict server could not answer it completely.",
+    },
+    503: {"model": Error, "description": "Overload, or the source does not answer.", "headers": _RETRY_AFTER},
+}
+router = APIRouter(prefix="/api", dependencies=[Depends(_check_query_string)], responses=_ERRORS)
+
+
+@router.get(
+    "/plan",
+    operation_id="plan",
+    response_model=PlanAnswer,
+    summary="The cost of a query: requests and bytes, and the requests of each file. Nothing is fetched.",
 )
-_LIMIT = Parameter("limit", "Rows at most.", 10, between=(1, 10_000), default=100)
-_QUESTION = (
-    Parameter(
-        "url",
-        "A URL, host or pattern: example.com/page, example.com/*, *.example.com, *.is.",
-        "*.example.com",
-        required=True,
-    ),
-    _CRAWLS,
-    Parameter(
-        "matchType",
-        "What the URL stands for, whatever its asterisks say.",
-        "domain",
-        choices=tuple(match.value for match in Match),
-    ),
-    Parameter("from", "The first time: 1 to 14 digits or ISO 8601, UTC; inclusive.", "2018", _TIME),
-    Parameter("to", "The last time, likewise; inclusive.", "20261231", _TIME),
-    Parameter("status", "HTTP status: one of these; 2xx for a class.", "200", _several(STATUS), most=20),
-    Parameter(
-        "mime",
-        "Media type as detected (as declared, in crawls without): one of these; text/* for a prefix.",
-        "text/html",
-        _several(MIME),
-        most=20,
-    ),
-    Parameter("language", "ISO 639-3: pages that have one of these languages.", "eng", _several(LANGUAGE), most=20),
-    Parameter(
-        "columns",
-        "Of the answer, comma-separated, or *; those of the CDX index are usual.",
-        "url,fetch_time,fetch_status",
-        "\\*|[A-Za-z0-9_]{1,64}(?:,[A-Za-z0-9_]{1,64}){0,40}",
-    ),
+async def plan(request: Request, parameters: Annotated[PlanParameters, Query()]) -> Response:
+    """Answer with a plan."""
+    return await _answer(request, lambda catalogue: plan_answer(catalogue, parameters.search()))
+
+
+@router.get("/query", operation_id="query", response_model=QueryAnswer, summary="Captures.")
+async def query(request: Request, parameters: Annotated[QueryParameters, Query()]) -> Response:
+    """Answer with captures."""
+
+    def answer(catalogue: Catalogue) -> dict[str, Any]:
+        found = query_answer(catalogue, parameters.search(parameters.limit))
+        service_of(request).check_complete(plain_names(parameters.crawl), found["missing"])
+        return found
+
+    return await _answer(request, answer)
+
+
+@router.get(
+    "/row_groups",
+    operation_id="row_groups",
+    response_model=RowGroupsAnswer,
+    summary="Row groups of the stored files, and the bounds of their keys.",
 )
-
-
-def _asked(given: Mapping[str, Any]) -> Asked:
-    return Asked(
-        url=given["url"],
-        crawls=given["crawl"] or ("all",),
-        match=Match(given["matchType"]) if given["matchType"] else None,
-        from_=given["from"],
-        to=given["to"],
-        filters=Filters.of(given["status"], given["mime"], given["language"]),
-        columns=given["columns"],
-        limit=given.get("limit"),
+async def row_groups(request: Request, parameters: Annotated[RowGroupsParameters, Query()]) -> Response:
+    """Answer with row groups."""
+    path, _, number = (parameters.after or ":-1").rpartition(":")
+    after = path, int(number)
+    return await _answer(
+        request,
+        lambda catalogue: row_groups_answer(catalogue, parameters.crawl, parameters.key, after, parameters.limit),
     )
 
 
-def _plan(catalogue: Catalogue, given: Mapping[str, Any], _: Service) -> Any:  # noqa: ANN401 - JSON
-    return plan_of(catalogue, _asked(given))
-
-
-def _query(catalogue: Catalogue, given: Mapping[str, Any], service: Service) -> Any:  # noqa: ANN401 - JSON
-    asked = _asked(given)
-    found = captures_of(catalogue, asked)
-    service.settle(plain_names(asked.crawls), found["missing"])
-    return found
-
-
-def _row_groups(catalogue: Catalogue, given: Mapping[str, Any], _: Service) -> Any:  # noqa: ANN401 - JSON
-    path, _colon, number = (given["after"] or ":-1").rpartition(":")
-    return row_groups_of(catalogue, given["crawl"] or ("all",), given["key"], (path, int(number)), given["limit"])
-
-
-def _status(catalogue: Catalogue, _: Mapping[str, Any], service: Service) -> Any:  # noqa: ANN401 - JSON
-    return status_of(catalogue, service.spent)
-
-
-OPERATIONS = (
-    Operation(
-        "/api/plan",
-        "plan",
-        "What finding captures takes: requests, bytes, and which of which file. Nothing is fetched for it.",
-        _QUESTION,
-        _plan,
-        "PlanAnswer",
-    ),
-    Operation("/api/query", "query", "Captures.", (*_QUESTION, _LIMIT), _query, "QueryAnswer"),
-    Operation(
-        "/api/row_groups",
-        "row_groups",
-        "Row groups of the files that are held, and the keys between which their rows lie.",
-        (
-            _CRAWLS,
-            Parameter("key", "A pattern, as url elsewhere: those that might hold it.", "*.example.com"),
-            _LIMIT,
-            Parameter(
-                "after",
-                "Where the last answer ended, as its next says.",
-                "cc-index/table/cc-main/warc/crawl=CC-MAIN-2022-05/subset=warc/part-00000.parquet:0",
-                "[!-~]{1,500}:[0-9]{1,9}",
-            ),
-        ),
-        _row_groups,
-        "RowGroupsAnswer",
-    ),
-    Operation("/api/status", "status", "What is held, what failed, and what is lacking.", (), _status, "StatusAnswer"),
+@router.get(
+    "/status",
+    operation_id="status",
+    response_model=StatusAnswer,
+    summary="What is stored, what failed, and what is missing.",
 )
+async def status(request: Request, _: Annotated[StatusParameters, Query()]) -> Response:
+    """Answer with the status."""
+    return await _answer(request, lambda catalogue: status_answer(catalogue, service_of(request).spent))
 
 
-_OWN = "/api/openapi.json"
-_BAD = 400
+async def _no_such_path(_: Request) -> Response:
+    return error_answer(404, f"no such path; see {', '.join([*PARAMETERS, OPENAPI_PATH])}")
 
 
-def routes() -> Sequence[BaseRoute]:
-    """The paths of the API."""
-    found = [Route(each.path, Readable(partial(_answered, each), _told)) for each in OPERATIONS]
-    return [*found, Route(_OWN, Readable(_document, _told)), Route("/api/{rest:path}", Readable(_nothing, _told))]
+def add_to(app: FastAPI) -> None:
+    """Add the paths of the API to an application."""
+    app.include_router(router)
+    for route in (each for each in router.routes if isinstance(each, APIRoute)):
+        app.add_api_route(
+            route.path,
+            route.endpoint,
+            methods=["HEAD"],
+            include_in_schema=False,
+            dependencies=[Depends(_check_query_string)],
+        )
+    app.add_route("/api/{rest:path}", _no_such_path, include_in_schema=False)
 
 
-async def _answered(operation: Operation, request: Request) -> Response:
-    given = read_parameters(request.scope["query_string"], operation.parameters)
-    service = service_of(request)
-    return json_answer(await ask(request, lambda catalogue: packed(operation.answer(catalogue, given, service))))
+async def _answer(request: Request, query: Callable[[Catalogue], dict[str, Any]]) -> Response:
+    try:
+        body = await run_query(request, lambda catalogue: json_bytes(query(catalogue)))
+    except CatalogueError as error:
+        answer = answer_of(error)
+        if answer.status_code == 400:  # noqa: PLR2004 - all parameters are valid
+            answer = error_answer(422, str(error))
+        return logged(request, error, answer)
+    return Response(body, media_type="application/json", headers={"X-Content-Type-Options": "nosniff"})
 
 
-async def _document(_: Request) -> Response:
-    return json_answer(packed(document(OPERATIONS)))
-
-
-async def _nothing(_: Request) -> Response:
-    return refusal(404, f"there is no such path; there are {', '.join([*(each.path for each in OPERATIONS), _OWN])}")
-
-
-def _told(error: CatalogueError) -> Response:
-    """400 for what has not its form, which the document tells; 422 for what has and still is no question."""
-    answer = told(error)
-    return refusal(422, str(error)) if answer.status_code == _BAD and not isinstance(error, BadParameter) else answer
+async def on_invalid_parameters(request: Request, error: RequestValidationError) -> Response:
+    """Answer with the first error of FastAPI's validation, as all errors are answered."""
+    first = error.errors()[0]
+    name = str(first["loc"][1])[:100]
+    fields = {field.alias or each: field for each, field in PARAMETERS[request.url.path].model_fields.items()}
+    example = fields[name].examples if name in fields else None
+    given = str(first["input"])[:100]
+    match first["type"]:
+        case "missing":
+            message = f"{name} is required"
+        case "extra_forbidden":
+            near = closest_name(name, fields)
+            hint = f"did you mean {near}?" if near else f"known are: {', '.join(fields) or 'none'}"
+            message = f"unknown parameter {name!r}; {hint}"
+        case "string_pattern_mismatch" | "string_too_short" | "string_too_long" if example:
+            shown = example[0][0] if isinstance(example[0], list) else example[0]
+            message = f"invalid {name} {given!r}; example: {shown}"
+        case "too_long" | "too_short":
+            message = f"{name} can be given 20 times"
+        case _:
+            message = f"invalid {name} {given!r}; {first['msg']}"
+    return error_answer(400, message)

@@ -1,4 +1,4 @@
-"""What requests and answers of all kinds have in common: questions asked of the service, and errors as answers."""
+"""What all parts of the server share: query strings, running queries in the pool, and errors as answers."""
 
 import asyncio
 import json
@@ -34,107 +34,109 @@ from catalogue.server.service import Service
 
 T = TypeVar("T")
 
-JSON = "application/json; charset=utf-8"
-
-_PATIENCE = 25.0
-"""Seconds that a question may take, waiting for its turn included: clients wait 30 s for an answer."""
-_COME_BACK = 30
-"""Seconds to come back after, if nobody says."""
-_AN_HOUR = 3600
-_MOST_PARAMETERS = 200
-_FAILED = 500
-_OURS = "something failed here; whoever keeps this server can read there what"
-_NO_TEXT = re.compile("[\udc80-\udcff]")
+INTERNAL_ERROR = 500
+_MAX_SECONDS = 25.0
+"""For a query, with its time in the queue: clients wait 30 s for an answer."""
+_RETRY_SECONDS, _RETRY_UNAVAILABLE_SECONDS = 30, 3600
+"""``Retry-After`` where the error has none."""
+_MAX_PARAMETERS = 200
+_INVALID_BYTES = re.compile("[\udc80-\udcff]")
 
 
 def service_of(request: Request) -> Service:
-    """The service that answers a request."""
+    """Return the service of the application."""
     service: Service = request.app.state.service
     return service
 
 
 def parameters(request: Request) -> list[tuple[str, str]]:
-    """The parameters of a request, in their order; those without a value left out. Bytes that are no text stay ``%XX``.
+    """Parse a query string; blank values are left out, and bytes that are not UTF-8 stay ``%XX``.
 
     Raises:
-        QueryError: if there are too many.
+        QueryError: if there are too many parameters.
     """
     text = request.scope["query_string"].decode("latin-1")
     try:
-        found = parse_qsl(text, errors="surrogateescape", max_num_fields=_MOST_PARAMETERS)
+        found = parse_qsl(text, errors="surrogateescape", max_num_fields=_MAX_PARAMETERS)
     except ValueError as error:
-        message = f"a request has {_MOST_PARAMETERS} parameters at most"
-        raise QueryError(message) from error
-    return [(_escaped(name), _escaped(value)) for name, value in found]
+        raise QueryError(f"more than {_MAX_PARAMETERS} parameters") from error
+    return [(_escape(name), _escape(value)) for name, value in found]
 
 
-def _escaped(text: str) -> str:
-    return _NO_TEXT.sub(lambda found: f"%{ord(found[0]) - 0xDC00:02X}", text)
+def _escape(text: str) -> str:
+    return _INVALID_BYTES.sub(lambda found: f"%{ord(found[0]) - 0xDC00:02X}", text)
 
 
-async def ask(request: Request, question: Callable[[Catalogue], T], *, key: Hashable = None) -> T:
-    """Put a question to the service that answers a request, which goes on with others meanwhile.
+async def run_query(request: Request, query: Callable[[Catalogue], T], *, key: Hashable = None) -> T:
+    """Run a query in the pool of the application; see ``Service.submit``.
 
     Raises:
-        Busy: if it takes too long. What is under way goes on, and what it fetched is there for who asks again.
+        Busy: if it takes too long. It goes on, and what it fetches is cached for the next request.
     """
     service = service_of(request)
-    answer = service.ask(question, key=key)
+    answer = service.submit(query, key=key)
     try:
-        return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(answer)), _PATIENCE)
+        return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(answer)), _MAX_SECONDS)
     except (TimeoutError, asyncio.CancelledError, CancelledError) as error:
-        broken_off = isinstance(error, asyncio.CancelledError) and not answer.cancelled()
-        service.leave(answer)
-        if broken_off:
-            raise  # it is the request, and not the answer
-        message = "this takes longer than clients wait; what was fetched for it is kept, so ask again"
-        raise Busy(message, retry_after=5) from error
+        request_cancelled = isinstance(error, asyncio.CancelledError) and not answer.cancelled()
+        service.abandon(answer)
+        if request_cancelled:
+            raise
+        raise Busy("the query takes too long; try again, what was fetched is cached", retry_after=5) from error
 
 
-def refusal(status: int, message: str, **headers: str) -> Response:
-    """An answer that says why there is none."""
-    return Response(json.dumps({"message": message}), status, headers | {"Content-Type": JSON})
+def error_answer(status: int, message: str, **headers: str) -> Response:
+    """Answer with an error as JSON."""
+    body = json.dumps({"message": message})
+    return Response(body, status, headers | {"Content-Type": "application/json; charset=utf-8"})
+
+
+def json_bytes(value: object) -> bytes:
+    """Encode as JSON; lone surrogates, which UTF-8 cannot encode, become question marks."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode(errors="replace")
 
 
 def incomplete(missing: Sequence[str]) -> dict[str, str]:
-    """The header that says why an answer may lack captures, if it may."""
+    """Return the header of answers that may be incomplete."""
     line = " ".join("; ".join(missing).encode("ascii", "replace").decode().split())
     return {"Catalogue-Incomplete": line} if missing else {}
 
 
-def told(error: CatalogueError) -> Response:
-    """What went wrong, as an answer.
+def answer_of(error: CatalogueError) -> Response:
+    """Answer with the status of an error.
 
-    What may go better later is 503 and nothing else is, for clients ask again and again then. What will not is 404 for
-    what is not there or not held, 400 for a question that cannot be understood, 422 for one that is too large, 409 for
-    files that are not what they were, and 500 where it is our fault.
+    503: temporary, and only then, because clients retry. 404: not found or not harvested. 400: invalid. 422: too
+    expensive. 409: files changed at the source. 500: internal error.
     """
     match error:
         case NotHarvested() | UnknownCrawl():
-            return refusal(404, str(error))
+            return error_answer(404, str(error))
         case TooExpensive():
-            return refusal(422, str(error))
+            return error_answer(422, str(error))
         case QueryError():
-            return refusal(400, str(error))
+            return error_answer(400, str(error))
         case NotFound() | Forbidden() | FileChanged() | Redirected() | FormatError():
-            return refusal(409, str(error))
+            return error_answer(409, str(error))
         case Busy() | SourceError() | StoreLocked():
-            usual = _AN_HOUR if isinstance(error, SourceUnavailable | Blocked) else _COME_BACK
-            patience = getattr(error, "retry_after", None) or usual
-            return refusal(503, str(error), **{"Retry-After": str(max(1, round(patience)))})
+            unavailable = isinstance(error, SourceUnavailable | Blocked)
+            default = _RETRY_UNAVAILABLE_SECONDS if unavailable else _RETRY_SECONDS
+            seconds = getattr(error, "retry_after", None) or default
+            return error_answer(503, str(error), **{"Retry-After": str(max(1, round(seconds)))})
         case _:
-            return refusal(500, _OURS)
+            return error_answer(INTERNAL_ERROR, "internal error; see the server log")
 
 
 async def on_error(request: Request, error: Exception) -> Response:
-    """Any error as an answer; strangers are not told what goes wrong here, but the keeper of the server is."""
+    """Answer with any error."""
     if isinstance(error, HTTPException):
-        return refusal(error.status_code, error.detail, **dict(error.headers or {}))
-    return noted(request, error, told(error) if isinstance(error, CatalogueError) else refusal(500, _OURS))
+        return error_answer(error.status_code, error.detail, **dict(error.headers or {}))
+    if not isinstance(error, CatalogueError):
+        return logged(request, error, error_answer(INTERNAL_ERROR, "internal error; see the server log"))
+    return logged(request, error, answer_of(error))
 
 
-def noted(request: Request, error: Exception, answer: Response) -> Response:
-    """The same answer; if it is that something failed here, the keeper of the server is told what."""
-    if answer.status_code == _FAILED:
+def logged(request: Request, error: Exception, answer: Response) -> Response:
+    """Return the answer; an internal error is reported to the operator, because the answer does not describe it."""
+    if answer.status_code == INTERNAL_ERROR:
         service_of(request).notify(f"{request.url.path} failed: {type(error).__name__}: {error}")
     return answer

@@ -1,9 +1,9 @@
-"""What a search finds, and how: asked of a catalogue in a thread of its own."""
+"""One query type for the JSON API and the search form, and the results of a search."""
 
 import csv
 import re
 from collections.abc import Iterable
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass, field, fields
 from datetime import datetime
 from io import StringIO
 from time import perf_counter
@@ -12,17 +12,20 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
+from catalogue.captures import Captures
 from catalogue.catalogue import Catalogue
 from catalogue.commoncrawl.capture import format_timestamp
 from catalogue.commoncrawl.columns import PATH_COLUMNS
 from catalogue.commoncrawl.crawls import newest_first
 from catalogue.key_map.key_map import KeySpace
 from catalogue.plan.plan import ReadPlan
-from catalogue.server.search_form import Asked
+from catalogue.query.filters import Filters
+from catalogue.surt import Match
 
-MOST_SECONDS = 300.0
-"""That a search may take at the rate of the source, at worst."""
-
+MAX_SECONDS = 300.0
+"""Of a search, by its plan and the rate limit of the source."""
+LOCATION = ("warc_filename", "warc_record_offset")
+"""Columns of CSV that the page does not show."""
 _COLUMNS = (
     "url_surtkey",
     "fetch_time",
@@ -33,19 +36,59 @@ _COLUMNS = (
     "content_languages",
     "warc_record_length",
 )
-LOCATION = ("warc_filename", "warc_record_offset")
-"""Further columns for ``csv_of``."""
-_IN_PATHS = "%/:?[]@!$&'()*+,;=~"
-"""What stands in the path of a record's address as it stands in the URL; a # would be cut off on the way."""
+_UNQUOTED = "%/:?[]@!$&'()*+,;=~"
+"""Characters of a URL that are not quoted in the path of its record; browsers would cut it off at a #."""
+_HAS_HOST = re.compile(r"https?://([^/\\@#\s]*@)?[^/\\@#:\s]", re.IGNORECASE)
+_DOT_SEGMENT = re.compile(r"/(\.|%2e){1,2}(/|$)", re.IGNORECASE)
 
-_LINKED = re.compile(r"https?://([^/\\@#\s]*@)?[^/\\@#:\s]", re.IGNORECASE)
-"""How URLs begin that have a host; indexes hold others, too."""
-_DOTS = re.compile(r"/(\.|%2e){1,2}(/|$)", re.IGNORECASE)
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """A query of a client."""
+
+    url: str
+    crawls: tuple[str, ...] = ("all",)
+    match: Match | None = None
+    from_: str | None = None
+    to: str | None = None
+    filters: Filters = field(default_factory=Filters)
+    columns: tuple[str, ...] | str | None = None
+    """Names, ``*``, or None for those of the CDX index."""
+    limit: int | None = None
+    order: str = ""
+    """``key``, ``newest`` or, for the order of the index, empty."""
+    page: int = 1
+
+    @property
+    def start(self) -> int:
+        """Captures on the pages before."""
+        return (self.page - 1) * (self.limit or 0)
+
+    def captures(
+        self, catalogue: Catalogue, *, columns: Iterable[str] | None = None, limit: int | None = None
+    ) -> Captures:
+        """Find captures, with other columns if given.
+
+        Raises:
+            QueryError: if the query is invalid, or crawls are not harvested.
+        """
+        return catalogue.captures(
+            self.url,
+            crawls=self.crawls,
+            columns=columns or self.columns,
+            status=self.filters.status,
+            mime=self.filters.mime,
+            lang=self.filters.lang,
+            from_=self.from_,
+            to=self.to,
+            limit=limit,
+            match=self.match,
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A capture on the page."""
+    """A capture on a page."""
 
     crawl: str
     subset: str
@@ -60,88 +103,88 @@ class Row:
 
     @property
     def has_address(self) -> bool:
-        """Whether there is a path that leads to its record: browsers would change one with ``..`` in it."""
+        """Whether a path leads to its record; browsers would change one with ``..``."""
         path = self.url.partition("?")[0]
-        return self.time is not None and bool(_LINKED.match(path)) and not _DOTS.search(path)
+        return self.time is not None and bool(_HAS_HOST.match(path)) and not _DOT_SEGMENT.search(path)
 
     def address(self, form: str) -> str:
-        """The path where its record is had in some form: ``id_``, ``text_`` or ``meta_``."""
-        return f"/{self.crawl}/{format_timestamp(self.time)}{form}/{quote(self.url, safe=_IN_PATHS)}"
+        """Return the path of its record as ``id_``, ``text_``, ``meta_`` or ``warc_``."""
+        return f"/{self.crawl}/{format_timestamp(self.time)}{form}/{quote(self.url, safe=_UNQUOTED)}"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """An answer, and what it took."""
+class SearchResult:
+    """Captures of a page, and their cost."""
 
     crawls: tuple[str, ...]
-    """That were asked, newest first."""
+    """Newest first."""
     rows: tuple[Row, ...] | None
-    """None if reading them would have taken too long."""
+    """None if reading them would take too long."""
     more: bool
-    """Whether there are more than these."""
+    """Whether there are more."""
     first_plan: ReadPlan
     """Before page indexes were fetched."""
     plan: ReadPlan
     seconds: float
     files: int
-    """Of these crawls, and how many bytes they have:"""
+    """Files of the crawls."""
     bytes: int
+    """Bytes of these files."""
     space: KeySpace
-    """Of the newest crawl of which something is read, or else of the newest."""
+    """Of the newest crawl that is read, or the newest."""
     others: tuple[str, ...]
-    """The other crawls of which something is read."""
+    """Other crawls that are read."""
 
 
-def search(catalogue: Catalogue, asked: Asked, more: Iterable[str] = ()) -> Found:
-    """Answer a question, with ``more`` columns.
+def run_search(catalogue: Catalogue, search: Search, more: Iterable[str] = ()) -> SearchResult:
+    """Run a search, with ``more`` columns.
 
     Raises:
-        QueryError: if a crawl is none, or is not harvested.
+        QueryError: if a crawl does not exist or is not harvested.
         SourceError: if something could not be read.
     """
     started = perf_counter()
-    rows = [row for row in catalogue.crawl_rows() if row["files_harvested"]]
-    held = {row["crawl"]: row for row in rows}
-    crawls = catalogue.select_held(list(held), asked.crawls)
-    captures = catalogue.captures(
-        asked.pattern,
-        crawls=asked.crawls,
-        columns=(*_COLUMNS, *more),
-        status=asked.filters.status,
-        mime=asked.filters.mime,
-        lang=asked.filters.lang,
-        from_=asked.from_,
-        to=asked.to,
-        limit=asked.start + asked.limit + 1,
-        match=asked.match,
-    )
+    limit = search.limit or 0
+    stored = {row["crawl"]: row for row in catalogue.crawl_rows() if row["files_harvested"]}
+    crawls = catalogue.select_held(list(stored), search.crawls)
+    captures = search.captures(catalogue, columns=(*_COLUMNS, *more), limit=search.start + limit + 1)
     first = captures.plan
     table = None
-    if first.seconds <= MOST_SECONDS and captures.fetch_indexes().seconds <= MOST_SECONDS:
+    if first.seconds <= MAX_SECONDS and captures.fetch_indexes().seconds <= MAX_SECONDS:
         table = pa.Table.from_batches(captures.batches(warn=False), captures.schema)
     plan = captures.plan
-    touched = newest_first(file.crawl for path in plan.paths if (file := catalogue.table.file(path)))
-    return Found(
+    read = newest_first(file.crawl for path in plan.paths if (file := catalogue.table.file(path)))
+    return SearchResult(
         tuple(crawls),
-        None if table is None else _rows(table, asked),
-        table is not None and table.num_rows > asked.start + asked.limit,
+        None if table is None else _rows(table, search),
+        table is not None and table.num_rows > search.start + limit,
         first,
         plan,
         perf_counter() - started,
-        sum(held[crawl]["files_harvested"] for crawl in crawls),
-        sum(held[crawl]["file_size"] for crawl in crawls),
+        sum(stored[crawl]["files_harvested"] for crawl in crawls),
+        sum(stored[crawl]["file_size"] for crawl in crawls),
         captures.space(),
-        tuple(touched[1:]),
+        tuple(read[1:]),
     )
 
 
-def _rows(table: pa.Table, asked: Asked) -> tuple[Row, ...]:
-    """Rows of the page, in the requested order; without the row that shows whether there are more."""
-    found: list[dict[str, Any]] = table.slice(asked.start, asked.limit).to_pylist()
+def to_csv(rows: Iterable[Row]) -> str:
+    """Write captures as CSV."""
+    text = StringIO()
+    writer = csv.writer(text)
+    writer.writerow(field.name for field in fields(Row))
+    for row in rows:
+        writer.writerow(f"{each:%Y-%m-%dT%H:%M:%SZ}" if isinstance(each, datetime) else each for each in astuple(row))
+    return text.getvalue()
+
+
+def _rows(table: pa.Table, search: Search) -> tuple[Row, ...]:
+    """Return the rows of the page in the requested order."""
+    found: list[dict[str, Any]] = table.slice(search.start, search.limit).to_pylist()
     found.sort(key=lambda row: (row["url_surtkey"], format_timestamp(row["fetch_time"]), row["crawl"]))
-    if asked.order == "newest":
+    if search.order == "newest":
         found.sort(key=lambda row: (format_timestamp(row["fetch_time"]), row["crawl"]), reverse=True)
-    elif not asked.order:
+    elif not search.order:
         parts = list(dict.fromkeys(zip(*(table.column(name).to_pylist() for name in PATH_COLUMNS), strict=True)))
         found.sort(key=lambda row: parts.index((row["crawl"], row["subset"])))
     return tuple(
@@ -159,13 +202,3 @@ def _rows(table: pa.Table, asked: Asked) -> tuple[Row, ...]:
         )
         for row in found
     )
-
-
-def csv_of(rows: Iterable[Row]) -> str:
-    """Return captures as CSV."""
-    text = StringIO()
-    writer = csv.writer(text)
-    writer.writerow(field.name for field in fields(Row))
-    for row in rows:
-        writer.writerow(f"{each:%Y-%m-%dT%H:%M:%SZ}" if isinstance(each, datetime) else each for each in astuple(row))
-    return text.getvalue()

@@ -1,7 +1,7 @@
-"""Headers for what strangers wrote: told of, and without effect here.
+"""Headers of archived pages, which are not trusted.
 
-A page of an archive is shown by the same host as every other, and must not be able to act on it: no script of it runs,
-nothing is loaded, none of its headers reaches a browser under its own name.
+All of them have the origin of this server, and must have no effect on it: scripts do not run, nothing is loaded, and
+archived headers reach a browser only under other names.
 """
 
 import re
@@ -16,40 +16,41 @@ _PRINTABLE = "".join(map(chr, range(0x20, 0x7F)))
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 _TYPE = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,126}/[a-z0-9][a-z0-9!#$&^_.+-]{0,126}")
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([A-Za-z0-9][A-Za-z0-9._:+-]{0,39})[\"']?", re.IGNORECASE)
-_OF_SEVERAL = ("multipart/", "message/")
-"""Types of which some browsers take the parts for answers, whose headers set cookies."""
-_MOST_HEADERS, _MOST_VALUE, _MOST_BYTES = 50, 1000, 6000
-"""Of archived headers; some clients take 100 in all, and some proxies 8 kB."""
+_MULTIPART = ("multipart/", "message/")
+"""Some browsers obey headers in parts of these types, such as Set-Cookie."""
+_MAX_HEADERS, _MAX_VALUE, _MAX_BYTES = 50, 1000, 6000
+"""Of archived headers; some clients accept 100 headers, and some proxies 8 kB."""
 
 SANDBOX = {
+    "Access-Control-Allow-Origin": "*",  # without Origin too, since answers are cached
     "Content-Security-Policy": (
         "sandbox; default-src 'none'; img-src data:; style-src 'unsafe-inline'; font-src data:; media-src data:; "
         "base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
     ),
     "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
     "X-DNS-Prefetch-Control": "off",
 }
-"""Of every answer that holds what was archived.
+"""Headers of all answers with archived content.
 
-Without ``allow-scripts`` and ``allow-same-origin`` a page runs nothing and is of no origin; a refresh that it asks for
-is not done either (https://html.spec.whatwg.org/multipage/browsers.html#sandboxing). Programs may read it from any
-page; what a tag of another site's page embeds, browsers refuse.
+Without ``allow-scripts`` and ``allow-same-origin`` a page has no origin, and runs no script and no refresh
+(https://html.spec.whatwg.org/multipage/browsers.html#sandboxing). Other sites cannot embed it.
 """
 
-SHOWN_AS = frozenset({"document", "iframe", "frame", "image", "audio", "video", "empty"})
-"""What browsers may want it for (``Sec-Fetch-Dest``): for nothing that would run, or style, a page of ours."""
+DESTINATIONS = frozenset({"document", "iframe", "frame", "image", "audio", "video", "empty"})
+"""Allowed values of ``Sec-Fetch-Dest``: not scripts, workers or styles of pages of this server."""
 
 
 def archived_headers(record: Record) -> Iterator[tuple[str, str]]:
-    """Those of an archived answer, as ``X-Archive-Orig-*``; how many are left out is told last."""
+    """Yield headers of the archived answer as ``X-Archive-Orig-*``, and the number of omitted ones."""
     if record.status_line:
-        yield "X-Archive-Orig-Status", told(record.status_line[:_MOST_VALUE])
-    room, count, omitted = _MOST_BYTES, 0, 0
+        yield "X-Archive-Orig-Status", _ascii(record.status_line[:_MAX_VALUE])
+    room, count, omitted = _MAX_BYTES, 0, 0
     for name, value in record.http_headers:
-        shown = told(value[:_MOST_VALUE])[:_MOST_VALUE]
+        shown = _ascii(value[:_MAX_VALUE])[:_MAX_VALUE]
         size = len(name) + len(shown)
-        if count == _MOST_HEADERS or size > room or not _TOKEN.fullmatch(name) or name.lower() == "status":
+        if count == _MAX_HEADERS or size > room or not _TOKEN.fullmatch(name) or name.lower() == "status":
             omitted += 1
             continue
         room, count = room - size, count + 1
@@ -59,10 +60,10 @@ def archived_headers(record: Record) -> Iterator[tuple[str, str]]:
 
 
 def content_headers(record: Record) -> Iterator[tuple[str, str]]:
-    """The type of a payload, as the archived answer has it if it is one; what is of no type is to be saved."""
+    """Yield the archived content type if it is valid; otherwise make the browser save the payload."""
     given = record.http_header("content-type") or ""
     kind = given.partition(";")[0].strip().lower()
-    if not _TYPE.fullmatch(kind) or kind.startswith(_OF_SEVERAL):
+    if not _TYPE.fullmatch(kind) or kind.startswith(_MULTIPART):
         yield "Content-Type", "application/octet-stream"
         yield "Content-Disposition", "attachment"
         return
@@ -71,7 +72,7 @@ def content_headers(record: Record) -> Iterator[tuple[str, str]]:
 
 
 def memento_headers(record: Record) -> Iterator[tuple[str, str]]:
-    """Of what and when it is (RFC 7089), what the record is, and where it lies."""
+    """Yield original URL and time (RFC 7089), and type and place of the record."""
     if record.time:
         yield "Memento-Datetime", format_datetime(record.time.astimezone(UTC), usegmt=True)
     yield "Link", f'<{link(record.url)}>; rel="original"'
@@ -82,10 +83,10 @@ def memento_headers(record: Record) -> Iterator[tuple[str, str]]:
 
 
 def link(url: str) -> str:
-    """A URL that cannot end what it stands in."""
+    """Quote a URL for the header ``Link``."""
     return quote(url[:8000], safe="".join(c for c in _PRINTABLE if c not in ' "<>\\^`{|}'), errors="replace")
 
 
-def told(text: str) -> str:
-    """A text in ASCII that can be printed; all else is escaped as in URLs."""
+def _ascii(text: str) -> str:
+    """Percent-encode what is not printable ASCII."""
     return quote(text, safe=_PRINTABLE, errors="replace").strip()

@@ -1,4 +1,4 @@
-"""Pages for people: HTML that needs neither scripts nor anything from elsewhere."""
+"""Web pages: HTML that needs no scripts and loads nothing from elsewhere."""
 
 import base64
 import hashlib
@@ -23,16 +23,16 @@ from catalogue.commoncrawl.crawls import plain_names
 from catalogue.errors import CatalogueError, Harvesting, QueryError
 from catalogue.key_map import svg
 from catalogue.key_map.colours import stylesheet
-from catalogue.server.responses import ask, incomplete, noted, service_of, told
-from catalogue.server.search import LOCATION, Found, csv_of, search
-from catalogue.server.search_form import LARGEST_LIMIT, LAST_PAGE, Asked, Form, read
+from catalogue.server.responses import answer_of, incomplete, logged, run_query, service_of
+from catalogue.server.search import LOCATION, Search, SearchResult, run_search, to_csv
+from catalogue.server.search_form import MAX_LIMIT, MAX_PAGE, Form, parse_form
 from catalogue.server.service import Service
 
 POLICY = (
     "default-src 'none'; style-src 'self'; img-src 'self' data:; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'"
 )
-"""What a page may load: what this server has, and no script or style within it."""
+"""Pages may load styles and images of this server, and have no scripts."""
 _FIXED = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
@@ -41,16 +41,16 @@ _FIXED = {
 }
 
 _STATIC = Path(__file__).parent / "static"
-_POLL = 2
-"""Seconds after which a page that waits for a harvest looks again."""
-_OTHERS = 12
-"""Crawls beside the one on the map that are named."""
+_POLL_SECONDS = 2
+"""For pages that wait for a harvest."""
+_MAX_OTHERS = 12
+"""Crawls named in addition to the one on the map."""
 _COLOURS = stylesheet() + svg.STYLE
 _YEAR = "public, max-age=31536000, immutable"
 
 
 def routes() -> Sequence[BaseRoute]:
-    """The paths of the pages; the last takes whatever is left that could be the name of a crawl."""
+    """Return the pages; the last one takes any name."""
     pages = _Pages()
     return [
         Route("/", pages.home),
@@ -66,7 +66,7 @@ def routes() -> Sequence[BaseRoute]:
 
 
 async def _robots(_: Request) -> Response:
-    """Crawlers have nothing to find here that Common Crawl does not offer as a whole."""
+    """Keep crawlers away: Common Crawl offers all of this as files."""
     return PlainTextResponse("User-agent: *\nDisallow: /\n")
 
 
@@ -76,10 +76,10 @@ async def _colours(_: Request) -> Response:
 
 
 class _Static(StaticFiles):
-    """Files that may be kept for ever, since their addresses change with them."""
+    """Files with a version in their address, so that clients can cache them."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
-        if scope["path"].endswith("/"):  # which Starlette has removed from the path it passes
+        if scope["path"].endswith("/"):  # Starlette removes it from the path
             raise HTTPException(404)
         response = await super().get_response(path, scope)
         if response.status_code < 400:  # noqa: PLR2004
@@ -89,7 +89,7 @@ class _Static(StaticFiles):
 
 
 class _Pages:
-    """The pages, and what they have in common."""
+    """The pages and their templates."""
 
     def __init__(self) -> None:
         files = {file.name: file.read_bytes() for file in _STATIC.iterdir()}
@@ -105,14 +105,14 @@ class _Pages:
         self._templates.globals["asset"] = lambda name: f"/static/{name}?v={versions[name]}"
         for name in ("number", "plural", "size", "duration", "clock"):
             self._templates.filters[name] = getattr(formatting, name)
-        script = self._templates.get_template("waiting.js").render(seconds=_POLL).encode()
+        script = self._templates.get_template("waiting.js").render(seconds=_POLL_SECONDS).encode()
         digest = base64.b64encode(hashlib.sha256(script).digest()).decode()
         self._waiting_policy = f"{POLICY}; connect-src 'self'; script-src 'sha256-{digest}'"
 
     async def home(self, request: Request) -> Response:
-        """What this is, the form, and the crawls there are."""
+        """Show the form and all crawls."""
         try:
-            crawls = await ask(request, partial(self._crawls, service_of(request)))
+            crawls = await run_query(request, partial(self._crawls, service_of(request)))
         except CatalogueError as error:
             return self._failed(request, error)
         return self._page(
@@ -120,10 +120,10 @@ class _Pages:
         )
 
     async def crawl(self, request: Request) -> Response:
-        """One crawl."""
+        """Show one crawl."""
         name = request.path_params["crawl"]
         try:
-            crawls = await ask(request, partial(self._crawls, service_of(request)))
+            crawls = await run_query(request, partial(self._crawls, service_of(request)))
         except CatalogueError as error:
             return self._failed(request, error)
         crawl = next((row for row in crawls if row["crawl"] == name), None)
@@ -136,46 +136,47 @@ class _Pages:
             crawl=crawl,
             choices=_choices(request, crawls),
             form=Form(crawls=(name,)),
-            on_demand=service_of(request).harvests is not None,
+            on_demand=service_of(request).harvester is not None,
         )
 
     async def search(self, request: Request) -> Response:
-        """A question and its answer, as a page or as CSV."""
+        """Search, and show captures as a page or as CSV."""
         form, as_csv = Form.of(request.query_params), request.url.path.endswith(".csv")
-        blank: dict[str, Any] = {"failure": "", "patience": 0, "found": None, "choices": []}
+        blank: dict[str, Any] = {"failure": "", "retry_after": 0, "found": None, "choices": []}
         try:
-            blank["choices"] = _choices(request, await ask(request, lambda catalogue: catalogue.crawl_rows()))
+            blank["choices"] = _choices(request, await run_query(request, lambda catalogue: catalogue.crawl_rows()))
             if not request.query_params:
                 return self._page(request, "search.html", form=Form(crawls=("latest",)), **blank)
-            asked = read(form)
-            if isinstance(asked, Form):
-                return self._page(request, "search.html", 400, form=asked, **blank)
+            search = parse_form(form)
+            if isinstance(search, Form):
+                return self._page(request, "search.html", 400, form=search, **blank)
+            columns = LOCATION if as_csv else ()
             try:
-                found = await ask(request, lambda catalogue: search(catalogue, asked, LOCATION if as_csv else ()))
-            except QueryError as error:  # of all that is typed this alone could not be checked before
-                form = form.refused("crawl", str(error))
-                return self._page(request, "search.html", told(error).status_code, form=form, **blank)
-            service_of(request).settle(plain_names(asked.crawls), found.plan.missing)
+                found = await run_query(request, lambda catalogue: run_search(catalogue, search, columns))
+            except QueryError as error:  # only crawls could not be checked before
+                form = form.with_error("crawl", str(error))
+                return self._page(request, "search.html", answer_of(error).status_code, form=form, **blank)
+            service_of(request).check_complete(plain_names(search.crawls), found.plan.missing)
         except Harvesting as error:
-            headers = {"Retry-After": str(_POLL), "Content-Security-Policy": self._waiting_policy}
-            return self._page(request, "waiting.html", 503, headers, form=form, harvest=error, seconds=_POLL)
+            headers = {"Retry-After": str(_POLL_SECONDS), "Content-Security-Policy": self._waiting_policy}
+            return self._page(request, "waiting.html", 503, headers, form=form, harvest=error, seconds=_POLL_SECONDS)
         except CatalogueError as error:
-            refused = noted(request, error, told(error))
-            patience = int(refused.headers.get("Retry-After", "0"))
-            blank |= {"failure": _reason(refused), "patience": patience}
-            headers = {"Retry-After": str(patience)} if patience else {}
-            return self._page(request, "search.html", refused.status_code, headers, form=form, **blank)
+            answer = logged(request, error, answer_of(error))
+            retry_after = int(answer.headers.get("Retry-After", "0"))
+            blank |= {"failure": _message(answer), "retry_after": retry_after}
+            headers = {"Retry-After": str(retry_after)} if retry_after else {}
+            return self._page(request, "search.html", answer.status_code, headers, form=form, **blank)
         if as_csv and found.rows is not None:
             headers = {"Content-Disposition": 'attachment; filename="captures.csv"', **incomplete(found.plan.missing)}
-            return Response(csv_of(found.rows), headers={**_FIXED, **headers}, media_type="text/csv")
-        blank |= _shown(form, asked, found)
+            return Response(to_csv(found.rows), headers={**_FIXED, **headers}, media_type="text/csv")
+        blank |= _result(form, search, found)
         return self._page(request, "search.html", 422 if as_csv else 200, form=form, **blank)
 
     async def status(self, request: Request) -> Response:
-        """What is held, and what was asked of the source."""
+        """Show what is stored, and what was requested from the source."""
         service = service_of(request)
         try:
-            coverage, kept = await ask(request, lambda catalogue: (catalogue.coverage_rows(), catalogue.kept()))
+            coverage, kept = await run_query(request, lambda catalogue: (catalogue.coverage_rows(), catalogue.kept()))
         except CatalogueError as error:
             return self._failed(request, error)
         crawls: set[str] = set()
@@ -188,24 +189,22 @@ class _Pages:
             "status.html",
             coverage=coverage,
             kept=kept,
-            asked=service.asked,
+            pending=service.pending,
             at_once=service.at_once,
             spent=service.spent,
         )
 
     @staticmethod
     def _crawls(service: Service, catalogue: Catalogue) -> list[dict[str, Any]]:
-        """The crawls there are, newest first, and how much of each is held."""
-        service.listed.get(catalogue)  # which the rows are made of, once it is looked up
+        """Return all crawls, newest first, with the numbers of their stored files."""
+        service.crawls.get(catalogue)  # stores the list of crawls, of which the rows are made
         return catalogue.crawl_rows()
 
     def _failed(self, request: Request, error: CatalogueError) -> Response:
-        refused = noted(request, error, told(error))
-        headers = {name: text for name, text in refused.headers.items() if name == "retry-after"}
-        heading = "Not now" if headers else "This failed"
-        return self._page(
-            request, "error.html", refused.status_code, headers, heading=heading, message=_reason(refused)
-        )
+        answer = logged(request, error, answer_of(error))
+        headers = {name: text for name, text in answer.headers.items() if name == "retry-after"}
+        heading = "Temporarily unavailable" if headers else "Failed"
+        return self._page(request, "error.html", answer.status_code, headers, heading=heading, message=_message(answer))
 
     def _page(
         self, request: Request, name: str, status: int = 200, headers: Mapping[str, str] | None = None, **values: object
@@ -214,14 +213,14 @@ class _Pages:
         return HTMLResponse(text, status, {**_FIXED, **(headers or {})})
 
 
-def _reason(refused: Response) -> str:
-    """What an answer to programs says of why there is none, as a sentence."""
-    return f"{json.loads(bytes(refused.body))['message']}."
+def _message(answer: Response) -> str:
+    """Return the message of an error as a sentence."""
+    return f"{json.loads(bytes(answer.body))['message']}."
 
 
 def _choices(request: Request, crawls: list[dict[str, Any]]) -> list[tuple[str, str]]:
     """Return names and labels of the crawls that the form offers."""
-    on_demand = service_of(request).harvests is not None
+    on_demand = service_of(request).harvester is not None
     found = []
     for row in crawls:
         if row["files_harvested"] or (on_demand and row["has_table"]):
@@ -231,7 +230,7 @@ def _choices(request: Request, crawls: list[dict[str, Any]]) -> list[tuple[str, 
 
 
 def _state(row: Mapping[str, Any]) -> str:
-    """How much of a subset is held, in a word or a few."""
+    """Describe how much of a subset is stored."""
     if row["files_failed"]:
         return "some files failed"
     if row["files_listed"] is not None and row["files_harvested"] < row["files_listed"]:
@@ -239,67 +238,67 @@ def _state(row: Mapping[str, Any]) -> str:
     return "complete but for bounds" if row["without_bounds"] else "complete"
 
 
-def _shown(form: Form, asked: Asked, found: Found) -> dict[str, Any]:
-    """What the page of an answer says."""
+def _result(form: Form, search: Search, found: SearchResult) -> dict[str, Any]:
+    """Return values for the template."""
     one = found.crawls[0] if len(found.crawls) == 1 else None
     return {
         "found": found,
-        "headline": _headline(asked, found),
-        "command": _command(asked),
-        "more": form.address(limit=str(LARGEST_LIMIT)) if found.more and asked.limit < LARGEST_LIMIT else "",
-        "previous": form.address(page=str(asked.page - 1)) if asked.page > 1 else "",
-        "next": form.address(page=str(asked.page + 1)) if found.more and asked.page < LAST_PAGE else "",
-        "csv": form.address("/search.csv", limit=str(LARGEST_LIMIT)),
+        "headline": _headline(search, found),
+        "command": _command(search),
+        "more": form.address(limit=str(MAX_LIMIT)) if found.more and (search.limit or 0) < MAX_LIMIT else "",
+        "previous": form.address(page=str(search.page - 1)) if search.page > 1 else "",
+        "next": form.address(page=str(search.page + 1)) if found.more and search.page < MAX_PAGE else "",
+        "csv": form.address("/search.csv", limit=str(MAX_LIMIT)),
         "cdx": form.cdx_address(one) if one else "",
-        "site": _site(form, asked),
+        "site": _site(form, search),
         "facts": list(_facts(found).items()),
         "map": svg.draw_query(found.space, found.plan, limited=found.more),
-        "others": [(crawl, form.address(crawls=(crawl,))) for crawl in found.others[:_OTHERS]],
-        "rest": max(0, len(found.others) - _OTHERS),
+        "others": [(crawl, form.address(crawls=(crawl,))) for crawl in found.others[:_MAX_OTHERS]],
+        "rest": max(0, len(found.others) - _MAX_OTHERS),
     }
 
 
-def _headline(asked: Asked, found: Found) -> str:
+def _headline(search: Search, found: SearchResult) -> str:
     crawls = found.crawls[0] if len(found.crawls) == 1 else formatting.plural(len(found.crawls), "crawl")
     if found.rows is None:
-        return f"{asked.pattern} in {crawls}: not read"
+        return f"{search.url} in {crawls}: not read"
     if not found.rows:
-        return f"No {'more ' if asked.start else ''}captures of {asked.pattern} in {crawls}"
+        return f"No {'more ' if search.start else ''}captures of {search.url} in {crawls}"
     count = formatting.plural(len(found.rows), "capture")
-    if asked.start:
-        count = f"Captures {asked.start + 1:,} to {asked.start + len(found.rows):,}"
+    if search.start:
+        count = f"Captures {search.start + 1:,} to {search.start + len(found.rows):,}"
     if found.more:
-        return f"{count} of {asked.pattern} in {crawls}; there are more"
-    return f"{count} of {asked.pattern} in {crawls}"
+        return f"{count} of {search.url} in {crawls}; there are more"
+    return f"{count} of {search.url} in {crawls}"
 
 
-def _command(asked: Asked) -> str:
-    """The same question on the command line."""
-    words = ["catalogue", "query", asked.pattern]
-    for crawl in asked.crawls:
+def _command(search: Search) -> str:
+    """Return the same query on the command line."""
+    words = ["catalogue", "query", search.url]
+    for crawl in search.crawls:
         words += ["--crawl", crawl]
     options = {
-        "--match": asked.match and asked.match.value,
-        "--from": asked.from_,
-        "--to": asked.to,
-        "--status": ",".join(asked.filters.status),
-        "--mime": ",".join(asked.filters.mime),
-        "--lang": ",".join(asked.filters.lang),
+        "--match": search.match and search.match.value,
+        "--from": search.from_,
+        "--to": search.to,
+        "--status": ",".join(search.filters.status),
+        "--mime": ",".join(search.filters.mime),
+        "--lang": ",".join(search.filters.lang),
     }
     return shlex.join([*words, *(word for name, text in options.items() if text for word in (name, text))])
 
 
-def _site(form: Form, asked: Asked) -> list[tuple[str, str]]:
-    """What somebody may have meant who typed a host alone, and where that is found."""
-    typed = asked.pattern.removesuffix("/")
-    if asked.match or "*" in typed or "/" in typed.partition("://")[2] or ("/" in typed and "://" not in typed):
+def _site(form: Form, search: Search) -> list[tuple[str, str]]:
+    """Suggest patterns for a host without a path, with their addresses."""
+    typed = search.url.removesuffix("/")
+    if search.match or "*" in typed or "/" in typed.partition("://")[2] or ("/" in typed and "://" not in typed):
         return []
     wider = [f"{typed}/*", f"*.{typed.partition('://')[2] or typed}"]
     return [(url, form.address(url=url)) for url in wider]
 
 
-def _facts(found: Found) -> dict[str, str]:
-    """The plan in numbers."""
+def _facts(found: SearchResult) -> dict[str, str]:
+    """Return the plan in numbers."""
     plan = found.plan
     facts = {
         "Files": f"{len(plan.paths):,} of {found.files:,}",

@@ -118,7 +118,7 @@ def test_what_the_database_lacks_goes_into_a_copy(
 
 def test_a_server_answers(shut: Path, settings: Settings, crawl: str) -> None:
     with closing(Service(shut, settings, at_once=2)) as service:
-        assert service.ask(lambda cat: cat.captures("*.example.com", crawls=crawl).count()).result() > 0
+        assert service.submit(lambda cat: cat.captures("*.example.com", crawls=crawl).count()).result() > 0
 
 
 # ---- the store ----

@@ -66,6 +66,7 @@ HOMES = {
     "click": {"cli"},
     "dask": {"read", "captures"},  # the last names its types only
     "distributed": {"read"},
+    "fastapi": {"server"},
     "duckdb": {"metadata_db", "export", "query", "read", "catalogue"},  # the last two name its types only
     "feedparser": {"records"},
     "filelock": {"source", "store", "metadata_db"},
@@ -73,6 +74,7 @@ HOMES = {
     "pandas": {"read", "captures", "sample", "catalogue"},  # all but the first name its types only
     "h11": {"server"},
     "platformdirs": {"settings"},
+    "pydantic": {"server"},
     "pyiceberg": {"export"},
     "resiliparse": {"records"},
     "rich": {"progress"},
@@ -82,7 +84,7 @@ HOMES = {
     "sqlite3": {"store", "export"},
     "starlette": {"server"},
     "uvicorn": {"server"},
-    "warcio": {"records", "cdx", "output"},
+    "warcio": {"records", "server", "output"},
     "yarl": {"source"},
 }
 

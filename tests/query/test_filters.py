@@ -18,7 +18,7 @@ from tests.cli.test_cli import sentence
 from tests.support.commands import Command
 from tests.support.crawls import crawl_of, table
 from tests.support.serving import get
-from tests.support.web_pages import asked, page, rows, serving_site
+from tests.support.web_pages import page, rows, search, serving_site
 
 site = pytest.fixture(scope="module")(serving_site)
 
@@ -72,7 +72,7 @@ def test_all_interfaces_find_the_same(
     assert sorted(row["url"] for row in ran.json_lines()) == expected
     answer = get(site, f"/api/query?{urlencode({'url': SITE, 'crawl': crawl, 'limit': 10_000} | filters)}")
     assert sorted(row["url"] for row in answer.json["captures"]) == expected
-    assert sorted(row[1] for row in rows(page(asked(site, url=SITE, crawl=crawl, limit=1000, **filters)))) == expected
+    assert sorted(row[1] for row in rows(page(search(site, url=SITE, crawl=crawl, limit=1000, **filters)))) == expected
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_invalid_filters_are_refused(
         harvested.captures(SITE, **dict[str, Any]({name: value}))
     assert says in str(raised.value)
     name = "language" if name == "lang" else name
-    assert says in page(asked(site, url=SITE, **{name: value}), 400).one("p", class_="problem").text
+    assert says in page(search(site, url=SITE, **{name: value}), 400).one("p", class_="problem").text
     assert get(site, f"/api/plan?{urlencode({'url': SITE, name: value})}").status == 400
 
 

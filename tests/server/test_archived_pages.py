@@ -1,11 +1,10 @@
-"""Archived pages as a server shows them."""
+"""Archived pages: which record is found, and each of its forms."""
 
 import gzip
 import hashlib
-import json
 from collections.abc import Iterator
 from datetime import UTC, timedelta
-from email.utils import format_datetime, parsedate_to_datetime
+from email.utils import format_datetime
 from pathlib import Path
 from shutil import copytree
 from typing import Any
@@ -18,7 +17,7 @@ from hypothesis import strategies as st
 from catalogue import Catalogue
 from catalogue.commoncrawl.capture import Capture, capture_of, format_timestamp
 from catalogue.records.record import read_record
-from catalogue.server.archived_pages import asked_url
+from catalogue.server.archived_pages import parse_url
 from catalogue.settings import Settings
 from tests.support.archives import digest
 from tests.support.crawls import CRAWL
@@ -52,15 +51,13 @@ def address(untaught_data: Path, settings: Settings, tmp_path_factory: pytest.Te
 
 @pytest.fixture(scope="module")
 def rows(harvested: Catalogue, crawl: str) -> list[dict[str, Any]]:
-    """Some captures whose records are there, of each subset."""
+    """Some captures with records, of each subset."""
     every = harvested.captures("*.com", crawls=crawl).to_arrow().to_pylist()
     subsets = [[row for row in every if row["subset"] == name] for name in ("warc", "crawldiagnostics", "robotstxt")]
     return [row for rows in subsets for row in rows[:: len(rows) // 6 or 1]]
 
 
-def test_records_are_those_that_python_fetches(
-    address: str, harvested: Catalogue, crawl: str, rows: list[dict[str, Any]]
-) -> None:
+def test_records_agree_with_python(address: str, harvested: Catalogue, crawl: str, rows: list[dict[str, Any]]) -> None:
     assert {row["subset"] for row in rows} == {"warc", "crawldiagnostics", "robotstxt"}
     twins = 0
     for row in rows:
@@ -79,20 +76,20 @@ def test_records_are_those_that_python_fetches(
         assert got.headers["link"].endswith('>; rel="original"')
         assert record.http_header("content-type") in {None, got.headers["content-type"]}
         check_sandbox(got)
-        whole = get(address, f"/{crawl}/{stamp}warc_/{url}")
-        assert (whole.body, whole.headers["content-type"]) == (record.member, "application/warc")
-        assert read_record(capture_of(row), whole.body).url == url
+        warc = get(address, f"/{crawl}/{stamp}warc_/{url}")
+        assert (warc.body, warc.headers["content-type"]) == (record.member, "application/warc")
+        assert read_record(capture_of(row), warc.body).url == url
     assert twins < len(rows) / 2
 
 
 def assert_twins(harvested: Catalogue, crawl: str, row: dict[str, Any], got: Answer) -> None:
-    """Another capture was answered with: of the same URL and second."""
+    """Check that the answer is another capture of the same URL and second."""
     twins = harvested.captures(row["url"], crawls=crawl, exact_url=True).to_arrow().to_pylist()
     (twin,) = [each for each in twins if str(each["warc_record_offset"]) == got.headers["x-archive-offset"]]
     assert (twin["url"], twin["fetch_time"]) == (row["url"], row["fetch_time"])
 
 
-def test_a_url_as_it_is_escaped_or_tidied_is_the_same(address: str, harvested: Catalogue, crawl: str) -> None:
+def test_accepts_quoted_urls(address: str, harvested: Catalogue, crawl: str) -> None:
     queried = harvested.captures("*.com", crawls=crawl, where="url_query <> ''", limit=1)
     (row,) = queried.to_arrow().to_pylist()
     stamp, url = format_timestamp(row["fetch_time"]), row["url"]
@@ -117,19 +114,19 @@ def test_a_url_as_it_is_escaped_or_tidied_is_the_same(address: str, harvested: C
         (b"http://a.example/\xc3\xa9\xff", b"", "http://a.example/%C3%A9%FF"),
     ],
 )
-def test_what_url_a_path_ends_with(rest: bytes, query: bytes, url: str) -> None:
-    assert asked_url(rest, query) == url
+def test_parses_urls(rest: bytes, query: bytes, url: str) -> None:
+    assert parse_url(rest, query) == url
 
 
 @given(st.text(min_size=1, max_size=60).filter(lambda text: not any("\ud800" <= c <= "\udfff" for c in text)))
-def test_a_url_that_is_escaped_as_a_whole_comes_back(text: str) -> None:
+def test_quoted_urls_roundtrip(text: str) -> None:
     url = f"https://example.com/{text}"
-    spelled = asked_url(quote(url, safe="").encode(), b"")
+    spelled = parse_url(quote(url, safe="").encode(), b"")
     assert all("!" <= c <= "~" for c in spelled)
     assert spelled == quote(url, safe="".join(map(chr, range(0x21, 0x7F))))
 
 
-def test_the_nearest_in_time_and_spelling(tmp_path: Path) -> None:
+def test_finds_nearest_time_and_spelling(tmp_path: Path) -> None:
     times = [TIME + timedelta(minutes=minutes) for minutes in (0, 10, 20)]
     records = [("http://example.com/a", time, answer(OK, f"plain {time}".encode())) for time in times]
     records += [("https://www.example.com/A", times[1], answer(OK, b"other"))]
@@ -156,7 +153,7 @@ def test_the_nearest_in_time_and_spelling(tmp_path: Path) -> None:
 # ---- other forms ----
 
 
-def test_the_text_of_a_page(hostile: str) -> None:
+def test_text_form(hostile: str) -> None:
     got = page(hostile, "script", "text_")
     assert (got.status, got.text.strip()) == (200, "hello there")
     assert got.headers["content-type"] == "text/plain; charset=utf-8"
@@ -164,25 +161,25 @@ def test_the_text_of_a_page(hostile: str) -> None:
     assert page(hostile, "surrogate", "text_").text.endswith(" x")
 
 
-def test_what_has_no_text_says_so(hostile: str) -> None:
+def test_text_form_without_text_is_404(hostile: str) -> None:
     got = page(hostile, "picture", "text_")
     assert (got.status, "image/png" in got.json["message"]) == (404, True)
 
 
 @pytest.mark.parametrize("name", sorted(PAGES))
-def test_a_record_described(hostile: str, name: str) -> None:
+def test_metadata_form(hostile: str, name: str) -> None:
     got = page(hostile, name, "meta_")
     assert (got.status, got.headers["content-type"]) == (200, "application/json")
-    told = got.json
+    shown = got.json
     record = read_record(Capture(ARCHIVE, 0, 1), page(hostile, name, "warc_").body)
-    assert [tuple(pair) for pair in told["record_headers"]] == list(record.headers)
-    assert [tuple(pair) for pair in told["http_headers"]] == list(record.http_headers)
-    assert told["metadata"]["md5"] == hashlib.md5(record.body, usedforsecurity=False).hexdigest()
-    assert told["warc_filename"] == ARCHIVE
-    assert (told["metadata"]["disposition"] == "FAILURE") is (name in {"cut", "bomb"})
+    assert [tuple(pair) for pair in shown["record_headers"]] == list(record.headers)
+    assert [tuple(pair) for pair in shown["http_headers"]] == list(record.http_headers)
+    assert shown["metadata"]["md5"] == hashlib.md5(record.body, usedforsecurity=False).hexdigest()
+    assert shown["warc_filename"] == ARCHIVE
+    assert (shown["metadata"]["disposition"] == "FAILURE") is (name in {"cut", "bomb"})
 
 
-def test_a_record_as_a_download(hostile: str) -> None:
+def test_warc_form_is_a_download(hostile: str) -> None:
     got = page(hostile, "script", "warc_")
     assert got.headers["content-disposition"].startswith(f'attachment; filename="{CRAWL}-20220815010203-')
     assert gzip.decompress(got.body).startswith(b"WARC/1.0")
@@ -191,64 +188,58 @@ def test_a_record_as_a_download(hostile: str) -> None:
 # ---- what there is not ----
 
 
-def test_no_capture(address: str, crawl: str) -> None:
+def test_no_capture_is_404(address: str, crawl: str) -> None:
     got = get(address, f"/{crawl}/2022id_/https://nowhere.example/%C3%A9?a=%3Cb%3E")
     assert got.status == 404
     assert got.json == {"message": "No Captures found for: https://nowhere.example/%C3%A9?a=%3Cb%3E"}
 
 
 @pytest.mark.parametrize(
-    ("target", "status", "said"),
+    ("target", "status", "message"),
     [
         ("/CC-MAIN-1999-99/2022id_/example.com", 404, "there is no crawl CC-MAIN-1999-99"),
-        ("/nonsense/2022id_/example.com", 404, "is not the name of a crawl"),
-        ("/all/2022id_/example.com", 404, "is not the name of a crawl"),
-        ("/CC%2DMAIN/2022id_/example.com", 404, "is not the name of a crawl"),
+        ("/nonsense/2022id_/example.com", 404, "nonsense"),
+        ("/all/2022id_/example.com", 404, "all"),
         ("/a%2F2022id_/example.com", 404, "/CRAWL/TIMESTAMP"),
         ("/{crawl}/2022/http://example.com", 404, "id_, text_, meta_, warc_"),
         ("/{crawl}/2022js_/http://example.com", 404, "id_, text_, meta_, warc_"),
         ("/{crawl}/123456789012345id_/http://example.com", 404, "/CRAWL/TIMESTAMP"),
-        ("/{crawl}/2022id_/", 400, "ends with a URL"),
-        ("/{crawl}/2022id_/http://", 400, "has no host"),
+        ("/{crawl}/2022id_/", 400, "must end with a URL"),
+        ("/{crawl}/2022id_/http://", 400, "http://"),
         ("/{crawl}/2022id_/" + "a" * 9000, 400, "8,192 characters"),
     ],
 )
-def test_questions_that_have_no_answer(address: str, crawl: str, target: str, status: int, said: str) -> None:
+def test_rejects_invalid_paths(address: str, crawl: str, target: str, status: int, message: str) -> None:
     got = get(address, target.format(crawl=crawl))
     assert (got.status, got.headers["content-type"]) == (status, "application/json; charset=utf-8")
-    assert said in got.json["message"]
+    assert message in got.json["message"]
 
 
-def test_methods(address: str, crawl: str, rows: list[dict[str, Any]]) -> None:
+def test_answers_get_and_head_only(address: str, crawl: str, rows: list[dict[str, Any]]) -> None:
     target = f"/{crawl}/{format_timestamp(rows[0]['fetch_time'])}id_/{rows[0]['url']}"
     there, head = get(address, target), get(address, target, method="HEAD")
     dated = {"date": ""}
     assert (head.status, head.body, dict(head.headers) | dated) == (200, b"", dict(there.headers) | dated)
-    posted, asked = get(address, target, method="POST"), get(address, target, method="OPTIONS")
-    assert (posted.status, posted.headers["allow"]) == (405, "GET, HEAD, OPTIONS")
-    assert "POST" in posted.json["message"]
-    assert (asked.status, asked.headers["access-control-allow-methods"]) == (204, "GET, HEAD, OPTIONS")
+    assert get(address, target, method="POST").status == 405
 
 
 # ---- records that are not what the index says ----
 
 
-def test_a_record_that_is_another_is_an_error_that_nobody_retries(tmp_path: Path) -> None:
+def test_wrong_records_are_errors_that_clients_do_not_retry(tmp_path: Path) -> None:
     records = [(url_of(name), TIME, PAGES[name]) for name in ("charset", "gone", "script")]
     wrong = {"content_digest": [digest(b"other"), None, None], "warc_filename": [ARCHIVE, "crawl-data/no", "../etc"]}
     write_records(tmp_path / "mirror", records, **wrong)
     with serving(*harvest(tmp_path / "mirror", tmp_path)) as address:
         other, missing, unnamed = (page(address, name) for name in ("charset", "gone", "script"))
     assert other.status == 422
-    assert "has not the digest" in other.json["message"]
     assert "retry-after" not in other.headers
     assert missing.status == 404
     assert unnamed.status == 422
-    assert "no name of an archive" in unnamed.json["message"]
 
 
 @pytest.mark.filterwarnings("ignore::catalogue.errors.IncompleteAnswer")
-def test_answers_are_not_kept_where_a_nearer_capture_may_be_unknown(hostile: str, tmp_path: Path) -> None:
+def test_incomplete_answers_are_not_cached(hostile: str, tmp_path: Path) -> None:
     write_records(tmp_path / "mirror", [(url_of("script"), TIME, PAGES["script"])])
     manifest = tmp_path / f"mirror/crawl-data/{CRAWL}/cc-index-table.paths.gz"
     path = gzip.decompress(manifest.read_bytes()).decode()
@@ -258,7 +249,7 @@ def test_answers_are_not_kept_where_a_nearer_capture_may_be_unknown(hostile: str
     assert page(hostile, "script").headers["cache-control"] == "public, max-age=86400"
 
 
-def test_a_source_that_does_not_answer_is_to_be_asked_later(tmp_path: Path) -> None:
+def test_source_failure_has_retry_after(tmp_path: Path) -> None:
     write_records(tmp_path / "mirror", [(url_of("script"), TIME, PAGES["script"])])
     data, _ = harvest(tmp_path / "mirror", tmp_path)
 
@@ -268,10 +259,3 @@ def test_a_source_that_does_not_answer_is_to_be_asked_later(tmp_path: Path) -> N
             got = [page(address, "script"), get(address, f"/api/query?url={url_of('script')}")]
     for each in got:
         assert (each.status, int(each.headers["retry-after"]) > 0) == (503, True)
-        assert each.headers["access-control-allow-origin"] == "*"
-
-
-def test_times_are_read_back(hostile: str) -> None:
-    got = page(hostile, "script")
-    assert parsedate_to_datetime(got.headers["memento-datetime"]) == TIME
-    assert json.loads(page(hostile, "script", "meta_").body)["metadata"]["attempt_time"] == TIME.timestamp() * 1000

@@ -24,7 +24,7 @@ from tests.support.faults import FaultServer
 from tests.support.gates import Gate, nth
 from tests.support.served_records import OK, TIME, answer, harvest, url_of, write_records
 from tests.support.serving import serving
-from tests.support.serving_held import served
+from tests.support.serving_crawls import served
 from tests.support.web_pages import serving_site
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
@@ -100,7 +100,7 @@ def look(browser: Chrome, width: int, theme: str) -> None:
 
 
 def messages(browser: Chrome) -> list[str]:
-    """What has been said on the console since it was looked at last."""
+    """Return new messages of the console."""
     return [entry["message"] for entry in browser.get_log("browser")]
 
 
@@ -108,7 +108,7 @@ def run(browser: Chrome, script: str) -> Any:
     return browser.execute_script(script)
 
 
-def test_a_search_as_people_do_it(browser: Chrome, site: str, crawl: str) -> None:
+def test_search_from_the_form(browser: Chrome, site: str, crawl: str) -> None:
     browser.get(f"{site}/{crawl}/")
     field = browser.find_element(By.NAME, "url")
     field.send_keys("*.example.com", Keys.ENTER)
@@ -133,7 +133,7 @@ def test_a_search_as_people_do_it(browser: Chrome, site: str, crawl: str) -> Non
     assert browser.find_element(By.NAME, "limit").get_attribute("value") == "1000"
 
 
-def test_the_keyboard_alone_will_do(browser: Chrome, site: str) -> None:
+def test_keyboard_navigation(browser: Chrome, site: str) -> None:
     browser.get(site)
     reached = []
     for _ in range(9):
@@ -142,7 +142,7 @@ def test_the_keyboard_alone_will_do(browser: Chrome, site: str) -> None:
         reached.append(active.get_attribute("name") or active.text)
         assert run(browser, "return getComputedStyle(document.activeElement).outlineStyle") != "none"
     assert reached[0] == "Skip to the content"
-    assert {"url", "crawl", "Search", "Narrow it down"} <= set(reached)
+    assert {"url", "crawl", "Search", "Filters"} <= set(reached)
     browser.get(site)
     browser.switch_to.active_element.send_keys(Keys.TAB)
     browser.switch_to.active_element.send_keys(Keys.ENTER)
@@ -150,9 +150,9 @@ def test_the_keyboard_alone_will_do(browser: Chrome, site: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/search?url=*.example.com&crawl=all&status=2xx&limit=50", "/status", "{crawl}"])
-def test_nothing_is_wider_than_a_telephone(browser: Chrome, site: str, crawl: str, path: str) -> None:
+def test_pages_fit_a_telephone(browser: Chrome, site: str, crawl: str, path: str) -> None:
     browser.get(site + path.replace("{crawl}", f"/{crawl}/"))
-    for width in (TELEPHONE, DESK):  # as when a window is made wider: the server knows neither
+    for width in (TELEPHONE, DESK):  # the window is resized after loading
         look(browser, width, "dark")
         assert run(browser, "return innerWidth") == width
         assert run(browser, OVERFLOW) == 0
@@ -164,7 +164,7 @@ def test_nothing_is_wider_than_a_telephone(browser: Chrome, site: str, crawl: st
         assert run(browser, beside) == []
 
 
-def test_a_telephone_shows_the_map_after_ten_results_and_a_desk_beside_them(browser: Chrome, site: str) -> None:
+def test_map_is_after_ten_results_on_telephones_and_next_to_them_on_desktops(browser: Chrome, site: str) -> None:
     browser.get(f"{site}/search?url=*.example.com&crawl=all&limit=12")
     places = """
         const place = (e) => e.getBoundingClientRect();
@@ -181,7 +181,7 @@ def test_a_telephone_shows_the_map_after_ten_results_and_a_desk_beside_them(brow
     assert run(browser, places)[4] < run(browser, places)[5]
 
 
-def test_a_harvest_shows_its_progress_and_then_the_answer(chromium: Chrome, on_demand: tuple[str, Gate]) -> None:
+def test_shows_progress_of_a_harvest_and_then_the_answer(chromium: Chrome, on_demand: tuple[str, Gate]) -> None:
     address, gate = on_demand
     look(chromium, TELEPHONE, "light")
     chromium.get(f"{address}/{CRAWL}/")
@@ -198,20 +198,20 @@ def test_a_harvest_shows_its_progress_and_then_the_answer(chromium: Chrome, on_d
     assert all("503" in message for message in messages(chromium))  # Chromium says of itself what the status was
 
 
-def test_long_urls_are_broken_and_not_cut(browser: Chrome, site: str) -> None:
+def test_breaks_long_urls(browser: Chrome, site: str) -> None:
     look(browser, TELEPHONE, "light")
     browser.get(f"{site}/search?url={'a' * 300}.example/{'b' * 600}/*&crawl=latest")
     assert run(browser, OVERFLOW) == 0
 
 
-def test_both_themes_can_be_read(browser: Chrome, site: str, crawl: str) -> None:
+def test_both_themes_have_contrast(browser: Chrome, site: str, crawl: str) -> None:
     papers = set()
     browser.get(f"{site}/search?url=*.example.com&crawl={crawl}&status=2xx&limit=5")
     for theme in ("light", "dark"):
         look(browser, DESK, theme)
         papers.add(run(browser, "return getComputedStyle(document.body).backgroundColor"))
         least, what = run(browser, CONTRAST)
-        assert 4.5 <= least <= 21, (theme, what)  # more there is not: then nothing was compared
+        assert 4.5 <= least <= 21, (theme, what)  # 99 is: nothing was compared
     assert len(papers) == 2
 
 
@@ -239,7 +239,7 @@ for (const e of document.body.querySelectorAll('*')) {
 }
 return least;
 """
-"""The least contrast of all that is written, as WCAG 2 has it, and where."""
+"""The lowest contrast of all texts by WCAG 2, and its element."""
 
 
 AXE = distribution("selenium-axe-python").locate_file("selenium_axe_python/axe-core/axe.min.js")
@@ -259,9 +259,7 @@ OWN = [
 ]
 
 
-def test_axe_finds_no_violation_of_wcag_on_any_page(
-    chromium: Chrome, site: str, crawl: str, on_demand: tuple[str, Gate]
-) -> None:
+def test_no_page_violates_wcag(chromium: Chrome, site: str, crawl: str, on_demand: tuple[str, Gate]) -> None:
     address, gate = on_demand
     axe = Path(str(AXE)).read_text(encoding="utf-8")
 
@@ -285,12 +283,12 @@ def test_axe_finds_no_violation_of_wcag_on_any_page(
     messages(chromium)
 
 
-def test_a_mistake_is_shown_where_it_was_made(chromium: Chrome, site: str) -> None:
+def test_links_errors_to_their_fields(chromium: Chrome, site: str) -> None:
     look(chromium, DESK, "light")
     chromium.get(f"{site}/search?url=foo*bar&crawl=latest")
     chromium.find_element(By.CSS_SELECTOR, "[role=alert] a").click()
     assert run(chromium, "return location.hash") == "#url"
-    assert "has a *" in chromium.find_element(By.ID, "url-problem").text
+    assert "foo*bar" in chromium.find_element(By.ID, "url-problem").text
     assert all("400" in message for message in messages(chromium))  # Chromium says of itself what the status was
 
 
@@ -312,7 +310,7 @@ ACTING = """<html><head><title>as archived</title>
 <form action="//HERE/form"><input autofocus onfocus="this.form.submit()"></form></body></html>"""
 
 
-def test_an_archived_page_runs_nothing_and_loads_nothing(chromium: Chrome, tmp_path: Path) -> None:
+def test_archived_page_runs_and_loads_nothing(chromium: Chrome, tmp_path: Path) -> None:
     with LoopbackServer(tmp_path) as elsewhere:
         page = ACTING.replace("//HERE/", elsewhere.url).encode()
         records = {

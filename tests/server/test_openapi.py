@@ -1,7 +1,7 @@
-"""Schemathesis asks what the document of the JSON API allows, and what it forbids: no answer contradicts it.
+"""Schemathesis sends requests that the OpenAPI document allows and forbids; no answer contradicts the document.
 
-See https://schemathesis.readthedocs.io/. How many questions it makes up for each path is ``CATALOGUE_TEST_EXAMPLES``;
-if that is set, it asks besides some six hundred that it derives from the document one by one.
+``CATALOGUE_TEST_EXAMPLES`` is the number of generated requests for each path. If it is set, 600 requests derived from
+the document are sent too. See https://schemathesis.readthedocs.io/.
 """
 
 import os
@@ -18,15 +18,15 @@ from tests.support.serving import serving
 
 ROOT = Path(__file__).parents[2]
 CRAWL = "CC-MAIN-2026-30"
-# A question that has its form can still be none, or about what is not there.
+# A request with valid parameters can still be refused.
 SETTINGS = """
 [checks.positive_data_acceptance]
 expected-statuses = ["2xx", "404", "422"]
 """
 
 
-@pytest.mark.timeout(3600)  # with many questions
-def test_the_document_is_true(miniature: Miniature, tmp_path: Path) -> None:
+@pytest.mark.timeout(3600)  # with many requests
+def test_answers_agree_with_the_document(miniature: Miniature, tmp_path: Path) -> None:
     settings = Settings(source=str(miniature.folder), cache=tmp_path / "cache")
     with catalogue.open(tmp_path / "data", settings=settings) as cat:
         cat.harvest(CRAWL, subsets="all")
@@ -40,7 +40,10 @@ def test_the_document_is_true(miniature: Miniature, tmp_path: Path) -> None:
         done = subprocess.run(
             [program, "--config-file", config, "run", *options, f"{address}/api/openapi.json"],
             cwd=tmp_path,
-            env={**os.environ, "HYPOTHESIS_STORAGE_DIRECTORY": str(ROOT / ".hypothesis")},  # what is slow to compute
+            env={
+                **os.environ,
+                "HYPOTHESIS_STORAGE_DIRECTORY": str(ROOT / ".hypothesis"),
+            },  # caches what is slow to compute
             capture_output=True,
             text=True,
             check=False,

@@ -1,4 +1,4 @@
-"""The server as a whole: transport, many clients at once, the command."""
+"""Transport, the queue of queries, and the command."""
 
 import gzip
 import json
@@ -30,7 +30,7 @@ from catalogue.surt import url_surtkey
 from tests.support.commands import Command
 from tests.support.crawls import CRAWL, crawl_of
 from tests.support.serving import get, running, serving
-from tests.support.serving_held import harvested_in_part
+from tests.support.serving_crawls import harvested_in_part
 
 
 @pytest.fixture(scope="module")
@@ -40,10 +40,10 @@ def base(untaught_data: Path, settings: Settings, tmp_path_factory: pytest.TempP
         yield address
 
 
-# ---- what is held ----
+# ---- crawls ----
 
 
-def test_crawls_are_those_of_the_source(base: str, mirror: Path) -> None:
+def test_lists_crawls_of_the_source(base: str, mirror: Path) -> None:
     answer = get(base, "/collinfo.json")
     assert answer.headers["content-type"] == "application/json"
     listed = json.loads((mirror / "collinfo.json").read_bytes())
@@ -65,9 +65,7 @@ def test_crawls_are_those_of_the_source(base: str, mirror: Path) -> None:
         ({"Host": 'x"<script>'}, None),
     ],
 )
-def test_crawls_are_at_the_address_that_the_client_knows(
-    base: str, headers: dict[str, str], address: str | None
-) -> None:
+def test_addresses_are_those_of_the_client(base: str, headers: dict[str, str], address: str | None) -> None:
     connection = HTTPConnection(urlsplit(base).netloc)
     connection.putrequest("GET", "/collinfo.json", skip_host=True)
     for name, value in headers.items():
@@ -83,7 +81,7 @@ def test_crawls_are_at_the_address_that_the_client_knows(
 # ---- transport ----
 
 
-def test_what_is_large_is_compressed_where_that_is_asked_for(base: str, crawl: str) -> None:
+def test_compresses_large_answers_on_request(base: str, crawl: str) -> None:
     path = f"/{crawl}-index?url=*.com&output=json"
     plain = get(base, path)
     answer = get(base, path, Accept_Encoding="gzip")
@@ -94,7 +92,7 @@ def test_what_is_large_is_compressed_where_that_is_asked_for(base: str, crawl: s
 
 
 @pytest.mark.parametrize("refused", ["gzip;q=0", "GZIP ; q=0.000, br", "deflate, gzip;q=0.0"])
-def test_gzip_is_not_sent_to_clients_that_refuse_it(base: str, crawl: str, refused: str) -> None:
+def test_does_not_compress_for_clients_that_refuse_gzip(base: str, crawl: str, refused: str) -> None:
     path = f"/{crawl}-index?url=*.com&output=json"
     assert "content-encoding" not in get(base, path, Accept_Encoding=refused).headers
     assert get(base, path, Accept_Encoding="gzip;q=0.1").headers["content-encoding"] == "gzip"
@@ -116,12 +114,12 @@ def test_preflights_allow_every_header(base: str, crawl: str, path: str, method:
     assert answer.headers["access-control-allow-headers"] == "x-requested-with,authorization"
 
 
-def test_pages_of_other_origins_may_ask(base: str, crawl: str) -> None:
+def test_allows_other_origins(base: str, crawl: str) -> None:
     for path in ("/collinfo.json", f"/{crawl}-index?url=example.com", f"/{crawl}-index"):
         assert get(base, path, Origin="https://example.org").headers["access-control-allow-origin"] == "*"
 
 
-def test_head_is_answered_and_nothing_is_changed(base: str, crawl: str) -> None:
+def test_answers_get_and_head_only(base: str, crawl: str) -> None:
     answer = get(base, f"/{crawl}-index?url=example.com/*", method="HEAD")
     assert (answer.status, answer.body) == (200, b"")
     for method in ("POST", "PUT", "DELETE"):
@@ -131,13 +129,13 @@ def test_head_is_answered_and_nothing_is_changed(base: str, crawl: str) -> None:
 
 
 @pytest.mark.parametrize("target", [f"/{'x' * 5000}-index?url=a", "/%00-index?url=a", "/..%2f-index?url=a"])
-def test_paths_that_there_are_not(base: str, target: str) -> None:
+def test_unknown_paths_are_404(base: str, target: str) -> None:
     answer = get(base, target)
     assert answer.status == 404
     assert answer.json["message"]
 
 
-def test_questions_have_limits(base: str, crawl: str) -> None:
+def test_limits_requests(base: str, crawl: str) -> None:
     assert get(base, f"/{crawl}-index?url=a.com" + "&x=1" * 300).status == 400
     assert get(base, f"/{crawl}-index?url=a.com" + "&filter=x" * 60).status == 400
     assert get(base, f"/{crawl}-index?url={'a' * 40_000}").status in {400, 404}
@@ -146,16 +144,16 @@ def test_questions_have_limits(base: str, crawl: str) -> None:
         assert b" 431 " in connection.recv(1000)
 
 
-def test_an_address_may_be_of_any_bytes(base: str, crawl: str) -> None:
+def test_accepts_urls_of_any_bytes(base: str, crawl: str) -> None:
     for url in ("example.com/%E9", "example.com/%C3%A9", "example.com/é", "example.com/a b"):
         answer = get(base, f"/{crawl}-index?url={quote(url, encoding='latin-1', safe='/%')}")
         assert answer.status in {200, 404}
 
 
-# ---- many at once ----
+# ---- the queue ----
 
 
-def test_many_at_once_get_what_one_gets(base: str, crawl: str) -> None:
+def test_parallel_answers_equal_single_ones(base: str, crawl: str) -> None:
     rng = random.Random(7)
     urls = ["example.com/*", "*.example.com", "example.com", "*.org", "example.com/", "nosuch.example"]
     paths = [f"/{crawl}-index?{urlencode({'url': rng.choice(urls), 'limit': rng.randrange(4)})}" for _ in range(30)]
@@ -165,20 +163,20 @@ def test_many_at_once_get_what_one_gets(base: str, crawl: str) -> None:
             assert (answer.status, answer.body) == (alone[path].status, alone[path].body)
 
 
-def test_who_comes_when_too_many_wait_is_told_when_to_come_back(harvested_data: Path, settings: Settings) -> None:
-    service = Service(harvested_data, settings, at_once=1, waiting=1)
+def test_full_queue_is_503_with_retry_after(harvested_data: Path, settings: Settings) -> None:
+    service = Service(harvested_data, settings, at_once=1, max_queued=1)
     try:
-        begun, go_on = Event(), Event()
+        started, go_on = Event(), Event()
 
         def slow(_: Catalogue) -> bool:
-            begun.set()
+            started.set()
             return go_on.wait(30)
 
-        first = service.ask(slow)
-        assert begun.wait(30)
-        second = service.ask(lambda cat: cat.table.name)
+        first = service.submit(slow)
+        assert started.wait(30)
+        second = service.submit(lambda cat: cat.table.name)
         with pytest.raises(Busy) as caught:
-            service.ask(lambda cat: cat.table.name)
+            service.submit(lambda cat: cat.table.name)
         assert caught.value.retry_after > 0
         with running(service) as address:
             answer = get(address, "/collinfo.json")
@@ -189,62 +187,62 @@ def test_who_comes_when_too_many_wait_is_told_when_to_come_back(harvested_data: 
         service.close()
 
 
-def test_who_asks_the_same_at_once_gets_the_same_answer(harvested_data: Path, settings: Settings) -> None:
+def test_equal_queries_share_an_answer(harvested_data: Path, settings: Settings) -> None:
     service = Service(harvested_data, settings, at_once=2)
     try:
         go_on = Event()
-        asked = Counter[str]()
+        runs = Counter[str]()
 
         def slow(_: Catalogue) -> int:
-            asked["slow"] += 1
+            runs["slow"] += 1
             assert go_on.wait(30)
-            return asked["slow"]
+            return runs["slow"]
 
-        answers = [service.ask(slow, key="same") for _ in range(5)]
+        answers = [service.submit(slow, key="same") for _ in range(5)]
         go_on.set()
         assert [answer.result(30) for answer in answers] == [1] * 5
-        assert service.ask(slow, key="same").result(30) == 2
+        assert service.submit(slow, key="same").result(30) == 2
     finally:
         service.close()
 
 
-def test_who_leaves_takes_the_answer_from_nobody(harvested_data: Path, settings: Settings) -> None:
+def test_abandoned_queries_are_cancelled_unless_shared(harvested_data: Path, settings: Settings) -> None:
     service = Service(harvested_data, settings, at_once=1)
     try:
-        go_on, asked = Event(), Counter[str]()
+        go_on, runs = Event(), Counter[str]()
 
         def name(catalogue: Catalogue) -> str:
-            asked[catalogue.table.name] += 1
+            runs[catalogue.table.name] += 1
             return catalogue.table.name
 
-        before = service.ask(lambda _: go_on.wait(30))
-        first, second = service.ask(name, key="same"), service.ask(name, key="same")
-        service.leave(first)
-        others = [service.ask(name, key="others") for _ in range(2)]
+        before = service.submit(lambda _: go_on.wait(30))
+        first, second = service.submit(name, key="same"), service.submit(name, key="same")
+        service.abandon(first)
+        others = [service.submit(name, key="others") for _ in range(2)]
         for answer in others:
-            service.leave(answer)
-        again = service.ask(name, key="others")
+            service.abandon(answer)
+        again = service.submit(name, key="others")
         go_on.set()
         assert (before.result(30), second.result(30), again.result(30)) == (True, "index", "index")
         assert all(answer.cancelled() for answer in others)
-        assert asked["index"] == 2
-        service.leave(second)
+        assert runs["index"] == 2
+        service.abandon(second)
     finally:
         service.close()
 
 
-def test_who_stops_it_waits_for_questions_that_are_being_answered(harvested_data: Path, settings: Settings) -> None:
-    """Else DuckDB takes the process down."""
+def test_close_waits_for_running_queries(harvested_data: Path, settings: Settings) -> None:
+    """Otherwise DuckDB crashes."""
     service = Service(harvested_data, settings, at_once=2)
-    begun, stopping = Event(), Event()
+    started, stopping = Event(), Event()
 
     def slow(cat: Catalogue) -> list[dict[str, Any]]:
-        begun.set()
+        started.set()
         assert stopping.wait(30)
         return cat.crawl_rows()
 
-    answer = service.ask(slow)
-    assert begun.wait(30)
+    answer = service.submit(slow)
+    assert started.wait(30)
     stopping.set()
     service.close()
     assert answer.done()
@@ -252,8 +250,8 @@ def test_who_stops_it_waits_for_questions_that_are_being_answered(harvested_data
         assert answer.result() == cat.crawl_rows()
 
 
-def test_a_small_limit_of_half_a_million_captures_of_one_key(settings: Settings, tmp_path: Path) -> None:
-    """Four at once, in a process of their own, whose memory is bounded."""
+def test_limit_bounds_memory_for_half_a_million_captures(settings: Settings, tmp_path: Path) -> None:
+    """Four in parallel."""
     count, url = 510_000, f"https://example.com/{'x' * 50}"
     same = pa.array(np.zeros(count, np.int32))
     seconds = np.random.default_rng(7).permutation(count) + 1_660_000_000
@@ -284,7 +282,7 @@ def test_a_small_limit_of_half_a_million_captures_of_one_key(settings: Settings,
 # ---- the command ----
 
 
-def test_the_command_serves_until_ctrl_c(asking: Command, crawl: str) -> None:
+def test_command_serves_until_interrupted(asking: Command, crawl: str) -> None:
     with asking.start("serve", "--port", "0") as process:
         assert process.stderr
         line = process.stderr.readline().decode()
@@ -296,13 +294,13 @@ def test_the_command_serves_until_ctrl_c(asking: Command, crawl: str) -> None:
         assert b"Traceback" not in process.stderr.read()
 
 
-def test_a_port_that_is_taken(asking: Command) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        ran = asking("serve", "--port", str(taken.getsockname()[1]))
+def test_refuses_used_port(asking: Command) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as used:
+        ran = asking("serve", "--port", str(used.getsockname()[1]))
     assert ran.status == 2
     assert ran.err.count("127.0.0.1") == 1
     assert "(Address already in use); choose another --port" in ran.err
 
 
-def test_only_the_index_is_served(asking: Command) -> None:
+def test_refuses_other_datasets(asking: Command) -> None:
     assert "leave out --table" in asking("serve", "--port", "0", "--table", "hosts").err

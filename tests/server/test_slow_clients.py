@@ -1,4 +1,4 @@
-"""Clients that are slow, silent or greedy: others are served meanwhile, and nobody is given more than is due."""
+"""Slow, silent and greedy clients: others are still served, and memory is bounded."""
 
 import json
 import re
@@ -32,7 +32,7 @@ def base(harvested_data: Path, settings: Settings) -> Iterator[str]:
 
 @contextmanager
 def many_files() -> Iterator[None]:
-    """Both ends of every connection are of this process."""
+    """Raise the limit of open files: this process has both ends of each connection."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = max(before[0], min(3 * IDLE, before[1]))
     if most < 3 * IDLE:
@@ -48,15 +48,14 @@ def connected(base: str) -> socket.socket:
     return socket.create_connection(("127.0.0.1", urlsplit(base).port or 0), timeout=30)
 
 
-def is_served(base: str, crawl: str) -> None:
+def check_is_served(base: str, crawl: str) -> None:
     began = time.monotonic()
     assert get(base, f"/{crawl}-index?url=example.com/*&limit=5").status == 200
     assert time.monotonic() - began < 10
 
 
-def test_a_thousand_that_say_nothing(base: str, crawl: str) -> None:
-    """Or begin, and never end."""
-    is_served(base, crawl)
+def test_serves_others_while_1000_connections_are_silent(base: str, crawl: str) -> None:
+    check_is_served(base, crawl)
     before = resident()
     with many_files(), ExitStack() as stack:
         for number in range(IDLE):
@@ -64,22 +63,22 @@ def test_a_thousand_that_say_nothing(base: str, crawl: str) -> None:
             connection.sendall(
                 (b"", b"GET /", b"GET /status HTTP/1.1\r\nX-Header: ", b"POST / HTTP/1.1\r\n")[number % 4]
             )
-        is_served(base, crawl)
+        check_is_served(base, crawl)
         assert resident() - before < 100 << 20
 
 
-def test_heads_that_do_not_end(base: str, crawl: str) -> None:
-    """A thousandfold of what a head may have is not kept, and the client can send it all and read why."""
+def test_refuses_endless_heads(base: str, crawl: str) -> None:
+    """They are not stored, and the client can read the answer after sending all of it."""
     before = resident()
     for line in (b"X-Long: " + b"x" * (1 << 20), b"X-Many: x\r\n" * 100_000):
         with connected(base) as connection:
             connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n" + line * 8)
             assert connection.recv(1 << 16).startswith(b"HTTP/1.1 431 ")
-    is_served(base, crawl)
+    check_is_served(base, crawl)
     assert resident() - before < 100 << 20
 
 
-def test_heads_have_64_kib_in_whatever_pieces_they_come(base: str) -> None:
+def test_limits_heads_to_64_kib(base: str) -> None:
     for size, status in ((60_000, b" 200 "), (70_000, b" 431 ")):
         with connected(base) as connection:
             connection.sendall(b"GET /robots.txt HTTP/1.1\r\nHost: x\r\nX-Long: " + b"x" * size + b"\r\n\r\n")
@@ -87,8 +86,7 @@ def test_heads_have_64_kib_in_whatever_pieces_they_come(base: str) -> None:
 
 
 @pytest.mark.parametrize("method", [b"GET", b"HEAD", b"POST"])
-def test_two_lengths_are_refused_and_the_connection_closed(base: str, method: bytes) -> None:
-    """What follows could be a request, or not."""
+def test_refuses_two_lengths_and_closes(base: str, method: bytes) -> None:
     lengths = b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n"
     with connected(base) as connection, connection.makefile("rb") as answers:
         connection.sendall(method + b" /robots.txt HTTP/1.1\r\nHost: x\r\n" + lengths + b"\r\n0\r\n\r\n")
@@ -98,21 +96,21 @@ def test_two_lengths_are_refused_and_the_connection_closed(base: str, method: by
     assert json.loads(body) == {"message": "Content-Length and Transfer-Encoding exclude each other"}
 
 
-def test_a_broken_body_of_a_request_that_is_being_answered(base: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_refuses_invalid_body(base: str, capfd: pytest.CaptureFixture[str]) -> None:
     with connected(base) as connection, connection.makefile("rb") as answers:
         connection.sendall(b"POST /robots.txt HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nnot hex\r\n")
         assert answers.read().startswith(b"HTTP/1.1 400 ")
     assert capfd.readouterr().err == ""
 
 
-def test_connections_without_a_complete_head_are_closed(harvested_data: Path, settings: Settings) -> None:
-    """Not those whose request is being answered."""
+def test_closes_connections_without_complete_head(harvested_data: Path, settings: Settings) -> None:
+    """But not those whose request is being answered."""
     request = b"GET /robots.txt HTTP/1.1\r\nHost: x\r\n\r\n"
     service = Service(harvested_data, settings, at_once=1)
     go_on = Event()
     try:
-        with running(service, silence=1) as base, ExitStack() as stack:
-            service.ask(lambda _: go_on.wait(60))
+        with running(service, head_seconds=1) as base, ExitStack() as stack:
+            service.submit(lambda _: go_on.wait(60))
             answered = stack.enter_context(connected(base))
             answered.sendall(b"GET /collinfo.json HTTP/1.1\r\nHost: x\r\n\r\n")
             silent = [stack.enter_context(connected(base)) for _ in range(4)]
@@ -128,12 +126,12 @@ def test_connections_without_a_complete_head_are_closed(harvested_data: Path, se
         service.close()
 
 
-# ---- more connections than there may be ----
+# ---- too many connections ----
 
 
 @contextmanager
 def command_limited_to(limit: str, asking: Command) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
-    """The command in a shell that sets a limit of open files, and its address."""
+    """Run the command with a limit of open files; yield its address."""
     words = [sys.executable, "-m", "catalogue", "serve", "--port", "0"]
     limited = ["sh", "-c", f'ulimit {limit} && exec "$@"', "sh", *words]
     with subprocess.Popen(limited, env=asking.environment(), stderr=subprocess.PIPE) as process:
@@ -147,7 +145,7 @@ def command_limited_to(limit: str, asking: Command) -> Iterator[tuple[subprocess
 
 
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="the limits of another process are set on Linux alone")
-def test_others_are_served_where_descriptors_are_few(asking: Command, crawl: str) -> None:
+def test_replaces_connections_at_the_limit_of_open_files(asking: Command, crawl: str) -> None:
     """1,500 silent connections to a server that may open 1,024 files. A failed accept is reported once."""
     request = b"GET /robots.txt HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
     with command_limited_to("-n 1024", asking) as (process, base):
@@ -155,22 +153,22 @@ def test_others_are_served_where_descriptors_are_few(asking: Command, crawl: str
         with many_files(), ExitStack() as stack:
             for _ in range(1500):
                 stack.enter_context(connected(base))
-            is_served(base, crawl)
+            check_is_served(base, crawl)
         said = []
-        for often in range(2):
+        for attempt in range(2):
             resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (3, 1024))
             with connected(base) as connection, connection.makefile("rb") as answer:
                 connection.sendall(request)
-                said += [process.stderr.readline()] if often == 0 else []
+                said += [process.stderr.readline()] if attempt == 0 else []
                 resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (1024, 1024))
                 assert answer.read().startswith(b"HTTP/1.1 200 OK")
         process.terminate()
         said += process.stderr.readlines()
     assert [line for line in said if b"accepted" in line] == said[:1]
-    assert len(said) <= 3  # that it was stopped is the rest
+    assert len(said) <= 3  # and messages of the shutdown
 
 
-def test_the_limit_of_open_files_is_raised(asking: Command) -> None:
+def test_raises_limit_of_open_files(asking: Command) -> None:
     with command_limited_to("-S -n 256", asking) as (_, base), many_files(), ExitStack() as stack:
         connections = [stack.enter_context(connected(base)) for _ in range(500)]
         for connection in connections[:: len(connections) - 1]:
@@ -181,8 +179,7 @@ def test_the_limit_of_open_files_is_raised(asking: Command) -> None:
 # ---- other clients ----
 
 
-def test_requests_one_behind_the_other(base: str, crawl: str) -> None:
-    """All are answered, in their order."""
+def test_answers_pipelined_requests_in_order(base: str, crawl: str) -> None:
     paths = ["/robots.txt", f"/{crawl}-index?url=example.com/*&limit=3", "/api/openapi.json"] * 3
     sent = b"".join(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode() for path in paths)
     alone = [get(base, path).body for path in paths]
@@ -197,17 +194,16 @@ def test_requests_one_behind_the_other(base: str, crawl: str) -> None:
             assert answers.read(length) == expected
 
 
-def test_who_does_not_read_what_he_asked_for(base: str, crawl: str) -> None:
-    """Large answers to fifty who take nothing of them."""
+def test_serves_others_while_50_clients_do_not_read(base: str, crawl: str) -> None:
     with ExitStack() as stack:
         for _ in range(50):
             connection = stack.enter_context(connected(base))
             connection.sendall(f"GET /{crawl}-index?url=* HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-        is_served(base, crawl)
+        check_is_served(base, crawl)
 
 
-def test_a_body_that_does_not_come(base: str, crawl: str) -> None:
+def test_answers_without_waiting_for_a_body(base: str, crawl: str) -> None:
     with connected(base) as connection:
         connection.sendall(b"POST /api/query HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000000\r\n\r\nx")
         assert b" 405 " in connection.recv(1000)
-        is_served(base, crawl)
+        check_is_served(base, crawl)

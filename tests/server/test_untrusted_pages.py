@@ -1,4 +1,4 @@
-"""What strangers wrote has no effect where archived pages are shown."""
+"""Archived pages have no effect on the server's own pages."""
 
 import gzip
 from http.client import HTTPConnection
@@ -21,7 +21,7 @@ hostile = pytest.fixture(scope="module")(serving_hostile)
 
 
 def header_lines(address: str, target: str) -> list[tuple[str, str]]:
-    """Headers as they came, each line."""
+    """Return header lines as sent."""
     connection = HTTPConnection(urlsplit(address).netloc, timeout=60)
     try:
         connection.request("GET", target)
@@ -40,7 +40,7 @@ OURS = {
 
 
 @pytest.mark.parametrize("name", sorted(PAGES))
-def test_no_header_of_an_archived_answer_acts(hostile: str, name: str) -> None:
+def test_archived_headers_have_no_effect(hostile: str, name: str) -> None:
     lines = header_lines(hostile, f"/{CRAWL}/2022id_/{url_of(name)}")
     assert len(lines) < 100
     assert sum(len(key) + len(value) for key, value in lines) < 10_000
@@ -59,7 +59,7 @@ def test_no_header_of_an_archived_answer_acts(hostile: str, name: str) -> None:
     check_sandbox(got)
 
 
-def test_archived_headers_are_told_under_other_names(hostile: str) -> None:
+def test_archived_headers_have_other_names(hostile: str) -> None:
     lines = header_lines(hostile, f"/{CRAWL}/2022id_/{url_of('acting')}")
     lower = [(key.lower(), value) for key, value in lines]
     assert [value for key, value in lower if key == "x-archive-orig-set-cookie"] == ["a=1", "b=2"]
@@ -80,13 +80,13 @@ def test_archived_headers_are_told_under_other_names(hostile: str) -> None:
         ("bomb", None),
     ],
 )
-def test_types_are_those_of_the_archive_or_none(hostile: str, name: str, kind: str | None) -> None:
+def test_uses_only_valid_content_types(hostile: str, name: str, kind: str | None) -> None:
     got = page(hostile, name)
     assert got.headers["content-type"] == (kind or "application/octet-stream")
     assert got.headers.get("content-disposition") == (None if kind else "attachment")
 
 
-def test_a_payload_is_without_its_coding_or_says_that_it_is_not(hostile: str) -> None:
+def test_payload_is_decoded_if_possible(hostile: str) -> None:
     decoded, cut, bomb = (page(hostile, name) for name in ("gzip", "cut", "bomb"))
     assert (decoded.body, decoded.headers["x-archive-payload"]) == (SCRIPT, "decoded")
     assert (cut.body, cut.headers["x-archive-payload"]) == (GZIPPED[:-9], "as archived")
@@ -94,14 +94,14 @@ def test_a_payload_is_without_its_coding_or_says_that_it_is_not(hostile: str) ->
     assert "content-encoding" not in decoded.headers
 
 
-def test_archived_redirects_lead_nowhere(hostile: str) -> None:
+def test_does_not_redirect(hostile: str) -> None:
     got = page(hostile, "gone")
     assert (got.status, got.headers["x-archive-orig-status"]) == (200, "302 Found")
     assert got.headers["x-archive-orig-location"] == "/there"
 
 
 @pytest.mark.parametrize("purpose", ["script", "serviceworker", "worker", "style", "xslt", "object", "manifest"])
-def test_it_is_no_part_of_another_page(hostile: str, purpose: str) -> None:
+def test_refuses_other_destinations(hostile: str, purpose: str) -> None:
     target = f"/{CRAWL}/2022id_/{url_of('script')}"
     assert get(hostile, target, Sec_Fetch_Dest=purpose).status == 403
     assert get(hostile, target, Service_Worker="script").status == 403
@@ -114,7 +114,7 @@ heads = st.lists(st.tuples(names, st.binary(max_size=60)), max_size=20)
 
 
 @given(heads, st.binary(max_size=40))
-def test_archived_headers_are_ascii_of_few_bytes(head: list[tuple[bytes, bytes]], line: bytes) -> None:
+def test_archived_headers_are_short_ascii(head: list[tuple[bytes, bytes]], line: bytes) -> None:
     http = b"HTTP/1.1 200 " + line + b"\r\n" + b"".join(name + b": " + value + b"\r\n" for name, value in head)
     member = gzip.compress(warc(http + b"\r\nbody", head="", WARC_Payload_Digest=""))
     try:
@@ -133,6 +133,6 @@ def check_headers(record: Record) -> None:
 
 
 @given(st.text(max_size=100))
-def test_links_hold_what_cannot_end_them(url: str) -> None:
+def test_quotes_links(url: str) -> None:
     assert {*link(url)}.isdisjoint('<> "\\\r\n')
     assert link(url).isascii()

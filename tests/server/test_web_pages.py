@@ -23,8 +23,8 @@ from catalogue.server.web_pages import POLICY
 from catalogue.settings import Settings
 from tests.support.crawls import CRAWL, crawl_of, table
 from tests.support.serving import get, running, serving
-from tests.support.serving_held import served
-from tests.support.web_pages import Node, asked, chosen_crawl, page, rows, serving_site, terms
+from tests.support.serving_crawls import served
+from tests.support.web_pages import Node, chosen_crawl, page, rows, search, serving_site, terms
 
 site = pytest.fixture(scope="module")(serving_site)
 
@@ -38,7 +38,7 @@ UNLINKED = [
     "//evil.example/",
     "https://evil.example/a/%2E%2e/../b",
 ]
-"""URLs of which no path of ours leads to the record."""
+"""URLs without a path to their record."""
 HOSTILE = "http://evil.example/<script>alert('1')</script>?a=\"b\"&c=%41#frag"
 
 NOTHING = "\N{EN DASH}"
@@ -46,7 +46,7 @@ NOTHING = "\N{EN DASH}"
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A crawl in which whoever is archived has written what they like."""
+    """A crawl of hostile values."""
     folder = tmp_path_factory.mktemp("hostile")
     key = "example,evil)/<script>alert('1')</script>?a=\"b\"&c=a"
     urls, rest = [HOSTILE, *UNLINKED, HOSTILE], [None] * (len(UNLINKED) + 1)
@@ -66,7 +66,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield address
 
 
-def test_the_first_page_lists_the_crawls(site: str, harvested: Catalogue) -> None:
+def test_home_lists_crawls(site: str, harvested: Catalogue) -> None:
     root = page(get(site))
     listed = [row.all()[0].text for row in root.one("table").one("tbody").all("tr")]
     assert listed == [crawl.id for crawl in harvested.crawl_list().crawls]
@@ -85,12 +85,12 @@ def test_the_first_page_lists_the_crawls(site: str, harvested: Catalogue) -> Non
     assert "/collinfo.json" in [link.attrs["href"] for link in root.all("a")]
 
 
-def test_a_source_that_does_not_say_which_crawls_there_are(tmp_path: Path) -> None:
+def test_pages_without_a_list_of_crawls(tmp_path: Path) -> None:
     mirror = crawl_of(tmp_path / "mirror", table(["com,example)/"]))
     settings = Settings(source=str(mirror), cache=tmp_path / "cache")
     with serving(tmp_path / "nothing", settings) as address:
-        assert "No crawl is known yet" in page(get(address)).one("main").text
-        assert "nothing is harvested" in page(asked(address, url="example.com", crawl="all"), 404).one("main").text
+        assert "No crawls are known" in page(get(address)).one("main").text
+        assert "nothing is harvested" in page(search(address, url="example.com", crawl="all"), 404).one("main").text
         assert "Nothing is harvested yet" in page(get(address, "/status")).one("main").text
     with catalogue.open(tmp_path / "data", settings=settings) as cat:
         cat.harvest(CRAWL)
@@ -99,7 +99,7 @@ def test_a_source_that_does_not_say_which_crawls_there_are(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("slash", ["", "/"])
-def test_each_crawl_has_a_page(site: str, crawl: str, slash: str) -> None:
+def test_crawls_have_pages(site: str, crawl: str, slash: str) -> None:
     root = page(get(site, f"/{crawl}{slash}"))
     assert chosen_crawl(root) == crawl
     old = root.one("form", class_="plain")
@@ -109,14 +109,14 @@ def test_each_crawl_has_a_page(site: str, crawl: str, slash: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/CC-MAIN-1999-01/", "/favicon.ico", "/%3Cscript%3E"])
-def test_what_is_not_there(site: str, path: str) -> None:
+def test_unknown_pages_are_404(site: str, path: str) -> None:
     assert "Not found" in page(get(site, path), 404).one("main").text
 
 
-def test_what_strangers_wrote_stays_text(hostile: str) -> None:
+def test_escapes_hostile_values(hostile: str) -> None:
     for address in ("/", f"/{CRAWL}/", "/status"):
         page(get(hostile, address))
-    answer = asked(hostile, url="evil.example/*", crawl="all")
+    answer = search(hostile, url="evil.example/*", crawl="all")
     root = page(answer)
     assert "<script" not in answer.text
     untimed, first, *others = rows(root)
@@ -130,10 +130,10 @@ def test_what_strangers_wrote_stays_text(hostile: str) -> None:
     evil = f"/search?url={quote(HOSTILE)}&crawl=%3Cscript%3E&status=%22%3E%3Cscript%3E"
     assert "<script" not in get(hostile, evil).text
     name = page(get(hostile, f"/{CRAWL}/")).one("h1").text
-    assert name == "<script>alert(2)</ script>"  # where a line may be broken
+    assert name == "<script>alert(2)</ script>"  # with a <wbr>
 
 
-def test_an_answer_that_may_be_incomplete_says_so(tmp_path: Path) -> None:
+def test_marks_incomplete_answers(tmp_path: Path) -> None:
     def cut(path: Path) -> None:
         if "part-00001" in path.name:
             path.write_bytes(path.read_bytes()[:-4] + b"torn")
@@ -143,7 +143,7 @@ def test_an_answer_that_may_be_incomplete_says_so(tmp_path: Path) -> None:
     with catalogue.open(tmp_path / "data", settings=settings) as cat:
         cat.harvest(CRAWL)
     with serving(tmp_path / "data", settings) as address:
-        notice = page(asked(address, url="example.com/*", crawl="all")).one("div", class_="notice")
+        notice = page(search(address, url="example.com/*", crawl="all")).one("div", class_="notice")
         status = page(get(address, "/status")).one("tbody").text
     assert "This answer may be incomplete" in notice.text
     assert "1 of the 2 files" in notice.text
@@ -151,13 +151,13 @@ def test_an_answer_that_may_be_incomplete_says_so(tmp_path: Path) -> None:
     assert "some files failed" in status
 
 
-def test_a_page_that_waits_for_a_harvest_reloads_with_and_without_scripts(tmp_path: Path) -> None:
+def test_waits_for_a_harvest_with_and_without_scripts(tmp_path: Path) -> None:
     mirror = crawl_of(tmp_path / "mirror", table(["com,example)/"]))
     (mirror / COLLINFO).write_text(json.dumps([{"id": CRAWL}]))
     settings = Settings(source=str(mirror), cache=tmp_path / "cache")
     with served(tmp_path / "data", settings, on_demand=True) as address:
         offered = page(get(address)).one("select", id="crawl").all("option")
-        answer = asked(address, url="example.com", crawl=CRAWL)
+        answer = search(address, url="example.com", crawl=CRAWL)
     assert offered[-1].text == f"{CRAWL} (not harvested yet)"
     script = re.search("<script>(.*)</script>", answer.text, re.DOTALL)
     assert script
@@ -169,53 +169,53 @@ def test_a_page_that_waits_for_a_harvest_reloads_with_and_without_scripts(tmp_pa
     assert not root.all(class_="notice")
 
 
-def test_what_takes_too_long_is_planned_but_not_read(harvested_data: Path, settings: Settings, crawl: str) -> None:
+def test_plans_but_does_not_read_expensive_queries(harvested_data: Path, settings: Settings, crawl: str) -> None:
     with serving(harvested_data, replace(settings, bandwidth=1.0)) as address:
-        root = page(asked(address, url="*.com", crawl=crawl, status="299"))
+        root = page(search(address, url="*.com", crawl=crawl, status="299"))
         spent = page(get(address, "/status")).one("dl", class_="figures").text
     assert root.one("h2", id="found").text == f"*.com in {crawl}: not read"
     assert not root.all("table")
     command = root.one("div", class_="notice").one("code").text
     assert command == f"catalogue query '*.com' --crawl {crawl} --status 299"
     assert root.one("svg", role="img").all("rect", class_="read")
-    assert "Received from it 0 B" in spent
+    assert "Received from the source 0 B" in spent
 
 
-def test_overload_is_told_with_a_time_to_come_back(harvested_data: Path, settings: Settings) -> None:
-    service = Service(harvested_data, settings, at_once=1, waiting=0)
+def test_overload_has_retry_after(harvested_data: Path, settings: Settings) -> None:
+    service = Service(harvested_data, settings, at_once=1, max_queued=0)
     done = threading.Event()
     try:
-        service.ask(lambda _: done.wait(60))
+        service.submit(lambda _: done.wait(60))
         with running(service) as address:
             for path in ("/", "/search?url=example.com", "/status", f"/{CRAWL}/"):
                 answer = get(address, path)
                 root = page(answer, 503)
                 assert answer.headers["retry-after"] == "5"
-                assert "too many questions wait already" in root.one("main").text
+                assert "too many queries are waiting" in root.one("main").text
             done.set()
     finally:
         done.set()
         service.close()
 
 
-def test_status_counts_what_was_asked(untaught_data: Path, settings: Settings, crawl: str) -> None:
+def test_status_counts_what_was_search(untaught_data: Path, settings: Settings, crawl: str) -> None:
     with serving(untaught_data, settings) as address:
         before = figures(address)
-        page(asked(address, url="*.example.com", crawl=crawl))
+        page(search(address, url="*.example.com", crawl=crawl))
         after = figures(address)
     assert before["Requests to the source since start"] == "0"
     assert int(after["Requests to the source since start"]) > 0
-    assert after["Answered side by side"] == "2"
-    assert after["Questions under way or waiting"] == "0"
+    assert after["Answered in parallel"] == "2"
+    assert after["Queries running or waiting"] == "0"
 
 
-def test_what_was_fetched_before_comes_from_the_cache(mirror: Path, tmp_path: Path, crawl: str) -> None:
+def test_repeated_queries_use_the_cache(mirror: Path, tmp_path: Path, crawl: str) -> None:
     with LoopbackServer(mirror) as source:
         settings = Settings(source=source.url, cache=tmp_path / "cache")
         with catalogue.open(tmp_path / "data", settings=settings) as cat:
             cat.harvest(crawl)
         with serving(tmp_path / "data", settings) as address:
-            first, again = (page(asked(address, url="example.com", crawl=crawl)) for _ in range(2))
+            first, again = (page(search(address, url="example.com", crawl=crawl)) for _ in range(2))
             kept = figures(address)
     assert rows(first) == rows(again)
     assert "From the cache" not in terms(first, "plan")
@@ -228,7 +228,7 @@ def figures(address: str) -> dict[str, str]:
     return terms(page(get(address, "/status")), "figures")
 
 
-def test_status_shows_each_subset(site: str, harvested: Catalogue) -> None:
+def test_status_shows_subsets(site: str, harvested: Catalogue) -> None:
     coverage = harvested.coverage()
     shown = page(get(site, "/status")).one("tbody").all("tr")
     assert len(shown) == len(coverage)
@@ -239,7 +239,7 @@ def test_status_shows_each_subset(site: str, harvested: Catalogue) -> None:
         assert cells[8] == ("complete" if cells[6] == "0" else "complete but for bounds")
 
 
-def test_styles_and_pictures_may_be_kept(site: str) -> None:
+def test_assets_can_be_cached(site: str) -> None:
     root = page(get(site))
     kinds = {"stylesheet": "text/css; charset=utf-8", "icon": "image/svg+xml"}
     links = root.all("link")
@@ -255,13 +255,13 @@ def test_styles_and_pictures_may_be_kept(site: str) -> None:
         assert get(site, f"/static/{missing}").status == 404
 
 
-def test_heads_are_answered_alike(site: str) -> None:
+def test_answers_head(site: str) -> None:
     whole, head = (get(site, "/status", method=method) for method in ("GET", "HEAD"))
     assert (head.status, head.body) == (200, b"")
     assert head.headers["content-type"] == whole.headers["content-type"]
     assert get(site, "/search", method="POST").status == 405
 
 
-def test_crawlers_are_asked_to_stay_away(site: str) -> None:
+def test_disallows_crawlers(site: str) -> None:
     answer = get(site, "/robots.txt")
     assert (answer.status, answer.text) == (200, "User-agent: *\nDisallow: /\n")

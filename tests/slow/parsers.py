@@ -24,9 +24,7 @@ import pyarrow as pa
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
 
-from catalogue.cdx.cdx_request import parse_request
 from catalogue.cdx.lines import write_lines
-from catalogue.cdx.rows import arranged, chosen_of
 from catalogue.cli.capture_input import captures_in
 from catalogue.commoncrawl.capture import capture_of
 from catalogue.commoncrawl.columns import SCHEMA
@@ -36,11 +34,11 @@ from catalogue.demo import write_miniature
 from catalogue.errors import FormatError, QueryError, StoreDamaged, WrongRange
 from catalogue.harvest.snapshot import is_piece, unpack_snapshot
 from catalogue.records.record import MAX_INFLATED, read_record
-from catalogue.server.archived_pages import asked_url
-from catalogue.server.json_api import OPERATIONS
-from catalogue.server.parameters import read_parameters
+from catalogue.server.archived_pages import parse_url
+from catalogue.server.cdx_request import parse_request
+from catalogue.server.cdx_search import filter_rows, sort_captures
 from catalogue.server.responses import parameters
-from catalogue.server.search_form import Form, read
+from catalogue.server.search_form import Form, parse_form
 from catalogue.server.untrusted_headers import archived_headers, content_headers, memento_headers
 from catalogue.source.byte_ranges import content_range, parse_content_range
 from catalogue.store.stored_file import DIGEST_SIZE, StoredFile, decode, encode
@@ -132,7 +130,7 @@ def pattern(data: bytes) -> bool:
 def asked(data: bytes) -> bool:
     """What stands behind the form in the path of a record."""
     rest, _, query = data.partition(b"?")
-    url = asked_url(rest, query)
+    url = parse_url(rest, query)
     assert all("!" <= character <= "~" for character in url)
     return bool(url)
 
@@ -303,9 +301,9 @@ def cdx_request(data: bytes) -> bool:
         assert len(found.last) in {0, 14}
         assert found.page_size > 0
         assert found.limit is None or found.limit >= 0
-        found.none_found.encode(errors="replace")
+        found.not_found.encode(errors="replace")
         assert found.times is not None
-        rows = arranged(chosen_of([_rows()], found, process_time), found)
+        rows = sort_captures(filter_rows([_rows()], found, process_time), found)
         lines = write_lines(rows, found.output, found.fields)
         assert lines.count(b"\n") == rows.num_rows
 
@@ -317,7 +315,7 @@ def api_request(data: bytes) -> bool:
 
     def searched() -> None:
         form = Form.of(QueryParams(data.decode("latin-1")))
-        found = read(form)
+        found = parse_form(form)
         if isinstance(found, Form):
             assert found.errors
             assert all(0 < len(message) < _LONGEST for _, message in found.errors)
@@ -325,11 +323,7 @@ def api_request(data: bytes) -> bool:
         assert parse_qsl(form.address().partition("?")[2])
         parse_request(parse_qsl(form.cdx_address("CC-MAIN-2022-05").partition("?")[2]))
 
-    taken = [
-        is_accepted(lambda each=each: read_parameters(data, each.parameters), QueryError, shown=False)  # type: ignore[misc]
-        for each in OPERATIONS
-    ]
-    return any([*taken, is_accepted(searched)])
+    return is_accepted(searched)
 
 
 def content_ranges(data: bytes) -> bool:

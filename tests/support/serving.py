@@ -1,4 +1,4 @@
-"""A server of a data folder, running: what tests of its faces ask over a real socket."""
+"""A running server of a data folder, and requests to it over a socket."""
 
 import json
 import socket
@@ -18,7 +18,7 @@ from catalogue.settings import Settings
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back."""
+    """An answer."""
 
     status: int
     headers: Mapping[str, str]
@@ -35,23 +35,21 @@ class Answer:
 
 
 @contextmanager
-def serving(
-    data: Path, settings: Settings, *, at_once: int = 2, waiting: int = 512, silence: int = 20
-) -> Iterator[str]:
-    """The address, without a slash at its end, of a server of the catalogue in a folder."""
-    service = Service(data, settings, at_once=at_once, waiting=waiting)
+def serving(data: Path, settings: Settings, *, at_once: int = 2, head_seconds: int = 20) -> Iterator[str]:
+    """Run a server of a data folder; yield its address without a slash at the end."""
+    service = Service(data, settings, at_once=at_once)
     try:
-        with running(service, silence=silence) as address:
+        with running(service, head_seconds=head_seconds) as address:
             yield address
     finally:
         service.close()
 
 
 @contextmanager
-def running(service: Service, *, silence: int = 20) -> Iterator[str]:
-    """The same of a service, which is left open."""
-    server = server_of(service, silence=silence)
-    with socket.create_server(("127.0.0.1", 0)) as listening:  # who connects before it runs is kept waiting
+def running(service: Service, *, head_seconds: int = 20) -> Iterator[str]:
+    """Run a server of a service, which is not closed."""
+    server = server_of(service, head_seconds=head_seconds)
+    with socket.create_server(("127.0.0.1", 0)) as listening:  # it queues connections until the server runs
         thread = Thread(target=server.run, kwargs={"sockets": [listening]}, name="server")
         thread.start()
         try:
@@ -62,11 +60,11 @@ def running(service: Service, *, silence: int = 20) -> Iterator[str]:
 
 
 def get(address: str, target: str = "/", *, method: str = "GET", **headers: str) -> Answer:
-    """Ask once, for a path and query exactly as they are written; redirects are not followed.
+    """Send a request; redirects are not followed.
 
     Args:
         address: of the server.
-        target: what stands in the first line of the request.
+        target: path and query string, sent unchanged.
         method: of the request.
         headers: by name, with ``_`` for ``-``.
     """

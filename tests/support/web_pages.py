@@ -1,4 +1,4 @@
-"""Pages of a running server, as trees."""
+"""Pages of a server, parsed."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ class Node:
         return " ".join(joined.split())
 
     def all(self, tag: str = "", **attrs: str) -> "list[Node]":
-        """The nodes below of a kind, with these words among those of these attributes."""
+        """Find descendants by tag and by words in attributes."""
         found = []
         for child in self.children:
             if isinstance(child, Node):
@@ -43,7 +43,7 @@ class Node:
 
 
 class Parsed(HTMLParser):
-    """A page as a tree; it fails where an element is not closed."""
+    """Parses a page; fails if an element is not closed."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class Parsed(HTMLParser):
 
 
 def page(answer: Answer, status: int = 200, *, policy: str = POLICY) -> Node:
-    """Parse the page of an answer and check what holds for all pages. One with a policy of its own has a script."""
+    """Parse the page of an answer and check the rules of all pages; only pages with another policy have a script."""
     assert answer.status == status, answer.text[-2000:]
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
     assert answer.headers["content-security-policy"] == policy
@@ -96,13 +96,13 @@ def page(answer: Answer, status: int = 200, *, policy: str = POLICY) -> Node:
     return root
 
 
-def asked(address: str, **params: Any) -> Answer:
+def search(address: str, **params: Any) -> Answer:
     given = {name.strip("_"): value for name, value in params.items()}
     return get(address, f"/search?{urlencode(given, doseq=True)}")
 
 
 def rows(root: Node) -> list[list[str]]:
-    """Time with subset, URL, status, type, language and length of the captures on a page."""
+    """Return time with subset, URL, status, type, language and length of captures."""
     found = []
     for body in [table.one("tbody") for table in root.all("table", class_="captures")]:
         for row in body.all("tr"):
@@ -112,13 +112,13 @@ def rows(root: Node) -> list[list[str]]:
 
 
 def chosen_crawl(root: Node) -> str:
-    """Return the crawl that the list of crawls shows."""
+    """Return the selected crawl."""
     (option,) = (each for each in root.one(id="crawl").all("option") if "selected" in each.attrs)
     return option.attrs["value"]
 
 
 def terms(root: Node, kind: str) -> dict[str, str]:
-    """What a list of terms on a page says."""
+    """Return a list of terms."""
     return {row.one("dt").text: row.one("dd").text for row in root.one("dl", class_=kind).all("div")}
 
 

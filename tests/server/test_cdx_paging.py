@@ -1,4 +1,4 @@
-"""Pages of an answer: disjoint, complete, never empty, and the same whenever they are asked for."""
+"""Pages of the CDX API: disjoint, complete, never empty, and always the same."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 import catalogue
 from catalogue.catalogue import Catalogue
-from catalogue.cdx.cdx_request import parse_request
-from catalogue.cdx.paging import BLOCK_ROWS, Block, Mark, cut, marks, pages_of
 from catalogue.commoncrawl.capture import format_timestamp
 from catalogue.parquet.model import Bounds
-from catalogue.server.cdx_search import has_captures, page_of, part_of
+from catalogue.server.cdx_paging import BLOCK_ROWS, Block, Mark, cut, marks, pages_of
+from catalogue.server.cdx_request import parse_request
+from catalogue.server.cdx_search import find_page, has_captures, read_part
 from catalogue.settings import Settings
 from catalogue.surt import EVERYTHING, KeyInterval, covers, merge, parse_pattern
 from tests.read.test_answers import scanned
@@ -30,7 +30,7 @@ MARKS = st.lists(st.builds(Mark, KEYS, st.integers(1, 4 * BLOCK_ROWS).map(float)
 
 
 @given(INTERVALS, MARKS, st.lists(KEYS, max_size=40), st.integers(1, 9))
-def test_blocks_and_pages_hold_each_key_once(
+def test_each_key_is_on_one_page(
     intervals: tuple[KeyInterval, ...], at: list[Mark], keys: list[bytes], size: int
 ) -> None:
     blocks = cut(intervals, at)
@@ -46,9 +46,7 @@ def test_blocks_and_pages_hold_each_key_once(
 
 
 @given(INTERVALS, MARKS)
-def test_a_block_among_others_has_a_mark_in_it_and_about_as_many_rows_as_it_should(
-    intervals: tuple[KeyInterval, ...], at: list[Mark]
-) -> None:
+def test_blocks_have_marks_and_a_size(intervals: tuple[KeyInterval, ...], at: list[Mark]) -> None:
     blocks = cut(intervals, at)
     for block in blocks:
         inside = [mark for mark in at if covers(block.intervals, mark.key)]
@@ -68,30 +66,30 @@ def starts(blocks: Sequence[Block]) -> list[str]:
     return [block.intervals[0].start.decode() for block in blocks]
 
 
-def test_where_pages_of_a_file_follow_each_other_an_answer_is_cut_where_they_begin() -> None:
+def test_cuts_at_starts_of_sorted_pages() -> None:
     assert starts(cut([EVERYTHING], marks([runs("a-b", "b-d", "e-g", "g-h")]))) == ["", "b", "e", "g"]
 
 
-def test_where_two_streams_were_zipped_it_is_cut_in_both() -> None:
+def test_cuts_in_both_zipped_streams() -> None:
     zipped = runs("a-m", "b-n", "c-o", "d-p", rows=2 * BLOCK_ROWS)
     assert starts(cut([EVERYTHING], marks([zipped]))) == ["", "b", "c", "d", "m", "n", "o", "p"]
 
 
-def test_pages_have_as_many_blocks_as_are_asked_for() -> None:
+def test_pages_have_requested_size() -> None:
     blocks = cut([EVERYTHING], marks([runs(*(f"{letter}-{letter}" for letter in "abcdefgh"))]))
     assert [len(page) for page in pages_of(blocks, 3)] == [3, 3, 2]
     assert len(pages_of(blocks, 1)) == 8
     assert pages_of((), 5) == []
 
 
-def test_pages_of_many_blocks_take_no_longer_than_the_blocks() -> None:
+def test_paging_takes_linear_time() -> None:
     blocks = [Block((EVERYTHING,), 1)] * 60_000
     began = time.process_time()
     assert [len(page) for page in pages_of(blocks, 10**17)] == [60_000]
-    assert time.process_time() - began < 5  # what looks at a page again for each block takes a minute
+    assert time.process_time() - began < 5  # quadratic time would be a minute
 
 
-def test_a_block_that_is_larger_than_a_page_is_one() -> None:
+def test_large_block_is_a_page() -> None:
     blocks = cut([EVERYTHING], marks([runs("a-b", "c-d", rows=10 * BLOCK_ROWS)]))
     assert [block.size for block in blocks] == [10, 10]
     assert [len(page) for page in pages_of(blocks, 5)] == [1, 1]
@@ -101,13 +99,13 @@ def test_a_block_that_is_larger_than_a_page_is_one() -> None:
 
 
 def page_lines(cat: Catalogue, crawl: str, url: str, number: int, size: int) -> tuple[int, list[str]]:
-    """How many pages there are, and the lines of one of them."""
-    asked = {"url": url, "page": str(number), "pageSize": str(size), "output": "text", "fl": "urlkey,timestamp"}
-    request = parse_request([*asked.items()])
-    page = page_of(cat, crawl, request)
+    """Return the number of pages, and the lines of one."""
+    parameters = {"url": url, "page": str(number), "pageSize": str(size), "output": "text", "fl": "urlkey,timestamp"}
+    request = parse_request([*parameters.items()])
+    page = find_page(cat, crawl, request)
     lines: list[str] = []
     for intervals in page.parts:
-        lines += part_of(cat, crawl, request, intervals).column("line").to_pylist()
+        lines += read_part(cat, crawl, request, intervals).column("line").to_pylist()
     return page.pages, lines
 
 
@@ -120,10 +118,10 @@ def learning(untaught_data: Path, settings: Settings, tmp_path_factory: pytest.T
 
 
 @pytest.mark.parametrize("url", ["*.nosuch.example", "example.com/*", "*.example.com", "*.com"])
-def test_pages_of_every_crawl_are_all_of_it_whatever_was_learned_meanwhile(
+def test_pages_are_complete_and_do_not_change_while_reading_learns(
     learning: Catalogue, all_rows: pa.Table, url: str
 ) -> None:
-    """Each is about more than the one before it, so that there is something to be learned."""
+    """Each pattern includes more than the one before, so that reading learns something."""
     crawls = learning.held()
     rows = scanned(all_rows.select(["url_surtkey", "fetch_time", "crawl"]), [parse_pattern(url)]).to_pylist()
     for crawl in (crawls[0], crawls[-1]) if url == "*.com" else crawls:
@@ -144,31 +142,33 @@ def test_pages_of_every_crawl_are_all_of_it_whatever_was_learned_meanwhile(
             assert page_lines(learning, crawl, url, 0, size) == (pages, found)
 
 
-def test_some_answers_have_pages(harvested: Catalogue) -> None:
-    found = [page_of(harvested, crawl, parse_request([("url", "*"), ("pageSize", "1")])) for crawl in harvested.held()]
+def test_large_answers_have_pages(harvested: Catalogue) -> None:
+    found = [
+        find_page(harvested, crawl, parse_request([("url", "*"), ("pageSize", "1")])) for crawl in harvested.held()
+    ]
     assert max(page.pages for page in found) > 1
-    assert all(page.sure for page in found if page.pages > 1)
+    assert all(page.certain for page in found if page.pages > 1)
 
 
-def test_an_exact_url_is_one_page_and_needs_no_page_index(harvested: Catalogue) -> None:
+def test_exact_url_is_one_page_without_page_index(harvested: Catalogue) -> None:
     crawl = harvested.held()[0]
     before = harvested.requests
-    page = page_of(harvested, crawl, parse_request([("url", "example.com")]))
-    assert (page.pages, page.blocks, len(page.parts), page.sure) == (1, 1, 1, False)
+    page = find_page(harvested, crawl, parse_request([("url", "example.com")]))
+    assert (page.pages, page.blocks, len(page.parts), page.certain) == (1, 1, 1, False)
     assert harvested.requests == before
 
 
-def test_whether_there_is_anything_at_all(harvested: Catalogue) -> None:
+def test_checks_for_captures(harvested: Catalogue) -> None:
     crawl = harvested.held()[0]
     assert has_captures(harvested, crawl, parse_request([("url", "*.com")]))
     assert not has_captures(harvested, crawl, parse_request([("url", "nosuch.example")]))
 
 
-def test_times_at_which_nothing_was_fetched_need_nothing_read(harvested: Catalogue) -> None:
+def test_reads_nothing_for_times_without_captures(harvested: Catalogue) -> None:
     request = parse_request([("url", "*.com"), ("from", "2099")])
     before = harvested.requests
     for crawl in harvested.held():
-        assert page_of(harvested, crawl, request).parts == ()
+        assert find_page(harvested, crawl, request).parts == ()
     assert harvested.requests == before
     counting = replace(request, counts_pages=True)
-    assert page_of(harvested, harvested.held()[0], counting).pages > 0  # which does not regard times
+    assert find_page(harvested, harvested.held()[0], counting).pages > 0

@@ -1,4 +1,4 @@
-"""Crawls that a server holds, holds in part, or harvests when they are asked for."""
+"""Crawls that are stored, incomplete, missing, or harvested on demand."""
 
 import gzip
 import json
@@ -13,26 +13,24 @@ import pytest
 from catalogue.catalogue import Catalogue
 from catalogue.commoncrawl.crawls import SUBSETS
 from catalogue.errors import Busy
-from catalogue.server.crawl_harvest import Harvests
+from catalogue.server.crawl_harvest import OnDemandHarvester
 from catalogue.settings import Settings
 from tests.support.crawls import crawl_of, table
 from tests.support.faults import Fault, FaultServer, Kind
 from tests.support.serving import get
-from tests.support.serving_held import Failing, harvested_in_part, served
+from tests.support.serving_crawls import Failing, harvested_in_part, served
 
-READING = (
+READING_PATHS = (
     "/{}-index?url=example.com/*",
     "/api/query?url=example.com/*&crawl={}",
     "/search?url=example.com/*&crawl={}",
     "/{}/2022id_/http://no.example/",
 )
 
-ASKING = (*READING, "/api/plan?url=example.com/*&crawl={}", "/api/row_groups?crawl={}")
+PATHS = (*READING_PATHS, "/api/plan?url=example.com/*&crawl={}", "/api/row_groups?crawl={}")
 
 
-def test_a_crawl_that_is_not_harvested_has_no_captures_and_the_answer_says_why(
-    settings: Settings, whole_crawls: list[str], tmp_path: Path
-) -> None:
+def test_missing_crawl_is_404_with_a_hint(settings: Settings, whole_crawls: list[str], tmp_path: Path) -> None:
     held, other = whole_crawls[:2]
     harvested_in_part(tmp_path, settings, held, "all")
     with served(tmp_path, settings) as address:
@@ -46,16 +44,14 @@ def test_a_crawl_that_is_not_harvested_has_no_captures_and_the_answer_says_why(
         assert (answer.status, answer.text) == (200, '{"pages": 0, "pageSize": 5, "blocks": 0}')
         assert answer.headers["catalogue-incomplete"] == command
         answer = get(address, f"/{other}-index?url=example.com/*&to=2008")
-        assert "catalogue-incomplete" not in answer.headers  # for it was fetched later
+        assert "catalogue-incomplete" not in answer.headers  # it was fetched later
         assert get(address, f"/{held}-index?url=example.com/*").status == 200
     with served(tmp_path, settings, strict=True) as address:
         assert get(address, f"/{other}-index?url=example.com/*").status == 422
         assert get(address, f"/{held}-index?url=example.com/*").status == 200
 
 
-def test_the_latest_index_is_that_of_the_newest_harvested_crawl(
-    settings: Settings, whole_crawls: list[str], tmp_path: Path
-) -> None:
+def test_latest_is_the_newest_harvested_crawl(settings: Settings, whole_crawls: list[str], tmp_path: Path) -> None:
     with served(tmp_path, settings) as address:
         newest = get(address, "/collinfo.json").json[0]["id"]
         assert f"harvest --crawl {newest}" in get(address, "/latest-index?url=example.com/*").json["message"]
@@ -68,7 +64,7 @@ def test_the_latest_index_is_that_of_the_newest_harvested_crawl(
             assert said == "there is no crawl all; see /collinfo.json"
 
 
-def test_an_answer_that_may_lack_captures_says_so(settings: Settings, crawl: str, tmp_path: Path) -> None:
+def test_incomplete_answers_have_a_header(settings: Settings, crawl: str, tmp_path: Path) -> None:
     harvested_in_part(tmp_path, settings, crawl)
     with served(tmp_path, settings) as address:
         for more in ("", "&showNumPages=true", "&filter==status:299"):
@@ -80,7 +76,7 @@ def test_an_answer_that_may_lack_captures_says_so(settings: Settings, crawl: str
         assert "catalogue harvest --crawl" in answer.json["message"]
 
 
-def test_without_any_catalogue_all_crawls_are_listed(settings: Settings, crawl: str, tmp_path: Path) -> None:
+def test_lists_all_crawls_without_harvest(settings: Settings, crawl: str, tmp_path: Path) -> None:
     with served(tmp_path / "data", settings) as address:
         assert len(get(address, "/collinfo.json").json) > 1
         answer = get(address, f"/{crawl}-index?url=example.com")
@@ -91,46 +87,42 @@ def test_without_any_catalogue_all_crawls_are_listed(settings: Settings, crawl: 
         }
 
 
-def test_a_crawl_is_harvested_when_it_is_asked_for(
-    settings: Settings, harvested: Catalogue, crawl: str, tmp_path: Path
-) -> None:
-    said: SimpleQueue[str] = SimpleQueue()
-    with served(tmp_path / "data", settings, on_demand=True, notify=said.put) as address:
+def test_harvests_requested_crawl(settings: Settings, harvested: Catalogue, crawl: str, tmp_path: Path) -> None:
+    messages: SimpleQueue[str] = SimpleQueue()
+    with served(tmp_path / "data", settings, on_demand=True, notify=messages.put) as address:
         answer = get(address, f"/{crawl}-index?url=example.com/*")
         assert answer.status == 503
         assert int(answer.headers["retry-after"]) >= 1
         assert crawl in answer.json["message"]
-        while "files are held" not in said.get(timeout=60):
+        while "files are stored" not in messages.get(timeout=60):
             pass
         answer = get(address, f"/{crawl}-index?url=example.com/*")
         assert answer.status == 200
         assert "catalogue-incomplete" not in answer.headers
         of_each = [harvested.captures("example.com/*", crawls=crawl, subsets=each).count() for each in SUBSETS]
-        assert sum(map(bool, of_each)) > 1  # so that it is seen whether more than one was harvested
+        assert sum(map(bool, of_each)) > 1  # so that several subsets are needed
         assert len(answer.text.splitlines()) == sum(of_each)
 
 
-ASKED = {path: f"CC-MAIN-2022-{week:02}" for week, path in enumerate(ASKING, 5)}
-"""A crawl for each way of asking."""
+CRAWL_OF_PATH = {path: f"CC-MAIN-2022-{week:02}" for week, path in enumerate(PATHS, 5)}
+"""A crawl for each API."""
 
 
 @pytest.fixture(scope="module")
 def on_demand(settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, SimpleQueue[str]]]:
-    """A server that holds nothing of them yet, and what it says."""
-    folder, said = tmp_path_factory.mktemp("demand"), SimpleQueue[str]()
-    for crawl in ASKED.values():
+    """A server without harvest, and its messages."""
+    folder, messages = tmp_path_factory.mktemp("demand"), SimpleQueue[str]()
+    for crawl in CRAWL_OF_PATH.values():
         crawl_of(folder / "mirror", table(["com,example)/"]), crawl=crawl)
-    (folder / "mirror" / "collinfo.json").write_text(json.dumps([{"id": crawl} for crawl in ASKED.values()]))
+    (folder / "mirror" / "collinfo.json").write_text(json.dumps([{"id": crawl} for crawl in CRAWL_OF_PATH.values()]))
     reading = replace(settings, source=str(folder / "mirror"))
-    with served(folder / "data", reading, on_demand=True, notify=said.put) as address:
-        yield address, said
+    with served(folder / "data", reading, on_demand=True, notify=messages.put) as address:
+        yield address, messages
 
 
-@pytest.mark.parametrize(("path", "crawl"), ASKED.items())
-def test_however_a_crawl_is_named_it_is_harvested_and_one_that_is_not_listed_never(
-    on_demand: tuple[str, SimpleQueue[str]], path: str, crawl: str
-) -> None:
-    address, said = on_demand
+@pytest.mark.parametrize(("path", "crawl"), CRAWL_OF_PATH.items())
+def test_every_api_harvests_listed_crawls_only(on_demand: tuple[str, SimpleQueue[str]], path: str, crawl: str) -> None:
+    address, messages = on_demand
     unknown = get(address, path.format("CC-MAIN-1999-01"))
     assert unknown.status == 404
     assert "there is no crawl CC-MAIN-1999-01" in unknown.text
@@ -138,17 +130,19 @@ def test_however_a_crawl_is_named_it_is_harvested_and_one_that_is_not_listed_nev
     assert answer.status == 503
     assert int(answer.headers["retry-after"]) >= 1
     assert crawl in answer.text
-    told = [said.get(timeout=60)]
-    while "files are held" not in told[-1]:
-        told.append(said.get(timeout=60))
-    assert not any("1999" in sentence for sentence in told)
+    seen = [messages.get(timeout=60)]
+    while "files are stored" not in seen[-1]:
+        seen.append(messages.get(timeout=60))
+    assert not any("1999" in sentence for sentence in seen)
     assert get(address, path.format(crawl)).status in {200, 404}
 
 
 @pytest.fixture(scope="module")
-def lacking(mirror: Path, settings: Settings, crawl: str, tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    """Settings of a source one of whose files is torn, and in the folder of their cache what is held all the same."""
-    copy, folder = tmp_path_factory.mktemp("torn") / "mirror", tmp_path_factory.mktemp("lacking")
+def incomplete_source(
+    mirror: Path, settings: Settings, crawl: str, tmp_path_factory: pytest.TempPathFactory
+) -> Settings:
+    """Settings of a source with a damaged file, harvested into the folder of its cache."""
+    copy, folder = tmp_path_factory.mktemp("torn") / "mirror", tmp_path_factory.mktemp("incomplete_source")
     copytree(mirror, copy)
     manifest = copy / f"crawl-data/{crawl}/cc-index-table.paths.gz"
     paths = gzip.decompress(manifest.read_bytes()).decode().splitlines()
@@ -160,41 +154,41 @@ def lacking(mirror: Path, settings: Settings, crawl: str, tmp_path_factory: pyte
 
 
 @pytest.fixture(scope="module")
-def both(lacking: Settings) -> Iterator[tuple[str, str]]:
-    """A server of it, and a strict one."""
-    folder = lacking.cache.parent
-    with served(folder, lacking) as lenient, served(folder, lacking, strict=True) as strict:
+def servers(incomplete_source: Settings) -> Iterator[tuple[str, str]]:
+    """A lenient and a strict server of it."""
+    folder = incomplete_source.cache.parent
+    with served(folder, incomplete_source) as lenient, served(folder, incomplete_source, strict=True) as strict:
         yield lenient, strict
 
 
-@pytest.mark.parametrize("path", ASKING)
-def test_however_it_is_asked_a_strict_server_gives_no_answer_that_may_lack_something(
-    both: tuple[str, str], crawl: str, whole_crawls: list[str], path: str
+@pytest.mark.parametrize("path", PATHS)
+def test_every_api_of_a_strict_server_refuses_incomplete_answers(
+    servers: tuple[str, str], crawl: str, whole_crawls: list[str], path: str
 ) -> None:
-    lenient, strict = both
+    lenient, strict = servers
     held, other = crawl, next(each for each in whole_crawls if each != crawl)
     answer = get(lenient, path.format(held))
     assert answer.status in {200, 404}
-    if path in READING:
+    if path in READING_PATHS:
         assert f"catalogue harvest --crawl {held} --subset crawldiagnostics" in answer.text + answer.headers.get(
             "catalogue-incomplete", ""
         )
     assert get(lenient, path.format(other)).status == 404
     refused = [get(strict, path.format(each)) for each in (held, other)]
-    assert [each.status for each in refused] == [422 if path in READING else answer.status, 422]
+    assert [each.status for each in refused] == [422 if path in READING_PATHS else answer.status, 422]
     assert f"catalogue harvest --crawl {other}" in refused[1].text
 
 
-def test_a_crawl_that_cannot_be_harvested_is_no_reason_to_ask_again(settings: Settings, tmp_path: Path) -> None:
+def test_failed_harvest_is_404(settings: Settings, tmp_path: Path) -> None:
     crawl = "CC-MAIN-2024-10"
     mirror = tmp_path / "mirror"
     mirror.mkdir()
     (mirror / "collinfo.json").write_text(json.dumps([{"id": crawl}, {"id": "CC-MAIN-2012"}]))
-    said: SimpleQueue[str] = SimpleQueue()
+    messages: SimpleQueue[str] = SimpleQueue()
     reading = replace(settings, source=str(mirror))
-    with served(tmp_path / "data", reading, on_demand=True, notify=said.put) as address:
+    with served(tmp_path / "data", reading, on_demand=True, notify=messages.put) as address:
         assert get(address, f"/{crawl}-index?url=example.com").status == 503
-        while "could not be harvested" not in said.get(timeout=60):
+        while "could not be harvested" not in messages.get(timeout=60):
             pass
         answer = get(address, f"/{crawl}-index?url=example.com")
         assert answer.status == 404
@@ -204,32 +198,30 @@ def test_a_crawl_that_cannot_be_harvested_is_no_reason_to_ask_again(settings: Se
         assert "CC-MAIN-2012 has no columnar index" in answer.json["message"]
 
 
-def test_a_harvest_that_waits_for_its_source_ends_with_the_server(
-    mirror: Path, settings: Settings, crawl: str, tmp_path: Path
-) -> None:
-    said: SimpleQueue[str] = SimpleQueue()
+def test_close_ends_a_waiting_harvest(mirror: Path, settings: Settings, crawl: str, tmp_path: Path) -> None:
+    messages: SimpleQueue[str] = SimpleQueue()
     failing = Failing(Fault(Kind.RETRY_AFTER, retry_after=600))
     failing.begun.set()
     with FaultServer(mirror, script=failing) as source:
         reading = replace(settings, source=source.url, cache=tmp_path / "cache")
-        with served(tmp_path / "data", reading, on_demand=True, notify=said.put) as address:
+        with served(tmp_path / "data", reading, on_demand=True, notify=messages.put) as address:
             assert get(address, f"/{crawl}-index?url=example.com").status == 503
-            while "waiting" not in said.get(timeout=30):
+            while "waiting" not in messages.get(timeout=30):
                 pass
-        while "could not be harvested" not in said.get(timeout=30):
+        while "could not be harvested" not in messages.get(timeout=30):
             pass
 
 
-def test_whatever_ends_a_harvest_is_told() -> None:
-    said: SimpleQueue[str] = SimpleQueue()
+def test_reports_any_failure_of_a_harvest() -> None:
+    messages: SimpleQueue[str] = SimpleQueue()
 
     def opened() -> Catalogue:
         message = "no space left on device"
         raise OSError(message)
 
-    harvests = Harvests(opened, said.put)
+    harvester = OnDemandHarvester(opened, messages.put)
     with pytest.raises(Busy):
-        harvests.want("CC-MAIN-2022-05")
-    while "OSError: no space left" not in said.get(timeout=30):
+        harvester.request("CC-MAIN-2022-05")
+    while "OSError: no space left" not in messages.get(timeout=30):
         pass
-    harvests.close()
+    harvester.close()

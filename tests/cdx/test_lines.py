@@ -1,4 +1,4 @@
-"""Lines of CDX, with the fields of Common Crawl's index server in its order, all of them text."""
+"""CDX lines: fields and their order as on Common Crawl's index server, all values texts."""
 
 import json
 import string
@@ -54,7 +54,7 @@ def fields_of(row: dict[str, Any]) -> dict[str, str]:
     return found
 
 
-def test_a_line() -> None:
+def test_writes_cdxj() -> None:
     (line,) = written(ROW)
     assert line == (
         'com,example)/ 20220116093137 {"url": "https://example.com/", "mime": "text/html", '
@@ -64,7 +64,7 @@ def test_a_line() -> None:
     )
 
 
-def test_as_json_key_and_time_are_fields() -> None:
+def test_json_has_key_and_time_as_fields() -> None:
     assert [*fields_of(ROW)] == [
         *("urlkey", "timestamp", "url", "mime", "mime-detected", "status"),
         *("digest", "length", "offset", "filename", "languages", "encoding"),
@@ -73,12 +73,12 @@ def test_as_json_key_and_time_are_fields() -> None:
     assert line == json.dumps(json.loads(line))
 
 
-def test_as_text_values_stand_between_blanks() -> None:
+def test_text_separates_values_by_blanks() -> None:
     (line,) = written(ROW, output=Output.TEXT)
     assert line.split(" ") == list(fields_of(ROW).values())
 
 
-def test_a_redirect() -> None:
+def test_writes_redirects() -> None:
     found = fields_of(REDIRECT)
     assert [*found][2:] == [
         *("url", "mime", "mime-detected", "status", "digest", "length", "offset", "filename"),
@@ -98,25 +98,25 @@ def test_a_redirect() -> None:
         (Output.CDXJ, ["nosuch"], "com,example)/ 20220116093137 {}"),
     ],
 )
-def test_chosen_fields(output: Output, fields: list[str], expected: str) -> None:
+def test_selects_fields(output: Output, fields: list[str], expected: str) -> None:
     assert written(REDIRECT, output=output, fields=fields) == [expected]
 
 
-def test_charset_is_another_name_of_the_encoding() -> None:
+def test_charset_is_encoding() -> None:
     assert written(ROW, output=Output.JSON, fields=["charset"]) == ['{"charset": "UTF-8"}']
 
 
-def test_what_is_null_or_missing_is_left_out() -> None:
+def test_leaves_out_missing_values() -> None:
     assert written({"url_surtkey": "com,example)/"}) == ["com,example)/ - {}"]
     assert written(dict.fromkeys(SCHEMA.names)) == ["- - {}"]
     assert written({"url": "", "warc_record_offset": 0}) == ['- - {"url": "", "offset": "0"}']
 
 
-def test_a_status_that_is_no_number_is_left_out() -> None:
+def test_leaves_out_invalid_status() -> None:
     assert "status" not in fields_of(ROW | {"fetch_status": -1})
 
 
-def test_rows_that_are_none() -> None:
+def test_writes_no_lines_without_rows() -> None:
     empty = pa.RecordBatch.from_pylist([], schema=SCHEMA)
     assert [write_lines(cdx_table(empty), output) for output in Output] == [b"", b"", b""]
 
@@ -129,14 +129,14 @@ def test_rows_that_are_none() -> None:
         (datetime(1, 2, 3, 4, 5, 6, tzinfo=UTC), "00010203040506"),
     ],
 )
-def test_times_are_14_digits_in_utc(time: datetime, digits: str) -> None:
+def test_times_have_14_digits_in_utc(time: datetime, digits: str) -> None:
     assert fields_of(ROW | {"fetch_time": time})["timestamp"] == digits == format_timestamp(time)
 
 
 @pytest.mark.parametrize(
     "text", ['"', "\\", "\n", "\r\n", "\t", "\0", "\x1b[31m", "\u2028", "\x85", "é", "😀", "</script>"]
 )
-def test_a_row_is_one_line_whatever_it_holds(text: str) -> None:
+def test_writes_one_line_for_any_text(text: str) -> None:
     row = ROW | {"url": f"https://example.com/{text}", "url_surtkey": f"com,example)/{text}", "content_languages": text}
     (line,) = written(row)
     assert line.isprintable()
@@ -147,7 +147,7 @@ def test_a_row_is_one_line_whatever_it_holds(text: str) -> None:
     assert json.loads(fields)["languages"] == text
 
 
-def test_a_key_stays_one_field() -> None:
+def test_key_has_no_blanks() -> None:
     (line,) = written(ROW | {"url_surtkey": "com,example)/a b\n\u2028c"})
     assert line.split(" ")[0] == "com,example)/a%20b%0a%e2%80%a8c"
     (line,) = written(ROW | {"url_surtkey": "com,example)/é%20"})
@@ -155,7 +155,7 @@ def test_a_key_stays_one_field() -> None:
 
 
 @given(st.lists(st.text(max_size=12), min_size=1, max_size=8))
-def test_json_is_what_python_writes(texts: list[str]) -> None:
+def test_json_agrees_with_python(texts: list[str]) -> None:
     rows = [ROW | {"content_mime_type": text, "url_surtkey": text} for text in texts]
     for line, text in zip(written(*rows, output=Output.JSON), texts, strict=True):
         found = json.loads(line)
@@ -164,7 +164,7 @@ def test_json_is_what_python_writes(texts: list[str]) -> None:
         assert not {*found["urlkey"]} & {*string.whitespace}
 
 
-def test_rows_of_every_crawl(mirror: Path) -> None:
+def test_writes_rows_of_every_crawl(mirror: Path) -> None:
     for path in one_of_each_crawl(mirror):
         table = pq.read_table(path, coerce_int96_timestamp_unit="ms").slice(0, 500).combine_chunks()
         lines = write_lines(cdx_table(table.to_batches()[0]), Output.CDXJ).decode().splitlines()

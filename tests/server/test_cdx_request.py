@@ -9,17 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalogue.cdx.cdx_filters import parse_filter
-from catalogue.cdx.cdx_request import CdxRequest, parse_request
 from catalogue.cdx.lines import FIELDS, RAW, Output, cdx_table
-from catalogue.cdx.rows import arranged, candidates_of, chosen, chosen_of
 from catalogue.commoncrawl.columns import SCHEMA
 from catalogue.errors import QueryError, TooExpensive
+from catalogue.server.cdx_request import CdxRequest, parse_filter, parse_request
+from catalogue.server.cdx_search import filter_batch, filter_rows, rows_before, sort_captures
 from catalogue.surt import Match
-from tests.cdx.test_cdx_lines import REDIRECT, ROW
+from tests.cdx.test_lines import REDIRECT, ROW
 
 
-def asked(url: str = "example.com", **parameters: str) -> CdxRequest:
+def request_of(url: str = "example.com", **parameters: str) -> CdxRequest:
     return parse_request([("url", url), *((name.rstrip("_"), value) for name, value in parameters.items())])
 
 
@@ -52,14 +51,14 @@ def asked(url: str = "example.com", **parameters: str) -> CdxRequest:
         ([("url", "a b://c")], "'a%20b://c' "),
     ],
 )
-def test_what_cannot_be_answered(parameters: list[tuple[str, str]], message: str) -> None:
+def test_rejects_invalid_parameters(parameters: list[tuple[str, str]], message: str) -> None:
     with pytest.raises(QueryError) as caught:
         parse_request(parameters)
     assert str(caught.value).startswith(message)
 
 
-def test_all_there_is_can_be_asked_for() -> None:
-    assert asked("*").pattern.match is Match.PREFIX
+def test_asterisk_is_everything() -> None:
+    assert request_of("*").pattern.match is Match.PREFIX
 
 
 @pytest.mark.parametrize(
@@ -76,17 +75,17 @@ def test_all_there_is_can_be_asked_for() -> None:
         ("example.com/", "prefix", Match.PREFIX, "example.com/"),
     ],
 )
-def test_wildcards_count_where_no_match_type_is_given(url: str, match_type: str, match: Match, shown: str) -> None:
-    found = asked(url, matchType=match_type)
+def test_match_type_replaces_wildcards(url: str, match_type: str, match: Match, shown: str) -> None:
+    found = request_of(url, matchType=match_type)
     assert (found.pattern.match, found.url) == (match, shown)
-    assert found.none_found == f"No Captures found for: {shown}"
+    assert found.not_found == f"No Captures found for: {shown}"
 
 
-def test_of_a_domain_the_rest_of_the_url_is_ignored() -> None:
-    assert asked("*.example.com/dir/*").pattern.intervals == asked("*.example.com").pattern.intervals
+def test_ignores_path_of_domain_pattern() -> None:
+    assert request_of("*.example.com/dir/*").pattern.intervals == request_of("*.example.com").pattern.intervals
 
 
-def test_the_last_of_a_name_counts_but_every_filter() -> None:
+def test_uses_last_parameter_and_all_filters() -> None:
     found = parse_request(
         [("url", "a.com"), ("limit", "3"), ("filter", "=status:200"), ("url", "b.com"), ("limit", ""), ("filter", "x")]
     )
@@ -94,8 +93,8 @@ def test_the_last_of_a_name_counts_but_every_filter() -> None:
 
 
 @pytest.mark.parametrize(("value", "limit"), [("0", None), ("7", 7), ("-3", 0), (" 2", 2), ("+2", 2)])
-def test_limits(value: str, limit: int | None) -> None:
-    assert asked(limit=value).limit == limit
+def test_parses_limits(value: str, limit: int | None) -> None:
+    assert request_of(limit=value).limit == limit
 
 
 @pytest.mark.parametrize(
@@ -107,14 +106,14 @@ def test_limits(value: str, limit: int | None) -> None:
         ("20220131120000", "20220131120000", "20220131120000"),
     ],
 )
-def test_times_are_padded(given: str, first: str, last: str) -> None:
+def test_pads_times(given: str, first: str, last: str) -> None:
     found = parse_request([("url", "x"), ("from", given), ("to", given)])
     assert (found.first, found.last) == (first, last)
     assert parse_request([("url", "x"), ("from_ts", given)]).first == first
 
 
 @given(st.from_regex(r"[0-9]{1,14}", fullmatch=True), st.datetimes())
-def test_no_time_that_is_wanted_lies_outside_of_those_that_are_looked_at(digits: str, moment: Any) -> None:
+def test_query_times_include_all_requested_times(digits: str, moment: Any) -> None:
     stamp = f"{moment.year:04}{moment:%m%d%H%M%S}"
     milliseconds = int((moment.replace(microsecond=0) - moment.__class__(1970, 1, 1)).total_seconds()) * 1000
     first, last = parse_request([("url", "x"), ("from", digits)]), parse_request([("url", "x"), ("to", digits)])
@@ -127,33 +126,33 @@ def test_no_time_that_is_wanted_lies_outside_of_those_that_are_looked_at(digits:
 
 
 @pytest.mark.parametrize("value", ["true", "1", "True", "yes", "on"])
-def test_what_is_true(value: str) -> None:
-    assert asked(showNumPages=value).counts_pages
-    assert asked(reverse=value).reverse
+def test_true_values(value: str) -> None:
+    assert request_of(showNumPages=value).counts_pages
+    assert request_of(reverse=value).reverse
 
 
 @pytest.mark.parametrize("value", ["", "0", "false", "False", "f", "off"])
-def test_what_is_false(value: str) -> None:
-    found = asked(showNumPages=value, reverse=value)
+def test_false_values(value: str) -> None:
+    found = request_of(showNumPages=value, reverse=value)
     assert (found.counts_pages, found.reverse) == (False, False)
 
 
-def test_orders() -> None:
-    assert asked(sort="reverse").reverse
-    assert not asked(sort="closest").closest
-    assert asked(closest="2022").closest == "2022"
+def test_parses_order() -> None:
+    assert request_of(sort="reverse").reverse
+    assert not request_of(sort="closest").closest
+    assert request_of(closest="2022").closest == "2022"
 
 
-def test_fields_and_outputs() -> None:
-    assert asked(fl="url,status").fields == ("url", "status")
-    assert asked(fl="url", fields="status").fields == ("status",)
-    assert [asked(output=name).output for name in ("", "cdxj", "json", "text")] == [
+def test_parses_fields_and_outputs() -> None:
+    assert request_of(fl="url,status").fields == ("url", "status")
+    assert request_of(fl="url", fields="status").fields == ("status",)
+    assert [request_of(output=name).output for name in ("", "cdxj", "json", "text")] == [
         *(Output.CDXJ, Output.CDXJ, Output.JSON, Output.TEXT)
     ]
 
 
-def test_what_is_not_known_is_ignored() -> None:
-    assert asked(collapse="urlkey", gzip="false", nosuch="x") == asked()
+def test_ignores_unknown_parameters() -> None:
+    assert request_of(collapse="urlkey", gzip="false", nosuch="x") == request_of()
 
 
 # ---- filters ----
@@ -166,7 +165,7 @@ TABLE = cdx_table(
 
 
 @pytest.mark.parametrize(
-    ("text", "kept"),
+    ("text", "selected"),
     [
         ("=status:200", [True, False, False]),
         ("!=status:200", [False, True, True]),
@@ -197,8 +196,8 @@ TABLE = cdx_table(
         ("m:text", [True, True, False]),
     ],
 )
-def test_filters(text: str, kept: list[bool]) -> None:
-    assert parse_filter(text).mask(TABLE).to_pylist() == kept
+def test_filters(text: str, selected: list[bool]) -> None:
+    assert parse_filter(text).mask(TABLE).to_pylist() == selected
 
 
 def oracle(text: str, value: str, line: str) -> bool:
@@ -206,12 +205,18 @@ def oracle(text: str, value: str, line: str) -> bool:
     inverted = text.startswith("!")
     rest = text[inverted:]
     how, rest = (rest[0], rest[1:]) if rest[:1] in {"=", "~"} else ("", rest)
-    field, colon, wanted = rest.partition(":")
+    field, colon, value_text = rest.partition(":")
     if not colon:
-        wanted = field
+        value_text = field
     found = (value if field in FIELDS else "") if colon else line
-    kept = wanted == found if how == "=" else re.match(wanted, found) is not None if how == "~" else wanted in found
-    return kept is not inverted
+    selected = (
+        value_text == found
+        if how == "="
+        else re.match(value_text, found) is not None
+        if how == "~"
+        else value_text in found
+    )
+    return selected is not inverted
 
 
 @settings(max_examples=300)
@@ -222,12 +227,12 @@ def oracle(text: str, value: str, line: str) -> bool:
     st.text("abAB.*|", max_size=4),
     st.text("abAB.", max_size=4),
 )
-def test_filters_do_what_pywb_does(inverted: str, how: str, field: str, wanted: str, value: str) -> None:
-    text = inverted + how + field + wanted
+def test_filters_agree_with_pywb(inverted: str, how: str, field: str, value_text: str, value: str) -> None:
+    text = inverted + how + field + value_text
     columns = {name: pa.array([value]) for name in FIELDS} | {RAW: pa.array([f"key 2022 {value}"])}
     try:
         if how == "~":
-            re.compile(wanted)
+            re.compile(value_text)
         expected = oracle(text, value, f"key 2022 {value}")
     except re.error:
         with pytest.raises(QueryError):
@@ -236,41 +241,41 @@ def test_filters_do_what_pywb_does(inverted: str, how: str, field: str, wanted: 
     try:
         found = parse_filter(text)
     except QueryError:
-        assert re.search(r"\*\*|\|\*|^\*|\*\+", wanted)  # RE2 is stricter about what is repeated
+        assert re.search(r"\*\*|\|\*|^\*|\*\+", value_text)  # RE2 is stricter about what is repeated
         return
     assert found.mask(pa.RecordBatch.from_pydict(columns)).to_pylist() == [expected]
 
 
-def test_an_expression_takes_no_longer_than_the_text() -> None:
+def test_expressions_take_linear_time() -> None:
     table = pa.RecordBatch.from_pydict({"url": pa.array(["a" * 100_000])})
     began = time.process_time()
     assert parse_filter("~url:(a*)*(a*)*(a|aa)+b").mask(table).to_pylist() == [False]
     assert time.process_time() - began < 20  # an engine that goes back and forth would not end at all
 
 
-def test_expressions_have_some_seconds_for_all_rows() -> None:
+def test_limits_time_of_expressions() -> None:
     rows = pa.RecordBatch.from_pylist([ROW | {"url": f"http://example.com/{at}"} for at in range(700)])
     ticks = iter(range(10_000))
     with pytest.raises(TooExpensive, match="more than 10 s"):
-        list(chosen_of([rows], asked(filter="~url:http"), clock=lambda: next(ticks)))
+        list(filter_rows([rows], request_of(filter="~url:http"), clock=lambda: next(ticks)))
     assert next(ticks) < 30
     for text in ("~url:.*[37]$", "!~url:.*[37]$", "url:5"):
-        found = pa.Table.from_batches(chosen_of([rows, rows], asked(filter=text), clock=lambda: 0))
-        assert found.equals(pa.Table.from_batches([chosen(rows, asked(filter=text))] * 2))
+        found = pa.Table.from_batches(filter_rows([rows, rows], request_of(filter=text), clock=lambda: 0))
+        assert found.equals(pa.Table.from_batches([filter_batch(rows, request_of(filter=text))] * 2))
 
 
-def test_conditions_that_statistics_may_refute() -> None:
-    assert asked(filter="=status:404").where == "fetch_status = 404"
+def test_filters_become_conditions_for_statistics() -> None:
+    assert request_of(filter="=status:404").where == "fetch_status = 404"
     both = parse_request([("url", "x"), ("filter", "=mime:text/html"), ("filter", "=status:200"), ("filter", "x")])
     assert both.where == "content_mime_type = 'text/html' AND fetch_status = 200"
     for text in ("!=status:404", "status:404", "=status:0404", "=status:", "=mime:it's", "~mime:text/html"):
-        assert asked(filter=text).where is None
+        assert request_of(filter=text).where is None
 
 
-def test_times_choose_rows() -> None:
+def test_filters_by_time() -> None:
     times = [ROW["fetch_time"].replace(year=year) for year in (2020, 2021, 2022)]
     rows = pa.RecordBatch.from_pylist([{"url_surtkey": "x", "fetch_time": at} for at in times])
-    found = chosen(rows, parse_request([("url", "x"), ("from", "2021"), ("to", "2021")]))
+    found = filter_batch(rows, parse_request([("url", "x"), ("from", "2021"), ("to", "2021")]))
     assert found.column("timestamp").to_pylist() == ["20210116093137"]
 
 
@@ -284,11 +289,11 @@ def test_times_choose_rows() -> None:
         ("20220230", [2022, 2021, 2020]),
     ],
 )
-def test_the_nearest_in_time_come_first_even_of_what_is_no_time(closest: str, years: list[int]) -> None:
+def test_sorts_by_distance_even_from_invalid_times(closest: str, years: list[int]) -> None:
     times = [ROW["fetch_time"].replace(year=year) for year in (2022, 2020, 2021)]
     rows = pa.RecordBatch.from_pylist([{"url_surtkey": "x", "fetch_time": at} for at in times])
     request = parse_request([("url", "x"), ("closest", closest), ("limit", "3")])
-    found = arranged([chosen(rows, request)], request).column("timestamp").to_pylist()
+    found = sort_captures([filter_batch(rows, request)], request).column("timestamp").to_pylist()
     assert [int(stamp[:4]) for stamp in found] == years
 
 
@@ -297,10 +302,10 @@ def test_the_nearest_in_time_come_first_even_of_what_is_no_time(closest: str, ye
     st.integers(1, 5),
     st.sampled_from([{}, {"reverse": "true"}, {"closest": "20220101000005"}]),
 )
-def test_rows_behind_the_last_of_a_limit_are_not_needed(
+def test_rows_after_the_limit_are_not_needed(
     places: list[tuple[str, int | None]], limit: int, order: dict[str, str]
 ) -> None:
-    request = asked(limit=str(limit), **order)
+    request = request_of(limit=str(limit), **order)
     start = ROW["fetch_time"].replace(month=1, day=1, hour=0, minute=0, second=0)
     rows = pa.RecordBatch.from_pylist(
         [
@@ -309,6 +314,8 @@ def test_rows_behind_the_last_of_a_limit_are_not_needed(
         ],
         schema=pa.schema([(name, SCHEMA.field(name).type) for name in ("url_surtkey", "fetch_time", "url")]),
     )
-    kept = arranged([chosen(rows.slice(0, limit), request)], request)
-    needed = candidates_of(rows.slice(limit), kept.slice(kept.num_rows - 1), request)
-    assert arranged([kept, chosen(needed, request)], request) == arranged([chosen(rows, request)], request)
+    selected = sort_captures([filter_batch(rows.slice(0, limit), request)], request)
+    needed = rows_before(rows.slice(limit), selected.slice(selected.num_rows - 1), request)
+    assert sort_captures([selected, filter_batch(needed, request)], request) == sort_captures(
+        [filter_batch(rows, request)], request
+    )

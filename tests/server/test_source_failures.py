@@ -1,4 +1,4 @@
-"""Answers of several parts, and a source that fails."""
+"""Answers in several parts, and failures of the source."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,29 +15,27 @@ from catalogue.settings import Settings
 from tests.support.crawls import CRAWL, crawl_of, table
 from tests.support.faults import Fault, FaultServer, Kind
 from tests.support.serving import get
-from tests.support.serving_held import Failing, harvested_in_part, served
+from tests.support.serving_crawls import Failing, harvested_in_part, served
 
 # ---- transport ----
 
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
-    """A source of a crawl that has more captures than a page, and the keys of these in order; each has one."""
+    """A source with more captures than a page has, and their keys in order."""
     keys = [f"com,example)/{number:05}" for number in range(18_000)]
     of_files = (table(keys[:9000]), table(keys[9000:]))
     return crawl_of(tmp_path_factory.mktemp("large"), *of_files, row_group_size=1500), keys
 
 
-def test_an_answer_of_several_parts_comes_part_by_part(
-    large: tuple[Path, list[str]], settings: Settings, tmp_path: Path
-) -> None:
+def test_streams_parts(large: tuple[Path, list[str]], settings: Settings, tmp_path: Path) -> None:
     mirror, keys = large
     reading = replace(settings, source=str(mirror))
     path = f"/{CRAWL}-index?url=*&pageSize=1000&fl=urlkey&output=text"
     with served(harvested_in_part(tmp_path, reading, CRAWL), reading) as address:
-        told = get(address, f"{path}&showNumPages=true").json
-        assert told["pages"] == 1
-        assert told["blocks"] > 5
+        pages = get(address, f"{path}&showNumPages=true").json
+        assert pages["pages"] == 1
+        assert pages["blocks"] > 5
         answer = get(address, path)
         assert answer.headers["transfer-encoding"] == "chunked"
         assert answer.text.splitlines() == keys
@@ -49,10 +47,10 @@ def test_an_answer_of_several_parts_comes_part_by_part(
 
 
 @contextmanager
-def beside(source: FaultServer, held: Path, settings: Settings, tmp_path: Path, **more: Any) -> Iterator[str]:
-    """A server that reads from a source over HTTP, and holds what a folder holds that is not to be changed."""
+def served_from(source: FaultServer, data: Path, settings: Settings, tmp_path: Path, **more: Any) -> Iterator[str]:
+    """Serve a copy of a data folder that reads from a source over HTTP."""
     reading = replace(settings, source=source.url, cache=tmp_path / "cache")
-    with served(Path(copytree(held, tmp_path / "data")), reading, **more) as address:
+    with served(Path(copytree(data, tmp_path / "data")), reading, **more) as address:
         yield address
 
 
@@ -61,13 +59,13 @@ def beside(source: FaultServer, held: Path, settings: Settings, tmp_path: Path, 
     [(Fault(Kind.BLOCKED), 200), (Fault(Kind.RETRY_AFTER, retry_after=90), 60), (Fault(Kind.DISCONNECT), 1)],
     ids=lambda value: value.kind.value if isinstance(value, Fault) else "",
 )
-def test_whoever_asks_while_the_source_refuses_is_told_when_to_come_back(
+def test_source_failure_is_503_with_retry_after(
     fault: Fault, least: int, mirror: Path, untaught_data: Path, settings: Settings, crawl: str, tmp_path: Path
 ) -> None:
     failing = Failing(fault)
     with (
         FaultServer(mirror, script=failing) as source,
-        beside(source, untaught_data, settings, tmp_path, patience=0.5) as address,
+        served_from(source, untaught_data, settings, tmp_path, patience=0.5) as address,
     ):
         failing.begun.set()
         for _ in range(2):
@@ -78,22 +76,20 @@ def test_whoever_asks_while_the_source_refuses_is_told_when_to_come_back(
         assert source.requests < 40
         if fault.kind is Kind.BLOCKED:
             assert source.requests < 10
-        assert get(address, f"/{crawl}-index?url=example.com/*&page=x").status == 400  # which needs no source
+        assert get(address, f"/{crawl}-index?url=example.com/*&page=x").status == 400  # needs no source
         assert get(address, f"/{crawl}-index?url=example.com&from=2050").status == 404
 
 
-def test_lines_that_cannot_be_completed_are_broken_off(
-    large: tuple[Path, list[str]], settings: Settings, tmp_path: Path
-) -> None:
+def test_closes_connection_if_a_part_fails(large: tuple[Path, list[str]], settings: Settings, tmp_path: Path) -> None:
     mirror, keys = large
     failing = Failing(Fault(Kind.DISCONNECT))
     with FaultServer(mirror, script=failing) as source, ExitStack() as stack:
         held = harvested_in_part(
             tmp_path / "held", replace(settings, source=source.url, cache=tmp_path / "cache"), CRAWL
         )
-        address = stack.enter_context(beside(source, held, settings, tmp_path, patience=0.5))
+        address = stack.enter_context(served_from(source, held, settings, tmp_path, patience=0.5))
         path = f"/{CRAWL}-index?url=*&fl=urlkey&output=text"
-        first = get(address, path)  # which is kept from now on
+        first = get(address, path)  # cached from now on
         assert first.text.splitlines() == keys[: first.text.count("\n")] != keys
         failing.begun.set()
         assert get(address, path).body == first.body
@@ -103,16 +99,16 @@ def test_lines_that_cannot_be_completed_are_broken_off(
         assert caught.value.partial == first.body
 
 
-def test_the_same_question_of_many_is_asked_of_the_source_once(
+def test_equal_queries_fetch_once(
     mirror: Path, untaught_data: Path, settings: Settings, crawl: str, tmp_path: Path
 ) -> None:
     path = f"/{crawl}-index?url=*.example.com&output=json"
     with FaultServer(mirror) as source:
-        with beside(source, untaught_data, settings, tmp_path / "one") as address:
+        with served_from(source, untaught_data, settings, tmp_path / "one") as address:
             alone = get(address, path)
             requests, size = source.requests, source.body_bytes_sent
         source.reset()
-        with beside(source, untaught_data, settings, tmp_path / "many", at_once=8) as address:
+        with served_from(source, untaught_data, settings, tmp_path / "many", at_once=8) as address:
             with ThreadPoolExecutor(16) as pool:
                 answers = list(pool.map(lambda at: get(address, f"{path}&nosuch={at}"), range(16)))
             assert {answer.body for answer in answers} == {alone.body}

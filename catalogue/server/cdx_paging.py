@@ -1,8 +1,7 @@
-"""Where an answer is cut into pages: at keys that footers and page indexes of the files name, and nowhere else.
+"""Pages of the CDX API: intervals of keys, cut only at keys that footers and page indexes contain.
 
-So pages have no row in common and none is missing, whatever is filtered, and asked again they are cut at the same keys.
-A key is never parted. What reading has taught about files takes no part, or pages would shift while a client goes
-through them.
+So pages are disjoint, complete and the same for every filter, and a key is never on two pages. What was learned by
+reading is not used, or pages would change while a client requests them.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,12 +13,12 @@ from catalogue.parquet.model import Bounds
 from catalogue.surt import KeyInterval, covers
 
 BLOCK_ROWS = 3000
-"""Captures of a block of the CDX index, as Common Crawl makes it."""
+"""Captures of a block of the CDX index."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A key that is in a file, and about how many rows lie there."""
+    """A key of a file, and about how many rows follow it."""
 
     key: bytes
     rows: float
@@ -30,34 +29,32 @@ class Block:
     """A part of an answer between two keys."""
 
     intervals: tuple[KeyInterval, ...]
-    """Of keys; disjoint and ascending."""
+    """Disjoint and ascending."""
     size: int
-    """In blocks of the CDX index, about; at least 1."""
+    """Blocks of the CDX index, about; at least 1."""
 
 
 def marks(runs: Iterable[Sequence[tuple[Bounds, int]]]) -> list[Mark]:
-    """Keys at which to cut, and what lies there.
+    """Return the keys at which an answer can be cut.
 
     Args:
-        runs: for each row group the bounds of its pages, in their order, and how many rows they have; or its own.
+        runs: for each row group the bounds and rows of its pages in order, or its own.
     """
     found = []
     for run in runs:
         if all(one.max <= following.min for (one, _), (following, _) in pairwise(run)):
             found += [Mark(bounds.min, rows) for bounds, rows in run]
-        else:  # two sorted streams were zipped: one lies at the least keys, the other at the greatest
+        else:  # two sorted streams were zipped: one is at the lowest keys, the other at the highest
             found += [Mark(key, rows / 2) for bounds, rows in run for key in (bounds.min, bounds.max)]
     return found
 
 
 def cut(intervals: Sequence[KeyInterval], at: Iterable[Mark]) -> tuple[Block, ...]:
-    """Cut intervals of keys into blocks.
-
-    Each block but a single one has a mark in it, so that there are rows in it.
+    """Cut intervals into blocks; unless there is only one, each contains a mark, and so a row.
 
     Args:
         intervals: disjoint and ascending.
-        at: marks, in any order; those outside do not matter.
+        at: marks in any order; those outside are ignored.
     """
     inside = sorted((mark for mark in at if covers(intervals, mark.key)), key=attrgetter("key"))
     blocks: list[tuple[bytes, float]] = [(intervals[0].start, 0.0)]
@@ -69,20 +66,13 @@ def cut(intervals: Sequence[KeyInterval], at: Iterable[Mark]) -> tuple[Block, ..
         blocks[-1] = (start, rows + sum(mark.rows for mark in here))
     ends = [*(start for start, _ in blocks[1:]), intervals[-1].end]
     return tuple(
-        Block(tuple(_between(intervals, start, end)), max(1, round(rows / BLOCK_ROWS)))
+        Block(tuple(_intersect(intervals, start, end)), max(1, round(rows / BLOCK_ROWS)))
         for (start, rows), end in zip(blocks, ends, strict=True)
     )
 
 
-def _between(intervals: Iterable[KeyInterval], start: bytes, end: bytes) -> Iterable[KeyInterval]:
-    for each in intervals:
-        low, high = max(each.start, start), min(each.end, end)
-        if low < high:
-            yield replace(each, start=low, end=high)
-
-
 def pages_of(blocks: Sequence[Block], size: int) -> list[tuple[Block, ...]]:
-    """Consecutive blocks, as many a page as have its size together, but at least one."""
+    """Group consecutive blocks into pages of a size, with at least one block each."""
     pages: list[list[Block]] = []
     room = 0
     for block in blocks:
@@ -93,3 +83,21 @@ def pages_of(blocks: Sequence[Block], size: int) -> list[tuple[Block, ...]]:
             room = size
         room -= block.size
     return [tuple(page) for page in pages]
+
+
+def joined(blocks: Iterable[Block]) -> tuple[KeyInterval, ...]:
+    """Return the intervals of consecutive blocks, with adjacent ones merged."""
+    found: list[KeyInterval] = []
+    for interval in (interval for block in blocks for interval in block.intervals):
+        if found and found[-1].end == interval.start:
+            found[-1] = KeyInterval(found[-1].start, interval.end)
+        else:
+            found.append(interval)
+    return tuple(found)
+
+
+def _intersect(intervals: Iterable[KeyInterval], start: bytes, end: bytes) -> Iterable[KeyInterval]:
+    for each in intervals:
+        low, high = max(each.start, start), min(each.end, end)
+        if low < high:
+            yield replace(each, start=low, end=high)
