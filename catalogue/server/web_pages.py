@@ -234,8 +234,8 @@ def _state(row: Mapping[str, Any]) -> str:
     if row["files_failed"]:
         return "some files failed"
     if row["files_listed"] is not None and row["files_harvested"] < row["files_listed"]:
-        return "in part" if row["files_harvested"] else "not harvested"
-    return "complete but for bounds" if row["without_bounds"] else "complete"
+        return "incomplete" if row["files_harvested"] else "not harvested"
+    return "complete, some bounds unknown" if row["without_bounds"] else "complete"
 
 
 def _result(form: Form, search: Search, found: SearchResult) -> dict[str, Any]:

@@ -11,8 +11,6 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from catalogue import Catalogue
 from catalogue.commoncrawl.capture import Capture, capture_of, format_timestamp
@@ -116,14 +114,6 @@ def test_accepts_quoted_urls(address: str, harvested: Catalogue, crawl: str) -> 
 )
 def test_parses_urls(rest: bytes, query: bytes, url: str) -> None:
     assert parse_url(rest, query) == url
-
-
-@given(st.text(min_size=1, max_size=60).filter(lambda text: not any("\ud800" <= c <= "\udfff" for c in text)))
-def test_quoted_urls_roundtrip(text: str) -> None:
-    url = f"https://example.com/{text}"
-    spelled = parse_url(quote(url, safe="").encode(), b"")
-    assert all("!" <= c <= "~" for c in spelled)
-    assert spelled == quote(url, safe="".join(map(chr, range(0x21, 0x7F))))
 
 
 def test_finds_nearest_time_and_spelling(tmp_path: Path) -> None:

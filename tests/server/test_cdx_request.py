@@ -26,21 +26,17 @@ def request_of(url: str = "example.com", **parameters: str) -> CdxRequest:
     ("parameters", "message"),
     [
         ([], 'The "url" param is required'),
-        ([("url", "")], 'The "url" param is required'),
         ([("output", "csv")], "output=csv not supported"),
-        ([("url", "x"), ("output", "csv")], "output=csv not supported"),
         ([("url", "x"), ("matchType", "range")], "Invalid match_type: range"),
         ([("url", "x"), ("page", "abc")], "Invalid value for page= param: abc"),
         ([("url", "x"), ("pageSize", "abc")], "Invalid value for pageSize= param: abc"),
         ([("url", "x"), ("pageSize", "0")], "Invalid value for pageSize= param: 0"),
         ([("url", "x"), ("limit", "many")], "Invalid value for limit= param: many"),
-        ([("url", "x"), ("limit", "9" * 30)], "Invalid value for limit= param: 9"),
         ([("url", "x"), ("from", "yesterday")], "Invalid value for from= param: yesterday"),
         ([("url", "x"), ("to", "2022-01-01")], "Invalid value for to= param: 2022-01-01"),
         ([("url", "x"), ("closest", "1" * 15)], "Invalid value for closest= param: 1"),
         ([("url", "x"), ("filter", "~url:(")], "Invalid value for filter= param: ~url:("),
         ([("url", "x"), ("filter", "~url:a)|(b")], "Invalid value for filter= param: ~url:a)|(b"),
-        ([("url", "x"), ("filter", "~url:(?=x)")], "Invalid value for filter= param: ~url:(?=x)"),
         ([("url", "x"), ("filter", "a" * 3000)], "Invalid value for filter= param"),
         ([("url", "x"), *[("filter", "a")] * 51], "Invalid value for filter= param"),
         (
@@ -48,17 +44,12 @@ def request_of(url: str = "example.com", **parameters: str) -> CdxRequest:
             "Invalid value for fl= param: there are more than 100",
         ),
         ([("url", "x"), ("showPagedIndex", "true")], "showPagedIndex= is not supported"),
-        ([("url", "a b://c")], "'a%20b://c' "),
     ],
 )
 def test_rejects_invalid_parameters(parameters: list[tuple[str, str]], message: str) -> None:
     with pytest.raises(QueryError) as caught:
         parse_request(parameters)
     assert str(caught.value).startswith(message)
-
-
-def test_asterisk_is_everything() -> None:
-    assert request_of("*").pattern.match is Match.PREFIX
 
 
 @pytest.mark.parametrize(
@@ -79,10 +70,6 @@ def test_match_type_replaces_wildcards(url: str, match_type: str, match: Match, 
     found = request_of(url, matchType=match_type)
     assert (found.pattern.match, found.url) == (match, shown)
     assert found.not_found == f"No Captures found for: {shown}"
-
-
-def test_ignores_path_of_domain_pattern() -> None:
-    assert request_of("*.example.com/dir/*").pattern.intervals == request_of("*.example.com").pattern.intervals
 
 
 def test_uses_last_parameter_and_all_filters() -> None:
@@ -125,21 +112,11 @@ def test_query_times_include_all_requested_times(digits: str, moment: Any) -> No
         assert milliseconds < last.times[1]
 
 
-@pytest.mark.parametrize("value", ["true", "1", "True", "yes", "on"])
-def test_true_values(value: str) -> None:
-    assert request_of(showNumPages=value).counts_pages
-    assert request_of(reverse=value).reverse
-
-
-@pytest.mark.parametrize("value", ["", "0", "false", "False", "f", "off"])
-def test_false_values(value: str) -> None:
+@pytest.mark.parametrize(("value", "flag"), [("true", True), ("1", True), ("", False), ("0", False), ("Off", False)])
+def test_parses_flags_and_order(value: str, *, flag: bool) -> None:
     found = request_of(showNumPages=value, reverse=value)
-    assert (found.counts_pages, found.reverse) == (False, False)
-
-
-def test_parses_order() -> None:
+    assert (found.counts_pages, found.reverse) == (flag, flag)
     assert request_of(sort="reverse").reverse
-    assert not request_of(sort="closest").closest
     assert request_of(closest="2022").closest == "2022"
 
 
@@ -170,51 +147,32 @@ TABLE = cdx_table(
         ("=status:200", [True, False, False]),
         ("!=status:200", [False, True, True]),
         ("status:0", [True, True, False]),
-        ("statuscode:30", [False, True, False]),
-        ("s:123", [True, True, False]),  # which is the length
-        ("=s:200", [False, False, False]),
-        ("~mime:text/.*", [True, True, False]),
+        ("s:123", [True, True, False]),  # the length
         ("~mime:html", [False, False, False]),  # anchored at the start
-        ("~mime:.*html", [True, True, False]),
         ("!~mime:(text/html|image)", [False, False, True]),
-        ("~url:.*\\.(com|org)/$", [True, True, False]),
         ("~url:(?i)HTTPS", [True, True, False]),
         ("=charset:UTF-8", [True, False, False]),
-        ("=encoding:UTF-8", [True, False, False]),
         ("=languages:", [False, True, True]),
         ("=nosuch:", [True, True, True]),
-        ("nosuch:x", [False, False, False]),
-        ("!nosuch:x", [True, True, True]),
-        ("length", [True, True, False]),  # of the whole line
+        ("length", [True, True, False]),  # of the complete line
         ("=t:20220116093137", [True, True, False]),
-        ("k:example", [True, True, False]),
-        ("o:500", [True, True, False]),
-        ("d:UXZ", [True, True, False]),
-        ("f:crawl-data", [True, True, False]),
-        ("u:example.com/", [True, True, False]),
-        ("original:example", [True, True, False]),
-        ("m:text", [True, True, False]),
     ],
 )
-def test_filters(text: str, selected: list[bool]) -> None:
+def test_selects_by_filters(text: str, selected: list[bool]) -> None:
     assert parse_filter(text).mask(TABLE).to_pylist() == selected
 
 
 def oracle(text: str, value: str, line: str) -> bool:
-    """A filter as pywb describes it, of a single capture whose every field has one value."""
+    """Apply a filter as pywb does, to a capture with one value in all fields."""
     inverted = text.startswith("!")
     rest = text[inverted:]
     how, rest = (rest[0], rest[1:]) if rest[:1] in {"=", "~"} else ("", rest)
-    field, colon, value_text = rest.partition(":")
+    field, colon, operand = rest.partition(":")
     if not colon:
-        value_text = field
+        operand = field
     found = (value if field in FIELDS else "") if colon else line
     selected = (
-        value_text == found
-        if how == "="
-        else re.match(value_text, found) is not None
-        if how == "~"
-        else value_text in found
+        operand == found if how == "=" else re.match(operand, found) is not None if how == "~" else operand in found
     )
     return selected is not inverted
 
@@ -227,12 +185,12 @@ def oracle(text: str, value: str, line: str) -> bool:
     st.text("abAB.*|", max_size=4),
     st.text("abAB.", max_size=4),
 )
-def test_filters_agree_with_pywb(inverted: str, how: str, field: str, value_text: str, value: str) -> None:
-    text = inverted + how + field + value_text
+def test_filters_agree_with_pywb(inverted: str, how: str, field: str, operand: str, value: str) -> None:
+    text = inverted + how + field + operand
     columns = {name: pa.array([value]) for name in FIELDS} | {RAW: pa.array([f"key 2022 {value}"])}
     try:
         if how == "~":
-            re.compile(value_text)
+            re.compile(operand)
         expected = oracle(text, value, f"key 2022 {value}")
     except re.error:
         with pytest.raises(QueryError):
@@ -241,7 +199,7 @@ def test_filters_agree_with_pywb(inverted: str, how: str, field: str, value_text
     try:
         found = parse_filter(text)
     except QueryError:
-        assert re.search(r"\*\*|\|\*|^\*|\*\+", value_text)  # RE2 is stricter about what is repeated
+        assert re.search(r"\*\*|\|\*|^\*|\*\+", operand)  # RE2 is stricter about what is repeated
         return
     assert found.mask(pa.RecordBatch.from_pydict(columns)).to_pylist() == [expected]
 

@@ -1,4 +1,4 @@
-"""Catalogues that share one source and cache: a pool of them answers as one alone, and fetches nothing twice."""
+"""Catalogues that share a source and a cache: they answer as a single one, and fetch nothing twice."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -22,15 +22,15 @@ from tests.read.test_answers import IDENTITY
 from tests.support.faults import FaultServer, Kind, always
 from tests.support.miniatures import OLD
 
-THREADS, QUESTIONS, POOL = 8, 2, 4
+THREADS, QUERIES, POOL = 8, 2, 4
 DIFFERENT = 17
-"""Questions of which those are, so that the same is often asked at the same time."""
+"""Different ones, so that equal ones are often run at the same time."""
 COLUMNS = [*IDENTITY, "fetch_status", "url_host_name"]
 
 _PLAIN = re.compile(r"https?://[a-z0-9.-]+\.[a-z]+/[\w./-]*")
-"""A URL whose parts are patterns too."""
+"""A URL whose parts are valid patterns."""
 
-Question = Callable[[Catalogue], object]
+Query = Callable[[Catalogue], object]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -48,7 +48,7 @@ def server(mirror: Path) -> Iterator[LoopbackServer]:
 
 @pytest.fixture(scope="module")
 def harvested_there(server: LoopbackServer, whole_crawls: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data folder that holds two crawls as the server has them, one of whose files have no page indexes."""
+    """A data folder with two crawls of the server, one of them without page indexes."""
     folder = tmp_path_factory.mktemp("served")
     with Catalogue(folder, Settings(source=server.url, cache=folder / "cache")) as cat:
         cat.harvest([OLD, whole_crawls[-1]], subsets="all")
@@ -57,7 +57,7 @@ def harvested_there(server: LoopbackServer, whole_crawls: list[str], tmp_path_fa
 
 @pytest.fixture
 def opened(server: LoopbackServer, harvested_there: Path, tmp_path: Path) -> Iterator[Callable[..., Catalogue]]:
-    """Opens catalogues of one folder; a request costs little, so that pages are read."""
+    """Open catalogues of a folder; requests are cheap, so that pages are read."""
     data = Path(copytree(harvested_there, tmp_path / "data"))
     server.log.clear()
     with ExitStack() as stack:
@@ -71,14 +71,14 @@ def opened(server: LoopbackServer, harvested_there: Path, tmp_path: Path) -> Ite
 
 @pytest.fixture
 def alone(mirror: Path, harvested_there: Path, tmp_path: Path) -> Iterator[Catalogue]:
-    """One that reads the files themselves, and has a folder of its own."""
+    """A catalogue that reads local files."""
     data = Path(copytree(harvested_there, tmp_path / "alone"))
     with Catalogue(data, Settings(source=str(mirror), cache=tmp_path / "cache")) as cat:
         yield cat
 
 
 def sent_twice(server: LoopbackServer) -> list[str]:
-    """Index files of which some byte was sent more than once."""
+    """Return index files with bytes that were sent more than once."""
     spans: dict[str, list[tuple[int, int]]] = {}
     for each in server.log:
         found = re.fullmatch(r"bytes=(\d+)-(\d+)", each.range or "")
@@ -88,8 +88,8 @@ def sent_twice(server: LoopbackServer) -> list[str]:
     return [path for path, sent in spans.items() if any(start < end for (_, end), (start, _) in pairwise(sorted(sent)))]
 
 
-def random_questions(cat: Catalogue, count: int) -> list[Question]:
-    """Of every kind, about what there is."""
+def random_queries(cat: Catalogue, count: int) -> list[Query]:
+    """Return queries of every kind."""
     dice = Random(11)
     rows = cat.captures("*", columns=["url", "url_host_name"], limit=5000).to_arrow().to_pylist()
     found = [(row["url_host_name"], row["url"]) for row in rows if _PLAIN.fullmatch(row["url"])]
@@ -99,7 +99,7 @@ def random_questions(cat: Catalogue, count: int) -> list[Question]:
         host, url = dice.choice(found)
         return str(dice.choice([url, f"{host}/*", f"*.{host.rpartition('.')[2]}"]))
 
-    def question(kind: int) -> Question:
+    def query(kind: int) -> Query:
         text, some = pattern(), dice.choice(crawls)
         match kind:
             case 0:
@@ -112,11 +112,11 @@ def random_questions(cat: Catalogue, count: int) -> list[Question]:
                 return lambda cat: cat.captures(text, columns=COLUMNS, unique="url").to_arrow()
         return lambda cat: cat.captures(text, crawls=some, columns=COLUMNS, limit=20).to_arrow()
 
-    return [question(number % 25) for number in range(count)]
+    return [query(number % 25) for number in range(count)]
 
 
-def pooled(catalogues: list[Catalogue], questions: list[Question]) -> list[object]:
-    """The answers of a pool, of which each question takes whichever is free, in threads that begin at once."""
+def pooled(catalogues: list[Catalogue], queries: list[Query]) -> list[object]:
+    """Run queries in parallel, each with a free catalogue."""
     free: SimpleQueue[Catalogue] = SimpleQueue()
     for each in catalogues:
         free.put(each)
@@ -125,35 +125,35 @@ def pooled(catalogues: list[Catalogue], questions: list[Question]) -> list[objec
     def ask(number: int) -> list[object]:
         start.wait(10)
         answers = []
-        for question in questions[number::THREADS]:
+        for query in queries[number::THREADS]:
             cat = free.get()
             try:
-                answers.append(question(cat))
+                answers.append(query(cat))
             finally:
                 free.put(cat)
         return answers
 
     with ThreadPoolExecutor(THREADS) as executor:
         answers = list(executor.map(ask, range(THREADS)))
-    return [answers[number % THREADS][number // THREADS] for number in range(len(questions))]
+    return [answers[number % THREADS][number // THREADS] for number in range(len(queries))]
 
 
-def test_a_pool_answers_as_one_alone_and_fetches_nothing_twice(
+def test_pool_answers_as_one_catalogue_and_fetches_nothing_twice(
     opened: Callable[..., Catalogue], server: LoopbackServer, alone: Catalogue
 ) -> None:
-    different = random_questions(alone, DIFFERENT)
-    asked = Random(1).choices(range(DIFFERENT), k=THREADS * QUESTIONS)
+    different = random_queries(alone, DIFFERENT)
+    drawn = Random(1).choices(range(DIFFERENT), k=THREADS * QUERIES)
     first = opened()
     pool = [first, *(first.sharing() for _ in range(POOL - 1))]
-    answers = pooled(pool, [different[number] for number in asked])
+    answers = pooled(pool, [different[number] for number in drawn])
     assert sent_twice(server) == []
     assert {cat.requests for cat in pool} == {len(server.log)}
     assert {cat.bytes for cat in pool} == {sum(each.sent_bytes for each in server.log)}
-    right = {number: different[number](alone) for number in {*asked}}
-    assert answers == [right[number] for number in asked]
+    right = {number: different[number](alone) for number in {*drawn}}
+    assert answers == [right[number] for number in drawn]
 
 
-def test_what_is_closed_is_ones_own(opened: Callable[..., Catalogue], server: LoopbackServer) -> None:
+def test_close_closes_only_its_catalogue(opened: Callable[..., Catalogue], server: LoopbackServer) -> None:
     first = opened()
     second, third = first.sharing(), first.sharing().sharing()
     rows = first.captures("*.org", columns="url").to_arrow()
@@ -174,7 +174,7 @@ def test_what_is_closed_is_ones_own(opened: Callable[..., Catalogue], server: Lo
     first.close()
 
 
-def test_samples_of_a_pool_fetch_nothing_twice_where_no_cache_is_wanted(
+def test_samples_without_cache_fetch_nothing_twice(
     opened: Callable[..., Catalogue], server: LoopbackServer, tmp_path: Path
 ) -> None:
     first = opened(cache_size=0)
@@ -188,19 +188,7 @@ def test_samples_of_a_pool_fetch_nothing_twice_where_no_cache_is_wanted(
     assert not (tmp_path / "cache" / "pages").exists()
 
 
-def test_from_a_folder_nothing_is_kept(
-    opened: Callable[..., Catalogue], server: LoopbackServer, mirror: Path, tmp_path: Path
-) -> None:
-    first = opened(source=str(mirror))
-    with first.sharing() as second:
-        assert second.captures("*", columns="url").count() == first.captures("*", columns="url").count() > 0
-        assert second.captures("*", columns="url").to_arrow().num_rows > 0
-        assert second.requests == first.requests > 0
-    assert server.log == []
-    assert not (tmp_path / "cache" / "pages").exists()
-
-
-def test_patience_is_everybodys(mirror: Path, harvested_there: Path, tmp_path: Path) -> None:
+def test_shared_catalogues_have_the_same_patience(mirror: Path, harvested_there: Path, tmp_path: Path) -> None:
     data = copytree(harvested_there, tmp_path / "data")
     with FaultServer(mirror, script=always(Kind.SLOW_DOWN)) as server:
         settings = Settings(source=server.url, cache=tmp_path / "cache", patience=250.0)

@@ -236,7 +236,7 @@ def test_status_shows_subsets(site: str, harvested: Catalogue) -> None:
         cells = [child.text for child in row.children if isinstance(child, Node)]
         assert cells[:3] == [known["crawl"], known["subset"], f"{known['files_harvested']:,}"]
         assert cells[5] == f"{known['row_groups']:,}"
-        assert cells[8] == ("complete" if cells[6] == "0" else "complete but for bounds")
+        assert cells[8] == ("complete" if cells[6] == "0" else "complete, some bounds unknown")
 
 
 def test_assets_can_be_cached(site: str) -> None:
@@ -260,8 +260,3 @@ def test_answers_head(site: str) -> None:
     assert (head.status, head.body) == (200, b"")
     assert head.headers["content-type"] == whole.headers["content-type"]
     assert get(site, "/search", method="POST").status == 405
-
-
-def test_disallows_crawlers(site: str) -> None:
-    answer = get(site, "/robots.txt")
-    assert (answer.status, answer.text) == (200, "User-agent: *\nDisallow: /\n")

@@ -3,7 +3,7 @@
 import json
 import socket
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection
 from pathlib import Path
@@ -37,12 +37,11 @@ class Answer:
 @contextmanager
 def serving(data: Path, settings: Settings, *, at_once: int = 2, head_seconds: int = 20) -> Iterator[str]:
     """Run a server of a data folder; yield its address without a slash at the end."""
-    service = Service(data, settings, at_once=at_once)
-    try:
-        with running(service, head_seconds=head_seconds) as address:
-            yield address
-    finally:
-        service.close()
+    with (
+        closing(Service(data, settings, at_once=at_once)) as service,
+        running(service, head_seconds=head_seconds) as address,
+    ):
+        yield address
 
 
 @contextmanager

@@ -1,7 +1,7 @@
-"""Servers of what is held."""
+"""Servers of harvested crawls, and of failing sources."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -15,12 +15,8 @@ from tests.support.serving import running
 
 @contextmanager
 def served(data: Path, settings: Settings, **more: Any) -> Iterator[str]:
-    service = Service(data, settings, **more)
-    try:
-        with running(service) as address:
-            yield address
-    finally:
-        service.close()
+    with closing(Service(data, settings, **more)) as service, running(service) as address:
+        yield address
 
 
 def harvested_in_part(data: Path, settings: Settings, crawl: str, subsets: str = "warc") -> Path:
@@ -30,7 +26,7 @@ def harvested_in_part(data: Path, settings: Settings, crawl: str, subsets: str =
 
 
 class Failing:
-    """A script that does no harm until it is told to."""
+    """A script that answers with a fault after ``begun`` is set."""
 
     def __init__(self, fault: Fault) -> None:
         self.begun = Event()
