@@ -31,6 +31,7 @@ _CRAWL = "CC-(?:MAIN|SUPPLEMENTAL)-[0-9]{4}(?:-[0-9]{2,4})?"
 _CLOCK = "[T ][0-9]{2}(?::[0-9]{2}(?::[0-9]{2})?)?"
 _TIME = f"[0-9]{{1,14}}|[0-9]{{4}}-[0-9]{{2}}(?:-[0-9]{{2}}(?:{_CLOCK})?)?(?:Z|[+-][0-9]{{2}}:[0-9]{{2}})?"
 _NUMBER = re.compile("-?[0-9]{1,18}")
+_MAX_LIMIT = 10_000
 
 
 def _text(description: str, example: str) -> Any:  # noqa: ANN401 - pydantic's field
@@ -54,8 +55,8 @@ def _digits(value: object) -> object:
 
 
 Crawl = Annotated[str, Field(pattern=f"^(?:all|latest|{_CRAWL}|(?:{_CRAWL})?\\.\\.(?:{_CRAWL})?)$")]
-Crawls = Annotated[list[Crawl], _list("Harvested crawls: 2022-05, a year, A..B, latest or all.", "latest")]
-Limit = Annotated[int, Field(ge=1, le=10_000, description="Maximum of rows.", examples=[10]), BeforeValidator(_digits)]
+Crawls = Annotated[list[Crawl], _list("Harvested crawls: CC-MAIN-2022-05, CC-MAIN-2022, A..B, latest or all.", "latest")]
+Limit = Annotated[int, Field(ge=1, le=_MAX_LIMIT, description="Maximum of rows.", examples=[10]), BeforeValidator(_digits)]
 Url = Annotated[str, Field(min_length=1, max_length=2000)]
 Time = Annotated[str, Field(pattern=f"^(?:{_TIME})$")]
 Columns = Annotated[str, Field(pattern="^(?:\\*|[A-Za-z0-9_]{1,64}(?:,[A-Za-z0-9_]{1,64}){0,40})$")]
@@ -277,7 +278,7 @@ async def on_invalid_parameters(request: Request, error: RequestValidationError)
     """Answer with the first error of FastAPI's validation, as all errors are answered."""
     first = error.errors()[0]
     name = str(first["loc"][1])[:100]
-    fields = {field.alias or each: field for each, field in PARAMETERS[request.url.path].model_fields.items()}
+    fields = {field.alias or each: field for each, field in PARAMETERS[request.scope["route"].path].model_fields.items()}
     example = fields[name].examples if name in fields else None
     given = str(first["input"])[:100]
     match first["type"]:
@@ -292,6 +293,8 @@ async def on_invalid_parameters(request: Request, error: RequestValidationError)
             message = f"invalid {name} {given!r}; example: {shown}"
         case "too_long" | "too_short":
             message = f"{name} can be given 20 times"
+        case "literal_error":
+            message = f"invalid {name} {given!r}; use {first['ctx']['expected']}"
         case _:
-            message = f"invalid {name} {given!r}; {first['msg']}"
+            message = f"invalid {name} {given!r}; use a number from 1 to {_MAX_LIMIT:,}"
     return error_answer(400, message)

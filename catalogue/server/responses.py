@@ -88,7 +88,8 @@ async def run_query(request: Request, query: Callable[[Catalogue], T], *, key: H
 def error_answer(status: int, message: str, **headers: str) -> Response:
     """Answer with an error as JSON."""
     body = json.dumps({"message": message})
-    return Response(body, status, headers | {"Content-Type": "application/json; charset=utf-8"})
+    fixed = {"Content-Type": "application/json; charset=utf-8", "X-Content-Type-Options": "nosniff"}
+    return Response(body, status, headers | fixed)
 
 
 def json_bytes(value: object) -> bytes:
