@@ -55,8 +55,12 @@ def _digits(value: object) -> object:
 
 
 Crawl = Annotated[str, Field(pattern=f"^(?:all|latest|{_CRAWL}|(?:{_CRAWL})?\\.\\.(?:{_CRAWL})?)$")]
-Crawls = Annotated[list[Crawl], _list("Harvested crawls: CC-MAIN-2022-05, CC-MAIN-2022, A..B, latest or all.", "latest")]
-Limit = Annotated[int, Field(ge=1, le=_MAX_LIMIT, description="Maximum of rows.", examples=[10]), BeforeValidator(_digits)]
+Crawls = Annotated[
+    list[Crawl], _list("Harvested crawls: CC-MAIN-2022-05, CC-MAIN-2022, A..B, latest or all.", "latest")
+]
+Limit = Annotated[
+    int, Field(ge=1, le=_MAX_LIMIT, description="Maximum of rows.", examples=[10]), BeforeValidator(_digits)
+]
 Url = Annotated[str, Field(min_length=1, max_length=2000)]
 Time = Annotated[str, Field(pattern=f"^(?:{_TIME})$")]
 Columns = Annotated[str, Field(pattern="^(?:\\*|[A-Za-z0-9_]{1,64}(?:,[A-Za-z0-9_]{1,64}){0,40})$")]
@@ -278,7 +282,9 @@ async def on_invalid_parameters(request: Request, error: RequestValidationError)
     """Answer with the first error of FastAPI's validation, as all errors are answered."""
     first = error.errors()[0]
     name = str(first["loc"][1])[:100]
-    fields = {field.alias or each: field for each, field in PARAMETERS[request.scope["route"].path].model_fields.items()}
+    fields = {
+        field.alias or each: field for each, field in PARAMETERS[request.scope["route"].path].model_fields.items()
+    }
     example = fields[name].examples if name in fields else None
     given = str(first["input"])[:100]
     match first["type"]:

@@ -160,12 +160,12 @@ def test_pages_fit_a_telephone(browser: Chrome, site: str, crawl: str, path: str
         look(browser, width, "dark")
         assert run(browser, "return innerWidth") == width
         assert run(browser, OVERFLOW) == 0
-        beside = """
+        overflowing = """
             const within = (e) => e.closest('.skip, thead, svg svg') !== null;
             return [...document.body.querySelectorAll('*')]
               .filter((e) => !within(e) && e.getBoundingClientRect().right > innerWidth + 1).map((e) => e.outerHTML)
         """
-        assert run(browser, beside) == []
+        assert run(browser, overflowing) == []
 
 
 def test_map_is_after_ten_results_on_telephones_and_next_to_them_on_desktops(browser: Chrome, site: str) -> None:

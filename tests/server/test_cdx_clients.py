@@ -1,4 +1,4 @@
-"""Clients of index.commoncrawl.org, unmodified or re-enacted, run to their end and find what a scan finds."""
+"""Clients of index.commoncrawl.org, unmodified or reimplemented, end and find the same as a scan."""
 
 import gzip
 from collections import Counter
@@ -41,7 +41,7 @@ def newest(harvested: Catalogue) -> str:
 def base(
     mirror: Path, untaught_data: Path, settings: Settings, newest: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
-    """A server whose source lists all crawls there are, of which a few are harvested; the newest is one of these."""
+    """A server whose source lists all crawls; a few are harvested, with the newest."""
     folder = tmp_path_factory.mktemp("clients")
     padded = padded_mirror(mirror, folder / "mirror", newest=newest)
     data = Path(copytree(untaught_data, folder / "data"))
@@ -51,13 +51,13 @@ def base(
 
 @pytest.fixture(scope="module")
 def captures(mirror: Path, harvested: Catalogue) -> dict[str, list[Capture]]:
-    """All there are of the site, by crawl."""
+    """All captures of the site, by crawl."""
     return {crawl: of_site(read_captures(mirror, crawl, "com,example")) for crawl in harvested.held()}
 
 
 @pytest.fixture(scope="module")
-def whole(mirror: Path, crawl: str) -> list[Capture]:
-    """All there are of one crawl."""
+def all_captures(mirror: Path, crawl: str) -> list[Capture]:
+    """All captures of one crawl."""
     return read_captures(mirror, crawl)
 
 
@@ -71,19 +71,19 @@ def toolkit(base: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Too
         yield made
 
 
-def test_cdx_toolkit_goes_through_all_crawls_there_are(toolkit: Toolkit, captures: dict[str, list[Capture]]) -> None:
+def test_cdx_toolkit_reads_all_crawls(toolkit: Toolkit, captures: dict[str, list[Capture]]) -> None:
     found = toolkit.iter(f"*.{SITE}", from_ts="2008")
     expected = [each.fields for name in sorted(captures, reverse=True) for each in captures[name]]
     assert len(expected) > 100
     assert found == expected
 
 
-def test_cdx_toolkit_goes_through_all_pages(toolkit: Toolkit, whole: list[Capture], crawl: str) -> None:
+def test_cdx_toolkit_reads_all_pages(toolkit: Toolkit, all_captures: list[Capture], crawl: str) -> None:
     assert toolkit.size("*", crawl=[crawl], as_pages=True, pageSize="1") > 1
-    assert toolkit.iter("*", crawl=[crawl], pageSize="1") == [each.fields for each in whole]
+    assert toolkit.iter("*", crawl=[crawl], pageSize="1") == [each.fields for each in all_captures]
 
 
-def test_cdx_toolkit_ends_where_filters_leave_nothing(toolkit: Toolkit, crawl: str) -> None:
+def test_cdx_toolkit_ends_without_captures(toolkit: Toolkit, crawl: str) -> None:
     assert toolkit.iter("*.com", crawl=[crawl], pageSize="1", filter=["=status:299"]) == []
     assert toolkit.iter("nosuch.example") == []
 
@@ -97,9 +97,9 @@ def test_cdx_toolkit_filters_and_limits(toolkit: Toolkit, captures: dict[str, li
     assert got == expected[:1000]
 
 
-def test_cdx_toolkit_estimates_sizes(toolkit: Toolkit, whole: list[Capture], crawl: str) -> None:
-    there = sum(each.key.startswith("com") for each in whole)
-    assert abs(toolkit.size("*.com", crawl=[crawl], pageSize="1") - there) < 3000
+def test_cdx_toolkit_estimates_sizes(toolkit: Toolkit, all_captures: list[Capture], crawl: str) -> None:
+    count = sum(each.key.startswith("com") for each in all_captures)
+    assert abs(toolkit.size("*.com", crawl=[crawl], pageSize="1") - count) < 3000
     assert toolkit.size("nosuch.example", crawl=[crawl]) == 0
 
 
@@ -111,8 +111,8 @@ def test_cdxt_prints_lines(toolkit: Toolkit, captures: dict[str, list[Capture]],
 def test_cdxt_downloads_records(
     base: str, mirror: Path, captures: dict[str, list[Capture]], crawl: str, tmp_path: Path
 ) -> None:
-    wanted = [each for each in captures[crawl] if each.fields["status"] == "200"][:5]
-    assert len(wanted) == 5
+    expected = [each for each in captures[crawl] if each.fields["status"] == "200"][:5]
+    assert len(expected) == 5
     with LoopbackServer(mirror) as archives:
         toolkit = Toolkit(base, tmp_path, archives.url.rstrip("/"))
         files = toolkit.warc(f"*.{SITE}", crawl=crawl, options=("--limit", "5", "--filter", "=status:200"))
@@ -121,11 +121,13 @@ def test_cdxt_downloads_records(
         with file.open("rb") as opened:
             records = ArchiveIterator(opened)
             urls += [each.rec_headers.get_header("WARC-Target-URI") for each in records if each.rec_type == "response"]
-    assert Counter(urls) == Counter(each.fields["url"] for each in wanted)
+    assert Counter(urls) == Counter(each.fields["url"] for each in expected)
 
 
 @pytest.mark.parametrize("gzipped", [False, True])
-def test_cdx_index_client_downloads_all_pages(base: str, whole: list[Capture], crawl: str, *, gzipped: bool) -> None:
+def test_cdx_index_client_downloads_all_pages(
+    base: str, all_captures: list[Capture], crawl: str, *, gzipped: bool
+) -> None:
     (done,) = cdx_index_client(
         base, "*", crawl=crawl, options={"output": "json", "fl": "url,timestamp"}, page_size=1, gzipped=gzipped
     )
@@ -133,7 +135,7 @@ def test_cdx_index_client_downloads_all_pages(base: str, whole: list[Capture], c
     assert (done.without_results, done.retried, done.given_up) == ([], [], [])
     assert done.compressed == (set(done.files) if gzipped else set())
     pages = [gzip.decompress(done.files[page]) if gzipped else done.files[page] for page in range(done.pages)]
-    assert len(b"".join(pages).decode().splitlines()) == len(whole)
+    assert len(b"".join(pages).decode().splitlines()) == len(all_captures)
 
 
 def test_cdx_index_client_ends_in_every_crawl(base: str, captures: dict[str, list[Capture]]) -> None:
@@ -150,21 +152,21 @@ def test_comcrawl_finds_the_first_page_of_every_crawl(base: str, captures: dict[
 
 
 def test_waymore_finds_links(base: str, captures: dict[str, list[Capture]]) -> None:
-    unwanted = ("warc/revisit", *WAYMORE_MIMES.split(","))
+    unexpected = ("warc/revisit", *WAYMORE_MIMES.split(","))
     expected = {
         each.fields["url"]
         for of in captures.values()
         for each in of
-        if not each.fields.get("mime", "").startswith(unwanted)
+        if not each.fields.get("mime", "").startswith(unexpected)
         and not each.fields["status"].startswith(tuple(WAYMORE_CODES.split(",")))
     }
     found = waymore(base, SITE)
     assert found.links == expected
     assert (found.stopped, found.failed, found.unread) == (False, [], 0)
-    assert found.asked >= 60
+    assert found.requested >= 60
 
 
-def test_waymore_looks_for_words(base: str, captures: dict[str, list[Capture]], newest: str) -> None:
+def test_waymore_finds_keywords(base: str, captures: dict[str, list[Capture]], newest: str) -> None:
     """In the crawls of a year."""
     year = int(newest.split("-")[2])
     found = waymore(base, SITE, years=(year, None), keywords="#CONFIG", filtered=False)
@@ -185,7 +187,7 @@ def test_gau_finds_the_urls_of_the_newest_crawl(base: str, captures: dict[str, l
     ]
 
 
-def test_gau_gives_up_where_there_is_nothing(base: str) -> None:
+def test_gau_stops_without_captures(base: str) -> None:
     assert gau(base, "nosuch.example") == []
     with pytest.raises(Aborted, match="answers 404"):
         gau(base, SITE, filters=[("filter", "=status:299")])

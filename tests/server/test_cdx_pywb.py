@@ -1,4 +1,4 @@
-"""The oracle held against pywb itself, where its programs are there: what is not known to differ must be the same."""
+"""The oracle compared with pywb, where it is installed: only known differences are allowed."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from benchmarks.zipnum import VARIABLE, programs, pywb, write_cluster
-from tests.support.cdx_exchanges import EXCHANGES, Exchange, Reply, ask, wrong_with
+from tests.support.cdx_exchanges import EXCHANGES, Exchange, Reply, find_error, send
 from tests.support.cdx_known import Known, known_of, oracle_of
 from tests.support.cdx_oracle import Oracle
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(programs() is None, reason=f"{VARIABLE} does not
 
 
 oracle = pytest.fixture(scope="module")(oracle_of)
-asked = pytest.fixture(scope="module")(known_of)
+known = pytest.fixture(scope="module")(known_of)
 
 
 @pytest.fixture(scope="module")
@@ -29,10 +29,10 @@ def base(crawl: str, oracle: Oracle, tmp_path_factory: pytest.TempPathFactory) -
         yield served.url
 
 
-def ask_pywb(base: str, path: str, headers: Mapping[str, str]) -> Reply:
-    """As Common Crawl's patched pywb would answer, but for what the exchanges note."""
+def send_to_pywb(base: str, path: str, headers: Mapping[str, str]) -> Reply:
+    """Change answers as Common Crawl's patches do."""
     query = urlsplit(path).query
-    reply = ask(base, f"{path}&nosource=true&allowFuzzy=false" if query else path, headers)
+    reply = send(base, f"{path}&nosource=true&allowFuzzy=false" if query else path, headers)
     if reply.type in {"text/x-ndjson", "text/x-cdxj"} and '"pages"' not in reply.text[:20]:
         body = "".join(f"{_renamed(line)}\n" for line in reply.text.splitlines())
         return replace(reply, body=body.encode())
@@ -49,8 +49,8 @@ def _renamed(line: str) -> str:
 
 
 @pytest.mark.parametrize("exchange", EXCHANGES, ids=lambda exchange: exchange.name)
-def test_the_oracle_answers_as_pywb_but_where_noted(
-    exchange: Exchange, base: str, oracle: Oracle, asked: Known
+def test_oracle_agrees_with_pywb_except_where_noted(
+    exchange: Exchange, base: str, oracle: Oracle, known: Known
 ) -> None:
-    wrong = wrong_with(exchange, base, oracle, asked, ask_pywb)
-    assert (wrong is not None) == bool(exchange.pywb), wrong or "no difference"
+    error = find_error(exchange, base, oracle, known, send_to_pywb)
+    assert (error is not None) == bool(exchange.pywb), error or "no difference"

@@ -1,4 +1,4 @@
-"""The server's answers to the CDX API, held against an oracle that looks at every capture."""
+"""The CDX API compared with an oracle that scans all captures."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,7 +7,7 @@ from shutil import copytree
 import pytest
 
 from catalogue.settings import Settings
-from tests.support.cdx_exchanges import EXCHANGES, Exchange, wrong_with
+from tests.support.cdx_exchanges import EXCHANGES, Exchange, find_error
 from tests.support.cdx_known import Known, known_of, oracle_of
 from tests.support.cdx_oracle import Oracle, Page
 from tests.support.serving import serving
@@ -21,15 +21,17 @@ def base(untaught_data: Path, settings: Settings, tmp_path_factory: pytest.TempP
 
 
 oracle = pytest.fixture(scope="module")(oracle_of)
-asked = pytest.fixture(scope="module")(known_of)
+known = pytest.fixture(scope="module")(known_of)
 
 
 @pytest.fixture(scope="module")
-def parted() -> dict[str, list[Page]]:
-    """Half of the questions are about one host: how the server parts its captures is looked at once."""
+def pages_of() -> dict[str, list[Page]]:
+    """Pages of the server: half of the requests are about one host, whose pages are checked once."""
     return {}
 
 
 @pytest.mark.parametrize("exchange", EXCHANGES, ids=lambda exchange: exchange.name)
-def test_every_rule(exchange: Exchange, base: str, oracle: Oracle, asked: Known, parted: dict[str, list[Page]]) -> None:
-    assert wrong_with(exchange, base, oracle, asked, parted=parted) is None
+def test_answers_by_every_rule(
+    exchange: Exchange, base: str, oracle: Oracle, known: Known, pages_of: dict[str, list[Page]]
+) -> None:
+    assert find_error(exchange, base, oracle, known, pages_of=pages_of) is None

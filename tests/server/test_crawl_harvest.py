@@ -31,8 +31,8 @@ PATHS = (*READING_PATHS, "/api/plan?url=example.com/*&crawl={}", "/api/row_group
 
 
 def test_missing_crawl_is_404_with_a_hint(settings: Settings, whole_crawls: list[str], tmp_path: Path) -> None:
-    held, other = whole_crawls[:2]
-    harvested_in_part(tmp_path, settings, held, "all")
+    stored, other = whole_crawls[:2]
+    harvested_in_part(tmp_path, settings, stored, "all")
     with served(tmp_path, settings) as address:
         answer = get(address, f"/{other}-index?url=example.com/*")
         command = f"{other} is not harvested yet; run: catalogue harvest --crawl {other} --subset all"
@@ -45,10 +45,10 @@ def test_missing_crawl_is_404_with_a_hint(settings: Settings, whole_crawls: list
         assert answer.headers["catalogue-incomplete"] == command
         answer = get(address, f"/{other}-index?url=example.com/*&to=2008")
         assert "catalogue-incomplete" not in answer.headers  # it was fetched later
-        assert get(address, f"/{held}-index?url=example.com/*").status == 200
+        assert get(address, f"/{stored}-index?url=example.com/*").status == 200
     with served(tmp_path, settings, strict=True) as address:
         assert get(address, f"/{other}-index?url=example.com/*").status == 422
-        assert get(address, f"/{held}-index?url=example.com/*").status == 200
+        assert get(address, f"/{stored}-index?url=example.com/*").status == 200
 
 
 def test_latest_is_the_newest_harvested_crawl(settings: Settings, whole_crawls: list[str], tmp_path: Path) -> None:
@@ -60,8 +60,8 @@ def test_latest_is_the_newest_harvested_crawl(settings: Settings, whole_crawls: 
         with served(tmp_path, settings) as address:
             answer = get(address, "/latest-index?url=example.com/*")
             assert (answer.status, answer.body) == (200, get(address, f"/{crawl}-index?url=example.com/*").body)
-            said = get(address, "/all-index?url=example.com").json["message"]
-            assert said == "there is no crawl all; see /collinfo.json"
+            message = get(address, "/all-index?url=example.com").json["message"]
+            assert message == "there is no crawl all; see /collinfo.json"
 
 
 def test_incomplete_answers_have_a_header(settings: Settings, crawl: str, tmp_path: Path) -> None:
@@ -166,15 +166,15 @@ def test_every_api_of_a_strict_server_refuses_incomplete_answers(
     servers: tuple[str, str], crawl: str, whole_crawls: list[str], path: str
 ) -> None:
     lenient, strict = servers
-    held, other = crawl, next(each for each in whole_crawls if each != crawl)
-    answer = get(lenient, path.format(held))
+    stored, other = crawl, next(each for each in whole_crawls if each != crawl)
+    answer = get(lenient, path.format(stored))
     assert answer.status in {200, 404}
     if path in READING_PATHS:
-        assert f"catalogue harvest --crawl {held} --subset crawldiagnostics" in answer.text + answer.headers.get(
+        assert f"catalogue harvest --crawl {stored} --subset crawldiagnostics" in answer.text + answer.headers.get(
             "catalogue-incomplete", ""
         )
     assert get(lenient, path.format(other)).status == 404
-    refused = [get(strict, path.format(each)) for each in (held, other)]
+    refused = [get(strict, path.format(each)) for each in (stored, other)]
     assert [each.status for each in refused] == [422 if path in READING_PATHS else answer.status, 422]
     assert f"catalogue harvest --crawl {other}" in refused[1].text
 

@@ -154,18 +154,18 @@ def test_replaces_connections_at_the_limit_of_open_files(asking: Command, crawl:
             for _ in range(1500):
                 stack.enter_context(connected(base))
             check_is_served(base, crawl)
-        said = []
+        lines = []
         for attempt in range(2):
             resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (3, 1024))
             with connected(base) as connection, connection.makefile("rb") as answer:
                 connection.sendall(request)
-                said += [process.stderr.readline()] if attempt == 0 else []
+                lines += [process.stderr.readline()] if attempt == 0 else []
                 resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (1024, 1024))
                 assert answer.read().startswith(b"HTTP/1.1 200 OK")
         process.terminate()
-        said += process.stderr.readlines()
-    assert [line for line in said if b"accepted" in line] == said[:1]
-    assert len(said) <= 3  # and messages of the shutdown
+        lines += process.stderr.readlines()
+    assert [line for line in lines if b"accepted" in line] == lines[:1]
+    assert len(lines) <= 3  # and messages of the shutdown
 
 
 def test_raises_limit_of_open_files(asking: Command) -> None:

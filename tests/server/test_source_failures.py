@@ -84,10 +84,10 @@ def test_closes_connection_if_a_part_fails(large: tuple[Path, list[str]], settin
     mirror, keys = large
     failing = Failing(Fault(Kind.DISCONNECT))
     with FaultServer(mirror, script=failing) as source, ExitStack() as stack:
-        held = harvested_in_part(
-            tmp_path / "held", replace(settings, source=source.url, cache=tmp_path / "cache"), CRAWL
+        data = harvested_in_part(
+            tmp_path / "harvested", replace(settings, source=source.url, cache=tmp_path / "cache"), CRAWL
         )
-        address = stack.enter_context(served_from(source, held, settings, tmp_path, patience=0.5))
+        address = stack.enter_context(served_from(source, data, settings, tmp_path, patience=0.5))
         path = f"/{CRAWL}-index?url=*&fl=urlkey&output=text"
         first = get(address, path)  # cached from now on
         assert first.text.splitlines() == keys[: first.text.count("\n")] != keys

@@ -78,8 +78,8 @@ def test_home_lists_crawls(site: str, harvested: Catalogue) -> None:
             f"/{name}-index",
             f"https://data.commoncrawl.org/crawl-data/{name}/cc-index.paths.gz",
         ]
-        held = harvested.crawls().set_index("crawl").loc[name]
-        count = held["files_harvested"]
+        row_of = harvested.crawls().set_index("crawl").loc[name]
+        count = row_of["files_harvested"]
         words = f"all {count} file" if count else "has no columnar index"
         assert words in row.text
     assert "/collinfo.json" in [link.attrs["href"] for link in root.all("a")]
@@ -216,12 +216,12 @@ def test_repeated_queries_use_the_cache(mirror: Path, tmp_path: Path, crawl: str
             cat.harvest(crawl)
         with serving(tmp_path / "data", settings) as address:
             first, again = (page(search(address, url="example.com", crawl=crawl)) for _ in range(2))
-            kept = figures(address)
+            cached = figures(address)
     assert rows(first) == rows(again)
     assert "From the cache" not in terms(first, "plan")
     assert terms(again, "plan")["Requests"] == "0"
     assert terms(again, "plan")["From the cache"] != "0 B"
-    assert kept["Pages cached"] != "0 B"
+    assert cached["Pages cached"] != "0 B"
 
 
 def figures(address: str) -> dict[str, str]:

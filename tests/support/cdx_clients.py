@@ -1,7 +1,7 @@
-"""What programs ask of a CDX server, in their order and with their ways of giving up.
+"""Clients of CDX servers: their requests in order, and how they handle errors.
 
-Each function does the exchanges of one client as its published source does them, by the library's own defaults, but for
-the server it turns to and for waiting between attempts:
+Each function sends the requests of one client as its published source does, with its defaults, but to another server
+and without waiting between attempts:
 
 - cdx-index-client: https://github.com/ikreymer/cdx-index-client
 - comcrawl: https://github.com/michaelharms/comcrawl
@@ -40,14 +40,14 @@ _TIMEOUT = 30
 
 @dataclass(slots=True)
 class Downloaded:
-    """What cdx-index-client has written, and what it said."""
+    """Files and results of cdx-index-client."""
 
     pages: int
-    """As the server counts them."""
+    """Reported by the server."""
     files: dict[int, bytes] = field(default_factory=dict)
-    """By number of page, as they lie on the disk."""
+    """Content by page number."""
     compressed: set[int] = field(default_factory=set)
-    """Those whose names end with ``.gz``."""
+    """Pages whose files end with ``.gz``."""
     without_results: list[int] = field(default_factory=list)
     retried: list[int] = field(default_factory=list)
     given_up: list[int] = field(default_factory=list)
@@ -62,12 +62,12 @@ def cdx_index_client(
     page_size: int | None = None,
     gzipped: bool = False,
 ) -> list[Downloaded]:
-    """Download all pages about a URL, many at once and in any order.
+    """Download all pages in parallel, in random order.
 
     Args:
         base: the server.
         url: with or without wildcards.
-        crawl: its name, or ``all``; the newest unless given.
+        crawl: its name, or ``all``; by default the newest.
         options: ``output`` and ``fl`` as ``--json`` and ``--fl`` set them.
         page_size: of ``--page-size``.
         gzipped: ``-z``.
@@ -84,8 +84,8 @@ def cdx_index_client(
     found = []
     for each in listed:
         endpoint = each["cdx-api"]
-        told = requests.Session().get(endpoint, params=query | {"showNumPages": "True"}, timeout=_TIMEOUT).json()
-        pages = told["pages"] if isinstance(told, dict) else int(told)
+        answer = requests.Session().get(endpoint, params=query | {"showNumPages": "True"}, timeout=_TIMEOUT).json()
+        pages = answer["pages"] if isinstance(answer, dict) else int(answer)
         done = Downloaded(pages)
         _download_all(done, endpoint, query | {**(options or {})}, gzipped=gzipped)
         found.append(done)
@@ -93,7 +93,7 @@ def cdx_index_client(
 
 
 def _download_all(done: Downloaded, endpoint: str, query: dict[str, str], *, gzipped: bool) -> None:
-    if done.pages == 1:  # no second try then
+    if done.pages == 1:  # without retries
         _download(done, endpoint, query, 0, gzipped=gzipped)
         return
     jobs: SimpleQueue[tuple[int, int]] = SimpleQueue()
@@ -122,8 +122,8 @@ def _download_all(done: Downloaded, endpoint: str, query: dict[str, str], *, gzi
 
 
 def _download(done: Downloaded, endpoint: str, query: dict[str, str], page: int, *, gzipped: bool) -> None:
-    asked = query | {"page": str(page)}
-    answer = requests.Session().get(endpoint, params=asked, stream=True, timeout=_TIMEOUT)
+    given = query | {"page": str(page)}
+    answer = requests.Session().get(endpoint, params=given, stream=True, timeout=_TIMEOUT)
     if answer.status_code == NOT_FOUND:
         answer.close()
         done.without_results.append(page)
@@ -143,13 +143,13 @@ def _download(done: Downloaded, endpoint: str, query: dict[str, str], page: int,
 def comcrawl(
     base: str, url: str, *, indexes: Sequence[str] | None = None, threads: int | None = None
 ) -> list[dict[str, Any]]:
-    """The captures of a URL in some crawls, all crawls unless given; what is not answered by 200 counts as nothing.
+    """Find captures in some crawls, or all; answers other than 200 count as empty.
 
     Args:
         base: the server.
         url: with or without wildcards; not escaped.
         indexes: names without ``CC-MAIN-``.
-        threads: how many crawls to ask at once.
+        threads: crawls requested in parallel.
     """
     if indexes is None:
         listed = requests.get(f"{base}/collinfo.json", timeout=_TIMEOUT).json()
@@ -175,7 +175,7 @@ _MEDIA = {
     "application": ("font-woff", "x-font-ttf", "vnd.ms-fontobject", "octet-stream", "x-mplayer2"),
 }
 WAYMORE_MIMES = ",".join(["text/css", *(f"{kind}/{each}" for kind, all_of in _MEDIA.items() for each in all_of)])
-"""Media types that are not wanted, by the defaults; there are some more of them."""
+"""Media types excluded by default, and some more."""
 WAYMORE_CODES = "404,301,302"
 WAYMORE_KEYWORDS = (
     "admin,login,signup,portal,.js,api,robots.txt,config,backup,cgi-bin,tar.gz,upload,test,sonar.ci.,.cp."
@@ -185,17 +185,17 @@ _NOTHING = "no captures found"
 
 @dataclass(slots=True)
 class Links:
-    """What waymore has found."""
+    """Results of waymore."""
 
     links: set[str] = field(default_factory=set)
-    asked: int = 0
+    requested: int = 0
     """Crawls."""
     stopped: bool = False
-    """By an answer that says that these were too many questions."""
+    """By status 429."""
     failed: list[int] = field(default_factory=list)
-    """Statuses of answers that were neither captures nor the news that there are none."""
+    """Statuses of other answers than captures or none."""
     unread: int = 0
-    """Lines that could not be read."""
+    """Lines that could not be parsed."""
 
 
 def waymore(
@@ -207,15 +207,15 @@ def waymore(
     keywords: str | None = None,
     filtered: bool = True,
 ) -> Links:
-    """The links of a domain and of all hosts below it.
+    """Find the links of a domain and its subdomains.
 
     Args:
         base: the server.
         domain: a host.
         years: ``-from`` and ``-to``.
-        crawls: ``-lcc``, how many of the newest; 0 for all up to the first that is not of the years.
+        crawls: ``-lcc``, the number of newest crawls; 0 for all of the years.
         keywords: ``-ko``, an expression; ``#CONFIG`` for the words of the defaults.
-        filtered: whether media types and statuses matter.
+        filtered: exclude media types and statuses.
     """
     found = Links()
     session = requests.Session()
@@ -232,15 +232,15 @@ def waymore(
         words = _either(WAYMORE_KEYWORDS) if keywords == "#CONFIG" else keywords
         query += f"&filter=~url:.*({words})" + ("" if re.search(r"(?<!\\)[$]", words) else ".*")
     with ThreadPoolExecutor(2) as pool:
-        asked = [f"{endpoint}{query}" for endpoint in _chosen(listed.json(), *years, crawls)]
-        for ended in [pool.submit(_process, found, session, url) for url in asked]:
+        urls = [f"{endpoint}{query}" for endpoint in _chosen(listed.json(), *years, crawls)]
+        for ended in [pool.submit(_process, found, session, url) for url in urls]:
             ended.result()
     return found
 
 
 def _chosen(listed: Sequence[Mapping[str, str]], start: int | None, end: int | None, most: int) -> Sequence[str]:
     chosen: list[str] = []
-    if start in {2009, 2010}:  # whose crawls are named after two years
+    if start in {2009, 2010}:  # their crawls have names of two years
         start -= 1
     for each in listed:
         year = int(each["cdx-api"].split("CC-MAIN-")[1][:4])
@@ -254,7 +254,7 @@ def _chosen(listed: Sequence[Mapping[str, str]], start: int | None, end: int | N
 def _process(found: Links, session: requests.Session, url: str) -> None:
     if found.stopped:
         return
-    found.asked += 1
+    found.requested += 1
     answer = session.get(url, stream=True, timeout=_TIMEOUT)
     if answer.status_code == TOO_MANY:
         found.stopped = True
@@ -271,28 +271,28 @@ def _process(found: Links, session: requests.Session, url: str) -> None:
 
 
 def _either(words: str) -> str:
-    """Any of some words, as an expression; the plus signs in it are not escaped for a query."""
+    """Return an expression for any of some words; its plus signs are not percent-encoded."""
     return re.escape(words).replace(",", "|")
 
 
 # ---- gau ----
 
 _LONGEST = 64 * 1024
-"""Bytes of a line, behind which no line of an answer is read any more."""
+"""Bytes of a line at which gau stops to read an answer."""
 
 
 class Aborted(Exception):
-    """Why gau has given up its search at Common Crawl."""
+    """gau stopped its search."""
 
 
 def gau(base: str, domain: str, *, subdomains: bool = True, filters: Sequence[tuple[str, str]] = ()) -> list[str]:
-    """The URLs of a domain in the newest crawl, page by page.
+    """Find URLs of a domain in the newest crawl, page by page.
 
     Args:
         base: the server.
         domain: a host.
         subdomains: ``--subs``.
-        filters: further parameters: ``from``, ``to``, ``filter``.
+        filters: more parameters: ``from``, ``to``, ``filter``.
 
     Raises:
         Aborted: if an answer is not 200, or not as expected.
@@ -310,15 +310,15 @@ def gau(base: str, domain: str, *, subdomains: bool = True, filters: Sequence[tu
         for line in _go_get(f"{endpoint}{page}{more}").splitlines():
             if len(line) >= _LONGEST:
                 break
-            told = json.loads(line)
-            if told.get("error"):
-                raise Aborted(told["error"])
-            found.append(told.get("url", ""))
+            row = json.loads(line)
+            if row.get("error"):
+                raise Aborted(row["error"])
+            found.append(row.get("url", ""))
     return found
 
 
 def _go_get(url: str) -> bytes:
-    """As a library of another language does it: nothing compressed, no redirect followed."""
+    """Send a request without compression; redirects are not followed."""
     request = Request(url, headers={"User-Agent": "Mozilla/5.0 (X11; Linux x86_64)", "Accept": "*/*"})
     try:
         with build_opener(ProxyHandler({})).open(request, timeout=45) as answer:

@@ -1,7 +1,7 @@
-"""Questions to a CDX server, one for each of the rules of Common Crawl's, and what is wrong with an answer to one.
+"""Requests to a CDX server, one for each rule of Common Crawl's server, and checks of the answers.
 
-What an answer must be says ``tests.support.cdx_oracle``, unless the oracle cannot know it. Where pywb 2.10 by itself,
-without the patches that Common Crawl's server has, is known to answer otherwise, that is noted with the question.
+``tests.support.cdx_oracle`` gives the expected answer, unless an exchange has a check of its own. Known differences of
+plain pywb 2.10, without the patches of Common Crawl's server, are noted.
 """
 
 import json
@@ -19,11 +19,11 @@ from tests.support.cdx_oracle import JSON_TYPE, TYPES, Answer, Capture, Oracle, 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What came."""
+    """An answer of a server."""
 
     status: int
     headers: Mapping[str, str]
-    """By names in lower case."""
+    """By name in lower case."""
     body: bytes
 
     @property
@@ -39,13 +39,13 @@ class Reply:
         return self.text.splitlines(keepends=True)
 
 
-def ask(base: str, path: str, headers: Mapping[str, str]) -> Reply:
-    """GET, and nothing else: no redirect is followed, and nothing is inflated.
+def send(base: str, path: str, headers: Mapping[str, str]) -> Reply:
+    """Send a GET request; redirects are not followed, and nothing is inflated.
 
     Args:
         base: ``http://host:port``.
-        path: with its query, as it is sent.
-        headers: to send beside those that must be.
+        path: with query string, sent unchanged.
+        headers: additional ones.
     """
     connection = HTTPConnection(urlsplit(base).netloc, timeout=60)
     try:
@@ -56,54 +56,54 @@ def ask(base: str, path: str, headers: Mapping[str, str]) -> Reply:
         connection.close()
 
 
-Asking = Callable[[str, str, Mapping[str, str]], Reply]
-"""What ``ask`` does."""
+Send = Callable[[str, str, Mapping[str, str]], Reply]
+"""The type of ``send``."""
 
 Check = Callable[[Reply, Known, str], bool]
-"""Whether a reply to a question about a crawl is right, from the server at a base."""
+"""Whether the reply of a server at a base is correct."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A question, and what else its answer must be if the oracle does not know."""
+    """A request, and a check of its answer if the oracle does not know it."""
 
     name: str
     query: str
-    """To ``/CRAWL-index?``; a whole path if it starts with a slash. Filled in by ``Known.fill``."""
+    """Parameters of ``/CRAWL-index``, or a path if it starts with a slash; a template for ``Known.fill``."""
     check: Check | None = None
-    """None if the oracle knows."""
+    """None to compare with the oracle."""
     pywb: str = ""
     """How plain pywb differs."""
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-def wrong_with(
+def find_error(
     exchange: Exchange,
     base: str,
     oracle: Oracle,
     known: Known,
-    ask: Asking = ask,
-    parted: dict[str, list[Page]] | None = None,
+    send: Send = send,
+    pages_of: dict[str, list[Page]] | None = None,
 ) -> str | None:
-    """What is wrong with a server's answer to a question, all pages of it; None if nothing is.
+    """Describe the first error in a server's answer, on all its pages; None if it is correct.
 
     Args:
-        exchange: the question.
-        base: of the server.
-        oracle: knows the answer.
-        known: what the question is about.
-        ask: how it is asked.
-        parted: the pages into which this server was found to part captures; what is there is not looked at again.
+        exchange: the request.
+        base: address of the server.
+        oracle: gives the expected answer.
+        known: values for the request.
+        send: sends it.
+        pages_of: pages of this server that were checked before, by path; new ones are added.
     """
     query = known.fill(exchange.query)
     path = query if query.startswith("/") else f"/{known.crawl}-index?{query}"
-    reply = ask(base, path, exchange.headers)
+    reply = send(base, path, exchange.headers)
     if exchange.check:
         return None if exchange.check(reply, known, base) else f"{path}: {reply}"
     try:
-        pages = _pages(lambda path: ask(base, path, {}), oracle, known, query, {} if parted is None else parted)
-    except WrongPages as wrong:
-        return f"the pages of {query} are wrong: {wrong}"
+        pages = _pages(lambda path: send(base, path, {}), oracle, known, query, {} if pages_of is None else pages_of)
+    except WrongPages as error:
+        return f"the pages of {query} are wrong: {error}"
     given = parameters(query)
     if "page" in given or len(pages) == 1:
         number = int(given["page"][-1]) if given.get("page", ["x"])[-1].isdecimal() else 0
@@ -111,90 +111,90 @@ def wrong_with(
         return difference(path, reply, oracle.answer(query, page))
     if found := difference(path, reply, oracle.answer(query, pages[0])):
         return found
-    # Where nothing but captures are asked for, each page was compared when it was parted.
-    for number, page in enumerate(pages if set(given) - _PARTING else ()):
+    # Pages without filters were compared by _pages.
+    for number, page in enumerate(pages if set(given) - _PAGING else ()):
         numbered = f"{path}&page={number}"
-        if found := difference(numbered, ask(base, numbered, {}), oracle.answer(query, page)):
+        if found := difference(numbered, send(base, numbered, {}), oracle.answer(query, page)):
             return found
     return None
 
 
-def difference(path: str, reply: Reply, right: Answer) -> str | None:
-    """How a reply differs from what it should be, in a few words; None if it does not."""
-    if (reply.status, reply.type) != (right.status, right.type):
-        return f"{path}: {reply.status} {reply.type} instead of {right.status} {right.type}: {reply.text[:300]}"
-    if reply.text == right.body:
+def difference(path: str, reply: Reply, expected: Answer) -> str | None:
+    """Describe the first difference; None if there is none."""
+    if (reply.status, reply.type) != (expected.status, expected.type):
+        return f"{path}: {reply.status} {reply.type} instead of {expected.status} {expected.type}: {reply.text[:300]}"
+    if reply.text == expected.body:
         return None
-    lines = right.body.splitlines(keepends=True)
+    lines = expected.body.splitlines(keepends=True)
     at = next((at for at, (one, other) in enumerate(zip(reply.lines, lines, strict=False)) if one != other), None)
     if at is None:
         return f"{path}: {len(reply.lines)} lines instead of {len(lines)}"
     return f"{path}: line {at} of {len(lines)} is\n{reply.lines[at]}instead of\n{lines[at]}"
 
 
-_PARTING = {"url", "matchType", "pageSize"}
-"""What decides which captures there are, and where pages end."""
+_PAGING = {"url", "matchType", "pageSize"}
+"""Parameters that decide where pages end."""
 
 
 class WrongPages(Exception):
-    """What is wrong with how a server parts captures into pages."""
+    """The pages of a server are not a partition of the captures."""
 
 
 def _pages(
-    ask: Callable[[str], Reply], oracle: Oracle, known: Known, query: str, parted: dict[str, list[Page]]
+    send: Callable[[str], Reply], oracle: Oracle, known: Known, query: str, pages_of: dict[str, list[Page]]
 ) -> list[Page]:
-    """The captures that a query takes, as the server parts them; there is one page at least.
+    """Return the captures of a query, without filters, as the server pages them; at least one page.
 
     Raises:
-        WrongPages: if they are not all of them, in order.
+        WrongPages: if they are not complete and in order.
     """
     given = parameters(query)
-    kept: dict[str, str] = {name: given[name][-1] for name in sorted(_PARTING) if name in given}
-    plain, how_many = urlencode(kept), "&showNumPages=true"
+    paging: dict[str, str] = {name: given[name][-1] for name in sorted(_PAGING) if name in given}
+    plain, count = urlencode(paging), "&showNumPages=true"
     path = f"/{known.crawl}-index?{plain}"
-    if oracle.answer(plain + how_many, Page(())).status != HTTPStatus.OK:
-        return [Page(())]  # the query is refused, whatever there is
-    if path not in parted:
-        parted[path] = _parted(ask, path, how_many, oracle.matching(query))
-    return parted[path] or [Page(())]
+    if oracle.answer(plain + count, Page(())).status != HTTPStatus.OK:
+        return [Page(())]  # the query is refused
+    if path not in pages_of:
+        pages_of[path] = _check_pages(send, path, count, oracle.matching(query))
+    return pages_of[path] or [Page(())]
 
 
-def _parted(ask: Callable[[str], Reply], path: str, how_many: str, captures: Sequence[Capture]) -> list[Page]:
-    """The same of a question for nothing but captures, which are these; none if there are none."""
-    parted = list[Page]()
-    pages = json.loads(ask(path + how_many).body)["pages"]
+def _check_pages(send: Callable[[str], Reply], path: str, count: str, captures: Sequence[Capture]) -> list[Page]:
+    """Request all pages and compare them with the captures."""
+    found = list[Page]()
+    pages = json.loads(send(path + count).body)["pages"]
     if (pages > 0) != bool(captures):
         message = f"there are {pages} of {len(captures)} captures"
         raise WrongPages(message)
     start = 0
     for number in range(pages):
-        reply = ask(f"{path}&page={number}")
+        reply = send(f"{path}&page={number}")
         end = start + len(reply.lines)
-        right = (HTTPStatus.OK, TYPES["cdxj"])
-        if (reply.status, reply.type) != right or reply.text != "".join(
+        expected = (HTTPStatus.OK, TYPES["cdxj"])
+        if (reply.status, reply.type) != expected or reply.text != "".join(
             f"{each.line}\n" for each in captures[start:end]
         ):
             message = f"page {number} is {reply.status} and {end - start} lines: {reply.text[:300]}"
             raise WrongPages(message)
-        parted.append(Page(captures[start:end], pages))
+        found.append(Page(captures[start:end], pages))
         start = end
     if start != len(captures):
         message = f"together they are {start} captures instead of {len(captures)}"
         raise WrongPages(message)
-    return parted
+    return found
 
 
-# ---- checks of what the oracle does not know ----
+# ---- checks without the oracle ----
 
 
-def _message(status: int, said: str = "") -> Check:
-    """JSON with a message in which something is said."""
+def _message(status: int, text: str = "") -> Check:
+    """JSON with a message that contains a text."""
 
     def check(reply: Reply, _: Known, __: str) -> bool:
         if (reply.status, reply.type) != (status, JSON_TYPE):
             return False
         answer = json.loads(reply.body)
-        return [*answer] == ["message"] and said.lower() in answer["message"].lower()
+        return [*answer] == ["message"] and text.lower() in answer["message"].lower()
 
     return check
 
@@ -203,11 +203,11 @@ def _status(*statuses: int) -> Check:
     return lambda reply, _, __: reply.status in statuses
 
 
-def _html(*said: str) -> Check:
+def _html(*texts: str) -> Check:
     def check(reply: Reply, known: Known, _: str) -> bool:
         if reply.status != 200 or not reply.type.startswith("text/html"):
             return False
-        return all(each.format(crawl=known.crawl) in reply.text for each in said)
+        return all(each.format(crawl=known.crawl) in reply.text for each in texts)
 
     return check
 
@@ -249,9 +249,9 @@ def _not_gzipped(reply: Reply, _: Known, __: str) -> bool:
     return "content-encoding" not in reply.headers and reply.body.startswith(b"{")
 
 
-_EMPTY = "200 without a body where nothing is found"
+_EMPTY = "200 without a body if nothing is found"
 
-_CRASH = "500, which clients ask again for ever"
+_CRASH = "500, which clients retry for ever"
 
 _HOME = "a page of its own"
 
@@ -264,7 +264,7 @@ EXCHANGES = (
     Exchange("a crawl's page without its slash", "/{crawl}", _html('name="url"', "{crawl}-index"), _HOME),
     Exchange("the list of crawls", "/collinfo.json", _crawl_list(), "has names of its own in it"),
     Exchange(
-        "the list of crawls, asked of another name",
+        "the list of crawls at another name",
         "/collinfo.json",
         _crawl_list("http://cdx.example:81"),
         "always the same name",
@@ -277,7 +277,7 @@ EXCHANGES = (
         "always the same name",
         {"X-Forwarded-Proto": "https", "X-Forwarded-Host": "cdx.example"},
     ),
-    Exchange("a crawl that is not", "/CC-MAIN-2099-01-index?url={url}", _status(404), _EMPTY),
+    Exchange("an unknown crawl", "/CC-MAIN-2099-01-index?url={url}", _status(404), _EMPTY),
     Exchange("no path", "/nothing/here", _status(404)),
     # url
     Exchange("no parameter", ""),
@@ -330,7 +330,7 @@ EXCHANGES = (
     Exchange("long ago", "url={host}/*&to=1999", pywb=_EMPTY),
     # limit, sort, closest
     Exchange("one", "url={host}/*&limit=1"),
-    Exchange("two of those that pass", "url={host}/*&limit=2&filter=!=status:200"),
+    Exchange("two that pass a filter", "url={host}/*&limit=2&filter=!=status:200"),
     Exchange("more than there are", "url={host}/*&limit=1000000"),
     Exchange("no limit", "url={host}/*&limit=0"),
     Exchange("less than nothing", "url={host}/*&limit=-1", pywb=_EMPTY),
@@ -384,10 +384,10 @@ EXCHANGES = (
     Exchange("fields", "url={often}&output=json&fl=url,timestamp"),
     Exchange("fields by the other name", "url={often}&output=json&fields=digest,urlkey"),
     Exchange("fields by both names", "url={often}&output=json&fl=url&fields=status,mime"),
-    Exchange("fields that are lacking", "url={lacking}&output=json&fl=languages,url"),
+    Exchange("missing fields", "url={without_language}&output=json&fl=languages,url"),
     Exchange("no field at all", "url={url}&output=json&fl=nosuch"),
     Exchange("an alias, which is no field", "url={url}&output=json&fl=original,statuscode"),
-    Exchange("fields as text", "url={lacking}&output=text&fl=timestamp,languages,nosuch,url"),
+    Exchange("fields as text", "url={without_language}&output=text&fl=timestamp,languages,nosuch,url"),
     Exchange("a repeated field as text", "url={often}&output=text&fl=url,status,url"),
     Exchange("fields as CDXJ", "url={often}&fl=url,timestamp,status"),
     Exchange("a character set as text", "url={url}&output=text&fl=encoding", pywb="knows charset alone"),
@@ -395,10 +395,10 @@ EXCHANGES = (
     Exchange("an unknown output", "url={url}&output=csv"),
     # pages
     Exchange("the first page", "url={host}/*&page=0"),
-    Exchange("a page behind the last", "url={url}&page=1"),
-    Exchange("a page far behind the last", "url={host}/*&page=9999&output=json"),
+    Exchange("a page after the last", "url={url}&page=1"),
+    Exchange("a page far after the last", "url={host}/*&page=9999&output=json"),
     Exchange("a page before the first", "url={url}&page=-1"),
-    Exchange("a page behind the first of nothing", "url={nowhere}&page=1"),
+    Exchange("a page after the first of nothing", "url={nowhere}&page=1"),
     Exchange("no page", "url={url}&page=abc"),
     Exchange("no size of pages", "url={url}&pageSize=abc"),
     Exchange("no size of pages to be counted", "url={url}&pageSize=abc&showNumPages=true"),
@@ -406,7 +406,7 @@ EXCHANGES = (
     Exchange("how many pages as JSON", "url={url}&showNumPages=True&output=json", _num_pages("json")),
     Exchange("how many small pages", "url=*.{tld}&showNumPages=1&pageSize=1", _num_pages(size=1)),
     Exchange(
-        "how many pages without what does not count",
+        "how many pages, without filters",
         "url={url}&showNumPages=true&limit=1&to=1999&filter=x:y",
         _num_pages(),
     ),

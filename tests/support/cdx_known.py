@@ -1,4 +1,4 @@
-"""What there is to ask a crawl about."""
+"""Values of a crawl for requests to its CDX API."""
 
 import re
 from collections import Counter, defaultdict
@@ -11,53 +11,53 @@ from urllib.parse import quote
 from tests.support.cdx_oracle import Capture, Oracle, plain_key, read_captures
 
 NOWHERE = "nosuch-host.example"
-"""A host that no crawl has."""
+"""A host without captures."""
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What there is to ask a crawl about; every URL is a plain one."""
+    """Values of a crawl; all URLs are plain."""
 
     crawl: str
     host: str
-    """Several captures of it, of a host below it, and of one of its ports."""
+    """Several captures of it, of a subdomain, and of one of its ports."""
     url: str
-    """One capture, which lacks no field that a page can have."""
+    """One capture, with all fields that a page can have."""
     often: str
     """More captures than any other."""
     mixed: str
     """In more than one subset."""
     redirected: str
     truncated: str
-    lacking: str
+    without_language: str
     """A capture without a language."""
     argued: str
     """With arguments."""
     directory: str
-    """Several captures below it; with a slash at its end."""
+    """Several captures begin so; with a slash at its end."""
     tld: str
     capture: Capture
-    """That of ``url``."""
+    """The capture of ``url``."""
     moments: tuple[str, str, str]
-    """Times of captures of the host, the lower quartile, the middle one, and the upper quartile."""
+    """Quartiles of the times of captures of the host."""
     mime: str
-    """Of some captures of the host, but not all."""
+    """Of some captures of the host."""
     status: str
-    """Likewise."""
+    """Of some captures of the host."""
 
     def fill(self, template: str) -> str:
-        """A question about it; ``{name}`` stands for an attribute, escaped as in a query."""
+        """Fill in a template; ``{name}`` is an attribute, percent-encoded."""
         names = {name: quote(str(getattr(self, name)), safe="") for name in self.__slots__}
         capture = {name.replace("-", "_"): quote(value, safe="") for name, value in self.capture.fields.items()}
         return template.format(**names, nowhere=NOWHERE, early=self.moments[0], late=self.moments[2], the=_The(capture))
 
 
 class _The(dict[str, str]):
-    """So that ``{the[digest]}`` can be written."""
+    """Makes ``{the[digest]}`` valid in templates."""
 
 
 def known(crawl: str, captures: Sequence[Capture]) -> Known:
-    """What a crawl can be asked about."""
+    """Choose values of a crawl."""
     plain = [capture for capture in captures if _is_plain(capture)]
     by_key = {key: [*each] for key, each in groupby(captures, lambda capture: capture.key)}
     host = _well_known(captures)
@@ -72,8 +72,8 @@ def known(crawl: str, captures: Sequence[Capture]) -> Known:
         and re.fullmatch(rf"{tld},.*\)/\w[^?]*", capture.key)
     )
 
-    def first(wanted: Callable[[Capture], bool]) -> str:
-        return next(capture.fields["url"] for capture in plain if wanted(capture))
+    def first(condition: Callable[[Capture], bool]) -> str:
+        return next(capture.fields["url"] for capture in plain if condition(capture))
 
     def subsets(capture: Capture) -> int:
         return len({each.fields["filename"].split("/")[-2] for each in by_key[capture.key]})
@@ -86,7 +86,7 @@ def known(crawl: str, captures: Sequence[Capture]) -> Known:
         mixed=max(plain, key=lambda capture: (subsets(capture), -len(by_key[capture.key]))).fields["url"],
         redirected=first(lambda capture: "redirect" in capture.fields),
         truncated=first(lambda capture: "truncated" in capture.fields),
-        lacking=first(lambda capture: "languages" not in capture.fields),
+        without_language=first(lambda capture: "languages" not in capture.fields),
         argued=first(lambda capture: "?" in capture.key and "&" not in capture.key),
         directory=_directory(plain),
         tld=tld,
@@ -117,11 +117,11 @@ def _reversed(host: str) -> str:
 
 
 def _well_known(captures: Sequence[Capture]) -> str:
-    """The host of two labels that has most, among those with a port and a host below."""
+    """Return the host of two labels with most captures, of those with a port and a subdomain."""
     found: dict[str, Counter[str]] = defaultdict(Counter)
     for capture in captures:
-        if there := re.match(r"([a-z]+,[a-z0-9-]+)([:,)])", capture.key):
-            found[there[1]][there[2]] += 1
+        if matched := re.match(r"([a-z]+,[a-z0-9-]+)([:,)])", capture.key):
+            found[matched[1]][matched[2]] += 1
     best = max(found, key=lambda host: (len(found[host]), found[host].total()))
     assert len(found[best]) == 3, f"{best} is not well known"
     return ".".join(reversed(best.split(",")))
@@ -129,11 +129,11 @@ def _well_known(captures: Sequence[Capture]) -> str:
 
 def _directory(plain: Iterable[Capture]) -> str:
     found = Counter(
-        there[0] for capture in plain if (there := re.match(r"https?://[^/]+/[a-z0-9-]+/", capture.fields["url"]))
+        matched[0] for capture in plain if (matched := re.match(r"https?://[^/]+/[a-z0-9-]+/", capture.fields["url"]))
     )
     return found.most_common(1)[0][0]
 
 
 def _some(captures: Iterable[Capture], name: str) -> str:
-    """A value that is not the most common one, though not rare."""
+    """Return the second most common value."""
     return Counter(capture.fields.get(name, "") for capture in captures).most_common(2)[1][0]

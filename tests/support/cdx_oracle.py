@@ -1,9 +1,9 @@
-"""What a CDX server must answer about one crawl, by the plainest means: every capture in a list, looked at one by one.
+"""Expected answers of a CDX server for one crawl, by a scan of all captures.
 
 The rules are those of https://index.commoncrawl.org/ as far as they are public: the documentation of pywb's CDX server
 (https://pywb.readthedocs.io/en/latest/manual/cdxserver_api.html), the configuration in commoncrawl/cc-index-server, the
 writer of the lines (``WarcCdxWriter`` of commoncrawl/nutch), and the exchanges recorded as test data of cdx_toolkit.
-Nothing of the package under test is used here. Where a page ends is for the server to say; the oracle is told.
+It uses nothing of the package. The server decides where pages end.
 """
 
 import json
@@ -20,9 +20,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 JSON_TYPE = "application/json; charset=utf-8"
-"""Of everything that says why there are no captures."""
+"""Type of errors."""
 TYPES = {"cdxj": "text/x-cdxj", "json": "text/x-ndjson", "text": "text/plain"}
-"""Of captures, by ``output``."""
+"""Types of captures, by ``output``."""
 
 _COLUMNS = {
     "url": "url",
@@ -33,15 +33,15 @@ _COLUMNS = {
     "warc_record_length": "length",
     "warc_record_offset": "offset",
     "warc_filename": "filename",
-    # The lines have charset first of these; what renames it puts it last.
+    # In the index, charset is first of these; the server renames it and puts it last.
     "content_languages": "languages",
     "content_truncated": "truncated",
     "fetch_redirect": "redirect",
     "content_charset": "encoding",
 }
-"""Columns in the order in which answers have their fields."""
+"""Fields by column, in the order of answers."""
 _RAW = {"encoding": "charset", "languages": "languages", "truncated": "truncated", "redirect": "redirect"}
-"""Fields that stand elsewhere in the crawl's own lines, in the order that they have there, with their names there."""
+"""Fields with another place or name in the index, in its order."""
 _ALIASES = {
     "u": "url",
     "original": "url",
@@ -57,20 +57,20 @@ _ALIASES = {
     "f": "filename",
     "charset": "encoding",
 }
-"""Other names that fields have in filters, and in filters alone."""
+"""Other names of fields, valid only in filters."""
 _EARLIEST, _LATEST = "10000101000000", "29991231235959"
-"""What completes a time that is not given to the second."""
+"""Complete times of fewer than 14 digits."""
 _FALSE = {"0", "false", "f", "off"}
 
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """A capture and how it stands in a line."""
+    """A capture and its lines."""
 
     key: str
     timestamp: str
     fields: dict[str, str]
-    """In order, the first two as well."""
+    """In order, with key and timestamp."""
 
     @property
     def rest(self) -> dict[str, str]:
@@ -78,12 +78,12 @@ class Capture:
 
     @property
     def line(self) -> str:
-        """As CDXJ, without its end."""
+        """The CDXJ line, without newline."""
         return f"{self.key} {self.timestamp} {json.dumps(self.rest)}"
 
     @property
     def raw(self) -> str:
-        """The line as it stands in the crawl's index files, by which lines are sorted."""
+        """The line in the crawl's index, by which lines are sorted."""
         fields = self.rest
         late = {_RAW[name]: fields.pop(name) for name in _RAW if name in fields}
         return f"{self.key} {self.timestamp} {json.dumps(fields | late)}"
@@ -94,20 +94,20 @@ class Answer:
     status: int
     type: str
     body: str
-    """None of its lines lacks its end; what is no line has none."""
+    """Lines with newlines, or JSON without one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page as the server cuts them."""
+    """A page of the server."""
 
     captures: Sequence[Capture]
     of: int = 1
-    """How many there are."""
+    """Number of pages."""
 
 
 def read_captures(mirror: Path, crawl: str, beginning: str = "") -> list[Capture]:
-    """All captures of a crawl, of all subsets, whose keys begin so, in order of their lines."""
+    """Read all captures of a crawl whose keys begin so, sorted by line."""
     found: list[Capture] = []
     for path in sorted((mirror / "cc-index/table/cc-main/warc" / f"crawl={crawl}").rglob("*.parquet")):
         file = pq.ParquetFile(path)
@@ -134,26 +134,22 @@ def _capture(row: dict[str, object]) -> Capture:
 
 
 class Refused(Exception):
-    """A parameter that is answered by 400, and what the message says of it."""
+    """An invalid parameter: 400 with this message."""
 
 
 class Oracle:
-    """Answers questions about one crawl.
-
-    Args:
-        captures: all of them, in order.
-    """
+    """Expected answers for a crawl, given all its captures in order."""
 
     def __init__(self, captures: Sequence[Capture]) -> None:
         self.captures = captures
         self._keys = {capture.fields["url"]: capture.key for capture in captures}
 
     def answer(self, query: str, page: Page | None = None) -> Answer:
-        """What the server has to answer to a query.
+        """Return the expected answer.
 
         Args:
-            query: as it stands behind the question mark.
-            page: the one asked for, as the server cuts it without any filter; all there is unless given.
+            query: the query string.
+            page: the requested page without filters; by default all captures.
         """
         given = parameters(query)
         try:
@@ -162,13 +158,13 @@ class Oracle:
             return Answer(400, JSON_TYPE, json.dumps({"message": str(refused)}))
 
     def matching(self, query: str) -> list[Capture]:
-        """The captures whose keys match, whatever else is asked, in order.
+        """Return captures with matching keys, without filters.
 
         Raises:
-            Refused: if the query does not say which.
+            Refused: if the query is invalid.
         """
-        _, takes = self._taken(parameters(query))
-        return [capture for capture in self.captures if takes(capture.key)]
+        _, matches = self._match(parameters(query))
+        return [capture for capture in self.captures if matches(capture.key)]
 
     def _answer(self, given: dict[str, list[str]], page: Page) -> Answer:
         last = {name: values[-1] for name, values in given.items()}
@@ -176,13 +172,13 @@ class Oracle:
         if output not in TYPES:
             message = f"output={output} not supported"
             raise Refused(message)
-        url, _ = self._taken(given)
+        url, _ = self._match(given)
         for each in given.get("filter", []):
             _filter(each)
         size = _number(last, "pageSize", 5)
         if truth(last.get("showNumPages", "")):
             if page.captures:
-                message = "how many pages there are is for the server to say"
+                message = "the server decides the number of pages"
                 raise NotImplementedError(message)
             return Answer(200, TYPES[output], json.dumps({"pages": 0, "pageSize": size, "blocks": 0}))
         if not 0 <= (number := _number(last, "page", 0)) < page.of:
@@ -191,12 +187,12 @@ class Oracle:
         found = ordered(last, [capture for capture in page.captures if passes(given, capture)])
         if not found:
             return Answer(404, JSON_TYPE, json.dumps({"message": f"No Captures found for: {url}"}))
-        wanted = last.get("fields") or last.get("fl")
-        names = wanted.split(",") if wanted else None
+        text = last.get("fields") or last.get("fl")
+        names = text.split(",") if text else None
         return Answer(200, TYPES[output], "".join(f"{_FORMS[output](capture, names)}\n" for capture in found))
 
-    def _taken(self, given: dict[str, list[str]]) -> tuple[str, Callable[[str], bool]]:
-        """The URL asked for without its wildcard, and what it takes of keys."""
+    def _match(self, given: dict[str, list[str]]) -> tuple[str, Callable[[str], bool]]:
+        """Return the URL without its wildcard, and a predicate of keys."""
         if "url" not in given:
             raise Refused('The "url" param is required')
         url = given["url"][-1]
@@ -222,7 +218,7 @@ class Oracle:
 
 
 def parameters(query: str) -> dict[str, list[str]]:
-    """Parameters by name, in order; those without a value are not there."""
+    """Parse a query string; blank values are left out."""
     given: dict[str, list[str]] = {}
     for name, value in parse_qsl(query):
         given.setdefault(name, []).append(value)
@@ -230,10 +226,10 @@ def parameters(query: str) -> dict[str, list[str]]:
 
 
 def plain_key(url: str) -> str:
-    """The key of a URL that is as plain as those the tests make up.
+    """Return the key of a plain URL.
 
     Raises:
-        ValueError: if it is not.
+        ValueError: if it is not plain.
     """
     found = re.fullmatch(r"(?:(https?)://)?([A-Za-z0-9.-]+)(?::(\d+))?(/[!-~]*?)?/?(?:\?([!-~]*))?", url)
     if not found or "%" in url or "#" in url or "//" in (found[4] or "") or "/." in (found[4] or ""):
@@ -258,7 +254,7 @@ def _number(last: dict[str, str], name: str, usual: int) -> int:
         raise Refused(message) from None
 
 
-# ---- which of them ----
+# ---- filters and order ----
 
 
 def passes(given: dict[str, list[str]], capture: Capture) -> bool:
@@ -272,25 +268,25 @@ def passes(given: dict[str, list[str]], capture: Capture) -> bool:
 def _filter(text: str) -> Callable[[Capture], bool]:
     inverted, text = text.startswith("!"), text.removeprefix("!")
     way, text = (text[0], text[1:]) if text[:1] in {"=", "~"} else ("", text)
-    name, colon, wanted = text.partition(":")
+    name, colon, value = text.partition(":")
     name = _ALIASES.get(name, name)
-    wanted = wanted if colon else text
+    operand = value if colon else text
     if way == "~":
         try:
-            re.compile(wanted)
+            re.compile(operand)
         except re.error as error:
             raise Refused(str(error)) from None
 
     def passing(capture: Capture) -> bool:
         value = capture.fields.get(name, "") if colon else capture.raw
-        found = value == wanted if way == "=" else bool(re.match(wanted, value)) if way == "~" else wanted in value
+        found = value == operand if way == "=" else bool(re.match(operand, value)) if way == "~" else operand in value
         return found != inverted
 
     return passing
 
 
 def ordered(last: dict[str, str], found: list[Capture]) -> list[Capture]:
-    """In the order asked for, and no more than that."""
+    """Sort and limit captures."""
     limit = _limit(last)
     if closest := last.get("closest"):
         moment = _seconds(closest + _LATEST[len(closest) :])
@@ -301,7 +297,7 @@ def ordered(last: dict[str, str], found: list[Capture]) -> list[Capture]:
 
 
 def _limit(last: dict[str, str]) -> int:
-    """How many at most; 0 for all, and nothing if it is negative."""
+    """Parse the limit; 0 for all, negative for none."""
     try:
         return int(last.get("limit", 0))
     except ValueError:
@@ -312,7 +308,7 @@ def _seconds(timestamp: str) -> float:
     return datetime.strptime(timestamp, "%Y%m%d%H%M%S").replace(tzinfo=UTC).timestamp()
 
 
-# ---- how they are written ----
+# ---- formats ----
 
 
 def _as_json(capture: Capture, names: Sequence[str] | None) -> str:

@@ -1,8 +1,8 @@
-"""cdx_toolkit (https://github.com/cocrawler/cdx_toolkit) unmodified, in processes of its own, asking a CDX server.
+"""Runs of unmodified cdx_toolkit (https://github.com/cocrawler/cdx_toolkit) in processes of its own.
 
-It reads its settings when it is imported, keeps the list of crawls for a day in the user's home, and sleeps between
-requests unless it is told not to; so each run has a home of its own and environment variables. Importing it takes
-longer than most of what it is asked, so a run may be asked many things.
+It reads settings when it is imported, caches the list of crawls in the user's home, and sleeps between requests by
+default; so each run has its own home and environment. The process of the library is used for several requests, because
+importing it takes longer than most of them.
 """
 
 import json
@@ -19,27 +19,24 @@ _LIBRARY = """
 import json, sys
 import cdx_toolkit
 for line in sys.stdin:
-    made, method, asked = json.loads(line)
-    fetcher = cdx_toolkit.CDXFetcher(source="cc", **made)
-    answer = getattr(fetcher, method)(asked.pop("url"), **asked)
+    options, method, given = json.loads(line)
+    fetcher = cdx_toolkit.CDXFetcher(source="cc", **options)
+    answer = getattr(fetcher, method)(given.pop("url"), **given)
     print(json.dumps(answer if isinstance(answer, int) else [each.data for each in answer]), flush=True)
 """
-_PATIENCE = 60
-"""Seconds for an answer; it asks some servers again for ever."""
+_TIMEOUT = 60
+"""Seconds; some errors are retried for ever."""
 
 
 @dataclass(frozen=True, slots=True)
 class Toolkit:
-    """cdx_toolkit with a home of its own.
-
-    Its requests are to the mirror of Common Crawl's index server at ``base``, and for records to ``downloads``.
-    """
+    """cdx_toolkit with its own home; it requests captures from ``base``, and records from ``downloads``."""
 
     base: str
     home: Path
     downloads: str = ""
     _running: list[Popen[str]] = field(default_factory=list)
-    """What answers for the library, once it was asked."""
+    """The process of the library, once started."""
 
     def close(self) -> None:
         for process in self._running:
@@ -62,56 +59,56 @@ class Toolkit:
             env=self._environment(),
             capture_output=True,
             text=True,
-            timeout=_PATIENCE,
+            timeout=_TIMEOUT,
             check=False,
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    def _library(self, method: str, url: str, crawl: list[str] | None, **asked: object) -> Any:
-        made = {"cc_mirror": self.base, "crawl": crawl, "warc_download_prefix": self.downloads or None}
-        said = self.home / "said"
+    def _library(self, method: str, url: str, crawl: list[str] | None, **given: object) -> Any:
+        options = {"cc_mirror": self.base, "crawl": crawl, "warc_download_prefix": self.downloads or None}
+        log = self.home / "log"
         if not self._running:
             words, environment = [sys.executable, "-c", _LIBRARY], self._environment()
-            with said.open("w") as errors:
-                made_now = Popen(
+            with log.open("w") as errors:
+                started = Popen(
                     words, cwd=self.home, env=environment, text=True, stdin=PIPE, stdout=PIPE, stderr=errors
                 )
-            self._running.append(made_now)
+            self._running.append(started)
         (process,) = self._running
         assert process.stdin
         assert process.stdout
-        impatient = Timer(_PATIENCE, process.kill)
-        impatient.start()
+        timer = Timer(_TIMEOUT, process.kill)
+        timer.start()
         try:
-            print(json.dumps([made, method, {"url": url, **asked}]), file=process.stdin, flush=True)
+            print(json.dumps([options, method, {"url": url, **given}]), file=process.stdin, flush=True)
             answer = process.stdout.readline()
         finally:
-            impatient.cancel()
-        assert answer, said.read_text()
+            timer.cancel()
+        assert answer, log.read_text()
         return json.loads(answer)
 
-    def iter(self, url: str, *, crawl: list[str] | None = None, **asked: object) -> list[dict[str, str]]:
-        """``CDXFetcher.iter`` to its end: captures, of all crawls unless named."""
-        captures: list[dict[str, str]] = self._library("iter", url, crawl, **asked)
+    def iter(self, url: str, *, crawl: list[str] | None = None, **given: object) -> list[dict[str, str]]:
+        """Run ``CDXFetcher.iter`` to its end."""
+        captures: list[dict[str, str]] = self._library("iter", url, crawl, **given)
         return captures
 
-    def get(self, url: str, *, crawl: list[str] | None = None, **asked: object) -> list[dict[str, str]]:
-        """``CDXFetcher.get``: captures of the first pages, a thousand at most."""
-        captures: list[dict[str, str]] = self._library("get", url, crawl, **asked)
+    def get(self, url: str, *, crawl: list[str] | None = None, **given: object) -> list[dict[str, str]]:
+        """Run ``CDXFetcher.get``: captures of the first pages, a thousand at most."""
+        captures: list[dict[str, str]] = self._library("get", url, crawl, **given)
         return captures
 
-    def size(self, url: str, *, crawl: list[str] | None = None, **asked: object) -> int:
-        """``CDXFetcher.get_size_estimate``: captures, or pages with ``as_pages``."""
-        estimate: int = self._library("get_size_estimate", url, crawl, **asked)
+    def size(self, url: str, *, crawl: list[str] | None = None, **given: object) -> int:
+        """Run ``CDXFetcher.get_size_estimate``: captures, or pages with ``as_pages``."""
+        estimate: int = self._library("get_size_estimate", url, crawl, **given)
         return estimate
 
     def command(self, *words: str, crawl: str | None = None) -> str:
-        """``cdxt`` with these words behind its own options; what it prints."""
+        """Run ``cdxt``; return what it prints."""
         which = ["--crawl", crawl] if crawl else ["--cc"]
         return self._run("-m", "cdx_toolkit.cli", "--cc-mirror", self.base, *which, *words)
 
     def warc(self, url: str, *, crawl: str, options: tuple[str, ...] = ()) -> list[Path]:
-        """``cdxt warc``: the files that it writes, with records that it downloads."""
+        """Run ``cdxt warc``; return its files."""
         self.command(*options, "warc", "--prefix", "TEST", "--warc-download-prefix", self.downloads, url, crawl=crawl)
         return sorted(self.home.glob("TEST*.warc.gz"))

@@ -1,4 +1,4 @@
-"""A crawl of answers of any kind, and a server that shows them."""
+"""A crawl of hostile records, and a server of it."""
 
 import gzip
 import zlib
@@ -66,11 +66,11 @@ def url_of(name: str) -> str:
 
 
 def write_records(folder: Path, records: list[tuple[str, datetime, bytes]], **wrong: Any) -> None:
-    """A crawl of answers at URLs; ``wrong`` are columns of the index instead of the right ones."""
+    """Write a crawl of records; ``wrong`` replaces columns of the index."""
     archive, offsets, lengths = b"", [], []
     for url, time, http in records:
-        told = {"WARC_Target_URI": url, "WARC_Date": f"{time:%Y-%m-%dT%H:%M:%SZ}", "WARC_Payload_Digest": ""}
-        member = gzip.compress(warc(http, head="", **told))
+        fields = {"WARC_Target_URI": url, "WARC_Date": f"{time:%Y-%m-%dT%H:%M:%SZ}", "WARC_Payload_Digest": ""}
+        member = gzip.compress(warc(http, head="", **fields))
         offsets.append(len(archive))
         lengths.append(len(member))
         archive += member
