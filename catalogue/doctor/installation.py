@@ -25,7 +25,7 @@ EXTRAS = {
     "text": (("feedparser", "resiliparse"), "fetch --format text and metadata"),
     "shell": (("duckdb-cli",), "the shell that catalogue sql opens"),
     "lake": (("duckdb-extension-ducklake", "duckdb-extension-httpfs"), "captures in SQL, without downloads by DuckDB"),
-    "serve": (("starlette", "uvicorn", "jinja2"), "catalogue serve"),
+    "serve": (("fastapi", "uvicorn", "jinja2"), "catalogue serve"),
     "notebook": (("jupyterlab", "ipykernel", "matplotlib"), "the notebooks"),
 }
 """The extras of this package: distributions and purpose."""

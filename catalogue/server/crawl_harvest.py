@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from threading import Lock
 
 from catalogue.catalogue import Catalogue
@@ -97,15 +96,6 @@ def is_outside(crawl: Crawl, from_ms: int | None, to_ms: int | None) -> bool:
     return (from_ms is not None and last + MARGIN < from_ms) or (to_ms is not None and first - MARGIN >= to_ms)
 
 
-@dataclass(frozen=True, slots=True)
-class _Failure:
-    message: str
-    until: float
-    """When the harvest is tried again, by the clock."""
-    temporary: bool
-    """Whether the source failed."""
-
-
 class OnDemandHarvester:
     """Harvests requested crawls, one after the other, in a thread."""
 
@@ -129,7 +119,8 @@ class OnDemandHarvester:
         self._lock = Lock()
         self._pending: dict[str, Progress | None] = {}
         self._reports: dict[str, Progress] = {}
-        self._failures: dict[str, _Failure] = {}
+        self._failures: dict[str, tuple[float, str, bool]] = {}
+        """When to retry, by the clock; the message; and whether the source failed."""
         self._harvested: set[str] = set()
         self._harvesting: Catalogue | None = None
         self._closed = False
@@ -143,10 +134,10 @@ class OnDemandHarvester:
             NotHarvested: for an hour if it failed for another reason.
         """
         with self._lock:
-            failure = self._failures.get(crawl)
-            left = failure.until - self._clock() if failure else 0.0
-            if failure and left > 0:
-                raise Busy(failure.message, retry_after=left) if failure.temporary else NotHarvested(failure.message)
+            until, message, temporary = self._failures.get(crawl, (-math.inf, "", False))
+            left = until - self._clock()
+            if left > 0:
+                raise Busy(message, retry_after=left) if temporary else NotHarvested(message)
             if crawl in self._harvested:
                 return
             if crawl not in self._pending:
@@ -177,7 +168,7 @@ class OnDemandHarvester:
 
     def _harvest(self, crawl: str) -> None:
         self._notify(f"{crawl} was requested; harvesting it")
-        failure: _Failure | None = None
+        failure, temporary = "", False
         until = self._clock() + _RETRY_HARVEST_SECONDS
         try:
             with self._opened() as catalogue:
@@ -190,16 +181,16 @@ class OnDemandHarvester:
                 at = outcome.progress
                 self._notify(f"{crawl}: {at.done} of {at.listed} files are stored, {at.failed} failed")
         except CatalogueError as error:
-            failure = _Failure(f"{crawl} could not be harvested: {error}", until, isinstance(error, SourceError))
-            self._notify(failure.message)
+            failure, temporary = f"{crawl} could not be harvested: {error}", isinstance(error, SourceError)
+            self._notify(failure)
         except Exception as error:  # noqa: BLE001 - the crawl must not stay pending
-            failure = _Failure(f"{crawl} could not be harvested: internal error", until, temporary=False)
-            self._notify(f"{failure.message}: {type(error).__name__}: {error}")
+            failure = f"{crawl} could not be harvested: internal error"
+            self._notify(f"{failure}: {type(error).__name__}: {error}")
         with self._lock:
             self._harvesting = None
             del self._pending[crawl]
             if failure:
-                self._failures[crawl] = failure
+                self._failures[crawl] = until, failure, temporary
             else:
                 self._harvested.add(crawl)
 

@@ -27,15 +27,18 @@ MAX_SECONDS = 300.0
 LOCATION = ("warc_filename", "warc_record_offset")
 """Columns of CSV that the page does not show."""
 _COLUMNS = (
-    "url_surtkey",
-    "fetch_time",
-    "url",
-    "fetch_status",
-    "content_mime_detected",
-    "content_mime_type",
-    "content_languages",
-    "warc_record_length",
+    *("url_surtkey", "fetch_time", "url", "fetch_status", "content_mime_detected", "content_mime_type"),
+    *("content_languages", "warc_record_length"),
 )
+_ROW_COLUMNS = {
+    **{name: name for name in ("crawl", "subset", "url", "mime")},
+    "time": "fetch_time",
+    "status": "fetch_status",
+    "languages": "content_languages",
+    "length": "warc_record_length",
+    "filename": "warc_filename",
+    "offset": "warc_record_offset",
+}
 _UNQUOTED = "%/:?[]@!$&'()*+,;=~"
 """Characters of a URL that are not quoted in the path of its record; browsers would cut it off at a #."""
 _HAS_HOST = re.compile(r"https?://([^/\\@#\s]*@)?[^/\\@#:\s]", re.IGNORECASE)
@@ -187,18 +190,11 @@ def _rows(table: pa.Table, search: Search) -> tuple[Row, ...]:
     elif not search.order:
         parts = list(dict.fromkeys(zip(*(table.column(name).to_pylist() for name in PATH_COLUMNS), strict=True)))
         found.sort(key=lambda row: parts.index((row["crawl"], row["subset"])))
-    return tuple(
-        Row(
-            row["crawl"],
-            row["subset"],
-            row["fetch_time"],
-            row["url"] or "",
-            row["fetch_status"],
-            row["content_mime_detected"] or row["content_mime_type"],
-            row["content_languages"],
-            row["warc_record_length"],
-            row.get("warc_filename"),
-            row.get("warc_record_offset"),
-        )
-        for row in found
-    )
+    return tuple(map(_row, found))
+
+
+def _row(row: dict[str, Any]) -> Row:
+    row["url"] = row["url"] or ""
+    row["mime"] = row["content_mime_detected"] or row["content_mime_type"]
+    values: dict[str, Any] = {name: row.get(column) for name, column in _ROW_COLUMNS.items()}
+    return Row(**values)
