@@ -73,20 +73,6 @@ def test_json_has_key_and_time_as_fields() -> None:
     assert line == json.dumps(json.loads(line))
 
 
-def test_text_separates_values_by_blanks() -> None:
-    (line,) = written(ROW, output=Output.TEXT)
-    assert line.split(" ") == list(fields_of(ROW).values())
-
-
-def test_writes_redirects() -> None:
-    found = fields_of(REDIRECT)
-    assert [*found][2:] == [
-        *("url", "mime", "mime-detected", "status", "digest", "length", "offset", "filename"),
-        *("truncated", "redirect"),
-    ]
-    assert found["redirect"] == "https://www.example.com/"
-
-
 @pytest.mark.parametrize(
     ("output", "fields", "expected"),
     [
@@ -100,10 +86,6 @@ def test_writes_redirects() -> None:
 )
 def test_selects_fields(output: Output, fields: list[str], expected: str) -> None:
     assert written(REDIRECT, output=output, fields=fields) == [expected]
-
-
-def test_charset_is_encoding() -> None:
-    assert written(ROW, output=Output.JSON, fields=["charset"]) == ['{"charset": "UTF-8"}']
 
 
 def test_leaves_out_missing_values() -> None:

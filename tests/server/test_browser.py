@@ -243,15 +243,6 @@ def test_no_page_violates_wcag(chromium: Chrome, site: str, crawl: str, on_deman
     messages(chromium)
 
 
-def test_links_errors_to_their_fields(chromium: Chrome, site: str) -> None:
-    look(chromium, DESK, "light")
-    chromium.get(f"{site}/search?url=foo*bar&crawl=latest")
-    chromium.find_element(By.CSS_SELECTOR, "[role=alert] a").click()
-    assert run(chromium, "return location.hash") == "#url"
-    assert "foo*bar" in chromium.find_element(By.ID, "url-problem").text
-    assert all("400" in message for message in messages(chromium))  # Chromium says of itself what the status was
-
-
 # ---- archived pages ----
 
 ACTING = """<html><head><title>as archived</title>

@@ -1,4 +1,4 @@
-"""Parameters of the CDX API, and its filters."""
+"""Limits, filters and order of CDX requests; test_cdx_served has the rules of parameters."""
 
 import re
 import time
@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalogue.cdx.lines import FIELDS, RAW, Output, cdx_table
+from catalogue.cdx.lines import FIELDS, RAW
 from catalogue.commoncrawl.columns import SCHEMA
 from catalogue.errors import QueryError, TooExpensive
 from catalogue.server.cdx_request import CdxRequest, parse_filter, parse_request
 from catalogue.server.cdx_search import filter_batch, filter_rows, rows_before, sort_captures
-from catalogue.surt import Match
-from tests.cdx.test_lines import REDIRECT, ROW
+from tests.cdx.test_lines import ROW
 
 
 def request_of(url: str = "example.com", **parameters: str) -> CdxRequest:
@@ -52,53 +51,6 @@ def test_rejects_invalid_parameters(parameters: list[tuple[str, str]], message: 
     assert str(caught.value).startswith(message)
 
 
-@pytest.mark.parametrize(
-    ("url", "match_type", "match", "shown"),
-    [
-        ("example.com", "", Match.EXACT, "example.com"),
-        ("example.com/*", "", Match.PREFIX, "example.com/"),
-        ("*.example.com", "", Match.DOMAIN, "example.com"),
-        ("*.example.com/*", "", Match.DOMAIN, "example.com/*"),
-        ("*.example.com/dir/page", "", Match.DOMAIN, "example.com/dir/page"),
-        ("example.com/x", "domain", Match.DOMAIN, "example.com/x"),
-        ("example.com/x", "host", Match.HOST, "example.com/x"),
-        ("example.com/*", "exact", Match.EXACT, "example.com/*"),
-        ("example.com/", "prefix", Match.PREFIX, "example.com/"),
-    ],
-)
-def test_match_type_replaces_wildcards(url: str, match_type: str, match: Match, shown: str) -> None:
-    found = request_of(url, matchType=match_type)
-    assert (found.pattern.match, found.url) == (match, shown)
-    assert found.not_found == f"No Captures found for: {shown}"
-
-
-def test_uses_last_parameter_and_all_filters() -> None:
-    found = parse_request(
-        [("url", "a.com"), ("limit", "3"), ("filter", "=status:200"), ("url", "b.com"), ("limit", ""), ("filter", "x")]
-    )
-    assert (found.url, found.limit, len(found.filters)) == ("b.com", 3, 2)
-
-
-@pytest.mark.parametrize(("value", "limit"), [("0", None), ("7", 7), ("-3", 0), (" 2", 2), ("+2", 2)])
-def test_parses_limits(value: str, limit: int | None) -> None:
-    assert request_of(limit=value).limit == limit
-
-
-@pytest.mark.parametrize(
-    ("given", "first", "last"),
-    [
-        ("2022", "20220101000000", "20221231235959"),
-        ("20220", "20220101000000", "20220231235959"),
-        ("2", "20000101000000", "29991231235959"),
-        ("20220131120000", "20220131120000", "20220131120000"),
-    ],
-)
-def test_pads_times(given: str, first: str, last: str) -> None:
-    found = parse_request([("url", "x"), ("from", given), ("to", given)])
-    assert (found.first, found.last) == (first, last)
-    assert parse_request([("url", "x"), ("from_ts", given)]).first == first
-
-
 @given(st.from_regex(r"[0-9]{1,14}", fullmatch=True), st.datetimes())
 def test_query_times_include_all_requested_times(digits: str, moment: Any) -> None:
     stamp = f"{moment.year:04}{moment:%m%d%H%M%S}"
@@ -112,54 +64,7 @@ def test_query_times_include_all_requested_times(digits: str, moment: Any) -> No
         assert milliseconds < last.times[1]
 
 
-@pytest.mark.parametrize(("value", "flag"), [("true", True), ("1", True), ("", False), ("0", False), ("Off", False)])
-def test_parses_flags_and_order(value: str, *, flag: bool) -> None:
-    found = request_of(showNumPages=value, reverse=value)
-    assert (found.counts_pages, found.reverse) == (flag, flag)
-    assert request_of(sort="reverse").reverse
-    assert request_of(closest="2022").closest == "2022"
-
-
-def test_parses_fields_and_outputs() -> None:
-    assert request_of(fl="url,status").fields == ("url", "status")
-    assert request_of(fl="url", fields="status").fields == ("status",)
-    assert [request_of(output=name).output for name in ("", "cdxj", "json", "text")] == [
-        *(Output.CDXJ, Output.CDXJ, Output.JSON, Output.TEXT)
-    ]
-
-
-def test_ignores_unknown_parameters() -> None:
-    assert request_of(collapse="urlkey", gzip="false", nosuch="x") == request_of()
-
-
 # ---- filters ----
-
-TABLE = cdx_table(
-    pa.RecordBatch.from_pylist(
-        [dict.fromkeys(SCHEMA.names) | row for row in (ROW, REDIRECT, {"url_surtkey": "x"})], schema=SCHEMA
-    )
-)
-
-
-@pytest.mark.parametrize(
-    ("text", "selected"),
-    [
-        ("=status:200", [True, False, False]),
-        ("!=status:200", [False, True, True]),
-        ("status:0", [True, True, False]),
-        ("s:123", [True, True, False]),  # the length
-        ("~mime:html", [False, False, False]),  # anchored at the start
-        ("!~mime:(text/html|image)", [False, False, True]),
-        ("~url:(?i)HTTPS", [True, True, False]),
-        ("=charset:UTF-8", [True, False, False]),
-        ("=languages:", [False, True, True]),
-        ("=nosuch:", [True, True, True]),
-        ("length", [True, True, False]),  # of the complete line
-        ("=t:20220116093137", [True, True, False]),
-    ],
-)
-def test_selects_by_filters(text: str, selected: list[bool]) -> None:
-    assert parse_filter(text).mask(TABLE).to_pylist() == selected
 
 
 def oracle(text: str, value: str, line: str) -> bool:

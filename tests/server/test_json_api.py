@@ -23,6 +23,7 @@ from catalogue.server.json_api import PARAMETERS
 from catalogue.settings import Settings, package_version
 from catalogue.surt import Match
 from tests.support.crawls import CRAWL, crawl_of, table
+from tests.support.served_records import harvest
 from tests.support.serving import Answer, get, serving
 
 DOCUMENT = application().openapi()
@@ -137,10 +138,7 @@ def test_reports_missing_files(tmp_path: Path) -> None:
     manifest = tmp_path / f"mirror/crawl-data/{CRAWL}/cc-index-table.paths.gz"
     path = gzip.decompress(manifest.read_bytes()).decode()
     manifest.write_bytes(gzip.compress(f"{path}\n{path.replace('00000', '00001')}\n".encode()))
-    settings = Settings(source=str(tmp_path / "mirror"), cache=tmp_path)
-    with catalogue.open(tmp_path / "data", settings=settings) as cat:
-        cat.harvest(CRAWL)
-    with serving(tmp_path / "data", settings) as address:
+    with serving(*harvest(tmp_path / "mirror", tmp_path)) as address:
         got = answer(address, "query", url="*.com", columns="url")
         assert (len(got["captures"]), got["complete"]) == (5, False)
         assert "catalogue harvest --crawl" in got["missing"][0]
@@ -263,10 +261,7 @@ def test_errors_have_a_status_and_a_message(address: str, target: str, status: i
 def test_refuses_expensive_queries(tmp_path: Path) -> None:
     keys = [f"com,example)/{number:04}" for number in range(2001)]
     crawl_of(tmp_path / "mirror", table(keys).select(["url_surtkey", "fetch_status"]), row_group_size=1)
-    settings = Settings(source=str(tmp_path / "mirror"), cache=tmp_path)
-    with catalogue.open(tmp_path / "data", settings=settings) as cat:
-        cat.harvest(CRAWL)
-    with serving(tmp_path / "data", settings) as address:
+    with serving(*harvest(tmp_path / "mirror", tmp_path)) as address:
         for name in ("plan", "query"):
             got = request(address, name, url="*.com")
             assert (got.status, "2,001 row groups" in got.json["message"]) == (422, True)

@@ -22,9 +22,10 @@ from catalogue.server.service import Service
 from catalogue.server.web_pages import POLICY
 from catalogue.settings import Settings
 from tests.support.crawls import CRAWL, crawl_of, table
+from tests.support.served_records import harvest
 from tests.support.serving import get, running, serving
 from tests.support.serving_crawls import served
-from tests.support.web_pages import Node, chosen_crawl, page, rows, search, serving_site, terms
+from tests.support.web_pages import Node, page, rows, search, serving_site, terms
 
 site = pytest.fixture(scope="module")(serving_site)
 
@@ -59,10 +60,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     }
     source = crawl_of(folder / "mirror", table([key] * len(urls), **made))
     (source / COLLINFO).write_text(f'[{{"id": "{CRAWL}", "name": "<script>alert(2)</script>"}}]', encoding="utf-8")
-    settings = Settings(source=str(source), cache=folder / "cache")
-    with catalogue.open(folder / "data", settings=settings) as cat:
-        cat.harvest(CRAWL)
-    with serving(folder / "data", settings) as address:
+    with serving(*harvest(source, folder)) as address:
         yield address
 
 
@@ -92,20 +90,8 @@ def test_pages_without_a_list_of_crawls(tmp_path: Path) -> None:
         assert "No crawls are known" in page(get(address)).one("main").text
         assert "nothing is harvested" in page(search(address, url="example.com", crawl="all"), 404).one("main").text
         assert "Nothing is harvested yet" in page(get(address, "/status")).one("main").text
-    with catalogue.open(tmp_path / "data", settings=settings) as cat:
-        cat.harvest(CRAWL)
-    with serving(tmp_path / "data", settings) as address:
+    with serving(*harvest(mirror, tmp_path)) as address:
         assert page(get(address)).one("tbody").one("th").text == CRAWL
-
-
-@pytest.mark.parametrize("slash", ["", "/"])
-def test_crawls_have_pages(site: str, crawl: str, slash: str) -> None:
-    root = page(get(site, f"/{crawl}{slash}"))
-    assert chosen_crawl(root) == crawl
-    old = root.one("form", class_="plain")
-    assert (old.attrs["action"], old.attrs["method"]) == (f"/{crawl}-index", "get")
-    sent = {node.attrs["name"]: node.attrs.get("value") for node in old.all("input")}
-    assert sent == {"url": None, "output": "json", "showNumPages": "true"}
 
 
 @pytest.mark.parametrize("path", ["/CC-MAIN-1999-01/", "/favicon.ico", "/%3Cscript%3E"])
@@ -139,10 +125,7 @@ def test_marks_incomplete_answers(tmp_path: Path) -> None:
             path.write_bytes(path.read_bytes()[:-4] + b"torn")
 
     mirror = crawl_of(tmp_path / "mirror", table(["com,example)/a"]), table(["com,example)/b"]), change=cut)
-    settings = Settings(source=str(mirror), cache=tmp_path / "cache")
-    with catalogue.open(tmp_path / "data", settings=settings) as cat:
-        cat.harvest(CRAWL)
-    with serving(tmp_path / "data", settings) as address:
+    with serving(*harvest(mirror, tmp_path)) as address:
         notice = page(search(address, url="example.com/*", crawl="all")).one("div", class_="notice")
         status = page(get(address, "/status")).one("tbody").text
     assert "This answer may be incomplete" in notice.text
