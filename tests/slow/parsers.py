@@ -318,7 +318,7 @@ def api_request(data: bytes) -> bool:
         found = parse_form(form)
         if isinstance(found, Form):
             assert found.errors
-            assert all(0 < len(message) < _LONGEST for _, message in found.errors)
+            assert all(0 < len(message) < _LONGEST for message in found.errors.values())
             return
         assert parse_qsl(form.address().partition("?")[2])
         parse_request(parse_qsl(form.cdx_address("CC-MAIN-2022-05").partition("?")[2]))
