@@ -4,10 +4,10 @@ import base64
 import hashlib
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.exceptions import HTTPException
@@ -46,6 +46,7 @@ _POLL_SECONDS = 2
 _MAX_OTHERS = 12
 """Crawls named in addition to the one on the map."""
 _COLOURS = stylesheet() + svg.STYLE
+_Page: TypeAlias = Callable[[Request], Awaitable[Response]]
 _YEAR = "public, max-age=31536000, immutable"
 
 
@@ -53,15 +54,14 @@ def routes() -> Sequence[BaseRoute]:
     """Return the pages; the last one takes any name."""
     pages = _Pages()
     return [
-        Route("/", pages.home),
+        Route("/", pages.with_errors(pages.home)),
         Route("/search", pages.search),
         Route("/search.csv", pages.search),
-        Route("/status", pages.status),
+        Route("/status", pages.with_errors(pages.status)),
         Route("/robots.txt", _robots),
         Route("/static/colours.css", _colours),
         Mount("/static", _Static(directory=_STATIC)),
-        Route("/{crawl}/", pages.crawl),
-        Route("/{crawl}", pages.crawl),
+        *(Route(path, pages.with_errors(pages.crawl)) for path in ("/{crawl}/", "/{crawl}")),
     ]
 
 
@@ -111,10 +111,7 @@ class _Pages:
 
     async def home(self, request: Request) -> Response:
         """Show the form and all crawls."""
-        try:
-            crawls = await run_query(request, partial(self._crawls, service_of(request)))
-        except CatalogueError as error:
-            return self._failed(request, error)
+        crawls = await run_query(request, partial(_crawl_rows, service_of(request)))
         return self._page(
             request, "home.html", crawls=crawls, choices=_choices(request, crawls), form=Form(crawls=("latest",))
         )
@@ -122,10 +119,7 @@ class _Pages:
     async def crawl(self, request: Request) -> Response:
         """Show one crawl."""
         name = request.path_params["crawl"]
-        try:
-            crawls = await run_query(request, partial(self._crawls, service_of(request)))
-        except CatalogueError as error:
-            return self._failed(request, error)
+        crawls = await run_query(request, partial(_crawl_rows, service_of(request)))
         crawl = next((row for row in crawls if row["crawl"] == name), None)
         if crawl is None:
             message = f"There is no page {name[:100]}, and no crawl of that name."
@@ -175,10 +169,7 @@ class _Pages:
     async def status(self, request: Request) -> Response:
         """Show what is stored, and what was requested from the source."""
         service = service_of(request)
-        try:
-            coverage, kept = await run_query(request, lambda catalogue: (catalogue.coverage_rows(), catalogue.kept()))
-        except CatalogueError as error:
-            return self._failed(request, error)
+        coverage, cached = await run_query(request, lambda catalogue: (catalogue.coverage_rows(), catalogue.kept()))
         crawls: set[str] = set()
         for row in coverage:
             row["first"] = row["crawl"] not in crawls
@@ -188,29 +179,37 @@ class _Pages:
             request,
             "status.html",
             coverage=coverage,
-            kept=kept,
+            cached=cached,
             pending=service.pending,
             at_once=service.at_once,
             spent=service.spent,
         )
 
-    @staticmethod
-    def _crawls(service: Service, catalogue: Catalogue) -> list[dict[str, Any]]:
-        """Return all crawls, newest first, with the numbers of their stored files."""
-        service.crawls.get(catalogue)  # stores the list of crawls, of which the rows are made
-        return catalogue.crawl_rows()
+    def with_errors(self, page: _Page) -> _Page:
+        """Return a page that shows errors as HTML."""
 
-    def _failed(self, request: Request, error: CatalogueError) -> Response:
-        answer = logged(request, error, answer_of(error))
-        headers = {name: text for name, text in answer.headers.items() if name == "retry-after"}
-        heading = "Temporarily unavailable" if headers else "Failed"
-        return self._page(request, "error.html", answer.status_code, headers, heading=heading, message=_message(answer))
+        async def answer(request: Request) -> Response:
+            try:
+                return await page(request)
+            except CatalogueError as error:
+                answer = logged(request, error, answer_of(error))
+                headers = {name: text for name, text in answer.headers.items() if name == "retry-after"}
+                values = {"heading": "Temporarily unavailable" if headers else "Failed", "message": _message(answer)}
+                return self._page(request, "error.html", answer.status_code, headers, **values)
+
+        return answer
 
     def _page(
         self, request: Request, name: str, status: int = 200, headers: Mapping[str, str] | None = None, **values: object
     ) -> Response:
         text = self._templates.get_template(name).render(here=request.url.path, **values)
         return HTMLResponse(text, status, {**_FIXED, **(headers or {})})
+
+
+def _crawl_rows(service: Service, catalogue: Catalogue) -> list[dict[str, Any]]:
+    """Return all crawls, newest first, with the numbers of their stored files."""
+    service.crawls.get(catalogue)  # stores the list of crawls, of which the rows are made
+    return catalogue.crawl_rows()
 
 
 def _message(answer: Response) -> str:
