@@ -125,7 +125,6 @@ def _objects(columns: dict[str, pa.Array], length: int = 0) -> pa.Array:
 
 
 def _joined(values: Sequence[pa.Array], between: str) -> pa.Array:
-    """Join the values of each row that are not null."""
     # null_handling="skip" of Arrow loses rows that have only nulls.
     each = (pc.binary_join_element_wise(between, value, "").fill_null("") for value in values)
     return pc.utf8_slice_codeunits(pc.binary_join_element_wise(*each, ""), start=len(between))
@@ -163,7 +162,6 @@ def _replaced(plain: pa.Array, values: pa.Array, odd: str, replacement: Callable
 
 
 def _stamps(times: pa.Array) -> pa.Array:
-    """Format times in UTC as 14 digits."""
     if not pa.types.is_timestamp(times.type):
         return times
     utc = pc.floor_temporal(times, unit="second").cast(pa.timestamp("s"))

@@ -1,8 +1,7 @@
 """The layout of a key map: where files, row groups and pages lie among a crawl's keys, and which of them a plan reads.
 
-Positions are shares of an axis, from 0 to 1. An axis is scaled by rank among the bounds shown on it, because the bytes
-of keys do not say how many keys lie between them. Each interval between two bounds is one step; gaps have no width.
-Within a step the characters in which the two bounds differ decide.
+Positions are shares of an axis, from 0 to 1. The bytes of keys do not say how many keys are between them, so an axis is
+scaled by rank: each interval between two bounds is one step, and gaps have no width.
 """
 
 import enum
@@ -156,13 +155,7 @@ class KeySpace:
 
 
 def key_space(crawl: str, files: Sequence[FileExtent], plan: ReadPlan) -> KeySpace:
-    """Lay out the files of a crawl and what a plan reads of them.
-
-    Args:
-        crawl: its name.
-        files: all that are stored; with row groups for those that are read.
-        plan: may read other crawls too.
-    """
+    """Lay out the stored files of a crawl, and the row groups and pages that a plan reads of them."""
     planned = {each.file.path: each for each in plan.files}
     awaited: dict[str, set[int]] = {}
     for each in plan.awaited:
@@ -264,8 +257,6 @@ def _pages_axis(file: FileExtent, group: PlannedRowGroup, intervals: Sequence[Ke
 
 
 class _Scale:
-    """Positions of keys on an axis."""
-
     def __init__(self, intervals: Collection[tuple[str, str]]) -> None:
         starts, ends = {low for low, _ in intervals}, {high for _, high in intervals}
         self.keys = sorted(starts | ends)
@@ -284,7 +275,6 @@ class _Scale:
 
 
 def _interpolate(low: str, key: str, high: str) -> float:
-    """Position of a key between two others, from 0 to 1, monotonic."""
     alike = shared_prefix(low, high)
     start, at, end = (_number(text[alike:]) for text in (low, key, high))
     return 0.5 if start >= end else min(1.0, max(0.0, (at - start) / (end - start)))

@@ -113,13 +113,7 @@ class Picture:
 
 
 def draw_query(space: KeySpace, plan: ReadPlan, *, limited: bool = False) -> Picture:
-    """Draw what a plan reads of a crawl: its files, their row groups, and the pages of these.
-
-    Args:
-        space: its layout.
-        plan: gives patterns and cost.
-        limited: whether a limit ended the read early.
-    """
+    """Draw what a plan reads of a crawl; ``limited`` says that a limit ended the read early."""
     patterns = plan.query.patterns
     pattern = f"{shorten(patterns[0], width=60)}{f' and {len(patterns) - 1:,} more' if patterns[1:] else ''}"
     canvas = _Canvas()
@@ -171,8 +165,6 @@ def shorten(key: str, other: str = "", *, width: int = _KEY_CHARACTERS) -> str:
 
 
 class _Canvas:
-    """Draws axes from top to bottom."""
-
     def __init__(self) -> None:
         self._y = 0
         self._spans: list[str] = []
@@ -199,14 +191,9 @@ class _Canvas:
     def axis(
         self, axis: Axis, noun: str, *, requested: str = "", name: str = "", count: Callable[[Lane], str] | None = None
     ) -> None:
-        """Draw lanes, the requested keys, and the first and last key.
+        """Draw lanes, the requested keys with their pattern, and the first and last key.
 
-        Args:
-            axis: its layout.
-            noun: of what is in it.
-            requested: pattern to write above the requested keys.
-            name: of the only lane, instead of its own.
-            count: what to write at the right of each lane; by default how many are read.
+        ``name`` replaces that of the only lane; ``count`` describes a lane, by default how many are read.
         """
         if requested and axis.marks:
             x, anchor = _beside(axis.marks[0][0], axis.marks[-1][1])
@@ -297,7 +284,6 @@ class _Canvas:
 
 
 def _visible(bar: Bar) -> tuple[float, float]:
-    """Return start and end, at least ``_MIN_WIDTH`` apart."""
     if bar.end - bar.start >= _MIN_WIDTH:
         return bar.start, bar.end
     start = min(bar.start, 1 - _MIN_WIDTH)

@@ -140,7 +140,6 @@ async def _parts(
 
 
 def _first_part(crawl: str, query: CdxRequest, catalogue: Catalogue) -> tuple[Page, int, bytes]:
-    """Return the requested page, and number and lines of the captures of its first part."""
     if query.counts_pages:
         return find_page(catalogue, crawl, query), 0, b""
     page, rows = find_first_part(catalogue, crawl, query)

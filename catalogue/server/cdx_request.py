@@ -205,7 +205,6 @@ def _anchored(pattern: str) -> str:
 
 
 def _pattern(typed: str, match_type: str | None) -> tuple[str, Pattern]:
-    """Return the URL without its wildcard, and its keys."""
     url = typed
     if match_type is not None:
         if match_type not in {match.value for match in Match}:

@@ -52,22 +52,20 @@ class Page:
 
 
 def find_page(catalogue: Catalogue, crawl: str, request: CdxRequest) -> Page:
-    """Find the requested page.
+    """Find the requested page; this may fetch page indexes.
 
     Raises:
         NotHarvested: if nothing of the crawl is stored.
-        SourceError: if page indexes cannot be fetched.
     """
     return _page(catalogue, crawl, request, _unfiltered(catalogue, crawl, request))
 
 
 def find_first_part(catalogue: Catalogue, crawl: str, request: CdxRequest) -> tuple[Page, pa.RecordBatch]:
-    """Find the requested page and read the captures of its first part.
+    """Find the requested page and read its first part.
 
     Raises:
         NotHarvested: if nothing of the crawl is stored.
         TooExpensive: if it has too many captures.
-        SourceError: if something cannot be read.
     """
     captures = _unfiltered(catalogue, crawl, request)
     page = _page(catalogue, crawl, request, captures)
@@ -85,17 +83,12 @@ def read_part(
 
     Raises:
         TooExpensive: if it has too many captures.
-        SourceError: if something cannot be read.
     """
     return _read(_captures(catalogue, crawl, request, intervals), request)
 
 
 def has_captures(catalogue: Catalogue, crawl: str, request: CdxRequest) -> bool:
-    """Check whether there is a capture, before filters.
-
-    Raises:
-        SourceError: if something cannot be read.
-    """
+    """Check whether there is a capture, before filters."""
     query = Query(request.pattern.intervals, (request.url,), ("url_surtkey",), limit=1)
     return any(batch.num_rows for batch in catalogue.ask(query, crawl, SUBSETS).batches(warn=False))
 
@@ -105,10 +98,7 @@ def filter_rows(
 ) -> Iterator[pa.RecordBatch]:
     """Convert rows of the index to CDX fields and apply filters.
 
-    Args:
-        batches: rows of the index.
-        request: gives filters and times.
-        clock: returns CPU seconds of this thread.
+    ``clock`` returns CPU seconds of this thread.
 
     Raises:
         TooExpensive: if regular expressions take more than ``_EXPRESSION_SECONDS``.
@@ -145,13 +135,7 @@ def filter_batch(rows: pa.RecordBatch, request: CdxRequest) -> pa.RecordBatch:
 
 
 def rows_before(rows: pa.RecordBatch, last: pa.RecordBatch, request: CdxRequest) -> pa.RecordBatch:
-    """Select rows of the index that may come before, or equal, the last capture found so far.
-
-    Args:
-        rows: in any order.
-        last: one row of CDX fields.
-        request: gives the order.
-    """
+    """Select rows of the index that do not come after a capture, given as a row of CDX fields."""
     fields = places_of(rows)
     if request.closest:
         near, far = (_distances(times, request.closest) for times in (fields[TIME], last.column(TIME)))

@@ -31,8 +31,6 @@ _NO_DESCRIPTOR = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
 class _State(ServerState):
-    """State that the connections of a server share."""
-
     def __init__(self, max_connections: int) -> None:
         super().__init__()
         self.max_connections = max_connections
@@ -85,7 +83,6 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
 
     def _wait(self) -> None:
-        """Start the clock for the next head."""
         self._unset_keepalive_if_required()
         self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
         self.server_state.waiting.pop(self, None)

@@ -84,7 +84,7 @@ def row_groups_answer(
         catalogue: where they are stored.
         crawls: names, years, ranges ``A..B``, ``latest`` or ``all``.
         key: a pattern, to list only row groups that may contain its keys.
-        after: path and number of the row group before the first.
+        after: path and number before the first.
         limit: rows.
     """
     stored, places = catalogue.held(crawls), []

@@ -43,7 +43,6 @@ def _list(description: str, example: str) -> Any:  # noqa: ANN401 - pydantic's f
 
 
 def _values(pattern: str) -> Any:  # noqa: ANN401 - pydantic's field
-    """Return a field of one value, or several separated by commas."""
     return Field(pattern=f"^(?:{pattern})(?:,(?:{pattern})){{0,20}}$")
 
 

@@ -182,7 +182,6 @@ def to_csv(rows: Iterable[Row]) -> str:
 
 
 def _rows(table: pa.Table, search: Search) -> tuple[Row, ...]:
-    """Return the rows of the page in the requested order."""
     found: list[dict[str, Any]] = table.slice(search.start, search.limit).to_pylist()
     found.sort(key=lambda row: (row["url_surtkey"], format_timestamp(row["fetch_time"]), row["crawl"]))
     if search.order == "newest":

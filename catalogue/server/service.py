@@ -47,8 +47,8 @@ class Service:
             patience: seconds that a request to the source may wait.
             on_demand: harvest crawls when they are requested.
             strict: refuse queries that stored files may not answer completely.
-            notify: called with messages for the operator.
-            clock: makes the clocks of sources.
+            notify: called with messages.
+            clock: for tests.
         """
         self.strict = strict
         self.crawls = CrawlList()

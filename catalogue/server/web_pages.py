@@ -89,8 +89,6 @@ class _Static(StaticFiles):
 
 
 class _Pages:
-    """The pages and their templates."""
-
     def __init__(self) -> None:
         files = {file.name: file.read_bytes() for file in _STATIC.iterdir()}
         files["colours.css"] = _COLOURS.encode()
@@ -207,18 +205,15 @@ class _Pages:
 
 
 def _crawl_rows(service: Service, catalogue: Catalogue) -> list[dict[str, Any]]:
-    """Return all crawls, newest first, with the numbers of their stored files."""
     service.crawls.get(catalogue)  # stores the list of crawls, of which the rows are made
     return catalogue.crawl_rows()
 
 
 def _message(answer: Response) -> str:
-    """Return the message of an error as a sentence."""
     return f"{json.loads(bytes(answer.body))['message']}."
 
 
 def _choices(request: Request, crawls: list[dict[str, Any]]) -> list[tuple[str, str]]:
-    """Return names and labels of the crawls that the form offers."""
     on_demand = service_of(request).harvester is not None
     found = []
     for row in crawls:
@@ -229,7 +224,6 @@ def _choices(request: Request, crawls: list[dict[str, Any]]) -> list[tuple[str, 
 
 
 def _state(row: Mapping[str, Any]) -> str:
-    """Describe how much of a subset is stored."""
     if row["files_failed"]:
         return "some files failed"
     if row["files_listed"] is not None and row["files_harvested"] < row["files_listed"]:
@@ -238,7 +232,6 @@ def _state(row: Mapping[str, Any]) -> str:
 
 
 def _result(form: Form, search: Search, found: SearchResult) -> dict[str, Any]:
-    """Return values for the template."""
     one = found.crawls[0] if len(found.crawls) == 1 else None
     return {
         "found": found,
@@ -272,7 +265,6 @@ def _headline(search: Search, found: SearchResult) -> str:
 
 
 def _command(search: Search) -> str:
-    """Return the same query on the command line."""
     words = ["catalogue", "query", search.url]
     for crawl in search.crawls:
         words += ["--crawl", crawl]
@@ -297,7 +289,6 @@ def _site(form: Form, search: Search) -> list[tuple[str, str]]:
 
 
 def _facts(found: SearchResult) -> dict[str, str]:
-    """Return the plan in numbers."""
     plan = found.plan
     facts = {
         "Files": f"{len(plan.paths):,} of {found.files:,}",
