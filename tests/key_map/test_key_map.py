@@ -167,14 +167,6 @@ def test_marks_requested_keys_outside_of_files_but_not_of_row_groups() -> None:
     assert len(space.groups[0].marks) == 1
 
 
-def test_overlaps_beyond_the_last_row_are_put_into_it() -> None:
-    groups = [(f"a{at:03}", f"m{at:03}") for at in range(100)]
-    space = key_space(CRAWL, [a_file("x", *groups)], plan(exact_interval(b"b"), x=[(0, True)]))
-    lane = only(space.groups[0])
-    assert (lane.depth, lane.size) == (40, 100)
-    assert {bar.row for bar in lane.bars} == set(range(40))
-
-
 @pytest.fixture(scope="module")
 def untaught(untaught_data: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Catalogue]:
     """Every crawl, without anything learned by reading."""

@@ -168,23 +168,6 @@ def test_pages_fit_a_telephone(browser: Chrome, site: str, crawl: str, path: str
         assert run(browser, overflowing) == []
 
 
-def test_map_is_after_ten_results_on_telephones_and_next_to_them_on_desktops(browser: Chrome, site: str) -> None:
-    browser.get(f"{site}/search?url=*.example.com&crawl=all&limit=12")
-    places = """
-        const place = (e) => e.getBoundingClientRect();
-        const rows = [...document.querySelectorAll("tbody tr")].map(place);
-        const map = place(document.querySelector("aside"));
-        return [rows[9].bottom, map.top, map.bottom, rows[10].top, rows[10].right, map.left]
-    """
-    tenth, top, bottom, eleventh, _, _ = run(browser, places)
-    assert top < tenth <= eleventh < tenth + 2  # as one table
-    look(browser, TELEPHONE, "light")
-    tenth, top, bottom, eleventh, _, _ = run(browser, places)
-    assert tenth < top < bottom < eleventh
-    look(browser, DESK, "light")
-    assert run(browser, places)[4] < run(browser, places)[5]
-
-
 def test_shows_progress_of_a_harvest_and_then_the_answer(chromium: Chrome, on_demand: tuple[str, Gate]) -> None:
     address, gate = on_demand
     look(chromium, TELEPHONE, "light")

@@ -16,7 +16,6 @@ from catalogue.demo import LoopbackServer
 from catalogue.settings import Settings
 from tests.support.cdx_clients import (
     WAYMORE_CODES,
-    WAYMORE_KEYWORDS,
     WAYMORE_MIMES,
     Aborted,
     cdx_index_client,
@@ -164,17 +163,6 @@ def test_waymore_finds_links(base: str, captures: dict[str, list[Capture]]) -> N
     assert found.links == expected
     assert (found.stopped, found.failed, found.unread) == (False, [], 0)
     assert found.requested >= 60
-
-
-def test_waymore_finds_keywords(base: str, captures: dict[str, list[Capture]], newest: str) -> None:
-    """In the crawls of a year."""
-    year = int(newest.split("-")[2])
-    found = waymore(base, SITE, years=(year, None), keywords="#CONFIG", filtered=False)
-    assert not found.failed
-    urls = {each.fields["url"] for name, of in captures.items() if f"-{year}-" in name for each in of}
-    expected = {url for url in urls if any(word in url for word in WAYMORE_KEYWORDS.split(","))}
-    assert 0 < len(expected) < len(urls)
-    assert found.links == expected
 
 
 def test_gau_finds_the_urls_of_the_newest_crawl(base: str, captures: dict[str, list[Capture]], newest: str) -> None:

@@ -17,7 +17,7 @@ from catalogue.commoncrawl.capture import format_timestamp
 from catalogue.parquet.model import Bounds
 from catalogue.server.cdx_paging import BLOCK_ROWS, Block, Mark, cut, marks, pages_of
 from catalogue.server.cdx_request import parse_request
-from catalogue.server.cdx_search import find_page, has_captures, read_part
+from catalogue.server.cdx_search import find_page, read_part
 from catalogue.settings import Settings
 from catalogue.surt import EVERYTHING, KeyInterval, covers, merge, parse_pattern
 from tests.read.test_answers import scanned
@@ -75,24 +75,11 @@ def test_cuts_in_both_zipped_streams() -> None:
     assert starts(cut([EVERYTHING], marks([zipped]))) == ["", "b", "c", "d", "m", "n", "o", "p"]
 
 
-def test_pages_have_requested_size() -> None:
-    blocks = cut([EVERYTHING], marks([runs(*(f"{letter}-{letter}" for letter in "abcdefgh"))]))
-    assert [len(page) for page in pages_of(blocks, 3)] == [3, 3, 2]
-    assert len(pages_of(blocks, 1)) == 8
-    assert pages_of((), 5) == []
-
-
 def test_paging_takes_linear_time() -> None:
     blocks = [Block((EVERYTHING,), 1)] * 60_000
     began = time.process_time()
     assert [len(page) for page in pages_of(blocks, 10**17)] == [60_000]
     assert time.process_time() - began < 5  # quadratic time would be a minute
-
-
-def test_large_block_is_a_page() -> None:
-    blocks = cut([EVERYTHING], marks([runs("a-b", "c-d", rows=10 * BLOCK_ROWS)]))
-    assert [block.size for block in blocks] == [10, 10]
-    assert [len(page) for page in pages_of(blocks, 5)] == [1, 1]
 
 
 # ---- of real crawls ----
@@ -142,26 +129,12 @@ def test_pages_are_complete_and_do_not_change_while_reading_learns(
             assert page_lines(learning, crawl, url, 0, size) == (pages, found)
 
 
-def test_large_answers_have_pages(harvested: Catalogue) -> None:
-    found = [
-        find_page(harvested, crawl, parse_request([("url", "*"), ("pageSize", "1")])) for crawl in harvested.held()
-    ]
-    assert max(page.pages for page in found) > 1
-    assert all(page.certain for page in found if page.pages > 1)
-
-
 def test_exact_url_is_one_page_without_page_index(harvested: Catalogue) -> None:
     crawl = harvested.held()[0]
     before = harvested.requests
     page = find_page(harvested, crawl, parse_request([("url", "example.com")]))
     assert (page.pages, page.blocks, len(page.parts), page.certain) == (1, 1, 1, False)
     assert harvested.requests == before
-
-
-def test_checks_for_captures(harvested: Catalogue) -> None:
-    crawl = harvested.held()[0]
-    assert has_captures(harvested, crawl, parse_request([("url", "*.com")]))
-    assert not has_captures(harvested, crawl, parse_request([("url", "nosuch.example")]))
 
 
 def test_reads_nothing_for_times_without_captures(harvested: Catalogue) -> None:

@@ -177,9 +177,6 @@ _MEDIA = {
 WAYMORE_MIMES = ",".join(["text/css", *(f"{kind}/{each}" for kind, all_of in _MEDIA.items() for each in all_of)])
 """Media types excluded by default, and some more."""
 WAYMORE_CODES = "404,301,302"
-WAYMORE_KEYWORDS = (
-    "admin,login,signup,portal,.js,api,robots.txt,config,backup,cgi-bin,tar.gz,upload,test,sonar.ci.,.cp."
-)
 _NOTHING = "no captures found"
 
 
@@ -198,25 +195,8 @@ class Links:
     """Lines that could not be parsed."""
 
 
-def waymore(
-    base: str,
-    domain: str,
-    *,
-    years: tuple[int | None, int | None] = (None, None),
-    crawls: int = 0,
-    keywords: str | None = None,
-    filtered: bool = True,
-) -> Links:
-    """Find the links of a domain and its subdomains.
-
-    Args:
-        base: the server.
-        domain: a host.
-        years: ``-from`` and ``-to``.
-        crawls: ``-lcc``, the number of newest crawls; 0 for all of the years.
-        keywords: ``-ko``, an expression; ``#CONFIG`` for the words of the defaults.
-        filtered: exclude media types and statuses.
-    """
+def waymore(base: str, domain: str) -> Links:
+    """Find the links of a domain and its subdomains in all crawls, without some media types and statuses."""
     found = Links()
     session = requests.Session()
     adapter = HTTPAdapter(max_retries=Retry(4, status_forcelist=[503], raise_on_status=False, backoff_factor=0))
@@ -226,29 +206,13 @@ def waymore(
         found.failed.append(listed.status_code)
         return found
     query = f"?output=json&fl=timestamp,url,mime,status,digest&url=*.{quote(domain)}/*"
-    if filtered:
-        query += f"&filter=!~mime:(warc/revisit|{_either(WAYMORE_MIMES)})&filter=!~status:({_either(WAYMORE_CODES)})"
-    if keywords:
-        words = _either(WAYMORE_KEYWORDS) if keywords == "#CONFIG" else keywords
-        query += f"&filter=~url:.*({words})" + ("" if re.search(r"(?<!\\)[$]", words) else ".*")
+    query += f"&filter=!~mime:(warc/revisit|{_either(WAYMORE_MIMES)})&filter=!~status:({_either(WAYMORE_CODES)})"
+    endpoints = [each["cdx-api"] for each in listed.json()]
+    assert all(int(endpoint.split("CC-MAIN-")[1][:4]) for endpoint in endpoints)  # as it finds the year
     with ThreadPoolExecutor(2) as pool:
-        urls = [f"{endpoint}{query}" for endpoint in _chosen(listed.json(), *years, crawls)]
-        for ended in [pool.submit(_process, found, session, url) for url in urls]:
+        for ended in [pool.submit(_process, found, session, f"{endpoint}{query}") for endpoint in endpoints]:
             ended.result()
     return found
-
-
-def _chosen(listed: Sequence[Mapping[str, str]], start: int | None, end: int | None, most: int) -> Sequence[str]:
-    chosen: list[str] = []
-    if start in {2009, 2010}:  # their crawls have names of two years
-        start -= 1
-    for each in listed:
-        year = int(each["cdx-api"].split("CC-MAIN-")[1][:4])
-        if (start or year) <= year <= (end or year):
-            chosen.append(each["cdx-api"])
-        if len(chosen) == most:
-            break
-    return chosen
 
 
 def _process(found: Links, session: requests.Session, url: str) -> None:
