@@ -17,13 +17,23 @@ from catalogue.captures import Captures
 from catalogue.catalogue.sound import Sound
 from catalogue.commoncrawl.capture import Capture, capture_of, record_columns
 from catalogue.errors import BadRecord, IncompleteAnswer, QueryError
-from catalogue.output.fetch import MadeByWorkers, MadeHere, fetch_records
-from catalogue.output.fill import Fetched, FetchEstimate, each_place, estimate, fetch_into, lacking
-from catalogue.output.form_spec import FormOf, open_form
-from catalogue.output.open_output import form_for, open_output
-from catalogue.plan.record_requests import record_fetches
+from catalogue.output.fetch import (
+    EncodedRecords,
+    Fetched,
+    FetchEstimate,
+    distinct,
+    estimate,
+    fetch_by_workers,
+    fetch_encoded,
+    fetch_into,
+    missing,
+)
+from catalogue.output.formats import FormatSpec, open_format
+from catalogue.output.open_output import format_of, open_output
+from catalogue.plan.record_requests import RecordFetch, record_fetches
 from catalogue.progress import Progress
 from catalogue.read.dataframes import frame_of, in_order
+from catalogue.records.fetch import fetch_records
 from catalogue.records.metadata import ROW
 from catalogue.records.record import Record, read_record
 from catalogue.sample import Sample
@@ -51,7 +61,7 @@ class Fetches(Sound):
             SourceError: if the source failed as a whole.
         """
         source = self._source
-        wanted = each_place(self._captures(captures, _warn))
+        wanted = distinct(self._captures(captures, _warn))
         fetches = record_fetches(wanted, max_gap=self._cost().max_gap)
         executor = ThreadPoolExecutor(source.connections, thread_name_prefix="records")
         try:
@@ -118,26 +128,30 @@ class Fetches(Sound):
             OutputFailed: if a URL cannot be written to; what was fetched is kept.
         """
         unusable: list[str] = []
-        of = FormOf(form or form_for(output), main_content, about, _crawls(captures))
+        spec = FormatSpec(form or format_of(output), main_content, about, _crawls(captures))
         with (
-            open_form(of) as chosen,
-            open_output(output, chosen, of.kept, most=most, cache=self.settings.cache) as (parts, ledger),
+            open_format(spec) as format_,
+            open_output(output, format_, spec.identity, most=most, cache=self.settings.cache) as (writer, ledger),
         ):
-            workers = self._workers
-            make = MadeByWorkers(workers, of, self._notify) if workers else MadeHere(self._source, chosen)
-            url, cost = self._source.url, self._cost()
+            workers, source, cost = self._workers, self._source, self._cost()
             if agree:
                 known = self._captures(captures, lambda _: None)
-                agree(estimate(lacking(known, ledger, url), cost))
+                agree(estimate(missing(known, ledger, source.url), cost))
             wanted, count = self._captures(captures, unusable.append), _count(captures)
-            with closing(make), self._bars("records") as bar:
+
+            def fetch(fetches: Iterable[RecordFetch]) -> EncodedRecords:
+                if workers:
+                    return fetch_by_workers(fetches, workers, spec, self._notify)
+                return fetch_encoded(fetches, source, format_)
+
+            with self._bars("records") as bar:
 
                 def told(at: Fetched) -> None:
                     bar(Progress("fetch", count, at.records, failed=len(at.failed), bytes=at.bytes))
 
                 tell = report or told
-                done = fetch_into(parts, ledger, wanted, make, source=url, max_gap=cost.max_gap, report=tell)
-            done.files = parts.finish()
+                done = fetch_into(writer, ledger, wanted, fetch, source=source.url, max_gap=cost.max_gap, report=tell)
+            done.files = writer.finish()
         done.unusable = unusable
         return done
 

@@ -131,10 +131,10 @@ class Keep:
 
 
 def form_of(output: str | None) -> str:
-    """The form that an output's name means; see ``outputs.form_for``."""
-    from catalogue.output.open_output import form_for  # noqa: PLC0415 - --help needs none of what this imports
+    """The form that an output's name means; see ``format_of``."""
+    from catalogue.output.open_output import format_of  # noqa: PLC0415 - --help needs none of what this imports
 
-    return "warc" if output in {None, "-"} else form_for(output)
+    return "warc" if output in {None, "-"} else format_of(output)
 
 
 def columns_of_records() -> list[str]:

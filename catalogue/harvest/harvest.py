@@ -5,11 +5,10 @@ One request a file in the common case: its tail, by a suffix range whose length 
 
 import time
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from itertools import islice
 
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.commoncrawl.manifests import IndexFile
@@ -26,6 +25,7 @@ from catalogue.parquet.summary import FileSummary
 from catalogue.plan.cost import Cost
 from catalogue.progress import Progress
 from catalogue.source.checks import Exchange
+from catalogue.source.parallel import map_as_completed
 from catalogue.source.retry import PoliteSource
 from catalogue.store.database import Store
 from catalogue.store.schema import row_group_of
@@ -342,21 +342,12 @@ def _in_parallel(
 ) -> Generator[tuple[IndexFile, Taken | CatalogueError], None, None]:
     """Results as they come, with no more than a few items under way, however many there are."""
     executor = ThreadPoolExecutor(workers, thread_name_prefix="harvest")
-    waiting = iter(items)
-    under_way: dict[Future[Taken], IndexFile] = {}
     try:
-        while True:
-            for item in islice(waiting, 2 * workers - len(under_way)):
-                under_way[executor.submit(work, item)] = item
-            if not under_way:
-                return
-            done, _ = wait(under_way, return_when=FIRST_COMPLETED)
-            for future in [each for each in under_way if each in done]:  # in the order of submission
-                item = under_way.pop(future)
-                try:
-                    yield item, future.result()
-                except (SourceError, FormatError) as error:
-                    yield item, error
+        for item, future in map_as_completed(executor, work, items, limit=2 * workers):
+            try:
+                yield item, future.result()
+            except (SourceError, FormatError) as error:
+                yield item, error
     finally:
         # Not waited for: whoever broke this off closes the source next, which ends what is under way.
         executor.shutdown(wait=False, cancel_futures=True)

@@ -22,7 +22,7 @@ from catalogue.harvest.snapshot import (
     unpack_snapshot,
 )
 from catalogue.output.open_output import open_folder
-from catalogue.output.targets import Away, Here
+from catalogue.output.targets import LocalTarget, RemoteTarget
 from catalogue.settings import package_version
 from catalogue.store.database import Store
 from catalogue.store.pieces import Frozen, Row, frozen, write_piece
@@ -67,13 +67,13 @@ def publish(
         DiskFailed: likewise, of this machine.
     """
     with open_folder(output, cache) as place:
-        for left in place.growing.glob(f"{_GROWING}*"):  # of an export that was killed
+        for left in place.staging.glob(f"{_GROWING}*"):  # of an export that was killed
             rmtree(left, ignore_errors=True)
         before = _before(place, output)
         now = datetime.now(UTC).isoformat(timespec="seconds")
         with (
-            named(place.growing),
-            TemporaryDirectory(prefix=_GROWING, dir=place.growing, ignore_cleanup_errors=True) as name,
+            named(place.staging),
+            TemporaryDirectory(prefix=_GROWING, dir=place.staging, ignore_cleanup_errors=True) as name,
             frozen(store) as held,
         ):
             growing = Path(name) / "part"
@@ -107,21 +107,21 @@ def publish(
     return snapshot
 
 
-def _before(place: Here | Away, output: str | Path) -> Snapshot | None:
+def _before(place: LocalTarget | RemoteTarget, output: str | Path) -> Snapshot | None:
     """The snapshot that is there already; None if there is none, or only what was broken off before it was one.
 
     Raises:
         QueryError: if there is something else.
     """
     if place.size(MANIFEST) is None:
-        if place.holds("") and place.size(_BEGUN) is None:
+        if place.exists("") and place.size(_BEGUN) is None:
             message = f"{output} holds something else; choose another name for the snapshot"
             raise QueryError(message)
         return None
-    brought = place.bring(MANIFEST)
+    brought = place.download(MANIFEST)
     with suppress(BadSnapshot):
         return unpack_snapshot(brought.read_bytes())
-    message = f"{place.shown(MANIFEST)} is of something else, or of another version; choose another name"
+    message = f"{place.label(MANIFEST)} is of something else, or of another version; choose another name"
     raise QueryError(message)
 
 
@@ -148,7 +148,7 @@ def _cut(held: Frozen, crawls: Sequence[str]) -> Iterator[tuple[str, list[Row]]]
             yield crawl, rows
 
 
-def _put(place: Here | Away, path: Path, name: str) -> tuple[int, str]:
+def _put(place: LocalTarget | RemoteTarget, path: Path, name: str) -> tuple[int, str]:
     """Give a file its name in the snapshot; returns its bytes and its digest."""
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,284 +1,348 @@
-"""Captures → their records, fetched, checked, and brought into a form."""
+"""Fetch what an output is missing: estimate, fetch in this process or by workers, write."""
 
 import os
-from collections import deque
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TypeAlias
+from urllib.parse import urlsplit
 
-from catalogue.commoncrawl.capture import Capture
-from catalogue.errors import (
-    BadRecord,
-    Blocked,
-    CatalogueError,
-    Forbidden,
-    FormatError,
-    NotFound,
-    SourceError,
-    SourceUnavailable,
-)
-from catalogue.output.form_spec import FormOf, open_form
-from catalogue.output.formats import Form
-from catalogue.plan.record_requests import RecordFetch
+from catalogue.commoncrawl.capture import Capture, format_timestamp
+from catalogue.display import Displayed, some
+from catalogue.formatting import duration, plural, size
+from catalogue.output.formats import FormatSpec, RecordFormat, open_format
+from catalogue.output.ledger import Ledger, RecordKey, key_of
+from catalogue.output.targets import digest_of
+from catalogue.output.writer import RecordWriter
+from catalogue.plan.cost import Cost
+from catalogue.plan.record_requests import RecordFetch, record_fetches
 from catalogue.read.workers import Workers, at_home
-from catalogue.records.record import Record, read_record
+from catalogue.records.fetch import FailedRecord, fetch_members, read_member
 from catalogue.settings import Settings
 from catalogue.source.checks import Source
 from catalogue.source.open import open_source
-from catalogue.supervised import ChildDied
+from catalogue.source.parallel import map_in_order
 
-_IN_FLIGHT = 128 << 20
-"""Bytes that are asked for or waiting to be taken at most; a larger single fetch goes alone."""
-_AHEAD = 2
-"""Records a core that are brought into their form ahead of what is taken: each may take a quarter of a gigabyte."""
+_ENCODED_PER_CORE = 2
+"""Records that are encoded ahead, for each core; each may take 256 MB."""
 _TASK_BYTES, _TASK_REQUESTS = 16 << 20, 64
-"""Of what one worker is asked for at once, about."""
-_TASK_MOST = 256 << 20
-"""Bytes that a worker makes of that at most."""
+"""Approximate size of a worker's task."""
+_TASK_MAX_RESULT = 256 << 20
+_WINDOW = 50_000
+"""Captures among which neighbours are merged into one request."""
+_MAX_HOSTS = 10
+"""Hosts in the display of an estimate."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class FetchEstimate(Displayed):
+    """Cost of fetching captures."""
+
+    captures: int
+    requests: int
+    bytes: int
+    """Including gaps between records that are fetched by one request."""
+    seconds: float
+    """At the source's rate limit."""
+    hosts: dict[str, int]
+    """Number of captures by host, in descending order."""
+
+    def _line(self) -> str:
+        cost = f"{plural(self.requests, 'request')}, {size(self.bytes)}, about {duration(self.seconds)}"
+        return f"of {plural(self.captures, 'capture')}: {cost}"
+
+    def _rows(self) -> Iterator[tuple[str, str]]:
+        for host, count in islice(self.hosts.items(), _MAX_HOSTS):
+            yield host, f"{count:,}"
+        if len(self.hosts) > _MAX_HOSTS:
+            yield "", f"and {len(self.hosts) - _MAX_HOSTS:,} more"
+
+
+@dataclass(slots=True, repr=False)
+class Fetched(Displayed):
+    """Progress and result of a fetch."""
+
+    records: int = 0
+    """Requested records that are in the output, including those of earlier runs."""
+    failed: dict[RecordKey, str] = field(default_factory=dict)
+    """Reason by archive and offset."""
+    unusable: list[str] = field(default_factory=list)
+    """Reasons why rows are not captures."""
+    bytes: int = 0
+    """Bytes of records that this run fetched."""
+    files: list[str] = field(default_factory=list)
+    """Names of the output's files."""
+    others: int = 0
+    """Records in the output that this run did not request."""
+
+    def _line(self) -> str:
+        where = f"in {some(self.files, len(self.files))}" if self.files else "so far"
+        others = f" with {self.others:,} of other queries" if self.others else ""
+        return f"{plural(self.records, 'record')} {where}{others}; {size(self.bytes)} of them fetched now"
+
+    def _notes(self) -> Iterator[str]:
+        yield from (f"not fetched: {reason}" for reason in [*self.failed.values(), *self.unusable])
+
+
+def estimate(captures: Iterable[Capture], cost: Cost) -> FetchEstimate:
+    """Return the cost of fetching captures."""
+    hosts: Counter[str] = Counter()
+    count = requests = num_bytes = 0
+    for window in _windows(captures):
+        hosts.update(_host(each.url) for each in window if each.url)
+        for fetch in record_fetches(window, max_gap=cost.max_gap):
+            count += len(fetch.captures)
+            requests += 1
+            num_bytes += len(fetch.range)
+    seconds = cost.seconds(requests, num_bytes, 1)
+    return FetchEstimate(count, requests, num_bytes, seconds, dict(hosts.most_common()))
+
+
+def _host(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:  # such as one with an unclosed bracket
+        return ""
+
+
+def _windows(captures: Iterable[Capture]) -> Iterator[list[Capture]]:
+    waiting = iter(captures)
+    while window := distinct(islice(waiting, _WINDOW)):
+        yield window
+
+
+def distinct(captures: Iterable[Capture]) -> list[Capture]:
+    """Return the first capture of each record."""
+    found: dict[RecordKey, Capture] = {}
+    for each in captures:
+        found.setdefault(key_of(each), each)
+    return list(found.values())
+
+
+# ---- captures to encoded records ----
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
-    """A capture whose record could not be had."""
-
-    capture: Capture
-    reason: str
-    lasting: bool
-    """Whether another try would fail as well."""
-
-
-@dataclass(frozen=True, slots=True)
-class Made:
-    """A record in its form."""
+class EncodedRecord:
+    """The bytes of a record in the format of an output."""
 
     capture: Capture
     data: bytes
 
 
-def fetch_records(
-    fetches: Iterable[RecordFetch], source: Source, executor: Executor
-) -> Generator[Record | Failed, None, None]:
-    """The records of captures, or why there is none, in the order of the requests.
-
-    Args:
-        fetches: what to ask for.
-        source: where the archives are.
-        executor: makes requests ahead of what is taken.
-
-    Raises:
-        SourceUnavailable: if the source failed as a whole; what was not handed out yet was not fetched.
-    """
-    with closing(_members(fetches, source, executor)) as members:
-        for each in members:
-            yield each if isinstance(each, Failed) else _checked(*each)
+EncodedRecords: TypeAlias = Generator[EncodedRecord | FailedRecord, None, None]
 
 
-_Member = tuple[Capture, bytes]
-"""A capture and the bytes at its place."""
-
-
-def _members(
-    fetches: Iterable[RecordFetch], source: Source, executor: Executor
-) -> Generator[_Member | Failed, None, None]:
-    waiting = iter(fetches)
-    under_way: deque[tuple[Future[list[_Member | Failed]], int]] = deque()
-    in_flight = 0
-    following = next(waiting, None)
-    try:
-        while following or under_way:
-            while following and (not under_way or in_flight + len(following.range) <= _IN_FLIGHT):
-                under_way.append((executor.submit(_fetch_one, following, source), len(following.range)))
-                in_flight += len(following.range)
-                following = next(waiting, None)
-            future, size = under_way.popleft()
-            yield from future.result()
-            in_flight -= size
-    finally:
-        for future, _ in under_way:
-            future.cancel()
-
-
-def _fetch_one(fetch: RecordFetch, source: Source) -> list[_Member | Failed]:
-    """What one request brings, or why there is nothing.
+def fetch_encoded(fetches: Iterable[RecordFetch], source: Source, format_: RecordFormat) -> EncodedRecords:
+    """Fetch and encode records by threads of this process, in the order of the requests.
 
     Raises:
         SourceUnavailable: if the source failed as a whole.
     """
+    cores = os.cpu_count() or 1
+    fetching = ThreadPoolExecutor(source.connections, thread_name_prefix="fetch")
+    encoding = ThreadPoolExecutor(cores, thread_name_prefix="encode")
+
+    def encode(member: tuple[Capture, bytes] | FailedRecord) -> EncodedRecord | FailedRecord:
+        if isinstance(member, FailedRecord):
+            return member
+        return read_member(member, lambda record: EncodedRecord(record.capture, format_.encode(record)))
+
     try:
-        body = source.get(fetch.path, fetch.range).body
-    except (Blocked, SourceUnavailable):
-        raise
-    except (NotFound, Forbidden) as error:
-        return [Failed(capture, str(error), lasting=isinstance(error, NotFound)) for capture in fetch.captures]
-    except SourceError as error:
-        if len(fetch.captures) > 1:  # one that is wrong must not spoil its neighbours
-            alone = (RecordFetch(fetch.path, capture.range, (capture,)) for capture in fetch.captures)
-            return [result for each in alone for result in _fetch_one(each, source)]
-        return [Failed(fetch.captures[0], str(error), lasting=False)]
-    places = ((capture, capture.offset - fetch.range.start) for capture in fetch.captures)
-    return [(capture, body[at : at + capture.length]) for capture, at in places]
-
-
-def _checked(capture: Capture, member: bytes) -> Record | Failed:
-    try:
-        return read_record(capture, member)
-    except BadRecord as error:
-        return _unfit(capture, error)
-
-
-def _made(capture: Capture, member: bytes, form: Form) -> Made | Failed:
-    """A record in its form; what it inflates to is gone by then."""
-    try:
-        return Made(capture, form.add(read_record(capture, member)))
-    except FormatError as error:
-        return _unfit(capture, error)
-    except (CatalogueError, MemoryError):
-        raise
-    except Exception as error:  # noqa: BLE001 - a form that cannot take one record must not keep the others out
-        reason = f"{capture.filename} at {capture.offset:,}: {type(error).__name__}: {str(error)[:300]}"
-        return Failed(capture, reason, lasting=False)
-
-
-def _unfit(capture: Capture, error: FormatError) -> Failed:
-    lasting = not isinstance(error.__cause__, ChildDied)  # a parser that took too long, or was killed, may do better
-    return Failed(capture, f"{capture.filename} at {capture.offset:,}: {error}", lasting=lasting)
-
-
-class Making(Protocol):
-    """Who fetches records, checks them, and brings them into their form."""
-
-    def made(self, fetches: Iterable[RecordFetch]) -> Generator[Made | Failed, None, None]:
-        """What comes of requests, record by record in some order.
-
-        Raises:
-            SourceUnavailable: if the source failed as a whole.
-        """
-
-
-class MadeHere:
-    """Threads of this process."""
-
-    def __init__(self, source: Source, form: Form) -> None:
-        """Fetch from a source, and bring what comes into a form."""
-        self._source = source
-        self._form = form
-        self._fetching = ThreadPoolExecutor(source.connections, thread_name_prefix="fetch")
-        self._forming = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="form")
-
-    def close(self) -> None:
-        """Break off."""
-        self._fetching.shutdown(wait=False, cancel_futures=True)
-        self._forming.shutdown(wait=False, cancel_futures=True)
-
-    def made(self, fetches: Iterable[RecordFetch]) -> Generator[Made | Failed, None, None]:
-        """See ``Making``; in the order of the requests."""
-        under_way: deque[Future[Made | Failed] | Failed] = deque()
-        most = _AHEAD * (os.cpu_count() or 1)
-
-        def first() -> Made | Failed:
-            each = under_way.popleft()
-            return each if isinstance(each, Failed) else each.result()
-
-        with closing(_members(fetches, self._source, self._fetching)) as members:
-            for each in members:
-                under_way.append(each if isinstance(each, Failed) else self._forming.submit(_made, *each, self._form))
-                if len(under_way) > most:
-                    yield first()
-        while under_way:
-            yield first()
+        with (
+            closing(fetch_members(fetches, source, fetching)) as members,
+            closing(map_in_order(encoding, encode, members, limit=_ENCODED_PER_CORE * cores)) as results,
+        ):
+            yield from results
+    finally:
+        fetching.shutdown(wait=False, cancel_futures=True)
+        encoding.shutdown(wait=False, cancel_futures=True)
 
 
 @dataclass(frozen=True, slots=True)
 class RecordTask:
-    """Requests for records, and all it takes to make them anywhere."""
+    """Requests for one worker, with everything that it needs."""
 
     fetches: tuple[RecordFetch, ...]
-    form: FormOf
+    format: FormatSpec
     settings: Settings
-    most: int
-    """Bytes that are made of them, unless the first alone has more."""
+    max_bytes: int
+    """Size of the result, unless the first record alone is larger."""
 
 
 @dataclass(frozen=True, slots=True)
-class RecordsDone:
-    """What came of a task."""
+class RecordTaskResult:
+    """Encoded records of a task."""
 
-    made: tuple[Made | Failed, ...]
-    left: tuple[Capture, ...]
-    """That were not made, since the others are so large."""
+    records: tuple[EncodedRecord | FailedRecord, ...]
+    remaining: tuple[Capture, ...]
+    """Captures left out to keep the result small."""
     said: tuple[str, ...]
-    """What a person would want to know."""
+    """Messages for the user."""
     requests: int
     bytes: int
 
 
-def run(task: RecordTask) -> RecordsDone:
-    """Fetch records, in any process of any machine where this package is.
+def run(task: RecordTask) -> RecordTaskResult:
+    """Run a task on any machine that has this package.
 
     Raises:
         SourceUnavailable: if the source failed as a whole.
     """
     settings = at_home(task.settings)
-    said: list[str] = []
-    made: list[Made | Failed] = []
-    room = task.most
+    messages: list[str] = []
+    records: list[EncodedRecord | FailedRecord] = []
+    room = task.max_bytes
     with (
-        closing(open_source(settings.source, settings, notify=said.append)) as source,
-        open_form(task.form) as form,
-        closing(MadeHere(source, form)) as here,
-        closing(here.made(task.fetches)) as results,
+        closing(open_source(settings.source, settings, notify=messages.append)) as source,
+        open_format(task.format) as format_,
+        closing(fetch_encoded(task.fetches, source, format_)) as results,
     ):
         for each in results:
-            if isinstance(each, Made):
+            if isinstance(each, EncodedRecord):
                 room -= len(each.data)
-            if room < 0 and made:
+            if room < 0 and records:
                 break
-            made.append(each)
-        there = {each.capture for each in made}
-        left = tuple(each for fetch in task.fetches for each in fetch.captures if each not in there)
-        return RecordsDone(tuple(made), left, tuple(said), source.requests, source.bytes)
+            records.append(each)
+        done = {each.capture for each in records}
+        remaining = tuple(each for fetch in task.fetches for each in fetch.captures if each not in done)
+        return RecordTaskResult(tuple(records), remaining, tuple(messages), source.requests, source.bytes)
 
 
-class MadeByWorkers:
-    """Workers, each with its share of the rate."""
+def fetch_by_workers(
+    fetches: Iterable[RecordFetch],
+    workers: Workers,
+    spec: FormatSpec,
+    notify: Callable[[str], None],
+    *,
+    max_bytes: int = _TASK_MAX_RESULT,
+) -> EncodedRecords:
+    """Fetch and encode records by workers, each with its share of the rate limit.
 
-    def __init__(
-        self, workers: Workers, form: FormOf, notify: Callable[[str], None], *, most: int = _TASK_MOST
-    ) -> None:
-        """Hand tasks to workers, who answer each with ``most`` bytes at most; ``notify`` is told what they say."""
-        self._workers = workers
-        self._form = form
-        self._most = most
-        self._notify = notify
+    Args:
+        fetches: the requests.
+        workers: run the tasks.
+        spec: format of the records.
+        notify: receives the workers' messages.
+        max_bytes: of a task's result; captures beyond it are fetched one by one at the end.
 
-    def close(self) -> None:
-        """Nothing is left to do: the workers are somebody else's."""
+    Raises:
+        SourceUnavailable: if the source failed as a whole.
+        WorkersLost: see ``Workers.done``.
+    """
+    remaining: list[Capture] = []
 
-    def made(self, fetches: Iterable[RecordFetch]) -> Generator[Made | Failed, None, None]:
-        """See ``Making``; what would make an answer too large is made alone, at the end."""
-        left: list[Capture] = []
-        yield from self._done(self._tasks(fetches), left)
-        yield from self._done((self._task(RecordFetch(each.filename, each.range, (each,))) for each in left), [])
+    def results(batches: Iterable[tuple[RecordFetch, ...]]) -> EncodedRecords:
+        tasks = (RecordTask(batch, spec, workers.settings, max_bytes) for batch in batches)
+        with closing(workers.done(tasks, notify, do=run)) as done:
+            for result in done:
+                if not isinstance(result, RecordTaskResult):
+                    raise result
+                remaining.extend(result.remaining)
+                yield from result.records
 
-    def _done(self, tasks: Iterable[RecordTask], left: list[Capture]) -> Iterator[Made | Failed]:
-        with closing(self._workers.done(tasks, self._notify, do=run)) as results:
-            for done in results:
-                if not isinstance(done, RecordsDone):
-                    raise done
-                left += done.left
-                yield from done.made
+    yield from results(_batches(fetches))
+    alone, remaining = remaining, []
+    yield from results((RecordFetch(each.filename, each.range, (each,)),) for each in alone)
 
-    def _tasks(self, fetches: Iterable[RecordFetch]) -> Iterator[RecordTask]:
-        some: list[RecordFetch] = []
-        for fetch in fetches:
-            some.append(fetch)
-            if len(some) >= _TASK_REQUESTS or sum(len(each.range) for each in some) >= _TASK_BYTES:
-                yield self._task(*some)
-                some = []
-        if some:
-            yield self._task(*some)
 
-    def _task(self, *fetches: RecordFetch) -> RecordTask:
-        return RecordTask(fetches, self._form, self._workers.settings, self._most)
+def _batches(fetches: Iterable[RecordFetch]) -> Iterator[tuple[RecordFetch, ...]]:
+    batch: list[RecordFetch] = []
+    for fetch in fetches:
+        batch.append(fetch)
+        if len(batch) >= _TASK_REQUESTS or sum(len(each.range) for each in batch) >= _TASK_BYTES:
+            yield tuple(batch)
+            batch = []
+    if batch:
+        yield tuple(batch)
+
+
+# ---- encoded records to an output ----
+
+
+def fetch_into(
+    writer: RecordWriter,
+    ledger: Ledger,
+    captures: Iterable[Capture],
+    fetch: Callable[[Iterable[RecordFetch]], EncodedRecords],
+    *,
+    source: str,
+    max_gap: int,
+    report: Callable[[Fetched], None] = lambda _: None,
+) -> Fetched:
+    """Fetch the records that an output is missing; after an interruption the same call continues.
+
+    Args:
+        writer: of the output.
+        ledger: of the output.
+        captures: all that the output is to have, with or without duplicates.
+        fetch: fetches and encodes records.
+        source: its address; a permanent failure is that of one source.
+        max_gap: see ``record_fetches``.
+        report: receives the progress after each record.
+
+    Raises:
+        SourceUnavailable: if the source failed as a whole.
+    """
+    progress = Fetched(others=ledger.num_stored)
+    seen: set[int] = set()  # hashes, since keys take several times the memory
+    for window in _windows(captures):
+        new = [each for each in window if hash(key_of(each)) not in seen]
+        seen.update(hash(key_of(each)) for each in new)
+        stored = sum(map(ledger.is_stored, new))
+        progress.records, progress.others = progress.records + stored, progress.others - stored
+        for each in new:
+            if reason := _known_failure(each, ledger, source):
+                progress.failed.setdefault(key_of(each), reason)
+        needed = list(missing(new, ledger, source))
+        with closing(fetch(record_fetches(needed, max_gap=max_gap))) as results:
+            _write(results, writer, ledger, progress, source, report)
+    return progress
+
+
+def missing(captures: Iterable[Capture], ledger: Ledger, source: str) -> Iterator[Capture]:
+    """Yield the captures that are neither in the output nor known to fail permanently."""
+    return (each for each in captures if not (ledger.is_stored(each) or _known_failure(each, ledger, source)))
+
+
+def _known_failure(capture: Capture, ledger: Ledger, source: str) -> str:
+    """Return why the same request to the same source failed permanently; empty if it did not."""
+    reason, question = ledger.failed.get(key_of(capture), ("", ""))
+    if not question or question != _question_digest(capture, source) or ledger.is_stored(capture):
+        return ""
+    return f"{reason} (as found before; to ask again, choose another output)"
+
+
+def _question_digest(capture: Capture, source: str) -> str:
+    fields = (capture.filename, capture.offset, capture.length, capture.url, capture.digest, capture.status)
+    return digest_of(f"{source} {fields} {format_timestamp(capture.time)}")
+
+
+def _write(
+    results: EncodedRecords,
+    writer: RecordWriter,
+    ledger: Ledger,
+    progress: Fetched,
+    source: str,
+    report: Callable[[Fetched], None],
+) -> None:
+    failed: list[tuple[Capture, str, str]] = []
+    try:
+        for result in results:
+            if isinstance(result, EncodedRecord):
+                writer.add(result.capture, result.data)
+                progress.records += 1
+                progress.failed.pop(key_of(result.capture), None)
+                progress.bytes += result.capture.length
+            else:
+                question = _question_digest(result.capture, source) if result.permanent else ""
+                failed.append((result.capture, result.reason, question))
+                progress.failed[key_of(result.capture)] = result.reason
+            report(progress)
+    finally:
+        writer.sync()
+        if failed:
+            ledger.add_failed(failed)

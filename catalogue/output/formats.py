@@ -1,27 +1,37 @@
-"""Records in the forms in which people keep them."""
+"""Formats of records: how a record becomes bytes of a file, and how such a file is finished."""
 
 import base64
+import gzip
 import hashlib
 import json
+import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from hashlib import blake2b
 from io import BytesIO
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlsplit
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from warcio.recordloader import ArcWarcRecord
 from warcio.statusandheaders import StatusAndHeaders, StatusAndHeadersParser
 from warcio.warcwriter import WARCWriter
 
-from catalogue.atomic_files import resume
-from catalogue.errors import BadRecord
+from catalogue.atomic_files import create, resume
+from catalogue.errors import BadRecord, QueryError
+from catalogue.records.document import Documents
+from catalogue.records.metadata import ROW, metadata_of, row_of, text_of
 from catalogue.records.record import Record
+from catalogue.settings import package_version
 
 SUFFIXES = {"warc": ".warc.gz", "text": ".jsonl", "metadata": ".jsonl", "parquet": ".parquet", "payload": ""}
-"""Every form, and how the names of its files end; payloads go to a folder."""
+"""File name suffix by format; payloads go to a folder."""
 
+_CONFORMS_TO = "https://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.0/"
 _EXTENSIONS = {
     "application/atom+xml": "atom",
     "application/gzip": "gz",
@@ -52,85 +62,89 @@ _EXTENSIONS = {
     "text/xml": "xml",
     "video/mp4": "mp4",
 }
-"""What a server says must not name the program that opens a file, so there are no others."""
+"""By detected media type. No others: a server must not choose the program that opens a file."""
 _UNSAFE = re.compile(r"[^a-z0-9]+")
-_SLUG = 60
+_MAX_SLUG = 60
+_ROW_GROUP_BYTES, _ROW_GROUP_ROWS = 16 << 20, 1 << 16
+"""Bytes of JSON and rows of a row group."""
+_GZIP_LEVEL = 3  # the rows are read once
+_ROWS_PER_BATCH = 256
 
 
-class Form(Protocol):
-    """How records become bytes of a file that goes on where it was cut off, and that file one to keep."""
+@dataclass(frozen=True, slots=True)
+class FormatSpec:
+    """A format by name and options; can be sent to another process."""
 
-    suffix: str
-    """Of the file's name, with its dot."""
+    name: str
+    """A key of ``SUFFIXES``."""
+    main_content: bool = False
+    """Whether texts leave out navigation, footers and the like."""
+    about: str = ""
+    """Description of the query, for the first record of a WARC file."""
+    crawls: tuple[str, ...] = ()
 
-    def head(self, name: str) -> bytes:
-        """What a file of this name begins with."""
-
-    def add(self, record: Record) -> bytes:
-        """What a record adds to it; called from several threads.
-
-        Raises:
-            FormatError: if it cannot be had in this form.
-        """
-
-    def seal(self, grown: Path) -> Path:
-        """The file to keep, safely on disk, made of one that grew; it may be that one."""
-
-    def regrow(self, kept: Path, grown: Path) -> None:
-        """Make of a file that was kept one that goes on; at no time may neither be there."""
+    @property
+    def identity(self) -> dict[str, object]:
+        """The options that distinguish one output from another, for its ledger."""
+        return {"form": self.name} | ({"main_content": True} if self.main_content else {})
 
 
-def whole(grown: Path) -> Path:
-    """What a file that is made of one that grew, or the other way, is called while it is made."""
-    return grown.with_name(f"{grown.name}.whole")
+class RecordFormat:
+    """Records as bytes of a file that can be appended to; finished files are the same bytes unless overridden."""
 
+    suffix = ""
 
-class _Plain:
-    """Of files that are kept as they grew."""
-
-    def head(self, name: str) -> bytes:  # noqa: ARG002 - of ``Form``
-        """See ``Form``."""
+    def header(self, name: str) -> bytes:  # noqa: ARG002 - for subclasses
+        """Return the first bytes of a file of this name."""
         return b""
 
-    def seal(self, grown: Path) -> Path:
-        """See ``Form``."""
-        return grown
+    def encode(self, record: Record) -> bytes:
+        """Return the bytes to append for a record; called from several threads.
 
-    def regrow(self, kept: Path, grown: Path) -> None:
-        """See ``Form``."""
-        resume(kept).close()
-        kept.replace(grown)
+        Raises:
+            FormatError: if the record cannot be represented.
+        """
+        raise NotImplementedError
+
+    def seal(self, partial: Path) -> Path:
+        """Return the finished file, synced to disk, made from a partial one; may be the same path."""
+        return partial
+
+    def unseal(self, finished: Path, partial: Path) -> None:
+        """Turn a finished file into one that can grow; one of the two exists at any time."""
+        resume(finished).close()
+        finished.replace(partial)
 
 
-class Warc(_Plain):
-    """WARC files: the records as they were archived, behind one that says where they come from."""
+class WarcFormat(RecordFormat):
+    """WARC: records as archived, after a ``warcinfo`` record."""
 
     suffix = SUFFIXES["warc"]
 
-    def __init__(self, about: Mapping[str, str]) -> None:
-        """Take what the first record is to say: fields of ``application/warc-fields``."""
-        self._about = {name: " ".join(value.split()) for name, value in about.items()}
+    def __init__(self, info: Mapping[str, str]) -> None:
+        """Set the fields of the ``warcinfo`` record."""
+        self._info = {name: " ".join(value.split()) for name, value in info.items()}
 
-    def head(self, name: str) -> bytes:
-        """See ``Form``."""
+    def header(self, name: str) -> bytes:
+        """See ``RecordFormat``."""
         file = BytesIO()
         writer = WARCWriter(file, gzip=True)
-        writer.write_record(writer.create_warcinfo_record(name, self._about))
+        writer.write_record(writer.create_warcinfo_record(name, self._info))
         return file.getvalue()
 
-    def add(self, record: Record) -> bytes:
-        """See ``Form``; what was archived as ARC becomes WARC."""
+    def encode(self, record: Record) -> bytes:
+        """See ``RecordFormat``; ARC records become WARC records."""
         return record.member if record.archive == "warc" else _as_warc(record)
 
 
 def _as_warc(record: Record) -> bytes:
-    """A record of an ARC file as one of a WARC file, with the head of its answer as it was archived.
+    """Convert a record of an ARC file; its HTTP header stays unchanged.
 
     Raises:
-        BadRecord: if it does not say when it was archived, which WARC asks for.
+        BadRecord: if it has no time, which WARC requires.
     """
     if not record.time:
-        message = "it has no time, without which there is no WARC record of it"
+        message = "it has no time, which a WARC record requires"
         raise BadRecord(message)
     block = record.http_head + record.body
     kind = (
@@ -142,42 +156,84 @@ def _as_warc(record: Record) -> bytes:
     fields = {
         "WARC-Type": "response" if record.http_head else "resource",
         "WARC-Record-ID": StatusAndHeadersParser.make_warc_id(),
-        "WARC-Target-URI": record.url.replace(" ", "%20"),  # ARC files have such, and WARC files must not
+        "WARC-Target-URI": record.url.replace(" ", "%20"),  # not allowed in WARC files
         "WARC-Date": f"{record.time:%Y-%m-%dT%H:%M:%SZ}",
         "WARC-IP-Address": record.header("ip-address"),
         "WARC-Payload-Digest": f"sha1:{digest}",
     }
     head = StatusAndHeaders("", [each for each in fields.items() if each[1]], protocol="WARC/1.0")
-    made = ArcWarcRecord("warc", fields["WARC-Type"], head, BytesIO(block), None, kind, len(block))
+    converted = ArcWarcRecord("warc", fields["WARC-Type"], head, BytesIO(block), None, kind, len(block))
     file = BytesIO()
-    WARCWriter(file, gzip=True).write_record(made)
+    WARCWriter(file, gzip=True).write_record(converted)
     return file.getvalue()
 
 
-class Lines(_Plain):
-    """JSON lines of whatever is made of a record."""
+class JsonLinesFormat(RecordFormat):
+    """One JSON object a line."""
 
-    suffix = ".jsonl"
+    suffix = SUFFIXES["text"]
 
-    def __init__(self, make: Callable[[Record], Mapping[str, Any]]) -> None:
-        """Take what makes an object of a record."""
-        self._make = make
+    def __init__(self, convert: Callable[[Record], Mapping[str, Any]]) -> None:
+        """Set the function that turns a record into an object."""
+        self._convert = convert
 
-    def add(self, record: Record) -> bytes:
-        """See ``Form``."""
-        return _line(self._make(record))
+    def encode(self, record: Record) -> bytes:
+        """See ``RecordFormat``."""
+        return _line(self._convert(record))
 
 
-class Payloads(_Plain):
-    """Payloads, each a file of its own: what a record adds is its line of their index, and behind that the payload."""
+class ParquetFormat(JsonLinesFormat):
+    """Parquet; until a file is finished, its rows are gzipped JSON lines, which can be appended to."""
 
-    suffix = SUFFIXES["payload"]
+    suffix = SUFFIXES["parquet"]
 
-    def add(self, record: Record) -> bytes:
-        """See ``Form``."""
+    def __init__(self, convert: Callable[[Record], Mapping[str, Any]], schema: pa.Schema) -> None:
+        """Set the function that turns a record into a row, with times as numbers, and the schema."""
+        super().__init__(convert)
+        self._schema = schema
+
+    def encode(self, record: Record) -> bytes:
+        """See ``RecordFormat``."""
+        return _gzipped(super().encode(record))
+
+    def seal(self, partial: Path) -> Path:
+        """See ``RecordFormat``."""
+        finished = sealed_path(partial)
+        with create(finished) as file:
+            with pq.ParquetWriter(file, self._schema, compression="zstd") as writer:
+                for rows in _row_groups(partial):
+                    writer.write_table(pa.Table.from_pylist(rows, schema=self._schema))
+            file.flush()
+            os.fsync(file.fileno())
+        return finished
+
+    def unseal(self, finished: Path, partial: Path) -> None:
+        """See ``RecordFormat``; ``finished`` stays until the writer replaces it."""
+        new = sealed_path(partial)
+        times = {field.name for field in self._schema if pa.types.is_timestamp(field.type)}
+        numbers = pa.schema([field.with_type(pa.int64()) if field.name in times else field for field in self._schema])
+        try:
+            with pq.ParquetFile(finished) as rows, create(new) as file:
+                for batch in rows.iter_batches(batch_size=_ROWS_PER_BATCH):
+                    file.writelines(
+                        _gzipped(json.dumps(row).encode() + b"\n") for row in batch.cast(numbers).to_pylist()
+                    )
+                file.flush()
+                os.fsync(file.fileno())
+        except (pa.ArrowException, KeyError) as error:
+            message = f"{finished} was changed after it was written; move it away, and its records are fetched again"
+            raise QueryError(message) from error
+        new.replace(partial)
+
+
+class PayloadFormat(RecordFormat):
+    """Payloads as separate files: a record's bytes are its line of ``index.jsonl``, followed by the payload."""
+
+    def encode(self, record: Record) -> bytes:
+        """See ``RecordFormat``."""
         payload, capture, time = record.payload, record.capture, record.time
-        about = {
-            "file": _file_name(record),
+        line = {
+            "file": _payload_name(record),
             "url": record.url,
             "time": time.isoformat() if time else None,
             "status": record.status,
@@ -188,24 +244,78 @@ class Payloads(_Plain):
             "warc_record_offset": capture.offset,
             "warc_record_length": capture.length,
         }
-        return _line(about) + payload
+        return _line(line) + payload
 
 
-def _file_name(record: Record) -> str:
-    """A name that any file system takes, and no other record has in any case of its letters.
+@contextmanager
+def open_format(spec: FormatSpec) -> Iterator[RecordFormat]:
+    """Open a format; it can be used from several threads.
 
-    It begins with a digest of the record's place, so it is no device's name, and is the same whenever it is fetched.
+    Raises:
+        QueryError: if the name is unknown, or its libraries are not installed.
     """
-    place = f"{record.capture.filename}\n{record.capture.offset}".encode()
-    digest = blake2b(place, digest_size=10).hexdigest()
+    if spec.name not in SUFFIXES:
+        message = f"unknown format of records {spec.name!r}; use one of {', '.join(SUFFIXES)}"
+        raise QueryError(message)
+    if spec.name == "warc":
+        yield WarcFormat(
+            {
+                "software": f"commoncrawl-catalogue/{package_version()}",
+                "format": "WARC File Format 1.0",
+                "conformsTo": _CONFORMS_TO,
+                "description": spec.about or "records of captures in Common Crawl",
+            }
+            | ({"isPartOf": ", ".join(spec.crawls)} if spec.crawls else {})
+        )
+    elif spec.name == "payload":
+        yield PayloadFormat()
+    else:
+        convert = {"text": text_of, "metadata": metadata_of, "parquet": row_of}[spec.name]
+        with Documents(main_content=spec.main_content) as documents:
+            look = documents.look
+            if spec.name == "parquet":
+                yield ParquetFormat(lambda record: convert(record, look), ROW)
+            else:
+                yield JsonLinesFormat(lambda record: convert(record, look))
+
+
+def sealed_path(partial: Path) -> Path:
+    """Return the name of the temporary file for conversions from or to a partial file."""
+    return partial.with_name(f"{partial.name}.whole")
+
+
+def _row_groups(partial: Path) -> Iterator[list[dict[str, Any]]]:
+    rows: list[dict[str, Any]] = []
+    size = 0
+    with gzip.open(partial) as lines:
+        for line in lines:
+            rows.append(json.loads(line))
+            size += len(line)
+            if size >= _ROW_GROUP_BYTES or len(rows) >= _ROW_GROUP_ROWS:
+                yield rows
+                rows, size = [], 0
+    if rows:
+        yield rows
+
+
+def _payload_name(record: Record) -> str:
+    """Return a unique file name that is valid on any file system, also without letter case.
+
+    It starts with a digest of archive and offset, so that it is no device name and always the same.
+    """
+    digest = blake2b(f"{record.capture.filename}\n{record.capture.offset}".encode(), digest_size=10).hexdigest()
     try:
         parts = urlsplit(record.url)
         words = _UNSAFE.sub("-", f"{parts.hostname or ''} {parts.path.removesuffix('/')}".lower()).strip("-")
-    except ValueError:  # such as a host with half a bracket
+    except ValueError:  # such as a host with an unclosed bracket
         words = ""
-    slug = words[:_SLUG].strip("-") or "page"
+    slug = words[:_MAX_SLUG].strip("-") or "page"
     return f"{digest[:2]}/{digest}-{slug}.{_EXTENSIONS.get(record.mime or '', 'bin')}"
 
 
 def _line(values: Mapping[str, Any]) -> bytes:
     return json.dumps(values, ensure_ascii=False).encode(errors="replace") + b"\n"
+
+
+def _gzipped(line: bytes) -> bytes:
+    return gzip.compress(line, _GZIP_LEVEL, mtime=0)

@@ -1,7 +1,7 @@
-"""What is done of an output, beside it: run again, only what is missing is fetched.
+"""The ledger of an output: JSON lines that say which captures are stored in which file.
 
-JSON lines, of which the last may have been cut off by whatever stopped it. Each says what became of some captures, and
-how long their file was when they were safely in it.
+With it the same command fetches only what is missing. Each line is written after the bytes that it accounts for; the
+last line may be cut off by a kill and is then dropped.
 """
 
 import json
@@ -9,147 +9,149 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeAlias
 
 from catalogue.atomic_files import named, resume, sync_folder
 from catalogue.commoncrawl.capture import Capture
 from catalogue.errors import QueryError
 
-Place = tuple[str, int]
-"""An archive and an offset in it, which is what makes a capture that capture."""
+RecordKey: TypeAlias = tuple[str, int]
+"""Archive and offset, which identify a record."""
+
+
+def key_of(capture: Capture) -> RecordKey:
+    """Return archive and offset of a capture."""
+    return capture.filename, capture.offset
 
 
 class Ledger:
-    """The ledger of one output, open."""
+    """The open ledger of one output.
+
+    Attributes:
+        sizes: bytes accounted for, by name of unfinished file.
+        finished: size by name of finished file.
+        failed: reason and, for permanent failures, a digest of the question; by record.
+        deleted: records whose payload file no longer exists.
+    """
 
     def __init__(
         self,
         path: Path,
         about: Mapping[str, Any],
         *,
-        shown: str = "",
+        label: str = "",
         publish: Callable[[], None] = lambda: None,
     ) -> None:
-        """Open a ledger, or begin one.
+        """Open or create a ledger.
 
         Args:
-            path: of its file.
-            about: what makes the output this one and no other, as JSON has it.
-            shown: what users call it, if not by its path.
-            publish: called when a file of the output was finished, to have that known elsewhere.
+            path: its file.
+            about: identifies the output, as JSON values.
+            label: name in messages, by default the path.
+            publish: called when a file is finished.
 
         Raises:
-            QueryError: if it is of another output, or no ledger.
+            QueryError: if the file is not a ledger, or the ledger of another output.
         """
         self.path = path
         self.publish = publish
-        self._shown = shown or str(path)
         self.sizes: dict[str, int] = {}
-        """Bytes of files that are not finished, up to which they are accounted for."""
         self.finished: dict[str, int] = {}
-        """Bytes of those that are, as they were kept."""
-        self._done: dict[str, dict[str, set[int]]] = {}
-        """By file of the output, archive and offset."""
-        self.failed: dict[Place, tuple[str, str]] = {}
-        """Reasons, and of what question they are the lasting answer; empty if of none."""
-        self.gone: set[Place] = set()
-        """What was in the output, and was found to be there no more."""
-        with named(self._shown), ExitStack() as opened:
+        self.failed: dict[RecordKey, tuple[str, str]] = {}
+        self.deleted: set[RecordKey] = set()
+        self._stored: dict[str, dict[str, set[int]]] = {}  # by output file and archive: offsets
+        self._label = label or str(path)
+        with named(self._label), ExitStack() as opened:
             self._file: BinaryIO = opened.enter_context(resume(path))
-            whole = self._read(json.loads(json.dumps(about)))
-            self._file.seek(whole)
+            complete = self._read(json.loads(json.dumps(about)))
+            self._file.seek(complete)
             self._file.truncate()
-            if not whole:
+            if not complete:
                 self._write({"about": about})
                 sync_folder(path.parent)
             opened.pop_all()
 
     def _read(self, about: object) -> int:
-        """Take what is there; returns the bytes of it that are whole."""
-        whole = 0
+        """Apply the entries of the file; return the number of bytes of its complete lines."""
+        complete, is_other = 0, False
         for number, line in enumerate(self._file.read().splitlines(keepends=True)):
             if not line.endswith(b"\n"):
                 break
             try:
                 entry = json.loads(line)
-                if number == 0 and entry["about"] != about:
-                    message = f"{self._shown} is of another output; choose another name, or delete it"
-                    raise QueryError(message)
                 if number:
-                    self._take(entry)
+                    self._apply(entry)
+                else:
+                    is_other = entry["about"] != about
             except (ValueError, KeyError, TypeError, AttributeError) as error:
-                if isinstance(error, QueryError):
-                    raise
-                message = f"{self._shown} cannot be read as a ledger; choose another name, or delete it"
+                message = f"{self._label} cannot be read as a ledger; choose another name, or delete it"
                 raise QueryError(message) from error
-            whole += len(line)
-        return whole
+            if is_other:
+                message = f"{self._label} is of another output; choose another name, or delete it"
+                raise QueryError(message)
+            complete += len(line)
+        return complete
 
-    def _take(self, entry: dict[str, Any]) -> None:
-        if "finished" in entry:
-            del self.sizes[entry["finished"]]
-            self.finished[entry["finished"]] = int(entry["size"])
-            return
-        if "reopened" in entry:
-            del self.finished[entry["reopened"]]
-            self.sizes[entry["reopened"]] = int(entry["size"])
-            return
-        if "lost" in entry:
-            self._lose(entry["lost"])
-            return
-        if "file" in entry:
-            self.sizes[entry["file"]] = int(entry["size"])
-            held = self._done.setdefault(entry["file"], {})
-            for archive, offset in entry["done"]:
-                held.setdefault(archive, set()).add(int(offset))
-                self.failed.pop((archive, int(offset)), None)
-        for archive, offset, reason, asked in entry.get("failed", ()):
-            self.failed[archive, int(offset)] = (str(reason), str(asked))
+    def _apply(self, entry: dict[str, Any]) -> None:
+        match entry:
+            case {"finished": file}:
+                del self.sizes[file]
+                self.finished[file] = int(entry["size"])
+            case {"reopened": file}:
+                del self.finished[file]
+                self.sizes[file] = int(entry["size"])
+            case {"lost": file}:
+                for files in (self._stored, self.sizes, self.finished):
+                    files.pop(file, None)
+            case _:
+                if "file" in entry:
+                    self.sizes[entry["file"]] = int(entry["size"])
+                    stored = self._stored.setdefault(entry["file"], {})
+                    for archive, offset in entry["done"]:
+                        stored.setdefault(archive, set()).add(int(offset))
+                        self.failed.pop((archive, int(offset)), None)
+                for archive, offset, reason, question in entry.get("failed", ()):
+                    self.failed[archive, int(offset)] = (str(reason), str(question))
 
-    def _lose(self, file: str) -> None:
-        self._done.pop(file, None)
-        self.sizes.pop(file, None)
-        self.finished.pop(file, None)
-
-    def is_done(self, capture: Capture) -> bool:
-        """Whether its record is safely in the output."""
-        return (capture.filename, capture.offset) not in self.gone and any(
-            capture.offset in held.get(capture.filename, ()) for held in self._done.values()
+    def is_stored(self, capture: Capture) -> bool:
+        """Whether the record of a capture is safely in the output."""
+        return key_of(capture) not in self.deleted and any(
+            capture.offset in stored.get(capture.filename, ()) for stored in self._stored.values()
         )
 
     @property
-    def done(self) -> int:
-        """How many are."""
-        return sum(len(offsets) for held in self._done.values() for offsets in held.values()) - len(self.gone)
+    def num_stored(self) -> int:
+        """Number of records in the output."""
+        return sum(len(offsets) for stored in self._stored.values() for offsets in stored.values()) - len(self.deleted)
 
     @property
     def empty(self) -> bool:
-        """Whether nothing was noted."""
+        """Whether the ledger has no entries."""
         return not (self.sizes or self.finished or self.failed)
 
-    def note(self, file: str, size: int, done: Sequence[Capture]) -> None:
-        """Note what is safely in a file of the output."""
-        self._enter({"file": file, "size": size, "done": [[each.filename, each.offset] for each in done]})
+    def add(self, file: str, size: int, captures: Sequence[Capture]) -> None:
+        """Note records that are safely in a file, and its size with them."""
+        self._enter({"file": file, "size": size, "done": [key_of(each) for each in captures]})
 
-    def note_failed(self, failed: Iterable[tuple[Capture, str, str]]) -> None:
-        """Note what could not be had, why, and of what question that is the lasting answer; see ``failed``."""
-        self._enter({"failed": [[c.filename, c.offset, reason, asked] for c, reason, asked in failed]})
+    def add_failed(self, failed: Iterable[tuple[Capture, str, str]]) -> None:
+        """Note captures with the reason and the question digest of each failure; see ``failed``."""
+        self._enter({"failed": [[*key_of(capture), reason, question] for capture, reason, question in failed]})
 
     def finish(self, file: str, size: int) -> None:
-        """Note that a file of the output has its own name and will not grow, and how long it is."""
+        """Note that a file is complete and has its final name."""
         self._enter({"finished": file, "size": size})
         self.publish()
 
     def reopen(self, file: str, size: int) -> None:
-        """Note that a file that was finished goes on, and how long what grows on is."""
+        """Note that a finished file grows again; ``size`` is that of its growing form."""
         self._enter({"reopened": file, "size": size})
 
     def lose(self, file: str) -> None:
-        """Note that a file is not there any more, and with it what was in it."""
+        """Note that a file and its records no longer exist."""
         self._enter({"lost": file})
 
     def _enter(self, entry: dict[str, Any]) -> None:
-        self._take(entry)
+        self._apply(entry)
         self._write(entry)
 
     def _write(self, entry: Mapping[str, Any]) -> None:

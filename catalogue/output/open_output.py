@@ -1,40 +1,35 @@
-"""An output, opened: gone on with where it was left, or begun where nothing else is."""
+"""Open an output: continue it, or begin it where nothing else is."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, TypeAlias
+from tempfile import TemporaryDirectory
+from typing import IO, Any
 
 from catalogue.errors import CatalogueError, QueryError
-from catalogue.output.folder_output import Folder
-from catalogue.output.formats import SUFFIXES, Form, Payloads
+from catalogue.output.formats import SUFFIXES, ParquetFormat, PayloadFormat, RecordFormat
 from catalogue.output.ledger import Ledger
-from catalogue.output.parts import Parts, first_name
-from catalogue.output.stream import Stream, open_stream
-from catalogue.output.targets import Away, Here, digest_of, open_place, split_output
+from catalogue.output.targets import LocalTarget, RemoteTarget, digest_of, open_target, split_output
+from catalogue.output.writer import PartWriter, PayloadWriter, RecordWriter, StreamWriter, numbered
 from catalogue.store.locks import locked
 
-_MOST_AWAY = 1_000_000_000
-"""Bytes of a file that is sent elsewhere, unless it is said: so much is lost here at most if this machine is."""
-
-_Files: TypeAlias = Parts | Folder
-Output: TypeAlias = _Files | Stream
-"""Whatever takes records."""
+_MAX_REMOTE_BYTES = 1_000_000_000
+"""Default size of a remote file, which bounds what is lost with this machine."""
 
 
-def form_for(output: str | Path | IO[bytes]) -> str:
-    """The form of an output by its suffix, where JSON lines are texts; payloads for a folder, WARC for an open file.
+def format_of(output: str | Path | IO[bytes]) -> str:
+    """Return the format that an output's suffix means: text for .jsonl, payload for a folder, WARC for an open file.
 
     Raises:
-        QueryError: if it means none.
+        QueryError: if the suffix is unknown.
     """
     if not isinstance(output, str | Path):
         return "warc"
     text = str(output)
-    for form, suffix in SUFFIXES.items():
+    for format_, suffix in SUFFIXES.items():
         if suffix and text.endswith(suffix):
-            return form
-    _, name = split_output(output, file=False)  # which refuses an address with a secret in it
+            return format_
+    _, name = split_output(output, file=False)  # rejects an address with credentials
     if text.endswith("/") or Path(text).is_dir():
         return "payload"
     endings = ", ".join(dict.fromkeys(filter(None, SUFFIXES.values())))
@@ -44,68 +39,77 @@ def form_for(output: str | Path | IO[bytes]) -> str:
 
 @contextmanager
 def open_output(
-    output: str | Path | IO[bytes], form: Form, about: Mapping[str, Any], *, most: int | None, cache: Path
-) -> Iterator[tuple[Output, Ledger]]:
-    """Open an output, and keep others from it.
+    output: str | Path | IO[bytes], format_: RecordFormat, about: Mapping[str, Any], *, most: int | None, cache: Path
+) -> Iterator[tuple[RecordWriter, Ledger]]:
+    """Open an output for one process at a time.
 
     Args:
         output: a path, a URL that fsspec can write to, or an open file.
-        form: of the records in it.
-        about: what makes it this output and no other, as JSON has it.
-        most: bytes of a file, about; None for one file, or 1 GB where it goes elsewhere.
-        cache: below which files grow that go elsewhere.
+        format_: of the records.
+        about: identifies the output, as JSON values.
+        most: approximate size of a file; None for a single file, or for 1 GB at a URL.
+        cache: folder below which remote files are staged.
 
     Raises:
-        QueryError: if it cannot be one, or something else is there.
+        QueryError: if the output is invalid or holds something else.
         StoreLocked: if another process writes to it.
         OutputFailed: if it cannot be reached.
     """
     if not isinstance(output, str | Path):
-        with open_stream(output, form) as opened:
-            yield opened
+        if isinstance(format_, PayloadFormat | ParquetFormat):
+            message = "only warc, text and metadata can be written to a stream; choose one of them, or give a file"
+            raise QueryError(message)
+        with TemporaryDirectory() as temporary, closing(Ledger(Path(temporary) / "ledger", {})) as ledger:
+            yield StreamWriter(output, format_, ledger), ledger
         return
-    folder, name = split_output(output, file=not isinstance(form, Payloads))
+    is_folder = isinstance(format_, PayloadFormat)
+    folder, name = split_output(output, file=not is_folder)
     if most is not None and most < 1:
         message = "files have a size of one byte at least; give another, such as 1GB"
         raise QueryError(message)
-    if isinstance(form, Payloads):
-        if most is not None:
-            message = "payloads are a file each; leave out the size of files"
-            raise QueryError(message)
-    elif isinstance(folder, str):
-        most = most or _MOST_AWAY
-    noted = f"{name}.ledger"
-    with _locked(folder, noted, cache, output):
-        place = open_place(folder, name, cache)
-        if isinstance(place, Away):
-            place.agree(noted)
-        path = place.growing / noted
-        first = first_name(name, form, most)
-        if not path.exists() and place.holds(first):
-            message = f"{place.shown(first)} holds something else; choose another name, or delete it"
+    if is_folder and most is not None:
+        message = "payloads are a file each; leave out the size of files"
+        raise QueryError(message)
+    if isinstance(folder, str) and not is_folder:
+        most = most or _MAX_REMOTE_BYTES
+    ledger_name = f"{name}.ledger"
+    with _locked(folder, ledger_name, cache, output):
+        target = open_target(folder, name, cache)
+        if isinstance(target, RemoteTarget):
+            target.download_ledger(ledger_name)
+        path = target.staging / ledger_name
+        first = name if most is None else next(numbered(name, format_))
+        if not path.exists() and target.exists(first):
+            message = f"{target.label(first)} holds something else; choose another name, or delete it"
             raise QueryError(message)
 
         def publish() -> None:
-            if isinstance(place, Away):
-                place.put(path, noted)
+            if isinstance(target, RemoteTarget):
+                target.put(path, ledger_name)
 
-        ledger = Ledger(path, {**about, "most": most}, shown=place.shown(noted), publish=publish)
-        with _tidied(ledger, place.shown(name), files=isinstance(form, Payloads)):
-            with closing(ledger), closing(_output(place, name, form, ledger, most)) as parts:
-                yield parts, ledger
+        ledger = Ledger(path, {**about, "most": most}, label=target.label(ledger_name), publish=publish)
+        with _cleaned_up(ledger, target.label(name), files=is_folder):
+            with closing(ledger):
+                writer = (
+                    PayloadWriter(target, name, format_, ledger)
+                    if is_folder
+                    else PartWriter(target, name, format_, ledger, max_bytes=most)
+                )
+                with closing(writer):
+                    yield writer, ledger
             publish()
 
 
 @contextmanager
-def open_folder(output: str | Path, cache: Path) -> Iterator[Here | Away]:
-    """Open a folder of files that are put there one by one, and keep others from it.
+def open_folder(output: str | Path, cache: Path) -> Iterator[LocalTarget | RemoteTarget]:
+    """Open a folder, for files that are put there one by one, for one process at a time.
 
     Args:
         output: a path, or a URL that fsspec can write to.
-        cache: below which files grow that go elsewhere.
+        cache: folder below which remote files are staged.
 
     Raises:
-        QueryError: if it cannot be one.
+        QueryError: if it cannot be a folder.
         StoreLocked: if another process writes to it.
         OutputFailed: if it cannot be reached.
     """
@@ -114,40 +118,34 @@ def open_folder(output: str | Path, cache: Path) -> Iterator[Here | Away]:
         message = f"{output} is a file; choose another name for a folder"
         raise QueryError(message)
     with _locked(folder, name, cache, output):
-        yield open_place(folder, name, cache).below(name)
+        yield open_target(folder, name, cache).subfolder(name)
 
 
 @contextmanager
-def _tidied(ledger: Ledger, shown: str, *, files: bool) -> Iterator[None]:
-    """See to what is left where something fails; ``files`` may be there of which the ledger does not know yet."""
+def _cleaned_up(ledger: Ledger, label: str, *, files: bool) -> Iterator[None]:
+    """On an error, delete an empty ledger, and name the output; ``files`` may exist that the ledger does not list."""
     try:
         yield
     except BaseException as error:
-        if ledger.empty and not files:  # it would keep the name from other forms
+        if ledger.empty and not files:  # it would reserve the name for this format
             ledger.path.unlink()
         if isinstance(error, OSError) and error.filename is None and not isinstance(error, CatalogueError):
-            error.filename = shown  # as of a disk that is full
+            error.filename = label  # as of a full disk
         raise
 
 
-def _output(place: Here | Away, name: str, form: Form, ledger: Ledger, most: int | None) -> _Files:
-    if isinstance(form, Payloads):
-        return Folder(place, name, form, ledger)
-    return Parts(place, name, form, ledger, most=most)
-
-
 @contextmanager
-def _locked(folder: str | Path, noted: str, cache: Path, output: str | Path) -> Iterator[None]:
-    """Keep others from an output: beside it, where whoever writes to it looks, or if it goes elsewhere in the cache."""
+def _locked(folder: str | Path, name: str, cache: Path, output: str | Path) -> Iterator[None]:
+    """Lock an output: next to it, or in the cache if it is remote."""
     if isinstance(folder, Path):
-        path = folder / f"{noted}.lock"
+        path = folder / f"{name}.lock"
     else:
-        path = cache / "outputs" / f"{digest_of(f'{folder}/{noted}')}.lock"
+        path = cache / "outputs" / f"{digest_of(f'{folder}/{name}')}.lock"
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with locked(path, output):
         try:
             yield
         finally:
             if isinstance(folder, Path):
-                with suppress(OSError):  # where nothing can be removed that is open
+                with suppress(OSError):  # where open files cannot be deleted
                     path.unlink()

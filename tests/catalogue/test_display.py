@@ -28,7 +28,7 @@ from catalogue.harvest.backfill import Backfill
 from catalogue.harvest.harvest import Harvested
 from catalogue.harvest.pull import Pulled
 from catalogue.harvest.repair import Repaired
-from catalogue.output.fill import Fetched, FetchEstimate
+from catalogue.output.fetch import Fetched, FetchEstimate
 from catalogue.progress import Progress
 from catalogue.records.record import Record
 from catalogue.settings import Settings

@@ -21,13 +21,13 @@ from catalogue import Catalogue
 from catalogue.commoncrawl.capture import Capture, capture_of
 from catalogue.demo import LoopbackServer
 from catalogue.errors import BadRecord, IncompleteAnswer, QueryError
-from catalogue.output.fetch import Failed, MadeHere
-from catalogue.output.fill import Fetched
-from catalogue.output.formats import Lines, Warc
+from catalogue.output.fetch import Fetched, fetch_encoded
+from catalogue.output.formats import JsonLinesFormat, WarcFormat
 from catalogue.output.ledger import Ledger
-from catalogue.output.parts import Parts
-from catalogue.output.targets import Here
+from catalogue.output.targets import LocalTarget
+from catalogue.output.writer import PartWriter
 from catalogue.plan.record_requests import record_fetches
+from catalogue.records.fetch import FailedRecord
 from catalogue.records.record import Record, read_record
 from catalogue.settings import Settings
 from catalogue.source.open import open_source
@@ -122,7 +122,7 @@ def test_files_of_about_a_size(harvested: Catalogue, tmp_path: Path, rows: list[
 def test_arc_records_become_warc(tmp_path: Path) -> None:
     member = gzip.compress(arc())
     record = read_record(capture(member), member)
-    (tmp_path / "x.warc.gz").write_bytes(Warc({}).head("x.warc.gz") + Warc({}).add(record))
+    (tmp_path / "x.warc.gz").write_bytes(WarcFormat({}).header("x.warc.gz") + WarcFormat({}).encode(record))
     check(tmp_path / "x.warc.gz")
     ((_, url, content),) = records_in(tmp_path / "x.warc.gz")
     assert (url, content) == (record.url, record.body)
@@ -135,19 +135,19 @@ def test_arc_records_become_warc(tmp_path: Path) -> None:
 def test_heads_of_arc_records_stay_as_they_were(tmp_path: Path, head: str) -> None:
     member = gzip.compress(arc(head=head) if head else arc().replace(b"https", b"dns"))
     meant = capture(member, status=None) if head else Capture("crawl-data/x.arc.gz", 0, len(member))
-    made = Warc({}).add(read_record(meant, member))
+    made = WarcFormat({}).encode(read_record(meant, member))
     content = (head or HEAD).encode() + BODY
     assert f"\r\n\r\n{content.decode()}\r\n\r\n" in gzip.decompress(made).decode()
     again = read_record(replace(meant, length=len(made)), made)
     assert (again.http_head, again.body) == ((head.encode(), BODY) if head else (b"", content))
-    (tmp_path / "x.warc.gz").write_bytes(Warc({}).head("x.warc.gz") + made)
+    (tmp_path / "x.warc.gz").write_bytes(WarcFormat({}).header("x.warc.gz") + made)
     check(tmp_path / "x.warc.gz")
 
 
 def test_arc_records_of_no_time_do_not_become_warc() -> None:
     member = gzip.compress(arc().replace(b"20220815010203", b"yesterday"))
     with pytest.raises(BadRecord, match="has no time"):
-        Warc({}).add(read_record(capture(member, time=None), member))
+        WarcFormat({}).encode(read_record(capture(member, time=None), member))
 
 
 def test_a_record_that_a_form_cannot_take_keeps_no_other_out(settings: Settings, rows: list[dict[str, Any]]) -> None:
@@ -159,11 +159,10 @@ def test_a_record_that_a_form_cannot_take_keeps_no_other_out(settings: Settings,
     wanted = [capture_of(row) for row in rows[:10] if row is rows[3] or row["url"] != odd]
     with (
         closing(open_source(settings.source, settings)) as source,
-        closing(MadeHere(source, Lines(make))) as here,
-        closing(here.made(record_fetches(wanted, max_gap=1000))) as results,
+        closing(fetch_encoded(record_fetches(wanted, max_gap=1000), source, JsonLinesFormat(make))) as results,
     ):
-        failed = [each for each in results if isinstance(each, Failed)]
-    ((reason, lasting),) = [(each.reason, each.lasting) for each in failed]
+        failed = [each for each in results if isinstance(each, FailedRecord)]
+    ((reason, lasting),) = [(each.reason, each.permanent) for each in failed]
     assert "TypeError" in reason
     assert not lasting
 
@@ -228,11 +227,11 @@ def test_cut_anywhere_it_goes_on(harvested: Catalogue, tmp_path: Path, rows: lis
     most = chance.choice([None, 100_000])
     some = chance.sample(rows, len(rows) // 2)
     ledger = Ledger(tmp_path / "out.warc.gz.ledger", {"form": "warc", "most": most})
-    parts = Parts(Here(tmp_path), target.name, Warc({}), ledger, most=most)
+    parts = PartWriter(LocalTarget(tmp_path), target.name, WarcFormat({}), ledger, max_bytes=most)
     for record in harvested.records(some):
         parts.add(record.capture, record.member)
         if chance.random() < 0.01:
-            parts.make_safe()
+            parts.sync()
     if chance.random() < 0.5:
         parts.finish()
     parts.close()

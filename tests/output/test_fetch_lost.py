@@ -22,10 +22,11 @@ from catalogue.cli.capture_input import captures_in
 from catalogue.commoncrawl.capture import CAPTURE_COLUMNS, Capture, capture_of
 from catalogue.demo import LoopbackServer
 from catalogue.errors import BadDocument, QueryError, SourceUnavailable
-from catalogue.output.fetch import Failed, MadeHere, fetch_records
-from catalogue.output.formats import Lines
+from catalogue.output.fetch import fetch_encoded
+from catalogue.output.formats import JsonLinesFormat
 from catalogue.output.ledger import Ledger
 from catalogue.plan.record_requests import record_fetches
+from catalogue.records.fetch import FailedRecord, fetch_records
 from catalogue.records.record import Record
 from catalogue.settings import Settings
 from catalogue.source.open import open_source
@@ -127,10 +128,9 @@ def test_a_parser_that_took_too_long_is_asked_again(settings: Settings, rows: li
     fetches = list(record_fetches([capture_of(rows[0])], max_gap=0))
     with closing(open_source(settings.source, settings)) as source:
         for make, lasting in ((slow, False), (broken, True)):
-            with closing(MadeHere(source, Lines(make))) as here:
-                (failed,) = here.made(fetches)
-            assert isinstance(failed, Failed)
-            assert failed.lasting is lasting
+            (failed,) = fetch_encoded(fetches, source, JsonLinesFormat(make))
+            assert isinstance(failed, FailedRecord)
+            assert failed.permanent is lasting
 
 
 def test_a_place_is_one_record_however_it_is_described(
@@ -192,19 +192,19 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
 
 def test_a_ledger_says_what_was_noted(ledger: Ledger) -> None:
     one, other, third = (Capture("crawl-data/a", offset, 1) for offset in (1, 2, 3))
-    ledger.note("x", 10, [one])
-    ledger.note_failed([(other, "gone", "asked"), (third, "later", "")])
+    ledger.add("x", 10, [one])
+    ledger.add_failed([(other, "gone", "asked"), (third, "later", "")])
     ledger.close()
     with closing(Ledger(ledger.path, {"form": "warc"})) as again:
-        assert (again.is_done(one), again.is_done(other), again.done) == (True, False, 1)
+        assert (again.is_stored(one), again.is_stored(other), again.num_stored) == (True, False, 1)
         assert again.failed == {("crawl-data/a", 2): ("gone", "asked"), ("crawl-data/a", 3): ("later", "")}
-        again.note("x", 20, [third])
+        again.add("x", 20, [third])
         assert again.failed == {("crawl-data/a", 2): ("gone", "asked")}
         assert again.sizes == {"x": 20}
         again.finish("x", 21)
         assert (again.sizes, again.finished) == ({}, {"x": 21})
         again.lose("x")
-        assert (again.done, again.finished) == (0, {})
+        assert (again.num_stored, again.finished) == (0, {})
 
 
 @pytest.mark.parametrize("spoilt", [b'{"about": {"form": "text"}}\n', b"[]\n", b"{}\n", b"no json\n", b"\xff\n"])
@@ -337,4 +337,4 @@ def test_records_are_checked_as_they_come(settings: Settings, rows: list[dict[st
     wrong = [capture_of(row | {"url": "https://other.example/"}) for row in rows[:3]]
     with closing(open_source(settings.source, settings)) as source, ThreadPoolExecutor(2) as executor:
         results = list(fetch_records(record_fetches(wrong, max_gap=1000), source, executor))
-    assert [isinstance(result, Failed) and result.lasting for result in results] == [True] * 3
+    assert [isinstance(result, FailedRecord) and result.permanent for result in results] == [True] * 3

@@ -25,14 +25,12 @@ from hypothesis import strategies as st
 
 from catalogue import Catalogue
 from catalogue.errors import IncompleteAnswer, QueryError, StoreLocked
-from catalogue.output import parts as parts_module
-from catalogue.output.folder_output import Folder
-from catalogue.output.formats import Payloads
+from catalogue.output import writer as writer_module
+from catalogue.output.formats import ParquetFormat, PayloadFormat
 from catalogue.output.ledger import Ledger
 from catalogue.output.open_output import open_output
-from catalogue.output.parts import Parts
-from catalogue.output.row_formats import Rows
-from catalogue.output.targets import Here
+from catalogue.output.targets import LocalTarget
+from catalogue.output.writer import PartWriter, PayloadWriter
 from catalogue.records.document import Documents
 from catalogue.records.metadata import ROW, row_of
 from catalogue.records.record import Record
@@ -51,23 +49,23 @@ NAME = re.compile(r"([0-9a-f]{2})/\1[0-9a-f]{18}-[a-z0-9][a-z0-9-]{0,59}\.[a-z0-
 # ---- going on ----
 
 
-class Stopped(Here):
+class Stopped(LocalTarget):
     """A folder that is copied before and after each step of what is done in it, at any of which a kill may come."""
 
     def __init__(self, folder: Path, stop: Callable[[], None]) -> None:
         super().__init__(folder)
         self._stop = stop
 
-    def below(self, name: str) -> "Stopped":
-        return Stopped(super().below(name).growing, self._stop)
+    def subfolder(self, name: str) -> "Stopped":
+        return Stopped(super().subfolder(name).staging, self._stop)
 
     def size(self, name: str) -> int | None:
         self._stop()
         return super().size(name)
 
-    def bring(self, name: str) -> Path:
+    def download(self, name: str) -> Path:
         self._stop()
-        return super().bring(name)
+        return super().download(name)
 
     def put(self, path: Path, name: str) -> None:
         self._stop()
@@ -91,13 +89,13 @@ def test_stopped_at_any_step_it_goes_on(records: list[Record], tmp_path: Path, f
         with closing(Ledger(folder / f"{name}.ledger", {"form": form, "most": most}, publish=stop)) as ledger:
             place = Stopped(folder, stop)
             with closing(
-                Folder(place, name, chosen, ledger)
-                if isinstance(chosen, Payloads)
-                else Parts(place, name, chosen, ledger, most=most)
+                PayloadWriter(place, name, chosen, ledger)
+                if isinstance(chosen, PayloadFormat)
+                else PartWriter(place, name, chosen, ledger, max_bytes=most)
             ) as parts:
-                for record in (each for each in records[:upto] if not ledger.is_done(each.capture)):
-                    parts.add(record.capture, chosen.add(record))
-                    for step in (parts.make_safe, stop):
+                for record in (each for each in records[:upto] if not ledger.is_stored(each.capture)):
+                    parts.add(record.capture, chosen.encode(record))
+                    for step in (parts.sync, stop):
                         if chance.random() < 0.1:
                             step()
                 parts.finish()
@@ -168,7 +166,7 @@ def test_interrupted_at_any_line_it_goes_on(records: list[Record], tmp_path: Pat
 
         def trace(frame: FrameType, event: str, _: object) -> Any:
             nonlocal left
-            if frame.f_code.co_filename != parts_module.__file__ or frame.f_code.co_name not in {"add", "make_safe"}:
+            if frame.f_code.co_filename != writer_module.__file__ or frame.f_code.co_name not in {"add", "sync"}:
                 return None
             left -= event == "line"
             if not left:
@@ -198,7 +196,7 @@ def test_what_was_changed_is_not_added_to(
     files, root = fsspec.url_to_fs(away if elsewhere else str(tmp_path))
     (name,) = fill(output, form, records[:10], tmp_path / "cache")
     files.pipe_file(f"{root}/{name}", files.cat_file(f"{root}/{name}")[:-1])
-    with pytest.raises(QueryError, match=r"bytes and not the .* that were written; move it away"):
+    with pytest.raises(QueryError, match=r"bytes instead of the .* that were written; move it away"):
         fill(output, form, records[:20], tmp_path / "cache")
     files.rm_file(f"{root}/{name}")
     assert fill(output, form, records[:20], tmp_path / "cache") == [name]
@@ -230,11 +228,14 @@ def test_payloads_that_are_gone_come_back(records: list[Record], tmp_path: Path,
         files.rm_file(name)
     with (
         suppress(ZeroDivisionError),  # an index that grows is as good
-        open_output(output, Payloads(), {"form": "payload"}, most=None, cache=tmp_path / "cache") as (parts, ledger),
+        open_output(output, PayloadFormat(), {"form": "payload"}, most=None, cache=tmp_path / "cache") as (
+            parts,
+            ledger,
+        ),
     ):
-        assert ledger.done == 7
-        parts.add(records[10].capture, Payloads().add(records[10]))
-        parts.make_safe()
+        assert ledger.num_stored == 7
+        parts.add(records[10].capture, PayloadFormat().encode(records[10]))
+        parts.sync()
         raise ZeroDivisionError
     names = fill(output, "payload", records[:12], tmp_path / "cache")
     there = copied(output, tmp_path / "there/out") if elsewhere else tmp_path / "out"
@@ -265,14 +266,14 @@ def test_payloads_are_files_and_their_index_leads_back(harvested: Catalogue, cra
 @given(st.one_of(st.text(), st.from_regex(r"https?://(con|nul|\[|..|aux\.)(/.*)?", fullmatch=True)), st.text())
 def test_names_of_payloads_are_safe(url: str, kind: str) -> None:
     record = replace(record_of(b"x"), headers=(("WARC-Target-URI", url),), http_headers=(("Content-Type", kind),))
-    name = json.loads(Payloads().add(record).partition(b"\n")[0])["file"]
+    name = json.loads(PayloadFormat().encode(record).partition(b"\n")[0])["file"]
     assert NAME.fullmatch(name)
 
 
 def test_names_say_what_is_in_the_files() -> None:
     def name(url: str, kind: str) -> str:
         record = replace(record_of(b"a\nb", kind), headers=(("WARC-Target-URI", url),))
-        line, _, payload = Payloads().add(record).partition(b"\n")
+        line, _, payload = PayloadFormat().encode(record).partition(b"\n")
         assert payload == b"a\nb"
         return str(json.loads(line)["file"]).split("-", 1)[1]
 
@@ -332,7 +333,9 @@ def test_rows_of_any_record() -> None:
     page = record_of(b"<p>x</p>")
     record = replace(page, http_headers=(*page.http_headers, ("X-Odd", "\ud800")))
     with Documents(children=1) as documents:
-        row = json.loads(gzip.decompress(Rows(lambda record: row_of(record, documents.look), ROW).add(record)))
+        row = json.loads(
+            gzip.decompress(ParquetFormat(lambda record: row_of(record, documents.look), ROW).encode(record))
+        )
         assert (row["text"], row["failure"]) == ("x", None)
         assert {"name": "X-Odd", "value": "?"} in row["headers"]
         bomb = gzip.compress(bytes((64 << 20) + 1), 1)
@@ -353,16 +356,16 @@ def test_rows_of_any_record() -> None:
         ("other-00000.warc.gz", "warc", 5, None),
         ("full", "payload", None, "holds something else"),
         ("empty", "payload", None, None),
-        ("..", "payload", None, "is no name"),
+        ("..", "payload", None, "is no valid name"),
         ("full", "payload", 5, "payloads are a file each"),
         ("empty", "warc", None, "is a folder"),
         ("out.warc.gz", "warc", 0, "one byte at least"),
         ("s3://key:secret@bucket/out.warc.gz", "warc", None, "without credentials"),
         ("s3://bucket", "warc", None, "an output's address"),
         ("simplecache::s3://bucket/out.warc.gz", "warc", None, "an output's address"),
-        ("nosuch://bucket/out.warc.gz", "warc", None, "can be written to"),
-        ("https://example.com/out.warc.gz", "warc", None, "can be written to"),
-        ("gs://bucket/out.warc.gz", "warc", None, "takes another library"),
+        ("nosuch://bucket/out.warc.gz", "warc", None, "cannot be written to"),
+        ("https://example.com/out.warc.gz", "warc", None, "cannot be written to"),
+        ("gs://bucket/out.warc.gz", "warc", None, "requires another library"),
     ],
 )
 def test_what_no_output_can_be(

@@ -77,7 +77,7 @@ def test_what_a_store_says_is_not_repeated(records: list[Record], tmp_path: Path
         fill(f"{away}/out.warc.gz", "warc", records, tmp_path)
     assert "secret" not in str(raised.value)
     Flaky.fail, Flaky.cut = staticmethod(lambda _: False), True
-    with pytest.raises(OutputFailed, match="has not the size"):
+    with pytest.raises(OutputFailed, match="does not have the size"):
         fill(f"{away}/out.warc.gz", "warc", records, tmp_path)
     Flaky.cut = False
     names = fill(f"{away}/out.warc.gz", "warc", [], tmp_path)  # nothing needs to be fetched again

@@ -8,7 +8,6 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import closing
 from multiprocessing.context import BaseContext
 from pathlib import Path
 from shutil import copytree
@@ -25,9 +24,8 @@ import catalogue
 from catalogue import Catalogue, QueryError
 from catalogue.commoncrawl.capture import capture_of
 from catalogue.errors import SourceError, Unreachable, WorkersLost
-from catalogue.output.fetch import Made, MadeByWorkers
-from catalogue.output.fill import Fetched
-from catalogue.output.form_spec import FormOf
+from catalogue.output.fetch import EncodedRecord, Fetched, fetch_by_workers
+from catalogue.output.formats import FormatSpec
 from catalogue.plan.record_requests import record_fetches
 from catalogue.read.dask_cluster import connected, machines_of_client
 from catalogue.read.workers import SLICE, Workers, run, tasks
@@ -170,9 +168,8 @@ def test_what_is_too_large_together_is_fetched_alone(harvested: Catalogue, setti
     fetches = list(record_fetches(map(capture_of, rows), max_gap=1 << 20))
     with ThreadPoolExecutor(2) as executor:
         workers = Workers(executor, settings, at_once=2)
-        with closing(MadeByWorkers(workers, FormOf("warc"), print, most=1)) as making:
-            made = list(making.made(fetches))
-    assert Counter(each.capture for each in made if isinstance(each, Made)) == Counter(map(capture_of, rows))
+        made = list(fetch_by_workers(fetches, workers, FormatSpec("warc"), print, max_bytes=1))
+    assert Counter(each.capture for each in made if isinstance(each, EncodedRecord)) == Counter(map(capture_of, rows))
     assert workers.requests > len(fetches)
 
 

@@ -141,7 +141,7 @@ def test_records_by_filename_offset_and_length(archives: Archives, server: Loopb
     assert "of type arc_header" in reasons[NEW, 0]
     assert "and not of" in reasons[NEW, second.offset]
     assert "not gzip" in reasons[NEW, first.offset + 1]
-    assert "cut short" in reasons[NEW, third.offset]
+    assert "truncated" in reasons[NEW, third.offset]
     assert "does not exist" in reasons[wrong[-1].filename, 0]
     check(tmp_path / "all.warc.gz")
     found = {(url, body) for _, url, body in records_in(tmp_path / "all.warc.gz")}
@@ -183,8 +183,8 @@ def test_limits_and_captures_in_python(archives: Archives, server: LoopbackServe
     ("offset", "length", "url", "why"),
     [
         (1, 0, None, "not gzip"),
-        (0, -5, None, "cut short"),
-        (0, 5, None, "something behind its end"),
+        (0, -5, None, "truncated"),
+        (0, 5, None, "data after the end"),
         (0, 0, "http://www.example.com/other", "it is of 'http://www.example.com/' and not of"),
     ],
 )

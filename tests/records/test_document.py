@@ -16,7 +16,7 @@ import pytest
 
 from catalogue import Catalogue
 from catalogue.errors import BadDocument, QueryError
-from catalogue.output.formats import Lines
+from catalogue.output.formats import JsonLinesFormat
 from catalogue.records.document import Documents
 from catalogue.records.extract import simhash
 from catalogue.records.metadata import metadata_of, row_of, text_of
@@ -314,5 +314,5 @@ def test_without_its_libraries_it_is_said_what_to_install(lacking: str, monkeypa
 def test_lines_of_any_record(documents: Documents) -> None:
     """Also of one with half a character, which no UTF-8 can hold."""
     page = "<title>&#xD800;</title><p>\ud800 and more</p>".encode(errors="surrogatepass")
-    (line,) = Lines(documents.look).add(record_of(page)).splitlines()
+    (line,) = JsonLinesFormat(documents.look).encode(record_of(page)).splitlines()
     assert "and more" in json.loads(line.decode())["text"]

@@ -187,12 +187,12 @@ def test_a_bomb_in_a_body_stays_small() -> None:
 
 HOSTILE = {
     "not gzip": (warc(), "not gzip"),
-    "nothing": (b"", "cut short"),
+    "nothing": (b"", "truncated"),
     "a bomb": (gzip.compress(bytes(MAX_INFLATED + 1)), "inflates to more than"),
-    "cut": (gzip.compress(warc())[:-20], "cut short"),
-    "without its trailer": (gzip.compress(warc())[:-8], "cut short"),
+    "cut": (gzip.compress(warc())[:-20], "truncated"),
+    "without its trailer": (gzip.compress(warc())[:-8], "truncated"),
     "a bit flipped": (bytes([*gzip.compress(warc())[:-5], 0, 0, 0, 0, 0]), "not gzip"),
-    "two members": (gzip.compress(warc()) * 2, "something behind its end"),
+    "two members": (gzip.compress(warc()) * 2, "data after the end"),
     "two records": (gzip.compress(warc() * 2), "bytes follow its content"),
     "gzip in gzip": (gzip.compress(gzip.compress(warc())), "no record"),
     "no record": (gzip.compress(b"hello"), "no record"),

@@ -13,9 +13,8 @@ import pyarrow.parquet as pq
 from fsspec.implementations.memory import MemoryFileSystem
 
 from catalogue.commoncrawl.capture import Capture
-from catalogue.output.formats import Form, Lines, Payloads, Warc
+from catalogue.output.formats import JsonLinesFormat, ParquetFormat, PayloadFormat, RecordFormat, WarcFormat
 from catalogue.output.open_output import open_output
-from catalogue.output.row_formats import Rows
 from catalogue.records.metadata import ROW, row_of
 from catalogue.records.record import Record, read_record
 from tests.support.archives import digest, warc
@@ -37,14 +36,14 @@ def sixty_records() -> list[Record]:
     return found
 
 
-def form_of(name: str) -> Form:
+def form_of(name: str) -> RecordFormat:
     def look(record: Record) -> dict[str, Any]:
         return {"text": record.payload.decode(), "content": None}
 
     if name == "text":
-        return Lines(lambda record: {"url": record.url, **look(record)})
-    forms: dict[str, Form] = {"warc": Warc({}), "payload": Payloads()}
-    return forms.get(name) or Rows(lambda record: row_of(record, look), ROW)
+        return JsonLinesFormat(lambda record: {"url": record.url, **look(record)})
+    forms: dict[str, RecordFormat] = {"warc": WarcFormat({}), "payload": PayloadFormat()}
+    return forms.get(name) or ParquetFormat(lambda record: row_of(record, look), ROW)
 
 
 def fill(output: str | Path, form: str, records: Iterable[Record], cache: Path, most: int | None = None) -> list[str]:
@@ -52,8 +51,8 @@ def fill(output: str | Path, form: str, records: Iterable[Record], cache: Path, 
     chosen = form_of(form)
     with open_output(output, chosen, {"form": form}, most=most, cache=cache) as (parts, ledger):
         for record in records:
-            if not ledger.is_done(record.capture):
-                parts.add(record.capture, chosen.add(record))
+            if not ledger.is_stored(record.capture):
+                parts.add(record.capture, chosen.encode(record))
         return parts.finish()
 
 
