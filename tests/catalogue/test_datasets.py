@@ -178,7 +178,7 @@ def test_mistakes_are_explained(tmp_path: Path, hosts: tuple[Path, pa.Table]) ->
             cat.define("surt_host_name")
         with pytest.raises(QueryError, match="either a manifest or their paths"):
             cat.define("surt_host_name", manifest="x", paths=["y"])
-        with pytest.raises(BadManifest, match=r"'\.\./x' is no path"):
+        with pytest.raises(BadManifest, match=r"'\.\./x' is not a path"):
             cat.define("surt_host_name", paths=["../x"])
         cat.define("wrong", manifest="hosts.paths.gz")
         failures = cat.harvest(CRAWLS[0])[0].failures
@@ -206,7 +206,7 @@ def test_mistakes_are_explained(tmp_path: Path, hosts: tuple[Path, pa.Table]) ->
         assert missing == ()  # what was asked about is what is held
     with opened(tmp_path, folder, None) as index, pytest.raises(QueryError, match="another table"):
         index.define("surt_host_name", manifest="hosts.paths.gz")
-    with pytest.raises(QueryError, match="no name for a table"):
+    with pytest.raises(QueryError, match="not a valid name of a dataset"):
         opened(tmp_path, folder, "../hosts")
 
 

@@ -1,4 +1,4 @@
-"""Their keys, paths and types are their own."""
+"""Datasets other than Common Crawl's index: patterns, path lists, definitions and column types."""
 
 import gzip
 from datetime import date, datetime
@@ -27,10 +27,7 @@ from tests.support.hosts import host_tables, opened
 hosts = pytest.fixture(scope="module")(host_tables)
 
 
-# ---- the pure part ----
-
-
-def test_patterns_of_hosts() -> None:
+def test_parses_patterns_of_hosts() -> None:
     def keys(text: str, match: Match | None = None) -> list[tuple[bytes, bytes]]:
         return [(each.start, each.end) for each in parse_key_pattern(text, Keys.HOST, match).intervals]
 
@@ -46,14 +43,14 @@ def test_patterns_of_hosts() -> None:
     for text in ("", "  ", "example.com/page", "exa*mple.com", "example.com:80", "*.*", "*."):
         with pytest.raises(QueryError, match="patterns look like"):
             keys(text)
-    for match in (Match.EXACT, Match.HOST):  # not one host for all that was typed
+    for match in (Match.EXACT, Match.HOST):
         with pytest.raises(QueryError, match="patterns look like"):
             keys("*.example.com", match)
     with pytest.raises(QueryError, match="to be matched as exact or prefix"):
         keys("com,example", Match.DOMAIN)
 
 
-def test_patterns_of_text() -> None:
+def test_parses_patterns_of_text() -> None:
     def keys(text: str, match: Match | None = None) -> list[tuple[bytes, bytes]]:
         return [(each.start, each.end) for each in parse_key_pattern(text, Keys.TEXT, match).intervals]
 
@@ -65,7 +62,7 @@ def test_patterns_of_text() -> None:
         keys("a", Match.HOST)
 
 
-def test_lists_of_paths() -> None:
+def test_parses_path_lists() -> None:
     assert parse_path_list(b"a/b.parquet\r\n\n# more\nc/\na/b.parquet\n/d\n") == ("a/b.parquet", "d")
     assert parse_path_list(gzip.compress(b"s3://b/x/a\n"), source="s3://b/x") == ("a",)
     for bad in (b"", b"# none", b"a/../b", b"a b", b"https://other/a", b"a\x00", b"\x1f\x8bno", b"a//b", b"-/./x"):
@@ -75,7 +72,7 @@ def test_lists_of_paths() -> None:
     assert path_columns(["x/crawl=/c"]) == path_columns(["crawl=A"]) == path_columns([]) == ()
 
 
-def test_files_of_a_table() -> None:
+def test_derives_crawl_and_subset_from_paths() -> None:
     table = define_dataset("mine", "name")
     assert table.keys is Keys.TEXT
     file = table.file("x/crawl=A/subset=b/c")
@@ -88,7 +85,7 @@ def test_files_of_a_table() -> None:
     assert COMMON_CRAWL.file("x/c") is None
 
 
-def test_what_is_kept_of_a_table() -> None:
+def test_definition_json_roundtrip() -> None:
     table = Dataset("mine", "name", Keys.HOST, ("crawl",), "list.gz")
     assert dataset_from_json(table.to_json()) == table
     assert dataset_from_json(table.to_json()) != COMMON_CRAWL
@@ -99,11 +96,8 @@ def test_what_is_kept_of_a_table() -> None:
         b'{"name": "../x", "key": "k", "keys": "url", "manifest": null, "path_columns": []}',
         b'{"name": "x", "key": "k", "keys": "%s", "manifest": null, "path_columns": []}' % (b"{" * 5000),
     ):
-        with pytest.raises(FormatError, match=r"is none \(.{0,300}\)\Z"):
+        with pytest.raises(FormatError, match=r"is invalid \(.{0,300}\)\Z"):
             dataset_from_json(bad)
-
-
-# ---- types ----
 
 
 def types_of(folder: Path, name: str, **columns: pa.Array) -> None:
@@ -113,7 +107,7 @@ def types_of(folder: Path, name: str, **columns: pa.Array) -> None:
     pq.write_table(rows, folder / "t" / name)
 
 
-def test_columns_have_their_own_types_and_compare_by_them(tmp_path: Path) -> None:
+def test_filters_compare_by_column_type(tmp_path: Path) -> None:
     times = [datetime(2022, 1, day, 3, 4, 5, 678901) for day in (1, 2, 10)]  # noqa: DTZ001 - naive on purpose
     columns: dict[str, pa.Array] = {
         "price": pa.array([Decimal("1.40"), Decimal("1.44"), Decimal("12.00")], pa.decimal128(7, 2)),
@@ -149,7 +143,7 @@ def test_columns_have_their_own_types_and_compare_by_them(tmp_path: Path) -> Non
             assert len(duckdb.from_arrow(found).filter(where).fetchall()) == expected, where
 
 
-def test_types_are_those_of_all_files_whatever_is_asked(tmp_path: Path) -> None:
+def test_schema_is_the_same_for_every_query(tmp_path: Path) -> None:
     source = tmp_path / "source"
     types_of(
         source, "a", n=pa.array([1, 2]), d=pa.array([Decimal("1.5"), None], pa.decimal128(3, 1)), t=pa.array(["x", "y"])
@@ -171,7 +165,7 @@ def test_types_are_those_of_all_files_whatever_is_asked(tmp_path: Path) -> None:
         assert cat.captures("a*", columns=["u"]).to_arrow().column("u").null_count == 2
 
 
-def test_nulls_take_the_type_that_other_files_have(tmp_path: Path) -> None:
+def test_null_columns_take_the_type_of_other_files(tmp_path: Path) -> None:
     source = tmp_path / "source"
     none = pa.nulls(2)
     times = pa.array([datetime(2022, 1, day) for day in (1, 2)], pa.timestamp("us", "UTC"))  # noqa: DTZ001 - of Arrow's zone
@@ -189,7 +183,7 @@ def test_nulls_take_the_type_that_other_files_have(tmp_path: Path) -> None:
             assert cat.captures("*", where=where).count() == count, where
 
 
-def test_nested_columns_are_left_out_of_all(tmp_path: Path) -> None:
+def test_leaves_out_nested_columns(tmp_path: Path) -> None:
     types_of(tmp_path / "source", "a", many=pa.array([[1], [2, 3]]), one=pa.array([1, 2]))
     types_of(tmp_path / "source", "b", **{"many.more": pa.array([5, 6])})
     with opened(tmp_path / "data", tmp_path / "source", "t") as cat:
@@ -200,7 +194,7 @@ def test_nested_columns_are_left_out_of_all(tmp_path: Path) -> None:
         assert found.column("many.more").to_pylist() == [None, None, 5, 6]
 
 
-def test_columns_that_differ_in_capitals(tmp_path: Path) -> None:
+def test_rejects_filters_on_columns_that_differ_in_case(tmp_path: Path) -> None:
     types_of(tmp_path / "source", "a", Status=pa.array([200, 404]))
     types_of(tmp_path / "source", "b", status=pa.array([200, 404]))
     with opened(tmp_path / "data", tmp_path / "source", "t") as cat:
@@ -211,7 +205,7 @@ def test_columns_that_differ_in_capitals(tmp_path: Path) -> None:
             cat.captures("*", where="status = 200")
 
 
-def test_lines_hold_what_json_has_no_form_for(tmp_path: Path) -> None:
+def test_writes_dates_decimals_and_nan_as_json(tmp_path: Path) -> None:
     moment = pa.array([datetime(2022, 1, 2, 3, 4, 5, 600000)], pa.timestamp("us"))  # noqa: DTZ001 - likewise
     price = pa.array([Decimal("1.40")], pa.decimal128(7, 2))
     none = pa.array([float("nan")])
@@ -229,10 +223,7 @@ def test_lines_hold_what_json_has_no_form_for(tmp_path: Path) -> None:
     assert command("query", "*", "--table", "t", "--format", "csv").status == 0
 
 
-# ---- paths ----
-
-
-def test_every_subset_and_every_crawl_is_harvested(tmp_path: Path) -> None:
+def test_harvests_crawls_and_subsets_of_paths(tmp_path: Path) -> None:
     source = tmp_path / "source"
     paths = ["a/crawl=CC-MAIN-2012/subset=train/f", "a/crawl=X/subset=warc/f", "a/mycrawl=X/crawl=Y/subset=b/f"]
     for number, path in enumerate(paths):
@@ -254,10 +245,10 @@ def test_every_subset_and_every_crawl_is_harvested(tmp_path: Path) -> None:
             cat.harvest("Q")
         cat.define("k", paths=paths[:1])
         cat.harvest()
-        assert cat.captures("*").count() == 1  # what is not listed any more is not held
+        assert cat.captures("*").count() == 1  # unlisted files are forgotten
 
 
-def test_columns_named_as_parts_of_paths(tmp_path: Path) -> None:
+def test_file_columns_and_path_columns_may_share_names(tmp_path: Path) -> None:
     source = tmp_path / "source"
     for path, columns in [
         ("e/f", {"k": ["a", "b"], "crawl": [1, 2]}),
@@ -278,7 +269,7 @@ def test_columns_named_as_parts_of_paths(tmp_path: Path) -> None:
         assert cat.captures("*").count() == 2
 
 
-def test_keys_that_are_no_text_are_refused(tmp_path: Path) -> None:
+def test_rejects_binary_keys(tmp_path: Path) -> None:
     (tmp_path / "source").mkdir()
     pq.write_table(pa.table({"k": pa.array([b"\xff", b"a"])}), tmp_path / "source" / "f")
     with opened(tmp_path / "data", tmp_path / "source", "t") as cat:
@@ -290,7 +281,7 @@ def test_keys_that_are_no_text_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "words", [["query", "\udcff"], ["harvest", "--key", "\udcff", "f"], ["harvest", "--key", "k", "\udcff"]]
 )
-def test_words_that_are_no_text(tmp_path: Path, hosts: tuple[Path, pa.Table], words: list[str]) -> None:
+def test_rejects_arguments_that_are_not_utf_8(tmp_path: Path, hosts: tuple[Path, pa.Table], words: list[str]) -> None:
     command = Command(tmp_path / "data", str(hosts[0]), tmp_path)
     command("harvest", "--table", "hosts", "--key", "surt_host_name", "--manifest", "hosts.paths.gz")
     ran = command(words[0], "--table", "hosts", *words[1:])

@@ -57,7 +57,7 @@ def patterns(draw: st.DrawFn) -> str:
     scheme = draw(st.sampled_from(["", "", "http://", "HTTPS://", "https://", "ftp://", "http:///"]))
     subdomains = draw(st.sampled_from(["", "", "*."]))
     host = ".".join(draw(st.lists(LABELS, min_size=1, max_size=3)))
-    port = draw(st.sampled_from(["", "", "", ":80", ":443", ":8080", ":080", ":", ":99999", ":x"]))
+    port = draw(st.sampled_from(["", "", "", ":80", ":443", ":8080", ":080", ":", ":65535", ":x"]))
     path = "".join(f"/{step}" for step in draw(st.lists(STEPS, max_size=3)))
     blank = draw(st.sampled_from(["", "", " "]))
     return f"{blank}{scheme}{subdomains}{host}{port}{path}{draw(st.sampled_from(['', '/', '*', '/*']))}{blank}"
