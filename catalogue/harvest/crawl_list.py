@@ -35,19 +35,16 @@ MAX_PROBES = 10
 
 @dataclass(frozen=True, slots=True)
 class CrawlList:
-    """Crawls, newest first.
-
-    Attributes:
-        crawls: of the list, and found by their manifests.
-        found: names of those found by their manifests.
-        warning: a sentence, if the list could not be fetched.
-        complete: whether every crawl up to today must be in it.
-    """
+    """Crawls, newest first, and how complete the list is."""
 
     crawls: list[Crawl]
+    """Of the list, and found by their manifests."""
     found: tuple[str, ...] = ()
+    """Names of crawls found by their manifests."""
     warning: str | None = None
+    """A sentence, if the list could not be fetched."""
     complete: bool = True
+    """Whether every crawl up to today must be in it."""
 
 
 def fetch_crawl_list(

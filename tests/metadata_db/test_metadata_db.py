@@ -264,7 +264,7 @@ def test_sql_that_cannot_be_run(harvested: catalogue.Catalogue) -> None:
 ZONED = """
 import sys
 from pathlib import Path
-from catalogue import views
+from catalogue import metadata_db
 with metadata_db.connect(Path(sys.argv[1])) as connection:
     print(*connection.execute("SELECT to_timestamp(0)::VARCHAR, min(harvested_at)::VARCHAR FROM files").fetchone())
 """

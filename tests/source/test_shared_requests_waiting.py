@@ -234,12 +234,12 @@ def test_without_room_nothing_is_looked_up(asking: Asking, gated: Gated, cache: 
 
 
 DAMAGED = """
-if os.geteuid() == 0:
-    os.setegid(65534)
-    os.seteuid(65534)
 from catalogue.source.byte_ranges import ByteRange
 from catalogue.source.shared_requests import SharedSource
 from tests.support.caches import DATA, PATH, PIN, Memory
+if os.geteuid() == 0:
+    os.setegid(65534)
+    os.seteuid(65534)
 source = SharedSource(Memory(), RangeCache(folder, LARGE))
 print(source.held(PATH, PIN), flush=True)
 print(source.get(PATH, ByteRange(0, 700), pin=PIN).body == DATA[:700], source.inner.asked, flush=True)
