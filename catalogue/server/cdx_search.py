@@ -15,6 +15,7 @@ from catalogue.commoncrawl.crawls import SUBSETS
 from catalogue.errors import TooExpensive
 from catalogue.query.query import CDX_COLUMNS, Query
 from catalogue.query.where import parse_where
+from catalogue.search import run_query
 from catalogue.surt import KeyInterval, Match
 
 _MOST_INDEXED = 300
@@ -117,7 +118,7 @@ def has_captures(catalogue: Catalogue, crawl: str, request: CdxRequest) -> bool:
         SourceError: if something cannot be read.
     """
     query = Query(request.pattern.intervals, (request.url,), ("url_surtkey",), limit=1)
-    return any(batch.num_rows for batch in catalogue.ask(query, crawl, SUBSETS).batches(warn=False))
+    return any(batch.num_rows for batch in run_query(catalogue.session, query, crawl, SUBSETS).batches(warn=False))
 
 
 def part_of(
@@ -162,9 +163,9 @@ def _arranged(captures: Captures, request: CdxRequest) -> pa.RecordBatch:
 
 def _captures(catalogue: Catalogue, crawl: str, request: CdxRequest, intervals: tuple[KeyInterval, ...]) -> Captures:
     first, last = request.times
-    where = parse_where(request.where, pa.schema([]), catalogue.table) if request.where else None
+    where = parse_where(request.where, pa.schema([]), catalogue.session.dataset) if request.where else None
     query = Query(intervals, (request.url,), CDX_COLUMNS, where=where, from_ms=first, to_ms=last)
-    return catalogue.ask(query, crawl, SUBSETS)
+    return run_query(catalogue.session, query, crawl, SUBSETS)
 
 
 def _joined(blocks: Sequence[Block]) -> tuple[KeyInterval, ...]:

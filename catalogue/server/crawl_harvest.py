@@ -21,8 +21,10 @@ from catalogue.errors import (
     SourceUnavailable,
     UnknownCrawl,
 )
+from catalogue.harvest.crawls import crawl_list
 from catalogue.metadata_db.candidates import MARGIN
 from catalogue.progress import Progress
+from catalogue.reports import crawl_names
 
 _LIST_AGE = 600.0
 """Seconds after which the list of crawls is looked up again, in the store or, once a day, at the source."""
@@ -53,9 +55,9 @@ class Listed:
         if self._known is None or now - self._known[0] >= _LIST_AGE:
             listed: list[Crawl] = []
             with suppress(SourceError, FormatError):
-                listed = catalogue.crawl_list().crawls
+                listed = crawl_list(catalogue.session).crawls
             self._known = now, listed
-        held = catalogue.crawls_held()
+        held = crawl_names(catalogue.session)
         crawls = {crawl: Crawl(crawl) for crawl in held} | {each.id: each for each in self._known[1]}
         self.latest = next(iter(newest_first(held or crawls)), None)
         self._told = now, {crawl: crawls[crawl] for crawl in newest_first(crawls)}
@@ -175,7 +177,7 @@ class Harvests:
         with self._lock:
             self._closed, harvesting = True, self._harvesting
         if harvesting:
-            harvesting.break_off()
+            harvesting.session.abort()
         self._executor.shutdown()
 
     def _harvest(self, crawl: str) -> None:
@@ -187,7 +189,7 @@ class Harvests:
                 with self._lock:
                     self._harvesting = catalogue
                     if self._closed:
-                        catalogue.break_off()
+                        catalogue.session.abort()
                 outcomes = catalogue.harvest(crawl, subsets="all", report=lambda at: self._report(crawl, at))
             for outcome in outcomes:
                 at = outcome.progress

@@ -17,6 +17,8 @@ from catalogue.formatting import plain
 from catalogue.plan.plan import ReadPlan
 from catalogue.plan.requests import PlannedRequest
 from catalogue.query.filters import Filters
+from catalogue.reports import coverage_rows, disk_sizes
+from catalogue.selection import stored_crawls
 from catalogue.settings import package_version
 from catalogue.surt import Match
 
@@ -134,7 +136,7 @@ def row_groups_of(
     Returns:
         ``row_groups``, and ``next``, the last of them as ``PATH:NUMBER`` if there are more.
     """
-    held, places = catalogue.held(crawls), []
+    held, places = stored_crawls(catalogue.session, crawls), []
     if key is not None:
         scope = _bounded(catalogue.captures(key, crawls=held), MOST_FOUND).question.scope
         places = [(each.path, ordinal) for each in scope.candidates for ordinal, _ in each.row_groups]
@@ -173,8 +175,8 @@ def status_of(catalogue: Catalogue, spent: tuple[int, int]) -> dict[str, Any]:
     coverage: list[Any] = []
     store, shown = 0, 0
     with suppress(NotHarvested):
-        coverage = catalogue.coverage_rows()
-        store, shown = catalogue.sizes()
+        coverage = coverage_rows(catalogue.session)
+        store, shown = disk_sizes(catalogue.session)
     return {
         "coverage": plain(coverage),
         "sizes": {"store": store, "catalogue": shown},

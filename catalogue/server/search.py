@@ -18,6 +18,8 @@ from catalogue.commoncrawl.columns import PATH_COLUMNS
 from catalogue.commoncrawl.crawls import newest_first
 from catalogue.key_map.key_map import KeySpace
 from catalogue.plan.plan import ReadPlan
+from catalogue.reports import crawl_rows
+from catalogue.selection import select_stored
 from catalogue.server.search_form import Asked
 
 MOST_SECONDS = 300.0
@@ -100,9 +102,9 @@ def search(catalogue: Catalogue, asked: Asked, more: Iterable[str] = ()) -> Foun
         SourceError: if something could not be read.
     """
     started = perf_counter()
-    rows = [row for row in catalogue.crawl_rows() if row["files_harvested"]]
+    rows = [row for row in crawl_rows(catalogue.session) if row["files_harvested"]]
     held = {row["crawl"]: row for row in rows}
-    crawls = catalogue.select_held(list(held), asked.crawls)
+    crawls = select_stored(catalogue.session, list(held), asked.crawls)
     captures = catalogue.captures(
         asked.pattern,
         crawls=asked.crawls,
@@ -120,7 +122,7 @@ def search(catalogue: Catalogue, asked: Asked, more: Iterable[str] = ()) -> Foun
     if first.seconds <= MOST_SECONDS and captures.fetch_indexes().seconds <= MOST_SECONDS:
         table = pa.Table.from_batches(captures.batches(warn=False), captures.schema)
     plan = captures.plan
-    touched = newest_first(file.crawl for path in plan.paths if (file := catalogue.table.file(path)))
+    touched = newest_first(file.crawl for path in plan.paths if (file := catalogue.session.dataset.file(path)))
     return Found(
         tuple(crawls),
         None if table is None else _rows(table, asked),

@@ -12,6 +12,7 @@ from catalogue.commoncrawl.crawls import has_columnar_index
 from catalogue.errors import Busy, NotHarvested, TooExpensive
 from catalogue.records.document import Documents
 from catalogue.server.crawl_harvest import Harvests, Listed
+from catalogue.session import Session
 from catalogue.settings import Settings
 from catalogue.source.rate_limit import Clock, SystemClock
 
@@ -52,16 +53,16 @@ class Service:
         """
         self.strict = strict
         self.listed = Listed()
-        self._first = Catalogue(data, settings, notify=notify, patience=patience, clock=clock)
+        self._first = Catalogue(Session(data, settings, notify=notify, max_wait=patience, clock=clock))
         # So that what is said of a crawl that is not held depends on nothing but the crawl.
-        self._first.create(to_write=on_demand)
+        self._first.session.create_store(to_write=on_demand)
         self._free: SimpleQueue[Catalogue] = SimpleQueue()
-        self._all = [self._first, *(self._first.sharing() for _ in range(at_once - 1))]
+        self._all = [self._first, *(Catalogue(self._first.session.share()) for _ in range(at_once - 1))]
         for each in self._all:
             self._free.put(each)
 
         def opened() -> Catalogue:
-            return Catalogue(data, settings, notify=notify, clock=clock)
+            return Catalogue(Session(data, settings, notify=notify, clock=clock))
 
         self.harvests = Harvests(opened, notify) if on_demand else None
         """None unless crawls are harvested when they are asked for."""
@@ -183,7 +184,7 @@ class Service:
         """Break off what is under way, and wait until it has ended."""
         if self.harvests:
             self.harvests.close()
-        self._first.break_off()
+        self._first.session.abort()
         self._executor.shutdown(wait=False, cancel_futures=True)
         if self._documents:
             self._documents.close()

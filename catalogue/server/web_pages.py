@@ -23,6 +23,7 @@ from catalogue.commoncrawl.crawls import plain_names
 from catalogue.errors import CatalogueError, Harvesting, QueryError
 from catalogue.key_map import svg
 from catalogue.key_map.colours import stylesheet
+from catalogue.reports import cached_pages, coverage_rows, crawl_rows
 from catalogue.server.responses import ask, incomplete, noted, service_of, told
 from catalogue.server.search import LOCATION, Found, csv_of, search
 from catalogue.server.search_form import LARGEST_LIMIT, LAST_PAGE, Asked, Form, read
@@ -144,7 +145,7 @@ class _Pages:
         form, as_csv = Form.of(request.query_params), request.url.path.endswith(".csv")
         blank: dict[str, Any] = {"failure": "", "patience": 0, "found": None, "choices": []}
         try:
-            blank["choices"] = _choices(request, await ask(request, lambda catalogue: catalogue.crawl_rows()))
+            blank["choices"] = _choices(request, await ask(request, lambda catalogue: crawl_rows(catalogue.session)))
             if not request.query_params:
                 return self._page(request, "search.html", form=Form(crawls=("latest",)), **blank)
             asked = read(form)
@@ -175,7 +176,9 @@ class _Pages:
         """What is held, and what was asked of the source."""
         service = service_of(request)
         try:
-            coverage, kept = await ask(request, lambda catalogue: (catalogue.coverage_rows(), catalogue.kept()))
+            coverage, kept = await ask(
+                request, lambda catalogue: (coverage_rows(catalogue.session), cached_pages(catalogue.session))
+            )
         except CatalogueError as error:
             return self._failed(request, error)
         crawls: set[str] = set()
@@ -197,7 +200,7 @@ class _Pages:
     def _crawls(service: Service, catalogue: Catalogue) -> list[dict[str, Any]]:
         """The crawls there are, newest first, and how much of each is held."""
         service.listed.get(catalogue)  # which the rows are made of, once it is looked up
-        return catalogue.crawl_rows()
+        return crawl_rows(catalogue.session)
 
     def _failed(self, request: Request, error: CatalogueError) -> Response:
         refused = noted(request, error, told(error))

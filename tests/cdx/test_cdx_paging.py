@@ -17,6 +17,7 @@ from catalogue.cdx.cdx_request import parse_request
 from catalogue.cdx.paging import BLOCK_ROWS, Block, Mark, cut, marks, pages_of
 from catalogue.commoncrawl.capture import format_timestamp
 from catalogue.parquet.model import Bounds
+from catalogue.selection import stored_crawls
 from catalogue.server.cdx_search import has_captures, page_of, part_of
 from catalogue.settings import Settings
 from catalogue.surt import EVERYTHING, KeyInterval, covers, merge, parse_pattern
@@ -124,7 +125,7 @@ def test_pages_of_every_crawl_are_all_of_it_whatever_was_learned_meanwhile(
     learning: Catalogue, all_rows: pa.Table, url: str
 ) -> None:
     """Each is about more than the one before it, so that there is something to be learned."""
-    crawls = learning.held()
+    crawls = stored_crawls(learning.session)
     rows = scanned(all_rows.select(["url_surtkey", "fetch_time", "crawl"]), [parse_pattern(url)]).to_pylist()
     for crawl in (crawls[0], crawls[-1]) if url == "*.com" else crawls:
         expected = sorted(
@@ -145,13 +146,16 @@ def test_pages_of_every_crawl_are_all_of_it_whatever_was_learned_meanwhile(
 
 
 def test_some_answers_have_pages(harvested: Catalogue) -> None:
-    found = [page_of(harvested, crawl, parse_request([("url", "*"), ("pageSize", "1")])) for crawl in harvested.held()]
+    found = [
+        page_of(harvested, crawl, parse_request([("url", "*"), ("pageSize", "1")]))
+        for crawl in stored_crawls(harvested.session)
+    ]
     assert max(page.pages for page in found) > 1
     assert all(page.sure for page in found if page.pages > 1)
 
 
 def test_an_exact_url_is_one_page_and_needs_no_page_index(harvested: Catalogue) -> None:
-    crawl = harvested.held()[0]
+    crawl = stored_crawls(harvested.session)[0]
     before = harvested.requests
     page = page_of(harvested, crawl, parse_request([("url", "example.com")]))
     assert (page.pages, page.blocks, len(page.parts), page.sure) == (1, 1, 1, False)
@@ -159,7 +163,7 @@ def test_an_exact_url_is_one_page_and_needs_no_page_index(harvested: Catalogue) 
 
 
 def test_whether_there_is_anything_at_all(harvested: Catalogue) -> None:
-    crawl = harvested.held()[0]
+    crawl = stored_crawls(harvested.session)[0]
     assert has_captures(harvested, crawl, parse_request([("url", "*.com")]))
     assert not has_captures(harvested, crawl, parse_request([("url", "nosuch.example")]))
 
@@ -167,8 +171,8 @@ def test_whether_there_is_anything_at_all(harvested: Catalogue) -> None:
 def test_times_at_which_nothing_was_fetched_need_nothing_read(harvested: Catalogue) -> None:
     request = parse_request([("url", "*.com"), ("from", "2099")])
     before = harvested.requests
-    for crawl in harvested.held():
+    for crawl in stored_crawls(harvested.session):
         assert page_of(harvested, crawl, request).parts == ()
     assert harvested.requests == before
     counting = replace(request, counts_pages=True)
-    assert page_of(harvested, harvested.held()[0], counting).pages > 0  # which does not regard times
+    assert page_of(harvested, stored_crawls(harvested.session)[0], counting).pages > 0  # which does not regard times

@@ -24,6 +24,7 @@ import pytest
 import catalogue
 from catalogue.catalogue import Catalogue
 from catalogue.errors import Busy
+from catalogue.reports import crawl_rows
 from catalogue.server.service import Service
 from catalogue.settings import Settings
 from catalogue.surt import url_surtkey
@@ -176,9 +177,9 @@ def test_who_comes_when_too_many_wait_is_told_when_to_come_back(harvested_data: 
 
         first = service.ask(slow)
         assert begun.wait(30)
-        second = service.ask(lambda cat: cat.table.name)
+        second = service.ask(lambda cat: cat.session.dataset.name)
         with pytest.raises(Busy) as caught:
-            service.ask(lambda cat: cat.table.name)
+            service.ask(lambda cat: cat.session.dataset.name)
         assert caught.value.retry_after > 0
         with running(service) as address:
             answer = get(address, "/collinfo.json")
@@ -214,8 +215,8 @@ def test_who_leaves_takes_the_answer_from_nobody(harvested_data: Path, settings:
         go_on, asked = Event(), Counter[str]()
 
         def name(catalogue: Catalogue) -> str:
-            asked[catalogue.table.name] += 1
-            return catalogue.table.name
+            asked[catalogue.session.dataset.name] += 1
+            return catalogue.session.dataset.name
 
         before = service.ask(lambda _: go_on.wait(30))
         first, second = service.ask(name, key="same"), service.ask(name, key="same")
@@ -241,7 +242,7 @@ def test_who_stops_it_waits_for_questions_that_are_being_answered(harvested_data
     def slow(cat: Catalogue) -> list[dict[str, Any]]:
         begun.set()
         assert stopping.wait(30)
-        return cat.crawl_rows()
+        return crawl_rows(cat.session)
 
     answer = service.ask(slow)
     assert begun.wait(30)
@@ -249,7 +250,7 @@ def test_who_stops_it_waits_for_questions_that_are_being_answered(harvested_data
     service.close()
     assert answer.done()
     with catalogue.open(harvested_data, settings=settings) as cat:
-        assert answer.result() == cat.crawl_rows()
+        assert answer.result() == crawl_rows(cat.session)
 
 
 def test_a_small_limit_of_half_a_million_captures_of_one_key(settings: Settings, tmp_path: Path) -> None:

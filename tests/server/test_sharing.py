@@ -17,6 +17,9 @@ import pytest
 from catalogue import Catalogue
 from catalogue.demo import LoopbackServer
 from catalogue.errors import SourceUnavailable, Throttled
+from catalogue.harvest.crawls import crawl_list
+from catalogue.selection import stored_crawls
+from catalogue.session import Session
 from catalogue.settings import Settings
 from tests.read.test_answers import IDENTITY
 from tests.support.faults import FaultServer, Kind, always
@@ -50,7 +53,7 @@ def server(mirror: Path) -> Iterator[LoopbackServer]:
 def harvested_there(server: LoopbackServer, whole_crawls: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data folder that holds two crawls as the server has them, one of whose files have no page indexes."""
     folder = tmp_path_factory.mktemp("served")
-    with Catalogue(folder, Settings(source=server.url, cache=folder / "cache")) as cat:
+    with Catalogue(Session(folder, Settings(source=server.url, cache=folder / "cache"))) as cat:
         cat.harvest([OLD, whole_crawls[-1]], subsets="all")
     return folder
 
@@ -64,7 +67,7 @@ def opened(server: LoopbackServer, harvested_there: Path, tmp_path: Path) -> Ite
 
         def open_(source: str = server.url, patience: float = 60.0, **more: Any) -> Catalogue:
             chosen = Settings(source=source, cache=tmp_path / "cache", bandwidth=1e6, latency=0.002, **more)
-            return stack.enter_context(Catalogue(data, chosen, patience=patience))
+            return stack.enter_context(Catalogue(Session(data, chosen, max_wait=patience)))
 
         yield open_
 
@@ -73,7 +76,7 @@ def opened(server: LoopbackServer, harvested_there: Path, tmp_path: Path) -> Ite
 def alone(mirror: Path, harvested_there: Path, tmp_path: Path) -> Iterator[Catalogue]:
     """One that reads the files themselves, and has a folder of its own."""
     data = Path(copytree(harvested_there, tmp_path / "alone"))
-    with Catalogue(data, Settings(source=str(mirror), cache=tmp_path / "cache")) as cat:
+    with Catalogue(Session(data, Settings(source=str(mirror), cache=tmp_path / "cache"))) as cat:
         yield cat
 
 
@@ -93,7 +96,7 @@ def random_questions(cat: Catalogue, count: int) -> list[Question]:
     dice = Random(11)
     rows = cat.captures("*", columns=["url", "url_host_name"], limit=5000).to_arrow().to_pylist()
     found = [(row["url_host_name"], row["url"]) for row in rows if _PLAIN.fullmatch(row["url"])]
-    crawls = cat.held()
+    crawls = stored_crawls(cat.session)
 
     def pattern() -> str:
         host, url = dice.choice(found)
@@ -144,7 +147,7 @@ def test_a_pool_answers_as_one_alone_and_fetches_nothing_twice(
     different = random_questions(alone, DIFFERENT)
     asked = Random(1).choices(range(DIFFERENT), k=THREADS * QUESTIONS)
     first = opened()
-    pool = [first, *(first.sharing() for _ in range(POOL - 1))]
+    pool = [first, *(Catalogue(first.session.share()) for _ in range(POOL - 1))]
     answers = pooled(pool, [different[number] for number in asked])
     assert sent_twice(server) == []
     assert {cat.requests for cat in pool} == {len(server.log)}
@@ -155,7 +158,7 @@ def test_a_pool_answers_as_one_alone_and_fetches_nothing_twice(
 
 def test_what_is_closed_is_ones_own(opened: Callable[..., Catalogue], server: LoopbackServer) -> None:
     first = opened()
-    second, third = first.sharing(), first.sharing().sharing()
+    second, third = Catalogue(first.session.share()), Catalogue(Catalogue(first.session.share()).session.share())
     rows = first.captures("*.org", columns="url").to_arrow()
     before = len(server.log)
     assert second.requests == third.requests == before > 0
@@ -178,7 +181,7 @@ def test_samples_of_a_pool_fetch_nothing_twice_where_no_cache_is_wanted(
     opened: Callable[..., Catalogue], server: LoopbackServer, tmp_path: Path
 ) -> None:
     first = opened(cache_size=0)
-    with first.sharing() as second, first.sharing() as third:
+    with Catalogue(first.session.share()) as second, Catalogue(first.session.share()) as third:
         samples = pooled(
             [second, third],
             [lambda cat: cat.sample(cat.captures("*", columns=["url", "fetch_status"]), 20).to_arrow()] * THREADS,
@@ -192,7 +195,7 @@ def test_from_a_folder_nothing_is_kept(
     opened: Callable[..., Catalogue], server: LoopbackServer, mirror: Path, tmp_path: Path
 ) -> None:
     first = opened(source=str(mirror))
-    with first.sharing() as second:
+    with Catalogue(first.session.share()) as second:
         assert second.captures("*", columns="url").count() == first.captures("*", columns="url").count() > 0
         assert second.captures("*", columns="url").to_arrow().num_rows > 0
         assert second.requests == first.requests > 0
@@ -204,11 +207,11 @@ def test_patience_is_everybodys(mirror: Path, harvested_there: Path, tmp_path: P
     data = copytree(harvested_there, tmp_path / "data")
     with FaultServer(mirror, script=always(Kind.SLOW_DOWN)) as server:
         settings = Settings(source=server.url, cache=tmp_path / "cache", patience=250.0)
-        with Catalogue(data, settings, patience=2.0) as first, first.sharing() as second:
+        with Catalogue(Session(data, settings, max_wait=2.0)) as first, Catalogue(first.session.share()) as second:
             for cat in (first, second):
                 with pytest.raises(Throttled) as raised:
                     cat.captures("*", columns="url").to_arrow()
                 assert raised.value.retry_after
                 assert 200 < raised.value.retry_after <= 320
             with pytest.raises(Throttled):
-                second.crawl_list()
+                crawl_list(second.session)

@@ -11,6 +11,7 @@ from warcio.archiveiterator import ArchiveIterator
 
 from catalogue.catalogue import Catalogue
 from catalogue.commoncrawl.capture import format_timestamp
+from catalogue.selection import stored_crawls
 from tests.support.serving import get
 from tests.support.web_pages import asked, chosen_crawl, page, rows, serving_site, terms
 
@@ -76,7 +77,7 @@ def test_conditions_are_those_of_the_catalogue(site: str, harvested: Catalogue, 
 
 
 def test_several_crawls(site: str, harvested: Catalogue) -> None:
-    held = harvested.held()
+    held = stored_crawls(harvested.session)
     root = page(asked(site, url="example.com", crawl=[f"{held[-1]}..{held[1]}", "latest"], limit=1000))
     counts = harvested.captures("example.com").count_by_crawl()
     assert Counter(row[0].split()[-2] for row in rows(root)) == counts
@@ -160,7 +161,7 @@ def test_an_answer_as_csv_has_the_captures_and_their_places(site: str, harvested
 
 
 def test_crawls_are_a_list_to_choose_from(site: str, harvested: Catalogue) -> None:
-    held = harvested.held()
+    held = stored_crawls(harvested.session)
     listed = [each.attrs["value"] for each in page(get(site)).one("select", id="crawl").all("option")]
     assert listed == ["latest", "all", *held]
     cases: list[tuple[dict[str, Any], str]] = [
