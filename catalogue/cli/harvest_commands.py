@@ -99,7 +99,8 @@ def _plain(row: dict[Any, Any]) -> dict[str, Any]:
     "crawls",
     multiple=True,
     shell_complete=crawls_listed,
-    help="Crawls that the source lists: 2022-05, a year, A..B, latest or all; with commas or repeated.",
+    help="Crawls that the source lists: 2022-05, a year, A..B, latest or all; with commas or repeated. "
+    "Or the path of a manifest, for a crawl that is not listed.",
 )
 @click.option(
     "--subset",
