@@ -6,8 +6,8 @@ from tempfile import TemporaryDirectory
 from benchmarks.processes import Ran, run, wait_for_quiet
 from benchmarks.report import Value, say, table
 from benchmarks.scale import FILES, crawl_names, put_crawl
-from catalogue.catalogue import STORE_NAME
 from catalogue.demo import LoopbackServer
+from catalogue.settings import STORE_NAME
 from catalogue.store.database import Store
 
 SIZES = (10, 100)

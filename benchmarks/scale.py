@@ -8,11 +8,12 @@ from tempfile import TemporaryDirectory
 from benchmarks.crawls import crawl_list, domain_in, make_template, manifest, path_of, put_names
 from benchmarks.processes import Ran, run, wait_for_quiet
 from benchmarks.report import say, table
-from catalogue.catalogue import CATALOGUE_NAME, STORE_NAME
 from catalogue.commoncrawl.manifests import COLLINFO, manifest_path
 from catalogue.metadata_db.file_rows import packed
 from catalogue.parquet.footer import decode_footer
 from catalogue.parquet.summary import FileSummary, summarize_file
+from catalogue.session import DATABASE_NAME
+from catalogue.settings import STORE_NAME
 from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
 
@@ -64,7 +65,7 @@ def _measure(folder: Path, crawls: list[str], held: int) -> list[str | int | flo
         store.put("documents", [(COLLINFO, _value(crawl_list(crawls)))])
         for crawl in crawls[held:-1]:
             put_crawl(store, crawl)
-    (folder / CATALOGUE_NAME).unlink(missing_ok=True)
+    (folder / DATABASE_NAME).unlink(missing_ok=True)
     count = "select count(*) as files from files"
     build = _command(folder, "sql", count)
     with Store(folder / STORE_NAME) as store:
@@ -77,7 +78,7 @@ def _measure(folder: Path, crawls: list[str], held: int) -> list[str | int | flo
     return [
         len(crawls) * FILES,
         (folder / STORE_NAME).stat().st_size / 1e6,
-        (folder / CATALOGUE_NAME).stat().st_size / 1e6,
+        (folder / DATABASE_NAME).stat().st_size / 1e6,
         build.cost.seconds,
         round(build.cost.peak_bytes / 1e6),
         added.cost.seconds,

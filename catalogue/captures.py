@@ -28,6 +28,7 @@ from catalogue.read.dask_cluster import dask_frame, machines_of_client
 from catalogue.read.dataframes import frame_of
 from catalogue.read.reader import ReadEvents, read
 from catalogue.read.workers import Workers, tasks
+from catalogue.selection import several
 from catalogue.settings import Settings
 from catalogue.surt import Match, merge, parse_key_patterns
 
@@ -333,7 +334,7 @@ class Captures(Displayed):
         return dask_frame(list(tasks(self.fetch_indexes(), settings)), self.plan.schema.empty_table())
 
 
-def parse_query(  # noqa: PLR0913 - a question has many sides, and each is named
+def parse_query(  # noqa: PLR0913 - one parameter for each option
     table: Dataset,
     there: Mapping[str, str],
     patterns: str | Iterable[str],
@@ -402,8 +403,3 @@ def parse_query(  # noqa: PLR0913 - a question has many sides, and each is named
         table=table,
         newer=newer,
     )
-
-
-def several(words: str | Iterable[str]) -> list[str]:
-    """One word or more as a list."""
-    return [words] if isinstance(words, str) else list(words)

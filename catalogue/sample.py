@@ -4,22 +4,26 @@ import math
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from catalogue.captures import Captures
+from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.display import Displayed
 from catalogue.errors import IncompleteAnswer, QueryError
 from catalogue.formatting import plural
 from catalogue.parquet.arrow_arrays import positions
+from catalogue.plan.context import PlanContext, Scope
 from catalogue.plan.plan import ReadPlan
 from catalogue.progress import Bars, Progress, nowhere
-from catalogue.query.query import DRAWN
+from catalogue.query.query import DRAWN, check_columns
 from catalogue.query.random_order import Drawn, Draws, Place, time_of
 from catalogue.read.dataframes import frame_of
 from catalogue.read.decode import BATCH_ROWS
+from catalogue.session import Session
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -237,3 +241,52 @@ class Sample(Displayed):
     def to_pandas(self) -> "pd.DataFrame":
         """The sample as a DataFrame; see ``Captures.to_pandas``."""
         return frame_of(self.to_arrow())
+
+
+_STRATA = {"host": "url_host_name", "domain": "url_host_registered_domain"}
+"""Short names of columns of Common Crawl's index."""
+
+
+def draw_sample(
+    session: Session, captures: Captures, size: int, *, seed: int = 0, per: str | None = None, most: int = 1
+) -> Sample:
+    """Draw a random sample of captures; see ``Catalogue.sample``."""
+    query, scope = captures.question.query, captures.question.scope
+    if query.limit is not None or query.ordered or captures.distinct:
+        message = "a sample is of all captures, in no order; leave out limit, ordered, unique and latest"
+        raise QueryError(message)
+    short = _STRATA if session.dataset == COMMON_CRAWL else {}
+    there = session.metadata().columns
+    stratum = check_columns([short.get(per, per)], there, session.dataset) if per is not None else ()
+    drawing = replace(query, columns=(*query.columns, *stratum), draws=True)
+    files = {file.path: file for file in scope.candidates}
+
+    def ask(drawn: Mapping[Place, Drawn]) -> Captures:
+        by_path: dict[str, dict[int, Drawn]] = {}
+        for (path, ordinal), rows in drawn.items():
+            by_path.setdefault(path, {})[ordinal] = rows
+        chosen = tuple(
+            replace(files[path], row_groups=tuple(each for each in files[path].row_groups if each[0] in rows))
+            for path, rows in sorted(by_path.items())
+        )
+        some = Scope(chosen, scope.considered, (), by_path)
+        question = PlanContext(drawing, some, session.footers, lambda: session.rereading, session.cost())
+        return Captures(
+            question, session.machine_settings, space=captures.space_of, notify=session.notify, bars=session.bars
+        )
+
+    return Sample(
+        size,
+        session.metadata().sizes(scope.candidates),
+        ask,
+        columns=tuple(dict.fromkeys([*query.columns, *session.dataset.path_columns])),
+        seed=seed,
+        bars=session.bars,
+        per=next(iter(stratum), None),
+        most=most,
+        missing=scope.missing
+        + tuple(
+            f"{path} has no column {session.dataset.key} to find rows by"
+            for path in session.metadata().without(session.dataset.key, scope.candidates)
+        ),
+    )

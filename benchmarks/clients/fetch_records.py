@@ -20,6 +20,7 @@ from warcio.archiveiterator import ArchiveIterator
 
 from benchmarks.clients.lookup_asking import measure
 from catalogue.catalogue import Catalogue
+from catalogue.session import Session
 from catalogue.settings import Settings
 
 RATE = 5
@@ -47,7 +48,7 @@ def _ours(source: str, rows: list[dict[str, Any]]) -> int:
         # is read as one is the same.
         bandwidth = 100 * Settings().bandwidth
         settings = Settings(source=source, cache=home / "cache", rate=100 * RATE, bandwidth=bandwidth)
-        with Catalogue(home / "data", settings) as cat:
+        with Catalogue(Session(home / "data", settings)) as cat:
             return cat.fetch(rows, home / "found.warc.gz").records
 
 

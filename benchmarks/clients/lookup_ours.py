@@ -8,6 +8,7 @@ from benchmarks.clients.lookup_asking import COLUMNS, Question, Steps, start
 from benchmarks.real_size import CRAWL
 from catalogue.catalogue import Catalogue
 from catalogue.query.query import CDX_COLUMNS
+from catalogue.session import Session
 from catalogue.settings import Settings
 from catalogue.store.database import Store
 from catalogue.surt import Match
@@ -33,7 +34,7 @@ def ours(question: Question) -> Steps:
     settings = Settings(source=question.source, cache=folder / "cache", cache_size=0, latency=0.03, bandwidth=40e6)
 
     def ask(data: Path, columns: tuple[str, ...] = COLUMNS, *, harvest: bool = False) -> int:
-        with Catalogue(data, settings) as cat:
+        with Catalogue(Session(data, settings)) as cat:
             if harvest:
                 cat.harvest(CRAWL)
             rows: int = cat.captures(pattern, match=match, columns=columns).to_arrow().num_rows
@@ -41,7 +42,7 @@ def ours(question: Question) -> Steps:
 
     def prepared(name: str, *prepare: Callable[[Path], object]) -> Path:
         data = folder / name
-        with Catalogue(data, settings) as cat:
+        with Catalogue(Session(data, settings)) as cat:
             cat.harvest(CRAWL)
         for step in prepare:
             step(data)
@@ -57,7 +58,7 @@ def ours(question: Question) -> Steps:
         prepared("indexes", ask),
     )
     everything = prepared("everything", lambda data: ask(data, CDX_COLUMNS))
-    kept = Catalogue(indexes, settings)
+    kept = Catalogue(Session(indexes, settings))
     kept.captures(pattern, match=match, columns=COLUMNS).to_arrow()
 
     def ask_again() -> int:

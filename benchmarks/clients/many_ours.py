@@ -10,6 +10,7 @@ from benchmarks.clients.lookup_asking import COLUMNS, measure
 from benchmarks.paced import LATENCY, RATE
 from benchmarks.real_size import CRAWL
 from catalogue.catalogue import Catalogue
+from catalogue.session import Session
 from catalogue.settings import Settings
 
 SINGLE = 50
@@ -23,7 +24,7 @@ def main() -> None:
     folder = Path(mkdtemp())
     # No page is kept from one step to the next.
     settings = Settings(source=source, cache=folder / "cache", cache_size=0, latency=LATENCY, bandwidth=RATE)
-    with Catalogue(folder / "data", settings) as cat:
+    with Catalogue(Session(folder / "data", settings)) as cat:
 
         def ask(asked: list[str]) -> int:
             return sum(batch.num_rows for batch in cat.captures(asked, columns=COLUMNS, exact_url=True).batches())

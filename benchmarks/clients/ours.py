@@ -4,10 +4,10 @@ import time
 
 from benchmarks.clients.asking import Task, start
 from catalogue import metadata_db
-from catalogue.catalogue import CATALOGUE_NAME, STORE_NAME
 from catalogue.examine import Examiner
 from catalogue.harvest.harvest import harvest
-from catalogue.settings import load_settings
+from catalogue.session import DATABASE_NAME
+from catalogue.settings import STORE_NAME, load_settings
 from catalogue.source.open import open_source
 from catalogue.store.database import Store
 
@@ -20,7 +20,7 @@ def ours(task: Task) -> dict[str, float]:
     with Store(task.folder / STORE_NAME, create=True) as store, Examiner() as examiner:
         outcome = harvest(crawl, ["warc"], store=store, source=source, examiner=examiner)
         fetched = time.monotonic()
-        metadata_db.refresh(task.folder / CATALOGUE_NAME, store, facts=outcome.facts, examiner=examiner)
+        metadata_db.refresh(task.folder / DATABASE_NAME, store, facts=outcome.facts, examiner=examiner)
         shown = time.monotonic()
     source.close()
     return {"files": len(outcome.facts), "fetch": fetched - started, "table": shown - fetched}

@@ -5,12 +5,13 @@ from typing import Any
 from benchmarks.clients.site_asking import COLUMNS, Ask, Site, Task, start
 from benchmarks.paced import LATENCY, RATE
 from catalogue.catalogue import Catalogue
+from catalogue.session import Session
 from catalogue.settings import Settings
 
 
 def harvest(task: Task) -> int:
     """Take the footers of all files, as ``catalogue harvest`` does."""
-    with Catalogue(task.folder / "data", _settings(task)) as cat:
+    with Catalogue(Session(task.folder / "data", _settings(task))) as cat:
         return sum(len(harvested.facts) for harvested in cat.harvest(task.crawl))
 
 
@@ -20,7 +21,7 @@ def ask(task: Task) -> Ask:
 
     def asked(site: Site) -> Any:  # noqa: ANN401 - pyarrow has no types
         if not opened:
-            opened.append(Catalogue(task.folder / "data", _settings(task)))
+            opened.append(Catalogue(Session(task.folder / "data", _settings(task))))
         return opened[0].captures(site.pattern, columns=COLUMNS).to_arrow()
 
     return asked

@@ -51,11 +51,11 @@ class Common:
 
     def settings(self, **others: object) -> Settings:
         """What the options, and others beside them, set."""
-        from catalogue.catalogue import settings_for  # noqa: PLC0415 - --help needs none of what this imports
+        from catalogue.store.folder_settings import settings_for  # noqa: PLC0415 - --help needs none of what this imports
 
         return settings_for(
             data=self.data,
-            table=self.table,
+            dataset=self.table,
             notify=self.say,
             source=self.source,
             rate=self.rate,
@@ -73,6 +73,7 @@ class Common:
         """The catalogue that the options mean, with some settings beside theirs, and a cluster's workers."""
         from catalogue.catalogue import Catalogue  # noqa: PLC0415 - --help needs none of what this imports
         from catalogue.read.dask_cluster import connected  # noqa: PLC0415 - likewise
+        from catalogue.session import Session  # noqa: PLC0415 - likewise
 
         chosen = self.settings(**settings)
         if self.verbose:
@@ -83,7 +84,7 @@ class Common:
         with (
             connected(scheduler) if scheduler else nullcontext() as executor,
             Catalogue(
-                chosen.data, chosen, table=self.table, executor=executor, notify=self.say, bars=self.bars
+                Session(chosen.data, chosen, dataset=self.table, executor=executor, notify=self.say, bars=self.bars)
             ) as catalogue,
         ):
             yield catalogue

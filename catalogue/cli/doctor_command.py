@@ -48,7 +48,7 @@ def doctor(options: Common, *, crawl: str | None, json_: bool) -> None:
     """  # noqa: D301 - \b is click's
     with options.opened() as catalogue:
         found = catalogue.doctor(crawl)
-        source = catalogue.settings.source
+        source = catalogue.session.settings.source
     here, there = map(_with_options, ([*found.here, _terminal()], found.source))
     if json_:
         as_json(

@@ -60,12 +60,13 @@ def ducklake(options: Common, *, path: Path | None, crawls: tuple[str, ...], bac
     paths, and refuses others; those take url_surtkey = 'com,example)/page?a=1', as catalogue.url_surtkey writes it.
     """  # noqa: D301 - \b is click's
     from catalogue.export.ducklake_attach import attach  # noqa: PLC0415 - --help needs none of what this imports
+    from catalogue.sql import lake_path  # noqa: PLC0415 - --help needs none of what this imports
 
     with options.opened() as catalogue:
         exported = catalogue.export_ducklake(path, crawls=crawls or "all", backend=backend)
         if path is None:
             with catalogue.connect() as connection:
-                lacking = attach(connection, catalogue.lake_path, catalogue.settings.source)
+                lacking = attach(connection, lake_path(catalogue.session), catalogue.session.settings.source)
             if lacking:
                 options.say(f"catalogue sql cannot read it yet: {lacking}")
         _tell(options, exported, json_=json_)

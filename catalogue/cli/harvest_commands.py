@@ -47,8 +47,10 @@ def crawls(options: Common, *, json_: bool) -> None:
     catalogue crawls
     catalogue crawls --json | head -1
     """  # noqa: D301
+    from catalogue.harvest.harvest_crawls import crawl_list  # noqa: PLC0415 - --help needs none of what this imports
+
     with options.opened() as catalogue:
-        listed = catalogue.crawl_list()
+        listed = crawl_list(catalogue.session)
         rows = catalogue.crawls().to_dict("records")
     shown = {row["crawl"] for row in rows}
     empty = dict.fromkeys(rows[0] if rows else ["name", "first_fetch", "last_fetch"])
@@ -174,7 +176,7 @@ def harvest(  # noqa: PLR0913 - an option each
             return
         if not yes:
             _agree(catalogue, crawls, chosen)
-        if catalogue.settings.asks_strangers and not catalogue.settings.contact:
+        if catalogue.session.settings.asks_strangers and not catalogue.session.settings.contact:
             options.say("tip: --contact you@example.org lets Common Crawl write to you before it has to block you")
         with harvest_bar(options) as bar:
             outcomes = catalogue.harvest(crawls or None, **chosen, report=bar)
@@ -226,7 +228,7 @@ def _show_outcome(options: Common, outcome: "Harvested", *, json_: bool) -> None
 def _listed_in(file: BinaryIO | None, catalogue: Any) -> tuple[str, ...]:  # noqa: ANN401 - importing its type is slow
     from catalogue.commoncrawl.datasets import parse_path_list  # noqa: PLC0415 - --help needs none of what this imports
 
-    return parse_path_list(file.read(), source=catalogue.settings.source.rstrip("/")) if file else ()
+    return parse_path_list(file.read(), source=catalogue.session.settings.source.rstrip("/")) if file else ()
 
 
 def _define(catalogue: Any, key: str | None, keys: str | None, manifest: str | None, paths: list[str]) -> None:  # noqa: ANN401
@@ -317,18 +319,21 @@ def status(options: Common, *, json_: bool) -> None:
     catalogue status
     catalogue status --json
     """  # noqa: D301
+    from catalogue.reports import disk_sizes  # noqa: PLC0415 - --help needs none of what this imports
+    from catalogue.status import next_steps  # noqa: PLC0415 - --help needs none of what this imports
+
     with options.opened() as catalogue:
         coverage = [_plain(row) for row in catalogue.coverage().to_dict("records")]
         failures = [_plain(row) for row in catalogue.failures().to_dict("records")]
-        store_size, catalogue_size = catalogue.sizes()
-        log_size = catalogue.log_size()
+        store_size, catalogue_size = disk_sizes(catalogue.session)
+        log_size = catalogue.session.store.log_size()
         paths = {
-            "store": catalogue.data / STORE_NAME,
+            "store": catalogue.session.data / STORE_NAME,
             "catalogue": catalogue.path,
             "config": config_file(),
-            "cache": catalogue.settings.cache,
+            "cache": catalogue.session.settings.cache,
         }
-        steps = [replace(step, command=literally(step.command)) for step in catalogue.next_steps()]
+        steps = [replace(step, command=literally(step.command)) for step in next_steps(catalogue.session)]
     if json_:
         as_json(
             {
@@ -338,7 +343,7 @@ def status(options: Common, *, json_: bool) -> None:
                 "store_log_bytes": log_size,
                 "catalogue_bytes": catalogue_size,
                 "paths": {name: str(path.absolute()) for name, path in paths.items()},
-                "source": catalogue.settings.source,
+                "source": catalogue.session.settings.source,
                 "next": [asdict(step) for step in steps],
             }
         )
@@ -386,8 +391,10 @@ def forget(options: Common, *, crawls: tuple[str, ...], yes: bool) -> None:
     \b
     catalogue forget --crawl CC-MAIN-2018-05
     """  # noqa: D301
+    from catalogue.selection import stored_crawls  # noqa: PLC0415 - --help needs none of what this imports
+
     with options.opened() as catalogue:
-        chosen = catalogue.held(crawls)
+        chosen = stored_crawls(catalogue.session, crawls)
         names = ", ".join(chosen)
         if not yes and not confirmed(f"Delete the footers of {names}?"):
             message = f"nothing was deleted; to delete the footers of {names} add --yes"

@@ -277,7 +277,7 @@ def _check_lists(catalogue: Any, asked: dict[str, Any], match: Any) -> None:  # 
 
     for place, text in asked["places"]:
         try:
-            parse_key_patterns([text], catalogue.table.keys, match, exact_url=asked["exact_url"])
+            parse_key_patterns([text], catalogue.session.dataset.keys, match, exact_url=asked["exact_url"])
         except QueryError as error:
             message = f"{place}: {error}"
             raise QueryError(message) from None
@@ -285,7 +285,9 @@ def _check_lists(catalogue: Any, asked: dict[str, Any], match: Any) -> None:  # 
 
 def say_where(options: Common, catalogue: Any, asked: dict[str, Any]) -> None:  # noqa: ANN401
     """Say of a question that found nothing where nothing was found, and what may have been meant."""
-    newest, *others = catalogue.held(asked["crawls"] or "all")
+    from catalogue.selection import stored_crawls  # noqa: PLC0415 - --help needs none of what this imports
+
+    newest, *others = stored_crawls(catalogue.session, asked["crawls"] or "all")
     crawls = f"{plural(1 + len(others), 'crawl')}, {others[-1]} to {newest}" if others else newest
     crawls += ", the newest held" if "latest" in asked["crawls"] else ""
     chosen = f" ({', '.join(asked['subsets'])})" if asked["subsets"] else ""

@@ -117,13 +117,14 @@ def _into_folder(
         because nothing of the subsets is held of them.
     """
     from catalogue.cli.output_folder import Parts, question_of  # noqa: PLC0415 - --help needs none of what this imports
+    from catalogue.reports import crawl_states  # noqa: PLC0415 - --help needs none of what this imports
 
     if asked["limit"] is not None or asked["unique"] or asked["latest"]:
         message = "a folder gets all captures of each crawl; leave out --limit, --unique and --latest"
         raise QueryError(message)
     found = found_by(catalogue, options, asked, leave)
     every = found.plan
-    states = catalogue.states(asked["crawls"] or "all", asked["subsets"])
+    states = crawl_states(catalogue.session, asked["crawls"] or "all", asked["subsets"])
     question = question_of(found.question.query, every_column="*" in asked["columns"], subsets=asked["subsets"])
     plans = []
     with Parts(folder, format_, question) as parts:

@@ -77,6 +77,9 @@ def sql(
     catalogue sql < statements.sql
     catalogue sql
     """  # noqa: D301
+    from catalogue.reports import add_column_chunks  # noqa: PLC0415 - --help needs none of what this imports
+    from catalogue.sql import connect_for  # noqa: PLC0415 - --help needs none of what this imports
+
     if json_ and format_ not in {None, "jsonl"}:
         message = f"--json is short for --format jsonl; leave it or --format {format_} out"
         raise QueryError(message)
@@ -87,7 +90,7 @@ def sql(
     given = _parameters(params)
     with options.opened() as catalogue:
         if chunks_of:
-            catalogue.show_column_chunks(chunks_of)
+            add_column_chunks(catalogue.session, chunks_of)
         text = _script() if statement in {None, "-"} else statement
         if text is None:
             catalogue.update()
@@ -95,8 +98,8 @@ def sql(
         if not text.strip():
             message = 'no SQL is given; write some, such as "from crawls", or on a terminal nothing at all for a shell'
             raise QueryError(message)
-        question = _question(text.strip(), catalogue.table)
-        with catalogue.connect_for(question) as connection, answerable():
+        question = _question(text.strip(), catalogue.session.dataset)
+        with connect_for(catalogue.session, question) as connection, answerable():
             statements = connection.extract_statements(question)
             if format_ == "parquet" and len(statements) > 1:
                 message = "a Parquet file holds one result; give one statement"
@@ -207,7 +210,7 @@ def _shell(options: Common, catalogue: Any) -> NoReturn:  # noqa: ANN401 - impor
         message = f"no DuckDB shell is installed; run: {install_command('shell')}; or run: catalogue sql 'SQL'"
         raise QueryError(message)
     command = [program, "-readonly", str(path), "-cmd", _NO_INTERNALS, *(_attaching(options, catalogue, program))]
-    if not path.is_relative_to(catalogue.data):  # it is temporary, and gone when the catalogue is closed
+    if not path.is_relative_to(catalogue.session.data):  # it is temporary, and gone when the catalogue is closed
         sys.exit(subprocess.call(command))  # noqa: S603
     catalogue.close()
     if os.name == "posix":
@@ -218,19 +221,22 @@ def _shell(options: Common, catalogue: Any) -> NoReturn:  # noqa: ANN401 - impor
 def _attaching(options: Common, catalogue: Any, program: str) -> list[str]:  # noqa: ANN401 - likewise
     """Words with which a shell attaches the DuckLake in the folder, if there is one and that works."""
     from catalogue.export.ducklake_attach import NO_DOWNLOADS, attach_statements, not_attached  # noqa: PLC0415 - --help needs none of it
+    from catalogue.sql import lake_path, missing_in_lake  # noqa: PLC0415 - --help needs none of what this imports
 
-    if not catalogue.lake_path.exists():
+    if not lake_path(catalogue.session).exists():
         return []
     try:
-        lacking = catalogue.lake_lacks()
+        lacking = missing_in_lake(catalogue.session)
         version = _run([program, "--version"]).stdout.partition(" ")[0].removeprefix("v")
-        statements = ";".join(attach_statements(catalogue.lake_path, catalogue.settings.source, version))
+        statements = ";".join(
+            attach_statements(lake_path(catalogue.session), catalogue.session.settings.source, version)
+        )
     except CatalogueError as error:
-        options.say(f"cc is not there: {error}")
+        options.say(f"cannot attach cc: {error}")
         return []
     tried = _run([program, "-bail", "-c", f"{NO_DOWNLOADS};{statements};"])
-    if tried.returncode or lacking:
-        options.say(not_attached(catalogue.lake_path, tried.stderr) if tried.returncode else lacking)
+    if problem := not_attached(lake_path(catalogue.session), tried.stderr) if tried.returncode else lacking:
+        options.say(problem)
     return [] if tried.returncode else ["-cmd", f"{statements};"]
 
 

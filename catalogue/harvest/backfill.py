@@ -8,10 +8,11 @@ taken for bounds, since a zipped file need not begin with its least key.
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from catalogue import metadata_db
 from catalogue.commoncrawl.datasets import Dataset
 from catalogue.display import Displayed
 from catalogue.errors import Blocked, FormatError, SourceError, SourceUnavailable
@@ -25,6 +26,8 @@ from catalogue.plan.requests import PlannedRequest
 from catalogue.progress import Bars, Progress, nowhere
 from catalogue.query.query import Query
 from catalogue.read.workers import Here, Lesson, Workers
+from catalogue.selection import select_stored, several
+from catalogue.session import Session
 from catalogue.surt import EVERYTHING
 
 Ask = Callable[[Query, Scope], PlanContext]
@@ -225,3 +228,22 @@ def _some(gaps: Gaps, offsets: dict[int, int]) -> Candidate:
     like = gaps.missing or gaps.overlapping
     assert like  # noqa: S101 - a file without gaps is not among them
     return replace(like, row_groups=tuple(sorted(offsets.items())))
+
+
+def prepare_backfill(
+    session: Session, crawls: str | Iterable[str] = "all", *, only_gaps: bool = False, files: str | Iterable[str] = ()
+) -> Backfill:
+    """Find row groups whose footers say too little; see ``Catalogue.backfill``."""
+    with session.database() as connection:
+        words = select_stored(session, session.metadata().crawls, crawls)
+        found = metadata_db.gaps(connection, words, several(files), overlapping=not only_gaps)
+    return Backfill(
+        found,
+        session.dataset,
+        lambda query, scope: PlanContext(
+            query, scope, session.footers, lambda: session.source, session.cost(), teaches=True
+        ),
+        session.workers or Here(lambda: session.source),
+        lambda: session.spent,
+        bars=session.bars,
+    )

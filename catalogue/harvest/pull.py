@@ -8,8 +8,8 @@ compared can still make answers lack rows: take snapshots from people you trust.
 
 import hashlib
 import random
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,12 +20,15 @@ from catalogue.check.compare_files import differing, start_of
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.commoncrawl.manifests import COLLINFO, index_file, manifest_path, parse_collinfo, parse_manifest
 from catalogue.display import Displayed
-from catalogue.errors import BadSnapshot, FileChanged, FormatError, NotFound, StoreDamaged
+from catalogue.errors import BadSnapshot, FileChanged, FormatError, NotFound, QueryError, StoreDamaged
 from catalogue.examine import Examiner
 from catalogue.formatting import plural
 from catalogue.harvest.snapshot import LIST_OF_CRAWLS, MANIFEST, Piece, Snapshot, contents_of, unpack_snapshot
 from catalogue.parquet.footer import MAGIC, TRAILER, with_trailer
 from catalogue.parquet.pages import Indexes
+from catalogue.progress import Progress
+from catalogue.selection import several
+from catalogue.session import Session
 from catalogue.settings import canonical
 from catalogue.source.byte_ranges import ByteRange, FileVersion
 from catalogue.source.checks import MAX_DOCUMENT
@@ -330,3 +333,38 @@ def _is_plain(text: str) -> bool:
 def _note(piece: Piece) -> str:
     """The document that says that a piece was taken."""
     return f"snapshots/{piece.crawl}/{piece.contents}"
+
+
+COMPARED = 3
+"""Files of each piece that are compared with the source."""
+
+
+def pull_snapshot(
+    session: Session,
+    place: str,
+    *,
+    crawls: str | Iterable[str] = "all",
+    compare: int = COMPARED,
+    report: Callable[[Progress], None] | None = None,
+) -> Pulled:
+    """Store what a snapshot has; see ``Catalogue.pull``."""
+    if session.dataset != COMMON_CRAWL:
+        message = f"snapshots are of Common Crawl's index, and this is {session.dataset.name}"
+        raise QueryError(message)
+    with (
+        closing(session.open_source(place)) as there,
+        Examiner(session.dataset.key) as examiner,
+        session.reporting(report, "pieces") as told,
+    ):
+        pull = Pull(there, session.create_store(), session.source, examiner, compare=compare, folder=session.data)
+        snapshot = pull.snapshot()
+        pieces = snapshot.of(tuple(several(crawls)))
+        names = tuple(crawl for crawl in snapshot.crawls if any(piece.crawl == crawl for piece in pieces))
+        pulled = Pulled(there.url, names)
+        pull.take(
+            pieces,
+            pulled,
+            lambda now: told(Progress("pull", listed=len(pieces), done=now.pieces, bytes=there.bytes)),
+        )
+    pulled.missing = session.metadata().candidates(names, ()).missing if names else ()
+    return pulled

@@ -14,6 +14,7 @@ from catalogue.catalogue import Catalogue
 from catalogue.cdx.lines import KEY, RAW, TIME, cdx_table, places_of
 from catalogue.commoncrawl.crawls import SUBSETS
 from catalogue.errors import TooExpensive
+from catalogue.find_captures import run_query
 from catalogue.parquet.arrow_arrays import positions
 from catalogue.query.query import CDX_COLUMNS, Query
 from catalogue.query.where import parse_where
@@ -90,7 +91,7 @@ def read_part(
 def has_captures(catalogue: Catalogue, crawl: str, request: CdxRequest) -> bool:
     """Check whether there is a capture, before filters."""
     query = Query(request.pattern.intervals, (request.url,), ("url_surtkey",), limit=1)
-    return any(batch.num_rows for batch in catalogue.ask(query, crawl, SUBSETS).batches(warn=False))
+    return any(batch.num_rows for batch in run_query(catalogue.session, query, crawl, SUBSETS).batches(warn=False))
 
 
 def filter_rows(
@@ -167,9 +168,9 @@ def _unfiltered(catalogue: Catalogue, crawl: str, request: CdxRequest) -> Captur
 
 def _captures(catalogue: Catalogue, crawl: str, request: CdxRequest, intervals: tuple[KeyInterval, ...]) -> Captures:
     first, last = request.times
-    where = parse_where(request.where, pa.schema([]), catalogue.table) if request.where else None
+    where = parse_where(request.where, pa.schema([]), catalogue.session.dataset) if request.where else None
     query = Query(intervals, (request.url,), CDX_COLUMNS, where=where, from_ms=first, to_ms=last)
-    return catalogue.ask(query, crawl, SUBSETS)
+    return run_query(catalogue.session, query, crawl, SUBSETS)
 
 
 def _page(catalogue: Catalogue, crawl: str, request: CdxRequest, captures: Captures) -> Page:

@@ -20,8 +20,10 @@ from catalogue.errors import (
     SourceUnavailable,
     UnknownCrawl,
 )
+from catalogue.harvest.harvest_crawls import crawl_list
 from catalogue.metadata_db.candidates import MARGIN
 from catalogue.progress import Progress
+from catalogue.reports import crawl_names
 
 _LIST_SECONDS, _RECENT_SECONDS = 600.0, 5.0
 """Seconds for which the list of crawls, and the stored ones among them, are used without looking again."""
@@ -52,9 +54,9 @@ class CrawlList:
         if self._listed is None or now - self._listed[0] >= _LIST_SECONDS:
             listed: list[Crawl] = []
             with suppress(SourceError, FormatError):
-                listed = catalogue.crawl_list().crawls
+                listed = crawl_list(catalogue.session).crawls
             self._listed = now, listed
-        stored = catalogue.crawls_held()
+        stored = crawl_names(catalogue.session)
         crawls = {crawl: Crawl(crawl) for crawl in stored} | {each.id: each for each in self._listed[1]}
         self.latest = next(iter(newest_first(stored or crawls)), None)
         self._found = now, {crawl: crawls[crawl] for crawl in newest_first(crawls)}
@@ -163,7 +165,7 @@ class OnDemandHarvester:
         with self._lock:
             self._closed, harvesting = True, self._harvesting
         if harvesting:
-            harvesting.break_off()
+            harvesting.session.abort()
         self._executor.shutdown()
 
     def _harvest(self, crawl: str) -> None:
@@ -175,7 +177,7 @@ class OnDemandHarvester:
                 with self._lock:
                     self._harvesting = catalogue
                     if self._closed:
-                        catalogue.break_off()
+                        catalogue.session.abort()
                 outcomes = catalogue.harvest(crawl, subsets="all", report=lambda at: self._report(crawl, at))
             for outcome in outcomes:
                 at = outcome.progress

@@ -12,6 +12,8 @@ from catalogue.errors import NotHarvested, TooExpensive
 from catalogue.formatting import plain
 from catalogue.plan.plan import ReadPlan
 from catalogue.plan.requests import PlannedRequest
+from catalogue.reports import coverage_rows, disk_sizes
+from catalogue.selection import stored_crawls
 from catalogue.server.search import Search
 from catalogue.settings import package_version
 
@@ -87,7 +89,7 @@ def row_groups_answer(
         after: path and number before the first.
         limit: rows.
     """
-    stored, places = catalogue.held(crawls), []
+    stored, places = stored_crawls(catalogue.session, crawls), []
     if key is not None:
         scope = _limited(catalogue.captures(key, crawls=stored), MAX_LISTED).question.scope
         places = [(each.path, ordinal) for each in scope.candidates for ordinal, _ in each.row_groups]
@@ -117,8 +119,8 @@ def status_answer(catalogue: Catalogue, spent: tuple[int, int]) -> dict[str, Any
     coverage: list[Any] = []
     store, database = 0, 0
     with suppress(NotHarvested):
-        coverage = catalogue.coverage_rows()
-        store, database = catalogue.sizes()
+        coverage = coverage_rows(catalogue.session)
+        store, database = disk_sizes(catalogue.session)
     return {
         "coverage": plain(coverage),
         "sizes": {"store": store, "catalogue": database},

@@ -20,6 +20,8 @@ from catalogue.commoncrawl.crawls import newest_first
 from catalogue.key_map.key_map import KeySpace
 from catalogue.plan.plan import ReadPlan
 from catalogue.query.filters import Filters
+from catalogue.reports import crawl_rows
+from catalogue.selection import select_stored
 from catalogue.surt import Match
 
 MAX_SECONDS = 300.0
@@ -148,15 +150,15 @@ def run_search(catalogue: Catalogue, search: Search, more: Iterable[str] = ()) -
     """
     started = perf_counter()
     limit = search.limit or 0
-    stored = {row["crawl"]: row for row in catalogue.crawl_rows() if row["files_harvested"]}
-    crawls = catalogue.select_held(list(stored), search.crawls)
+    stored = {row["crawl"]: row for row in crawl_rows(catalogue.session) if row["files_harvested"]}
+    crawls = select_stored(catalogue.session, list(stored), search.crawls)
     captures = search.captures(catalogue, columns=(*_COLUMNS, *more), limit=search.start + limit + 1)
     first = captures.plan
     table = None
     if first.seconds <= MAX_SECONDS and captures.fetch_indexes().seconds <= MAX_SECONDS:
         table = pa.Table.from_batches(captures.batches(warn=False), captures.schema)
     plan = captures.plan
-    read = newest_first(file.crawl for path in plan.paths if (file := catalogue.table.file(path)))
+    read = newest_first(file.crawl for path in plan.paths if (file := catalogue.session.dataset.file(path)))
     return SearchResult(
         tuple(crawls),
         None if table is None else _rows(table, search),

@@ -12,6 +12,7 @@ from catalogue.commoncrawl.crawls import has_columnar_index
 from catalogue.errors import Busy, NotHarvested, TooExpensive
 from catalogue.records.document import Documents
 from catalogue.server.crawl_harvest import CrawlList, OnDemandHarvester
+from catalogue.session import Session
 from catalogue.settings import Settings
 from catalogue.source.rate_limit import Clock, SystemClock
 
@@ -52,15 +53,16 @@ class Service:
         """
         self.strict = strict
         self.crawls = CrawlList()
-        self._first = Catalogue(data, settings, notify=notify, patience=patience, clock=clock)
-        self._first.create(to_write=on_demand)  # so that missing crawls are reported in the same way from the start
+        self._first = Catalogue(Session(data, settings, notify=notify, max_wait=patience, clock=clock))
+        self._first.session.create_store(to_write=on_demand)  # so that a missing crawl is always the same error
         self._free: SimpleQueue[Catalogue] = SimpleQueue()
-        self._catalogues = [self._first, *(self._first.sharing() for _ in range(at_once - 1))]
+        others = [Catalogue(self._first.session.share()) for _ in range(at_once - 1)]
+        self._catalogues = [self._first, *others]
         for each in self._catalogues:
             self._free.put(each)
 
         def opened() -> Catalogue:
-            return Catalogue(data, settings, notify=notify, clock=clock)
+            return Catalogue(Session(data, settings, notify=notify, clock=clock))
 
         self.harvester = OnDemandHarvester(opened, notify) if on_demand else None
         self.notify = notify
@@ -156,7 +158,7 @@ class Service:
         """Cancel queries and wait until running ones have ended: DuckDB crashes if it is closed under a thread."""
         if self.harvester:
             self.harvester.close()
-        self._first.break_off()
+        self._first.session.abort()
         self._executor.shutdown(wait=False, cancel_futures=True)
         if self._documents:
             self._documents.close()

@@ -23,6 +23,7 @@ from catalogue.commoncrawl.crawls import plain_names
 from catalogue.errors import CatalogueError, Harvesting, QueryError
 from catalogue.key_map import svg
 from catalogue.key_map.colours import stylesheet
+from catalogue.reports import cached_pages, coverage_rows, crawl_rows
 from catalogue.server.responses import answer_of, incomplete, logged, run_query, service_of
 from catalogue.server.search import LOCATION, Search, SearchResult, run_search, to_csv
 from catalogue.server.search_form import MAX_LIMIT, MAX_PAGE, Form, parse_form
@@ -136,7 +137,7 @@ class _Pages:
         form, as_csv = Form.of(request.query_params), request.url.path.endswith(".csv")
         blank: dict[str, Any] = {"failure": "", "retry_after": 0, "found": None, "choices": []}
         try:
-            blank["choices"] = _choices(request, await run_query(request, lambda catalogue: catalogue.crawl_rows()))
+            blank["choices"] = _choices(request, await run_query(request, lambda cat: crawl_rows(cat.session)))
             if not request.query_params:
                 return self._page(request, "search.html", form=Form(crawls=("latest",)), **blank)
             search = parse_form(form)
@@ -167,7 +168,7 @@ class _Pages:
     async def status(self, request: Request) -> Response:
         """Show what is stored, and what was requested from the source."""
         service = service_of(request)
-        coverage, cached = await run_query(request, lambda catalogue: (catalogue.coverage_rows(), catalogue.kept()))
+        coverage, cached = await run_query(request, lambda cat: (coverage_rows(cat.session), cached_pages(cat.session)))
         crawls: set[str] = set()
         for row in coverage:
             row["first"] = row["crawl"] not in crawls
@@ -206,7 +207,7 @@ class _Pages:
 
 def _crawl_rows(service: Service, catalogue: Catalogue) -> list[dict[str, Any]]:
     service.crawls.get(catalogue)  # stores the list of crawls, of which the rows are made
-    return catalogue.crawl_rows()
+    return crawl_rows(catalogue.session)
 
 
 def _message(answer: Response) -> str:

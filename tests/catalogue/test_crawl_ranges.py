@@ -10,6 +10,8 @@ import pytest
 import catalogue
 from catalogue import Catalogue
 from catalogue.errors import NotHarvested, UnknownCrawl
+from catalogue.reports import crawl_rows
+from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
 from tests.support.commands import Command
 
@@ -19,7 +21,7 @@ def cat(untaught_data: Path, settings: Settings, tmp_path: Path) -> Iterator[Cat
     """All crawls are listed, and all but the second are stored."""
     data = copytree(untaught_data, tmp_path / "data")
     with catalogue.open(data, settings=settings) as opened:
-        opened.forget(opened.held()[1])
+        opened.forget(stored_crawls(opened.session)[1])
         yield opened
 
 
@@ -31,7 +33,7 @@ def missing(cat: Catalogue, crawls: str) -> tuple[str, ...]:
 
 def listed(cat: Catalogue) -> list[str]:
     """Newest first; one has no columnar index."""
-    return [row["crawl"] for row in cat.crawl_rows() if row["has_table"]]
+    return [row["crawl"] for row in crawl_rows(cat.session) if row["has_table"]]
 
 
 def test_crawls_of_a_range_that_are_not_stored_are_missing(cat: Catalogue) -> None:
@@ -62,7 +64,7 @@ def test_a_range_with_an_end_that_is_not_stored_is_refused(cat: Catalogue) -> No
 def test_a_year_means_its_crawls_and_says_which_are_missing(cat: Catalogue) -> None:
     newest, gone, *_ = listed(cat)
     year, gone_year = newest[8:12], gone[8:12]
-    assert cat.held(year) == [newest]
+    assert stored_crawls(cat.session, year) == [newest]
     assert missing(cat, year) == ()
     assert missing(cat, f"{gone_year}..{year}")
     with pytest.raises(NotHarvested, match=f"harvest --crawl {gone_year}\n"):

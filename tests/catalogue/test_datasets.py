@@ -16,6 +16,7 @@ import catalogue
 from catalogue import QueryError
 from catalogue.demo import LoopbackServer
 from catalogue.errors import BadManifest, NotHarvested
+from catalogue.harvest.harvest_crawls import crawl_list
 from catalogue.settings import Settings
 from catalogue.surt import Keys, covers, parse_key_pattern
 from tests.support.commands import Command
@@ -198,7 +199,7 @@ def test_mistakes_are_explained(tmp_path: Path, hosts: tuple[Path, pa.Table]) ->
         with pytest.raises(QueryError, match="no column of URLs"):
             cat.captures("example.com", exact_url=True)
         with pytest.raises(QueryError, match="only Common Crawl's index"):
-            cat.crawl_list()
+            crawl_list(cat.session)
         with pytest.raises(NotHarvested, match="catalogue harvest --table hosts --crawl CC-MAIN-2025-10"):
             cat.captures("*", crawls="CC-MAIN-2025-10")
         assert cat.forget(CRAWLS[0]) == 3

@@ -74,13 +74,13 @@ def test_python_has_the_same_data_folder(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("CATALOGUE_DATA", raising=False)
-    assert catalogue.open().data == tmp_path / "home/catalogue"
+    assert catalogue.open().session.data == tmp_path / "home/catalogue"
     with Store(tmp_path / "data/footers.sqlite", create=True):
         pass
-    assert catalogue.open().data == Path("data")
+    assert catalogue.open().session.data == Path("data")
     monkeypatch.setenv("CATALOGUE_DATA", "other")
-    assert catalogue.open().data == Path("other")
-    assert catalogue.open("given").data == Path("given")
+    assert catalogue.open().session.data == Path("other")
+    assert catalogue.open("given").session.data == Path("given")
 
 
 # ---- the source ----
@@ -132,5 +132,5 @@ def test_what_is_pulled_has_our_source(
         assert not cat.check().findings
     assert sources_of(tmp_path / "ours/footers.sqlite") == [server.url]
     with catalogue.open(tmp_path / "ours") as cat:
-        assert cat.settings.source == server.url
+        assert cat.session.settings.source == server.url
         assert cat.captures("*.example.com", crawls=crawl).count() == known > 0

@@ -16,13 +16,12 @@ from hypothesis import strategies as st
 from resiliparse.parse.html import HTMLTree
 
 import catalogue
-from catalogue.catalogue import STORE_NAME
-from catalogue.catalogue.exporting import Exported
 from catalogue.check.findings import Checked, Finding
 from catalogue.commoncrawl.capture import Capture
 from catalogue.display import Displayed, some
 from catalogue.doctor.diagnosis import Diagnosis, Observation
 from catalogue.errors import Unreachable
+from catalogue.export.exports import Exported
 from catalogue.formatting import printable
 from catalogue.harvest.backfill import Backfill
 from catalogue.harvest.harvest import Harvested
@@ -31,7 +30,8 @@ from catalogue.harvest.repair import Repaired
 from catalogue.output.fetch import Fetched, FetchEstimate
 from catalogue.progress import Progress
 from catalogue.records.record import Record
-from catalogue.settings import Settings
+from catalogue.selection import stored_crawls
+from catalogue.settings import STORE_NAME, Settings
 from catalogue.store.database import Store
 
 TAGS = {"html", "head", "body", "div", "p", "b", "table", "tbody", "tr", "th", "td"}
@@ -164,13 +164,13 @@ def test_a_plan_and_captures_are_shown_without_reading(harvested: catalogue.Cata
 
 def forget(cat: catalogue.Catalogue, path: str) -> None:
     """A file that is not held any more, as another process may see to."""
-    with closing(Store(cat.data / STORE_NAME)) as store:
+    with closing(Store(cat.session.data / STORE_NAME)) as store:
         store.delete("files", [path])
 
 
 def test_an_answer_that_lacks_something_says_so(untaught_data: Path, settings: Settings, tmp_path: Path) -> None:
     with catalogue.open(copytree(untaught_data, tmp_path / "data"), settings=settings) as cat:
-        crawl = cat.held()[0]
+        crawl = stored_crawls(cat.session)[0]
         gone = next(path for path in cat.files(crawl)["path"] if "subset=warc" in path)
         forget(cat, gone)
         found = cat.captures("*", crawls=crawl)
@@ -186,7 +186,7 @@ def test_a_catalogue_says_what_it_holds_and_does_not_write(
         assert not data.exists()
     with catalogue.open(copytree(untaught_data, data), settings=settings) as cat:
         rows = dict(zip(texts(cat, "th"), texts(cat, "td"), strict=True))
-        assert list(rows) == [*cat.held(), "all"]
+        assert list(rows) == [*stored_crawls(cat.session), "all"]
         files = cat.files()
         assert rows["all"] == f"{len(files):,} files; {files['num_rows'].sum():,} captures"
         assert texts(cat, "p") == [f"Catalogue in {data}, of {settings.source}"]

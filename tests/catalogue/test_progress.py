@@ -16,6 +16,8 @@ from catalogue.catalogue import Catalogue
 from catalogue.errors import IncompleteAnswer
 from catalogue.formatting import size
 from catalogue.progress import Progress, bars
+from catalogue.selection import stored_crawls
+from catalogue.session import Session
 from catalogue.settings import Settings
 
 
@@ -114,9 +116,9 @@ def test_all_that_takes_long_has_one(
 ) -> None:
     terminal = at_terminal(monkeypatch)
     data = Path(copytree(untaught_data, tmp_path / "data"))
-    with Catalogue(data, settings, bars=bars(None, clock=slowly())) as cat, warnings.catch_warnings():
+    with Catalogue(Session(data, settings, bars=bars(None, clock=slowly()))) as cat, warnings.catch_warnings():
         warnings.simplefilter("ignore", IncompleteAnswer)  # of records that are not there
-        newest = cat.held()[0]
+        newest = stored_crawls(cat.session)[0]
         found = cat.captures("*.example.com", crawls=newest)
         jobs: dict[str, Callable[[], object]] = {
             newest: lambda: cat.harvest(newest),

@@ -8,8 +8,10 @@ from shutil import copyfile, copytree
 import pytest
 
 import catalogue
+from catalogue.catalogue import Catalogue
 from catalogue.errors import DiskFailed
 from catalogue.server.service import Service
+from catalogue.session import Session
 from catalogue.settings import Settings
 from catalogue.store.database import Store
 from tests.support.commands import Command
@@ -104,13 +106,13 @@ def test_what_the_database_lacks_goes_into_a_copy(
         copyfile(tmp_path / "old", cat.path)
     before = files_in(data)
     notes: list[str] = []
-    with read_only(data), catalogue.Catalogue(data, settings, notify=notes.append) as cat:
+    with read_only(data), catalogue.Catalogue(Session(data, settings, notify=notes.append)) as cat:
         assert len(cat.files()) == files
         assert cat.captures("*.example.com", crawls=crawl).count() == known
         assert len(cat.column_chunks(crawl))
         assert not cat.check().findings
         assert not cat.path.is_relative_to(data)
-        with cat.sharing() as other:
+        with Catalogue(cat.session.share()) as other:
             assert other.path == cat.path
     assert notes == [f"{data} cannot be written to, so what catalogue.duckdb lacks goes into a temporary copy"]
     assert files_in(data) == before

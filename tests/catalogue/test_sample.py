@@ -23,6 +23,7 @@ from catalogue.demo import LoopbackServer
 from catalogue.parquet.thrift import Reader
 from catalogue.plan.plan import ReadPlan
 from catalogue.query.random_order import Draws
+from catalogue.session import Session
 from catalogue.settings import Settings
 from catalogue.surt import parse_pattern
 from tests.read.test_answers import random_patterns
@@ -241,7 +242,7 @@ def test_a_wrong_page_index_changes_no_sample(tmp_path: Path, settings: Settings
     for name, change in (("data", lambda _: None), ("other", lie)):
         change(file)
         chosen = replace(settings, source=str(folder), cache=tmp_path / name, bandwidth=1e5, latency=0.0001)
-        with Catalogue(tmp_path / name, chosen, notify=said.append) as cat:
+        with Catalogue(Session(tmp_path / name, chosen, notify=said.append)) as cat:
             cat.harvest("CC-MAIN-2022-33", pages=True)
             found = cat.captures("aaa.com/*", columns=["url"])
             samples.append([cat.sample(found, size).to_arrow() for size in (200, 1500, 4500)])

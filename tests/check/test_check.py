@@ -19,6 +19,7 @@ from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.commoncrawl.manifests import COLLINFO
 from catalogue.demo import LoopbackServer
 from catalogue.errors import QueryError
+from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
 from catalogue.store.database import Store
 from catalogue.store.inspecting import inspected
@@ -42,7 +43,7 @@ def found(cat: Catalogue) -> list[tuple[str, str]]:
 
 def sql(cat: Catalogue, statement: str, *parameters: object) -> None:
     cat.close()
-    with closing(sqlite3.connect(cat.data / STORE, isolation_level=None)) as connection:
+    with closing(sqlite3.connect(cat.session.data / STORE, isolation_level=None)) as connection:
         connection.execute(statement, parameters)
 
 
@@ -68,12 +69,12 @@ def test_flips_are_found_or_make_no_difference(tmp_path: Path) -> None:
 
 def test_each_flipped_value_is_named(cat: Catalogue) -> None:
     """In every table each value once at least, and no sound one beside it."""
-    before = rows(cat.data / STORE)
+    before = rows(cat.session.data / STORE)
     keys = [(name, key) for name in TABLES for key in before[name]]
     assert {name for name, _ in keys} == {*TABLES}
     assert len(keys) <= 80
     random = Random(7)
-    with closing(sqlite3.connect(cat.data / STORE, isolation_level=None)) as connection:
+    with closing(sqlite3.connect(cat.session.data / STORE, isolation_level=None)) as connection:
         for number in range(80):
             name, key = keys[number % len(keys)]
             value = bytearray(before[name][key])
@@ -81,7 +82,7 @@ def test_each_flipped_value_is_named(cat: Catalogue) -> None:
             value[bit // 8] ^= 1 << bit % 8
             put = f'UPDATE "{name}" SET value = ? WHERE key = ?'  # noqa: S608
             connection.execute(put, [bytes(value), key])
-            with inspected(cat.data / STORE) as inspection:
+            with inspected(cat.session.data / STORE) as inspection:
                 damaged = [seen.key for seen in inspection.values(name) if seen.label is None]
             assert damaged == [key], (name, key, bit)
             connection.execute(put, [before[name][key], key])
@@ -90,8 +91,8 @@ def test_each_flipped_value_is_named(cat: Catalogue) -> None:
 def test_a_finding_says_what_it_means_and_what_to_do(cat: Catalogue, server: LoopbackServer) -> None:
     path = paths(server.folder)[0]
     for name, key in (("files", path), ("documents", COLLINFO), ("indexes", f"{path}#1"), ("facts", path)):
-        flip_value(cat.data / STORE, name, key, Random(1))
-    command = Command(cat.data, cat.settings.source, cat.data)
+        flip_value(cat.session.data / STORE, name, key, Random(1))
+    command = Command(cat.session.data, cat.session.settings.source, cat.session.data)
     ran = command("check")
     assert ran.status == 1
     assert ran.out.splitlines() == [
@@ -145,7 +146,7 @@ def test_a_share_is_compared_by_one_request_a_file(cat: Catalogue, server: Loopb
     assert (done.complete, done.compared, done.equal, done.seed) == (True, 3, 3, 3)
     seen = [exchange.path for exchange in server.log]
     assert len(seen) == cat.requests == len(set(seen)) == 3
-    with Store(cat.data / STORE) as store:
+    with Store(cat.session.data / STORE) as store:
         footers = [held.data for path in seen if (held := store.get("files", path))]
     # Page indexes, which are held too, lie before the footer and come with it.
     assert all(exchange.sent_bytes > len(data) + 8 for exchange, data in zip(server.log, footers, strict=True))
@@ -172,7 +173,7 @@ def test_what_a_share_is() -> None:
 
 def test_a_share_without_files_is_not_well(cat: Catalogue, server: LoopbackServer) -> None:
     part = next(part for part in range(1, 100) if not Share.of(f"{part}/99").choose(paths(server.folder), len, 0))
-    command = Command(cat.data, cat.settings.source, cat.data)
+    command = Command(cat.session.data, cat.session.settings.source, cat.session.data)
     ran = command("check", "--read-subset", f"{part}/99")
     assert ran.status == 1
     assert "no file was compared with the source, since none is in this share; choose another" in ran.err
@@ -198,7 +199,7 @@ def test_what_changed_at_the_source_is_told(cat: Catalogue, server: LoopbackServ
     (mirror / flipped).write_bytes(content)
     with (
         LoopbackServer(mirror) as now,
-        catalogue.open(cat.data, settings=Settings(source=now.url, cache=tmp_path)) as other,
+        catalogue.open(cat.session.data, settings=Settings(source=now.url, cache=tmp_path)) as other,
     ):
         done = other.check(read_subset="100%")
         said = {finding.key: finding for finding in done.findings}
@@ -213,9 +214,9 @@ def test_what_changed_at_the_source_is_told(cat: Catalogue, server: LoopbackServ
 def test_a_source_that_is_down_is_another_status(cat: Catalogue, server: LoopbackServer) -> None:
     """What else was found is told all the same."""
     path = paths(server.folder)[1]
-    flip_value(cat.data / STORE, "indexes", f"{path}#0", Random(1))
+    flip_value(cat.session.data / STORE, "indexes", f"{path}#0", Random(1))
     with FaultServer(server.folder, script=always(Kind.REDIRECT_AWAY)) as down:
-        ran = Command(cat.data, down.url, cat.data)("check", "--read-subset", "1/1")
+        ran = Command(cat.session.data, down.url, cat.session.data)("check", "--read-subset", "1/1")
     assert ran.status == 75
     assert ran.out.startswith(f"indexes: {path}#0: ")
     assert "which is not followed" in ran.err.splitlines()[-1]
@@ -229,7 +230,7 @@ def test_ctrl_c_does_not_wait_for_the_source(cat: Catalogue, server: LoopbackSer
         return Fault(Kind.SILENT, hold=60.0)
 
     with FaultServer(server.folder, script=interrupt) as silent:
-        command = Command(cat.data, silent.url, cat.data)
+        command = Command(cat.session.data, silent.url, cat.session.data)
         started.append(command.start("check", "--read-subset", "1/1", CATALOGUE_CONNECTIONS="1"))
         ran = ended(started[0])
         assert (ran.status, len(silent.log)) == (130, 1), ran.err
@@ -251,7 +252,7 @@ def test_what_is_no_store_is_left_alone(tmp_path: Path) -> None:
 def test_what_is_whole_but_wrong(cat: Catalogue, server: LoopbackServer) -> None:
     """As a bug would leave it: a page index that the file has otherwise, and what is known of a footer."""
     one, other, *_ = paths(server.folder)
-    with Store(cat.data / STORE) as store:
+    with Store(cat.session.data / STORE) as store:
         held = store.get("files", one)
         assert held
         wrong = store.indexes(one, [1], held)[1]
@@ -288,11 +289,11 @@ def test_a_file_among_the_keys_of_another_is_suspect() -> None:
 def test_a_crawl_is_looked_at_for_itself(untaught_data: Path, settings: Settings, tmp_path: Path) -> None:
     shutil.copytree(untaught_data, tmp_path / "data")
     with catalogue.open(tmp_path / "data", settings=settings) as cat:
-        latest, *_, oldest = cat.held()
-        rotten = next(path for path in cat.create().keys("files", f"crawl={latest}/"))
+        latest, *_, oldest = stored_crawls(cat.session)
+        rotten = next(path for path in cat.session.create_store().keys("files", f"crawl={latest}/"))
         cat.close()
-        flip_value(cat.data / STORE, "files", rotten, Random(1))
+        flip_value(cat.session.data / STORE, "files", rotten, Random(1))
         done = cat.check(oldest)
         assert done.findings == []
-        assert 0 < done.values["files"] < len(cat.create().keys("files"))
+        assert 0 < done.values["files"] < len(cat.session.create_store().keys("files"))
         assert [finding.key for finding in cat.check("latest").findings] == [rotten]

@@ -60,7 +60,7 @@ def spoil(path: Path, at: int, length: int) -> None:
 
 
 def test_what_rotted_is_asked_for_and_nothing_else(cat: Catalogue, server: LoopbackServer) -> None:
-    before = content(cat.data / STORE)
+    before = content(cat.session.data / STORE)
     one, two, three, *_ = paths(server.folder)
     rotten = [
         ("files", one),
@@ -73,13 +73,13 @@ def test_what_rotted_is_asked_for_and_nothing_else(cat: Catalogue, server: Loopb
         ("documents", manifest_path(CRAWL)),
     ]
     for name, key in rotten:
-        flip_value(cat.data / STORE, name, key, Random(3))
+        flip_value(cat.session.data / STORE, name, key, Random(3))
     done = cat.repair()
     assert sorted((finding.kind, finding.key) for finding in done.found) == sorted(rotten)
     assert (done.left, done.taken, list(done.failures), done.aside) == ([], [one, two], [ABSENT], None)
     assert asked(server) == Counter([one, two, three, ABSENT, COLLINFO, manifest_path(CRAWL)])
     assert done.requests == len(server.log)
-    assert content(cat.data / STORE) == before
+    assert content(cat.session.data / STORE) == before
     server.log.clear()
     assert answers_of(cat).num_rows == 4 * FILES
     assert {*asked(server)} <= {*paths(server.folder)}
@@ -90,14 +90,14 @@ def test_a_file_that_the_source_has_no_more(cat: Catalogue, server: LoopbackServ
     mirror = Path(shutil.copytree(server.folder, tmp_path / "mirror"))
     gone, other, *_ = paths(mirror)
     (mirror / gone).unlink()
-    flip_value(cat.data / STORE, "files", gone, Random(1))
-    flip_value(cat.data / STORE, "files", other, Random(1))
+    flip_value(cat.session.data / STORE, "files", gone, Random(1))
+    flip_value(cat.session.data / STORE, "files", other, Random(1))
     with LoopbackServer(mirror) as now:
-        ran = Command(cat.data, now.url, cat.data)("repair")
+        ran = Command(cat.session.data, now.url, cat.session.data)("repair")
         assert (ran.status, ran.out) == (1, f"failed: {now.url}{gone} does not exist\n")
         assert asked(now) == Counter([gone, other])
     assert not cat.captures(PATTERN).complete
-    with Store(cat.data / STORE) as store:
+    with Store(cat.session.data / STORE) as store:
         assert gone not in store.keys("files")
         assert gone in store.keys("failures")
     assert cat.check().complete
@@ -108,14 +108,14 @@ def test_a_crawl_that_the_source_lists_no_more(cat: Catalogue, server: LoopbackS
     mirror = Path(shutil.copytree(server.folder, tmp_path / "mirror"))
     (mirror / manifest_path(CRAWL)).unlink()
     one, *_ = paths(mirror)
-    flip_value(cat.data / STORE, "files", one, Random(1))
-    flip_value(cat.data / STORE, "documents", manifest_path(CRAWL), Random(1))
+    flip_value(cat.session.data / STORE, "files", one, Random(1))
+    flip_value(cat.session.data / STORE, "documents", manifest_path(CRAWL), Random(1))
     with (
         LoopbackServer(mirror) as now,
-        catalogue.open(cat.data, settings=Settings(source=now.url, cache=tmp_path)) as other,
+        catalogue.open(cat.session.data, settings=Settings(source=now.url, cache=tmp_path)) as other,
     ):
         assert not other.repair().complete
-    with Store(cat.data / STORE) as store:
+    with Store(cat.session.data / STORE) as store:
         assert one not in store.keys("files")
         assert one in store.keys("failures")
     assert cat.repair().left == []
@@ -124,45 +124,45 @@ def test_a_crawl_that_the_source_lists_no_more(cat: Catalogue, server: LoopbackS
 
 def test_a_source_that_is_down(cat: Catalogue, server: LoopbackServer) -> None:
     """Nothing that is held is let go of for what cannot be had; it is mended later."""
-    before = content(cat.data / STORE)
+    before = content(cat.session.data / STORE)
     one, two, *_ = paths(server.folder)
-    flip_value(cat.data / STORE, "files", one, Random(1))
-    flip_value(cat.data / STORE, "documents", manifest_path(CRAWL), Random(1))
-    spoil(cat.data / STORE, 0, 4096)  # the page that leads to all others
-    (cat.data / f"{STORE}.new").mkdir()
+    flip_value(cat.session.data / STORE, "files", one, Random(1))
+    flip_value(cat.session.data / STORE, "documents", manifest_path(CRAWL), Random(1))
+    spoil(cat.session.data / STORE, 0, 4096)  # the page that leads to all others
+    (cat.session.data / f"{STORE}.new").mkdir()
     for left in (STORE, f"{STORE}-wal", f"{STORE}.lock", "copy", "copy-wal"):
-        (cat.data / f"{STORE}.new/{left}").write_bytes(b"of a repair that was broken off")
+        (cat.session.data / f"{STORE}.new/{left}").write_bytes(b"of a repair that was broken off")
     with pytest.raises(StoreDamaged, match="run: catalogue repair"):
-        Store(cat.data / STORE)
+        Store(cat.session.data / STORE)
     with FaultServer(server.folder, script=always(Kind.REDIRECT_AWAY)) as down:
-        ran = Command(cat.data, down.url, cat.data)("repair")
+        ran = Command(cat.session.data, down.url, cat.session.data)("repair")
     assert ran.status == 75
-    assert not [path.name for path in cat.data.glob(f"{STORE}.*") if ".new" in path.name]
+    assert not [path.name for path in cat.session.data.glob(f"{STORE}.*") if ".new" in path.name]
     done = cat.repair()
     assert ("failures", one) in [(finding.kind, finding.key) for finding in done.found]
     assert done.left == []
     assert asked(server) == Counter([one, manifest_path(CRAWL)])
-    assert content(cat.data / STORE) == before
-    assert two in content(cat.data / STORE)["files"]
+    assert content(cat.session.data / STORE) == before
+    assert two in content(cat.session.data / STORE)["files"]
 
 
 def test_killed_in_the_middle_it_can_be_run_again(cat: Catalogue, server: LoopbackServer) -> None:
-    before = content(cat.data / STORE)
+    before = content(cat.session.data / STORE)
     one, two, *_ = paths(server.folder)
     for path in (one, two):
-        flip_value(cat.data / STORE, "files", path, Random(1))
-    spoil(cat.data / STORE, 16, 8)
+        flip_value(cat.session.data / STORE, "files", path, Random(1))
+    spoil(cat.session.data / STORE, 16, 8)
     with (
         FaultServer(server.folder, script=always(Kind.SILENT)) as slow,
-        Command(cat.data, slow.url, cat.data).start("repair") as process,
+        Command(cat.session.data, slow.url, cat.session.data).start("repair") as process,
     ):
         wait_until(process, lambda: bool(slow.log))
         process.kill()
-    assert list(cat.data.glob(f"{STORE}.damaged-*"))  # so far it had come
+    assert list(cat.session.data.glob(f"{STORE}.damaged-*"))  # so far it had come
     done = cat.repair()
     assert done.left == []
     assert asked(server) == Counter([one, two])
-    assert content(cat.data / STORE) == before
+    assert content(cat.session.data / STORE) == before
 
 
 def test_what_reading_taught_is_told_to_be_forgotten(tmp_path: Path) -> None:
@@ -175,14 +175,14 @@ def test_what_reading_taught_is_told_to_be_forgotten(tmp_path: Path) -> None:
         cat.harvest(CRAWL)
         cat.backfill().run()
         cat.update()
-        before = content(cat.data / STORE)
+        before = content(cat.session.data / STORE)
         assert before["indexes"].keys() == {f"{path}#0", f"{path}#1"}
         cat.close()
-        flip_value(cat.data / STORE, "indexes", f"{path}#1", Random(1))
+        flip_value(cat.session.data / STORE, "indexes", f"{path}#1", Random(1))
         done = cat.repair()
         assert (done.forgotten, done.left, done.requests) == ([f"{path}#1"], [], 0)
         cat.backfill().run()
-        assert content(cat.data / STORE)["indexes"] == before["indexes"]
+        assert content(cat.session.data / STORE)["indexes"] == before["indexes"]
 
 
 def define(data: Path, mirror: Path, *files: str) -> dict[str, str]:
@@ -232,13 +232,13 @@ def test_where_the_list_of_a_table_is_lost_its_footers_are_kept(tmp_path: Path) 
 
 def test_a_page_of_footers(cat: Catalogue, server: LoopbackServer) -> None:
     """All that is on other pages is kept; what was on it is taken again, and the old store kept."""
-    before = content(cat.data / STORE)
-    data = (cat.data / STORE).read_bytes()
+    before = content(cat.session.data / STORE)
+    data = (cat.session.data / STORE).read_bytes()
     pages = [at for at in range(0, len(data), 4096) if data[at] == 0x0D and b"part-00003-" in data[at : at + 4096]]
-    spoil(cat.data / STORE, pages[0], 4096)
+    spoil(cat.session.data / STORE, pages[0], 4096)
     cat.path.unlink()
-    ran = Command(cat.data, server.url, cat.data)("repair")
-    (aside,) = cat.data.glob(f"{STORE}.damaged-*")
+    ran = Command(cat.session.data, server.url, cat.session.data)("repair")
+    (aside,) = cat.session.data.glob(f"{STORE}.damaged-*")
     lines = ran.err.splitlines()
     assert lines[0].startswith("found: the file footers.sqlite is damaged: ")
     made = next(line for line in lines if line.startswith("a new store was made of what is whole: "))
@@ -248,36 +248,42 @@ def test_a_page_of_footers(cat: Catalogue, server: LoopbackServer) -> None:
     assert 0 < kept["footers"] < FILES
     assert f"{plural(FILES - kept['footers'], 'footer')} taken again; {plural(len(server.log), 'request')}" in lines
     assert lines[-1] == "all is well again"
-    assert content(cat.data / STORE) == before
+    assert content(cat.session.data / STORE) == before
     assert len(server.log) <= sum(map(len, before.values())) - sum(kept.values())
 
 
 def test_another_process_at_work_is_told(cat: Catalogue, server: LoopbackServer) -> None:
-    flip_value(cat.data / STORE, "files", paths(server.folder)[0], Random(1))
-    with FileLock(cat.data / "repair.lock"), pytest.raises(StoreLocked):
+    flip_value(cat.session.data / STORE, "files", paths(server.folder)[0], Random(1))
+    with FileLock(cat.session.data / "repair.lock"), pytest.raises(StoreLocked):
         cat.repair()
-    with FileLock(f"{cat.data / STORE}.{CRAWL}.lock"), pytest.raises(StoreLocked, match="another process harvests"):
+    with (
+        FileLock(f"{cat.session.data / STORE}.{CRAWL}.lock"),
+        pytest.raises(StoreLocked, match="another process harvests"),
+    ):
         cat.repair()
-    with closing(sqlite3.connect(cat.data / STORE)) as connection:
+    with closing(sqlite3.connect(cat.session.data / STORE)) as connection:
         connection.execute("DELETE FROM history WHERE change = 1")
         connection.commit()
         with pytest.raises(StoreLocked, match=r"another process has .* open; close it there"):
             cat.repair()
-    with FileLock(f"{cat.data / STORE}.{CRAWL}.lock"), pytest.raises(StoreLocked, match="another process harvests"):
+    with (
+        FileLock(f"{cat.session.data / STORE}.{CRAWL}.lock"),
+        pytest.raises(StoreLocked, match="another process harvests"),
+    ):
         cat.repair()
     assert not server.log
-    assert not list(cat.data.glob(f"{STORE}.damaged-*"))
+    assert not list(cat.session.data.glob(f"{STORE}.damaged-*"))
 
 
 def test_a_store_that_another_process_holds_is_not_replaced(cat: Catalogue) -> None:
     """It would go on writing to the one that is put aside."""
-    path = cat.data / STORE
+    path = cat.session.data / STORE
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA journal_mode=DELETE")
         connection.execute("BEGIN EXCLUSIVE")
         with pytest.raises(StoreLocked, match="is locked by another process"):
             salvage(path, lambda _: True, ())
-    assert not list(cat.data.glob(f"{STORE}.damaged-*"))
+    assert not list(cat.session.data.glob(f"{STORE}.damaged-*"))
 
 
 def test_another_object_that_was_served_is_replaced(server: LoopbackServer, tmp_path: Path) -> None:
@@ -286,7 +292,7 @@ def test_another_object_that_was_served_is_replaced(server: LoopbackServer, tmp_
     one, other, *_ = paths(mirror)
     with catalogue.open(tmp_path / "data", settings=Settings(source=str(mirror), cache=tmp_path)) as cat:
         cat.harvest(CRAWL)
-        with Store(cat.data / STORE) as store:
+        with Store(cat.session.data / STORE) as store:
             held = store.get("files", other)
             assert held
             store.put("files", [(one, held)])
@@ -311,11 +317,11 @@ def test_files_of_a_table_that_are_the_same_are_reported(tmp_path: Path) -> None
 
 def test_a_catalogue_that_is_damaged_says_so_when_it_is_to_be_gone_on_from(cat: Catalogue) -> None:
     """And not that a disk cannot be written to."""
-    sound = (cat.data / SHOWN).read_bytes()
+    sound = (cat.session.data / SHOWN).read_bytes()
     first, block = 3 * 4096, 1 << 18  # https://duckdb.org/docs/stable/internals/storage
     said: list[str] = []
     for start in range(first, len(sound), 2 * block):
-        fresh(cat.data, SHOWN, flip(sound, 8 * (start + 20)))
+        fresh(cat.session.data, SHOWN, flip(sound, 8 * (start + 20)))
         try:
             assert len(cat.column_chunks(CRAWL)) > 0
         except DiskFailed as error:
@@ -344,23 +350,23 @@ def test_a_catalogue_is_made_anew(cat: Catalogue, server: LoopbackServer) -> Non
     data = bytearray(cat.path.read_bytes())
     data[len(data) // 2] ^= 16
     cat.path.write_bytes(data)
-    command = Command(cat.data, server.url, cat.data)
+    command = Command(cat.session.data, server.url, cat.session.data)
     ran = command("repair")
     assert ran.status == 0
     assert ran.err.splitlines()[-2:] == ["the catalogue was made anew", "all is well again"]
-    before = (cat.data / STORE).read_bytes()
+    before = (cat.session.data / STORE).read_bytes()
     ran = command("repair")
     assert (ran.status, ran.out, ran.err) == (0, "", "all is well; nothing was to be mended\n")
-    assert (cat.data / STORE).read_bytes() == before
+    assert (cat.session.data / STORE).read_bytes() == before
     assert not server.log
 
 
 def test_a_harvest_goes_on_past_what_rotted(cat: Catalogue, server: LoopbackServer) -> None:
     """Of every tenth file that is held the footer is looked at for its length."""
     for path in paths(server.folder):
-        flip_value(cat.data / STORE, "files", path, Random(1))
-    flip_value(cat.data / STORE, "documents", manifest_path(CRAWL), Random(1))
-    flip_value(cat.data / STORE, "failures", ABSENT, Random(1))
+        flip_value(cat.session.data / STORE, "files", path, Random(1))
+    flip_value(cat.session.data / STORE, "documents", manifest_path(CRAWL), Random(1))
+    flip_value(cat.session.data / STORE, "failures", ABSENT, Random(1))
     (outcome,) = cat.harvest(CRAWL, refresh=True)
     assert list(outcome.failures) == [ABSENT]
     assert cat.check().complete

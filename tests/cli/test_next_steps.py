@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from catalogue.catalogue.steps import steps
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
+from catalogue.status import steps
 from catalogue.surt import Keys
 from tests.support.commands import Command
 from tests.support.faults import Fault, FaultServer, Kind, Request

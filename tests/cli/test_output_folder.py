@@ -13,6 +13,8 @@ import pytest
 
 from catalogue import Catalogue
 from catalogue.demo import LoopbackServer
+from catalogue.reports import crawl_states
+from catalogue.selection import stored_crawls
 from catalogue.store.locks import locked
 from tests.support.commands import Command
 
@@ -58,7 +60,7 @@ def test_a_file_a_crawl(asking: Command, tmp_path: Path, harvested: Catalogue) -
 
 
 def test_killed_it_goes_on(asking: Command, tmp_path: Path, mirror: Path, harvested: Catalogue) -> None:
-    crawls = harvested.held()
+    crawls = stored_crawls(harvested.session)
     with LoopbackServer(mirror) as server:
         command = Command(asking.data, server.url, tmp_path)
         words = ["query", "*.example.com", "-o", "found/", "--format", "jsonl", "--no-cache"]
@@ -159,9 +161,9 @@ def test_a_subset_that_is_not_held_of_a_crawl_makes_the_answer_incomplete(
 
 
 def test_states_are_those_of_the_subsets_named(harvested: Catalogue, whole_crawls: list[str]) -> None:
-    states = harvested.states(subsets="crawldiagnostics")
+    states = crawl_states(harvested.session, subsets="crawldiagnostics")
     assert list(states) == whole_crawls[::-1]
-    assert states == harvested.states(whole_crawls, ["crawldiagnostics"])
+    assert states == crawl_states(harvested.session, whole_crawls, ["crawldiagnostics"])
 
 
 def test_two_do_not_write_into_one_folder(asking: Command, tmp_path: Path) -> None:
@@ -180,7 +182,7 @@ def test_killed_before_a_part_is_noted_it_goes_on(
     assert noted["parts"]
     (tmp_path / "held" / "answer.json").write_text(json.dumps(noted | {"parts": {}}))
     ran = asking("query", "*.org", "-o", "held/", "--crawl", "latest")
-    assert (ran.status, harvested.held("latest")[0] in ran.err) == (0, True)
+    assert (ran.status, stored_crawls(harvested.session, "latest")[0] in ran.err) == (0, True)
 
 
 @pytest.mark.parametrize(
@@ -230,7 +232,7 @@ def test_counts_by_crawl_are_those_of_the_rows(harvested: Catalogue, question: d
     found = harvested.captures(**question, columns="url")  # type: ignore[arg-type]
     counts = found.count_by_crawl()
     assert counts == dict(Counter(found.to_arrow().column("crawl").to_pylist()))
-    assert list(counts) == [crawl for crawl in harvested.held() if crawl in counts]
+    assert list(counts) == [crawl for crawl in stored_crawls(harvested.session) if crawl in counts]
     assert sum(counts.values()) == found.count()
 
 

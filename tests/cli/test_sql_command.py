@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import catalogue
+from catalogue.selection import stored_crawls
 from tests.cli.test_cli_terminal import on_a_terminal
 from tests.support.commands import Command, Ran, ended
 from tests.support.warm import Forked
@@ -84,7 +85,7 @@ def test_parameters_of_named_queries_and_of_sql(asking: Command, harvested: cata
     whole = asking("sql", "find-url", "--json").json_lines()
     some = asking("sql", "find-url", "--param", "pattern=example.com/dir/*", "--json").json_lines()
     assert 0 < len(some) < len(whole)
-    crawl = harvested.held()[0]
+    crawl = stored_crawls(harvested.session)[0]
     sql = "select crawl, num_rows > $n as large from crawls where crawl = $crawl"
     (row,) = asking("sql", sql, "--param", f"crawl={crawl}", "--param", "n=1", "--json").json_lines()
     assert row == {"crawl": crawl, "large": True}

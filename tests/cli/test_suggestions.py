@@ -13,8 +13,10 @@ import catalogue
 from catalogue.commoncrawl.crawls import check_crawl_name, closest_crawl, select_crawls, select_subsets
 from catalogue.errors import NotHarvested, QueryError, UnknownColumn, UnknownCrawl
 from catalogue.formatting import closest_name
+from catalogue.harvest.harvest_crawls import crawl_list
 from catalogue.query.filters import languages, media_types
 from catalogue.query.query import check_columns
+from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
 from catalogue.surt import Match
 from tests.cli.test_cli import sentence
@@ -114,18 +116,24 @@ def some(mirror: Path, untaught_data: Path, tmp_path: Path) -> Iterator[catalogu
 
 def test_what_is_held_and_what_there_is(some: catalogue.Catalogue, mirror: Path) -> None:
     """In Python as on the command line."""
-    newest = some.held()[0]
+    newest = stored_crawls(some.session)[0]
     year, week = newest.split("-")[2:]
     never = f"CC-MAIN-{year}-{int(week) - 1:02}"
     with pytest.raises(UnknownCrawl, match=rf"^there is no crawl {never}; did you mean {newest}\?$"):
         some.captures("example.com", crawls=never)
-    assert some.held(f"{year}-{week}") == some.held(year) == [newest]
+    assert stored_crawls(some.session, f"{year}-{week}") == stored_crawls(some.session, year) == [newest]
     with pytest.raises(NotHarvested, match=f"(?m)^{OLD} is not harvested yet; run: catalogue harvest --crawl {OLD}$"):
         some.captures("example.com", crawls=OLD)
     soon = f"CC-MAIN-{int(year) + 1}-{week}"
     with pytest.raises(NotHarvested, match=f"{soon} is not harvested yet"):  # the list may be older than it
         some.captures("example.com", crawls=soon)
-    for ask in (some.plot, some.row_groups, some.held, some.backfill, lambda crawl: some.captures("x", crawls=crawl)):
+    for ask in (
+        some.plot,
+        some.row_groups,
+        lambda crawl: stored_crawls(some.session, crawl),
+        some.backfill,
+        lambda crawl: some.captures("x", crawls=crawl),
+    ):
         with pytest.raises(UnknownCrawl, match=f"^there is no crawl CC-MAIN-2099-01; the newest is {newest}$"):
             ask("CC-MAIN-2099-01")
     with pytest.raises(QueryError, match=f"^{OLD} is not among the crawls asked about: {newest}$"):
@@ -158,15 +166,19 @@ def test_from_python_the_next_step_is_a_call(some: catalogue.Catalogue, mirror: 
     assert next_step(lambda: some.sql("FROM cc.captures")) == "export_ducklake()"
     with catalogue.open(tmp_path / "new", settings=settings) as cat:
         assert next_step(cat.crawls) == "harvest('latest')"
-        for ask in (cat.plot, cat.held, lambda crawl: cat.captures("x", crawls=crawl)):
+        for ask in (
+            cat.plot,
+            lambda crawl: stored_crawls(cat.session, crawl),
+            lambda crawl: cat.captures("x", crawls=crawl),
+        ):
             assert next_step(partial(ask, OLD)) == f"harvest('{OLD}')"
         assert next_step(lambda: cat.captures("x", crawls=["latest", OLD, "2022"])) == f"harvest('{OLD},2022')"
-        cat.crawl_list()
+        crawl_list(cat.session)
         assert next_step(lambda: cat.captures("x", crawls=OLD)) == f"harvest('{OLD}')"
         with pytest.raises(UnknownCrawl, match="there is no crawl CC-MAIN-2099-01"):  # nor if nothing is held
             cat.plot("CC-MAIN-2099-01")
         cat.harvest("latest")
-        (held,) = cat.held()
+        (held,) = stored_crawls(cat.session)
         step = next_step(lambda: cat.captures("x", subsets="robotstxt", crawls="latest"))
         assert step == f"harvest('{held}', subsets=['robotstxt'])"
     with catalogue.open(tmp_path / "new", settings=settings, table="hosts") as hosts:

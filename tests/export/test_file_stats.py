@@ -12,6 +12,7 @@ import catalogue
 from catalogue.commoncrawl.columns import SCHEMA
 from catalogue.metadata_db.export_rows import lake_files
 from catalogue.metadata_db.file_stats import LakeFile, lake_schema, may_be_sorted, unsigned_bounds
+from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
 
 
@@ -49,13 +50,15 @@ def test_what_is_said_of_each_file_is_so(untaught_data: Path, mirror: Path, sett
             if taught:
                 cat.backfill().run()
             with cat.connect() as connection:
-                files = lake_files(connection, cat.held())
+                files = lake_files(connection, stored_crawls(cat.session))
             assert len(files) == len(cat.files())
             bounded = sum(file.min_key is not None for file in files)
             for file in files:
                 hold(file, mirror / file.path)
         assert bounded == len(files)
-        assert {file.crawl for file in files if file.ascending} == {c for c in cat.held() if may_be_sorted(c)}
+        assert {file.crawl for file in files if file.ascending} == {
+            c for c in stored_crawls(cat.session) if may_be_sorted(c)
+        }
 
 
 def hold(file: LakeFile, path: Path) -> None:

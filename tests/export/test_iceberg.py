@@ -21,6 +21,7 @@ from catalogue.export.iceberg import export
 from catalogue.export.iceberg_read import IcebergTable
 from catalogue.metadata_db.export_rows import lake_files
 from catalogue.metadata_db.file_stats import LakeFile
+from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
 from tests.support.lakes import SUMS, Truth, extension, in_shell, questions, scanned, sums
 
@@ -49,7 +50,7 @@ def truth(rows: pa.Table) -> Truth:
 @pytest.fixture(scope="module")
 def files(harvested: catalogue.Catalogue) -> list[LakeFile]:
     with harvested.connect() as connection:
-        return lake_files(connection, harvested.held())
+        return lake_files(connection, stored_crawls(harvested.session))
 
 
 @pytest.fixture(scope="module")

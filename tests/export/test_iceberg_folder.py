@@ -16,6 +16,7 @@ from catalogue.export.iceberg import export
 from catalogue.export.iceberg_folder import TableFolder
 from catalogue.metadata_db.export_rows import lake_files
 from catalogue.metadata_db.file_stats import LakeFile
+from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
 from tests.support.commands import Command
 
@@ -25,7 +26,7 @@ LOCATION = "https://example.com/"
 @pytest.fixture(scope="module")
 def files(harvested: catalogue.Catalogue) -> list[LakeFile]:
     with harvested.connect() as connection:
-        return lake_files(connection, harvested.held())
+        return lake_files(connection, stored_crawls(harvested.session))
 
 
 def paths(table: StaticTable) -> set[str]:

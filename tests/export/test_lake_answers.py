@@ -18,7 +18,9 @@ from catalogue.demo import LoopbackServer
 from catalogue.metadata_db.export_rows import lake_files
 from catalogue.metadata_db.file_stats import LakeFile
 from catalogue.query.where import literal
+from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
+from catalogue.sql import lake_path
 from catalogue.surt import parse_pattern
 from tests.support.ducklakes import ask_shell, needs_extensions, opened
 
@@ -45,7 +47,7 @@ def server(mirror: Path) -> Iterator[LoopbackServer]:
 @pytest.fixture(scope="module")
 def files(harvested: catalogue.Catalogue) -> list[LakeFile]:
     with harvested.connect() as connection:
-        return lake_files(connection, harvested.held())
+        return lake_files(connection, stored_crawls(harvested.session))
 
 
 @pytest.fixture(scope="module")
@@ -282,11 +284,11 @@ def test_who_backfills_opens_fewer(untaught_data: Path, settings: Settings, mirr
     with catalogue.open(data, settings=settings) as cat:
         cat.export_ducklake()
         sql = "EXPLAIN ANALYZE SELECT url FROM cc.captures WHERE url_surtkey = ?"
-        keys = [file.max_key for file in lake_files(cat.connect(), cat.held()) if file.max_key][::5]
+        keys = [file.max_key for file in lake_files(cat.connect(), stored_crawls(cat.session)) if file.max_key][::5]
 
         def asked() -> tuple[int, list[tuple[object, ...]]]:
             """Files that are read for these keys, and snapshots."""
-            with opened(cat.lake_path, mirror) as connection:
+            with opened(lake_path(cat.session), mirror) as connection:
                 plans = [connection.execute(sql, [key]).fetchall()[0][1] for key in keys]
                 read = sum(int(re.findall(r"Total Files Read: (\d+)", plan)[0]) for plan in plans)
                 return read, connection.execute("FROM cc.snapshots()").fetchall()

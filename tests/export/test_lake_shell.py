@@ -14,6 +14,7 @@ from catalogue.demo import LoopbackServer
 from catalogue.errors import QueryError
 from catalogue.metadata_db.connection import statement
 from catalogue.settings import Settings, install_command
+from catalogue.sql import connect_for, missing_in_lake
 from catalogue.store.database import Store
 from tests.support.commands import Command, Ran, ended
 from tests.support.ducklakes import needs_extensions, opened
@@ -134,12 +135,12 @@ def test_statements_and_queries_have_it(with_lake: Command, settings: Settings) 
     assert ran.json_lines()
     with (
         catalogue.open(with_lake.data, settings=settings) as cat,
-        cat.connect_for("FROM cc.captures") as connection,
+        connect_for(cat.session, "FROM cc.captures") as connection,
     ):
         held = connection.execute("SELECT sum(num_rows) FROM files").fetchall()
         assert connection.execute("SELECT count(*) FROM cc.captures").fetchall() == held
         for path in others:
-            assert connection.execute(statement(f"lake/{path.name}", cat.table)).fetchall()
+            assert connection.execute(statement(f"lake/{path.name}", cat.session.dataset)).fetchall()
     assert others
 
 
@@ -208,9 +209,9 @@ def test_a_lake_that_is_older_than_what_is_held_says_so(command: Command, settin
     crawl = forget_a_file(command.data)
     with catalogue.open(command.data, settings=settings) as cat:
         cat.export_ducklake()
-        assert cat.lake_lacks() is None
+        assert missing_in_lake(cat.session) is None
         cat.harvest(crawl, subsets="all")
         said = f"captures.ducklake lacks what is new in {crawl}; run: catalogue export ducklake"
-        assert said in (cat.lake_lacks() or "")
+        assert said in (missing_in_lake(cat.session) or "")
         cat.export_ducklake()
-        assert cat.lake_lacks() is None
+        assert missing_in_lake(cat.session) is None

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import catalogue
+from catalogue.selection import stored_crawls
 from tests.support.lakes import Truth, questions, scanned
 from tests.support.mirrors import whole_table
 
@@ -52,7 +53,7 @@ def expected(truth: Truth, where: str) -> dict[str, int | None]:
 def test_spark_reads_the_files_of_a_plan(harvested: catalogue.Catalogue, mirror: Path, truth: Truth) -> None:
     asked, found = [], []
     where = "url_surtkey >= 'com,' AND url_surtkey < 'com-'"
-    for crawl in harvested.held():
+    for crawl in stored_crawls(harvested.session):
         paths = harvested.captures("*.com", crawls=crawl).plan.paths
         asked.append({"files": [str(mirror / path) for path in paths], "where": where})
         found.append(expected(truth, f"{where} AND crawl = '{crawl}'"))
@@ -65,7 +66,7 @@ def test_spark_reads_the_iceberg_table(
 ) -> None:
     harvested.export_iceberg(tmp_path / "table")
     asked = [each.where for each in questions(rows, 12, seed=9)]
-    asked += [f"crawl = '{crawl}'" for crawl in harvested.held()]
+    asked += [f"crawl = '{crawl}'" for crawl in stored_crawls(harvested.session)]
     table = f"file://{tmp_path / 'table'}"
     found = [expected(truth, where) for where in asked]
     assert by_spark(mirror, [{"table": table, "where": where} for where in asked]) == found * len(ZONES)

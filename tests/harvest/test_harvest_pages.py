@@ -10,6 +10,7 @@ from catalogue import Catalogue
 from catalogue.commoncrawl.columns import KEY_COLUMN
 from catalogue.demo import LoopbackServer
 from catalogue.parquet.footer import decode_footer
+from catalogue.session import Session
 from catalogue.settings import Settings
 from catalogue.store.database import Store
 from tests.support.mirrors import crawl_of, index_paths, read_footer
@@ -45,7 +46,7 @@ def test_one_request_a_file_takes_both(
 ) -> None:
     crawl = with_index(mirror)
     said: list[str] = []
-    with Catalogue(tmp_path / "data", settings, notify=said.append) as cat:
+    with Catalogue(Session(tmp_path / "data", settings, notify=said.append)) as cat:
         (harvested,) = cat.harvest(crawl, subsets="all", pages=True)
         assert harvested.progress.done == harvested.progress.listed > 0
         assert len(requests(server)) == len(set(requests(server))) == harvested.progress.listed
@@ -64,7 +65,7 @@ def test_one_request_a_file_takes_both(
 def test_what_is_kept_is_what_the_file_says(mirror: Path, settings: Settings, tmp_path: Path) -> None:
     """Of every column where its pages lie, of the key their bounds too, and nothing else."""
     crawl = with_index(mirror)
-    with Catalogue(tmp_path / "data", settings) as cat:
+    with Catalogue(Session(tmp_path / "data", settings)) as cat:
         cat.harvest(crawl, pages=True)
         with Store(tmp_path / "data" / "footers.sqlite") as store:
             assert store.keys("files")
@@ -87,7 +88,7 @@ def test_footers_that_are_held_are_not_asked_for_again(
     mirror: Path, server: LoopbackServer, settings: Settings, tmp_path: Path
 ) -> None:
     crawl = with_index(mirror)
-    with Catalogue(tmp_path / "data", settings) as cat:
+    with Catalogue(Session(tmp_path / "data", settings)) as cat:
         cat.harvest(crawl)
         files = requests(server)
         sizes = {path: (mirror / path).stat().st_size for path in files}
@@ -103,7 +104,7 @@ def test_files_without_page_indexes_are_no_matter(
     mirror: Path, server: LoopbackServer, settings: Settings, tmp_path: Path
 ) -> None:
     crawl = min(crawl_of(path) for path in index_paths(mirror))  # of 2018
-    with Catalogue(tmp_path / "data", settings) as cat:
+    with Catalogue(Session(tmp_path / "data", settings)) as cat:
         cat.harvest(crawl, pages=True)
         before = len(server.log)
         cat.harvest(crawl, pages=True)
@@ -113,7 +114,7 @@ def test_files_without_page_indexes_are_no_matter(
 
 def test_a_file_that_changed_takes_its_page_indexes_along(mirror: Path, settings: Settings, tmp_path: Path) -> None:
     crawl = with_index(mirror)
-    with Catalogue(tmp_path / "data", settings) as cat:
+    with Catalogue(Session(tmp_path / "data", settings)) as cat:
         cat.harvest(crawl, pages=True)
         with Store(tmp_path / "data" / "footers.sqlite") as store:
             (path, *others) = store.keys("files")

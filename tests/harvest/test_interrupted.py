@@ -13,6 +13,7 @@ from catalogue.demo import LoopbackServer
 from catalogue.errors import NotHarvested
 from catalogue.progress import Progress
 from catalogue.settings import STORE_NAME, Settings
+from catalogue.status import next_steps
 from catalogue.store.database import Store
 from tests.support.commands import Command
 
@@ -81,7 +82,7 @@ def test_status_counts_the_missing_files_of_all_subsets_and_proposes_all(
 def test_a_subset_that_was_not_requested_is_not_missing(cat: Catalogue, command: Command, crawl: str) -> None:
     cat.harvest(crawl, subsets="robotstxt")
     assert cat.captures("*.example.com", crawls=crawl).complete
-    assert not any("not harvested" in step.why for step in cat.next_steps())
+    assert not any("not harvested" in step.why for step in next_steps(cat.session))
     requested = {row["subset"]: row["requested"] for row in command("status", "--json").json()["coverage"]}
     assert requested == {"robotstxt": True, "warc": False, "crawldiagnostics": False}
 
@@ -119,11 +120,11 @@ def test_a_damaged_request_is_found_and_repaired(cat: Catalogue, command: Comman
 def test_without_a_request_the_pages_of_a_crawl_are_missing(cat: Catalogue, crawl: str) -> None:
     """As after a pull that was interrupted, or in a store of before requests were stored."""
     cat.harvest(crawl, subsets="robotstxt")
-    with Store(cat.data / STORE_NAME) as store:
+    with Store(cat.session.data / STORE_NAME) as store:
         store.delete("documents", [f"requested/{crawl}/robotstxt"])
     found = cat.captures("*.example.com", crawls=crawl)
     assert not found.complete
     assert all("warc," in lack for lack in found.plan.missing)
-    assert "--subset warc" in cat.next_steps()[0].command
+    assert "--subset warc" in next_steps(cat.session)[0].command
     cat.harvest(crawl, subsets="robotstxt")
     assert cat.captures("*.example.com", crawls=crawl).complete

@@ -21,6 +21,7 @@ from catalogue.demo import LoopbackServer
 from catalogue.errors import BadSnapshot, QueryError, StoreLocked, UnknownCrawl
 from catalogue.harvest.snapshot import LIST_OF_CRAWLS, MANIFEST, unpack_snapshot
 from catalogue.parquet.pages import Indexes
+from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
 from catalogue.source.checks import MAX_DOCUMENT
 from catalogue.store.database import Store
@@ -38,7 +39,7 @@ def test_what_is_taken_over_is_what_was_held(
     with LoopbackServer(exported) as server, catalogue.open(tmp_path / "data", settings=settings) as cat:
         pulled = cat.pull(server.url)
         assert pulled.files == sum(piece.files for piece in pieces) == len(taught.files())
-        assert (pulled.kept, pulled.missing, list(pulled.crawls)) == (0, (), taught.held())
+        assert (pulled.kept, pulled.missing, list(pulled.crawls)) == (0, (), stored_crawls(taught.session))
         least = sum(min(3, piece.files) for piece in pieces)
         assert least <= pulled.compared == cat.requests <= 2 * least
         assert [exchange.path for exchange in server.log] == [MANIFEST, *(piece.name for piece in pieces)]
@@ -77,7 +78,7 @@ def test_any_web_server_will_do(exported: Path, empty: Catalogue) -> None:
 def test_a_piece_too_large_for_one_answer(exported: Path, empty: Catalogue, tmp_path: Path) -> None:
     crawl = told_by(exported).crawls[0]
     empty.pull(str(exported), crawls=crawl, compare=0)
-    store = empty.create()
+    store = empty.session.create_store()
     path = store.keys("files")[-1]
     held = store.get("files", path)
     assert held
@@ -88,29 +89,29 @@ def test_a_piece_too_large_for_one_answer(exported: Path, empty: Catalogue, tmp_
     assert [each.crawl for each in told_by(tmp_path / "large").pieces] == [LIST_OF_CRAWLS, crawl, crawl]
     with (
         LoopbackServer(tmp_path / "large") as server,
-        catalogue.open(tmp_path / "other", settings=empty.settings) as other,
+        catalogue.open(tmp_path / "other", settings=empty.session.settings) as other,
     ):
         other.pull(server.url, compare=0)
         asked = [exchange.range for exchange in server.log if exchange.path == piece.name]
         assert asked == [f"bytes=0-{MAX_DOCUMENT - 1}", f"bytes={MAX_DOCUMENT}-{piece.size - 1}"]
-        assert other.create().indexes(path, [9999], held) == {9999: large}
+        assert other.session.create_store().indexes(path, [9999], held) == {9999: large}
 
 
 def test_chosen_crawls(exported: Path, empty: Catalogue) -> None:
     crawls = told_by(exported).crawls
     assert empty.pull(str(exported), crawls=crawls[-1], compare=0).crawls == crawls[-1:]
-    assert empty.held() == [crawls[-1]]
+    assert stored_crawls(empty.session) == [crawls[-1]]
     assert COLLINFO in rows_of(empty)["documents"]
     with pytest.raises(UnknownCrawl, match="holds nothing of CC-MAIN-1999-01"):
         empty.pull(str(exported), crawls="CC-MAIN-1999-01")
     empty.pull(str(exported), crawls="latest", compare=0)
-    assert empty.held() == [crawls[0], crawls[-1]]
+    assert stored_crawls(empty.session) == [crawls[0], crawls[-1]]
 
 
 def test_what_is_held_stays(exported: Path, empty: Catalogue) -> None:
     crawl = told_by(exported).crawls[0]
     empty.pull(str(exported), crawls=crawl, compare=0)
-    store = empty.create()
+    store = empty.session.create_store()
     same, other, gone, *_ = sorted(rows_of(empty)["files"])
     held = store.get("files", other)
     assert held
@@ -156,7 +157,7 @@ def test_only_what_is_new_is_written_again(untaught_data: Path, settings: Settin
         return {str(path.relative_to(place)): path.stat().st_ino for path in place.glob("pieces/*")}
 
     with catalogue.open(data, settings=settings) as cat:
-        newest, *_, oldest = cat.held()
+        newest, *_, oldest = stored_crawls(cat.session)
         cat.export_snapshot(place)
         before = pieces()
         assert before.keys() == {piece.name for piece in told_by(place).pieces}
@@ -224,11 +225,14 @@ def test_something_else_is_not_written_over(taught: Catalogue, tmp_path: Path) -
 
 def test_two_at_once(exported: Path, empty: Catalogue) -> None:
     crawl = told_by(exported).crawls[0]
-    with empty.create().harvesting(crawl), catalogue.open(empty.data, settings=empty.settings) as other:
+    with (
+        empty.session.create_store().harvesting(crawl),
+        catalogue.open(empty.session.data, settings=empty.session.settings) as other,
+    ):
         with pytest.raises(StoreLocked, match=f"another process harvests {crawl}"):
             other.pull(str(exported), crawls=crawl, compare=0)
-        assert other.create().keys("files") == []
-    with FileLock(empty.data / "pull.lock"), pytest.raises(StoreLocked, match="another process writes to"):
+        assert other.session.create_store().keys("files") == []
+    with FileLock(empty.session.data / "pull.lock"), pytest.raises(StoreLocked, match="another process writes to"):
         empty.pull(str(exported), crawls=crawl, compare=0)
 
 

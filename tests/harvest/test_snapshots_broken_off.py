@@ -12,6 +12,7 @@ import catalogue
 from catalogue import Catalogue, metadata_db
 from catalogue.errors import BadSnapshot, DiskFailed, StoreDamaged
 from catalogue.harvest.publish import publish
+from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
 from catalogue.store.database import Store
 from catalogue.store.stored_file import decode, encode
@@ -23,7 +24,7 @@ __all__ = ["empty", "exported", "taught"]  # fixtures
 @pytest.fixture
 def mine(taught: Catalogue, settings: Settings, tmp_path: Path) -> Iterator[Catalogue]:
     """A store that may be damaged, with all that is known of pages."""
-    with closing(sqlite3.connect(taught.data / "footers.sqlite")) as connection:
+    with closing(sqlite3.connect(taught.session.data / "footers.sqlite")) as connection:
         (tmp_path / "mine").mkdir()
         connection.execute("VACUUM INTO ?", [str(tmp_path / "mine" / "footers.sqlite")])
     with catalogue.open(tmp_path / "mine", settings=settings) as cat:
@@ -40,8 +41,8 @@ def broken_off(cat: Catalogue, place: Path, crawl: str) -> None:
     def fail(_: Path) -> int:
         raise BrokenOff
 
-    with Store(cat.data / "footers.sqlite") as store, pytest.raises(BrokenOff):
-        publish(place, store, [crawl], {"files": fail}, missing=(), cache=cat.settings.cache)
+    with Store(cat.session.data / "footers.sqlite") as store, pytest.raises(BrokenOff):
+        publish(place, store, [crawl], {"files": fail}, missing=(), cache=cat.session.settings.cache)
 
 
 def names(place: Path) -> list[str]:
@@ -50,7 +51,7 @@ def names(place: Path) -> list[str]:
 
 def test_the_first_one_is_gone_on_with(taught: Catalogue, empty: Catalogue, exported: Path, tmp_path: Path) -> None:
     place = tmp_path / "snapshot"
-    newest, *_, oldest = taught.held()
+    newest, *_, oldest = stored_crawls(taught.session)
     broken_off(taught, place, newest)
     assert any(f"pieces/{newest}." in name for name in names(place))
     with pytest.raises(BadSnapshot, match=r"there is no snapshot at .*; or somebody is exporting the first"):
@@ -65,7 +66,7 @@ def test_the_first_one_is_gone_on_with(taught: Catalogue, empty: Catalogue, expo
 
 def test_what_one_left_beside_another_is_removed(taught: Catalogue, tmp_path: Path) -> None:
     place = tmp_path / "snapshot"
-    newest, *_, oldest = taught.held()
+    newest, *_, oldest = stored_crawls(taught.session)
     taught.export_snapshot(place, crawls=oldest)
     before = names(place)
     broken_off(taught, place, newest)
@@ -78,7 +79,7 @@ def test_what_one_left_beside_another_is_removed(taught: Catalogue, tmp_path: Pa
 
 def spoil(cat: Catalogue, table: str) -> str:
     """Flip a bit of a value; returns its key."""
-    with closing(sqlite3.connect(cat.data / "footers.sqlite", isolation_level=None)) as connection:
+    with closing(sqlite3.connect(cat.session.data / "footers.sqlite", isolation_level=None)) as connection:
         query = (
             f"SELECT key, value FROM {table} WHERE key LIKE 'c%' AND key != 'collinfo.json' ORDER BY key DESC LIMIT 1"  # noqa: S608
         )
@@ -101,7 +102,7 @@ def test_what_is_damaged_is_not_passed_on(mine: Catalogue, tmp_path: Path, table
 def test_page_indexes_that_nobody_would_use_are_left_out(mine: Catalogue, empty: Catalogue, tmp_path: Path) -> None:
     """One is damaged, one is of another version of its file, as a question leaves it that was asked meanwhile."""
     damaged = spoil(mine, "indexes")
-    with closing(sqlite3.connect(mine.data / "footers.sqlite", isolation_level=None)) as connection:
+    with closing(sqlite3.connect(mine.session.data / "footers.sqlite", isolation_level=None)) as connection:
         query = "SELECT key, value FROM indexes ORDER BY key DESC LIMIT 1 OFFSET 1"
         stale, value = connection.execute(query).fetchone()
         other = encode(replace(decode(value), etag='"other"'))
@@ -120,4 +121,4 @@ def test_a_table_that_cannot_be_written_is_not_the_catalogues_fault(taught: Cata
         taught.connect() as connection,
         pytest.raises(DiskFailed, match=r"nowhere/part cannot be written: .* make room"),
     ):
-        metadata_db.write_table(connection, "files", taught.held(), tmp_path / "nowhere" / "part")
+        metadata_db.write_table(connection, "files", stored_crawls(taught.session), tmp_path / "nowhere" / "part")

@@ -40,7 +40,7 @@ __all__ = ["empty", "exported", "place", "taught"]  # fixtures
 def refused(cat: Catalogue, place: Path, sign: str, **options: Any) -> None:
     """That a snapshot is not taken for a named reason, and nothing of it is there then."""
     crawl = told_by(place).crawls[0] if "crawls" not in options else options.pop("crawls")
-    cat.create()
+    cat.session.create_store()
     before = rows_of(cat)
     with pytest.raises(BadSnapshot, match=sign):
         cat.pull(str(place), crawls=crawl, **options)
@@ -48,7 +48,7 @@ def refused(cat: Catalogue, place: Path, sign: str, **options: Any) -> None:
     for tables in (before, after):
         tables["documents"].pop(COLLINFO, None)  # a piece of its own, which came first
     assert after == before
-    assert not (cat.data / "pulling.part").exists()
+    assert not (cat.session.data / "pulling.part").exists()
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_a_damaged_piece(place: Path, empty: Catalogue, damage: Callable[[bytes]
     piece = next(piece for piece in told_by(place).pieces if piece.crawl != LIST_OF_CRAWLS)
     path = place / piece.name
     path.write_bytes(damage(path.read_bytes()))
-    store = empty.create()
+    store = empty.session.create_store()
     with pytest.raises(catalogue.CatalogueError, match=sign):
         empty.pull(str(place), crawls=piece.crawl)
     assert store.keys("files") == []
@@ -327,15 +327,15 @@ def test_footers_that_say_far_more_than_they_have_bytes(empty: Catalogue, tmp_pa
     piece = Piece(crawl, contents_of(rows), len(data), hashlib.sha256(data).hexdigest(), len(rows))
     (tmp_path / "piece").rename(tmp_path / piece.name)
     with (
-        closing(open_source(str(tmp_path), empty.settings)) as there,
+        closing(open_source(str(tmp_path), empty.session.settings)) as there,
         Examiner() as examiner,
     ):
-        pull = Pull(there, empty.create(), there, examiner, compare=0, folder=empty.data)
+        pull = Pull(there, empty.session.create_store(), there, examiner, compare=0, folder=empty.session.data)
         tracemalloc.start()
         try:
             pull.take([piece], Pulled(there.url, ()), lambda _: None)
             _, peak = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
-    assert empty.create().count("facts") == len(rows)
+    assert empty.session.create_store().count("facts") == len(rows)
     assert peak < 1_950_000  # bytes; two of them at a time take half of that, all of them 3 MB

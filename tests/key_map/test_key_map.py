@@ -18,6 +18,8 @@ from catalogue.key_map.key_map import Axis, Extent, FileExtent, Lane, State, key
 from catalogue.plan.cost import Cost
 from catalogue.plan.plan import PlannedFile, PlannedRowGroup, ReadPlan
 from catalogue.query.query import Query, schema_of
+from catalogue.reports import file_extents
+from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
 from catalogue.source.byte_ranges import FileVersion
 from catalogue.surt import KeyInterval, exact_interval, prefix_interval
@@ -177,7 +179,7 @@ def untaught(untaught_data: Path, settings: Settings, tmp_path_factory: pytest.T
 
 @pytest.fixture(scope="module")
 def row_groups(untaught: Catalogue) -> dict[str, pd.DataFrame]:
-    return {crawl: untaught.row_groups(crawl) for crawl in untaught.held()}
+    return {crawl: untaught.row_groups(crawl) for crawl in stored_crawls(untaught.session)}
 
 
 @pytest.mark.parametrize("pattern", ["*.example.com", "example.com/*", "*.org", "*"])
@@ -186,7 +188,7 @@ def test_layout_agrees_with_the_plan_in_every_era(
 ) -> None:
     for crawl, rows in row_groups.items():
         read = untaught.captures(pattern, crawls=crawl).plan
-        extents = untaught.extents(crawl, read.paths)
+        extents = file_extents(untaught.session, crawl, read.paths)
         assert {file.path for file in extents} == set(rows["path"])
         assert sum(file.row_groups for file in extents) == len(rows)
         assert {file.path for file in extents if file.groups} == set(read.paths)
@@ -204,7 +206,7 @@ def test_shows_pages_of_stored_page_indexes(tmp_path: Path) -> None:
     with catalogue.open(tmp_path / "data", settings=replace(source, bandwidth=1e5, cache=tmp_path / "cache")) as cat:
         cat.harvest(CRAWL, pages=True)
         read = cat.captures("example.com/000777").plan
-        space = key_space(CRAWL, cat.extents(CRAWL, read.paths), read)
+        space = key_space(CRAWL, file_extents(cat.session, CRAWL, read.paths), read)
         (axis,) = space.pages
         (shown,) = (bar for bar in only(axis).bars if bar.state is State.READ)
         there = cat.pages(CRAWL).query(f"row_group == 0 and page == {shown.label.removeprefix('page ')}").iloc[0]

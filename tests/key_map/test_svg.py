@@ -16,6 +16,7 @@ from catalogue.errors import QueryError, UnknownCrawl
 from catalogue.key_map.colours import DARK, LIGHT
 from catalogue.key_map.key_map import Extent, FileExtent, crawl_axis
 from catalogue.key_map.svg import Picture, draw_crawl, shorten
+from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
 from tests.support.crawls import CRAWL, crawl_of, table
 
@@ -80,7 +81,7 @@ def test_draws_crawls_of_any_size(count: int, *, zipped: bool) -> None:
 
 
 def test_draws_plans_of_every_era_without_requests(harvested: Catalogue) -> None:
-    for crawl in harvested.held():
+    for crawl in stored_crawls(harvested.session):
         found = harvested.captures("*.example.com", crawls=crawl)
         before = harvested.requests
         picture = found.plot()
@@ -146,7 +147,7 @@ def test_replaces_characters_that_xml_cannot_contain(name: str, tmp_path: Path) 
 
 
 def test_draws_one_of_the_crawls_of_a_query(harvested: Catalogue) -> None:
-    newest, *others = harvested.held()
+    newest, *others = stored_crawls(harvested.session)
     found = harvested.captures("*")
     assert f"{len(others):,} other crawl" in found.plot().sentences[-1] + found.plot().sentences[-2]
     assert found.plot(others[-1]).title == f"* in {others[-1]}"

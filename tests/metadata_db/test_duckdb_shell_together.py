@@ -16,6 +16,7 @@ from filelock import FileLock
 import catalogue
 from catalogue import metadata_db
 from catalogue.errors import IncompleteAnswer, StoreLocked
+from catalogue.reports import crawl_names
 from catalogue.settings import Settings
 from catalogue.store.database import Store
 from tests.support.commands import Command
@@ -216,7 +217,7 @@ def test_two_catalogues_in_threads_of_one_process(folder: Path, tmp_path: Path) 
             with pytest.warns(IncompleteAnswer, match=f"2 of the 2 files of {NEW}"):
                 assert cat.captures("*", columns="url").to_arrow().num_rows == 18
             gate.open()
-            while len(cat.crawls_held()) < 2:
+            while len(crawl_names(cat.session)) < 2:
                 assert not harvesting.done()
             assert cat.captures("*", columns="url").to_arrow().num_rows == 36
             assert cat.connect().execute(HELD).fetchall() == [(OLD, 2), (NEW, 2)]

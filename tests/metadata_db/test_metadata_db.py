@@ -20,6 +20,7 @@ from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.errors import BadFooter, DiskFailed, QueryError
 from catalogue.examine import Examiner
 from catalogue.parquet.summary import FileSummary
+from catalogue.reports import add_column_chunks
 from catalogue.settings import Settings
 from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
@@ -106,7 +107,7 @@ def with_chunks(
     """Where the column chunks of all crawls are shown."""
     folder = shutil.copytree(untaught_data, tmp_path_factory.mktemp("chunks") / "data")
     with catalogue.open(folder, settings=settings) as cat:
-        cat.show_column_chunks([str(crawl) for crawl in cat.files()["crawl"].unique()])
+        add_column_chunks(cat.session, [str(crawl) for crawl in cat.files()["crawl"].unique()])
         yield cat
 
 

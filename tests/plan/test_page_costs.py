@@ -167,7 +167,7 @@ def test_index_requests_are_known_before_and_pages_after(large: Path, settings: 
 def test_what_was_read_is_not_read_again(tmp_path: Path, cat: Catalogue, server: LoopbackServer) -> None:
     """The cache, on unless it is turned off; the plan says what is in it."""
     crawl, data = sorted_crawl(cat), tmp_path / "of the server"
-    with catalogue.open(data, settings=replace(cat.settings, cache_size=1 << 20)) as caching:
+    with catalogue.open(data, settings=replace(cat.session.settings, cache_size=1 << 20)) as caching:
         caching.harvest(crawl)
         first = caching.captures("*.example.com", crawls=crawl, columns=COLUMNS)
         rows = first.to_arrow()
@@ -183,7 +183,7 @@ def test_what_was_read_is_not_read_again(tmp_path: Path, cat: Catalogue, server:
         assert inside.plan.requests == 0
         assert inside.to_arrow().num_rows > 0
         assert len(server.log) == before
-    with catalogue.open(data, settings=cat.settings) as plain:
+    with catalogue.open(data, settings=cat.session.settings) as plain:
         uncached = plain.captures("*.example.com", crawls=crawl, columns=COLUMNS)
         assert uncached.plan.requests > 0 == uncached.plan.cached_bytes
         assert uncached.to_arrow() == rows

@@ -310,7 +310,7 @@ def test_a_plan_says_what_cannot_be_pruned(harvested: catalogue.Catalogue) -> No
 
 
 def test_a_row_group_is_decoded_once_whatever_is_asked(harvested: catalogue.Catalogue) -> None:
-    footers = FooterCache(harvested.create())
+    footers = FooterCache(harvested.session.create_store())
     some, every = (harvested.captures(text).question.scope.candidates for text in ("*.example.com", "*"))
     first, second = ({f.file.path: f.footer for f in footers.get(asked)} for asked in (some, every))
     of_each = [(footer.row_groups, second[path].row_groups) for path, footer in first.items()]

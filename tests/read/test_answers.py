@@ -19,6 +19,7 @@ import catalogue
 from catalogue import Catalogue, Match
 from catalogue.commoncrawl.columns import SCHEMA
 from catalogue.commoncrawl.crawls import SUBSETS, newest_first
+from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
 from catalogue.surt import Pattern, covers, parse_pattern
 from tests.conftest import harvest_all
@@ -264,7 +265,7 @@ def test_pages_come_before_redirects_and_the_newest_crawl_first(harvested: Catal
     assert found == sorted(found, key=lambda part: (SUBSETS.index(part[0]), newest.index(part[1])))
     assert {subset for subset, _ in found} >= {"warc", "crawldiagnostics"}
     few = harvested.captures("*", columns=["fetch_status"], limit=9).to_arrow().to_pylist()
-    assert {(row["subset"], row["crawl"]) for row in few} == {("warc", harvested.held()[0])}
+    assert {(row["subset"], row["crawl"]) for row in few} == {("warc", stored_crawls(harvested.session)[0])}
 
 
 def test_ordered_is_by_key_time_and_crawl(harvested: Catalogue) -> None:

@@ -16,6 +16,7 @@ from catalogue import Catalogue
 from catalogue.parquet.page_index import encode_offset_index
 from catalogue.parquet.pages import Indexes
 from catalogue.plan.plan import PlannedRowGroup
+from catalogue.session import Session
 from catalogue.settings import Settings
 from catalogue.store.database import Store
 from catalogue.surt import parse_pattern
@@ -129,7 +130,7 @@ def test_a_chunk_that_was_read_whole_teaches_its_pages(cheap: Catalogue) -> None
 
 def test_what_is_held_of_pages_is_not_learned_again(cheap: Catalogue) -> None:
     """Though the index of row groups that match whole is of no use to a plan; and other columns have pages, too."""
-    with Store(cheap.data / "footers.sqlite") as store:
+    with Store(cheap.session.data / "footers.sqlite") as store:
         states = []
         for columns in (["url"], ["url"], ["url", "fetch_status"], ["fetch_status"]):
             found = cheap.captures("*", columns=columns)
@@ -155,7 +156,7 @@ def test_a_wrong_index_changes_no_answer(data: Path, settings: Settings, damage:
     """It is noticed, said, and got round."""
     said: list[str] = []
     chosen = priced(settings, *PRICES["bytes alone count"])
-    with Catalogue(data, chosen, notify=said.append) as cat:
+    with Catalogue(Session(data, chosen, notify=said.append)) as cat:
         crawl = sorted_crawl(cat)
         found = cat.captures("*.example.com", crawls=crawl, columns=COLUMNS)
         rows = found.to_arrow()
@@ -204,7 +205,7 @@ def test_the_question_imports_no_pandas(cheap: Catalogue) -> None:
     cheap.captures("*.example.com").to_arrow()
     program = (
         "import sys, catalogue\n"
-        f"cat = catalogue.open({str(cheap.data)!r}, source={cheap.settings.source!r})\n"
+        f"cat = catalogue.open({str(cheap.session.data)!r}, source={cheap.session.settings.source!r})\n"
         "assert cat.captures('*.example.com').to_arrow().num_rows > 0\n"
         "print('pandas' in sys.modules)\n"
     )

@@ -16,6 +16,7 @@ from catalogue.demo import LoopbackServer
 from catalogue.parquet.page_index import decode_column_index, encode_column_index
 from catalogue.parquet.pages import Indexes
 from catalogue.parquet.thrift import Reader
+from catalogue.session import Session
 from catalogue.settings import Settings
 from catalogue.store.database import Store
 from tests.support.crawls import CRAWL, crawl_of, table
@@ -37,7 +38,7 @@ def opened(tmp_path: Path, settings: Settings, said: list[str]) -> Iterator[Open
     def open_(source: str | Path, bandwidth: float, latency: float, **more: Any) -> Catalogue:
         more = {"cache_size": 0} | more
         chosen = replace(settings, source=str(source), bandwidth=bandwidth, latency=latency, **more)
-        catalogues.append(Catalogue(tmp_path / "data", chosen, notify=said.append))
+        catalogues.append(Catalogue(Session(tmp_path / "data", chosen, notify=said.append)))
         return catalogues[-1]
 
     yield open_

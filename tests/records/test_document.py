@@ -21,6 +21,7 @@ from catalogue.records.document import Documents
 from catalogue.records.extract import simhash
 from catalogue.records.metadata import metadata_of, row_of, text_of
 from catalogue.records.record import Record, read_record
+from catalogue.selection import stored_crawls
 from catalogue.settings import install_command
 from catalogue.supervised import end_spare
 from tests.support.archives import capture, digest, warc
@@ -282,7 +283,7 @@ def test_likeness_of_texts() -> None:
 
 def test_the_page_of_the_whirlwind_tour(harvested: Catalogue, documents: Documents) -> None:
     crawl, url = "CC-MAIN-2024-22", "an.wikipedia.org/wiki/Escopete"
-    if crawl not in harvested.held() or not harvested.captures(url, crawls=crawl).count():
+    if crawl not in stored_crawls(harvested.session) or not harvested.captures(url, crawls=crawl).count():
         pytest.skip("the mirror in use does not have it")
     (page,) = harvested.records(harvested.captures(url, crawls=crawl))
     found = metadata_of(page, documents.look)

@@ -13,6 +13,7 @@ from warcio.archiveiterator import ArchiveIterator
 
 from catalogue.catalogue import Catalogue
 from catalogue.demo import LoopbackServer
+from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
 from tests.support.cdx_clients import (
     WAYMORE_CODES,
@@ -33,7 +34,7 @@ SITE = "example.com"
 
 @pytest.fixture(scope="module")
 def newest(harvested: Catalogue) -> str:
-    return harvested.held()[0]
+    return stored_crawls(harvested.session)[0]
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +52,7 @@ def base(
 @pytest.fixture(scope="module")
 def captures(mirror: Path, harvested: Catalogue) -> dict[str, list[Capture]]:
     """All captures of the site, by crawl."""
-    return {crawl: of_site(read_captures(mirror, crawl, "com,example")) for crawl in harvested.held()}
+    return {crawl: of_site(read_captures(mirror, crawl, "com,example")) for crawl in stored_crawls(harvested.session)}
 
 
 @pytest.fixture(scope="module")

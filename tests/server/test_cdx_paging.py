@@ -15,6 +15,7 @@ import catalogue
 from catalogue.catalogue import Catalogue
 from catalogue.commoncrawl.capture import format_timestamp
 from catalogue.parquet.model import Bounds
+from catalogue.selection import stored_crawls
 from catalogue.server.cdx_paging import BLOCK_ROWS, Block, Mark, cut, marks, pages_of
 from catalogue.server.cdx_request import parse_request
 from catalogue.server.cdx_search import find_page, read_part
@@ -109,7 +110,7 @@ def test_pages_are_complete_and_do_not_change_while_reading_learns(
     learning: Catalogue, all_rows: pa.Table, url: str
 ) -> None:
     """Each pattern includes more than the one before, so that reading learns something."""
-    crawls = learning.held()
+    crawls = stored_crawls(learning.session)
     rows = scanned(all_rows.select(["url_surtkey", "fetch_time", "crawl"]), [parse_pattern(url)]).to_pylist()
     for crawl in (crawls[0], crawls[-1]) if url == "*.com" else crawls:
         expected = sorted(
@@ -130,7 +131,7 @@ def test_pages_are_complete_and_do_not_change_while_reading_learns(
 
 
 def test_exact_url_is_one_page_without_page_index(harvested: Catalogue) -> None:
-    crawl = harvested.held()[0]
+    crawl = stored_crawls(harvested.session)[0]
     before = harvested.requests
     page = find_page(harvested, crawl, parse_request([("url", "example.com")]))
     assert (page.pages, page.blocks, len(page.parts), page.certain) == (1, 1, 1, False)
@@ -140,8 +141,8 @@ def test_exact_url_is_one_page_without_page_index(harvested: Catalogue) -> None:
 def test_reads_nothing_for_times_without_captures(harvested: Catalogue) -> None:
     request = parse_request([("url", "*.com"), ("from", "2099")])
     before = harvested.requests
-    for crawl in harvested.held():
+    for crawl in stored_crawls(harvested.session):
         assert find_page(harvested, crawl, request).parts == ()
     assert harvested.requests == before
     counting = replace(request, counts_pages=True)
-    assert find_page(harvested, harvested.held()[0], counting).pages > 0
+    assert find_page(harvested, stored_crawls(harvested.session)[0], counting).pages > 0

@@ -18,6 +18,7 @@ import catalogue
 from catalogue import Catalogue
 from catalogue.demo import LoopbackServer
 from catalogue.errors import QueryError
+from catalogue.selection import stored_crawls
 from catalogue.server import application
 from catalogue.server.json_api import PARAMETERS
 from catalogue.settings import Settings, package_version
@@ -187,7 +188,7 @@ def test_pages_of_row_groups_are_complete(address: str, harvested: Catalogue, li
 
 @pytest.mark.parametrize("key", ["*.example.com", "https://example.com/dir/page", "zz.nowhere.example"])
 def test_row_groups_of_a_key_are_candidates_of_its_query(address: str, harvested: Catalogue, key: str) -> None:
-    crawl = harvested.held()[0]
+    crawl = stored_crawls(harvested.session)[0]
     got = answer(address, "row_groups", key=key, crawl=crawl, limit=10_000)
     scope = harvested.captures(key, crawls=crawl).question.scope
     expected = {(each.path, ordinal) for each in scope.candidates for ordinal, _ in each.row_groups}

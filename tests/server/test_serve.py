@@ -25,6 +25,7 @@ import pytest
 import catalogue
 from catalogue.catalogue import Catalogue
 from catalogue.errors import Busy
+from catalogue.reports import crawl_rows
 from catalogue.server.service import Service
 from catalogue.settings import Settings
 from catalogue.surt import url_surtkey
@@ -162,9 +163,9 @@ def test_full_queue_is_503_with_retry_after(harvested_data: Path, settings: Sett
 
         first = service.submit(slow)
         assert started.wait(30)
-        second = service.submit(lambda cat: cat.table.name)
+        second = service.submit(lambda cat: cat.session.dataset.name)
         with pytest.raises(Busy) as caught:
-            service.submit(lambda cat: cat.table.name)
+            service.submit(lambda cat: cat.session.dataset.name)
         assert caught.value.retry_after > 0
         with running(service) as address:
             answer = get(address, "/collinfo.json")
@@ -194,8 +195,8 @@ def test_abandoned_queries_are_cancelled_unless_shared(harvested_data: Path, set
         go_on, runs = Event(), Counter[str]()
 
         def name(catalogue: Catalogue) -> str:
-            runs[catalogue.table.name] += 1
-            return catalogue.table.name
+            runs[catalogue.session.dataset.name] += 1
+            return catalogue.session.dataset.name
 
         before = service.submit(lambda _: go_on.wait(30))
         first, second = service.submit(name, key="same"), service.submit(name, key="same")
@@ -219,7 +220,7 @@ def test_close_waits_for_running_queries(harvested_data: Path, settings: Setting
     def slow(cat: Catalogue) -> list[dict[str, Any]]:
         started.set()
         assert stopping.wait(30)
-        return cat.crawl_rows()
+        return crawl_rows(cat.session)
 
     answer = service.submit(slow)
     assert started.wait(30)
@@ -227,7 +228,7 @@ def test_close_waits_for_running_queries(harvested_data: Path, settings: Setting
     service.close()
     assert answer.done()
     with catalogue.open(harvested_data, settings=settings) as cat:
-        assert answer.result() == cat.crawl_rows()
+        assert answer.result() == crawl_rows(cat.session)
 
 
 def test_limit_bounds_memory_for_half_a_million_captures(settings: Settings, tmp_path: Path) -> None:

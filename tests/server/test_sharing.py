@@ -17,6 +17,9 @@ import pytest
 from catalogue import Catalogue
 from catalogue.demo import LoopbackServer
 from catalogue.errors import SourceUnavailable, Throttled
+from catalogue.harvest.harvest_crawls import crawl_list
+from catalogue.selection import stored_crawls
+from catalogue.session import Session
 from catalogue.settings import Settings
 from tests.read.test_answers import IDENTITY
 from tests.support.faults import FaultServer, Kind, always
@@ -50,7 +53,7 @@ def server(mirror: Path) -> Iterator[LoopbackServer]:
 def harvested_there(server: LoopbackServer, whole_crawls: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data folder with two crawls of the server, one of them without page indexes."""
     folder = tmp_path_factory.mktemp("served")
-    with Catalogue(folder, Settings(source=server.url, cache=folder / "cache")) as cat:
+    with Catalogue(Session(folder, Settings(source=server.url, cache=folder / "cache"))) as cat:
         cat.harvest([OLD, whole_crawls[-1]], subsets="all")
     return folder
 
@@ -64,7 +67,7 @@ def opened(server: LoopbackServer, harvested_there: Path, tmp_path: Path) -> Ite
 
         def open_(source: str = server.url, patience: float = 60.0, **more: Any) -> Catalogue:
             chosen = Settings(source=source, cache=tmp_path / "cache", bandwidth=1e6, latency=0.002, **more)
-            return stack.enter_context(Catalogue(data, chosen, patience=patience))
+            return stack.enter_context(Catalogue(Session(data, chosen, max_wait=patience)))
 
         yield open_
 
@@ -73,7 +76,7 @@ def opened(server: LoopbackServer, harvested_there: Path, tmp_path: Path) -> Ite
 def alone(mirror: Path, harvested_there: Path, tmp_path: Path) -> Iterator[Catalogue]:
     """A catalogue that reads local files."""
     data = Path(copytree(harvested_there, tmp_path / "alone"))
-    with Catalogue(data, Settings(source=str(mirror), cache=tmp_path / "cache")) as cat:
+    with Catalogue(Session(data, Settings(source=str(mirror), cache=tmp_path / "cache"))) as cat:
         yield cat
 
 
@@ -93,7 +96,7 @@ def random_queries(cat: Catalogue, count: int) -> list[Query]:
     dice = Random(11)
     rows = cat.captures("*", columns=["url", "url_host_name"], limit=5000).to_arrow().to_pylist()
     found = [(row["url_host_name"], row["url"]) for row in rows if _PLAIN.fullmatch(row["url"])]
-    crawls = cat.held()
+    crawls = stored_crawls(cat.session)
 
     def pattern() -> str:
         host, url = dice.choice(found)
@@ -144,7 +147,7 @@ def test_pool_answers_as_one_catalogue_and_fetches_nothing_twice(
     different = random_queries(alone, DIFFERENT)
     drawn = Random(1).choices(range(DIFFERENT), k=THREADS * QUERIES)
     first = opened()
-    pool = [first, *(first.sharing() for _ in range(POOL - 1))]
+    pool = [first, *(Catalogue(first.session.share()) for _ in range(POOL - 1))]
     answers = pooled(pool, [different[number] for number in drawn])
     assert sent_twice(server) == []
     assert {cat.requests for cat in pool} == {len(server.log)}
@@ -155,7 +158,7 @@ def test_pool_answers_as_one_catalogue_and_fetches_nothing_twice(
 
 def test_close_closes_only_its_catalogue(opened: Callable[..., Catalogue], server: LoopbackServer) -> None:
     first = opened()
-    second, third = first.sharing(), first.sharing().sharing()
+    second, third = Catalogue(first.session.share()), Catalogue(Catalogue(first.session.share()).session.share())
     rows = first.captures("*.org", columns="url").to_arrow()
     before = len(server.log)
     assert second.requests == third.requests == before > 0
@@ -178,7 +181,7 @@ def test_samples_without_cache_fetch_nothing_twice(
     opened: Callable[..., Catalogue], server: LoopbackServer, tmp_path: Path
 ) -> None:
     first = opened(cache_size=0)
-    with first.sharing() as second, first.sharing() as third:
+    with Catalogue(first.session.share()) as second, Catalogue(first.session.share()) as third:
         samples = pooled(
             [second, third],
             [lambda cat: cat.sample(cat.captures("*", columns=["url", "fetch_status"]), 20).to_arrow()] * THREADS,
@@ -192,11 +195,11 @@ def test_shared_catalogues_have_the_same_patience(mirror: Path, harvested_there:
     data = copytree(harvested_there, tmp_path / "data")
     with FaultServer(mirror, script=always(Kind.SLOW_DOWN)) as server:
         settings = Settings(source=server.url, cache=tmp_path / "cache", patience=250.0)
-        with Catalogue(data, settings, patience=2.0) as first, first.sharing() as second:
+        with Catalogue(Session(data, settings, max_wait=2.0)) as first, Catalogue(first.session.share()) as second:
             for cat in (first, second):
                 with pytest.raises(Throttled) as raised:
                     cat.captures("*", columns="url").to_arrow()
                 assert raised.value.retry_after
                 assert 200 < raised.value.retry_after <= 320
             with pytest.raises(Throttled):
-                second.crawl_list()
+                crawl_list(second.session)

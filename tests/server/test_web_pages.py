@@ -18,6 +18,7 @@ import catalogue
 from catalogue.catalogue import Catalogue
 from catalogue.commoncrawl.manifests import COLLINFO
 from catalogue.demo import LoopbackServer
+from catalogue.harvest.harvest_crawls import crawl_list
 from catalogue.server.service import Service
 from catalogue.server.web_pages import POLICY
 from catalogue.settings import Settings
@@ -67,7 +68,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def test_home_lists_crawls(site: str, harvested: Catalogue) -> None:
     root = page(get(site))
     listed = [row.all()[0].text for row in root.one("table").one("tbody").all("tr")]
-    assert listed == [crawl.id for crawl in harvested.crawl_list().crawls]
+    assert listed == [crawl.id for crawl in crawl_list(harvested.session).crawls]
     for row in root.one("table").one("tbody").all("tr"):
         name = row.one("th").text
         links = [link.attrs["href"] for link in row.all("a")]

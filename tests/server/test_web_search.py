@@ -11,6 +11,7 @@ from warcio.archiveiterator import ArchiveIterator
 
 from catalogue.catalogue import Catalogue
 from catalogue.commoncrawl.capture import format_timestamp
+from catalogue.selection import stored_crawls
 from tests.support.serving import get
 from tests.support.web_pages import chosen_crawl, page, rows, search, serving_site, terms
 
@@ -76,7 +77,7 @@ def test_filters_agree_with_where(site: str, harvested: Catalogue, crawl: str) -
 
 
 def test_searches_several_crawls(site: str, harvested: Catalogue) -> None:
-    stored = harvested.held()
+    stored = stored_crawls(harvested.session)
     root = page(search(site, url="example.com", crawl=[f"{stored[-1]}..{stored[1]}", "latest"], limit=1000))
     counts = harvested.captures("example.com").count_by_crawl()
     assert Counter(row[0].split()[-2] for row in rows(root)) == counts
@@ -159,7 +160,7 @@ def test_csv_has_captures_and_their_locations(site: str, harvested: Catalogue, c
 
 
 def test_lists_crawls_to_choose_from(site: str, harvested: Catalogue) -> None:
-    stored = harvested.held()
+    stored = stored_crawls(harvested.session)
     listed = [each.attrs["value"] for each in page(get(site)).one("select", id="crawl").all("option")]
     assert listed == ["latest", "all", *stored]
     cases: list[tuple[dict[str, Any], str]] = [

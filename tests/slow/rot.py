@@ -40,12 +40,12 @@ class _Trial:
 
     def __init__(self, cat: Catalogue, folder: Path) -> None:
         self._cat = cat
-        self._data = cat.data
-        self._store, self._shown = ((cat.data / name).read_bytes() for name in (STORE, SHOWN))
-        self._rows, self._content = rows(cat.data / STORE), content(cat.data / STORE)
+        self._data = cat.session.data
+        self._store, self._shown = ((cat.session.data / name).read_bytes() for name in (STORE, SHOWN))
+        self._rows, self._content = rows(cat.session.data / STORE), content(cat.session.data / STORE)
         self._keys = [(name, key) for name, values in self._rows.items() for key in values]
         self._anew = folder / "anew.duckdb"
-        metadata_db.make_anew(self._anew, cat.path, cat.create(), COMMON_CRAWL)
+        metadata_db.make_anew(self._anew, cat.path, cat.session.create_store(), COMMON_CRAWL)
         cat.close()
 
     def flip(self, kind: str, random: Random) -> str:

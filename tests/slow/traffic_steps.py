@@ -18,6 +18,7 @@ from warcio import ArchiveIterator
 from catalogue import Catalogue
 from catalogue.commoncrawl.capture import Capture
 from catalogue.server.service import Service
+from catalogue.session import Session
 from catalogue.settings import Settings
 from catalogue.store.database import Store
 from tests.read.test_answers import in_order
@@ -92,7 +93,7 @@ class Place:
 
     def open(self, data: Path | None = None, *, rate: float | None = None) -> Catalogue:
         """With a rate requests cost something, and more is read at once."""
-        return Catalogue(data or self.folder / "data", replace(self.settings, rate=rate), clock=self.clock)
+        return Catalogue(Session(data or self.folder / "data", replace(self.settings, rate=rate), clock=self.clock))
 
     def copy(self) -> Path:
         return Path(copytree(self.held, self.folder / "data"))
@@ -329,10 +330,10 @@ def pool(truth: Truth, held: Path, chance: random.Random, folder: Path) -> list[
     filled, drawn, served, pulled = (chance.choice(truth.crawls) for _ in range(4))
     size, seed = chance.randrange(5, 40), chance.randrange(1 << 30)
     folder.mkdir()
-    with Catalogue(held, Settings(source=str(truth.mirror), cache=folder / "cache")) as cat:
+    with Catalogue(Session(held, Settings(source=str(truth.mirror), cache=folder / "cache"))) as cat:
         cat.export_snapshot(folder / SNAPSHOT)
     plain = Settings(source=str(truth.mirror), cache=folder / "cache")
-    with Catalogue(Path(copytree(held, folder / "data")), plain) as cat:
+    with Catalogue(Session(Path(copytree(held, folder / "data")), plain)) as cat:
         drawing = Samples(drawn, size, seed, draw(cat, drawn, size, seed))
     archived = truth.archived(600, chance)
     return [

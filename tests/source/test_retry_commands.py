@@ -12,6 +12,7 @@ import pytest
 
 from catalogue import Catalogue
 from catalogue.errors import Blocked, SourceError, SourceUnavailable
+from catalogue.session import Session
 from catalogue.settings import Settings
 from catalogue.source.rate_limit import Limiter, Policy, SystemClock
 from tests.support.clocks import START, FakeClock
@@ -139,7 +140,7 @@ def test_a_block_is_asked_about_twice_and_gone_on_with_later(
         # Several threads that wait by a fake clock, and do not know of each other, would wait one after the other.
         asking = polite(server, tmp_path, connections=1)
         with (
-            Catalogue(mine, asking, clock=lambda: clock) as cat,
+            Catalogue(Session(mine, asking, clock=lambda: clock)) as cat,
             pytest.raises(Blocked, match=r"Run the same command again after") as raised,
         ):
             work.do(cat, crawl, tmp_path / "out", rows)
@@ -147,14 +148,14 @@ def test_a_block_is_asked_about_twice_and_gone_on_with_later(
         assert [when - script.times[0] for when in script.times] == [0, 300, 1200]  # two ask whether it is over
         # Somebody who comes meanwhile asks nothing at all.
         asked = server.requests
-        with Catalogue(mine, asking, clock=lambda: clock) as cat, pytest.raises(Blocked):
+        with Catalogue(Session(mine, asking, clock=lambda: clock)) as cat, pytest.raises(Blocked):
             work.do(cat, crawl, tmp_path / "out", rows)
         assert server.requests == asked
         script.failing = False
         clock.advance(900)
-        with Catalogue(mine, asking, clock=lambda: clock) as cat:
+        with Catalogue(Session(mine, asking, clock=lambda: clock)) as cat:
             found = work.do(cat, crawl, tmp_path / "out", rows)
-    with Catalogue(theirs, settings) as cat:
+    with Catalogue(Session(theirs, settings)) as cat:
         assert found == work.do(cat, crawl, tmp_path / "other", rows)
 
 
@@ -185,7 +186,7 @@ def test_a_host_that_answers_nothing_is_left_alone(fault: Fault, listing: dict[s
     with FaultServer(listing, script=lambda each: fault if each.path.endswith(".parquet") else None) as server:
         asking = polite(server, tmp_path)
         with (
-            Catalogue(tmp_path / "data", asking, clock=lambda: clock) as cat,
+            Catalogue(Session(tmp_path / "data", asking, clock=lambda: clock)) as cat,
             pytest.raises(SourceUnavailable) as raised,
         ):
             cat.harvest("CC-MAIN-2022-05")
@@ -197,7 +198,7 @@ def test_a_host_that_answers_nothing_is_left_alone(fault: Fault, listing: dict[s
 def test_a_host_where_nobody_listens_is_left_alone(data: Path, crawl: str, tmp_path: Path) -> None:
     with FaultServer({}) as server:
         gone = polite(server, tmp_path)
-    with Catalogue(data, gone, clock=LastingClock) as cat:
+    with Catalogue(Session(data, gone, clock=LastingClock)) as cat:
         for work in (_query, _sample):
             with pytest.raises(SourceError) as raised:
                 work(cat, crawl, tmp_path, [])

@@ -9,6 +9,7 @@ from moto.moto_server.threaded_moto_server import ThreadedMotoServer
 
 import catalogue
 from catalogue.errors import UnknownCrawl
+from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
 from tests.support import canaries
 from tests.support.commands import Command
@@ -91,13 +92,13 @@ def test_a_snapshot_goes_through_a_bucket(
     for name, value in aws.items():
         monkeypatch.setenv(name, value)
     place = f"s3://{BUCKET}/snapshots/ours"
-    newest, *_, oldest = harvested.held()
+    newest, *_, oldest = stored_crawls(harvested.session)
     harvested.export_snapshot(place, crawls=[newest, oldest])
-    with catalogue.open(tmp_path / "data", settings=harvested.settings) as cat:
+    with catalogue.open(tmp_path / "data", settings=harvested.session.settings) as cat:
         pulled = cat.pull(place, crawls=oldest)
         assert (pulled.files, pulled.crawls) == (len(harvested.files(oldest)), (oldest,))
         cat.pull(place)
-        assert cat.held() == [newest, oldest]
+        assert stored_crawls(cat.session) == [newest, oldest]
         harvested.export_snapshot(place, crawls=newest)
         with pytest.raises(UnknownCrawl, match="holds nothing of"):
             cat.pull(place, crawls=oldest)

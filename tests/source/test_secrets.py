@@ -18,6 +18,7 @@ import catalogue
 from catalogue import Catalogue
 from catalogue.errors import QueryError, SourceError
 from catalogue.formatting import open_part
+from catalogue.session import Session
 from catalogue.settings import Settings, load_settings
 from catalogue.source.aws_logging import be_discreet
 from tests.support import canaries
@@ -173,9 +174,16 @@ def test_a_server_shows_no_secret(untaught_data: Path, tmp_path: Path, monkeypat
             ):
                 answer = get(address, target)
                 assert MARK not in answer.text + repr(answer.headers)
-        with Catalogue(data, settings) as cat, pytest.raises(SourceError, match="redirects to") as raised:
+        with Catalogue(Session(data, settings)) as cat, pytest.raises(SourceError, match="redirects to") as raised:
             cat.captures("*", crawls=OLD).to_arrow()
-        shown = [cat, cat.settings, cat.captures("*"), cat.captures("*").plan, raised.value, raised.value.__cause__]
+        shown = [
+            cat,
+            cat.session.settings,
+            cat.captures("*"),
+            cat.captures("*").plan,
+            raised.value,
+            raised.value.__cause__,
+        ]
         assert MARK not in repr(shown)
         assert source.requests > 2
     assert not canaries.kept_in(tmp_path)

@@ -218,7 +218,7 @@ def test_after_a_fork_all_is_refused_and_nothing_waits_for_ever(mirror: Path, cr
                 "a question": lambda: cat.captures("*", columns="url"),
                 "a plan": lambda: cat.captures("*.example.com", columns="url").plan,
                 "SQL": lambda: cat.sql("from files"),
-                "crawls": cat.crawl_list,
+                "crawls": lambda: cat.crawls(fetch=True),
                 "a harvest": lambda: cat.harvest(crawl, refresh=True),
                 "records": lambda: list(cat.records(found)),
                 "a file of records": lambda: cat.fetch(found, tmp_path / "out.warc.gz"),

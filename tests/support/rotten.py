@@ -16,7 +16,7 @@ from tests.support.rot import harvested
 def whole_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LoopbackServer, Path]]:
     """A served crawl, and the folder where it is held."""
     with harvested(tmp_path_factory.mktemp("whole")) as (server, cat):
-        yield server, cat.data
+        yield server, cat.session.data
 
 
 def its_server(whole: tuple[LoopbackServer, Path]) -> LoopbackServer:

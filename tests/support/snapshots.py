@@ -70,7 +70,7 @@ def empty(settings: Settings, tmp_path: Path) -> Iterator[Catalogue]:
 
 def rows_of(cat: Catalogue) -> dict[str, dict[str, bytes]]:
     """All that could be in a snapshot, as it stands in the store."""
-    with closing(sqlite3.connect(f"file:{cat.data / 'footers.sqlite'}?mode=ro", uri=True)) as connection:
+    with closing(sqlite3.connect(f"file:{cat.session.data / 'footers.sqlite'}?mode=ro", uri=True)) as connection:
         return {
             table: dict(connection.execute(f"SELECT * FROM {table} WHERE NOT instr(key, 'snapshots/')"))  # noqa: S608
             for table in ("documents", "files", "indexes", "failures")

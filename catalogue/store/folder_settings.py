@@ -1,4 +1,4 @@
-"""The settings for a data folder, with the source that its files came from."""
+"""Settings for a data folder: the source of its files is the default."""
 
 import os
 from collections.abc import Callable
@@ -13,34 +13,34 @@ from catalogue.store.glance import sources_of
 def settings_for(
     *,
     data: str | os.PathLike[str] | None = None,
-    table: str | None = None,
+    dataset: str | None = None,
     notify: Callable[[str], None],
     **given: object,
 ) -> Settings:
-    """Load settings; where no source is set, that of the stored files is used.
+    """Load settings; where no source is set, use the one that the stored files came from.
 
     Args:
-        data: the folder, if it is given.
-        table: name of another table than the index.
-        notify: called with a sentence if files came from another source than that which is asked.
+        data: the data folder, if it is given.
+        dataset: name of a dataset other than Common Crawl's index.
+        notify: called with a sentence if stored files came from another source than the settings name.
         given: other settings, see ``load_settings``.
 
     Raises:
-        QueryError: if a setting cannot be used.
+        QueryError: if a setting is invalid.
     """
     settings = load_settings(data=data, **given)
-    folder = settings.data / table if table and table != COMMON_CRAWL.name else settings.data
+    folder = settings.data / dataset if dataset and dataset != COMMON_CRAWL.name else settings.data
     stored = sources_of(folder / STORE_NAME)
     if stored:
-        settings = load_settings({"source": _setting(stored[0])}, data=data, **given)
+        settings = load_settings({"source": _as_setting(stored[0])}, data=data, **given)
     if others := [each for each in stored if canonical(each) != canonical(settings.source)]:
         notify(
-            f"files in {folder} came from {_setting(others[0])}, but {settings.source} is asked for them; "
-            "if that is not meant, choose with --source"
+            f"files in {folder} came from {_as_setting(others[0])}, but the source is {settings.source}; "
+            "if that is not intended, use --source"
         )
     return settings
 
 
-def _setting(source: str) -> str:
+def _as_setting(source: str) -> str:
     """Return a source as a user would set it: a folder as a path."""
     return url2pathname(urlsplit(source).path).rstrip("/") or "/" if source.startswith("file:") else source

@@ -1,25 +1,46 @@
-"""What to do next, by what is held."""
+"""What to do next, by what is stored."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 from catalogue.commoncrawl.crawls import has_columnar_index, newest_first
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
-from catalogue.formatting import plural
+from catalogue.errors import QueryError
+from catalogue.formatting import plural, size
+from catalogue.harvest.backfill import prepare_backfill
+from catalogue.reports import coverage_rows
+from catalogue.session import Session
+from catalogue.store.stored_lists import crawl_list_age, known_crawls
 
 _OLD_LIST = timedelta(days=45)
-"""Of the list of crawls, in which there is a new one about once a month."""
+"""Age of a list of crawls that lacks about one crawl."""
+_PRICED = 500
+"""Row groups up to which the cost of a backfill is estimated; more take too long."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Something that is worth doing."""
+    """A reason to do something, and the command that does it."""
 
     why: str
     command: str
+
+
+def next_steps(session: Session) -> list[Step]:
+    """Return what to do next, the most urgent first; no request is made."""
+    coverage = coverage_rows(session)
+    price = ""
+    with suppress(QueryError):  # of an invalid source
+        if 0 < sum(row["without_bounds"] for row in coverage) <= _PRICED:
+            needed = prepare_backfill(session, only_gaps=True).estimate
+            price = f"{plural(needed.requests, 'request')}, {size(needed.bytes)}, about {needed.seconds:.0f} s"
+    listed = known_crawls(session.store) if session.dataset == COMMON_CRAWL else []
+    age = crawl_list_age(session.store) if listed else None
+    return list(steps(session.dataset, coverage, listed, age, price))
 
 
 def steps(

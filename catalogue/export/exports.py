@@ -1,0 +1,158 @@
+"""Export what is stored: Iceberg tables, DuckLakes and snapshots."""
+
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from catalogue import metadata_db
+from catalogue.commoncrawl.datasets import COMMON_CRAWL
+from catalogue.display import Displayed, some
+from catalogue.errors import IncompleteAnswer, QueryError
+from catalogue.export import ducklake, ducklake_attach, ducklake_database
+from catalogue.formatting import plural
+from catalogue.harvest.publish import publish
+from catalogue.harvest.snapshot import TABLES, Piece
+from catalogue.metadata_db.file_stats import LakeFile
+from catalogue.progress import Progress
+from catalogue.selection import missing_crawls, select_stored
+from catalogue.session import Session
+from catalogue.settings import address, install_command
+
+if TYPE_CHECKING:
+    from catalogue.export.iceberg_read import IcebergTable
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Exported(Displayed):
+    """What was exported, and what should have been."""
+
+    place: str
+    """Where it is: a path or an address."""
+    crawls: tuple[str, ...]
+    """Newest first."""
+    files: int
+    missing: tuple[str, ...]
+    """Of these crawls, what is not harvested and so is not in it: a sentence each."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether all that the crawls' lists name is in it, of those subsets that are held."""
+        return not self.missing
+
+    def _line(self) -> str:
+        return f"in {self.place}: {plural(self.files, 'file')} of {some(self.crawls, len(self.crawls))}"
+
+    def _notes(self) -> Iterable[str]:
+        return self.missing
+
+
+def export_ducklake(
+    session: Session, path: str | Path | None = None, *, crawls: str | Iterable[str] = "all", backend: str | None = None
+) -> Exported:
+    """Write a DuckLake over the stored files; see ``Catalogue.export_ducklake``."""
+    if backend not in {None, *ducklake_database.BACKENDS}:
+        message = f"a lake cannot be kept in {backend!r}; choose among {', '.join(ducklake_database.BACKENDS)}"
+        raise QueryError(message)
+    place = Path(path) if path is not None else session.data / ducklake_attach.LAKE_NAME
+    chosen, files, missing = _stored_files(session, crawls)
+    where = ducklake_attach.data_path(session.settings.source)
+    ducklake.export_lake(place, files, missing, data_path=where, backend=backend)
+    return Exported(str(place), chosen, len(files), missing)
+
+
+def export_iceberg(
+    session: Session, path: str | Path, *, crawls: str | Iterable[str] = "all", location: str | None = None
+) -> Exported:
+    """Write an Iceberg table over the stored files; see ``Catalogue.export_iceberg``."""
+    _need_pyiceberg()
+    from catalogue.export.iceberg import export  # noqa: PLC0415 - an extra, and slow to import
+    from catalogue.export.iceberg_folder import check_address  # noqa: PLC0415 - an extra, and slow to import
+
+    where = _location(session, location)
+    check_address(where)
+    chosen, files, missing = _stored_files(session, crawls)
+    export(Path(path), files, where, missing)
+    return Exported(str(path), chosen, len(files), missing)
+
+
+def open_iceberg(session: Session, crawls: str | Iterable[str] = "all") -> "IcebergTable":
+    """Return a pyiceberg table over the stored files; see ``Catalogue.iceberg``."""
+    _need_pyiceberg()
+    from catalogue.export.iceberg import export  # noqa: PLC0415 - an extra, and slow to import
+    from catalogue.export.iceberg_files import FooterIO, HeldFiles  # noqa: PLC0415 - an extra
+    from catalogue.export.iceberg_read import IcebergTable  # noqa: PLC0415 - likewise
+
+    location = _location(session, None)
+    held = HeldFiles(session.store, session.reading, location)  # as they are before the table is made
+    _, files, missing = _stored_files(session, crawls)
+    metadata = export(session.temporary_folder() / "iceberg", files, location, missing)
+    for lack in missing:
+        warnings.warn(lack, IncompleteAnswer, stacklevel=3)
+    return IcebergTable.at(metadata, FooterIO(held=held))
+
+
+def export_snapshot(
+    session: Session,
+    place: str | Path,
+    *,
+    crawls: str | Iterable[str] = "all",
+    report: Callable[[Progress], None] | None = None,
+) -> Exported:
+    """Write a snapshot of the store; see ``Catalogue.export_snapshot``."""
+    chosen, files, missing = _stored_files(session, crawls)
+    at = Progress("snapshot", listed=len(files), done=0)
+
+    with session.database() as connection, session.reporting(report, "files") as bar:
+
+        def told(piece: Piece) -> None:
+            at.done += piece.files
+            at.bytes += piece.size
+            bar(at)
+
+        tables = {view: partial(metadata_db.write_table, connection, view, chosen) for view in TABLES}
+        made = publish(place, session.store, chosen, tables, missing=missing, cache=session.settings.cache, report=told)
+    return Exported(str(place), chosen, sum(piece.files for piece in made.pieces), missing)
+
+
+def _stored_files(
+    session: Session, crawls: str | Iterable[str]
+) -> tuple[tuple[str, ...], list[LakeFile], tuple[str, ...]]:
+    """The crawls that words mean, newest first, their files, and what is missing of these.
+
+    Raises:
+        QueryError: if this is another table than the index, or a crawl is not harvested.
+    """
+    if session.dataset != COMMON_CRAWL:
+        message = f"only Common Crawl's index can be exported, and this is {session.dataset.name}"
+        raise QueryError(message)
+    shown = session.metadata()
+    chosen = tuple(select_stored(session, shown.crawls, crawls))
+    missing = (*missing_crawls(session, shown.crawls, crawls), *shown.candidates(chosen, ()).missing)
+    with session.database() as connection:
+        return chosen, metadata_db.lake_files(connection, chosen), missing
+
+
+def _location(session: Session, given: str | None) -> str:
+    """Where files are, as an address that paths can be put behind.
+
+    Raises:
+        QueryError: if one that was given is none.
+    """
+    place = given or session.settings.source
+    address(place)  # it is written into the table
+    if "://" not in place:
+        if given:
+            message = f"{given!r} is no address; one looks like s3a://commoncrawl/"
+            raise QueryError(message)
+        place = f"file://{Path(place).resolve().as_posix()}"
+    return place.rstrip("/") + "/"
+
+
+def _need_pyiceberg() -> None:
+    if find_spec("pyiceberg") is None:
+        message = f"Iceberg tables need pyiceberg; run: {install_command('iceberg')}"
+        raise QueryError(message)

@@ -1,0 +1,223 @@
+"""Harvest crawls into the store, forget them, and define datasets."""
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing, suppress
+from dataclasses import replace
+
+from catalogue import metadata_db
+from catalogue.commoncrawl.crawls import SUBSETS, parse_crawl_words, plain_names, select_crawls, select_subsets
+from catalogue.commoncrawl.datasets import COMMON_CRAWL, define_dataset, parse_path_list, path_columns
+from catalogue.commoncrawl.manifests import manifest_path
+from catalogue.errors import FormatError, QueryError, SourceError, StoreDamaged, UnknownCrawl
+from catalogue.examine import Examiner
+from catalogue.harvest.crawl_list import CrawlList, fetch_crawl_list, fetch_path_list, resolve_manifest_paths
+from catalogue.harvest.harvest import Harvested, HarvestEstimate, estimate_harvest, harvest
+from catalogue.progress import Progress
+from catalogue.selection import several, stored_crawls
+from catalogue.session import Session
+from catalogue.settings import COLLINFO_SOURCE, DEFAULT_SOURCE
+from catalogue.source.retry import PoliteSource
+from catalogue.store.read_only import unwritable
+from catalogue.store.stored_lists import REQUESTED, held_paths, known_crawls, listed, load_dataset, save_dataset
+from catalogue.surt import Keys
+
+_LIST_ATTEMPTS = 3
+"""Requests for the list of crawls; if they fail, newer crawls are found by their manifests."""
+
+
+def define(
+    session: Session,
+    key: str,
+    *,
+    keys: Keys | str | None = None,
+    manifest: str | None = None,
+    paths: Iterable[str] = (),
+) -> None:
+    """Define the dataset of the session; see ``Catalogue.define``."""
+    if session.dataset_name is None:
+        message = "this is Common Crawl's index; open another table by its name: catalogue.open(table='hosts')"
+        raise QueryError(message)
+    given = tuple(paths)
+    if (manifest is None) is (not given):
+        message = f"to find the files of {session.dataset_name} takes either a manifest or their paths"
+        raise QueryError(message)
+    source = session.settings.source.rstrip("/")
+    table = define_dataset(
+        session.dataset_name,
+        key,
+        keys=Keys(keys) if keys else None,
+        manifest=manifest and manifest.removeprefix(source).lstrip("/"),
+    )
+    listing = parse_path_list("\n".join(given).encode(errors="replace"), source=source) if given else ()
+    store = session.create_store()
+    before = None
+    with suppress(StoreDamaged):  # what is damaged is defined again
+        before = load_dataset(store)
+    if before and (before.key, before.keys) != (table.key, table.keys) and store.keys("files"):
+        message = (
+            f"{session.dataset_name} holds footers of files sorted by {before.key}, as {before.keys.value}; "
+            "choose another name, or forget them first"
+        )
+        raise QueryError(message)
+    if before and before.key == table.key:  # what stands in paths is looked for when there are some
+        table = replace(table, path_columns=before.path_columns)
+    store.delete("failures", store.keys("failures"))
+    save_dataset(store, table, listing)
+    session.reload_dataset()
+
+
+def crawl_list(session: Session) -> CrawlList:
+    """Return the list of crawls; see ``Catalogue.crawls``."""
+    if session.dataset != COMMON_CRAWL:
+        message = (
+            f"only Common Crawl's index has a list of crawls; see: catalogue status --table {session.dataset.name}"
+        )
+        raise QueryError(message)
+    return _fetch_crawl_list(session, lambda: session.source)
+
+
+def _fetch_crawl_list(
+    session: Session, data: Callable[[], PoliteSource] | None, attempts: int = _LIST_ATTEMPTS
+) -> CrawlList:
+    store = session.create_store(to_write=False)
+    url = COLLINFO_SOURCE if session.settings.source == DEFAULT_SOURCE else session.settings.source
+    with closing(session.open_source(url, attempts=attempts)) as source:
+        try:
+            found = fetch_crawl_list(store, source, data)
+        finally:
+            session.count(source)
+    if found.warning:
+        session.notify(found.warning)
+    return found
+
+
+def harvest_crawls(
+    session: Session,
+    crawls: str | Iterable[str] | None = None,
+    *,
+    subsets: str | Iterable[str] = "warc",
+    refresh: bool = False,
+    pages: bool = False,
+    report: Callable[[Progress], None] | None = None,
+) -> list[Harvested]:
+    """Fetch footers that are not stored; see ``Catalogue.harvest``."""
+    words, chosen, chosen_subsets = _select(session, crawls, subsets, refresh=refresh)
+    store, outcomes = session.create_store(), []
+    with Examiner(session.dataset.key) as examiner, session.reporting(report, "files") as told:
+        for crawl in chosen:
+            try:
+                outcome = harvest(
+                    crawl,
+                    chosen_subsets,
+                    table=session.dataset,
+                    store=store,
+                    source=session.source,
+                    examiner=examiner,
+                    refresh=refresh,
+                    pages=pages,
+                    report=told,
+                    notify=session.notify,
+                )
+            except UnknownCrawl as error:
+                if crawl in words:
+                    raise
+                session.notify(str(error))  # a list of crawls runs ahead of their index
+                continue
+            outcomes.append(outcome)
+            metadata_db.refresh(session.database_path, store, session.dataset, facts=outcome.facts, examiner=examiner)
+    return outcomes
+
+
+def estimate_crawls(
+    session: Session,
+    crawls: str | Iterable[str] | None = None,
+    *,
+    subsets: str | Iterable[str] = "warc",
+    refresh: bool = False,
+    pages: bool = False,
+) -> HarvestEstimate:
+    """Estimate the cost of ``harvest_crawls``; at most lists are fetched."""
+    _, chosen, chosen_subsets = _select(session, crawls, subsets, refresh=False)
+    return estimate_harvest(
+        chosen,
+        chosen_subsets,
+        table=session.dataset,
+        store=session.create_store(),
+        cost=session.cost(),
+        refresh=refresh,
+        pages=pages,
+    )
+
+
+def _select(
+    session: Session, crawls: str | Iterable[str] | None, subsets: str | Iterable[str], *, refresh: bool
+) -> tuple[list[str], list[str], tuple[str, ...]]:
+    """Return the words for crawls, the crawls that they mean, newest first, and the subsets to harvest."""
+    if session.is_read_only:
+        raise unwritable(session.store.path)
+    if session.dataset == COMMON_CRAWL:
+        words = resolve_manifest_paths(_crawl_words(session, crawls), session.create_store(), lambda: session.source)
+        return words, _select_listed(session, words), select_subsets(several(subsets))
+    words = several(crawls or "all")
+    return words, _select_in_list(session, words, refresh=refresh), SUBSETS
+
+
+def _crawl_words(session: Session, crawls: str | Iterable[str] | None) -> list[str]:
+    return parse_crawl_words(several(crawls or ()), _known_crawls(session))
+
+
+def _known_crawls(session: Session) -> list[str]:
+    return known_crawls(session.store) if (session.store_path).exists() else []
+
+
+def _select_listed(session: Session, words: Sequence[str]) -> list[str]:
+    """Return the crawls that the words select. Full names need no list of crawls."""
+    if not words:
+        message = "which crawl is to be harvested? name one, such as CC-MAIN-2022-05, or latest"
+        raise QueryError(message)
+    plain = list(plain_names(words))
+    select_crawls(plain, _known_crawls(session))
+    if len(plain) < len(words):
+        return select_crawls(words, [crawl.id for crawl in crawl_list(session).crawls])
+    with suppress(SourceError, FormatError):
+        _fetch_crawl_list(session, None, attempts=1)
+    return select_crawls(words, [])
+
+
+def _select_in_list(session: Session, words: Sequence[str], *, refresh: bool) -> list[str]:
+    """Return the parts of a dataset with one list of files that the words select."""
+    fetch_path_list(session.dataset, session.create_store(), session.source, refresh=refresh)
+    files = listed(session.store, session.dataset)
+    there = {file.path for each in files.values() for file in each}
+    if not there and session.store.keys("files"):  # a list that names nothing is none
+        message = (
+            f"the list of the files of {session.dataset_name} is lost; "
+            f"run: catalogue harvest --table {session.dataset_name} "
+            f"--key {session.dataset.key} PATH..., as it was defined"
+        )
+        raise StoreDamaged(message)
+    for kind in ("files", "failures"):
+        session.store.delete(kind, set(session.store.keys(kind)) - there)
+    columns = tuple(name for name in path_columns(there) if name != session.dataset.key)
+    if columns != session.dataset.path_columns:
+        save_dataset(session.store, replace(session.dataset, path_columns=columns))
+        session.reload_dataset()
+    return session.dataset.select(words, list(files))
+
+
+def forget_crawls(session: Session, crawls: str | Iterable[str]) -> int:
+    """Delete what is stored of crawls; see ``Catalogue.forget``."""
+    gone = 0
+    for crawl in stored_crawls(session, crawls):
+        with session.store.harvesting(crawl):
+            paths = held_paths(session.store, session.dataset, crawl)
+            # Files last: as long as there are some, what was stopped can be gone on with by the same again.
+            session.store.delete("failures", held_paths(session.store, session.dataset, crawl, kind="failures"))
+            session.store.delete("documents", session.store.keys("documents", f"{REQUESTED}{crawl}/"))
+            if session.dataset == COMMON_CRAWL:
+                pulled = session.store.keys("documents", f"snapshots/{crawl}/")
+                session.store.delete("documents", [manifest_path(crawl), *pulled])
+            session.store.delete("files", paths)
+        gone += len(paths)
+    metadata_db.refresh(session.database_path, session.store, session.dataset)
+    return gone

@@ -1,0 +1,224 @@
+"""Fetch the records of captures, one by one or into an output."""
+
+import re
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import IO, TYPE_CHECKING, Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from catalogue.captures import Captures
+from catalogue.commoncrawl.capture import Capture, capture_of, record_columns
+from catalogue.errors import BadRecord, IncompleteAnswer, QueryError
+from catalogue.output.fetch import (
+    EncodedRecords,
+    Fetched,
+    FetchEstimate,
+    distinct,
+    estimate,
+    fetch_by_workers,
+    fetch_encoded,
+    fetch_into,
+    missing,
+)
+from catalogue.output.formats import FormatSpec, open_format
+from catalogue.output.open_output import format_of, open_output
+from catalogue.plan.record_requests import RecordFetch, record_fetches
+from catalogue.progress import Progress
+from catalogue.read.dataframes import frame_of, in_order
+from catalogue.records.fetch import fetch_records
+from catalogue.records.metadata import ROW
+from catalogue.records.record import Record, read_record
+from catalogue.sample import Sample
+from catalogue.session import Session
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_CRAWL = re.compile(r"\b(CC-[A-Za-z0-9-]+|crawl-00[12])/")
+
+_ROWS = 1 << 14
+"""Of a table that are looked at together."""
+
+SomeCaptures: TypeAlias = "Captures | Sample | pa.Table | pd.DataFrame | Iterable[Capture | Mapping[str, Any]]"
+"""An answer, a sample, a table or DataFrame with the columns of the index or of a CDX server, or such rows."""
+
+
+def iterate_records(session: Session, captures: SomeCaptures) -> Iterator[Record]:
+    """Yield the records of captures; see ``Catalogue.records``."""
+    source = session.source
+    wanted = distinct(_captures(captures, _warn))
+    fetches = record_fetches(wanted, max_gap=session.cost().max_gap)
+    executor = ThreadPoolExecutor(source.connections, thread_name_prefix="records")
+    try:
+        with closing(fetch_records(fetches, source, executor)) as results:
+            for result in results:
+                if isinstance(result, Record):
+                    yield result
+                else:
+                    _warn(result.reason)
+    finally:
+        executor.shutdown(wait=False, cancel_futures=True)
+
+
+def fetch_record(session: Session, capture: Capture) -> Record:
+    """Return the record of a capture; see ``Catalogue.record``."""
+    return read_record(capture, session.source.get(capture.filename, capture.range).body)
+
+
+def estimate_fetch(session: Session, captures: SomeCaptures) -> FetchEstimate:
+    """Estimate the cost of fetching records; see ``Catalogue.fetch_estimate``."""
+    return estimate(_captures(captures, _warn), session.cost())
+
+
+def fetch_to_output(  # noqa: PLR0913 - as Catalogue.fetch
+    session: Session,
+    captures: SomeCaptures,
+    output: str | Path | IO[bytes],
+    *,
+    form: str | None = None,
+    main_content: bool = False,
+    most: int | None = None,
+    about: str = "",
+    agree: Callable[[FetchEstimate], None] | None = None,
+    report: Callable[[Fetched], None] | None = None,
+) -> Fetched:
+    """Fetch records into an output; see ``Catalogue.fetch``."""
+    unusable: list[str] = []
+    spec = FormatSpec(form or format_of(output), main_content, about, _crawls(captures))
+    with (
+        open_format(spec) as format_,
+        open_output(output, format_, spec.identity, most=most, cache=session.settings.cache) as (writer, ledger),
+    ):
+        workers, source, cost = session.workers, session.source, session.cost()
+        if agree:
+            known = _captures(captures, lambda _: None)
+            agree(estimate(missing(known, ledger, source.url), cost))
+        requested, count = _captures(captures, unusable.append), _count(captures)
+
+        def fetch(fetches: Iterable[RecordFetch]) -> EncodedRecords:
+            if workers:
+                return fetch_by_workers(fetches, workers, spec, session.notify)
+            return fetch_encoded(fetches, source, format_)
+
+        with session.bars("records") as bar:
+
+            def show(at: Fetched) -> None:
+                bar(Progress("fetch", count, at.records, failed=len(at.failed), bytes=at.bytes))
+
+            done = fetch_into(
+                writer, ledger, requested, fetch, source=source.url, max_gap=cost.max_gap, report=report or show
+            )
+        done.files = writer.finish()
+    done.unusable = unusable
+    return done
+
+
+def fetch_to_frame(session: Session, captures: SomeCaptures, *, main_content: bool = False) -> "pd.DataFrame":
+    """Return archived pages as a DataFrame; see ``Catalogue.fetch_to_pandas``."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "pages.parquet"
+        done = fetch_to_output(session, captures, file, form="parquet", main_content=main_content)
+        for reason in [*done.failed.values(), *done.unusable]:
+            warnings.warn(reason, IncompleteAnswer, stacklevel=3)
+        return frame_of(pq.read_table(file) if done.files else ROW.empty_table())
+
+
+def _captures(captures: SomeCaptures, refuse: Callable[[str], None]) -> Iterator[Capture]:
+    """What may be fetched of them; ``refuse`` is told why the others may not."""
+    found = _usable(_rows(captures), refuse)
+    if isinstance(captures, list):  # in the order of the archives, as a table
+        found = iter(sorted(found, key=lambda each: (each.filename, each.offset)))
+    return found
+
+
+def _usable(rows: Iterable[object], refuse: Callable[[str], None]) -> Iterator[Capture]:
+    for each in rows:
+        if isinstance(each, Capture):
+            yield each
+            continue
+        if not isinstance(each, Mapping):
+            message = f"captures are an answer, a table, a DataFrame or a list of rows, not such as {each!r:.100}"
+            raise QueryError(message)
+        try:
+            yield capture_of(each)
+        except BadRecord as error:
+            refuse(str(error))
+
+
+def _crawls(captures: SomeCaptures) -> tuple[str, ...]:
+    """Those that captures are of, as far as that is known before they are read."""
+    names: Iterable[object] = ()
+    frame: Any = captures
+    if isinstance(captures, Captures):
+        names = captures.plan.paths
+    elif isinstance(captures, list):
+        names = {each.filename if isinstance(each, Capture) else _archive(each) for each in captures}
+    elif isinstance(captures, pa.Table):
+        names = pc.unique(captures.column(record_columns(captures.schema.names)["filename"])).to_pylist()
+    elif _is_frame(captures):
+        names = frame[record_columns(frame.columns)["filename"]].astype(str).unique()
+    return tuple(sorted({found[1] for name in names if (found := _CRAWL.search(str(name)))}))
+
+
+def _count(captures: SomeCaptures) -> int:
+    """How many they are; 0 if that is not known before they are read."""
+    return 0 if isinstance(captures, Captures | Sample) or not isinstance(captures, Sized) else len(captures)
+
+
+def _is_frame(captures: object) -> bool:
+    return hasattr(captures, "iloc") and hasattr(captures, "columns")
+
+
+def _archive(row: object) -> str:
+    return f"{row.get('warc_filename')} {row.get('filename')}" if isinstance(row, Mapping) else ""
+
+
+def _rows(captures: SomeCaptures) -> Iterator[object]:
+    """Captures one by one; of tables no more than some are made into what Python can look at."""
+    frame: Any = captures
+    if isinstance(captures, Captures | Sample):
+        names = list(record_columns(captures.schema.names).values())
+        for batch in captures.batches():
+            yield from batch.select(names).to_pylist()
+    elif isinstance(captures, pa.Table):
+        for batch in _in_order(captures).to_batches(_ROWS):
+            yield from batch.to_pylist()
+    elif _is_frame(captures):
+        found = record_columns(frame.columns)
+        ordered = in_order(frame[list(found.values())], found["filename"], found["offset"])
+        for start in range(0, len(ordered), _ROWS):
+            yield from ordered.iloc[start : start + _ROWS].to_dict("records")
+    elif isinstance(captures, Iterable):
+        yield from captures
+    else:
+        yield captures
+
+
+def _in_order(captures: pa.Table) -> pa.Table:
+    """What a table says of records, in the order of the archives: those near each other come together."""
+    found = record_columns(captures.schema.names)
+    plain = pa.table({name: _plain(captures.column(name)) for name in found.values()})
+    offset = plain.column(found["offset"])
+    if pa.types.is_string(offset.type) or pa.types.is_large_string(offset.type):
+        number = pc.match_substring_regex(offset, r"^[0-9]{1,18}$")  # what is none is refused later
+        offset = pc.if_else(number, offset, None).cast(pa.int64())
+    keys = pa.table({"filename": plain.column(found["filename"]), "offset": offset})
+    return plain.take(pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in keys.schema.names]))
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column of a type that can be sorted."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    return column.cast(pa.large_string()) if pa.types.is_string_view(column.type) else column
+
+
+def _warn(reason: str) -> None:
+    warnings.warn(reason, IncompleteAnswer, stacklevel=3)

@@ -1,0 +1,151 @@
+"""What is stored, as DataFrames and rows of the metadata database."""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from catalogue import metadata_db
+from catalogue.errors import NotHarvested
+from catalogue.formatting import comma_separated
+from catalogue.key_map.key_map import Extent, FileExtent
+from catalogue.selection import stored_crawl, stored_crawls
+from catalogue.session import Session
+from catalogue.source.cache import CachedSource
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def frame(session: Session, sql: str, *parameters: object) -> "pd.DataFrame":
+    """Return the result of SQL over the metadata database as a DataFrame."""
+    with session.database() as connection:
+        return connection.execute(sql, list(parameters)).df()
+
+
+def view_frame(session: Session, view: str, crawl: str | None) -> "pd.DataFrame":
+    """Return a view, or its rows of one crawl, as a DataFrame."""
+    if crawl is not None:
+        stored_crawls(session, crawl)
+    return frame(session, f"SELECT * FROM {view} WHERE $1 IS NULL OR crawl = $1 ORDER BY ALL", crawl)  # noqa: S608
+
+
+def crawl_names(session: Session) -> tuple[str, ...]:
+    """Return the stored crawls, newest first, by the metadata database; none if nothing is harvested."""
+    with suppress(NotHarvested):
+        return session.metadata().crawls
+    return ()
+
+
+def crawl_rows(session: Session) -> list[dict[str, Any]]:
+    """Return the rows of the view ``crawls``, without pandas and without updating page indexes."""
+    return session.metadata().rows("SELECT * FROM crawls")
+
+
+def coverage_sql(session: Session) -> str:
+    """Return the query of how much of each crawl and subset is stored."""
+    return metadata_db.statement("coverage.sql", session.dataset)
+
+
+def coverage_rows(session: Session) -> list[dict[str, Any]]:
+    """Return how much of each crawl and subset is stored, without pandas and without updating page indexes."""
+    return session.metadata().rows(coverage_sql(session))
+
+
+def add_column_chunks(session: Session, crawls: Iterable[str]) -> None:
+    """Fill the view ``column_chunks`` for crawls; it has no rows of other crawls, so that it is small."""
+    requested = set(stored_crawls(session, crawls))
+    with session.database() as connection:
+        rows = connection.execute("SELECT DISTINCT crawl FROM derived.files WHERE column_chunks").fetchall()
+    if requested - {crawl for (crawl,) in rows}:
+        path = session.writable_database(changes=True)
+        metadata_db.refresh(path, session.store, session.dataset, column_chunks=requested)
+
+
+def file_extents(session: Session, crawl: str, detailed: Iterable[str] | None = ()) -> list[FileExtent]:
+    """Return the key ranges of the files of a crawl.
+
+    Args:
+        session: the session.
+        crawl: a stored crawl.
+        detailed: paths of files whose row groups are included; None for all.
+
+    Raises:
+        QueryError: if the crawl is not stored, or several are named.
+    """
+    least, greatest = (f'"{bound}_{session.dataset.key}"' for bound in ("min", "max"))
+    rows = session.metadata().rows(
+        f"""
+        SELECT
+          path, subset, min({least}) AS least, max({greatest}) AS greatest,
+          count(*) AS row_groups, count(*) FILTER ({least} IS NULL) AS without_bounds,
+          list((row_group, {least}, {greatest}, key_intervals) ORDER BY row_group)
+            FILTER ($2 IS NULL OR list_contains($2, path)) AS groups
+        FROM row_groups WHERE crawl = $1 GROUP BY path, subset ORDER BY subset, path
+        """,  # noqa: S608 - the name of a column
+        stored_crawl(session, crawl),
+        None if detailed is None else list(detailed),
+    )
+    return [
+        FileExtent(
+            row["path"],
+            row["subset"],
+            _extent(row["path"].rpartition("/")[2], row["least"], row["greatest"]),
+            row["row_groups"],
+            row["without_bounds"],
+            tuple((ordinal, _extent(f"row group {ordinal}", *known)) for ordinal, *known in row["groups"] or ()),
+        )
+        for row in rows
+    ]
+
+
+def _extent(
+    name: str, least: str | None, greatest: str | None, intervals: list[dict[str, str]] | None = None
+) -> Extent:
+    if intervals:
+        return Extent(name, tuple((each["min"], each["max"]) for each in intervals))
+    return Extent(name, () if least is None or greatest is None else ((least, greatest),))
+
+
+def crawl_states(
+    session: Session, crawls: str | Iterable[str] = "all", subsets: str | Iterable[str] = ()
+) -> dict[str, str]:
+    """Return for each crawl, newest first, a digest of its stored and listed files.
+
+    Args:
+        session: the session.
+        crawls: stored crawls: names, years, ranges ``A..B``, ``latest`` or ``all``.
+        subsets: subsets to include; all stored ones by default. Crawls without files of them are left out.
+    """
+    chosen, requested = stored_crawls(session, crawls), comma_separated(subsets)
+    with session.database() as connection:
+        rows = connection.execute(
+            """
+            WITH
+              files AS (
+                SELECT crawl, string_agg(path || hex(version), ',' ORDER BY path) AS stored
+                FROM derived.files WHERE len($2) = 0 OR list_contains($2, subset) GROUP BY crawl
+              ),
+              lists AS (
+                SELECT crawl, string_agg(subset || files, ',' ORDER BY subset) AS listed
+                FROM derived.listed GROUP BY crawl
+              )
+            SELECT crawl, md5(stored || coalesce(listed, ''))
+            FROM files LEFT JOIN lists USING (crawl) WHERE list_contains($1, crawl)
+            """,
+            [chosen, [] if "all" in requested else requested],
+        ).fetchall()
+    states = dict(rows)
+    return {crawl: states[crawl] for crawl in chosen if crawl in states}
+
+
+def disk_sizes(session: Session) -> tuple[int, int]:
+    """Return the bytes of the store and of the metadata database."""
+    with suppress(FileNotFoundError):
+        return session.store.size(), session.database_path.stat().st_size
+    return session.store.size(), 0
+
+
+def cached_pages(session: Session) -> tuple[int, int]:
+    """Return the number of row groups with a stored page index, and the bytes of pages in the cache on disk."""
+    cached = session.reading.cache.size() if isinstance(session.reading, CachedSource) else 0
+    return session.store.count("indexes"), cached

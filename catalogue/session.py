@@ -1,0 +1,395 @@
+"""What is open for a data folder and a source: store, metadata database, sources, workers. It has no features."""
+
+import math
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from shutil import copyfile
+from tempfile import TemporaryDirectory
+
+import duckdb
+
+from catalogue import metadata_db
+from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset, check_name
+from catalogue.errors import NotHarvested
+from catalogue.formatting import closest_name
+from catalogue.plan.context import FooterCache
+from catalogue.plan.cost import Cost
+from catalogue.progress import Bars, Report, nowhere
+from catalogue.read.dask_cluster import places
+from catalogue.read.workers import Workers
+from catalogue.settings import STORE_NAME, Settings
+from catalogue.source.cache import CachedSource, RangeCache
+from catalogue.source.open import open_source
+from catalogue.source.rate_limit import Clock, SystemClock
+from catalogue.source.retry import ATTEMPTS, PoliteSource
+from catalogue.source.shared_requests import SharedSource
+from catalogue.store.database import Store
+from catalogue.store.mounts import remote_kind
+from catalogue.store.read_only import unwritable
+from catalogue.store.stored_lists import load_dataset
+
+DATABASE_NAME = "catalogue.duckdb"
+_TEMPORARY_CACHE = 8 << 30
+"""Bytes of a cache that is deleted when the session is closed."""
+_SMALL_DATABASE = 16 << 20
+"""Bytes of a metadata database of about ten thousand index files."""
+
+
+@dataclass(frozen=True, slots=True)
+class _SharedSources:
+    """Sources of another session, see ``Session.share``."""
+
+    source: PoliteSource
+    reading: PoliteSource | CachedSource
+    rereading: PoliteSource | CachedSource
+
+
+class Session:
+    """A data folder and a source; what is needed is opened at its first use. For one thread at a time."""
+
+    def __init__(
+        self,
+        folder: Path,
+        settings: Settings,
+        *,
+        dataset: str | None = None,
+        executor: Executor | None = None,
+        notify: Callable[[str], None] | None = None,
+        max_wait: float = math.inf,
+        clock: Callable[[], Clock] = SystemClock,
+        bars: Bars | None = None,
+    ) -> None:
+        """Prepare a session; nothing is opened yet.
+
+        Args:
+            folder: the data folder.
+            settings: with the source and how to use it.
+            dataset: name of a dataset other than Common Crawl's index.
+            executor: whose workers read.
+            notify: called with sentences for the user.
+            max_wait: seconds that a request may wait for the rate limit; longer waits raise ``Throttled`` at once.
+            clock: makes the clock of a source.
+            bars: makes progress bars.
+        """
+        self.settings = settings
+        self.dataset_name = None if dataset == COMMON_CRAWL.name else dataset
+        self.folder = folder
+        self.data = folder / check_name(self.dataset_name) if self.dataset_name else folder
+        self.store_path = self.data / STORE_NAME
+        self.notify = notify or (lambda _: None)
+        self.bars = bars or nowhere
+        self.max_wait = max_wait
+        self.clock = clock
+        self._executor = executor
+        self._shares = False
+        self._shared: _SharedSources | None = None
+        self._opened: list[Store | PoliteSource] = []
+        self._snapshot: metadata_db.MetadataSnapshot | None = None
+        self._closed_sources = (0, 0)
+        """Requests and bytes of sources that were closed."""
+        self._temporary: TemporaryDirectory[str] | None = None
+        self._copied_database: Path | None = None
+        """A temporary metadata database, where the data folder is read-only."""
+        self._aborted = False
+
+    def close(self) -> None:
+        """Close everything, aborting requests; it is opened again when it is used again."""
+        if self._snapshot:
+            self._snapshot.close()
+            self._snapshot = None
+        while self._opened:
+            self._opened.pop().close()
+        for name in ("store", "dataset", "source", "reading", "rereading", "footers", "workers"):
+            self.__dict__.pop(name, None)
+        if self._temporary:
+            self._temporary.cleanup()
+            self._temporary = None
+        self._copied_database = None
+
+    def abort(self) -> None:
+        """End running requests and refuse others; for any thread. Only the session's own thread may close it."""
+        self._aborted = True
+        for each in list(self._opened):
+            if isinstance(each, PoliteSource):
+                each.close()
+
+    def share(self) -> "Session":
+        """Return a session of the same folder for another thread, with the same source, rate limit and cache.
+
+        No byte that the cache can store is fetched twice. Closing it closes no other; after this one is closed the
+        others cannot fetch. ``requests`` and ``bytes`` are the sums of all.
+        """
+        if not (self._shares or self._shared):
+            self._shares = True
+            for name in ("reading", "rereading"):  # opened for one thread
+                self.__dict__.pop(name, None)
+        other = Session(
+            self.folder,
+            self.settings,
+            dataset=self.dataset_name,
+            executor=self._executor,
+            notify=self.notify,
+            max_wait=self.max_wait,
+            clock=self.clock,
+            bars=self.bars,
+        )
+        if "store" in self.__dict__:
+            self.writable_database()
+        other._copied_database = self._copied_database
+        other._shared = self._shared or _SharedSources(self.source, self.reading, self.rereading)
+        return other
+
+    # Store and dataset
+
+    @cached_property
+    def store(self) -> Store:
+        """The store.
+
+        Raises:
+            NotHarvested: if there is none.
+        """
+        if self.dataset_name and not self.store_path.exists():
+            raise self._undefined_dataset()
+        return self.open_store(create=False)
+
+    def open_store(self, *, create: bool) -> Store:
+        """Open the store once more; it is closed with the session."""
+        store = Store(self.store_path, create=create)
+        self._opened.append(store)
+        return store
+
+    def create_store(self, *, to_write: bool = True) -> Store:
+        """Return the store, an empty one if there was none.
+
+        Args:
+            to_write: whether an existing store will be written to.
+
+        Raises:
+            StoreError: if it cannot be created, or written to.
+        """
+        if self.is_read_only:
+            if to_write:
+                raise unwritable(self.store.path)
+            return self.store
+        if "store" not in self.__dict__:
+            is_new = not self.store_path.exists()
+            store = self.open_store(create=True)
+            if is_new:
+                self.notify(f"creating {self.data.resolve()}")
+            if kind := remote_kind(self.data):
+                self.notify(
+                    f"{self.data} is on a network file system ({kind}), where locks may not work and a broken "
+                    "connection may damage the store; use it from one machine at a time, or choose a local folder"
+                )
+            self.__dict__["store"] = store
+        return self.store
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether there is a store that cannot be written to."""
+        return self.store_path.exists() and self.store.read_only
+
+    @cached_property
+    def dataset(self) -> Dataset:
+        """The dataset.
+
+        Raises:
+            NotHarvested: if it is not defined yet.
+        """
+        if self.dataset_name is None:
+            return COMMON_CRAWL
+        dataset = load_dataset(self.store)
+        if dataset is None:
+            raise self._undefined_dataset()
+        return dataset
+
+    def _undefined_dataset(self) -> NotHarvested:
+        names = (path.parent.name for path in self.folder.glob(f"*/{STORE_NAME}"))
+        similar = closest_name(self.dataset_name or "", names)
+        hint = f"did you mean {similar}? if not, " if similar else ""
+        message = (
+            f"there is no dataset {self.dataset_name} in {self.folder} yet; {hint}"
+            f"run: catalogue harvest --table {self.dataset_name} --key COLUMN --manifest PATH"
+        )
+        return NotHarvested(message, call="define('COLUMN', manifest='PATH'), then cat.harvest()")
+
+    def reload_dataset(self) -> None:
+        """Read the definition of the dataset again."""
+        self.__dict__.pop("dataset", None)
+
+    # Metadata database
+
+    @property
+    def database_path(self) -> Path:
+        """The DuckDB file; a temporary one if the data folder is read-only and its file is out of date."""
+        return self._copied_database or self.data / DATABASE_NAME
+
+    def writable_database(self, *, indexes: bool = True, changes: bool = False) -> Path:
+        """Return the path where the metadata database can be updated, if that is necessary.
+
+        Args:
+            indexes: whether it must show all page indexes, too.
+            changes: whether it will be changed in any case.
+        """
+        if self.store.read_only and not self._copied_database:
+            if not changes and metadata_db.is_fresh(self.database_path, self.store, indexes=indexes):
+                return self.database_path
+            self.notify(f"{self.data} is read-only; {DATABASE_NAME} is updated in a temporary copy")
+            copy = self.temporary_folder() / DATABASE_NAME
+            with suppress(OSError):  # it is rebuilt then
+                copyfile(self.database_path, copy)
+            self._copied_database = copy
+        return self.database_path
+
+    def metadata(self) -> metadata_db.MetadataSnapshot:
+        """Return the metadata database as it is now, kept open for planning."""
+        state = self.store.state()
+        if self._snapshot and self._snapshot.state != state:
+            self._snapshot.close()
+            self._snapshot = None
+        if not self._snapshot:
+            path = self.writable_database(indexes=False)
+            connection = metadata_db.connect_fresh(path, self.store, self.dataset, indexes=False)
+            small = path.stat().st_size < _SMALL_DATABASE
+            self._snapshot = metadata_db.MetadataSnapshot(connection, state, self.dataset, small=small)
+        return self._snapshot
+
+    @contextmanager
+    def database(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Open the updated metadata database for reading."""
+        path = self.writable_database()
+        with metadata_db.readable(), metadata_db.reading_fresh(path, self.store, self.dataset) as connection:
+            yield connection
+
+    # Sources
+
+    @cached_property
+    def source(self) -> PoliteSource:
+        """The source."""
+        if self._shared:
+            return self._shared.source
+        source = self.open_source(self.settings.source)
+        self._opened.append(source)
+        if self._aborted:
+            source.close()
+        return source
+
+    def open_source(self, url: str, *, attempts: int = ATTEMPTS, max_wait: float = math.inf) -> PoliteSource:
+        """Open another source with the same settings; the caller closes it."""
+        return open_source(
+            url,
+            self.settings,
+            clock=self.clock(),
+            notify=self.notify,
+            attempts=attempts,
+            patience=min(self.max_wait, max_wait),
+        )
+
+    @cached_property
+    def reading(self) -> PoliteSource | CachedSource:
+        """The source for reading captures, with the cache on disk."""
+        if self._shared:
+            return self._shared.reading
+        is_local = "://" not in self.settings.source
+        if is_local or self._executor or not (self.settings.cache_size or self._shares):
+            return self.source
+        return self._cached(self.settings.cache / "pages", self.settings.cache_size)
+
+    @cached_property
+    def rereading(self) -> PoliteSource | CachedSource:
+        """The source for reading the same pages repeatedly, with a temporary cache if there is no other."""
+        if self._shared:
+            return self._shared.rereading
+        has_cache = isinstance(self.reading, CachedSource) and self.settings.cache_size
+        if "://" not in self.settings.source or has_cache:
+            return self.reading
+        return self._cached(self.temporary_folder(), _TEMPORARY_CACHE)
+
+    def _cached(self, folder: Path, limit: int) -> CachedSource:
+        kind = SharedSource if self._shares else CachedSource
+        return kind(self.source, RangeCache(folder, limit))
+
+    def cost(self) -> Cost:
+        """Return what requests and bytes cost at this source."""
+        limiter, settings = self.source.limiter, self.settings
+        return Cost(
+            rate=limiter.rate,
+            burst=limiter.policy.burst,
+            bandwidth=settings.bandwidth,
+            latency=settings.latency,
+            connections=self.source.connections,
+        )
+
+    def count(self, source: PoliteSource) -> None:
+        """Add the requests and bytes of a source that is closed now."""
+        self._closed_sources = (self._closed_sources[0] + source.requests, self._closed_sources[1] + source.bytes)
+
+    @property
+    def requests(self) -> int:
+        """Requests so far, with those of workers."""
+        return self.spent[0]
+
+    @property
+    def bytes(self) -> int:
+        """Bytes received so far, with those of workers."""
+        return self.spent[1]
+
+    @property
+    def spent(self) -> tuple[int, int]:
+        """Requests and bytes so far."""
+        source = self._shared.source if self._shared else self.__dict__.get("source")
+        used = [source, self.__dict__.get("workers")]
+        requests, received = (sum(getattr(each, name) for each in used if each) for name in ("requests", "bytes"))
+        return self._closed_sources[0] + requests, self._closed_sources[1] + received
+
+    # Reading
+
+    @cached_property
+    def footers(self) -> FooterCache:
+        """Decoded footers."""
+        return FooterCache(self.store, self.dataset)
+
+    @cached_property
+    def workers(self) -> Workers | None:
+        """The workers of the executor, or None without one."""
+        if self._executor is None:
+            return None
+        machines, at_once = places(self._executor)
+        settings = self.machine_settings(machines, -(-at_once // machines))
+        return Workers(self._executor, settings, at_once=2 * at_once)
+
+    def machine_settings(self, machines: int, at_once: int = 1) -> Settings:
+        """Return the settings of one of several machines, which divide rate and connections.
+
+        Args:
+            machines: how many there are.
+            at_once: slices that each of them reads at the same time.
+        """
+        source, rate = self.settings.source, self.source.limiter.policy.rate
+        return replace(
+            self.settings,
+            source=source if "://" in source else str(Path(source).absolute()),
+            rate=rate and rate / machines,
+            connections=max(1, self.source.connections // at_once),
+            cache=self.settings.cache.absolute(),
+        )
+
+    # Other
+
+    def temporary_folder(self) -> Path:
+        """Return a folder that is deleted when the session is closed."""
+        self._temporary = self._temporary or TemporaryDirectory(prefix="catalogue-")
+        return Path(self._temporary.name)
+
+    @contextmanager
+    def reporting(self, report: Report | None, unit: str) -> Iterator[Report]:
+        """Yield ``report``, or else a progress bar that counts ``unit``."""
+        if report:
+            yield report
+        else:
+            with self.bars(unit) as bar:
+                yield bar
