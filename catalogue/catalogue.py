@@ -1,11 +1,10 @@
 """``catalogue.open`` and class ``Catalogue``: the Python API, one call for each feature."""
 
-import builtins
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self
 
 import duckdb
 
@@ -36,6 +35,7 @@ from catalogue.output.fetch_captures import (
     fetch_to_output,
     iterate_records,
 )
+from catalogue.output.open_output import Output
 from catalogue.progress import Progress, bars
 from catalogue.query.filters import Values
 from catalogue.query.query import Moment
@@ -401,7 +401,7 @@ class Catalogue(Displayed):
     def fetch(
         self,
         captures: SomeCaptures,
-        output: "str | Path | IO[builtins.bytes]",
+        output: Output,
         *,
         form: str | None = None,
         main_content: bool = False,
@@ -485,9 +485,16 @@ class Catalogue(Displayed):
         """
         return run_sql(self.session, query)
 
-    def connect(self) -> duckdb.DuckDBPyConnection:
-        """A read-only DuckDB connection to the catalogue as it is now."""
-        return connect(self.session)
+    def connect(self, *, lake: bool = False) -> duckdb.DuckDBPyConnection:
+        """Return a read-only connection to the updated metadata database.
+
+        Args:
+            lake: attach the DuckLake that ``export_ducklake`` wrote into the data folder as ``cc``.
+
+        Raises:
+            QueryError: if there is no DuckLake, or it cannot be attached.
+        """
+        return connect(self.session, lake=lake)
 
     def update(self) -> None:
         """Update the DuckDB file from the store; everything here that reads it does so first."""

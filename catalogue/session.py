@@ -324,9 +324,9 @@ class Session:
             connections=self.source.connections,
         )
 
-    def count(self, source: PoliteSource) -> None:
+    def add_spent(self, requests: int, received: int) -> None:
         """Add the requests and bytes of a source that is closed now."""
-        self._closed_sources = (self._closed_sources[0] + source.requests, self._closed_sources[1] + source.bytes)
+        self._closed_sources = (self._closed_sources[0] + requests, self._closed_sources[1] + received)
 
     @property
     def requests(self) -> int:

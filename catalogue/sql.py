@@ -13,8 +13,10 @@ from catalogue.reports import crawl_names
 from catalogue.session import Session
 
 
-def connect(session: Session) -> duckdb.DuckDBPyConnection:
-    """Return a read-only connection to the updated metadata database."""
+def connect(session: Session, *, lake: bool = False) -> duckdb.DuckDBPyConnection:
+    """Return a read-only connection; see ``Catalogue.connect``."""
+    if lake:
+        return connect_for(session, "FROM cc.captures")
     return metadata_db.connect_fresh(session.writable_database(), session.store, session.dataset, indexes=True)
 
 

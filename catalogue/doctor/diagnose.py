@@ -40,7 +40,6 @@ def diagnose(session: Session, crawl: str | None = None) -> Diagnosis:
         try:
             examination.run(crawl, stored)
         finally:
-            for source in {files, lists}:
-                session.count(source)
+            session.add_spent(examination.requests, examination.bytes)
     seen = tuple(examination.observations)
     return Diagnosis(here, seen, examination.requests, examination.bytes, examination.failure)

@@ -85,7 +85,7 @@ def _fetch_crawl_list(
         try:
             found = fetch_crawl_list(store, source, data)
         finally:
-            session.count(source)
+            session.add_spent(source.requests, source.bytes)
     if found.warning:
         session.notify(found.warning)
     return found

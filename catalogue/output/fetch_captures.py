@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import IO, TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,7 +28,7 @@ from catalogue.output.fetch import (
     missing,
 )
 from catalogue.output.formats import FormatSpec, open_format
-from catalogue.output.open_output import format_of, open_output
+from catalogue.output.open_output import Output, format_of, open_output
 from catalogue.plan.record_requests import RecordFetch, record_fetches
 from catalogue.progress import Progress
 from catalogue.read.dataframes import frame_of, in_order
@@ -80,7 +80,7 @@ def estimate_fetch(session: Session, captures: SomeCaptures) -> FetchEstimate:
 def fetch_to_output(  # noqa: PLR0913 - as Catalogue.fetch
     session: Session,
     captures: SomeCaptures,
-    output: str | Path | IO[bytes],
+    output: Output,
     *,
     form: str | None = None,
     main_content: bool = False,

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import IO, Any
+from typing import IO, Any, TypeAlias
 
 from catalogue.errors import CatalogueError, QueryError
 from catalogue.output.formats import SUFFIXES, ParquetFormat, PayloadFormat, RecordFormat
@@ -17,7 +17,11 @@ _MAX_REMOTE_BYTES = 1_000_000_000
 """Default size of a remote file, which bounds what is lost with this machine."""
 
 
-def format_of(output: str | Path | IO[bytes]) -> str:
+Output: TypeAlias = str | Path | IO[bytes]
+"""A file or folder, the URL of one, or an open file."""
+
+
+def format_of(output: Output) -> str:
     """Return the format that an output's suffix means: text for .jsonl, payload for a folder, WARC for an open file.
 
     Raises:
@@ -39,7 +43,7 @@ def format_of(output: str | Path | IO[bytes]) -> str:
 
 @contextmanager
 def open_output(
-    output: str | Path | IO[bytes], format_: RecordFormat, about: Mapping[str, Any], *, most: int | None, cache: Path
+    output: Output, format_: RecordFormat, about: Mapping[str, Any], *, most: int | None, cache: Path
 ) -> Iterator[tuple[RecordWriter, Ledger]]:
     """Open an output for one process at a time.
 

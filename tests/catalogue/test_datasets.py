@@ -173,7 +173,7 @@ def test_a_table_of_urls_without_subsets(tmp_path: Path, mirror: Path, whole_cra
 def test_mistakes_are_explained(tmp_path: Path, hosts: tuple[Path, pa.Table]) -> None:
     folder, _ = hosts
     with opened(tmp_path, folder) as cat:
-        with pytest.raises(NotHarvested, match="no table hosts in"):
+        with pytest.raises(NotHarvested, match="no dataset hosts in"):
             cat.captures("*")
         with pytest.raises(QueryError, match="either a manifest or their paths"):
             cat.define("surt_host_name")
@@ -248,9 +248,9 @@ def test_command_line(tmp_path: Path, hosts: tuple[Path, pa.Table]) -> None:
     for words, what in [
         (["harvest", "--key", "x"], "name one with --table"),
         (["harvest"], "which crawl"),
-        (["harvest", "--table", "new"], "no table new"),
+        (["harvest", "--table", "new"], "no dataset new"),
         (["harvest", "--table", "new", "x.parquet"], "say it with --key"),
-        (["query", "x", "--table", "none"], "no table none"),
+        (["query", "x", "--table", "none"], "no dataset none"),
         (["query", "x:y", "--table", "hosts"], "is no host"),
     ]:
         ran = command(*words)

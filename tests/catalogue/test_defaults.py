@@ -38,7 +38,7 @@ def test_the_data_folder_is_the_users_own(command: Command, tmp_path: Path, craw
     (tmp_path / "data").mkdir()
     (tmp_path / "data/.gitkeep").touch()  # as in a checkout, which is no store
     ran = command("harvest", "--crawl", crawl, CATALOGUE_DATA="")
-    assert (ran.status, ran.err.splitlines()[0]) == (0, f"making {tmp_path / HOME_DATA}")
+    assert (ran.status, ran.err.splitlines()[0]) == (0, f"creating {tmp_path / HOME_DATA}")
     assert paths_of(command("status", "--json", CATALOGUE_DATA="")) == {
         "store": f"{tmp_path / HOME_DATA}/footers.sqlite",
         "catalogue": f"{tmp_path / HOME_DATA}/catalogue.duckdb",
@@ -109,7 +109,7 @@ def test_other_sources_than_that_of_the_files_are_mentioned(
     command: Command, server: LoopbackServer, mirror: Path, whole_crawls: list[str]
 ) -> None:
     assert command("harvest", "--crawl", whole_crawls[0]).status == 0
-    told = f"files in {command.data} came from {mirror}, but {server.url} is asked for them"
+    told = f"files in {command.data} came from {mirror}, but the source is {server.url}; if"
     other = {"CATALOGUE_SOURCE": server.url}
     assert told in command("query", "example.com", "--count", "--yes", **other).err
     with pytest.warns(UserWarning, match=told):

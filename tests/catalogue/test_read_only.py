@@ -114,7 +114,7 @@ def test_what_the_database_lacks_goes_into_a_copy(
         assert not cat.path.is_relative_to(data)
         with Catalogue(cat.session.share()) as other:
             assert other.path == cat.path
-    assert notes == [f"{data} cannot be written to, so what catalogue.duckdb lacks goes into a temporary copy"]
+    assert notes == [f"{data} is read-only; catalogue.duckdb is updated in a temporary copy"]
     assert files_in(data) == before
 
 

@@ -205,5 +205,5 @@ def test_words_of_the_command_line(command: Command, words: str, says: str) -> N
 def test_tables(command: Command) -> None:
     assert command("harvest", "--table", "hosts", "--key", "host", "nowhere.parquet").status == 1
     told = sentence(command("query", "x", "--table", "hsts"))
-    assert "there is no table hsts in" in told
+    assert "there is no dataset hsts in" in told
     assert "did you mean hosts? if not, run: catalogue harvest --table hsts" in told

@@ -176,7 +176,7 @@ def test_a_lake_that_lacks_a_crawl_says_so(command: Command, whole_crawls: list[
     assert command("export", "ducklake", "data/captures.ducklake", "--crawl", whole_crawls[0]).status == 0
     for ran in (in_shell(command, "SELECT 1;"), command("sql", "select count(*) as n from cc.captures")):
         assert ran.status == 0
-        assert "captures.ducklake lacks " in ran.err
+        assert "captures.ducklake does not have " in ran.err
         assert len(ran.err.splitlines()) == 1
 
 
@@ -211,7 +211,7 @@ def test_a_lake_that_is_older_than_what_is_held_says_so(command: Command, settin
         cat.export_ducklake()
         assert missing_in_lake(cat.session) is None
         cat.harvest(crawl, subsets="all")
-        said = f"captures.ducklake lacks what is new in {crawl}; run: catalogue export ducklake"
+        said = f"captures.ducklake does not have what is new in {crawl}; run: catalogue export ducklake"
         assert said in (missing_in_lake(cat.session) or "")
         cat.export_ducklake()
         assert missing_in_lake(cat.session) is None
