@@ -10,6 +10,7 @@ import duckdb
 
 from catalogue import metadata_db
 from catalogue.captures import Captures
+from catalogue.check.check import check_store
 from catalogue.check.findings import Checked
 from catalogue.commoncrawl.capture import Capture
 from catalogue.display import Displayed
@@ -19,11 +20,9 @@ from catalogue.export.exports import Exported, export_ducklake, export_iceberg, 
 from catalogue.find_captures import find_captures
 from catalogue.formatting import plural
 from catalogue.harvest.backfill import Backfill, prepare_backfill
-from catalogue.harvest.check_and_repair import check_store_values, repair_store
 from catalogue.harvest.harvest import Harvested, HarvestEstimate
 from catalogue.harvest.harvest_crawls import crawl_list, define, estimate_crawls, forget_crawls, harvest_crawls
 from catalogue.harvest.pull import Pulled, pull_snapshot
-from catalogue.harvest.repair import Repaired
 from catalogue.key_map.key_map import crawl_axis
 from catalogue.key_map.svg import Picture, draw_crawl
 from catalogue.output.fetch import Fetched, FetchEstimate
@@ -233,46 +232,28 @@ class Catalogue(Displayed):
         *,
         read_subset: str | None = None,
         seed: int | None = None,
+        repair: bool = False,
         report: Callable[[Progress], None] | None = None,
     ) -> Checked:
-        """Look whether all that is held is what was taken, and the catalogue says what the store does.
+        """Check every stored value against its digest, and the metadata database against the store.
 
         Args:
-            crawls: harvested ones, whose values are looked at: names, years, ranges ``A..B``, ``latest`` or ``all``.
-                The store's file and the catalogue are looked at whole.
-            read_subset: compare a share of the files with the source, by a request each: ``1%`` of them drawn at
-                random, ``3/30`` the third of thirty parts, or as many as have ``50MB`` of footers and page indexes.
-            seed: draws the share; another each time unless given.
-            report: told how far it is, instead of a bar.
+            crawls: stored crawls whose values are checked: names, years, ranges ``A..B``, ``latest`` or ``all``.
+            read_subset: compare a share of the files with the source, by one request each: ``1%`` of them at random,
+                ``3/30`` the third of thirty parts, or as many as have ``50MB`` of footers and page indexes.
+            seed: of the random share; by default a new one each time.
+            repair: delete damaged values, note which footers a harvest has to fetch again, and rebuild the metadata
+                database.
+            report: called with the progress, instead of a progress bar.
 
         Returns:
-            What was found. If the source failed, that is in it; nothing is raised for it.
+            The findings. A failure of the source is among them and is not raised.
 
         Raises:
-            QueryError: if a crawl is not harvested, or the share is none.
-            StoreError: if there is something else, or the disk fails.
+            QueryError: if a crawl is not stored, or the share is invalid.
+            StoreError: if the store cannot be opened for another reason than damage.
         """
-        return check_store_values(self.session, crawls, read_subset=read_subset, seed=seed, report=report)
-
-    def repair(
-        self, crawls: str | Iterable[str] = "all", *, report: Callable[[Progress], None] | None = None
-    ) -> Repaired:
-        """Mend what ``check`` finds: forget what is damaged, and take or find it again.
-
-        Of a store whose file is damaged all that is whole goes into a new one, which takes its place; the old one is
-        kept under another name. Stopped at any time, it can be run again; what is good is never let go of.
-
-        Args:
-            crawls: harvested ones, see ``check``.
-            report: told how far it is, instead of a bar.
-
-        Raises:
-            QueryError: if a crawl is not harvested.
-            SourceError: if the source fails as a whole; what was mended until then is.
-            StoreLocked: if another process harvests or mends the same.
-            StoreError: if there is something else, or the disk fails.
-        """
-        return repair_store(self.session, crawls, report=report)
+        return check_store(self.session, crawls, read_subset=read_subset, seed=seed, repair=repair, report=report)
 
     def doctor(self, crawl: str | None = None) -> Diagnosis:
         """What the source and this installation are like, and what that means for cost.

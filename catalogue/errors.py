@@ -31,7 +31,6 @@
     ├── StoreError                 the store on this machine
     │   ├── StoreLocked            another process is writing
     │   ├── StoreDamaged
-    │   ├── ForeignLog             the write-ahead log next to the store is of another store
     │   └── DiskFailed             full or broken                       (OSError)
     ├── QueryError                 an invalid query or option           (ValueError)
     │   ├── UnknownCrawl
@@ -181,10 +180,6 @@ class StoreLocked(StoreError):
 
 class StoreDamaged(StoreError):
     """The store, or a value in it, is damaged."""
-
-
-class ForeignLog(StoreError):
-    """The write-ahead log next to the store belongs to another store."""
 
 
 class DiskFailed(StoreError, OSError):

@@ -1,272 +1,236 @@
-"""Looking at the store, value by value, and at the catalogue that is derived from it."""
+"""Check every stored value and the metadata database; with ``repair``, drop what is damaged and rebuild the rest."""
 
-from collections.abc import Callable, Collection, Iterator
+import secrets
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from contextlib import suppress
+from datetime import UTC, datetime
 
 from catalogue import metadata_db
 from catalogue.check.compare_files import Comparison
-from catalogue.check.findings import LOST, REPAIR, Checked, Finding, Share
+from catalogue.check.findings import REPAIR, Checked, Finding, Share
+from catalogue.commoncrawl.crawls import newest_first
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, DATASET_DOCUMENT, PATHS_DOCUMENT, Dataset
-from catalogue.errors import SourceError, StoreDamaged
-from catalogue.examine import Examiner
+from catalogue.errors import DiskFailed, FormatError, SourceError, StoreDamaged, StoreLocked
 from catalogue.progress import Progress
-from catalogue.source.retry import PoliteSource
+from catalogue.selection import select_stored, several
+from catalogue.session import Session
 from catalogue.store.database import Store
-from catalogue.store.inspecting import Inspection, Seen, inspected
+from catalogue.store.read_only import unwritable
 from catalogue.store.schema import TABLES, row_group_of
-from catalogue.store.stored_file import Label
-from catalogue.store.stored_lists import manifests
+from catalogue.store.stored_file import Label, StoredFile, label_of
+from catalogue.store.stored_lists import load_dataset, manifests
 
-_MEANS = {
-    "files": "the footer is not what was written; questions about it fail",
-    "documents": "the list is not what was written",
-    "failures": "the note why it could not be taken is not what was written",
-    "indexes": "the page index is not what was written; questions do without it",
-    "facts": "what was found in the footer is not what was written; it is found again when it is needed",
+RECOVERY = "see the troubleshooting page: sqlite3 .recover, or harvest into another --data folder"
+_DAMAGED = {
+    "files": "the stored footer is damaged; queries of this file fail",
+    "documents": "the stored list is damaged",
+    "failures": "the stored reason of a failure is damaged",
+    "indexes": "the stored page index is damaged; queries do without it",
+    "facts": "the stored summary of the footer is damaged; it is rebuilt when it is needed",
 }
-_EVERY = 500
-"""Values after which it is told how far it is."""
-_TRIES = 3
-"""How often the catalogue is compared, if somebody writes to the store meanwhile."""
+_REPORT_EVERY = 500
+"""Values between two reports of progress."""
 
 
-class Check:
-    """Looks at what is held of some crawls."""
+def check_store(
+    session: Session,
+    crawls: str | Iterable[str] = "all",
+    *,
+    read_subset: str | None = None,
+    seed: int | None = None,
+    repair: bool = False,
+    report: Callable[[Progress], None] | None = None,
+) -> Checked:
+    """Check what is stored; see ``Catalogue.check``."""
+    share = Share.of(read_subset) if read_subset is not None else None
+    with session.reporting(report, "values") as progress:
+        return _Check(session, crawls, progress).run(share, seed, repair=repair)
 
-    def __init__(
-        self,
-        path: Path,
-        crawls: Collection[str] | None = None,
-        *,
-        report: Callable[[Progress], None] = lambda _: None,
-    ) -> None:
-        """Prepare to look.
 
-        Args:
-            path: of the store's file.
-            crawls: whose values are looked at; all, and what belongs to none, if that is None.
-            report: told how far it is.
-        """
-        self._path = path
-        self._crawls = crawls
+class _Check:
+    def __init__(self, session: Session, crawls: str | Iterable[str], report: Callable[[Progress], None]) -> None:
+        self._session = session
+        self._words = several(crawls)
         self._report = report
-        self.checked = Checked()
+        self._checked = Checked()
 
-    def _found(self, kind: str, key: str, what: str, mend: str = REPAIR) -> None:
-        self.checked.findings.append(Finding(kind, key, what, mend))
+    def run(self, share: Share | None, seed: int | None, *, repair: bool) -> Checked:
+        store = self._open()
+        if store is None:
+            return self._checked
+        if repair and store.read_only:
+            raise unwritable(store.path)
+        dataset = self._dataset(store)
+        crawls = self._crawls(store, dataset)
+        self._check_values(store, dataset, crawls)
+        if dataset is None:
+            if not any(finding.kind == "documents" for finding in self._checked.findings):
+                self._find("documents", DATASET_DOCUMENT, "it is missing", self._definition(DATASET_DOCUMENT))
+            return self._checked
+        if share:
+            self._compare(share, seed, store, dataset, crawls)
+        if repair:
+            self._drop(store, dataset)
+        if repair or not self._checked.findings:
+            self._check_database(store, dataset, crawls, repair=repair)
+        self._checked.repaired = repair
+        files = [file for path in self._checked.dropped if (file := dataset.file(path))]
+        for crawl in newest_first({file.crawl for file in files}):
+            subsets = sorted({file.subset for file in files if file.crawl == crawl})
+            self._checked.harvests.append(dataset.harvest_command(crawl, subsets))
+        return self._checked
 
-    # ---- the store ----
+    def _find(self, kind: str, key: str, what: str, next_: str | None = None) -> None:
+        self._checked.findings.append(Finding(kind, key, what, *([next_] if next_ else [])))
 
-    def look_at_file(self) -> bool:
-        """Look at the store's file, apart from values; returns whether it can be opened and read on.
-
-        Raises:
-            StoreError: if it is something else than a store of this version.
-        """
-        with inspected(self._path) as inspection:
-            wrong = inspection.wrong()
-        if wrong:
-            self._found("store", "", f"the file {self._path.name} is damaged: {wrong}")
-        return wrong is None
-
-    def look_at_values(self, table: Dataset, *, fresh: Callable[[], bool]) -> None:
-        """Look at every value of the store.
-
-        Args:
-            table: of which it holds the footers.
-            fresh: whether the catalogue shows all that is in it, asked once, when this has begun.
-
-        Raises:
-            StoreDamaged: if they cannot be read on, as in a file that is damaged.
-        """
-        with inspected(self._path) as inspection:
-            inspection.begin()
-            shown = fresh()
-            at = Progress("check", sum(inspection.sizes().values()), 0)
-            self._report(at)
-            versions: dict[str, Seen] = {}
-            documents: dict[str, Label | None] = {}
-            for each in TABLES:
-                self.checked.values[each] = 0
-                for seen in self._wanted(inspection, each, table, at):
-                    if each == "files":
-                        versions[seen.key] = seen
-                    elif each == "documents":
-                        documents[seen.key] = seen.label
-                    elif each == "failures" and seen.label and seen.label.note == LOST:
-                        versions[seen.key] = replace(seen, label=None)  # what is known of its pages may be right
-                    if wrong := self._wrong(each, seen, table, versions, fresh=shown):
-                        self._found(each, seen.key, wrong, _mend(each, seen.key, table))
-            # What is not there has no digest; and a definition that is damaged does not say which list it means.
-            if table != COMMON_CRAWL and versions and documents.get(DATASET_DOCUMENT, True):
-                needed = (DATASET_DOCUMENT, table.manifest or PATHS_DOCUMENT)
-                if lost := next((key for key in needed if key not in documents), None):
-                    self._found("documents", lost, "it is not there any more", _mend("documents", lost, table))
-            self._report(at)
-
-    def _wanted(self, inspection: Inspection, name: str, table: Dataset, at: Progress) -> Iterator[Seen]:
-        """The values of one of the store's tables that belong to the crawls, or to none."""
-        crawls = None if self._crawls is None else {None, *self._crawls}
-        for seen in inspection.values(name):
-            at.done += 1
-            at.bytes += seen.size
-            if at.done % _EVERY == 0:
-                self._report(at)
-            if crawls is None or crawl_of(name, seen.key, table) in crawls:
-                self.checked.values[name] += 1
-                self.checked.bytes += seen.size
-                yield seen
-
-    def _wrong(self, name: str, seen: Seen, table: Dataset, files: dict[str, Seen], *, fresh: bool) -> str | None:
-        """What is wrong with a value; files come first."""
-        if seen.label is None:
-            return _MEANS[name]
-        if name == "documents":
+    def _open(self) -> Store | None:
+        """Return the store, unless its file is damaged."""
+        try:
+            store = self._session.store
+            problem = store.problem()
+        except (DiskFailed, StoreLocked):
+            raise
+        except StoreDamaged as error:
+            problem = str(error)
+        if problem:
+            self._find("store", "", f"{self._session.store_path} is damaged: {problem}", RECOVERY)
             return None
-        path = seen.key
-        if name == "indexes":
-            of = row_group_of(seen.key)
-            if not of:
-                return "no page index has such a key"
-            path, _ = of
-        if table.file(path) is None:
-            return "this is no path of a file"
-        if name == "failures" and seen.label.note == LOST:
-            return "it was lost with the damaged store, and is to be taken again"
-        return None if name in {"files", "failures"} else _foreign(name, seen.label, files.get(path), fresh=fresh)
+        return store
 
-    # ---- the catalogue ----
+    def _dataset(self, store: Store) -> Dataset | None:
+        """Return the dataset; None if its definition is damaged."""
+        if self._session.dataset_name is None:
+            return COMMON_CRAWL
+        with suppress(StoreDamaged, FormatError):
+            return load_dataset(store)
+        return None
 
-    def look_at_catalogue(self, path: Path, store: Store, table: Dataset) -> None:
-        """Compare the catalogue with one that is made anew of the store.
+    def _crawls(self, store: Store, dataset: Dataset | None) -> set[str] | None:
+        """Return the crawls whose values are checked; None for all."""
+        if dataset is None or self._words == ["all"]:
+            return None
+        files = (dataset.file(path) for table in ("files", "failures") for path in store.keys(table))
+        return {*select_stored(self._session, {file.crawl for file in files if file}, self._words)}
 
-        Raises:
-            DiskFailed: if that cannot be made.
-        """
-        for _ in range(_TRIES):
-            state = (store.state(), store.index_state())
-            try:
-                different = self._compared(path, store, table)
-            except StoreDamaged:
-                if self._crawls is None:
-                    raise
-                return  # of a crawl that nobody asked about
-            if not different or (store.state(), store.index_state()) == state:  # and nobody wrote to it meanwhile
-                break
-        else:
+    def _check_values(self, store: Store, dataset: Dataset | None, crawls: set[str] | None) -> None:
+        progress = Progress("check", sum(map(store.count, TABLES)), 0)
+        self._report(progress)
+        versions: dict[str, Label | None] = {}
+        for table in TABLES:
+            self._checked.values[table] = 0
+            for key, value in store.values(table):
+                size = len(value) if isinstance(value, bytes) else 0
+                progress.done += 1
+                progress.bytes += size
+                if progress.done % _REPORT_EVERY == 0:
+                    self._report(progress)
+                if crawls is not None and dataset and _crawl_of(table, key, dataset) not in {None, *crawls}:
+                    continue
+                self._checked.values[table] += 1
+                self._checked.bytes += size
+                label = label_of(value) if isinstance(key, str) and key.isprintable() else None
+                if table == "files":
+                    versions[key] = label
+                if problem := _DAMAGED[table] if label is None else _misplaced(table, key, label, dataset, versions):
+                    self._find(table, str(key), problem, self._definition(str(key)))
+        self._report(progress)
+
+    def _definition(self, key: str) -> str | None:
+        """Return the command that defines the dataset again, for keys of its definition."""
+        if key not in {DATASET_DOCUMENT, PATHS_DOCUMENT}:
+            return None
+        files = "PATH..." if key == PATHS_DOCUMENT else "--manifest PATH"
+        return f"catalogue harvest --table {self._session.dataset_name} --key COLUMN {files}, as it was defined"
+
+    def _drop(self, store: Store, dataset: Dataset) -> None:
+        """Delete damaged values."""
+        for table in TABLES:
+            keys = [each.key for each in self._checked.findings if each.kind == table and each.next == REPAIR]
+            store.delete(table, keys)
+            if table == "files":
+                self._note_missing(store, [key for key in keys if dataset.file(key)], "its stored footer was damaged")
+
+    def _note_missing(self, store: Store, paths: list[str], reason: str) -> None:
+        """Store failures for files that were deleted, so that answers say that they are incomplete."""
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        if paths:
+            store.put("failures", [(path, StoredFile(b"", 0, None, None, "", now, note=reason)) for path in paths])
+        self._checked.dropped += paths
+
+    def _check_database(self, store: Store, dataset: Dataset, crawls: set[str] | None, *, repair: bool) -> None:
+        path = self._session.writable_database(changes=repair)
+        if repair:
+            metadata_db.rebuild(path, store, dataset)
+        for problem in metadata_db.problems(path, store, dataset):
+            self._find("catalogue", "", f"{path.name} differs from the store: {problem}")
+        self._checked.catalogue = True
+        if dataset != COMMON_CRAWL or self._checked.findings:
             return
-        self.checked.catalogue = True
-        for what in different:
-            self._found("catalogue", "", f"{path.name} is not what the store says: {what}")
-        if not different:
-            self._suspect(path, store, table)
+        suspects = dict(metadata_db.suspects(path, store))
+        for each, problem in suspects.items():
+            if crawls is None or _crawl_of("files", each, dataset) in crawls:
+                self._find("suspect", each, f"{problem}; the source may have sent one for the other")
+        if repair and suspects:
+            paths = [finding.key for finding in self._checked.findings if finding.kind == "suspect"]
+            store.delete("files", paths)
+            self._note_missing(store, paths, "its stored footer may be that of another file")
+            metadata_db.refresh(path, store, dataset)
 
-    def _compared(self, path: Path, store: Store, table: Dataset) -> list[str]:
-        """What is wrong with the catalogue."""
-        if found := metadata_db.up_to_date(path, store, table):
-            return [found]
-        with TemporaryDirectory(prefix="catalogue-") as folder:
-            anew = Path(folder) / "anew.duckdb"
-            metadata_db.make_anew(anew, path, store, table)
-            return list(metadata_db.differences(path, anew))
-
-    def _suspect(self, path: Path, store: Store, table: Dataset) -> None:
-        """Files of which something else than a checksum says that they may be others."""
-        if table != COMMON_CRAWL:  # of which nobody knows whether two files may be the same
-            return
-        with metadata_db.reading(path) as connection:
-            alike = metadata_db.alike(connection)
-            intruders = list(metadata_db.intruders(connection))
-        for paths in alike:
-            seen: dict[bytes, str] = {}
-            for each in paths:
-                held = store.get("files", each)
-                if held and (other := seen.setdefault(held.data, each)) != each:
-                    for one, two in ((other, each), (each, other)):
-                        self._suspected(
-                            one, f"its footer is the same as that of {two}: one was served for the other", table
-                        )
-        for each, other in intruders:
-            what = f"it has keys between those of {other}, as hardly any files of its crawl and subset have"
-            self._suspected(each, f"{what}: another may have been served for it", table)
-
-    def _suspected(self, path: str, what: str, table: Dataset) -> None:
-        file = table.file(path)
-        if self._crawls is None or (file and file.crawl in self._crawls):
-            self._found("suspect", path, what)
-
-    # ---- the source ----
-
-    def compare(
-        self, share: Share, seed: int, store: Store, table: Dataset, source: PoliteSource, examiner: Examiner
-    ) -> None:
-        """Compare a share of what is held with the source, by one request a file, and with what footers say.
-
-        Args:
-            share: of the files.
-            seed: draws them.
-            store: which holds them.
-            table: they belong to.
-            source: to be asked.
-            examiner: looks into the footers once more.
-        """
-        damaged = {finding.key for finding in self.checked.findings if finding.kind == "files"}
-        of_these = self._crawls
+    def _compare(self, share: Share, seed: int | None, store: Store, dataset: Dataset, crawls: set[str] | None) -> None:
+        """Compare a share of the files with the source, by one request for each."""
+        checked, source = self._checked, self._session.source
+        damaged = {finding.key for finding in checked.findings if finding.kind == "files"}
         paths = [
             path
             for path in store.keys("files")
-            if path not in damaged and (file := table.file(path)) and (of_these is None or file.crawl in of_these)
+            if path not in damaged and (file := dataset.file(path)) and (crawls is None or file.crawl in crawls)
         ]
-        self.checked.seed = None if share.part else seed
-        one = Comparison(store, table, source, examiner)
-        chosen = share.choose(paths, one.length, seed) if paths else []
-        self.checked.empty = not chosen
-        at = Progress("source", len(chosen), 0)
+        drawn = secrets.randbelow(1 << 32) if seed is None else seed
+        checked.seed = None if share.part else drawn
+        comparison = Comparison(store, dataset, source)
+        chosen = share.choose(paths, comparison.length, drawn) if paths else []
+        checked.empty = not chosen
+        progress = Progress("source", len(chosen), 0)
         before = source.bytes
-        self._report(at)
+        self._report(progress)
         executor = ThreadPoolExecutor(source.connections, thread_name_prefix="check")
         try:
-            for findings in executor.map(one.compare, chosen):
-                self.checked.findings += findings
-                self.checked.compared += 1
-                self.checked.equal += not findings
-                at.done, at.bytes = at.done + 1, source.bytes - before
-                self._report(at)
+            for findings in executor.map(comparison.compare, chosen):
+                checked.findings += findings
+                checked.compared += 1
+                checked.equal += not findings
+                progress.done, progress.bytes = progress.done + 1, source.bytes - before
+                self._report(progress)
         except SourceError as error:
-            self.checked.failure = error
+            checked.failure = error
         finally:
-            # Not waited for: whoever broke this off closes the source next, which ends what is under way.
             executor.shutdown(wait=False, cancel_futures=True)
 
 
-def _foreign(name: str, label: Label, file: Seen | None, *, fresh: bool) -> str | None:
-    """What is wrong with something derived of a file, as that is held."""
-    if file is None:
-        return "it is of a file that is not held"
-    if file.label is None:  # then nobody can tell
-        return None
-    of_another = (
-        label.version != file.label.version if name == "indexes" else not metadata_db.are_of(label.note, file.digest)
-    )
-    if of_another and (name == "indexes" or fresh):
-        return "it is of another version of the file than is held"
-    return None
-
-
-def crawl_of(name: str, key: str, table: Dataset) -> str | None:
-    """The crawl to which a key of one of the store's tables belongs; None if to none, or it is no such key."""
-    if name == "documents":
-        return next(iter(manifests([key])), None) if table == COMMON_CRAWL else None
-    path, _ = (name == "indexes" and row_group_of(key)) or (key, 0)
-    file = table.file(path)
+def _crawl_of(table: str, key: str, dataset: Dataset) -> str | None:
+    """Return the crawl that a key of a table belongs to; None if it belongs to none."""
+    if table == "documents":
+        return next(iter(manifests([key])), None) if dataset == COMMON_CRAWL else None
+    path, _ = (table == "indexes" and row_group_of(key)) or (key, 0)
+    file = dataset.file(path)
     return file.crawl if file else None
 
 
-def _mend(name: str, key: str, table: Dataset) -> str:
-    if name == "documents" and key in {DATASET_DOCUMENT, PATHS_DOCUMENT}:
-        files = "PATH..." if key == PATHS_DOCUMENT else "--manifest PATH"
-        return f"catalogue harvest --table {table.name} --key COLUMN {files}, as it was defined"
-    return REPAIR
+def _misplaced(
+    table: str, key: str, label: Label, dataset: Dataset | None, versions: Mapping[str, Label | None]
+) -> str | None:
+    """Return what is wrong with the key of a valid value."""
+    if table == "documents" or dataset is None:
+        return None
+    path, _ = (table == "indexes" and row_group_of(key)) or (key, 0)
+    if dataset.file(path) is None or (table == "indexes" and row_group_of(key) is None):
+        return "this is not the path of an index file"
+    if table not in {"indexes", "facts"}:
+        return None
+    if path not in versions:
+        return "it belongs to a file that is not stored"
+    file = versions[path]
+    if table == "indexes" and file and file.version != label.version:
+        return "it belongs to another version of the file"
+    return None

@@ -1,4 +1,4 @@
-"""What a check finds, and of which files it asks the source."""
+"""What a check finds, and which files it compares with the source."""
 
 import random
 import re
@@ -12,95 +12,100 @@ from catalogue.display import Displayed
 from catalogue.errors import QueryError, SourceError
 from catalogue.formatting import parse_size, plural, size
 
-REPAIR = "catalogue repair"
-EMPTY = "no file was compared with the source, since none is in this share; choose another share, such as 1%"
-LOST = "StoreDamaged: it was lost with the damaged store"
-"""Why a file is not held that was, until it is taken again."""
+REPAIR = "catalogue check --repair"
+EMPTY = "no file was compared with the source, since the share contains none; choose another, such as 1%"
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that is wrong, or may be."""
+    """A defect, or a suspicion."""
 
     kind: str
-    """``store`` for its file; ``files``, ``documents``, ``failures``, ``indexes`` or ``facts`` for a value in that
-    table of it; ``catalogue``; ``suspect`` for a file that no checksum tells from a right one; ``source`` for one that
-    the source has otherwise."""
+    """``store`` for the SQLite file; ``files``, ``documents``, ``failures``, ``indexes`` or ``facts`` for a value of
+    a table; ``catalogue`` for the metadata database; ``suspect`` for a file that overlaps or equals others;
+    ``source`` for a file that the source has changed."""
     key: str
-    """Path of a file or document, ``path#row_group`` of a page index; empty where it is about all."""
+    """Path of a file or document, or ``path#row_group`` of a page index; empty if it concerns everything."""
     what: str
-    """What is wrong with it."""
+    """The defect."""
     next: str = REPAIR
-    """The command that mends it."""
+    """The command that repairs it."""
 
     def __str__(self) -> str:
         return f"{self.key}: {self.what}" if self.key else self.what
 
 
-def told_next(findings: Sequence[Finding]) -> Iterator[str]:
-    """Which commands mend findings, and these."""
-    yield from (f"run: {command}" for command in dict.fromkeys(finding.next for finding in findings))
-    yield from (f"{finding.kind}: {finding}" for finding in findings)
-
-
 @dataclass(slots=True, repr=False)
 class Checked(Displayed):
-    """What a check came to."""
+    """The result of a check."""
 
     findings: list[Finding] = field(default_factory=list)
     values: dict[str, int] = field(default_factory=dict)
-    """How many were looked at, by table of the store."""
+    """Number of values that were checked, by table of the store."""
     bytes: int = 0
-    """That they have."""
+    """Bytes of these values."""
     catalogue: bool = False
-    """Whether the catalogue was compared with the store."""
+    """Whether the metadata database was compared with the store."""
     compared: int = 0
-    """Files that were compared with the source; a request each."""
+    """Number of files that were compared with the source, by one request each."""
     equal: int = 0
-    """Of these, those that are the same."""
+    """Number of these that are equal."""
     seed: int | None = None
-    """Which share was compared, if it was drawn at random."""
+    """The seed of a random share."""
     empty: bool = False
-    """Whether the share to compare contains no stored file, so that nothing was compared with the source."""
+    """Whether the share contains no stored file, so that nothing was compared with the source."""
     failure: SourceError | None = None
-    """Why not all of it could be compared."""
+    """Why not all of the share could be compared."""
+    repaired: bool = False
+    """Whether damaged values were deleted and the metadata database was rebuilt."""
+    dropped: list[str] = field(default_factory=list)
+    """Paths of files whose stored footers were deleted; a harvest fetches them again."""
+    harvests: list[str] = field(default_factory=list)
+    """The commands that do so."""
+
+    @property
+    def commands(self) -> list[str]:
+        """What to run next."""
+        left = (finding.next for finding in self.findings if not (self.repaired and finding.next == REPAIR))
+        return [*dict.fromkeys(left), *self.harvests]
 
     @property
     def complete(self) -> bool:
-        """Whether all is well, and all was looked at."""
-        return not self.findings and not self.empty and self.failure is None
+        """Whether everything is valid now, and everything requested was checked."""
+        return not self.commands and not self.empty and self.failure is None
 
     def _line(self) -> str:
-        found = plural(len(self.findings), "finding") if self.findings else "nothing is wrong"
+        found = plural(len(self.findings), "finding") if self.findings else "no defects"
         return f"{sum(self.values.values()):,} values, {size(self.bytes)}: {found}"
 
     def _rows(self) -> Iterator[tuple[str, str]]:
         yield from ((table, f"{count:,}") for table, count in self.values.items())
         yield "catalogue", "compared with the store" if self.catalogue else "not compared with the store"
         if self.compared:
-            yield "source", f"{self.equal:,} of {plural(self.compared, 'file')} the same"
+            yield "source", f"{self.equal:,} of {plural(self.compared, 'file')} equal"
 
     def _notes(self) -> Iterator[str]:
         if self.empty:
             yield f"{EMPTY}."
         if self.failure:
-            yield f"Not all could be compared: {self.failure}"
-        yield from told_next(self.findings)
+            yield f"Not all files could be compared: {self.failure}"
+        yield from (f"run: {command}" for command in self.commands)
+        yield from (f"{finding.kind}: {finding}" for finding in self.findings)
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Which of the files are compared with the source."""
+    """Which files are compared with the source."""
 
     percent: float | None = None
     part: tuple[int, int] | None = None
-    """The first is from 1 to the second."""
+    """Part and number of parts, the part from 1."""
     size: int | None = None
-    """Bytes, of footers and page indexes."""
+    """Bytes of footers and page indexes."""
 
     @classmethod
     def of(cls, text: str) -> "Share":
-        """What ``1%``, ``3/30`` and ``50MB`` mean.
+        """Parse ``1%``, ``3/30`` or ``50MB``.
 
         Raises:
             QueryError: if it is none of these.
@@ -115,26 +120,26 @@ class Share:
             with suppress(QueryError):
                 return cls(size=parse_size(text))
         message = (
-            f"{text!r} is no share of the files; write it as 1%, as 3/30 for the third of thirty parts, or as 50MB"
+            f"{text!r} is not a share of the files; write it as 1%, as 3/30 for the third of thirty parts, or as 50MB"
         )
         raise QueryError(message)
 
     def choose(self, paths: Sequence[str], length: Callable[[str], int], seed: int) -> list[str]:
-        """The files that are meant, in order of name; of parts each file is in one, whichever others there are.
+        """Return the chosen paths, sorted; each file is in one part, independently of other files.
 
         Args:
-            paths: of those held.
-            length: bytes that are asked for of one.
-            seed: draws them.
+            paths: of stored files.
+            length: returns the bytes to request of a file.
+            seed: of the random choice.
         """
         if self.part:
             at, parts = self.part
             return [path for path in sorted(paths) if _number(path) % parts == at - 1]
-        drawn = random.Random(seed).sample(sorted(paths), len(paths))  # noqa: S311 - nobody is to be surprised
+        drawn = random.Random(seed).sample(sorted(paths), len(paths))  # noqa: S311
         if self.percent is not None:
             return sorted(drawn[: max(1, round(len(drawn) * self.percent / 100))])
         most = self.size or 0
-        taken = takewhile(lambda sofar: sofar <= most, accumulate(map(length, drawn)))  # no more are looked into
+        taken = takewhile(lambda total: total <= most, accumulate(map(length, drawn)))
         return sorted(drawn[: max(1, sum(1 for _ in taken))])
 
 

@@ -220,7 +220,6 @@ class _Commands(Group):
         "status": "harvest_commands",
         "forget": "harvest_commands",
         "check": "check_commands",
-        "repair": "check_commands",
         "doctor": "doctor_command",
         "plan": "query_commands",
         "query": "query_output",
@@ -315,7 +314,7 @@ def main() -> NoReturn:
     except Exception as error:  # noqa: BLE001 - the last resort: nobody should have to read a traceback
         if type(error).__module__.partition(".")[0] in {"duckdb", "_duckdb"} and not _signals:
             first = str(error).splitlines()[0] if str(error) else type(error).__name__
-            sys.exit(_explain(DiskFailed(f"the catalogue cannot be read ({first}); run: catalogue repair")))
+            sys.exit(_explain(DiskFailed(f"the catalogue cannot be read ({first}); run: catalogue check --repair")))
         status = _stopped() if _signals else _explain_bug(error)
     sys.exit(status if isinstance(status, int) else 0)
 

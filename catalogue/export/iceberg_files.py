@@ -31,7 +31,7 @@ class HeldFiles:
         self._source = source
         self._location = location
         self._state = store.state()
-        self._since = (store.changes_at(self._state, store.index_state()) or (0, 0))[0]
+        self._last_row = store.last_row("files")
 
     def find(self, address: str) -> tuple[str, StoredFile] | None:
         """A file's path and what is held of it; None if that is nothing.
@@ -44,10 +44,12 @@ class HeldFiles:
         if not address.startswith(self._location):
             return None
         path = address.removeprefix(self._location)
-        if state != self._state and path in self._store.touched("files", self._since):
-            message = f"{path} was harvested anew or forgotten meanwhile; ask for the table again"
-            raise StoreLocked(message)
         held = self._store.get("files", path)
+        if state != self._state:
+            written = self._store.written_since("files", self._last_row)
+            if held is None or written is None or path in written:
+                message = f"{path} was harvested again or deleted since; open the table again"
+                raise StoreLocked(message)
         return (path, held) if held else None
 
     def open(self, path: str, held: StoredFile) -> "_Stream":

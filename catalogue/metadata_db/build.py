@@ -34,16 +34,16 @@ class Build:
     """A catalogue in the making."""
 
     def __init__(
-        self, db: duckdb.DuckDBPyConnection, store: Store, table: Dataset, since: tuple[int, int] | None
+        self, db: duckdb.DuckDBPyConnection, store: Store, table: Dataset, since: Mapping[str, list[str]] | None
     ) -> None:
         self._db = db
         self._store = store
         self._since = since
-        """Numbers of changes of the store that are shown already, see ``Store.changes_at``; None where none are."""
+        """Keys written since the last update, by table of the store; None if nothing is shown yet."""
         self._table = table
         self._undecodable: dict[str, str] = {}
         """Reasons why footers that are held cannot be shown, by path."""
-        if not since:
+        if since is None:
             db.execute(statement("views/_tables.sql", table))
 
     def run(
@@ -54,8 +54,10 @@ class Build:
         examiner: Examiner | None,
     ) -> None:
         """Show all there is; for ``made_from`` see ``derived.meta``, for the others ``refresh``."""
-        since, since_index = self._since or (-1, -1)
-        touched = self._store.touched("files", since)
+        stored = self._store.keys("files")
+        written = stored if self._since is None else self._since["files"]
+        shown = self._rows("SELECT path FROM derived.files UNION SELECT path FROM derived.failures WHERE undecodable")
+        touched = [*written, *({path for (path,) in shown} - {*stored})]
         self._drop(touched)
         chunks_of = column_chunks | {c for (c,) in self._rows("SELECT crawl FROM derived.files WHERE column_chunks")}
         versions = self._store.versions("files", touched)
@@ -65,10 +67,13 @@ class Build:
                 for start in range(0, len(new), _BATCH):
                     self._add(new[start : start + _BATCH], versions, facts, looking)
                 self._show_chunks(chunks_of, looking)
-        of_new = (key for path in new for key in self._store.index_keys(path)) if since >= 0 else ()
-        self._show_indexes({*self._store.touched("indexes", since_index), *of_new})
-        self._small_tables(touched, {*self._store.touched("documents", since)})
-        if not self._since:
+        if self._since is None:
+            self._show_indexes({*self._store.keys("indexes")})
+        else:
+            of_new = (key for path in new for key in self._store.index_keys(path))
+            self._show_indexes({*self._since["indexes"], *of_new})
+        self._small_tables(touched)
+        if self._since is None:
             self._make_views()
         self._db.execute("DELETE FROM derived.meta")
         self._db.executemany("INSERT INTO derived.meta VALUES (?, ?)", list(made_from.items()))
@@ -186,7 +191,7 @@ class Build:
             self._insert("pages", [row for rows, _ in found for row in rows])
             self._insert("key_intervals", [row for _, rows in found for row in rows])
 
-    def _small_tables(self, files: list[str], documents: set[str]) -> None:
+    def _small_tables(self, files: list[str]) -> None:
         """Show the lists of crawls and files, and failures; of these what was touched."""
         held = self._store.get("documents", COLLINFO)
         crawls = parse_collinfo(held.data) if held else []
@@ -203,7 +208,7 @@ class Build:
                 for crawl in crawls
             ],
         )
-        self._show_listed(documents)
+        self._show_listed()
         noted = {path: held for path in self._store.keys("failures") if (held := self._store.get("failures", path))}
         failed = {path: (held.note, held.taken_at, False) for path, held in noted.items()}
         self._db.execute("DELETE FROM derived.failures WHERE NOT undecodable OR list_contains($1, path)", [files])
@@ -225,14 +230,28 @@ class Build:
             ],
         )
 
-    def _show_listed(self, documents: set[str]) -> None:
-        """Count the files of manifests that are new or gone, and note which subsets were requested."""
+    def _show_listed(self) -> None:
+        """Count the files of manifests that are new, and note which subsets were requested."""
+        stored = self._store.keys("documents")
+        written = {*stored} if self._since is None else {*self._since["documents"]}
+        crawls = {*manifests(stored)}
         if self._table == COMMON_CRAWL:
-            crawls = {*manifests(documents), *(crawl for crawl, _ in requested_subsets(documents))}
-            self._db.execute("DELETE FROM derived.listed WHERE list_contains($1, crawl)", [list(crawls)])
-            documents = {manifest_path(crawl) for crawl in crawls}
-        elif documents:
+            shown: dict[str, set[tuple[str, bool]]] = {}
+            for crawl, subset, requested in self._rows("SELECT crawl, subset, requested FROM derived.listed"):
+                shown.setdefault(crawl, set()).add((subset, requested))
+            wanted = requested_subsets(stored)
+            requests = {crawl: {subset for each, subset in wanted if each == crawl} or {"warc"} for crawl in shown}
+            outdated = {
+                crawl
+                for crawl, subsets in shown.items()
+                if any((subset in requests[crawl]) != requested for subset, requested in subsets)
+            }
+            changed = {*manifests(written), *outdated, *(shown.keys() - crawls)}
+            self._db.execute("DELETE FROM derived.listed WHERE list_contains($1, crawl)", [sorted(changed)])
+            documents = {manifest_path(crawl) for crawl in changed & crawls}
+        elif written:
             self._db.execute("DELETE FROM derived.listed")
+            documents = written
         else:
             return
         counts: dict[tuple[str, str], int] = {}

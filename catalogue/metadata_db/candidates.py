@@ -53,11 +53,12 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """Of subsets of crawls, each a pair: how many files and row groups are held, how many are listed."""
+    """Numbers of stored files and row groups, listed files, and failures, by crawl and subset."""
 
     files: Mapping[tuple[str, str], int]
     row_groups: Mapping[tuple[str, str], int]
     listed: Mapping[tuple[str, str], int]
+    failures: Mapping[tuple[str, str], int]
     requested: frozenset[tuple[str, str]]
     """That a harvest asked for, or that failed."""
 
@@ -168,16 +169,18 @@ class Candidates:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """What of it is not held, a sentence each."""
-        told = []
+        """Return a sentence for each subset of which files are missing."""
+        sentences = []
         for crawl, subset in self._pairs:
-            listed, held = (each.get((crawl, subset), 0) for each in (self._held.listed, self._held.files))
-            if held < listed:
-                told.append(
-                    f"{listed - held} of the {listed} files of {crawl}, {subset}, are not harvested; "
+            counts = (self._held.files, self._held.failures, self._held.listed)
+            stored, failed, listed = (each.get((crawl, subset), 0) for each in counts)
+            total = max(listed, stored + failed)  # the list may have been deleted
+            if stored < total:
+                sentences.append(
+                    f"{total - stored} of the {total} files of {crawl}, {subset}, are not harvested; "
                     f"run: {self._table.harvest_command(crawl, [subset])}"
                 )
-        return tuple(told)
+        return tuple(sentences)
 
     def _run(self, sql: str, parameters: object = None, **tables: pa.Table) -> list[tuple[Any, ...]]:
         return _rows(self._connection, sql, parameters, **tables)
@@ -221,11 +224,13 @@ class MetadataSnapshot:
             sql = f"SELECT crawl, subset, {number} FROM {table} GROUP BY ALL"  # noqa: S608 - constants
             return {(crawl, subset): count for crawl, subset, count in _rows(self._connection, sql)}
 
+        failures = counted("derived.failures")
         return _Held(
             counted("derived.files"),
             counted("derived.row_groups JOIN derived.files USING (file)"),
             counted("derived.listed", "sum(files)::BIGINT"),
-            frozenset(counted("derived.failures") | counted("derived.listed WHERE requested")),
+            failures,
+            frozenset(failures | counted("derived.listed WHERE requested")),
         )
 
     @cached_property

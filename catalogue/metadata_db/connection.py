@@ -142,7 +142,7 @@ def readable() -> Iterator[None]:
     except duckdb.InterruptException:
         raise
     except duckdb.Error as error:
-        message = f"the catalogue cannot be read ({in_short(error)}); run: catalogue repair"
+        message = f"the catalogue cannot be read ({in_short(error)}); run: catalogue check --repair"
         raise DiskFailed(message) from error
 
 

@@ -25,7 +25,8 @@ from catalogue.store.locks import alone
 from catalogue.surt import MACROS
 
 STORAGE_VERSION = "v1.1.0"
-_LAYOUT = "10"
+_WATCHED = ("files", "documents", "indexes")
+_LAYOUT = "11"
 """Changes with what is in the tables; a catalogue of another layout, or with other statements, is made again."""
 
 
@@ -65,14 +66,15 @@ def refresh(
     with _disk_errors(path), alone_at_it, making as folder, _one_thread() as db:
         beside = folder / path.name
         with _unwritten(db, path) as shown:
-            if not wanted and shown == _meta_of(store):  # somebody else has just done it
+            if not wanted and _is_of(shown, _meta_of(store), indexes=True):  # somebody else has just done it
                 return
-            since = store.changes_at(shown["store"], shown["indexes"]) if shown.get("layout") == _layout() else None
+            since = _rows_since(shown, store)
             if since:
                 shutil.copyfile(path, beside)
         with _unwritten(db, path):  # again, since whoever closes a file loses all locks that it has on it
             with _building(db, beside, anew=not since):
-                made_from = _meta_of(store)  # before anything is read: what is written meanwhile is seen next time
+                # Read before the rows: what other processes write after this is shown by the next update.
+                made_from = _meta_of(store) | {f"last_{each}": store.last_row(each) for each in _WATCHED}
                 Build(db, store, table, since).run(made_from, facts or {}, wanted, examiner)
             _swap(beside, path)
 
@@ -188,9 +190,18 @@ def _layout() -> str:
 
 
 def _is_of(found: dict[str, str], wanted: dict[str, str], *, indexes: bool) -> bool:
-    """Whether a catalogue was made from this, be it without the last page indexes, unless these matter."""
-    ignored = {} if indexes else {"indexes": ""}
-    return found | ignored == wanted | ignored
+    """Return whether a database was built from this state; ``indexes``: of the page indexes, too."""
+    keys = ("layout", "store", "indexes") if indexes else ("layout", "store")
+    return all(found.get(key) == wanted[key] for key in keys)
+
+
+def _rows_since(shown: dict[str, str], store: Store) -> dict[str, list[str]] | None:
+    """Return the keys that were written since a database was built, by table; None if it has to be rebuilt."""
+    of_this_store = shown.get("store", "").partition(":")[0] == store.state().partition(":")[0]
+    if shown.get("layout") != _layout() or not of_this_store:
+        return None
+    written = {each: store.written_since(each, shown[f"last_{each}"]) for each in _WATCHED}
+    return {each: keys for each, keys in written.items() if keys is not None} if None not in written.values() else None
 
 
 def _meta_of(store: Store) -> dict[str, str]:
@@ -218,5 +229,5 @@ class _disk_errors:  # noqa: N801 - used as a context, like contextlib's own
             said = (str(error).splitlines() or [""])[0]
             message = f"{self._path} cannot be written: {said}{room(self._path, error)}; the one that was there is kept"
             if "Corrupt database file" in str(error):  # a newer one would begin as its copy
-                message = f"{self._path} is damaged ({said}); run: catalogue repair"
+                message = f"{self._path} is damaged ({said}); run: catalogue check --repair"
             raise DiskFailed(message) from error

@@ -9,7 +9,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,8 +19,7 @@ from catalogue.atomic_files import make_folder
 from catalogue.errors import BadPageIndex, NotHarvested, StoreDamaged, StoreError
 from catalogue.parquet.pages import Indexes
 from catalogue.store.locks import harvesting
-from catalogue.store.log import check_log, log_of
-from catalogue.store.read_only import Footprint, footprint_of, is_writable, open_to_read, unwritable
+from catalogue.store.read_only import Footprint, footprint_of, is_writable, log_of, open_to_read, unwritable
 from catalogue.store.schema import COUNTERS, TABLES, disk_errors, index_key, prepare, transaction
 from catalogue.store.stored_file import DIGEST_SIZE, StoredFile, decode, encode, label_of
 
@@ -66,7 +65,6 @@ class Store:
 
     def _connect(self) -> sqlite3.Connection:
         make_folder(self.path.parent)
-        check_log(self.path)
         footprint: Footprint | None = None
         if self.read_only:
             connection, footprint = open_to_read(self.path)
@@ -113,7 +111,7 @@ class Store:
         try:
             return decode(row[0])
         except StoreDamaged as error:
-            message = f"{key} in {self.path}: {error}; run: catalogue repair"
+            message = f"{key} in {self.path}: {error}; run: catalogue check --repair"
             raise StoreDamaged(message) from error
 
     def put(self, table: str, items: Iterable[tuple[str, StoredFile]]) -> None:
@@ -132,9 +130,7 @@ class Store:
             if table == "files":
                 run('DELETE FROM "failures" WHERE key = ?', [(key,) for key, _ in encoded])
                 self._forget_other_indexes(values)
-                self._touch("failures", [key for key, _ in encoded])
             run(f'INSERT OR REPLACE INTO "{_known(table)}" (key, value) VALUES (?, ?)', encoded)  # noqa: S608
-            self._touch(table, [key for key, _ in encoded])
 
     def delete(self, table: str, keys: Iterable[str]) -> None:
         """Forget keys, in one transaction; with a file what is held of its pages."""
@@ -143,7 +139,6 @@ class Store:
             return
         with self._using() as connection, self._transaction(COUNTERS.get(table)):
             connection.executemany(f'DELETE FROM "{_known(table)}" WHERE key = ?', [(key,) for key in gone])  # noqa: S608
-            self._touch(table, gone)
             if table == "files":
                 self._forget_indexes(gone)
                 connection.executemany('DELETE FROM "facts" WHERE key = ?', [(key,) for key in gone])
@@ -160,10 +155,8 @@ class Store:
                 query = f'INSERT OR IGNORE INTO "{_known(table)}" (key, value) VALUES (?, ?)'  # noqa: S608
                 if connection.execute(query, [key, value]).rowcount:
                     added.add(key)
-            self._touch(table, sorted(added))
             if table == "files":
                 connection.executemany('DELETE FROM "failures" WHERE key = ?', [(key,) for key in added])
-                self._touch("failures", sorted(added))
         return added
 
     def indexes(self, path: str, row_groups: Iterable[int], version: StoredFile) -> dict[int, Indexes]:
@@ -207,7 +200,6 @@ class Store:
                 (index_key(path, n), encode(replace(version, data=data, taken=now))) for n, data in packed.items()
             ]
             connection.executemany('INSERT OR REPLACE INTO "indexes" (key, value) VALUES (?, ?)', values)
-            self._touch("indexes", [key for key, _ in values])
 
     @contextmanager
     def _impatient(self) -> Iterator[None]:
@@ -287,26 +279,37 @@ class Store:
             rows = connection.execute(query, [f"{path}#", f"{path}$"]).fetchall()  # "$" follows "#"
         return [key for (key,) in rows]
 
-    def touched(self, table: str, since: int) -> list[str]:
-        """The keys that were written or deleted after a number of changes, ascending.
+    def last_row(self, table: str) -> str:
+        """Return what identifies the row of a table that was written last; empty if there is none.
+
+        SQLite numbers rows in the order in which they are written, also if they replace others.
+        """
+        query = f'SELECT rowid, substr(value, 2, {DIGEST_SIZE}) FROM "{_known(table)}" ORDER BY rowid DESC LIMIT 1'  # noqa: S608
+        with self._using() as connection:
+            row = connection.execute(query).fetchone()
+        return f"{row[0]}:{bytes(row[1]).hex()}" if row else ""
+
+    def written_since(self, table: str, last_row: str) -> list[str] | None:
+        """Return the keys that were written after a row, ascending.
 
         Args:
-            table: one of ``COUNTERS``; what happens to facts is not noted.
-            since: how many changes there were of its counter, see ``changes_at``.
-        """
-        with self._using() as connection:
-            query = "SELECT key FROM touched WHERE kind = ? AND change > ? ORDER BY key"
-            return [key for (key,) in connection.execute(query, [_known(table), since]).fetchall()]
+            table: the table.
+            last_row: as ``last_row`` returned it.
 
-    def _touch(self, table: str, keys: Iterable[str]) -> None:
-        """Note that keys are written or deleted in this transaction."""
-        if table not in COUNTERS:
-            return
-        number = f"SELECT {COUNTERS[table]} + 1 FROM identity"  # noqa: S608 - one of two
-        self._connection.executemany(
-            f"INSERT OR REPLACE INTO touched VALUES (?, ?, ({number}))",  # noqa: S608 - likewise
-            [(table, key) for key in keys],
-        )
+        Returns:
+            None if that is not known, as in a store that was replaced by a backup.
+        """
+        number, _, digest = last_row.partition(":")
+        first = int(number or 0)
+        with self._using() as connection:
+            rows = connection.execute(
+                f"SELECT rowid, key, iif(rowid = ?, substr(value, 2, {DIGEST_SIZE}), NULL) "  # noqa: S608
+                f'FROM "{_known(table)}" WHERE rowid >= ? ORDER BY key',
+                [first, first],
+            ).fetchall()
+        if first and (not rows or any(row == first and bytes(found).hex() != digest for row, _, found in rows)):
+            return None
+        return [key for row, key, _ in rows if row > first]
 
     def versions(self, table: str, keys: Iterable[str]) -> dict[str, bytes]:
         """For those of the keys that are held their value's digest, which changes whenever anything about it does."""
@@ -315,7 +318,7 @@ class Store:
             found = {key: connection.execute(query, [key]).fetchone() for key in keys}
         versions = {key: row[0] for key, row in found.items() if row}
         if not all(isinstance(version, bytes) for version in versions.values()):
-            message = f"{self.path} is damaged; run: catalogue repair"
+            message = f"{self.path} is damaged; run: catalogue check --repair"
             raise StoreDamaged(message)
         return versions
 
@@ -324,46 +327,28 @@ class Store:
         return self.versions("files", [path]).get(path)
 
     def state(self) -> str:
-        """Names this store and its last change: what is derived from it is fresh while this stays the same.
-
-        What page indexes are added meanwhile is no matter; see ``index_state``.
-        """
+        """Return a text that names this store and its last change, apart from page indexes; see ``index_state``."""
         with self._using() as connection:
-            identity = connection.execute("SELECT id FROM identity").fetchone()[0]
-        return f"{identity}:{self._last('changes')}"
+            return ":".join(connection.execute("SELECT id, changes FROM identity").fetchone())
 
     def index_state(self) -> str:
-        """The same for the page indexes: queries add to them, and must not make all that is derived stale."""
-        return self._last("index_changes")
-
-    def _last(self, counter: str) -> str:
+        """Return a text that changes with the stored page indexes, to which queries add."""
         with self._using() as connection:
-            query = f"SELECT change, token FROM identity JOIN history ON counter = ? AND change = {counter}"  # noqa: S608 - one of two
-            last = connection.execute(query, [counter]).fetchone()
-        if last is None:
-            message = f"{self.path} is damaged: it does not say what changed last; run: catalogue repair"
-            raise StoreDamaged(message)
-        return ":".join(map(str, last))
+            return str(connection.execute("SELECT index_changes FROM identity").fetchone()[0])
 
-    def changes_at(self, state: str, index_state: str) -> tuple[int, int] | None:
-        """The numbers of changes that this store had in a state; None if it never was in it, as another's.
-
-        Args:
-            state: as ``state`` gave it.
-            index_state: as ``index_state`` gave it.
-        """
-        identity, _, last = state.partition(":")
-        found = []
+    def problem(self) -> str | None:
+        """Return what SQLite finds wrong with the file; None if nothing."""
         with self._using() as connection:
-            if connection.execute("SELECT id FROM identity").fetchone()[0] != identity:
-                return None
-            for counter, each in (("changes", last), ("index_changes", index_state)):
-                change, _, token = each.partition(":")
-                query = "SELECT change FROM history WHERE counter = ? AND change = ? AND token = ?"
-                found += connection.execute(
-                    query, [counter, int(change) if change.isdecimal() else -1, token]
-                ).fetchall()
-        return (found[0][0], found[1][0]) if len(found) == 2 else None  # noqa: PLR2004 - both
+            found = [str(text) for (text,) in connection.execute("PRAGMA quick_check(1)").fetchall()]
+        return None if found == ["ok"] else " ".join(" ".join(found).split())[:300]
+
+    def values(self, table: str) -> Iterator[tuple[str, bytes]]:
+        """Yield keys and encoded values of a table, as they were at one moment."""
+        with disk_errors(self.path):
+            connection = open_to_read(self.path)[0]
+            connection.text_factory = lambda text: text.decode(errors="replace")
+        with closing(connection), disk_errors(self.path):
+            yield from connection.execute(f'SELECT key, value FROM "{_known(table)}"')  # noqa: S608
 
     def size(self) -> int:
         """Bytes on disk, the write-ahead log among them."""

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -50,21 +50,6 @@ def locked(path: Path, what: object) -> AbstractContextManager[None]:
         what: is written to, for the message.
     """
     return alone(path, f"another process writes to {what}; wait for it, or choose another name")
-
-
-@contextmanager
-def nobody_harvesting(path: Path) -> Iterator[None]:
-    """Hold the rights to harvest all crawls that ever were into the store at a path.
-
-    Raises:
-        StoreLocked: if another process has one of them.
-    """
-    start = len(path.name) + 1
-    crawls = [file.name[start : -len(".lock")] for file in path.parent.glob(f"{path.name}.?*.lock")]
-    with ExitStack() as stack:
-        for crawl in sorted(crawls):
-            stack.enter_context(harvesting(path, crawl))
-        yield
 
 
 def _lockable(crawl: str) -> str:

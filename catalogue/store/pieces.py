@@ -64,7 +64,7 @@ class Frozen:
     def _whole(self, key: str, value: bytes) -> bytes:
         """A value that somebody else can read, who would refuse all that comes with one that is damaged."""
         if not is_whole(value):
-            message = f"{key} in {self._path} is damaged; run: catalogue repair"
+            message = f"{key} in {self._path} is damaged; run: catalogue check --repair"
             raise StoreDamaged(message)
         return value
 

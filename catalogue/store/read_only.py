@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TypeAlias
 
 from catalogue.errors import DiskFailed
-from catalogue.store.log import log_of
 from catalogue.store.schema import read_only
 
 _USES_LOG = b"\x02\x02"
@@ -18,6 +17,11 @@ _USES_LOG = b"\x02\x02"
 
 Footprint: TypeAlias = tuple[tuple[int, int, int] | None, ...]
 """Changes with the store's files."""
+
+
+def log_of(path: Path) -> Path:
+    """Return the path of SQLite's write-ahead log of a store."""
+    return path.with_name(path.name + "-wal")
 
 
 def is_writable(path: Path) -> bool:

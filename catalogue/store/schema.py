@@ -15,7 +15,7 @@ from catalogue.errors import CatalogueError, DiskFailed, StoreDamaged, StoreErro
 
 APPLICATION_ID = 0x43434154
 """``CCAT``, in the SQLite header, so that ``file`` and we know a store at sight."""
-VERSION = 4
+VERSION = 5
 TABLES = ("files", "documents", "failures", "indexes", "facts")
 """Footers by path; manifests and the list of crawls; reasons why a file could not be harvested; page indexes, as
 ``catalogue.pages.Indexes`` packs them, by ``index_key``; and by path again what examining a footer found, which
@@ -25,14 +25,10 @@ _INDEX_KEY = re.compile(r"(.+)#(0|[1-9][0-9]{0,5})")
 
 _LAYOUT = {
     **{table: f'CREATE TABLE "{table}" (key TEXT PRIMARY KEY, value BLOB)' for table in TABLES},
-    "touched": "CREATE TABLE touched (kind TEXT, key TEXT, change INTEGER, PRIMARY KEY (kind, key)) WITHOUT ROWID",
-    "history": (
-        "CREATE TABLE history (counter TEXT, change INTEGER, token TEXT, PRIMARY KEY (counter, change)) WITHOUT ROWID"
-    ),
-    "identity": "CREATE TABLE identity (id TEXT, changes INTEGER, index_changes INTEGER)",
+    "identity": "CREATE TABLE identity (id TEXT, changes TEXT, index_changes TEXT)",
 }
 COUNTERS = {"files": "changes", "documents": "changes", "failures": "changes", "indexes": "index_changes"}
-"""Which number of changes tells of a table. Facts change nothing."""
+"""The column of ``identity`` that gets a new random text with each change of a table; ``facts`` change nothing."""
 _LOG_LIMIT = 16 << 20
 """Bytes that the write-ahead log keeps on the disk, once nobody reads what is in it any more."""
 _CLOSED_FOLDER = ("SQLITE_READONLY", "SQLITE_CANTOPEN")
@@ -87,7 +83,7 @@ def check_header(connection: sqlite3.Connection, path: Path) -> None:
         message = f"{path} was written by a newer version of this tool (store version {version}); upgrade it"
         raise StoreError(message)
     if version < 1:
-        message = f"{path} is damaged: it claims to be of version {version}; run: catalogue repair"
+        message = f"{path} is damaged: it claims to be of version {version}; run: catalogue check --repair"
         raise StoreDamaged(message)
 
 
@@ -112,9 +108,7 @@ def _create(connection: sqlite3.Connection, path: Path, busy_seconds: float) -> 
             with transaction(connection):
                 for layout in _LAYOUT.values():
                     run(layout)
-                run("INSERT INTO identity VALUES (?, 0, 0)", [secrets.token_hex(8)])
-                for counter in set(COUNTERS.values()):
-                    run("INSERT INTO history VALUES (?, 0, ?)", [counter, secrets.token_hex(8)])
+                run("INSERT INTO identity VALUES (?, '', '')", [secrets.token_hex(8)])
                 run(f"PRAGMA application_id={APPLICATION_ID}")
                 run(f"PRAGMA user_version={VERSION}")
     except Timeout:
@@ -126,24 +120,16 @@ def _migrate(connection: sqlite3.Connection) -> None:
     """Bring a store of an earlier version up to date."""
     run = connection.execute
     with transaction(connection):
-        version = number(connection, "PRAGMA user_version")
-        if version == 1:  # which had no page indexes
-            run(_LAYOUT["indexes"])
-            identity = run("SELECT id, changes, 0 FROM identity").fetchall()
-            run("DROP TABLE identity")
-            run(_LAYOUT["identity"])
-            connection.executemany("INSERT INTO identity VALUES (?, ?, ?)", identity)
-        if version < 3:  # noqa: PLR2004 - which had no facts
-            run(_LAYOUT["facts"])
-        if version < VERSION:  # and nobody else was faster
-            run(_LAYOUT["touched"])
-            run(_LAYOUT["history"])
-            for counter in set(COUNTERS.values()):
-                note = f"INSERT INTO history SELECT '{counter}', {counter}, ? FROM identity"  # noqa: S608 - one of two
-                run(note, [secrets.token_hex(8)])
-            for table, counter in COUNTERS.items():
-                run(f"INSERT INTO touched SELECT '{table}', key, {counter} FROM \"{table}\", identity")  # noqa: S608
-            run(f"PRAGMA user_version={VERSION}")
+        if number(connection, "PRAGMA user_version") == VERSION:  # another process was faster
+            return
+        for table in ("indexes", "facts"):  # which versions 1 and 2 did not have
+            run(_LAYOUT[table].replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS"))
+        (identity,) = run("SELECT id FROM identity").fetchone()
+        for table in ("identity", "touched", "history"):
+            run(f"DROP TABLE IF EXISTS {table}")
+        run(_LAYOUT["identity"])
+        run("INSERT INTO identity VALUES (?, '', '')", [identity])
+        run(f"PRAGMA user_version={VERSION}")
 
 
 def _check_layout(connection: sqlite3.Connection, path: Path) -> None:
@@ -198,20 +184,25 @@ def read_only(path: Path, *, immutable: bool = False, vfs: str = "") -> sqlite3.
 
 @contextmanager
 def transaction(connection: sqlite3.Connection, counter: str | None = None) -> Iterator[None]:
-    """All of what is written, counted as one change, or nothing."""
+    """Commit all statements or none; ``counter`` is the column of ``identity`` that changes with them."""
     connection.execute("BEGIN IMMEDIATE")
     try:
+        last = _last_rows(connection) if counter else []
         yield
         if counter:
-            connection.execute(f"UPDATE identity SET {counter} = {counter} + 1")  # noqa: S608 - one of two
-            # A number alone may be that of another change, where a backup was put in the store's place and went on.
-            note = f"INSERT INTO history SELECT '{counter}', {counter}, ? FROM identity"  # noqa: S608 - likewise
-            connection.execute(note, [secrets.token_hex(8)])
+            connection.execute(f"UPDATE identity SET {counter} = ?", [secrets.token_hex(8)])  # noqa: S608 - of COUNTERS
+            if any(new < old for new, old in zip(_last_rows(connection), last, strict=True)):
+                # SQLite may use their numbers again, which then do not tell the order; see Store.written_since.
+                connection.execute("UPDATE identity SET id = ?", [secrets.token_hex(8)])
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+def _last_rows(connection: sqlite3.Connection) -> list[int]:
+    return [number(connection, f'SELECT coalesce(max(rowid), 0) FROM "{table}"') for table in COUNTERS]  # noqa: S608
 
 
 @contextmanager
@@ -235,5 +226,5 @@ def disk_errors(path: Path) -> Iterator[None]:
             said = f"{error}{room(path, error)}"
             message = f"{path} cannot be written or read: {said}; {hint}what was committed before is kept"
             raise DiskFailed(message) from error
-        message = f"{path} is not a usable store: {error}; run: catalogue repair"
+        message = f"{path} is not a usable store: {error}; run: catalogue check --repair"
         raise StoreDamaged(message) from error

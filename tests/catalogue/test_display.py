@@ -26,7 +26,6 @@ from catalogue.formatting import printable
 from catalogue.harvest.backfill import Backfill
 from catalogue.harvest.harvest import Harvested
 from catalogue.harvest.pull import Pulled
-from catalogue.harvest.repair import Repaired
 from catalogue.output.fetch import Fetched, FetchEstimate
 from catalogue.progress import Progress
 from catalogue.records.record import Record
@@ -113,7 +112,7 @@ OUTCOMES: dict[str, tuple[Displayed, str]] = {
     ),
     "checked": (Checked([Finding("files", PATH, "is damaged")], {"files": 3}, 50), f"files: {PATH}: is damaged"),
     "source failed": (Checked(failure=Unreachable("no answer")), "no answer"),
-    "repaired": (Repaired([Finding("store", "", "x")], failures={PATH: "gone"}, aside=Path("old")), f"{PATH}: gone"),
+    "repaired": (Checked([Finding("files", PATH, "x")], repaired=True, harvests=["harvest it"]), "run: harvest it"),
     "fetched": (Fetched(2, {(PATH, 5): "is <u>another"}, files=["a.warc.gz"]), "is <u>another"),
     "estimate": (FetchEstimate(9, 2, 300, 0.5, {f"<h{n}>.org": 1 for n in range(30)}), "<h9>.org"),
     "pulled": (Pulled("https://example.org/s/", ("CC-MAIN-2022-05",), missing=("lacks <b>",)), "lacks <b>"),

@@ -74,7 +74,7 @@ def test_reading_commands_work_and_write_nothing(data: Path, mirror: Path, tmp_p
         "harvest --crawl latest",
         "harvest --crawl CC-MAIN-2022-05 --refresh",
         "forget --crawl latest --yes",
-        "repair",
+        "check --repair",
         "pull {0}",
         "serve --harvest-on-demand --port 0",
     ],

@@ -4,7 +4,6 @@ import shutil
 import signal
 import sqlite3
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -15,20 +14,20 @@ import pytest
 import catalogue
 from catalogue import Catalogue, metadata_db
 from catalogue.check.findings import Share
-from catalogue.commoncrawl.datasets import COMMON_CRAWL
-from catalogue.commoncrawl.manifests import COLLINFO
+from catalogue.commoncrawl.datasets import COMMON_CRAWL, DATASET_DOCUMENT
+from catalogue.commoncrawl.manifests import COLLINFO, manifest_path
 from catalogue.demo import LoopbackServer
-from catalogue.errors import QueryError
+from catalogue.errors import IncompleteAnswer, QueryError
+from catalogue.metadata_db.suspects import intruders as intruders_of
 from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
 from catalogue.store.database import Store
-from catalogue.store.inspecting import inspected
 from catalogue.store.schema import TABLES
-from tests.slow import rot
 from tests.support.commands import Command, ended
-from tests.support.crawls import CRAWL, table
+from tests.support.crawls import CRAWL, crawl_of, index_path, table
 from tests.support.faults import Fault, FaultServer, Kind, Request, always
-from tests.support.rot import FILES, STORE, flip_value, paths, rows
+from tests.support.hosts import opened
+from tests.support.rot import ABSENT, FILES, STORE, content, flip, flip_value, paths, rows
 from tests.support.rotten import its_copy, its_server, whole_store
 from tests.support.warm import Forked
 
@@ -61,31 +60,19 @@ def test_what_was_harvested_is_well(harvested_data: Path, mirror: Path, tmp_path
         assert done.values["files"] == files
 
 
-def test_flips_are_found_or_make_no_difference(tmp_path: Path) -> None:
-    figures = rot.run(8, 2, tmp_path)
-    assert figures["values found"]
-    assert figures["catalogues found"]
-
-
-def test_each_flipped_value_is_named(cat: Catalogue) -> None:
-    """In every table each value once at least, and no sound one beside it."""
-    before = rows(cat.session.data / STORE)
-    keys = [(name, key) for name in TABLES for key in before[name]]
-    assert {name for name, _ in keys} == {*TABLES}
-    assert len(keys) <= 80
+def test_names_each_flipped_value_and_no_other(cat: Catalogue) -> None:
+    path = cat.session.data / STORE
+    before = rows(path)
     random = Random(7)
-    with closing(sqlite3.connect(cat.session.data / STORE, isolation_level=None)) as connection:
-        for number in range(80):
-            name, key = keys[number % len(keys)]
-            value = bytearray(before[name][key])
-            bit = random.randrange(8 * len(value))
-            value[bit // 8] ^= 1 << bit % 8
-            put = f'UPDATE "{name}" SET value = ? WHERE key = ?'  # noqa: S608
-            connection.execute(put, [bytes(value), key])
-            with inspected(cat.session.data / STORE) as inspection:
-                damaged = [seen.key for seen in inspection.values(name) if seen.label is None]
-            assert damaged == [key], (name, key, bit)
-            connection.execute(put, [before[name][key], key])
+    keys = [(table, key) for table in TABLES for key in before[table]]
+    assert {table for table, _ in keys} == {*TABLES}
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        for table, key in random.sample(keys, 40):
+            put = f'UPDATE "{table}" SET value = ? WHERE key = ?'  # noqa: S608
+            connection.execute(put, [flip(before[table][key], random.randrange(8 * len(before[table][key]))), key])
+            assert [each for each in found(cat) if each[0] != "catalogue"] == [(table, key)]
+            connection.execute(put, [before[table][key], key])
+    assert found(cat) == []
 
 
 def test_a_finding_says_what_it_means_and_what_to_do(cat: Catalogue, server: LoopbackServer) -> None:
@@ -96,49 +83,56 @@ def test_a_finding_says_what_it_means_and_what_to_do(cat: Catalogue, server: Loo
     ran = command("check")
     assert ran.status == 1
     assert ran.out.splitlines() == [
-        f"files: {path}: the footer is not what was written; questions about it fail",
-        f"documents: {COLLINFO}: the list is not what was written",
-        f"indexes: {path}#1: the page index is not what was written; questions do without it",
-        f"facts: {path}: what was found in the footer is not what was written; it is found again when it is needed",
+        f"files: {path}: the stored footer is damaged; queries of this file fail",
+        f"documents: {COLLINFO}: the stored list is damaged",
+        f"indexes: {path}#1: the stored page index is damaged; queries do without it",
+        f"facts: {path}: the stored summary of the footer is damaged; it is rebuilt when it is needed",
     ]
-    assert ran.err.endswith("4 findings\nrun: catalogue repair\n")
+    assert ran.err.endswith("4 findings\nrun: catalogue check --repair\n")
     told = command("check", "--json").json()
-    assert (told["ok"], [finding["next"] for finding in told["findings"]]) == (False, ["catalogue repair"] * 4)
+    assert (told["ok"], [finding["next"] for finding in told["findings"]]) == (False, ["catalogue check --repair"] * 4)
     other = command("check", "--crawl", "CC-MAIN-2013-20")  # which is not held
     assert (other.status, other.out) == (2, "")
     assert not server.log
 
 
+def test_reports_damaged_pages_of_the_file(cat: Catalogue, server: LoopbackServer) -> None:
+    path = cat.session.data / STORE
+    cat.close()
+    data = bytearray(path.read_bytes())
+    for start in range(8 * 4096, len(data), 4096):
+        data[start : start + 200] = bytes(200)
+    path.write_bytes(data)
+    ran = Command(cat.session.data, server.url, cat.session.data)("check", "--repair")
+    assert (ran.status, ran.out.startswith(f"store: {path} is damaged: ")) == (1, True)
+    assert "run: see the troubleshooting page: sqlite3 .recover" in ran.err
+    assert path.read_bytes() == bytes(data)
+
+
+def test_reports_indexes_of_another_version(cat: Catalogue, server: LoopbackServer) -> None:
+    one, other = paths(server.folder)[:2]
+    put = "UPDATE indexes SET value = (SELECT value FROM indexes WHERE key = ?) WHERE key = ?"
+    sql(cat, put, f"{one}#0", f"{other}#0")
+    assert found(cat) == [("indexes", f"{other}#0")]
+
+
 @pytest.mark.parametrize(
-    "damage",
+    "statement",
     [
-        "UPDATE identity SET changes = changes - 1",
-        "DELETE FROM history WHERE change = 1",
-        "DELETE FROM touched WHERE kind = 'files'",
-        "UPDATE touched SET change = 1000000 WHERE kind = 'documents'",
-        "PRAGMA user_version = 12",
-        "PRAGMA application_id = 1",
+        "DELETE FROM derived.files WHERE file = 3",
+        "UPDATE derived.files SET version = '\\x00'::BLOB WHERE file = 3",
+        "DELETE FROM derived.row_groups WHERE file = 2 AND row_group = 0",
+        "INSERT INTO derived.files (file, path, crawl) VALUES (99, 'another', 'CC-MAIN-2022-33')",
     ],
 )
-def test_notes_of_what_changed_are_compared(cat: Catalogue, damage: str) -> None:
-    """No digest and no integrity check sees these, and a catalogue that goes by them is wrong."""
-    sql(cat, damage)
-    assert found(cat) == [("store", "")]
-
-
-def test_what_belongs_to_another_version_is_found(cat: Catalogue, server: LoopbackServer) -> None:
-    one, other = paths(server.folder)[:2]
-    for name, theirs, ours in (("indexes", f"{one}#0", f"{other}#0"), ("facts", one, other)):
-        put = f"UPDATE {name} SET value = (SELECT value FROM {name} WHERE key = ?) WHERE key = ?"  # noqa: S608
-        sql(cat, put, theirs, ours)
-    assert sorted(found(cat)) == [("facts", other), ("indexes", f"{other}#0")]
-
-
-def test_a_catalogue_that_says_something_else_is_found(cat: Catalogue) -> None:
+def test_reports_a_database_that_differs(cat: Catalogue, statement: str) -> None:
+    cat.close()
     with duckdb.connect(cat.path) as connection:
-        connection.execute("UPDATE derived.row_groups SET min_key = 'org' WHERE file = 3 AND row_group = 1")
-        connection.execute("DELETE FROM derived.pages WHERE file = 2")
-    assert found(cat) == [("catalogue", "")] * 2
+        connection.execute(statement)
+    assert {*found(cat)} == {("catalogue", "")}
+    done = cat.check(repair=True)
+    assert (done.findings, done.complete) == ([], True)
+    assert cat.check().complete
 
 
 def test_a_share_is_compared_by_one_request_a_file(cat: Catalogue, server: LoopbackServer) -> None:
@@ -176,8 +170,8 @@ def test_a_share_without_files_is_not_well(cat: Catalogue, server: LoopbackServe
     command = Command(cat.session.data, cat.session.settings.source, cat.session.data)
     ran = command("check", "--read-subset", f"{part}/99")
     assert ran.status == 1
-    assert "no file was compared with the source, since none is in this share; choose another" in ran.err
-    assert "all is well" not in ran.err
+    assert "no file was compared with the source, since the share contains none; choose another" in ran.err
+    assert "no defects" in ran.err
     told = command("check", "--read-subset", f"{part}/99", "--json")
     assert (told.status, told.json()["ok"], told.json()["compared"]) == (1, False, 0)
     assert not server.log
@@ -185,7 +179,7 @@ def test_a_share_without_files_is_not_well(cat: Catalogue, server: LoopbackServe
 
 @pytest.mark.parametrize("text", ["0%", "101%", "5/4", "0/4", "much", ""])
 def test_what_is_no_share_is_a_sentence(text: str) -> None:
-    with pytest.raises(QueryError, match="is no share of the files; write it as 1%"):
+    with pytest.raises(QueryError, match="is not a share of the files; write it as 1%"):
         Share.of(text)
 
 
@@ -205,9 +199,9 @@ def test_what_changed_at_the_source_is_told(cat: Catalogue, server: LoopbackServ
         said = {finding.key: finding for finding in done.findings}
         assert (done.compared, done.equal, len(now.log)) == (FILES, FILES - 3, FILES)
         assert {finding.kind for finding in done.findings} == {"source"}
-        assert "changed at the source" in said[changed].what
-        assert "not there any more" in said[gone].what
-        assert "its footer is another" in said[flipped].what
+        assert "has changed at the source" in said[changed].what
+        assert "does not have it any more" in said[gone].what
+        assert "has another footer" in said[flipped].what
         assert {finding.next for finding in done.findings} == {f"catalogue harvest --crawl {CRAWL} --refresh"}
 
 
@@ -242,26 +236,23 @@ def test_what_is_no_store_is_left_alone(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / STORE)) as connection:
         connection.execute("CREATE TABLE mine (key TEXT)")
     before = (tmp_path / STORE).read_bytes()
-    for name in ("check", "repair"):
-        ran = command(name)
+    for words in (["check"], ["check", "--repair"]):
+        ran = command(*words)
         assert (ran.status, ran.out) == (74, "")
         assert "is a SQLite file, but not a store of footers; choose another --data folder" in ran.err
     assert (tmp_path / STORE).read_bytes() == before
 
 
-def test_what_is_whole_but_wrong(cat: Catalogue, server: LoopbackServer) -> None:
-    """As a bug would leave it: a page index that the file has otherwise, and what is known of a footer."""
-    one, other, *_ = paths(server.folder)
+def test_reports_a_page_index_that_differs_from_the_source(cat: Catalogue, server: LoopbackServer) -> None:
+    one = paths(server.folder)[0]
     with Store(cat.session.data / STORE) as store:
-        held = store.get("files", one)
-        assert held
-        wrong = store.indexes(one, [1], held)[1]
+        file = store.get("files", one)
+        assert file
+        wrong = store.indexes(one, [1], file)[1]
         store.delete("indexes", [f"{one}#0"])
-        store.add_indexes(one, {0: wrong}, held)
-        facts = store.facts([other])[other]
-        store.add_facts([(other, replace(facts, data=facts.data.replace(b"com,example01)/b", b"com,example01)/a")))])
+        store.add_indexes(one, {0: wrong}, file)
     done = cat.check(read_subset="100%")
-    assert {("indexes", f"{one}#0"), ("facts", other)} <= {(finding.kind, finding.key) for finding in done.findings}
+    assert [(finding.kind, finding.key) for finding in done.findings] == [("indexes", f"{one}#0")]
 
 
 def test_a_file_among_the_keys_of_another_is_suspect() -> None:
@@ -276,7 +267,7 @@ def test_a_file_among_the_keys_of_another_is_suspect() -> None:
                 connection.execute(add, [number, f"p{number}"])
                 add = "INSERT INTO derived.row_groups (file, min_key, max_key) VALUES (?, ?, ?)"
                 connection.execute(add, [number, f"{least:03}", f"{greatest:03}"])
-            return list(metadata_db.intruders(connection))
+            return list(intruders_of(connection))
 
         disjoint = [(10 * number, 10 * number + 10) for number in range(12)]  # which may touch
         assert intruders(*disjoint) == []
@@ -297,3 +288,102 @@ def test_a_crawl_is_looked_at_for_itself(untaught_data: Path, settings: Settings
         assert done.findings == []
         assert 0 < done.values["files"] < len(cat.session.create_store().keys("files"))
         assert [finding.key for finding in cat.check("latest").findings] == [rotten]
+
+
+def test_repair_drops_damaged_values_and_harvest_fetches_them(cat: Catalogue, server: LoopbackServer) -> None:
+    before = content(cat.session.data / STORE)
+    one, two, three, *_ = paths(server.folder)
+    damaged = [
+        ("files", one),
+        ("documents", manifest_path(CRAWL)),
+        ("indexes", f"{three}#0"),
+        ("indexes", f"{three}#1"),
+        ("facts", two),
+    ]
+    for name, key in damaged:
+        flip_value(cat.session.data / STORE, name, key, Random(3))
+    command = Command(cat.session.data, server.url, cat.session.data)
+    ran = command("check", "--repair")
+    assert ran.status == 1
+    assert [line.split(": ")[1] for line in ran.out.splitlines()] == [key for _, key in sorted(damaged, key=order)]
+    assert ran.err.splitlines()[-3:] == [
+        "damaged values are deleted, and the metadata database is rebuilt",
+        "1 footer to be harvested again",
+        f"run: catalogue harvest --crawl {CRAWL} --subset warc",
+    ]
+    assert not server.log
+    with pytest.warns(IncompleteAnswer):
+        assert cat.captures("*.com").to_arrow().num_rows == 4 * (FILES - 1)
+    server.log.clear()
+    cat.harvest(CRAWL)
+    assert {each.path for each in server.log} == {one, ABSENT, manifest_path(CRAWL)}
+    assert content(cat.session.data / STORE)["files"] == before["files"]
+    assert cat.check().complete
+
+
+def order(damaged: tuple[str, str]) -> int:
+    return TABLES.index(damaged[0])
+
+
+def test_repair_drops_files_that_the_source_served_for_others(server: LoopbackServer, tmp_path: Path) -> None:
+    with catalogue.open(tmp_path / "data", settings=Settings(source=server.url, cache=tmp_path)) as cat:
+        cat.harvest(CRAWL)
+        one, other, *_ = paths(server.folder)
+        with Store(cat.session.data / STORE) as store:
+            footer = store.get("files", other)
+            assert footer
+            store.put("files", [(one, footer)])
+        assert {(each.kind, each.key) for each in cat.check().findings} == {("suspect", one), ("suspect", other)}
+        done = cat.check(repair=True)
+        assert (sorted(done.dropped), done.complete) == ([one, other], False)
+        assert not cat.captures("*.com").complete
+        cat.harvest(CRAWL)
+        assert cat.check().complete
+
+
+def test_repair_rebuilds_a_damaged_database(cat: Catalogue, server: LoopbackServer) -> None:
+    chunks = len(cat.column_chunks(CRAWL))
+    cat.close()
+    data = cat.path.read_bytes()
+    for place in range(3 * 4096, len(data), 1 << 18):
+        cat.path.write_bytes(data[:place] + Random(place).randbytes(5000) + data[place + 5000 :])
+        ran = Command(cat.session.data, server.url, cat.session.data)("check", "--repair")
+        assert ran.status == 0, ran.err
+    assert len(cat.column_chunks(CRAWL)) == chunks > 0
+
+
+def test_repair_of_a_damaged_definition_names_the_command(tmp_path: Path) -> None:
+    mirror = crawl_of(tmp_path / "mirror", table(["com,a)/", "com,b)/"]))
+    path = str(index_path(mirror).relative_to(mirror))
+    command = Command(tmp_path / "data", str(mirror), tmp_path)
+    define = ["harvest", "--table", "mine", "--key", "url_surtkey", path]
+    assert command(*define).status == 0
+    flip_value(tmp_path / "data" / "mine" / STORE, "documents", DATASET_DOCUMENT, Random(1))
+    for words in (["check"], ["check", "--repair"]):
+        ran = command(*words, "--table", "mine")
+        assert ran.status == 1
+        assert ran.err.splitlines()[-1].startswith("run: catalogue harvest --table mine --key COLUMN")
+    assert command(*define).status == 0
+    assert command("check", "--table", "mine").status == 0
+
+
+def test_harvest_replaces_damaged_values(cat: Catalogue, server: LoopbackServer) -> None:
+    for path in paths(server.folder):
+        flip_value(cat.session.data / STORE, "files", path, Random(1))
+    flip_value(cat.session.data / STORE, "documents", manifest_path(CRAWL), Random(1))
+    flip_value(cat.session.data / STORE, "failures", ABSENT, Random(1))
+    (outcome,) = cat.harvest(CRAWL, refresh=True)
+    assert list(outcome.failures) == [ABSENT]
+    assert cat.check().complete
+
+
+def test_reports_equal_files_of_a_dataset(tmp_path: Path) -> None:
+    mirror = crawl_of(tmp_path / "mirror", *[table(["com,a)/", "com,b)/"])] * 3)
+    shutil.copy(index_path(mirror, 2), index_path(mirror, 1))
+    files = [str(index_path(mirror, number).relative_to(mirror)) for number in range(3)]
+    with opened(tmp_path / "data", mirror, "mine") as cat:
+        cat.define("url_surtkey", paths=files)
+        failures = {path: reason for outcome in cat.harvest() for path, reason in outcome.failures.items()}
+        assert failures.keys() == {*files[1:]}
+        assert f"{files[1]} has the same footer or page index as {files[2]}" in failures[files[1]]
+        assert not cat.captures("*").complete

@@ -128,8 +128,9 @@ def test_what_is_proposed_is_about_what_was_asked(command: Command, mirror: Path
     store.close()
     for words in (["check", *given], ["--data", str(data), "check", "--source", source]):
         repair = proposed(*words)
-        assert shlex.join(repair) == f"{options} repair"
-    follow(repair)
+        assert shlex.join(repair) == f"{options} check --repair"
+    assert shlex.join(proposed(*repair)) == f"{options} harvest --crawl {OLD} --subset warc"
+    follow(["harvest", "--crawl", OLD, *given])
     tables = proposed("query", "x", "--table", "hosts", *given)
     assert shlex.join(tables) == f"{options} harvest --table hosts --key COLUMN --manifest PATH"
     # Who says it by the environment says it of the next command as well.

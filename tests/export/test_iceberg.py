@@ -196,7 +196,7 @@ def test_a_file_that_is_another_now_is_an_error(
         with pytest.raises(FileChanged):
             table.scan(selected_fields=("url",)).to_arrow()
         cat.harvest(first.crawl, subsets="all", refresh=True)
-        with pytest.raises(StoreLocked, match="ask for the table again"):
+        with pytest.raises(StoreLocked, match="open the table again"):
             table.scan(selected_fields=("url",)).to_arrow()
         assert cat.iceberg().scan(selected_fields=("url",)).to_arrow().num_rows == second.num_rows
 

@@ -112,7 +112,7 @@ def test_a_damaged_request_is_found_and_repaired(cat: Catalogue, command: Comman
         store.execute("UPDATE documents SET value = x'00' WHERE key = ?", [f"requested/{crawl}/robotstxt"])
     store.close()
     assert command("check").status == 1
-    assert command("repair").status == 0
+    assert command("check", "--repair").status == 0
     assert command("check").status == 0
     assert not cat.captures("*.example.com", crawls=crawl).complete
 

@@ -94,7 +94,7 @@ def test_what_is_damaged_is_not_passed_on(mine: Catalogue, tmp_path: Path, table
     """Nobody would take it, nor what is in the same piece."""
     assert len(mine.files())  # the catalogue is made while all is well
     key = spoil(mine, table)
-    with pytest.raises(StoreDamaged, match="catalogue repair") as caught:
+    with pytest.raises(StoreDamaged, match="catalogue check --repair") as caught:
         mine.export_snapshot(tmp_path / "snapshot")
     assert key in str(caught.value)
 

@@ -267,7 +267,7 @@ def test_page_indexes_that_lie_shorten_no_answer(tmp_path: Path, *, own: bool) -
             refused(theirs, tmp_path / "snapshot", "the page index of .* is not the one that", compare=1)
             theirs.pull(str(tmp_path / "snapshot"), compare=0)
             (finding,) = theirs.check(read_subset="100%").findings
-            assert finding.what == "the page index is another than the file has"
+            assert finding.what == "the stored page index differs from the file's"
 
 
 def rows_in(place: Path, crawl: str) -> dict[str, dict[str, bytes]]:

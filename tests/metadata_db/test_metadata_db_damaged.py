@@ -33,7 +33,7 @@ def test_wherever_it_is_damaged(asking: Command, untaught_data: Path, settings: 
             path.write_bytes(damaged)
             if (found := told(planned=planned)) != right:
                 assert found.startswith("the catalogue cannot be read (")
-                assert found.endswith("); run: catalogue repair")
+                assert found.endswith("); run: catalogue check --repair")
                 assert "\n" not in found
                 said[planned].append(damaged)
     assert said[False]
@@ -42,4 +42,4 @@ def test_wherever_it_is_damaged(asking: Command, untaught_data: Path, settings: 
         path.write_bytes(damaged)
         ran = command("query", "*.com", "--count")
         assert ran.status == 74
-        assert "run: catalogue repair" in ran.err
+        assert "run: catalogue check --repair" in ran.err

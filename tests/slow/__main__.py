@@ -18,7 +18,6 @@ PARTS: dict[str, int] = {
     "kills": 1000,
     "errors": 20_000,
     "power": 2000,
-    "rot": 5000,
     "mutations": 100_000,
     "parsers": 1_000_000,
     "api": 10_000,

@@ -124,7 +124,7 @@ def test_the_state_of_page_indexes_tells_of_every_way_to_write_them(store: Store
     store.put("indexes", [("key#0", held(Indexes(b"bounds").pack()))])
     assert store.index_state() != before
     assert store.state() == state
-    assert store.touched("indexes", 0) == ["key#0"]
+    assert store.written_since("indexes", "") == ["key#0"]
 
 
 def test_size(store: Store, path: Path) -> None:

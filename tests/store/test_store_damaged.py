@@ -15,7 +15,6 @@ import pytest
 from catalogue.errors import StoreDamaged, StoreError
 from catalogue.parquet.pages import Indexes
 from catalogue.store.database import Store
-from catalogue.store.inspecting import inspected
 from catalogue.store.schema import TABLES, VERSION
 from catalogue.store.stored_file import StoredFile, decode, encode
 from tests.support.stores import batch, digest, empty_store, held, path_of, raw, signed, store_path, value
@@ -39,7 +38,7 @@ def test_every_flipped_bit_is_found(path: Path) -> None:
             flipped = bytearray(values[key])
             flipped[rng.randrange(len(flipped))] ^= 1 << rng.randrange(8)
             other.execute("UPDATE files SET value = ? WHERE key = ?", [bytes(flipped), key])
-            with pytest.raises(StoreDamaged, match=f"{key} in .*; run: catalogue repair"):
+            with pytest.raises(StoreDamaged, match=f"{key} in .*; run: catalogue check --repair"):
                 store.get("files", key)
             other.execute("UPDATE files SET value = ? WHERE key = ?", [values[key], key])
         assert {key: store.get("files", key) for key in items} == items
@@ -85,7 +84,7 @@ HOSTILE: dict[str, object] = {
 def test_hostile_values_are_refused(store: Store, path: Path, what: str) -> None:
     with raw(path) as connection:
         connection.execute("INSERT INTO files VALUES ('key', ?)", [HOSTILE[what]])
-    with pytest.raises(StoreDamaged, match=r"^key in .*; run: catalogue repair") as caught:
+    with pytest.raises(StoreDamaged, match=r"^key in .*; run: catalogue check --repair") as caught:
         store.get("files", "key")
     assert len(str(caught.value)) < 600
 
@@ -154,7 +153,7 @@ def test_a_newer_version_is_refused(path: Path) -> None:
 @pytest.mark.parametrize("version", [0, -1])
 def test_a_version_that_never_was_is_damage(path: Path, version: int) -> None:
     altered(path, f"PRAGMA user_version={version}")
-    with pytest.raises(StoreDamaged, match=f"claims to be of version {version}; run: catalogue repair"):
+    with pytest.raises(StoreDamaged, match=f"claims to be of version {version}; run: catalogue check --repair"):
         Store(path)
 
 
@@ -180,7 +179,7 @@ def test_what_no_store_has_is_refused(path: Path, what: str) -> None:
         Store(path)
 
 
-@pytest.mark.parametrize("statement", ["DELETE FROM identity", "INSERT INTO identity VALUES ('x', 1, 1)"])
+@pytest.mark.parametrize("statement", ["DELETE FROM identity", "INSERT INTO identity VALUES ('x', '1', '1')"])
 def test_a_store_has_one_identity(path: Path, statement: str) -> None:
     altered(path, statement)
     with pytest.raises(StoreDamaged, match="lacks its identity; it is not opened"):
@@ -200,8 +199,7 @@ def test_what_does_no_harm_is_left_there(path: Path, statement: str) -> None:
     altered(path, statement)
     with Store(path) as store:
         assert store.keys("files") == [path_of(0)]
-    with inspected(path) as inspection:
-        assert inspection.wrong() is None
+        assert store.problem() is None
 
 
 def test_damaged_pages_of_the_file_are_a_named_error(path: Path) -> None:
@@ -252,64 +250,75 @@ def test_values_are_frozen() -> None:
         held().size = 5  # type: ignore[misc]
 
 
+NEW_IDENTITY = """
+    CREATE TABLE older AS SELECT id FROM identity; DROP TABLE identity;
+    CREATE TABLE identity (id TEXT, changes INTEGER, index_changes INTEGER);
+    INSERT INTO identity SELECT id, 1, 1 FROM older; DROP TABLE older;
+"""
 OLDER = {
-    3: "DROP TABLE touched; DROP TABLE history; PRAGMA user_version=3",
-    2: "DROP TABLE touched; DROP TABLE history; DROP TABLE facts; PRAGMA user_version=2",
-    1: (
-        "DROP TABLE touched; DROP TABLE history; DROP TABLE facts; DROP TABLE indexes;"
-        "CREATE TABLE older AS SELECT id, changes FROM identity;"
-        "DROP TABLE identity; CREATE TABLE identity (id TEXT, changes INTEGER);"
-        "INSERT INTO identity SELECT * FROM older; DROP TABLE older; PRAGMA user_version=1"
-    ),
+    4: f"""
+        {NEW_IDENTITY}
+        CREATE TABLE touched (kind TEXT, key TEXT, change INTEGER, PRIMARY KEY (kind, key)) WITHOUT ROWID;
+        CREATE TABLE history (counter TEXT, change INTEGER, token TEXT, PRIMARY KEY (counter, change)) WITHOUT ROWID;
+        PRAGMA user_version=4
+    """,
+    3: f"{NEW_IDENTITY} PRAGMA user_version=3",
+    2: f"{NEW_IDENTITY} DROP TABLE facts; PRAGMA user_version=2",
+    1: f"{NEW_IDENTITY} DROP TABLE facts; DROP TABLE indexes; PRAGMA user_version=1",
 }
-"""What makes a store of an earlier version: 3 did not note what changed, 2 had no facts, 1 no page indexes either."""
+"""SQL that makes a store of an earlier version of today's."""
 
 
 @pytest.mark.parametrize("version", OLDER)
-def test_an_older_store_is_brought_up_to_date(path: Path, version: int) -> None:
-    """All that it had it still has."""
+def test_migrates_older_stores(path: Path, version: int) -> None:
     with Store(path, create=True) as store:
         store.put("files", [("key", held(b"1"))])
-        state = store.state().rpartition(":")[0]
+        identity = store.state().partition(":")[0]
     with raw(path) as connection:
         connection.executescript(OLDER[version])
     with Store(path) as store:
-        assert store.state().rpartition(":")[0] == state
+        assert store.state().partition(":")[0] == identity
         assert store.get("files", "key") == held(b"1")
         store.add_indexes("key", {3: Indexes(b"bounds", {"url": b"pages"})}, held(b"1"))
         assert store.indexes("key", [2, 3], held(b"1")) == {3: Indexes(b"bounds", {"url": b"pages"})}
         store.add_facts([("key", held(b"facts"))])
-        assert store.state().rpartition(":")[0] == state
-        assert store.index_state().startswith("1:")
-        assert store.touched("files", 0) == ["key"]
-        assert store.touched("files", 1) == []
-        assert store.touched("indexes", 0) == ["key#3"]
+        assert store.facts(["key"]) == {"key": held(b"facts")}
+        assert store.problem() is None
 
 
-def test_a_store_of_an_earlier_version_is_not_said_to_have_what_it_lacks(path: Path) -> None:
-    altered(path, *OLDER[3].split("; "))
-    with inspected(path) as inspection:
-        assert inspection.wrong() == "its layout is not that of a store"
-
-
-def test_what_changed_since_is_known(store: Store) -> None:
-    def since(number: int, table: str = "files") -> list[str]:
-        return store.touched(table, number)
-
+def test_returns_what_was_written_since(store: Store) -> None:
+    assert store.last_row("files") == ""
     store.put("files", [("a", held(b"1")), ("b", held(b"2"))])
-    store.put("failures", [("c", held(note="lost"))])
-    assert ":2:" in store.state()
-    assert (since(0), since(1), since(1, "failures")) == (["a", "b"], [], ["c"])
-    store.put("files", [("c", held(b"3"))])  # which is no failure any more
+    last, state = store.last_row("files"), store.state()
+    assert (store.written_since("files", ""), store.written_since("files", last)) == (["a", "b"], [])
+    store.put("files", [("b", held(b"3")), ("c", held(b"4"))])  # b was the last row
+    assert store.written_since("files", last) == ["b", "c"]
     store.delete("files", ["a"])
-    assert (since(2), since(3), since(2, "failures")) == (["a", "c"], ["a"], ["c"])
-    store.add_indexes("b", {0: Indexes(b"bounds", {})}, held(b"2"))
-    store.add_facts([("b", held(b"facts"))])
-    assert (since(4), since(0, "indexes"), since(1, "indexes")) == ([], ["b#0"], [])
-    assert store.index_keys("b") == ["b#0"]
+    assert store.written_since("files", last) == ["b", "c"]
+    assert store.state().partition(":")[0] == state.partition(":")[0]
     with pytest.raises(TypeError):
         store.put("files", [("b", held(b"4")), (5, held(b"5"))])  # type: ignore[list-item]
-    assert since(4) == []  # what is not written was not touched
+    assert store.written_since("files", store.last_row("files")) == []
+
+
+def test_deleting_the_last_row_makes_another_store_of_it(store: Store) -> None:
+    """SQLite numbers the next row as the one that was deleted."""
+    store.put("files", [("a", held(b"1")), ("b", held(b"2"))])
+    state = store.state()
+    store.delete("files", ["b"])
+    assert store.state().partition(":")[0] != state.partition(":")[0]
+
+
+def test_a_backup_does_not_say_what_was_written_since(store: Store, path: Path, tmp_path: Path) -> None:
+    store.put("files", [("a", held(b"1"))])
+    with raw(path) as connection:
+        connection.execute("VACUUM INTO ?", [str(tmp_path / "backup.sqlite")])
+    store.put("files", [("b", held(b"2"))])
+    last = store.last_row("files")
+    with Store(tmp_path / "backup.sqlite") as backup:
+        assert backup.written_since("files", last) is None
+        backup.put("files", [("c", held(b"3")), ("d", held(b"4"))])
+        assert backup.written_since("files", last) is None
 
 
 def test_facts_are_short_cuts_that_go_with_their_file(store: Store, path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from catalogue.errors import DiskFailed, NotFound
 from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
-from tests.support.stores import batch, beside, changes, empty_store, held, integrity, line, path_of, raw, store_path
+from tests.support.stores import batch, beside, empty_store, held, integrity, line, path_of, raw, store_path
 
 path = pytest.fixture(store_path)
 store = pytest.fixture(empty_store)
@@ -27,8 +27,7 @@ with Store(path) as store:
 
 @pytest.mark.parametrize("acknowledged", [0, 11])
 def test_a_kill_loses_nothing_that_was_acknowledged(path: Path, acknowledged: int) -> None:
-    with Store(path, create=True) as store:
-        before = changes(store)
+    Store(path, create=True).close()
     with beside(path, WRITE) as process:
         for number in range(acknowledged):
             assert line(process) == str(number)
@@ -39,7 +38,6 @@ def test_a_kill_loses_nothing_that_was_acknowledged(path: Path, acknowledged: in
         assert len(keys) % 20 == 0  # none in part
         assert keys == [path_of(number) for number in range(len(keys))]
         assert all(store.get("files", key) == value for key, value in batch(0, len(keys)))
-        assert changes(store) == before + len(keys) // 20
         store.put("files", batch(len(keys), 1))
     assert integrity(path) == "ok"
 

@@ -1,4 +1,4 @@
-"""The store's file and who else has to do with it: logs that are not its own, forks, readers that never end."""
+"""The store's file and who else has to do with it: copies without their log, forks, readers that never end."""
 
 import os
 import random
@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 import catalogue
-from catalogue.errors import ForeignLog
 from catalogue.settings import Settings
 from catalogue.store.database import Store
 from tests.support.commands import Command
@@ -69,44 +68,6 @@ def grown(tmp_path: Path) -> tuple[Path, Path]:
     grow(path, 45, 3)
     assert log_of(path).stat().st_size
     return path, backup
-
-
-@needs_forks
-def test_a_log_that_is_not_the_stores_own_is_refused(grown: tuple[Path, Path], tmp_path: Path) -> None:
-    """SQLite itself takes it, and makes one broken store of two good ones."""
-    path, backup = grown
-    log, new = log_of(path), tmp_path / "copy" / "footers.sqlite"
-    new.parent.mkdir()
-    stores = {"as it was before": backup, "another": tmp_path / "another.sqlite"}
-    with Store(stores["another"], create=True) as other:
-        for number in range(48):
-            other.put("files", batch(number, 1))
-    for name, store in stores.items():
-        before = store.read_bytes()
-        shutil.copy(store, new)
-        shutil.copy(log, log_of(new))
-        with pytest.raises(ForeignLog, match=r"footers\.sqlite-wal is the log of another store, or of"):
-            Store(new)
-        with catalogue.open(new.parent, settings=Settings(source=str(tmp_path), cache=tmp_path)) as cat:
-            for mend in (cat.check, cat.repair):  # which would fold it in, or say that this one is damaged
-                with pytest.raises(ForeignLog):
-                    mend()
-        assert (new.read_bytes(), log_of(new).read_bytes()) == (before, log.read_bytes()), name
-        log_of(new).unlink()
-        with Store(new) as moved_away:
-            assert moved_away.count("files") == (400 if store == backup else 48)
-        new.unlink()
-    shutil.copy(log, log_of(new))
-    with pytest.raises(ForeignLog, match="a store that is not there; put that back"):
-        Store(new, create=True)
-    assert log_of(new).read_bytes() == log.read_bytes()
-    early = log.read_bytes()
-    Store(path).close()
-    grow(path, 48, 2)
-    Store(path).close()
-    log.write_bytes(early)  # of the same store, some changes ago
-    with pytest.raises(ForeignLog, match="move the log away"):
-        Store(path)
 
 
 @needs_forks

@@ -47,11 +47,6 @@ def empty_store(path: Path) -> Iterator[Store]:
         yield store
 
 
-def changes(store: Store) -> int:
-    """How often it was written to."""
-    return int(store.state().split(":")[1])
-
-
 @contextmanager
 def raw(path: Path) -> Iterator[sqlite3.Connection]:
     """The file itself, as anybody may open it."""
