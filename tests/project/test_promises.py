@@ -1,4 +1,4 @@
-"""What docs/promises.md names is there."""
+"""What docs/internals/promises.md names is there."""
 
 import ast
 import re
@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PROMISES = (ROOT / "docs/promises.md").read_text(encoding="utf-8")
+PROMISES = (ROOT / "docs/internals/promises.md").read_text(encoding="utf-8")
 _NAMED = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
 
 
