@@ -50,7 +50,7 @@ test:  ## Everything that must hold
 hold: $(VENV)/tested $(first)
 	$(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
-soak: $(VENV)/tested  ## What the tests try a little of, tried for hours
+soak: $(VENV)/tested  ## The slow tests at full size, for hours
 	$(BIN)/python -m tests.slow
 	CATALOGUE_TEST_EXAMPLES=200 $(MAKE) --no-print-directory hold
 

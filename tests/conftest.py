@@ -33,7 +33,7 @@ LEAKED: list[str] = []
 
 _LONG = {
     *("test_answers", "test_cdx_served", "test_cli", "test_output_folder", "test_disk", "test_page_answers"),
-    *("test_sharing", "test_snapshots", "test_soak_mutations", "test_soak_traffic", "test_splice", "test_workers_lost"),
+    *("test_sharing", "test_snapshots", "test_slow", "test_splice", "test_workers_lost"),
 }
 """Files whose tests are few and take long."""
 

@@ -21,8 +21,7 @@ from catalogue.query.query import Query
 from catalogue.read.reader import ReadEvents, read
 from catalogue.source.byte_ranges import FileVersion
 from catalogue.surt import EVERYTHING
-from tests.slow.damaging import small
-from tests.slow.mutations import Memory
+from tests.slow.mutations import Memory, small
 from tests.support.crawls import CRAWL
 from tests.support.footers import Made, made, put_together, small_file
 from tests.support.mirrors import raw_footer, read_footer

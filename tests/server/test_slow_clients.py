@@ -1,6 +1,7 @@
 """Slow, silent and greedy clients: others are still served, and memory is bounded."""
 
 import json
+import os
 import re
 import resource
 import socket
@@ -17,7 +18,6 @@ import pytest
 
 from catalogue.server.service import Service
 from catalogue.settings import Settings
-from tests.slow.sizes import resident
 from tests.support.commands import Command
 from tests.support.serving import get, running, serving
 
@@ -46,6 +46,11 @@ def many_files() -> Iterator[None]:
 
 def connected(base: str) -> socket.socket:
     return socket.create_connection(("127.0.0.1", urlsplit(base).port or 0), timeout=30)
+
+
+def resident() -> int:
+    """Return the bytes of memory of this process."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
 def check_is_served(base: str, crawl: str) -> None:

@@ -1,8 +1,7 @@
-"""Look for bytes that a parser does not survive, guided by what they reach: ``python -m tests.slow.fuzz TARGET …``.
+"""Search for bytes that a parser does not survive, with coverage feedback: ``python -m tests.slow.fuzz TARGET …``.
 
-It needs ``atheris`` (https://github.com/google/atheris). Targets are those of ``tests.slow.parsers``. What is found is
-printed, and goes to the folder in which this is started, as ``crash-…``; it belongs among the findings of
-``tests/slow/test_soak_parsers.py``.
+It needs ``atheris``. Targets are those of ``tests.slow.parsers``. Bytes that were found are written to ``crash-…`` in
+the current folder; they belong to ``FINDINGS`` of ``tests/slow/test_slow.py``.
 """
 
 import argparse
@@ -13,52 +12,49 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 _LONGEST = 8192
-"""Bytes of an input."""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.slow.fuzz", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("targets", nargs="*", metavar="TARGET", help="all if none is named")
+    parser.add_argument("targets", nargs="*", metavar="TARGET", help="all of them by default")
     parser.add_argument("--seconds", type=int, default=60, help="for each")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--corpus", type=Path, help="a folder of one, kept for the next time")
-    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.here:
-        _fuzz(asked.targets[0], asked.seconds, asked.seed, asked.corpus)
-    from tests.slow.parsers import TARGETS  # noqa: PLC0415 - in the process that fuzzes only behind atheris
+    parser.add_argument("--here", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.here:
+        _fuzz(options.targets[0], options.seconds, options.seed, options.here)
+    with TemporaryDirectory() as folder:
+        from tests.slow.mutations import mirror_of  # noqa: PLC0415 - instrumented by _fuzz
+        from tests.slow.parsers import targets  # noqa: PLC0415 - instrumented by _fuzz
 
-    if unknown := {*asked.targets} - TARGETS.keys():
-        parser.error(f"there is no {', '.join(sorted(unknown))}; targets are {', '.join(TARGETS)}")
-    failed = 0
-    for target in asked.targets or TARGETS:
-        with TemporaryDirectory() as folder:
-            corpus = (asked.corpus or Path(folder)) / target
-            corpus.mkdir(parents=True, exist_ok=True)
-            options = [f"--seconds={asked.seconds}", f"--seed={asked.seed}", f"--corpus={corpus}", "--here"]
-            # libFuzzer ends its process, so each target has one of its own.
-            done = subprocess.run([sys.executable, "-m", "tests.slow.fuzz", target, *options], check=False)
-            failed |= done.returncode
+        failed = 0
+        for name in options.targets or targets(mirror_of(Path(folder) / "mirror")):
+            # libFuzzer ends its process, so each target has its own.
+            command = [
+                sys.executable,
+                "-m",
+                "tests.slow.fuzz",
+                name,
+                f"--seconds={options.seconds}",
+                f"--here={folder}",
+            ]
+            failed |= subprocess.run([*command, f"--seed={options.seed}"], check=False).returncode
     return int(bool(failed))
 
 
-def _fuzz(name: str, seconds: int, seed: int, corpus: Path) -> None:
+def _fuzz(name: str, seconds: int, seed: int, folder: Path) -> None:
     import atheris  # noqa: PLC0415 - not installed with the tests
 
     with atheris.instrument_imports(include=["catalogue", "warcio"]):
-        from tests.slow.parsers import TARGETS, mirror_of  # noqa: PLC0415 - instrumented as it is imported
+        from tests.slow.mutations import mirror_of  # noqa: PLC0415 - instrumented
+        from tests.slow.parsers import targets  # noqa: PLC0415 - instrumented
 
-    target = TARGETS[name]
-    for number, data in enumerate(target.seeds(mirror_of(corpus.parent / "mirror"))):
+    target, corpus = targets(mirror_of(folder / "mirror"))[name], folder / name
+    corpus.mkdir()
+    for number, data in enumerate(target.seeds):
         (corpus / f"seed-{number}").write_bytes(data[:_LONGEST])
-    options = [
-        f"-max_total_time={seconds}",
-        f"-seed={seed}",
-        f"-max_len={_LONGEST}",
-        "-timeout=5",
-        "-rss_limit_mb=1024",
-    ]
-    arguments = [name, *options, "-print_final_stats=1", "-close_fd_mask=0", f"-artifact_prefix={Path.cwd()}{os.sep}"]
+    limits = [f"-max_total_time={seconds}", f"-seed={seed}", f"-max_len={_LONGEST}", "-timeout=5", "-rss_limit_mb=1024"]
+    arguments = [name, *limits, "-print_final_stats=1", "-close_fd_mask=0", f"-artifact_prefix={Path.cwd()}{os.sep}"]
     atheris.Setup([*arguments, str(corpus)], target.accepts)
     atheris.Fuzz()
 

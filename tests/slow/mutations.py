@@ -1,15 +1,17 @@
-"""Index files that were damaged, on the way that every index file takes: footer, examination, plan, pages, rows.
+"""Damaged index files, read as every index file is: footer, examination, plan, pages, rows.
 
-Whatever was damaged there is a verdict: an error of ours, or rows. Rows are compared with those of the file as it was.
-They may differ only where nothing could tell: where bytes were changed that no checksum covers, such as the bounds that
-a footer claims.
+Each file ends in an error of ours, or in rows. Rows may differ from those of the original only where nothing can show
+it: where the changed bytes have no checksum, such as the bounds in a footer.
 """
 
 import gzip
+import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
-from functools import partial, reduce
+from dataclasses import dataclass
+from functools import reduce
+from io import BytesIO
 from pathlib import Path
 from random import Random
 from time import process_time
@@ -17,15 +19,19 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 import catalogue
 from catalogue.commoncrawl.capture import Capture
-from catalogue.commoncrawl.manifests import IndexFile, inflate
-from catalogue.errors import BadFooter, BadManifest, BadRecord, CatalogueError, FormatError
+from catalogue.commoncrawl.columns import SCHEMA
+from catalogue.commoncrawl.manifests import IndexFile
+from catalogue.demo import write_miniature
+from catalogue.errors import BadFooter, BadRecord, CatalogueError, FormatError
 from catalogue.examine import Examiner
-from catalogue.parquet.footer import TRAILER, decode_footer, decode_row_groups, footer_length
+from catalogue.parquet.footer import TRAILER, decode_footer, decode_row_groups, footer_length, with_trailer
 from catalogue.parquet.model import Footer
 from catalogue.parquet.pages import Indexes, cut_indexes
+from catalogue.parquet.thrift import Reader
 from catalogue.plan.cost import Cost
 from catalogue.plan.plan import ReadPlan
 from catalogue.plan.planner import plan_reads
@@ -36,28 +42,27 @@ from catalogue.records.record import read_record
 from catalogue.settings import Settings
 from catalogue.source.byte_ranges import FileVersion, SuffixRange
 from catalogue.source.checks import Response, Wanted
-from catalogue.surt import KeyInterval
-from tests.slow.damaging import COLUMNS, Damaged, Original, damaged, originals
-from tests.slow.mutators import MUTATORS
-from tests.slow.parsers import mirror_of
-from tests.slow.sizes import peak, resident
+from catalogue.surt import EVERYTHING, KeyInterval, exact_interval, prefix_interval
+from tests.slow.mutators import GENTLE, MUTATORS, damage
 from tests.support.crawls import CRAWL, index_path, write_manifest
-from tests.support.mirrors import raw_footer, read_footer
+from tests.support.footers import confused, trimmed, write
+from tests.support.mirrors import one_of_each_crawl, raw_footer, read_footer
 
+COLUMNS = ("url_surtkey", "url", "fetch_time", "fetch_status")
 _PAGES_ARE_CHEAP = Cost(rate=None, bandwidth=1e5, latency=1e-5, connections=1)
-
-_COSTS = (_PAGES_ARE_CHEAP, _PAGES_ARE_CHEAP, Cost())
-
 _SLOWEST = 5.0
-"""Seconds of CPU that a file may take here."""
+"""Seconds of CPU for one file."""
+_CRC, _GZIP, _DATA_PAGE_V2 = 4, 2, 3
+"""``PageHeader.crc``; of ``CompressionCodec`` and ``PageType``."""
 
-_MOST_CHILD = 1 << 30
 
-_MOST_GROWTH, _MOST_AT_ONCE = 64 << 20, 512 << 20
-"""Bytes by which the process may grow from a fifth of the way on, and beyond what it has at first."""
-
-_A_CRAWL = 40
-"""Damaged files that make a crawl of which a catalogue is made."""
+def mirror_of(folder: Path) -> Path:
+    """Return the mirror of CATALOGUE_TEST_MIRROR, else write a miniature."""
+    if given := os.environ.get("CATALOGUE_TEST_MIRROR"):
+        return Path(given)
+    if not folder.exists():
+        write_miniature(folder)
+    return folder
 
 
 class Memory:
@@ -77,15 +82,15 @@ class Memory:
             assert wanted
             assert pin == FileVersion(end, '"1"')
             start, end = wanted.start, wanted.end
-        assert end <= len(self._data), f"{path}: what lies behind its end was asked for"
+        assert end <= len(self._data), f"{path}: a range ends after the end of the file"
         return Response(self._data[start:end], start, len(self._data), '"1"', None)
 
     def close(self) -> None:
         pass
 
 
-class AtOnce(Executor):
-    """Does what it is given before anything else: threads change nothing here, and take a fifth of the time."""
+class _Inline(Executor):
+    """Runs each function at once: threads change nothing here and take a fifth of the time."""
 
     def submit(self, function: Callable[..., Any], /, *args: object, **named: object) -> Future[Any]:
         future = Future[Any]()
@@ -96,48 +101,133 @@ class AtOnce(Executor):
         return future
 
 
-class Asking:
-    """Asks damaged files what was asked of the originals."""
+@dataclass(frozen=True)
+class _Place:
+    """Some bytes of a file, and whether a checksum covers them."""
 
-    def __init__(self, examiner: Examiner, executor: Executor) -> None:
-        self.examiner = examiner
-        self.executor = executor
-        self.said: list[str] = []
-        self.deaths = Counter[str]()
+    what: str
+    start: int
+    end: int
+    covered: bool = False
 
-    def examined(self, data: bytes) -> Footer:
-        """The footer of a file, as a harvest takes it and a question decodes it.
 
-        Raises:
-            FormatError: if it has none that is taken.
-        """
-        tail = Memory(data).get("x", SuffixRange(1 << 16)).body
-        length = footer_length(tail)
+@dataclass(frozen=True)
+class _Original:
+    data: bytes
+    footer: bytes
+    rows: pa.Table
+    places: tuple[_Place, ...]
+    queries: tuple[tuple[KeyInterval, ...], ...]
+
+
+def small(**options: object) -> bytes:
+    """Write a file of two row groups, one of three pages and one of a single page."""
+    numbers = range(32)
+    table = pa.table(
+        {
+            "url_surtkey": sorted(f"com,example{number % 7})/{number:03}" for number in numbers),
+            "url": [f"https://example{number % 7}.com/{number:03}" for number in numbers],
+            "fetch_time": pa.array([1_642_000_000_000 + 1000 * n for n in numbers], pa.timestamp("ms", "UTC")),
+            "fetch_status": pa.array([(200, 404, None)[number % 3] for number in numbers], pa.int16()),
+        }
+    )
+    return write(table, **({"row_group_size": 24, "data_page_size": 1, "write_batch_size": 8} | options))
+
+
+def _originals(mirror: Path) -> list[_Original]:
+    """Our own small files first, then one file of each crawl of the mirror: every writer."""
+    old = {"write_page_checksum": False, "write_page_index": False}
+    own = [
+        small(compression="gzip"),
+        small(compression="zstd", data_page_version="2.0", use_dictionary=False),
+        small(compression="none", row_group_size=32),
+        small(compression="snappy", **old),
+        small(compression="gzip", version="1.0", **old),
+        small(compression="zstd", write_page_checksum=False, use_dictionary=False, row_group_size=32),
+    ]
+    return [_original(data) for data in (*own, *(trimmed(p.read_bytes(), COLUMNS) for p in one_of_each_crawl(mirror)))]
+
+
+def _original(data: bytes) -> _Original:
+    names = [name for name in COLUMNS if name in read_footer(data).columns]
+    found = pq.ParquetFile(BytesIO(data)).read(names)
+    if "fetch_time" in names:
+        times = found.column("fetch_time").cast(pa.timestamp("ms"), safe=False)
+        found = found.set_column(names.index("fetch_time"), "fetch_time", times)
+    rows = pa.table([found.column(name).cast(SCHEMA.field(name).type) for name in names], names=names)
+    keys = [key.encode() for key in rows.column("url_surtkey").to_pylist() if key is not None]
+    middle = keys[len(keys) // 2]
+    some = tuple(exact_interval(key) for key in sorted({middle, keys[-1]}))
+    host = prefix_interval(middle.partition(b")")[0] + b")")
+    return _Original(data, raw_footer(data), rows, tuple(_places(data, names)), ((EVERYTHING,), (host,), some))
+
+
+def _places(data: bytes, names: Sequence[str]) -> Iterator[_Place]:
+    """Find the indexes, page headers and pages of some columns."""
+    for chunk in (group.chunks[name] for group in read_footer(data).row_groups for name in names):
+        for what in ("column_index", "offset_index"):
+            at = getattr(chunk, what)
+            if at and (what == "offset_index" or chunk.column.name == "url_surtkey"):
+                yield _Place(what, at.start, at.end)
+        start = chunk.range.start
+        while start < chunk.range.end:
+            reader = Reader(data, start)
+            header = reader.struct()
+            # GZIP has a checksum, but the levels of version 2 pages are not compressed.
+            covered = _CRC in header or (chunk.codec == _GZIP and header[1] != _DATA_PAGE_V2)
+            end = reader.position + header[3]
+            yield _Place("page header", start, reader.position)
+            yield _Place("page", reader.position, end, covered)
+            start = end
+
+
+def _damaged(original: _Original, rng: Random, others: Sequence[_Original]) -> tuple[bytes, _Place]:
+    """Damage one part of a file; its size stays, unless the part is the footer or the file."""
+    data, footer = original.data, original.footer
+    body, trailer = data[: -TRAILER - len(footer)], data[-TRAILER:]
+    mutate = rng.choice([*(GENTLE if rng.random() < 0.5 else MUTATORS).values()])
+    chance = rng.random()
+    if chance < 0.04:
+        return damage(data, rng, [other.data for other in others], [1]), _Place("file", 0, len(data))
+    if chance < 0.08:
+        return body + footer + mutate(trailer, rng), _Place("file", 0, len(data))
+    if chance < 0.5:
+        new = confused(footer, rng) if rng.random() < 0.3 else mutate(footer, rng)
+        if rng.random() < 0.1:
+            new = damage(new or footer, rng, [other.footer for other in others], [1])
+        return body + with_trailer(new), _Place("footer", len(body), len(data))
+    kinds = ("column_index", "offset_index") if chance < 0.7 else ("page", "page header")
+    place = rng.choice([each for each in original.places if each.what in kinds] or original.places)
+    before = data[place.start : place.end]
+    after = mutate(before, rng)[: len(before)].ljust(len(before), b"\0")
+    return data[: place.start] + after + data[place.end :], place
+
+
+class _Reading:
+    """Reads damaged files as the catalogue does."""
+
+    def __init__(self, examiner: Examiner) -> None:
+        self._examiner = examiner
+        self.warnings: list[str] = []
+
+    def footer(self, data: bytes) -> Footer:
+        """Decode a footer as a harvest and a query do; raise FormatError if it is refused."""
+        length = footer_length(Memory(data).get("x", SuffixRange(1 << 16)).body)
         if length + TRAILER > len(data):
-            message = "the footer is longer than the file"
-            raise BadFooter(message)
+            raise BadFooter("the footer is longer than the file")
         raw = data[-TRAILER - length : -TRAILER]
-        try:
-            facts = self.examiner.examine(raw, len(data), column_chunks=True)
-        except FormatError as error:
-            if "its parser" in str(error):
-                self.deaths[str(error)] += 1
-            raise
-        whole = decode_footer(raw, len(data))
+        facts = self._examiner.examine(raw, len(data), column_chunks=True)
+        complete = decode_footer(raw, len(data))
         if facts.footer_rest is not None:
             offsets = {group.ordinal: group.footer_offset for group in facts.row_groups}
-            assert decode_row_groups(raw, len(data), offsets, facts.footer_rest) == whole
-        return whole
+            assert decode_row_groups(raw, len(data), offsets, facts.footer_rest) == complete
+        return complete
 
     def rows(self, data: bytes, footer: Footer, intervals: tuple[KeyInterval, ...], cost: Cost) -> pa.Table:
-        """What a question finds; and the same once more, with what reading taught.
-
-        Raises:
-            CatalogueError: if it cannot be answered.
-        """
+        """Run a query twice, the second time with the page indexes that the first one learned."""
         names = tuple(name for name in COLUMNS if name in footer.columns)
         query = Query(intervals, ("x",), columns=names)
-        # Of files so small nobody would fetch them for one question; they are taken with the footers if so asked.
+        # For one query nobody would fetch page indexes of such small files.
         known = cut_indexes(footer, "url_surtkey", data, 0) if cost is _PAGES_ARE_CHEAP else {}
         file = IndexFile("x", CRAWL, "warc")
         held = HeldFile(file, FileVersion(len(data), '"1"'), footer, known.get, (), None, "")
@@ -146,8 +236,8 @@ class Asking:
         def learn(_: IndexFile, ordinal: int, indexes: Indexes) -> None:
             known[ordinal] = known.get(ordinal, Indexes()).joined(Indexes.unpack(indexes.pack()))
 
-        plans: list[ReadPlan] = []
         answers: list[pa.Table] = []
+        plans: list[ReadPlan] = []
         for _ in range(2):
             plan = plan_reads(query, [held], cost=cost, considered=len(footer.row_groups))
             for fetch in plan.indexes:
@@ -156,119 +246,49 @@ class Asking:
                     known[ordinal] = known.get(ordinal, Indexes()).joined(found)
             if plan.indexes:
                 plan = plan_reads(query, [held], cost=cost, considered=len(footer.row_groups))
-            self.said += [warning for warning in plan.warnings if "it is read without" in warning]
-            if plan in plans:  # what was learned changed nothing
+            self.warnings += [warning for warning in plan.warnings if "it is read without" in warning]
+            if plan in plans:  # nothing was learned
                 continue
             plans.append(plan)
-            told = ReadEvents(learn, notify=self.said.append)
-            batches = read(plan, source, self.executor, told)
+            batches = read(plan, source, _Inline(), ReadEvents(learn, notify=self.warnings.append))
             answers.append(pa.Table.from_batches(batches, plan.schema).select([*names]))
         assert answers[0].equals(answers[-1]), "what was learned changed the answer"
         return answers[0]
 
 
-def wanted(original: Original, intervals: tuple[KeyInterval, ...]) -> pa.Table:
-    """What a scan of a file as it was finds."""
-    keys = original.rows.column("url_surtkey").cast(pa.binary())
-    inside = [
-        pc.and_(pc.greater_equal(keys, pa.scalar(each.start)), pc.less(keys, pa.scalar(each.end))) for each in intervals
-    ]
-    return original.rows.filter(reduce(pc.or_, inside))
-
-
-def lost_alone(found: pa.Table, expected: pa.Table) -> bool:
-    """Whether all that was found is right, though something is lacking."""
-    if found.schema.names != expected.schema.names:
-        return False
-    rows = (
-        Counter(zip(*(c.cast(pa.string()).to_pylist() for c in table.columns), strict=True))
-        for table in (found, expected)
-    )
-    return next(rows) <= next(rows)
-
-
-def verdict(asking: Asking, original: Original, each: Damaged, question: int, cost: Cost) -> str:
-    """What became of a file.
-
-    Raises:
-        AssertionError: if it is nothing that may.
-    """
+def _verdict(reading: _Reading, original: _Original, data: bytes, place: _Place, query: int, cost: Cost) -> str:
+    reading.warnings.clear()
     try:
-        footer = asking.examined(each.data)
-    except FormatError as error:
-        return _told(error, "refused")
-    intervals = original.questions[question]
-    asking.said.clear()
-    try:
-        found = asking.rows(each.data, footer, intervals, cost)
+        footer = reading.footer(data)
+        found = reading.rows(data, footer, original.queries[query], cost)
     except CatalogueError as error:
-        return _told(error, "an error")
-    expected = wanted(original, intervals)
+        return _refusal(error)
+    keys = original.rows.column("url_surtkey").cast(pa.binary())
+    inside = [pc.and_(pc.greater_equal(keys, i.start), pc.less(keys, i.end)) for i in original.queries[query]]
+    expected = original.rows.filter(reduce(pc.or_, inside))
     if found.equals(expected):
-        return "right, an index disbelieved" if asking.said else "right"
-    what = each.place.what
-    assert not each.place.covered, f"rows are wrong though a checksum covers the {what} that was changed"
-    assert what != "offset_index", "an offset index made rows wrong"
-    lost = lost_alone(found, expected)
-    assert what != "column_index" or lost, "an index of keys made rows that there are not"
-    return f"undetectable: {what}, {'rows are lacking' if lost else 'others'}"
+        return "right without an index" if reading.warnings else "right"
+    assert not place.covered, f"wrong rows, though a checksum covers the changed {place.what}"
+    assert place.what != "offset_index", "an offset index made rows wrong"
+    lost = found.schema.equals(expected.schema) and _counted(found) <= _counted(expected)
+    assert place.what != "column_index" or lost, "a column index added rows"
+    return f"undetectable: {place.what}"
 
 
-def _told(error: CatalogueError, verdict: str) -> str:
+def _refusal(error: CatalogueError) -> str:
     assert str(error)
     assert "\n" not in str(error)
-    return verdict
+    assert "its parser" not in str(error), "a child process died"
+    return "refused" if isinstance(error, FormatError) else "an error"
 
 
-def run(count: int, seed: int, folder: Path) -> dict[str, object]:
-    """Damage so many files, records and lists; see ``tests.slow.__main__``."""
-    rng = Random(f"mutations {seed}")
-    files = originals(mirror_of(folder / "mirror"))
-    small, large = files[:6], files[6:]
-    verdicts, slowest, memory = Counter[str](), 0.0, _Memory()
-    accepted: list[bytes] = []
-    with Examiner(children=1) as examiner:
-        asking = Asking(examiner, AtOnce())
-        for number in range(count * 9 // 10):
-            original = rng.choice(large if rng.random() < 0.1 else small)
-            each = damaged(original, rng, files)
-            question, cost = rng.randrange(3), rng.choice(_COSTS)
-            began = process_time()
-            try:
-                found = verdict(asking, original, each, question, cost)
-                took = process_time() - began
-                assert took < _SLOWEST, f"it took {took:.1f} s"
-            except Exception as error:
-                kept = folder / "wrong.parquet"
-                kept.write_bytes(each.data)
-                about = f"input {number} of seed {seed}, {each.how} of {each.place}, question {question}, {cost}"
-                message = f"{about}: {type(error).__name__}: {error} ({len(each.data)} bytes)"
-                raise AssertionError(message) from error
-            slowest = max(slowest, took)
-            verdicts[found] += 1
-            if found not in {"refused", "an error"} and each.place.what == "footer" and original in small:
-                accepted.append(each.data)
-            if number % 100 == 0:
-                memory.look(number >= count * 9 // 50)
-            if number % 5000 == 4999 or number == count * 9 // 10 - 1:
-                verdicts["through a catalogue"] += catalogued(folder / f"crawl-{number}", accepted[-_A_CRAWL:])
-                accepted.clear()
-        deaths, child = asking.deaths, memory.child()
-    records = damaged_members(count // 10, rng)
-    return {
-        "verdicts": dict(sorted(verdicts.items())),
-        "records and lists": records,
-        "deaths": dict(deaths),
-        "slowest": round(slowest, 3),
-        "grew": memory.grew,
-        "peak": memory.peak,
-        "child": child,
-    }
+def _counted(table: pa.Table) -> Counter[tuple[object, ...]]:
+    return Counter(zip(*(column.cast(pa.string()).to_pylist() for column in table.columns), strict=True))
 
 
-def catalogued(folder: Path, files: Sequence[bytes]) -> int:
-    """Harvest damaged files, whose footers were accepted, and tell of them; the number of them."""
-    files = list({raw_footer(data): data for data in files}.values())  # a harvest refuses files with the same footer
+def _harvest(folder: Path, files: Sequence[bytes]) -> None:
+    """Harvest damaged files with valid footers, and read every report about them."""
+    files = list({raw_footer(data): data for data in files}.values())  # equal footers of two files are refused
     for number, data in enumerate(files):
         index_path(folder / "source", number).write_bytes(data)
     write_manifest(folder / "source")
@@ -276,74 +296,55 @@ def catalogued(folder: Path, files: Sequence[bytes]) -> int:
     with catalogue.open(folder / "data", settings=settings) as cat:
         (outcome,) = cat.harvest(CRAWL)
         assert not outcome.failures, outcome.failures
-        assert len(cat.files()) == len(files)
-        claimed = sum(read_footer(data).num_rows for data in files)
-        assert int(cat.files()["num_rows"].sum()) == claimed
-        for tell in (cat.row_groups, partial(cat.column_chunks, CRAWL), cat.coverage):
-            tell()
-        assert cat.failures().empty
+        assert int(cat.files()["num_rows"].sum()) == sum(read_footer(data).num_rows for data in files)
+        cat.row_groups()
+        cat.column_chunks(CRAWL)
+        cat.coverage()
         plan = cat.captures("*.com").plan
         assert plan.considered >= len(plan.paths)
-    return len(files)
 
 
-def damaged_members(count: int, rng: Random) -> dict[str, int]:
-    """Damage gzipped records and lists: each is refused, or as it was."""
+def _damage_records(count: int, rng: Random) -> None:
+    """Damage a gzipped record: it is refused, or unchanged."""
     body = b"<p>" + b"hello" * 50
     block = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n" + body
     head = b"WARC/1.0\r\nWARC-Type: response\r\nWARC-Date: 2022-08-15T01:02:03Z\r\nWARC-Target-URI: http://e.com/\r\n"
-    record = head + b"Content-Length: %d\r\n\r\n" % len(block) + block + b"\r\n\r\n"
-    paths = "\n".join(f"cc-index/part-{number}.parquet" for number in range(50)).encode()
-    packed = {text: gzip.compress(text, mtime=0) for text in (record, paths)}
-    verdicts = Counter[str]()
-    for number in range(count):
-        text = (record, paths)[number % 2]
-        mutate = MUTATORS[rng.choice([*MUTATORS])]
-        data = mutate(packed[text], rng, [*packed.values()])
-        parse: Callable[[], object] = partial(inflate, data)
-        if text is record:
-            capture = Capture("crawl-data/x.warc.gz", 0, max(1, len(data)), "http://e.com/")
-            parse = lambda capture=capture, data=data: read_record(capture, data).body  # type: ignore[misc] # noqa: E731
+    member = gzip.compress(head + b"Content-Length: %d\r\n\r\n" % len(block) + block + b"\r\n\r\n", mtime=0)
+    for _ in range(count):
+        data = damage(member, rng, [member], [1])
         try:
-            found = parse()
-        except (BadRecord, BadManifest):
-            verdicts["refused"] += 1
+            found = read_record(Capture("crawl-data/x.warc.gz", 0, max(1, len(data)), "http://e.com/"), data)
+        except BadRecord:
             continue
-        as_it_was = body if text is record else paths
-        assert found == as_it_was, f"{mutate.__name__}: bytes.fromhex({data.hex()!r})"
-        verdicts["as it was"] += 1
-    return dict(verdicts)
+        assert found.body == body, f"bytes.fromhex({data.hex()!r})"
 
 
-class _Memory:
-    """What this process and its children take."""
-
-    def __init__(self) -> None:
-        self._first = peak()
-        self._low = self._high = 0
-
-    def look(self, settled: bool) -> None:  # noqa: FBT001
-        now = resident()
-        if settled:
-            self._low = self._low or now
-            self._high = max(self._high, now)
-            assert self.grew <= _MOST_GROWTH, f"the process grew by {self.grew:,} bytes"
-        assert self.peak <= _MOST_AT_ONCE, f"the process took {self.peak:,} bytes at once"
-
-    @property
-    def grew(self) -> int:
-        return self._high - self._low
-
-    @property
-    def peak(self) -> int:
-        return peak() - self._first
-
-    def child(self) -> int:
-        """Bytes that a child had at most."""
-        most = 0
-        for task in Path("/proc/self/task").glob("*/children"):
-            for child in task.read_text().split():
-                lines = Path(f"/proc/{child}/status").read_text().splitlines()
-                most = max([most, *(int(line.split()[1]) << 10 for line in lines if "VmHWM" in line)])
-        assert most <= _MOST_CHILD, f"a child took {most:,} bytes"
-        return most
+def run(count: int, seed: int, folder: Path) -> dict[str, object]:
+    rng = Random(f"mutations {seed}")
+    files = _originals(mirror_of(folder / "mirror"))
+    verdicts, slowest = Counter[str](), 0.0
+    accepted: list[bytes] = []
+    with Examiner(children=1) as examiner:
+        reading = _Reading(examiner)
+        for number in range(count):
+            original = rng.choice(files[6:] if rng.random() < 0.1 else files[:6])
+            data, place = _damaged(original, rng, files)
+            query, cost = rng.randrange(3), rng.choice([_PAGES_ARE_CHEAP, _PAGES_ARE_CHEAP, Cost()])
+            began = process_time()
+            try:
+                verdict = _verdict(reading, original, data, place, query, cost)
+                took = process_time() - began
+                assert took < _SLOWEST, f"it took {took:.1f} s"
+            except Exception as error:
+                (folder / "wrong.parquet").write_bytes(data)
+                about = f"input {number} of seed {seed}, {place}, query {query}, {cost}"
+                raise AssertionError(f"{about}: {type(error).__name__}: {error} ({len(data)} bytes)") from error
+            slowest = max(slowest, took)
+            verdicts[verdict] += 1
+            if verdict.startswith(("right", "undetectable")) and place.what == "footer" and original in files[:6]:
+                accepted.append(data)
+            if accepted and (number % 5000 == 4999 or number == count - 1):
+                _harvest(folder / f"crawl-{number}", accepted[-40:])
+                accepted.clear()
+    _damage_records(count // 10, rng)
+    return {"verdicts": dict(sorted(verdicts.items())), "slowest": round(slowest, 3)}

@@ -1,13 +1,12 @@
-"""Ways to damage bytes, by chance and so that the same seed damages them the same way."""
+"""Ways to damage bytes; the same seed damages them the same way."""
 
 from collections.abc import Callable, Sequence
 from random import Random
 
-Mutator = Callable[[bytes, Random, Sequence[bytes]], bytes]
-"""From bytes, chance, and other bytes of the same kind, which are not empty."""
+Mutator = Callable[[bytes, Random], bytes]
 
-_TELLING = bytes([0, 1, 2, 0x0C, 0x15, 0x18, 0x19, 0x1C, 0x7F, 0x80, 0xF9, 0xFC, 0xFF])
-"""Bytes that mean something in most forms: ends, headers of thrift's fields and lists, the ends of numbers."""
+_MARKERS = bytes([0, 1, 2, 0x0C, 0x15, 0x18, 0x19, 0x1C, 0x7F, 0x80, 0xF9, 0xFC, 0xFF])
+"""Bytes with a meaning in most formats: ends, headers of thrift's fields and lists, bounds of numbers."""
 _EDGES = (0, 1, 2, 127, 128, 255, 256, 1 << 15, 1 << 16, 1 << 24, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, (1 << 63) - 1)
 
 
@@ -19,113 +18,90 @@ def _varint(number: int) -> bytes:
     return bytes([*out, number])
 
 
-def _with(data: bytes, at: int, length: int, new: bytes) -> bytes:
-    """Some bytes replaced by others."""
+def _replace(data: bytes, at: int, length: int, new: bytes) -> bytes:
     return data[:at] + new + data[at + length :]
 
 
-def flip_a_bit(data: bytes, rng: Random, _: Sequence[bytes]) -> bytes:
+def _flip_bit(data: bytes, rng: Random) -> bytes:
     at = rng.randrange(len(data))
-    return _with(data, at, 1, bytes([data[at] ^ 1 << rng.randrange(8)]))
+    return _replace(data, at, 1, bytes([data[at] ^ 1 << rng.randrange(8)]))
 
 
-def flip_bits(data: bytes, rng: Random, others: Sequence[bytes]) -> bytes:
+def _flip_bits(data: bytes, rng: Random) -> bytes:
     for _ in range(rng.choice([2, 4, 30])):
-        data = flip_a_bit(data, rng, others)
+        data = _flip_bit(data, rng)
     return data
 
 
-def set_a_byte(data: bytes, rng: Random, _: Sequence[bytes]) -> bytes:
-    return _with(data, rng.randrange(len(data)), 1, bytes([rng.randrange(256)]))
-
-
-def set_a_telling_byte(data: bytes, rng: Random, _: Sequence[bytes]) -> bytes:
-    return _with(data, rng.randrange(len(data)), 1, bytes([rng.choice(_TELLING)]))
-
-
-def add_to_a_byte(data: bytes, rng: Random, _: Sequence[bytes]) -> bytes:
+def _add_to_byte(data: bytes, rng: Random) -> bytes:
     at = rng.randrange(len(data))
-    return _with(data, at, 1, bytes([(data[at] + rng.choice([-2, -1, 1, 2, 16])) % 256]))
+    return _replace(data, at, 1, bytes([(data[at] + rng.choice([-2, -1, 1, 2, 16])) % 256]))
 
 
-def cut_off(data: bytes, rng: Random, _: Sequence[bytes]) -> bytes:
-    return data[: rng.randrange(len(data))]
-
-
-def lie_about_a_length(data: bytes, rng: Random, _: Sequence[bytes]) -> bytes:
-    """A number of four or eight bytes becomes another, as lengths and offsets are written in fixed places."""
+def _set_length(data: bytes, rng: Random) -> bytes:
     width = rng.choice([4, 8])
     new = (rng.choice(_EDGES) % (1 << 8 * width)).to_bytes(width, "little")
-    return _with(data, rng.randrange(len(data)), width, new)
+    return _replace(data, rng.randrange(len(data)), width, new)
 
 
-def inflate_a_number(data: bytes, rng: Random, _: Sequence[bytes]) -> bytes:
-    """A byte becomes a large number of thrift's."""
-    return _with(data, rng.randrange(len(data)), 1, _varint(rng.choice(_EDGES)))
+def _inflate_list(data: bytes, rng: Random) -> bytes:
+    header = bytes([0xF0 | rng.choice([1, 3, 5, 6, 8, 9, 12])])
+    return _replace(data, rng.randrange(len(data)), 1, header + _varint(rng.choice(_EDGES)))
 
 
-def inflate_a_list(data: bytes, rng: Random, _: Sequence[bytes]) -> bytes:
-    """A byte becomes the header of a list that claims to have many elements."""
-    kind = rng.choice([1, 3, 5, 6, 8, 9, 12])
-    return _with(data, rng.randrange(len(data)), 1, bytes([0xF0 | kind]) + _varint(rng.choice(_EDGES)))
-
-
-def nest(data: bytes, rng: Random, _: Sequence[bytes]) -> bytes:
-    """Structs, or lists, within each other."""
+def _nest(data: bytes, rng: Random) -> bytes:
     deep = bytes([rng.choice([0x1C, 0x19, 0x7B, 0x5B, 0x28])]) * rng.choice([20, 200, 20_000])
-    at = rng.randrange(len(data))
-    return _with(data, at, 0, deep)
+    return _replace(data, rng.randrange(len(data)), 0, deep)
 
 
-def delete(data: bytes, rng: Random, _: Sequence[bytes]) -> bytes:
-    return _with(data, rng.randrange(len(data)), rng.choice([1, 2, 9, 70, 500]), b"")
-
-
-def repeat(data: bytes, rng: Random, _: Sequence[bytes]) -> bytes:
+def _repeat(data: bytes, rng: Random) -> bytes:
     at, length = rng.randrange(len(data)), rng.choice([1, 2, 9, 70, 500])
-    return _with(data, at, 0, data[at : at + length] * rng.choice([1, 1, 2, 50]))
+    return _replace(data, at, 0, data[at : at + length] * rng.choice([1, 1, 2, 50]))
 
 
-def move(data: bytes, rng: Random, _: Sequence[bytes]) -> bytes:
-    """A piece of it takes the place of another."""
+def _move(data: bytes, rng: Random) -> bytes:
     source, target, length = rng.randrange(len(data)), rng.randrange(len(data)), rng.choice([1, 4, 30, 200])
-    return _with(data, target, length, data[source : source + length])
+    return _replace(data, target, length, data[source : source + length])
+
+
+def _become_noise(data: bytes, rng: Random) -> bytes:
+    at = rng.choice([0, rng.randrange(len(data))])
+    return data[:at] + rng.randbytes(min(len(data) - at, 5000))
+
+
+GENTLE: dict[str, Mutator] = {
+    "flip bit": _flip_bit,
+    "set byte": lambda data, rng: _replace(data, rng.randrange(len(data)), 1, bytes([rng.randrange(256)])),
+    "add to byte": _add_to_byte,
+}
+"""These leave most of the data as it was."""
+
+MUTATORS: dict[str, Mutator] = GENTLE | {
+    "flip bits": _flip_bits,
+    "set marker": lambda data, rng: _replace(data, rng.randrange(len(data)), 1, bytes([rng.choice(_MARKERS)])),
+    "cut off": lambda data, rng: data[: rng.randrange(len(data))],
+    "set length": _set_length,
+    "inflate number": lambda data, rng: _replace(data, rng.randrange(len(data)), 1, _varint(rng.choice(_EDGES))),
+    "inflate list": _inflate_list,
+    "nest": _nest,
+    "delete": lambda data, rng: _replace(data, rng.randrange(len(data)), rng.choice([1, 2, 9, 70, 500]), b""),
+    "repeat": _repeat,
+    "move": _move,
+    "insert": lambda data, rng: _replace(data, rng.randrange(len(data)), 0, rng.randbytes(rng.choice([1, 4, 30]))),
+    "noise": _become_noise,
+}
 
 
 def splice(data: bytes, rng: Random, others: Sequence[bytes]) -> bytes:
-    """The beginning of one and the end of another."""
+    """Join the start of one value and the end of another."""
     other = rng.choice(others)
     return data[: rng.randrange(len(data))] + other[rng.randrange(len(other)) :]
 
 
-def insert_noise(data: bytes, rng: Random, _: Sequence[bytes]) -> bytes:
-    return _with(data, rng.randrange(len(data)), 0, rng.randbytes(rng.choice([1, 4, 30])))
-
-
-def become_noise(data: bytes, rng: Random, _: Sequence[bytes]) -> bytes:
-    """All of it, or from somewhere on."""
-    at = rng.choice([0, rng.randrange(len(data))])
-    return _with(data, at, len(data), rng.randbytes(min(len(data) - at, 5000)))
-
-
-MUTATORS: dict[str, Mutator] = {
-    each.__name__: each
-    for each in (
-        flip_a_bit,
-        flip_bits,
-        set_a_byte,
-        set_a_telling_byte,
-        add_to_a_byte,
-        cut_off,
-        lie_about_a_length,
-        inflate_a_number,
-        inflate_a_list,
-        nest,
-        delete,
-        repeat,
-        move,
-        splice,
-        insert_noise,
-        become_noise,
-    )
-}
+def damage(data: bytes, rng: Random, others: Sequence[bytes], times: Sequence[int] = (1, 1, 2, 4)) -> bytes:
+    """Damage data once or a few times."""
+    for _ in range(rng.choice(times)):
+        if data:
+            how = rng.choice([*MUTATORS, "splice"])
+            data = splice(data, rng, others) if how == "splice" else MUTATORS[how](data, rng)
+    return data

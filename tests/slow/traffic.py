@@ -1,177 +1,369 @@
-"""Whatever reads from a source, while much of what it says is wrong.
+"""Everything that reads from a source, while three of ten answers are wrong.
 
-Harvests, questions, backfills, samples, snapshots, the index of 2012, records, outputs and a CDX server read from a
-server of which three of ten answers are wrong, each kind that a client can notice as often as any other. What comes of
-them is compared with what pyarrow and warcio read in the mirror's files. Each step is gone through once without faults
-first, which says how many requests it needs.
+Harvests, snapshots, queries, backfills, samples, the URL index of 2012, records, outputs and a CDX server read from a
+server with faults of every kind that a client can notice. Results are compared with what pyarrow and warcio read in the
+mirror's files. Each step runs once without faults, which shows how many requests it needs.
 
-Promised, and asserted: nothing is lost, nothing is wrong, nothing hangs, nothing is raised anywhere; requests are no
-more than ``_MOST`` times those that are needed; memory is in the end about what it was after the first lap, and no
-descriptor, thread or child is left. Between these, in ``tests.slow.traffic_refused``, come answers that asking again
-does not change.
-
-Left out is what no client can notice: a flipped bit where no checksum is (TLS has one), and a footer that is another
-object's at first sight. Where these can be noticed they are among the refusals: records have digests, and what is read
-after its footer has an ETag.
+Nothing may be lost, wrong or left over, nothing hangs, and requests are at most ``_MOST`` times those that are needed.
 """
 
-import random
-import re
-import warnings
+import faulthandler
+import gc
+import hashlib
+import json
+import os
+import threading
 from collections import Counter
-from dataclasses import asdict
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import replace
+from io import BytesIO
 from itertools import count as counting
 from pathlib import Path
-from shutil import rmtree
+from random import Random
+from shutil import copytree, rmtree
+from typing import Any
+from urllib.parse import urlencode
 
-from tests.slow.parsers import mirror_of
-from tests.slow.traffic_refused import refusals
-from tests.slow.traffic_steps import OLD_INDEX, SNAPSHOT, Fetches, Harvests, Place, Records, Step, Switch, pool
-from tests.slow.traffic_truth import Truth, old_index
-from tests.slow.watching import Left, memory, strays, within
-from tests.support.faults import DETECTABLE, THROTTLING, Fault, FaultServer, Kind, seeded
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from warcio import ArchiveIterator
+
+import catalogue
+from catalogue import Catalogue
+from catalogue.commoncrawl.columns import SCHEMA
+from catalogue.server.service import Service
+from catalogue.session import Session
+from catalogue.settings import Settings
+from catalogue.store.database import Store
+from catalogue.supervised import end_spare
+from catalogue.surt import parse_pattern
+from tests.read.test_answers import CONDITIONS, IDENTITY, Scan, in_order, random_patterns
+from tests.slow.mutations import mirror_of
+from tests.support.clocks import FakeClock
+from tests.support.faults import DETECTABLE, THROTTLING, Fault, FaultServer, Kind, Request, Script, seeded
+from tests.support.mirrors import crawl_of, index_paths, whole_table
+from tests.support.prefix_indexes import index_bytes
+from tests.support.serving import get, running
+from tests.url_index_2012.test_url_index_2012 import HOSTS, PATHS, SCHEMES, items_of, scanned
 
 KINDS = sorted((DETECTABLE | THROTTLING) - {Kind.CHANGED_ETAG}, key=str)
-"""That asking again helps against. A changed ETag says that the file is another, which is an answer."""
-_FAULTS = [Fault(kind, hold=0.02, interval=0.005, excess=1 << 18) for kind in KINDS]
+"""Faults that pass when the request is repeated."""
 _SHARE = 0.3
 _MOST = 1.6
-"""Requests for one that is needed; 1.42 if each fault costs one, since three in a row are the most."""
+"""Requests for each that is needed: 1.42 if each fault costs one, since at most three follow each other."""
 _MOST_MEMORY = 50 << 20
 _DEADLINE = 120.0
-"""Seconds that a step may take."""
-_SEASON = 20_000
+"""Seconds for one step."""
+_POOL = 20_000
 """Requests after which other steps are chosen."""
-_OFTEN: dict[type, int] = {Records: 10, Fetches: 5}
-"""In each lap; what is cheap makes up the bulk of the requests, and is left out when there were enough."""
-_HARVESTS = 3
-_REFUSALS = 2
-"""In each lap."""
-_CRAWL = re.compile(r"(?:crawl=|crawl-data/)([^/]+)")
+_RATE = 5.0
+_OLD_INDEX, _SNAPSHOT = "2012/prefixes", "snapshot"
+_OLD_URLS = [f"{scheme}://{host}{path}{end}" for scheme in SCHEMES for host in HOSTS for path in PATHS for end in "12?"]
+_OLD_ITEMS = items_of(_OLD_URLS)
+_FIELDS = {"urlkey": "url_surtkey", "url": "url", "filename": "warc_filename", "offset": "warc_record_offset"}
+
+Step = Callable[[], None]
 
 
-class _Soak:
-    """Laps, of steps that a seed chooses."""
+class _Steps:
+    """Steps that a random generator chooses; each fails if its result is not that of the files."""
 
-    def __init__(self, truth: Truth, count: int, seed: int, folder: Path) -> None:
-        self.truth = truth
-        self.count = count
-        self.folder = folder
-        self.again = f"python -m tests.slow traffic --count {count} --seed {seed}"
-        self.seed = seed
-        self.switch = Switch()
-        self.requests = self.needed = 0
-        """Made by steps among faults, and by the same steps without."""
-        self.plain = self.refused = 0
-        """Made without faults, and by those who were refused something."""
-        self.laps = 0
-        self.steps: Counter[str] = Counter()
-        self.faults: Counter[str] = Counter()
-        self.memory: list[int] = []
-        """After each lap."""
-        # Served from memory: to open a file takes as long as all else that the server does.
-        self.files = {**_files(truth.mirror), OLD_INDEX: old_index()}
+    def __init__(self, mirror: Path, server: FaultServer, folder: Path) -> None:
+        self._mirror, self._server = mirror, server
+        self.folder, self._everything = folder / "step", folder / "everything"
+        self._rows = whole_table(mirror)
+        self._scan = Scan(self._rows)
+        self.crawls = sorted({crawl_of(path) for path in index_paths(mirror)})
 
-    def season(self, name: str) -> None:
-        """Choose steps, and go through them again and again."""
-        chance = random.Random(f"traffic {self.seed} {name}")
-        until = min(self.count, self.requests + _SEASON)
-        truth, needed, files = self.truth, {}, {**self.files}
-        with FaultServer(files, script=self.switch) as self.server, strays() as self.strays:
-            self.do(Harvests("all", truth.footers("all")), "all", f"{name}, without faults")
-            asked = Counter(found[1] for each in self.server.log if (found := _CRAWL.search(each.path)))
-            taking = [Harvests(crawl, truth.footers(crawl)) for crawl in truth.crawls]
-            needed = {id(each): asked[each.crawl] + 1 for each in taking}  # the list of crawls is asked for each time
-            steps = pool(truth, self.folder / "all" / "data", chance, self.folder / "pool")
-            files |= {f"{SNAPSHOT}/{path}": data for path, data in _files(self.folder / "pool" / SNAPSHOT).items()}
-            for number, step in enumerate(steps):
-                needed[id(step)] = self.do(step, "step", f"{name}, without faults, {number}")
-            self.plain += asked.total() + sum(needed.values())
-            while self.requests < until:
-                mixed = [step for step in steps for _ in range(_OFTEN.get(type(step), 1))]
-                mixed += [taking[(self.laps * _HARVESTS + number) % len(taking)] for number in range(_HARVESTS)]
-                refused = refusals(truth, chance, range(_REFUSALS * self.laps, _REFUSALS * (self.laps + 1)))
-                mixed += refused
-                chance.shuffle(mixed)
-                for number, step in enumerate(mixed):
-                    where = f"{name}, lap {self.laps}, {number}"
-                    if step in refused:
-                        self.refused += self.do(step, "step", where)
-                    elif self.requests < until or type(step) not in _OFTEN:
-                        self.switch.script = seeded(chance.getrandbits(60), _SHARE, _FAULTS)
-                        self.requests += self.do(step, "step", where)
-                        self.needed += needed[id(step)]
-                        self.switch.script = None
-                self.laps += 1
-                self.memory.append(memory())
-        assert not self.strays, "\n".join((*self.strays, f"after season {name}; again: {self.again}"))
-        rmtree(self.folder)
+    def close(self) -> None:
+        self._scan.connection.close()
 
-    def do(self, step: Step, folder: str, where: str) -> int:
-        """Do a step in an empty folder; how many requests that took."""
-        place = self.folder / folder
-        place.mkdir(parents=True)
-        at = Place(self.server, self.switch, place, self.folder / "all" / "data")
-        self.server.reset()
-        try:
-            within(_DEADLINE, lambda: step(at))
-            exchanges = self.server.settle()
-            assert not self.strays, "\n".join(self.strays)
-        except (AssertionError, TimeoutError) as error:
-            message = f"season {where}: {step}\n{error}\nagain: {self.again}"
-            raise AssertionError(message) from error
-        self.steps[type(step).__name__] += 1
-        self.faults.update(each.fault.kind.value for each in exchanges if each.fault)
-        if folder == "step":
-            rmtree(place)
-        return self.server.requests
+    def prepare(self) -> None:
+        """Harvest everything, for the steps that need it, and export it as a snapshot."""
+        with catalogue.open(self._everything, settings=Settings(source=str(self._mirror))) as cat:
+            cat.harvest("all", subsets="all")
+            cat.update()
+            cat.export_snapshot(self.folder.parent / _SNAPSHOT)
+
+    def choose(self, random: Random) -> list[Step]:
+        crawls = [random.choice(self.crawls) for _ in range(5)]
+        archived = self._archived(400, random)
+        size, seed = random.randrange(5, 40), random.getrandbits(30)
+        with catalogue.open(self._copy("local"), settings=Settings(source=str(self._mirror))) as cat:
+            sample = _sample(cat, crawls[0], size, seed)
+        patterns = [random.choice(_OLD_URLS), f"{random.choice(HOSTS)}{random.choice(PATHS)}*"]
+        patterns += [f"*.{random.choice(HOSTS[:6])}"]
+        queries = [self._query(random, "all"), *(self._query(random, random.choice(self.crawls)) for _ in range(3))]
+        served = [self._query(random, crawls[1], plain=True) for _ in range(4)]
+        return [
+            lambda: self._harvest(crawls[2]),
+            lambda: self._harvest(crawls[3]),
+            lambda: self._pull(crawls[4]),
+            lambda: self._ask(queries),
+            lambda: self._backfill(crawls[2]),
+            lambda: self._draw(crawls[0], size, seed, sample),
+            lambda: self._ask_old_index(patterns),
+            *[lambda: self._read_records(archived)] * 5,  # many requests at little cost
+            *[lambda: self._fetch("warc", archived)] * 3,
+            lambda: self._fetch("payload", archived[:40]),
+            lambda: self._serve(crawls[1], served),
+        ]
+
+    # ---- opening ----
+
+    @property
+    def _settings(self) -> Settings:
+        """Requests cost nothing, so that nothing is read only to save one."""
+        cache = self.folder / "cache"
+        return Settings(source=self._server.url, cache=cache, cache_size=0, bandwidth=1e6, latency=0.0)
+
+    def _open(self, data: Path | None = None, rate: float | None = None) -> Catalogue:
+        return Catalogue(Session(data or self.folder / "data", replace(self._settings, rate=rate), clock=FakeClock))
+
+    def _copy(self, name: str = "data") -> Path:
+        return Path(copytree(self._everything, self.folder / name))
+
+    def _files(self, crawl: str) -> dict[str, Path]:
+        return {str(p.relative_to(self._mirror)): p for p in index_paths(self._mirror) if crawl_of(p) == crawl}
+
+    # ---- harvests ----
+
+    def _harvest(self, crawl: str) -> None:
+        with self._open() as cat:
+            for outcome in cat.harvest(crawl, subsets="all"):
+                assert not outcome.failures, outcome.failures
+        self._check_store(crawl)
+
+    def _pull(self, crawl: str) -> None:
+        with self._open() as cat:
+            pulled = cat.pull(f"{self._server.url}{_SNAPSHOT}", crawls=crawl)
+            assert (pulled.crawls, pulled.missing) == ((crawl,), ())
+        self._check_store(crawl)
+
+    def _check_store(self, crawl: str) -> None:
+        """Compare the stored footers with those of the files."""
+        with Store(self.folder / "data/footers.sqlite") as store:
+            there = {path: value for path in store.keys("files") if (value := store.get("files", path))}
+            assert not store.keys("failures")
+        files = {name: path.read_bytes() for name, path in self._files(crawl).items()}
+        assert there.keys() == files.keys()
+        for name, data in files.items():
+            length = int.from_bytes(data[-8:-4], "little")
+            etag = f'"{hashlib.blake2b(data, digest_size=16).hexdigest()}"'
+            assert (there[name].data, there[name].size) == (data[-8 - length : -8], len(data))
+            assert there[name].etag in {etag, f"W/{etag}", None}
+
+    def _backfill(self, crawl: str) -> None:
+        with self._open(self._copy(), _RATE) as cat:
+            done = cat.backfill(crawl).run()
+            assert not done.failures, done.failures
+            assert not cat.backfill(crawl).gaps
+            sql = "SELECT path, row_group, min_url_surtkey, max_url_surtkey, key_intervals FROM row_groups"
+            groups = [row for row in cat.sql(sql).fetchall() if row[0] in self._files(crawl)]
+        assert groups
+        for path, group, least, greatest, intervals in groups:
+            spans = [(each["min"], each["max"]) for each in intervals or [{"min": least, "max": greatest}]]
+            keys = pq.ParquetFile(self._mirror / path).read_row_group(group, ["url_surtkey"]).column(0)
+            assert all(any(low <= key <= high for low, high in spans) for key in pc.unique(keys).to_pylist())
+
+    # ---- queries ----
+
+    def _query(self, random: Random, crawl: str, *, plain: bool = False) -> tuple[dict[str, Any], pa.Table]:
+        """Return the arguments of a query, and its rows in order; with a limit, all rows that may come."""
+        mine = self._rows if crawl == "all" else self._rows.filter(pc.equal(self._rows.column("crawl"), crawl))
+        texts = [*random_patterns(mine, 1 if plain else random.choice([1, 1, 11]), random.getrandbits(32))]
+        where = None if plain or random.random() < 0.6 else random.choice(CONDITIONS)
+        more = [] if plain else random.sample(sorted(set(SCHEMA.names) - set(IDENTITY)), random.choice([0, 2, 20]))
+        limit = None if plain or random.random() < 0.8 else random.randrange(1, 50)
+        condition = f"({crawl == 'all'} OR crawl = '{crawl}') AND ({where or 'true'})"
+        right = self._scan([parse_pattern(text) for text in texts], condition)
+        columns = [*IDENTITY, *more]
+        asked = {"patterns": texts, "crawls": crawl, "columns": columns, "where": where, "limit": limit}
+        return asked, in_order(right, columns)
+
+    def _ask(self, queries: list[tuple[dict[str, Any], pa.Table]]) -> None:
+        with self._open(self._copy()) as cat:
+            for asked, right in queries:
+                found = cat.captures(
+                    asked["patterns"], **{k: v for k, v in asked.items() if k != "patterns"}
+                ).to_arrow()
+                if asked["limit"] is None:
+                    assert in_order(found, right.schema.names).equals(right), asked
+                    continue
+                rows = [{*zip(*table.select(IDENTITY).to_pydict().values(), strict=True)} for table in (found, right)]
+                assert found.num_rows == min(asked["limit"], right.num_rows), asked
+                assert rows[0] <= rows[1], asked
+
+    def _draw(self, crawl: str, size: int, seed: int, right: pa.Table) -> None:
+        with self._open(self._copy(), _RATE) as cat:
+            assert _sample(cat, crawl, size, seed).equals(right)
+
+    def _ask_old_index(self, patterns: list[str]) -> None:
+        with self._open() as cat:
+            index = cat.old_index(_OLD_INDEX)
+            for pattern in patterns:
+                assert list(index.captures(index.find(pattern))) == scanned(_OLD_ITEMS, pattern), pattern
+
+    def _serve(self, crawl: str, queries: list[tuple[dict[str, Any], pa.Table]]) -> None:
+        """Read every page of some answers of a CDX server, with several clients at the same time."""
+        settings = replace(self._settings, cache_size=1 << 30)
+        service = Service(self._copy(), settings, at_once=2, patience=3600.0, clock=FakeClock)
+        with closing(service), running(service) as address, ThreadPoolExecutor(3) as clients:
+
+            def ask(query: tuple[dict[str, Any], pa.Table]) -> None:
+                asked, right = query
+                about = {"url": asked["patterns"][0], "output": "json", "fl": ",".join(_FIELDS)}
+                target = f"/{crawl}-index?{urlencode(about)}"
+                lines = []
+                for page in range(get(address, f"{target}&showNumPages=true").json["pages"]):
+                    answer = get(address, f"{target}&page={page}")
+                    assert answer.status == 200 or (answer.status, right.num_rows) == (404, 0), answer
+                    lines += [json.loads(line) for line in answer.text.splitlines()] if answer.status == 200 else []
+                columns = [right.column(name).cast(pa.string()).to_pylist() for name in _FIELDS.values()]
+                found = sorted(tuple(line[name] for name in _FIELDS) for line in lines)
+                assert found == sorted(zip(*columns, strict=True)), asked
+
+            list(clients.map(ask, queries))
+
+    # ---- records ----
+
+    def _archived(self, count: int, random: Random) -> list[dict[str, Any]]:
+        """Return captures whose records the mirror has."""
+        there = {str(path.relative_to(self._mirror)) for path in self._mirror.rglob("*.warc.gz")}
+        names = ["url", "fetch_time", "fetch_status", "content_digest", "warc_filename"]
+        rows = self._rows.select([*names, "warc_record_offset", "warc_record_length"])
+        rows = rows.filter(pc.is_in(rows.column("warc_filename"), pa.array(sorted(there))))
+        chosen = rows.take(sorted(random.sample(range(rows.num_rows), count))).to_pylist()
+        return [*{_place(row): row for row in chosen}.values()]
+
+    def _member(self, row: dict[str, Any]) -> bytes:
+        with (self._mirror / row["warc_filename"]).open("rb") as file:
+            file.seek(row["warc_record_offset"])
+            return bytes(file.read(row["warc_record_length"]))
+
+    def _read_records(self, rows: list[dict[str, Any]]) -> None:
+        with self._open() as cat:
+            found = {(each.capture.filename, each.capture.offset): each for each in cat.records(rows)}
+        assert found.keys() == {_place(row) for row in rows}
+        for row in rows:
+            member = self._member(row)
+            assert found[_place(row)].member == member
+            assert found[_place(row)].body == _content(member, decoded=False)
+
+    def _fetch(self, form: str, rows: list[dict[str, Any]]) -> None:
+        output = self.folder / {"warc": "out.warc.gz", "payload": "out"}[form]
+        with self._open() as cat:
+            done = cat.fetch(rows, output, form=form)
+        assert not done.failed, done.failed
+        assert not done.unusable
+        if form == "payload":
+            lines = [json.loads(line) for line in (output / "index.jsonl").read_text().splitlines()]
+            payloads = {_place(line): (output / line["file"]).read_bytes() for line in lines}
+            assert payloads == {_place(row): _content(self._member(row), decoded=True) for row in rows}
+            return
+        with output.open("rb") as file:
+            records = [each.raw_stream.read() for each in ArchiveIterator(file) if each.rec_type != "warcinfo"]
+        assert Counter(records) == Counter(_content(self._member(row), decoded=False) for row in rows)
 
 
-def run(count: int, seed: int, folder: Path) -> dict[str, object]:
-    """Go on until so many requests were made.
+def _place(row: dict[str, Any]) -> tuple[str, int]:
+    return row["warc_filename"], row["warc_record_offset"]
 
-    Args:
-        count: of requests, of those that might meet a fault.
-        seed: of what is done and what goes wrong.
-        folder: for what is made; a mirror too, if CATALOGUE_TEST_MIRROR names none.
 
-    Returns:
-        Requests, faults by kind, and what they cost.
+def _content(member: bytes, *, decoded: bool) -> bytes:
+    (found,) = (
+        (each.content_stream() if decoded else each.raw_stream).read()
+        for each in ArchiveIterator(BytesIO(member), check_digests="raise")
+    )
+    return bytes(found)
 
-    Raises:
-        AssertionError: if a promise was not kept; it says by what step.
-    """
-    truth = Truth(mirror_of(folder / "mirror"))
-    soak = _Soak(truth, count, seed, folder / "soak")
-    before = Left.now()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for season in counting():
-            soak.season(str(season))
-            if soak.requests >= count:
-                break
-    left, growth = Left.now(before) - before, memory() - soak.memory[0]
-    truth.close()
-    ratio = soak.requests / soak.needed
-    faulted = sum(soak.faults[kind.value] for kind in KINDS)
-    figures: dict[str, object] = {
-        "requests": soak.requests,
-        "faulted": faulted,
-        "requests_for_each_needed": round(ratio, 3),
-        "without_faults": soak.plain,
-        "refused": soak.refused,
-        "laps": soak.laps,
-        "memory_grown_mb": round(growth / 1e6, 1),
-        "memory_mb": [round(each / 1e6) for each in soak.memory[:: -(-len(soak.memory) // 20)]],
-        "left_over": asdict(left),
-        "steps": dict(soak.steps),
-        "faults": dict(soak.faults.most_common()),
-    }
-    assert ratio <= _MOST, figures
-    assert growth <= _MOST_MEMORY, figures
-    assert max(left.descriptors, left.threads, left.children) <= 0, figures
-    return figures
+
+def _sample(cat: Catalogue, crawl: str, size: int, seed: int) -> pa.Table:
+    drawn = cat.sample(cat.captures("*", crawls=crawl), size, seed=seed)
+    return in_order(drawn.to_arrow(), ["url", "warc_filename", "warc_record_offset"])
 
 
 def _files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def _in_use() -> tuple[int, int]:
+    """Count open files and threads of this process, after those that were about to end."""
+    for thread in threading.enumerate():
+        if thread is not threading.main_thread() and not thread.daemon:
+            thread.join(5)
+    end_spare()
+    gc.collect()
+    return len(os.listdir("/proc/self/fd")), threading.active_count()  # noqa: PTH208 - numbers
+
+
+def _memory() -> int:
+    gc.collect()
+    pa.default_memory_pool().release_unused()
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+
+def run(count: int, seed: int, folder: Path) -> dict[str, object]:
+    """Repeat steps until ``count`` requests were made among faults; return requests and faults by kind."""
+    faults = [Fault(kind, hold=0.02, interval=0.005, excess=1 << 18) for kind in KINDS]
+    random, mirror = Random(f"traffic {seed}"), mirror_of(folder / "mirror")
+    files = _files(mirror)
+    files[_OLD_INDEX] = index_bytes(_OLD_ITEMS, 1000)
+    script: list[Script | None] = [None]
+    found: Counter[str] = Counter()
+    requests = needed = 0
+    memory: list[int] = []
+
+    def choose_fault(request: Request) -> Fault | None:
+        return script[0](request) if script[0] else None
+
+    before = _in_use()
+    with FaultServer(files, script=choose_fault) as server:
+        steps = _Steps(mirror, server, folder)
+
+        def do(step: Step) -> int:
+            steps.folder.mkdir()
+            server.reset()
+            faulthandler.dump_traceback_later(_DEADLINE, exit=True)
+            step()
+            faulthandler.cancel_dump_traceback_later()
+            found.update(each.fault.kind.value for each in server.settle() if each.fault)
+            rmtree(steps.folder)
+            return server.requests
+
+        steps.prepare()
+        files |= {f"{_SNAPSHOT}/{name}": data for name, data in _files(folder / _SNAPSHOT).items()}
+        while requests < count:
+            steps.folder.mkdir()
+            chosen = steps.choose(random)
+            rmtree(steps.folder)
+            plain = {id(step): do(step) for step in {id(step): step for step in chosen}.values()}
+            random.shuffle(chosen)
+            until = min(count, requests + _POOL)
+            for number in counting():
+                if requests >= until:
+                    break
+                step = chosen[number % len(chosen)]
+                script[0] = seeded(random.getrandbits(60), _SHARE, faults)
+                requests += do(step)
+                needed += plain[id(step)]
+                script[0] = None
+                if number % len(chosen) == 0:
+                    memory.append(_memory())
+        steps.close()
+    left = [now - then for now, then in zip(_in_use(), before, strict=True)]
+    figures: dict[str, object] = {
+        "requests": requests,
+        "faulted": sum(found.values()),
+        "requests for each needed": round(requests / needed, 3),
+        "memory grown": memory[-1] - memory[0],
+        "left over": left,
+        "faults": dict(found.most_common()),
+    }
+    assert requests / needed <= _MOST, figures
+    assert memory[-1] - memory[0] <= _MOST_MEMORY, figures
+    assert max(left) <= 0, figures
+    return figures

@@ -15,7 +15,6 @@ from catalogue import Catalogue
 from catalogue.commoncrawl.manifests import manifest_path
 from catalogue.demo import LoopbackServer
 from catalogue.settings import Settings
-from catalogue.store.database import Store
 from catalogue.store.schema import TABLES
 from catalogue.store.stored_file import decode
 from tests.support.crawls import CRAWL, crawl_of, index_path, table
@@ -97,9 +96,3 @@ def fresh(folder: Path, name: str, data: bytes) -> Path:
             old.unlink()
     (folder / name).write_bytes(data)
     return folder / name
-
-
-def opens(path: Path) -> bool:
-    """Whether a store can be read and written to by who knows nothing of its damage."""
-    with Store(path) as store:
-        return bool(store.state() and store.index_state())

@@ -1,0 +1,54 @@
+"""A few commands whose disk fails or loses power, and that are killed; ``python -m tests.slow commands`` runs more."""
+
+from collections.abc import Iterator
+from random import Random
+
+import pytest
+
+from tests.slow.commands import DATABASE, STORE, WRITERS, World, cut_power, fail, kill, world
+from tests.slow.disk import Call, Image, Replay, full, missing_tools
+
+pytestmark = pytest.mark.skipif(bool(missing_tools()), reason=str(missing_tools()))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with world(tmp_path_factory.mktemp("disk")) as found:
+        yield found
+
+
+def test_every_change_of_a_file_is_recorded(made: World) -> None:
+    """SQLite's, DuckDB's, pyarrow's and Python's."""
+    for name in ("harvest", "query x.parquet"):
+        result = made.result(WRITERS[name])
+        replay = Replay(made.state(WRITERS[name].before), made.work)
+        for entry in result.entries:
+            replay.take(entry)
+        assert replay.complete() == result.image
+    written = {entry.path for entry in made.result(WRITERS["harvest"]).entries if entry.call is Call.WRITE}
+    assert {str(made.work / name) for name in (STORE, f"{STORE}-wal", f"{DATABASE}.new/catalogue.duckdb")} <= written
+
+
+def test_full_disk_leaves_the_folder_unchanged(made: World) -> None:
+    writer = WRITERS["query x.csv"]
+    made.state(writer.before).write(made.work)
+    ran, entries = made.run(writer, full(1))
+    assert ran.status == 74
+    assert not [entry for entry in entries if entry.needs_space and not entry.error]
+    assert Image.of(made.work) == made.state(writer.before)
+
+
+@pytest.mark.parametrize("name", ["harvest", "query x.parquet", "fetch f.warc.gz", "export ducklake"])
+def test_killed_commands_lose_nothing(made: World, name: str) -> None:
+    kill(made, WRITERS[name], Random(name))
+
+
+@pytest.mark.parametrize("name", ["harvest pages", "query parts/", "fetch found", "fetch more", "export iceberg"])
+def test_disk_errors_are_reported_with_path_and_cause(made: World, name: str) -> None:
+    fail(made, WRITERS[name], Random(name))
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_power_cuts_lose_no_synced_data(made: World, name: str) -> None:
+    for number in range(3):
+        cut_power(made, WRITERS[name], Random(f"{name} {number}"), again=number == 0)
