@@ -293,7 +293,7 @@ SHOWN += ["SELECT path, crawl, subset, reason FROM derived.failures"]  # when is
 
 def all_of_it(path: Path) -> list[pa.Table]:
     with metadata_db.connect(path) as connection:
-        return [connection.execute(f"{sql} ORDER BY ALL").to_arrow_table() for sql in SHOWN]
+        return [connection.sql(f"{sql} ORDER BY ALL").to_arrow_table() for sql in SHOWN]
 
 
 @pytest.fixture(scope="module")
