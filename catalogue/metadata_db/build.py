@@ -57,7 +57,7 @@ class Build:
         stored = self._store.keys("files")
         written = stored if self._since is None else self._since["files"]
         shown = self._rows("SELECT path FROM derived.files UNION SELECT path FROM derived.failures WHERE undecodable")
-        touched = [*written, *({path for (path,) in shown} - {*stored})]
+        touched = [*{*written, *({path for (path,) in shown} ^ {*stored})}]
         self._drop(touched)
         chunks_of = column_chunks | {c for (c,) in self._rows("SELECT crawl FROM derived.files WHERE column_chunks")}
         versions = self._store.versions("files", touched)

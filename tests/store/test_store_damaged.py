@@ -291,14 +291,21 @@ def test_returns_what_was_written_since(store: Store) -> None:
     store.put("files", [("a", held(b"1")), ("b", held(b"2"))])
     last, state = store.last_row("files"), store.state()
     assert (store.written_since("files", ""), store.written_since("files", last)) == (["a", "b"], [])
-    store.put("files", [("b", held(b"3")), ("c", held(b"4"))])  # b was the last row
-    assert store.written_since("files", last) == ["b", "c"]
+    store.put("files", [("a", held(b"3")), ("c", held(b"4"))])
+    assert store.written_since("files", last) == ["a", "c"]
     store.delete("files", ["a"])
-    assert store.written_since("files", last) == ["b", "c"]
+    assert store.written_since("files", last) == ["c"]
     assert store.state().partition(":")[0] == state.partition(":")[0]
     with pytest.raises(TypeError):
         store.put("files", [("b", held(b"4")), (5, held(b"5"))])  # type: ignore[list-item]
-    assert store.written_since("files", store.last_row("files")) == []
+    last = store.last_row("files")
+    assert store.written_since("files", last) == []
+    store.put("files", [("c", held(b"5"))])
+    assert store.written_since("files", last) is None
+    store.put("documents", [("list", held(b"1"))])
+    last = store.last_row("documents")
+    store.put("documents", [("list", held(b"2"))])
+    assert store.written_since("documents", last) == ["list"]
 
 
 def test_deleting_the_last_row_makes_another_store_of_it(store: Store) -> None:
