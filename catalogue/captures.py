@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from catalogue.commoncrawl.crawls import newest_first
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
-from catalogue.display import Displayed
 from catalogue.errors import IncompleteAnswer, QueryError
+from catalogue.formatting import ReprMixin
 from catalogue.key_map.key_map import KeySpace
 from catalogue.key_map.svg import Picture, draw_query
 from catalogue.parquet.column_types import NESTED, arrow_type
@@ -41,7 +41,7 @@ _ROWS = 1 << 12
 """Of a batch that are made into Python's values together."""
 
 
-class Captures(Displayed):
+class Captures(ReprMixin):
     """The answer to a question, read when it is looked at; each look reads it anew."""
 
     def __init__(

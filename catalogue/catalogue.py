@@ -13,12 +13,11 @@ from catalogue.captures import Captures
 from catalogue.check.check import check_store
 from catalogue.check.findings import Checked
 from catalogue.commoncrawl.capture import Capture
-from catalogue.display import Displayed
 from catalogue.doctor.diagnose import diagnose
 from catalogue.doctor.diagnosis import Diagnosis
 from catalogue.export.exports import Exported, export_ducklake, export_iceberg, export_snapshot, open_iceberg
 from catalogue.find_captures import find_captures
-from catalogue.formatting import plural
+from catalogue.formatting import ReprMixin, plural
 from catalogue.harvest.backfill import Backfill, prepare_backfill
 from catalogue.harvest.harvest import Harvested, HarvestEstimate
 from catalogue.harvest.harvest_crawls import crawl_list, define, estimate_crawls, forget_crawls, harvest_crawls
@@ -94,7 +93,7 @@ def _warn(text: str) -> None:
     warnings.warn(text, stacklevel=4)
 
 
-class Catalogue(Displayed):
+class Catalogue(ReprMixin):
     """Metadata of index files, and captures found with it. For one thread at a time; see ``Session.share``."""
 
     def __init__(self, session: Session) -> None:

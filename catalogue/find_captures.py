@@ -6,8 +6,8 @@ from dataclasses import replace
 from catalogue.captures import Captures, parse_query
 from catalogue.commoncrawl.crawls import newest_first, select_subsets
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
-from catalogue.display import some
 from catalogue.errors import QueryError
+from catalogue.formatting import join_first
 from catalogue.key_map.key_map import KeySpace, key_space
 from catalogue.plan.context import PlanContext, Scope
 from catalogue.plan.plan import ReadPlan
@@ -85,7 +85,7 @@ def run_query(
 
     def space(plan: ReadPlan, crawl: str | None) -> KeySpace:
         if crawl and crawl not in words:
-            message = f"{crawl} is not among the crawls asked about: {some(words, len(words))}"
+            message = f"{crawl} is not among the crawls asked about: {join_first(words)}"
             raise QueryError(message)
         touched = newest_first(file.crawl for path in plan.paths if (file := session.dataset.file(path)))
         mapped = crawl or (touched or words)[0]

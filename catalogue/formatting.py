@@ -1,40 +1,37 @@
-"""Numbers, sizes, times and addresses as people may read them, and values as JSON has them; all say them alike."""
+"""Numbers, sizes, durations and names for people, values as JSON, and short representations of objects."""
 
 import difflib
-import heapq
 import itertools
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any
+from html import escape
+from typing import Any, ClassVar
 
 from catalogue.errors import QueryError
 
-_TELLING = 3
-"""Letters of a name that tell which it is part of."""
-_COMPARED = 200
-"""Names that are compared letter by letter, which takes up to a millisecond each."""
+_MAX_NAME = 100
+"""Characters of a misspelled name that are compared with others."""
+_MIN_SUBSTRING = 3
+_MAX_NOTES, _MAX_TEXT = 10, 500
+_LEFT = 'style="text-align: left"'
+"""Notebooks align tables to the right. There are no colours, because the background can be dark or light."""
 
 
 def number(count: int) -> str:
-    """With commas."""
+    """Return a number with commas."""
     return f"{count:,}"
 
 
-def comma_separated(texts: str | Iterable[str]) -> list[str]:
-    """Split a text, or each of several, at its commas."""
-    return [word.strip() for text in ([texts] if isinstance(texts, str) else texts) for word in text.split(",")]
-
-
 def plural(count: int, noun: str) -> str:
-    """A number of things."""
+    """Return a number with its noun, such as ``1,000 files``."""
     return f"{count:,} {noun}" + ("" if count == 1 else "es" if noun.endswith("x") else "s")
 
 
 def size(count: float) -> str:
-    """Bytes in the unit that suits them."""
+    """Return a number of bytes with a unit."""
     for unit in ("B", "kB", "MB", "GB"):
         if count < 1000:  # noqa: PLR2004
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -42,65 +39,37 @@ def size(count: float) -> str:
     return f"{count:.1f} TB"
 
 
+def parse_size(text: str) -> int:
+    """Return the number of bytes in a text such as ``2GB``, ``500 MB`` or ``1000``.
+
+    Raises:
+        QueryError: if the text is not a size.
+    """
+    matched = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kMGT]?)B?", text.strip())
+    if not matched:
+        message = f"invalid size {text!r}; use 500MB or 2GB"
+        raise QueryError(message)
+    return int(float(matched[1]) * 1000 ** ["", "k", "M", "G", "T"].index(matched[2]))
+
+
 def duration(seconds: float) -> str:
-    """A time that something takes."""
+    """Return a duration with a unit."""
     if seconds < 60:  # noqa: PLR2004
         return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"  # noqa: PLR2004
     minutes = seconds / 60
     return f"{minutes:.0f} min" if minutes < 100 else f"{minutes / 60:,.0f} h"  # noqa: PLR2004
 
 
-def printable(text: str) -> str:
-    """On one line, and without what would move a terminal's cursor: values come from strangers' pages."""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
-
-
-def printable_lines(text: str) -> str:
-    """Likewise, on the lines that it has."""
-    return "\n".join(map(printable, text.split("\n")))
-
-
-def in_short(reason: object) -> str:
-    """What DuckDB says is wrong, without the picture of where: up to its first empty line, on one."""
-    lines = itertools.takewhile(lambda line: line.strip() and not line.startswith("LINE "), str(reason).splitlines())
-    return " ".join(line.strip() for line in lines)
-
-
-def closest_name(word: str, there_are: Iterable[str]) -> str | None:
-    """The name that somebody meant who typed another one; None if none is like it. Case does not matter."""
-    names = {name.casefold(): name for name in there_are}
-    typed = word.casefold()
-    near = names if len(names) <= _COMPARED else heapq.nlargest(_COMPARED, names, key=lambda name: _alike(typed, name))
-    like = difflib.get_close_matches(typed, near, 1)
-    if len(typed) >= _TELLING:
-        like += [name for name in names if typed in name]
-    return names[like[0]] if like else None
-
-
-def _alike(one: str, other: str) -> int:
-    """Letters that two words begin with alike, and end with: quickly counted, as nobody mistypes both ends."""
-    least = min(len(one), len(other))
-    return sum(
-        next((at for at, (a, b) in enumerate(zip(*ends, strict=False)) if a != b), least)
-        for ends in ((one, other), (reversed(one), reversed(other)))
-    )
-
-
-def open_part(address: str) -> str:
-    """An address without what might be secret: query, fragment, user's name and password."""
-    return re.sub(r"[?#].*|(?:(?<=//)|^)[^/]*@", "", address, flags=re.DOTALL)
-
-
 def clock(time: datetime) -> str:
-    """A time to the second, in its own zone."""
+    """Return a time to the second, in its own zone."""
     return f"{time:%Y-%m-%d %H:%M:%S}"
 
 
 def in_utc(time: datetime) -> datetime:
-    """A time in UTC; one that names no zone is taken for that.
+    """Convert a time to UTC. A time without a zone is UTC already.
 
     Raises:
-        ValueError: if it would lie before the year 1 there, or behind 9999.
+        ValueError: if the result is before the year 1 or after 9999.
     """
     if time.tzinfo is None:
         return time.replace(tzinfo=UTC)
@@ -110,11 +79,53 @@ def in_utc(time: datetime) -> datetime:
         raise ValueError(str(error)) from error
 
 
-def plain(value: Any) -> Any:  # noqa: ANN401 - whatever Arrow, DuckDB and numpy hold
-    """A value as JSON has it.
+def comma_separated(texts: str | Iterable[str]) -> list[str]:
+    """Split one or several texts at their commas."""
+    return [word.strip() for text in ([texts] if isinstance(texts, str) else texts) for word in text.split(",")]
 
-    Times are ISO 8601 in UTC, with milliseconds if they have such, and UTC if they name no zone; bytes are hexadecimal;
-    what is no finite number is null.
+
+def join_first(texts: Sequence[str], most: int = 3) -> str:
+    """Return the first few texts, and how many more there are."""
+    named = ", ".join(texts[:most])
+    return f"{named} and {len(texts) - most:,} more" if len(texts) > most else named
+
+
+def printable(text: str) -> str:
+    """Replace line ends and control characters. Pages and files can hold texts that would change a terminal."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def printable_lines(text: str) -> str:
+    """Replace control characters, but keep line ends."""
+    return "\n".join(map(printable, text.split("\n")))
+
+
+def first_paragraph(reason: object) -> str:
+    """Return an error message of DuckDB on one line, without the statement that DuckDB appends."""
+    lines = itertools.takewhile(lambda line: line.strip() and not line.startswith("LINE "), str(reason).splitlines())
+    return " ".join(line.strip() for line in lines)
+
+
+def closest_name(word: str, names: Iterable[str]) -> str | None:
+    """Return the name that is most similar to a misspelled one, without regard to case; None if none is similar."""
+    typed = word[:_MAX_NAME].casefold()
+    by_folded = {name.casefold(): name for name in names}
+    similar = difflib.get_close_matches(typed, by_folded, 1)
+    if len(typed) >= _MIN_SUBSTRING:
+        similar += [name for name in by_folded if typed in name]
+    return by_folded[similar[0]] if similar else None
+
+
+def without_secrets(url: str) -> str:
+    """Remove query, fragment, user name and password from a URL."""
+    return re.sub(r"[?#].*|(?:(?<=//)|^)[^/]*@", "", url, flags=re.DOTALL)
+
+
+def to_json(value: Any) -> Any:  # noqa: ANN401 - any value of Arrow, DuckDB or numpy
+    """Convert a value to what ``json.dumps`` takes.
+
+    Times become ISO 8601 in UTC, with milliseconds if they have a fraction; bytes become hexadecimal digits; NaN and
+    infinity become null.
     """
     match value:
         case None | str() | bool() | int():
@@ -122,9 +133,9 @@ def plain(value: Any) -> Any:  # noqa: ANN401 - whatever Arrow, DuckDB and numpy
         case float():
             return value if math.isfinite(value) else None
         case dict():
-            return {str(name): plain(inside) for name, inside in value.items()}
+            return {str(name): to_json(inside) for name, inside in value.items()}
         case list() | tuple():
-            return [plain(inside) for inside in value]
+            return [to_json(inside) for inside in value]
         case Decimal():
             return int(value) if value == value.to_integral_value() else float(value)
         case datetime():
@@ -132,17 +143,63 @@ def plain(value: Any) -> Any:  # noqa: ANN401 - whatever Arrow, DuckDB and numpy
             return time.isoformat(timespec="milliseconds" if time.microsecond else "seconds").replace("+00:00", "Z")
         case bytes():
             return value.hex()
-    return plain(value.item()) if hasattr(value, "item") else str(value)  # numpy's numbers, and the rest
+    return to_json(value.item()) if hasattr(value, "item") else str(value)  # a number of numpy, or any other object
 
 
-def parse_size(text: str) -> int:
-    """The reverse of ``size``: ``2GB``, ``500 MB``, ``1000``.
+class ReprMixin:
+    """Give a class representations as one line, as text, and as HTML for notebooks. They make no requests."""
 
-    Raises:
-        QueryError: if it is none.
-    """
-    matched = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kMGT]?)B?", text.strip())
-    if not matched:
-        message = f"{text!r} is no size; write it as 500MB or 2GB"
-        raise QueryError(message)
-    return int(float(matched[1]) * 1000 ** ["", "k", "M", "G", "T"].index(matched[2]))
+    __slots__ = ()
+    _max_rows: ClassVar[int] = 20
+
+    def _line(self) -> str:
+        """Describe the object on one line."""
+        raise NotImplementedError
+
+    def _rows(self) -> Iterable[tuple[str, str]]:
+        """Return details, each with its name."""
+        return ()
+
+    def _notes(self) -> Iterable[str]:
+        """Return sentences below the details."""
+        return ()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._short_line()}>"
+
+    def __str__(self) -> str:
+        rows, notes = self._details()
+        width = max((len(name) for name, _ in rows), default=0)
+        head = f"{type(self).__name__} {self._short_line()}"
+        return "\n".join([head, *(f"  {name:{width}}  {text}" for name, text in rows), *notes])
+
+    def _repr_html_(self) -> str:
+        rows, notes = self._details()
+        cells = (
+            f'<tr><th scope="row" {_LEFT}>{escape(name)}</th><td {_LEFT}>{escape(text)}</td></tr>'
+            for name, text in rows
+        )
+        table = f"<table><tbody>{''.join(cells)}</tbody></table>" if rows else ""
+        head = f"<p><b>{escape(type(self).__name__)}</b> {escape(self._short_line())}</p>"
+        return f"<div>{head}{table}{''.join(f'<p>{escape(note)}</p>' for note in notes)}</div>"
+
+    def _short_line(self) -> str:
+        try:
+            return _short(self._line())
+        except Exception as error:  # noqa: BLE001 - repr() must not raise
+            return f"that cannot be shown: {_short(str(error))}"
+
+    def _details(self) -> tuple[list[tuple[str, str]], list[str]]:
+        try:
+            rows = [(_short(name), _short(text)) for name, text in itertools.islice(self._rows(), self._max_rows)]
+            notes = [_short(note) for note in self._notes()]
+        except Exception as error:  # noqa: BLE001 - likewise
+            return [], [_short(str(error))]
+        if len(notes) > _MAX_NOTES:
+            notes[_MAX_NOTES:] = [f"and {len(notes) - _MAX_NOTES:,} more"]
+        return rows, notes
+
+
+def _short(text: str) -> str:
+    text = printable(text[: _MAX_TEXT + 1])
+    return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}…"

@@ -12,9 +12,8 @@ import pyarrow as pa
 
 from catalogue.captures import Captures
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
-from catalogue.display import Displayed
 from catalogue.errors import IncompleteAnswer, QueryError
-from catalogue.formatting import plural
+from catalogue.formatting import ReprMixin, plural
 from catalogue.parquet.arrow_arrays import positions
 from catalogue.plan.context import PlanContext, Scope
 from catalogue.plan.plan import ReadPlan
@@ -66,7 +65,7 @@ class _Strata:
         return ("NaN" if value != value else value for value in rows.column(self._column).to_pylist())  # noqa: PLR0124
 
 
-class Sample(Displayed):
+class Sample(ReprMixin):
     """Captures of which each was as likely to be here as any other; drawn when they are looked at.
 
     The same seed gives the same sample, of which a smaller one is the beginning, whatever else is held by then of other

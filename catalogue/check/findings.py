@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import accumulate, takewhile
 
-from catalogue.display import Displayed
 from catalogue.errors import QueryError, SourceError
-from catalogue.formatting import parse_size, plural, size
+from catalogue.formatting import ReprMixin, parse_size, plural, size
 
 REPAIR = "catalogue check --repair"
 EMPTY = "no file was compared with the source, since the share contains none; choose another, such as 1%"
@@ -36,7 +35,7 @@ class Finding:
 
 
 @dataclass(slots=True, repr=False)
-class Checked(Displayed):
+class Checked(ReprMixin):
     """The result of a check."""
 
     findings: list[Finding] = field(default_factory=list)

@@ -170,7 +170,7 @@ class OneOf(click.Choice[str]):
 
     def get_invalid_choice_message(self, value: object, ctx: click.Context | None) -> str:
         """See ``click.Choice``."""
-        like = closest_name(str(value)[:100], self.choices)
+        like = closest_name(str(value), self.choices)
         return super().get_invalid_choice_message(value, ctx) + (f" Did you mean {like!r}?" if like else "")
 
 
@@ -260,7 +260,7 @@ class _Commands(Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         # click looks at commands that are there, and ours come when they are asked for.
         if args[0] not in self.homes and not ctx.resilient_parsing:
-            like = self.synonyms.get(args[0]) or closest_name(args[0][:100], self.homes)
+            like = self.synonyms.get(args[0]) or closest_name(args[0], self.homes)
             ctx.fail(f"No such command {args[0]!r}." + (f" Did you mean {like!r}?" if like else ""))
         return super().resolve_command(ctx, args)
 

@@ -18,7 +18,7 @@ from catalogue.cli.app import Command, Common, OneOf, common
 from catalogue.cli.completion import crawls_held
 from catalogue.cli.tables import Table, as_json, cell
 from catalogue.errors import CatalogueError, QueryError
-from catalogue.formatting import plain
+from catalogue.formatting import to_json
 from catalogue.metadata_db.connection import answerable, queries_folder
 from catalogue.metadata_db.connection import statement as queries_statement
 from catalogue.settings import install_command
@@ -172,7 +172,7 @@ def _print(answer: Any, format_: str) -> None:  # noqa: ANN401 - DuckDB's
         if printer:
             printer.add(rows)
         elif format_ == "csv":
-            writer.writerows(["" if plain(value) is None else _text(value) for value in row] for row in rows)
+            writer.writerows(["" if to_json(value) is None else _text(value) for value in row] for row in rows)
         else:
             for row in rows:
                 as_json(dict(zip(names, row, strict=True)))
@@ -182,7 +182,7 @@ def _print(answer: Any, format_: str) -> None:  # noqa: ANN401 - DuckDB's
 
 def _text(value: object) -> str:
     """A value as programs read it."""
-    value = plain(value)
+    value = to_json(value)
     if value is None:
         return "NULL"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -13,8 +13,7 @@ from typing import Any
 import click
 
 from catalogue.cli.app import Common, resumable, show, wrapped
-from catalogue.display import some
-from catalogue.formatting import plain, plural, printable
+from catalogue.formatting import join_first, plural, printable, to_json
 from catalogue.progress import Report, is_terminal, nowhere, on_terminal
 
 _NARROWEST, _NARROWEST_NAME, _ROOMY = 20, 8, 40
@@ -109,7 +108,7 @@ class Table:
         """Print what is left, and say what was left out; returns how many rows there were."""
         self._print()
         if more := [printable(name) for at, name in enumerate(self.names) if at not in (self._widths or {})]:
-            show(f"{plural(len(more), 'column')} more ({some(more, len(more))}): {_how_to_see()}")
+            show(f"{plural(len(more), 'column')} more ({join_first(more)}): {_how_to_see()}")
         return self._count
 
     def _print(self) -> None:
@@ -205,7 +204,7 @@ def options_given(values: dict[str, Any]) -> list[str]:
 
 def as_json(value: object) -> None:
     """Print one value as a line of JSON."""
-    click.echo(json.dumps(plain(value), ensure_ascii=False))
+    click.echo(json.dumps(to_json(value), ensure_ascii=False))
 
 
 def can_ask() -> bool:

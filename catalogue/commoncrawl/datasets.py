@@ -24,7 +24,7 @@ from catalogue.commoncrawl.crawls import (
 )
 from catalogue.commoncrawl.manifests import IndexFile, index_file, inflate
 from catalogue.errors import BadManifest, FormatError, NotHarvested, QueryError, UnknownCrawl
-from catalogue.formatting import open_part
+from catalogue.formatting import without_secrets
 from catalogue.surt import Keys
 
 DATASET_DOCUMENT = "table.json"
@@ -233,9 +233,7 @@ def define_dataset(name: str, key: str, *, keys: Keys | None = None, manifest: s
         message = f"{key[:100]!r} is not a valid name of a column"
         raise QueryError(message)
     if manifest is not None and not _PATH.fullmatch(manifest):
-        message = (
-            f"{open_part(manifest)[:200]!r} is not a path below the source; one looks like projects/hosts.paths.gz"
-        )
+        message = f"{without_secrets(manifest)[:200]!r} is not a path below the source, such as projects/hosts.paths.gz"
         raise QueryError(message)
     known = {"url_surtkey": Keys.URL, "surt_host_name": Keys.HOST}
     return Dataset(name, key, keys or known.get(key, Keys.TEXT), manifest=manifest)
@@ -277,7 +275,7 @@ def parse_path_list(data: bytes, *, source: str = "") -> tuple[str, ...]:
     for path in paths:
         if not _PATH.fullmatch(path):
             message = (
-                f"{open_part(path)[:200]!r} is not a path below the source; one looks like hosts/part-00000.parquet"
+                f"{without_secrets(path)[:200]!r} is not a path below the source, such as hosts/part-00000.parquet"
             )
             raise BadManifest(message)
     if not paths:

@@ -4,9 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from catalogue.display import Displayed
 from catalogue.errors import CatalogueError
-from catalogue.formatting import plural, size
+from catalogue.formatting import ReprMixin, plural, size
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,13 +21,13 @@ class Observation:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Diagnosis(Displayed):
+class Diagnosis(ReprMixin):
     """Observations of this installation (``here``) and the ``source``, and what they cost.
 
     ``failure`` is why the source could not be examined to the end, or None.
     """
 
-    _most_rows: ClassVar[int] = 60
+    _max_rows: ClassVar[int] = 60
 
     here: tuple[Observation, ...]
     source: tuple[Observation, ...]

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 
 from catalogue import metadata_db
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
-from catalogue.display import Displayed, some
 from catalogue.errors import IncompleteAnswer, QueryError
 from catalogue.export import ducklake, ducklake_attach, ducklake_database
-from catalogue.formatting import plural
+from catalogue.formatting import ReprMixin, join_first, plural
 from catalogue.harvest.publish import publish
 from catalogue.harvest.snapshot import TABLES, Piece
 from catalogue.metadata_db.file_stats import LakeFile
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Exported(Displayed):
+class Exported(ReprMixin):
     """What was exported, and what should have been."""
 
     place: str
@@ -44,7 +43,7 @@ class Exported(Displayed):
         return not self.missing
 
     def _line(self) -> str:
-        return f"in {self.place}: {plural(self.files, 'file')} of {some(self.crawls, len(self.crawls))}"
+        return f"in {self.place}: {plural(self.files, 'file')} of {join_first(self.crawls)}"
 
     def _notes(self) -> Iterable[str]:
         return self.missing

@@ -14,9 +14,8 @@ from functools import cached_property
 
 from catalogue import metadata_db
 from catalogue.commoncrawl.datasets import Dataset
-from catalogue.display import Displayed
 from catalogue.errors import Blocked, FormatError, SourceError, SourceUnavailable
-from catalogue.formatting import plural
+from catalogue.formatting import ReprMixin, plural
 from catalogue.metadata_db.candidates import Candidate
 from catalogue.metadata_db.gaps import Gaps
 from catalogue.plan.context import PlanContext, Scope
@@ -61,7 +60,7 @@ class Filled:
     """Reasons, by path."""
 
 
-class Backfill(Displayed):
+class Backfill(ReprMixin):
     """Gaps to be filled; nothing is read until ``run``."""
 
     def __init__(

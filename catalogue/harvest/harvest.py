@@ -12,10 +12,9 @@ from datetime import UTC, datetime
 
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.commoncrawl.manifests import IndexFile
-from catalogue.display import Displayed
 from catalogue.errors import BadFooter, Blocked, CatalogueError, FormatError, SourceError, SourceUnavailable
 from catalogue.examine import Examiner
-from catalogue.formatting import plural, size
+from catalogue.formatting import ReprMixin, plural, size
 from catalogue.harvest.crawl_list import fetch_manifest
 from catalogue.harvest.duplicates import Duplicates
 from catalogue.harvest.tails import Tails, Taken, Taker, index_ranges, whole
@@ -43,7 +42,7 @@ _HOPELESS = 25
 
 
 @dataclass(slots=True, repr=False)
-class Harvested(Displayed):
+class Harvested(ReprMixin):
     """What the harvest of a crawl came to."""
 
     progress: Progress
@@ -71,7 +70,7 @@ class Harvested(Displayed):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class HarvestEstimate(Displayed):
+class HarvestEstimate(ReprMixin):
     """What a harvest will take."""
 
     crawls: int

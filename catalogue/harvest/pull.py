@@ -19,10 +19,9 @@ from catalogue.atomic_files import create, named
 from catalogue.check.compare_files import differing, start_of
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.commoncrawl.manifests import COLLINFO, index_file, manifest_path, parse_collinfo, parse_manifest
-from catalogue.display import Displayed
 from catalogue.errors import BadSnapshot, FileChanged, FormatError, NotFound, QueryError, StoreDamaged
 from catalogue.examine import Examiner
-from catalogue.formatting import plural
+from catalogue.formatting import ReprMixin, plural
 from catalogue.harvest.snapshot import LIST_OF_CRAWLS, MANIFEST, Piece, Snapshot, contents_of, unpack_snapshot
 from catalogue.parquet.footer import MAGIC, TRAILER, with_trailer
 from catalogue.parquet.pages import Indexes
@@ -44,7 +43,7 @@ _MOST_FILE = 1 << 50
 
 
 @dataclass(slots=True, repr=False)
-class Pulled(Displayed):
+class Pulled(ReprMixin):
     """What was taken of a snapshot."""
 
     place: str

@@ -11,7 +11,7 @@ import duckdb
 
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.errors import DiskFailed, QueryError, StoreLocked
-from catalogue.formatting import in_short
+from catalogue.formatting import first_paragraph
 from catalogue.query.where import literal
 
 
@@ -124,14 +124,14 @@ def answerable() -> Iterator[None]:
     try:
         yield
     except duckdb.Error as error:
-        message = in_short(error)
+        message = first_paragraph(error)
         if "Table with name captures does not exist" in message:
             message = "captures are not here, but in the DuckLake that catalogue export ducklake writes, as cc.captures"
         raise QueryError(message) from error
     except RuntimeError as error:
         if "interrupted" in str(error):  # DuckDB has no class for it
             raise KeyboardInterrupt from error
-        raise QueryError(in_short(error)) from error
+        raise QueryError(first_paragraph(error)) from error
 
 
 @contextmanager
@@ -142,7 +142,7 @@ def readable() -> Iterator[None]:
     except duckdb.InterruptException:
         raise
     except duckdb.Error as error:
-        message = f"the catalogue cannot be read ({in_short(error)}); run: catalogue check --repair"
+        message = f"the catalogue cannot be read ({first_paragraph(error)}); run: catalogue check --repair"
         raise DiskFailed(message) from error
 
 

@@ -11,8 +11,7 @@ from typing import TypeAlias
 from urllib.parse import urlsplit
 
 from catalogue.commoncrawl.capture import Capture, format_timestamp
-from catalogue.display import Displayed, some
-from catalogue.formatting import duration, plural, size
+from catalogue.formatting import ReprMixin, duration, join_first, plural, size
 from catalogue.output.formats import FormatSpec, RecordFormat, open_format
 from catalogue.output.ledger import Ledger, RecordKey, key_of
 from catalogue.output.targets import digest_of
@@ -38,7 +37,7 @@ _MAX_HOSTS = 10
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class FetchEstimate(Displayed):
+class FetchEstimate(ReprMixin):
     """Cost of fetching captures."""
 
     captures: int
@@ -62,7 +61,7 @@ class FetchEstimate(Displayed):
 
 
 @dataclass(slots=True, repr=False)
-class Fetched(Displayed):
+class Fetched(ReprMixin):
     """Progress and result of a fetch."""
 
     records: int = 0
@@ -79,7 +78,7 @@ class Fetched(Displayed):
     """Records in the output that this run did not request."""
 
     def _line(self) -> str:
-        where = f"in {some(self.files, len(self.files))}" if self.files else "so far"
+        where = f"in {join_first(self.files)}" if self.files else "so far"
         others = f" with {self.others:,} of other queries" if self.others else ""
         return f"{plural(self.records, 'record')} {where}{others}; {size(self.bytes)} of them fetched now"
 

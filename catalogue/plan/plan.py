@@ -8,8 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from catalogue.commoncrawl.manifests import IndexFile
-from catalogue.display import Displayed, some
-from catalogue.formatting import duration, plural, size
+from catalogue.formatting import ReprMixin, duration, join_first, plural, size
 from catalogue.parquet.model import ColumnChunk
 from catalogue.parquet.pages import ColumnIndex, OffsetIndex
 from catalogue.plan.cost import Cost
@@ -148,7 +147,7 @@ READS = pa.schema(
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class ReadPlan(Displayed):
+class ReadPlan(ReprMixin):
     """The reads that answer a query, and what they cost."""
 
     query: Query
@@ -273,7 +272,7 @@ class ReadPlan(Displayed):
 
     def _line(self) -> str:
         groups = f"{self.row_groups:,} of {plural(self.considered, 'row group')}"
-        asked = some(self.query.patterns, len(self.query.patterns))
+        asked = join_first(self.query.patterns)
         return f"of {asked}: {plural(len(self.paths), 'file')}, {groups}, {self.price}"
 
     def _rows(self) -> Iterator[tuple[str, str]]:

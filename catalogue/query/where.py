@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.errors import QueryError, UnknownColumn
-from catalogue.formatting import in_short
+from catalogue.formatting import first_paragraph
 from catalogue.parquet.arrow_arrays import numbers, positions
 from catalogue.query.query import Condition, Where, check_columns
 
@@ -135,7 +135,7 @@ def where_positions(where: Where, rows: pa.Table, connection: duckdb.DuckDBPyCon
         kept = f'SELECT "{position}" FROM rows WHERE ({where.sql}\n)'  # noqa: S608 - the user's own SQL, which reaches nothing else
         return np.sort(numbers(connection.sql(kept).to_arrow_table().column(0)))
     except duckdb.Error as error:
-        message = f"--where {where.sql}: {in_short(error)}"
+        message = f"--where {where.sql}: {first_paragraph(error)}"
         raise QueryError(message) from error
     except RuntimeError as error:
         if "interrupted" in str(error):  # DuckDB has no class for it
@@ -182,7 +182,7 @@ def _statements(sql: str, connection: duckdb.DuckDBPyConnection) -> Any:  # noqa
     except (duckdb.Error, ValueError) as error:
         reason = error
     if reason:
-        message = f"--where cannot be read: {in_short(reason)}; one looks like: fetch_status = 200"
+        message = f"--where cannot be read: {first_paragraph(reason)}; one looks like: fetch_status = 200"
         raise QueryError(message)
     return tree["statements"]
 

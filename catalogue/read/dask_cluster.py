@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 
 from catalogue.errors import QueryError, Unreachable
-from catalogue.formatting import open_part
+from catalogue.formatting import without_secrets
 from catalogue.read.dataframes import frame_of
 from catalogue.read.workers import Task, run
 from catalogue.settings import install_command, package_version
@@ -44,7 +44,7 @@ def connected(address: str, *, patience: float = _PATIENCE) -> "Iterator[Executo
         message = f"a scheduler needs Dask; run: {install_command('dask')}"
         raise QueryError(message) from error
     if not _ADDRESS.fullmatch(address):
-        message = f"{open_part(address)!r} is no address of a scheduler; one looks like tcp://host:8786"
+        message = f"{without_secrets(address)!r} is no address of a scheduler; one looks like tcp://host:8786"
         raise QueryError(message)
     try:
         client: Any = Client(address, timeout=patience, set_as_default=False)

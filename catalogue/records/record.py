@@ -19,9 +19,8 @@ from warcio.statusandheaders import StatusAndHeaders, StatusAndHeadersParser
 
 from catalogue.commoncrawl.capture import Capture, parse_timestamp
 from catalogue.commoncrawl.manifests import inflate
-from catalogue.display import Displayed
 from catalogue.errors import BadManifest, BadRecord, CatalogueError
-from catalogue.formatting import clock, printable, size
+from catalogue.formatting import ReprMixin, clock, printable, size
 
 MAX_INFLATED = 64 << 20
 """Bytes that a record, or the payload in it, may have once it is inflated."""
@@ -50,7 +49,7 @@ Headers = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Record(Displayed):
+class Record(ReprMixin):
     """What was archived of a capture."""
 
     capture: Capture

@@ -9,7 +9,7 @@ import pyarrow as pa
 from catalogue.captures import Captures
 from catalogue.catalogue import Catalogue
 from catalogue.errors import NotHarvested, TooExpensive
-from catalogue.formatting import plain
+from catalogue.formatting import to_json
 from catalogue.plan.plan import ReadPlan
 from catalogue.plan.requests import PlannedRequest
 from catalogue.reports import coverage_rows, disk_sizes
@@ -65,7 +65,7 @@ def query_answer(catalogue: Catalogue, search: Search) -> dict[str, Any]:
     plan = captures.plan
     _check_cost(plan)
     requests, size = catalogue.requests, catalogue.bytes
-    rows = [plain(row) for batch in captures.batches(warn=False) for row in batch.to_pylist()]
+    rows = [to_json(row) for batch in captures.batches(warn=False) for row in batch.to_pylist()]
     return {
         "captures": rows,
         "limited": len(rows) == search.limit,
@@ -109,7 +109,7 @@ def row_groups_answer(
             [stored, *after, limit + 1],
         )
         names = [column[0] for column in found.description or ()]
-        rows = [plain(dict(zip(names, row, strict=True))) for row in found.fetchall()]
+        rows = [to_json(dict(zip(names, row, strict=True))) for row in found.fetchall()]
     last = rows[limit - 1] if len(rows) > limit else None
     return {"row_groups": rows[:limit], "next": f"{last['path']}:{last['row_group']}" if last else None}
 
@@ -122,7 +122,7 @@ def status_answer(catalogue: Catalogue, spent: tuple[int, int]) -> dict[str, Any
         coverage = coverage_rows(catalogue.session)
         store, database = disk_sizes(catalogue.session)
     return {
-        "coverage": plain(coverage),
+        "coverage": to_json(coverage),
         "sizes": {"store": store, "catalogue": database},
         "requests": spent[0],
         "bytes": spent[1],

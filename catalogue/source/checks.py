@@ -26,7 +26,7 @@ from catalogue.errors import (
     WrongLength,
     WrongRange,
 )
-from catalogue.formatting import open_part
+from catalogue.formatting import without_secrets
 from catalogue.source.byte_ranges import ByteRange, FileVersion, SuffixRange, parse_content_range, resolve
 
 MAX_DOCUMENT = 16 << 20
@@ -147,7 +147,7 @@ class Request:
             case 200 | 416:
                 return self._unsatisfiable(headers, said)
             case _ if 300 <= status < 400:  # noqa: PLR2004
-                place = open_part(headers.get("location", "nowhere"))
+                place = without_secrets(headers.get("location", "nowhere"))
                 return Redirected(f"{self.where} redirects to {place!r}, which is not followed")
             case _ if 400 <= status < 500 and status != 408:  # noqa: PLR2004
                 return Forbidden(said)

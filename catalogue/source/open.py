@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import SplitResult
 
 from catalogue.errors import QueryError
-from catalogue.formatting import open_part
+from catalogue.formatting import without_secrets
 from catalogue.settings import DEFAULT_SOURCE, Settings, address, install_command, is_folder
 from catalogue.source.aws_logging import be_discreet
 from catalogue.source.checks import Source
@@ -81,7 +81,7 @@ def environment_settings() -> dict[str, str]:
 def _open_part(value: str) -> str:
     """Of a place without a path that matters: a password may have a slash in it that should have been written %2F."""
     scheme, slashes, rest = value.rpartition("://") if value.count("://") == 1 else ("", "", value)
-    return open_part(f"{scheme}{slashes}{rest.rpartition('@')[2]}")
+    return without_secrets(f"{scheme}{slashes}{rest.rpartition('@')[2]}")
 
 
 def credentials_from() -> str | None:

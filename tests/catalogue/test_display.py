@@ -18,11 +18,10 @@ from resiliparse.parse.html import HTMLTree
 import catalogue
 from catalogue.check.findings import Checked, Finding
 from catalogue.commoncrawl.capture import Capture
-from catalogue.display import Displayed, some
 from catalogue.doctor.diagnosis import Diagnosis, Observation
 from catalogue.errors import Unreachable
 from catalogue.export.exports import Exported
-from catalogue.formatting import printable
+from catalogue.formatting import ReprMixin, printable
 from catalogue.harvest.backfill import Backfill
 from catalogue.harvest.harvest import Harvested
 from catalogue.harvest.pull import Pulled
@@ -37,7 +36,7 @@ TAGS = {"html", "head", "body", "div", "p", "b", "table", "tbody", "tr", "th", "
 HOSTILE = ["<script>alert(1)</script>", "\"><img src=x onerror='alert(1)'>", "&lt;b&gt;\x1b[2J\r\n\u202etxt", "\ud800<"]
 
 
-class Shown(Displayed):
+class Shown(ReprMixin):
     def __init__(self, line: str, rows: Iterable[tuple[str, str]], notes: Iterable[str]) -> None:
         self.all = line, list(rows), list(notes)
 
@@ -51,7 +50,7 @@ class Shown(Displayed):
         return self.all[2]
 
 
-class Broken(Displayed):
+class Broken(ReprMixin):
     def _line(self) -> str:
         raise Unreachable(HOSTILE[0])
 
@@ -60,7 +59,7 @@ class Broken(Displayed):
         raise ValueError(HOSTILE[1])
 
 
-def texts(value: Displayed, *names: str) -> list[str]:
+def texts(value: ReprMixin, *names: str) -> list[str]:
     """What the elements of some names hold in a value's HTML, which has no others than it should have."""
     tree = HTMLTree.parse(value._repr_html_())
     assert tree.body is not None
@@ -99,13 +98,8 @@ def test_much_is_cut() -> None:
     assert len(texts(much, "tr")) == 20
 
 
-def test_some_of_many() -> None:
-    assert some(iter("ab"), 2) == "a, b"
-    assert some("abcde", 5) == "a, b, c and 2 more"
-
-
 PATH = "cc-index/<b>.parquet"
-OUTCOMES: dict[str, tuple[Displayed, str]] = {
+OUTCOMES: dict[str, tuple[ReprMixin, str]] = {
     "harvested": (
         Harvested(Progress("CC-MAIN-2022-05", 7, 6, failed=1, requests=7, bytes=1000), {}, {PATH: "no <i>answer"}),
         f"failed: {PATH}: no <i>answer",
@@ -127,7 +121,7 @@ OUTCOMES: dict[str, tuple[Displayed, str]] = {
 
 
 @pytest.mark.parametrize(("outcome", "said"), OUTCOMES.values(), ids=OUTCOMES)
-def test_outcomes_say_what_went_wrong_and_fit_on_a_line(outcome: Displayed, said: str) -> None:
+def test_outcomes_say_what_went_wrong_and_fit_on_a_line(outcome: ReprMixin, said: str) -> None:
     assert any(said in text for text in texts(outcome, "p", "th"))
     assert said in str(outcome)
     assert re.fullmatch(rf"<{type(outcome).__name__} .{{10,150}}>", repr(outcome))

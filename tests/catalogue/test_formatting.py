@@ -7,7 +7,7 @@ from decimal import Decimal
 import numpy as np
 import pytest
 
-from catalogue.formatting import duration, plain, plural, size
+from catalogue.formatting import closest_name, duration, join_first, plural, size, to_json
 
 
 @pytest.mark.parametrize(
@@ -30,8 +30,29 @@ def test_values_as_json_has_them() -> None:
         "times": (noon, datetime(2022, 1, 2), datetime(2022, 1, 2, tzinfo=UTC)),  # noqa: DTZ001 - as old files have them
         "others": [Decimal(7), Decimal("0.5"), b"\x00\xff", np.int64(3), np.float32("nan"), noon.date()],
     }
-    assert json.loads(json.dumps(plain(values), allow_nan=False)) == {
+    assert json.loads(json.dumps(to_json(values), allow_nan=False)) == {
         "1": [None, "é", True, 7, 0.5, None, None],
         "times": ["2022-01-02T10:00:00.250Z", "2022-01-02T00:00:00Z", "2022-01-02T00:00:00Z"],
         "others": [7, 0.5, "00ff", 3, None, "2022-01-02"],
     }
+
+
+def test_join_first_names_three() -> None:
+    assert join_first("ab") == "a, b"
+    assert join_first("abcde") == "a, b, c and 2 more"
+
+
+@pytest.mark.parametrize(
+    ("typed", "names", "found"),
+    [
+        ("url", ["URLS"], "URLS"),
+        ("charset", ["url", "content_charset"], "content_charset"),
+        ("x", ["xyz"], None),
+    ],
+)
+def test_closest_name(typed: str, names: list[str], found: str | None) -> None:
+    assert closest_name(typed, names) == found
+
+
+def test_closest_name_reads_only_the_start_of_a_long_name() -> None:
+    assert closest_name("z" * 10_000_000, ["xyz"] * 100) is None

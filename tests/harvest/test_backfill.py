@@ -256,7 +256,7 @@ def test_mistakes(bare: Path, held_bare: Path, tmp_path: Path) -> None:
     command = Command(tmp_path / "data", str(bare), tmp_path)
     for words, says in (
         (["backfill"], "nothing is harvested"),
-        (["backfill", "--budget", "much"], "is no size; write it as 500MB or 2GB"),
+        (["backfill", "--budget", "much"], "use 500MB or 2GB"),
     ):
         ran = command(*words)
         assert (ran.status, ran.out) == (2, "")

@@ -14,7 +14,6 @@ PACKAGE = ROOT / "catalogue"
 ORDER = [
     "errors",
     "formatting",
-    "display",
     "atomic_files",
     "settings",
     "progress",
@@ -52,7 +51,7 @@ ORDER = [
     "demo",
     "cli",
 ]
-PURE = ["errors", "formatting", "display", "surt", "commoncrawl", "parquet"]
+PURE = ["errors", "formatting", "surt", "commoncrawl", "parquet"]
 IMPURE_MODULES = {
     "asyncio",
     "os",

@@ -17,7 +17,7 @@ import pytest
 import catalogue
 from catalogue import Catalogue
 from catalogue.errors import QueryError, SourceError
-from catalogue.formatting import open_part
+from catalogue.formatting import without_secrets
 from catalogue.session import Session
 from catalogue.settings import Settings, load_settings
 from catalogue.source.aws_logging import be_discreet
@@ -127,7 +127,7 @@ def test_the_sdk_logs_nothing_of_how_it_signs() -> None:
     ],
 )
 def test_what_of_an_address_is_shown(text: str, shown: str) -> None:
-    assert open_part(text) == shown
+    assert without_secrets(text) == shown
 
 
 # ---- what is said of the way to a source ----
