@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 from benchmarks.crawls import COLUMNS, CRAWL, ROW_GROUPS, make_template
 from benchmarks.processes import wait_for_quiet
 from benchmarks.report import say, table
-from catalogue.examine import Examiner
 from catalogue.parquet.footer import MAGIC, decode_footer, with_trailer
+from catalogue.parquet.summary import examine_footer
 
 _FOOTERS, _RUNS = 200, 5
 
@@ -24,9 +24,12 @@ def main(*, full: bool) -> None:  # noqa: ARG001 - there is no more to it
     def decode(footer: bytes) -> None:
         decode_footer(footer, template.size)
 
+    def examine(footer: bytes) -> None:
+        examine_footer(footer, template.size)
+
     rows = [
-        _row("decode_footer, in process", decode, footers),
-        *(_examined(children, footers, template.size) for children in (1, 2)),
+        _row("decode_footer", decode, footers),
+        _row("examine_footer", examine, footers),
         _row("pyarrow: read_metadata and to_dict", _everything, files),
         _row("pyarrow: read_metadata and bounds of the key", _keys, files),
     ]
@@ -46,17 +49,6 @@ def _keys(file: bytes) -> None:
     for number in range(metadata.num_row_groups):
         statistics = metadata.row_group(number).column(0).statistics
         _ = statistics.min, statistics.max
-
-
-def _examined(children: int, footers: Sequence[bytes], size: int) -> list[str | float]:
-    with Examiner(children=children) as examiner, examiner.executor() as executor:
-
-        def examine(footers: Sequence[bytes]) -> None:
-            list(executor.map(lambda footer: examiner.examine(footer, size), footers))
-
-        examine(footers[: 4 * children])  # starts the children
-        name = f"Examiner with {children} {'child' if children == 1 else 'children'}"
-        return _timed(name, examine, footers)
 
 
 def _row(name: str, work: Callable[[bytes], None], items: Sequence[bytes]) -> list[str | float]:

@@ -78,7 +78,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the name stands for
-    """Import a public name when it is first used: the children that examine footers need none of them."""
+    """Import a public name when it is first used."""
     if name == "__version__":
         return import_module("catalogue.settings").package_version()
     if name not in _HOMES:

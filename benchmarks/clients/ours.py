@@ -4,7 +4,6 @@ import time
 
 from benchmarks.clients.asking import Task, start
 from catalogue import metadata_db
-from catalogue.examine import Examiner
 from catalogue.harvest.harvest import harvest
 from catalogue.session import DATABASE_NAME
 from catalogue.settings import STORE_NAME, load_settings
@@ -17,10 +16,10 @@ def ours(task: Task) -> dict[str, float]:
     started = time.monotonic()
     source = open_source(task.url, load_settings(source=task.url, rate=task.limit))
     crawl = task.manifest.split("/")[1]
-    with Store(task.folder / STORE_NAME, create=True) as store, Examiner() as examiner:
-        outcome = harvest(crawl, ["warc"], store=store, source=source, examiner=examiner)
+    with Store(task.folder / STORE_NAME, create=True) as store:
+        outcome = harvest(crawl, ["warc"], store=store, source=source)
         fetched = time.monotonic()
-        metadata_db.refresh(task.folder / DATABASE_NAME, store, facts=outcome.facts, examiner=examiner)
+        metadata_db.refresh(task.folder / DATABASE_NAME, store, facts=outcome.facts)
         shown = time.monotonic()
     source.close()
     return {"files": len(outcome.facts), "fetch": fetched - started, "table": shown - fetched}

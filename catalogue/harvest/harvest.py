@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.errors import BadFooter, Blocked, CatalogueError, FormatError, SourceError, SourceUnavailable
-from catalogue.examine import Examiner
 from catalogue.formatting import ReprMixin, plural, size
 from catalogue.harvest.crawl_list import fetch_manifest
 from catalogue.harvest.duplicates import Duplicates
@@ -123,7 +122,6 @@ def harvest(  # noqa: PLR0913 - each is named
     table: Dataset = COMMON_CRAWL,
     store: Store,
     source: PoliteSource,
-    examiner: Examiner,
     refresh: bool = False,
     pages: bool = False,
     only: Collection[str] | None = None,
@@ -138,7 +136,6 @@ def harvest(  # noqa: PLR0913 - each is named
         table: they belong to. Of another than Common Crawl's index the store holds the list of files.
         store: takes what is found, a transaction a batch; what failed is noted there with its reason.
         source: where the files are.
-        examiner: looks into the footers.
         refresh: take every footer again, and the manifest too; what that no longer lists is forgotten.
         pages: take the page indexes too, of the keys, and where the pages of every column lie.
         only: paths of files to take, held or not, and no others; with ``pages``, of those held only what they lack.
@@ -173,7 +170,7 @@ def harvest(  # noqa: PLR0913 - each is named
         missing = [file for file in wanted if again or file.path not in there or file.path in lacking]
         outcome = Harvested(Progress(crawl, len(wanted), len(wanted) - len(missing)))
         tails = Tails(store, table, sorted(there), pages=pages)
-        taker = Taker(source, examiner, tails, {} if refresh else lacking, table, pages=pages)
+        taker = Taker(source, tails, {} if refresh else lacking, table, pages=pages)
         if pages and missing:
             needed = f"{plural(len(missing), 'request')} and {size(sum(tails.length(file.subset) for file in missing))}"
             notify(f"{crawl}: about {needed}, for the page indexes above all")

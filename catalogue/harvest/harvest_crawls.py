@@ -9,7 +9,6 @@ from catalogue.commoncrawl.crawls import SUBSETS, parse_crawl_words, plain_names
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, define_dataset, parse_path_list, path_columns
 from catalogue.commoncrawl.manifests import manifest_path
 from catalogue.errors import FormatError, QueryError, SourceError, StoreDamaged, UnknownCrawl
-from catalogue.examine import Examiner
 from catalogue.harvest.crawl_list import CrawlList, fetch_crawl_list, fetch_path_list, resolve_manifest_paths
 from catalogue.harvest.harvest import Harvested, HarvestEstimate, estimate_harvest, harvest
 from catalogue.progress import Progress
@@ -103,7 +102,7 @@ def harvest_crawls(
     """Fetch footers that are not stored; see ``Catalogue.harvest``."""
     words, chosen, chosen_subsets = _select(session, crawls, subsets, refresh=refresh)
     store, outcomes = session.create_store(), []
-    with Examiner(session.dataset.key) as examiner, session.reporting(report, "files") as told:
+    with session.reporting(report, "files") as told:
         for crawl in chosen:
             try:
                 outcome = harvest(
@@ -112,7 +111,6 @@ def harvest_crawls(
                     table=session.dataset,
                     store=store,
                     source=session.source,
-                    examiner=examiner,
                     refresh=refresh,
                     pages=pages,
                     report=told,
@@ -124,7 +122,7 @@ def harvest_crawls(
                 session.notify(str(error))  # a list of crawls runs ahead of their index
                 continue
             outcomes.append(outcome)
-            metadata_db.refresh(session.database_path, store, session.dataset, facts=outcome.facts, examiner=examiner)
+            metadata_db.refresh(session.database_path, store, session.dataset, facts=outcome.facts)
     return outcomes
 
 

@@ -20,11 +20,11 @@ from catalogue.check.compare_files import differing, start_of
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.commoncrawl.manifests import COLLINFO, index_file, manifest_path, parse_collinfo, parse_manifest
 from catalogue.errors import BadSnapshot, FileChanged, FormatError, NotFound, QueryError, StoreDamaged
-from catalogue.examine import Examiner
 from catalogue.formatting import ReprMixin, plural
 from catalogue.harvest.snapshot import LIST_OF_CRAWLS, MANIFEST, Piece, Snapshot, contents_of, unpack_snapshot
 from catalogue.parquet.footer import MAGIC, TRAILER, with_trailer
 from catalogue.parquet.pages import Indexes
+from catalogue.parquet.summary import examine_footer
 from catalogue.progress import Progress
 from catalogue.selection import several
 from catalogue.session import Session
@@ -80,7 +80,6 @@ class Pull:
         place: PoliteSource,
         store: Store,
         source: PoliteSource,
-        examiner: Examiner,
         *,
         compare: int,
         folder: Path,
@@ -91,7 +90,6 @@ class Pull:
             place: where the snapshot is.
             store: takes it.
             source: of the files that it tells of.
-            examiner: looks into the footers.
             compare: how many files of each piece are compared with the source, and how many with page indexes; a
                 request each.
             folder: where a piece may lie while it is looked into.
@@ -99,7 +97,6 @@ class Pull:
         self._place = place
         self._store = store
         self._source = source
-        self._examiner = examiner
         self._compare = compare
         self._folder = folder
 
@@ -141,7 +138,7 @@ class Pull:
             self._fetch(piece, path)
             content = _Content(piece, read_piece(path))
             content.attribute_to(self._source.url)
-            facts = content.examined(self._examiner)
+            facts = content.examined()
         except NotFound as error:
             message = f"{error}; whoever exports the snapshot may be at it: run the same command again"
             raise BadSnapshot(message) from error
@@ -281,7 +278,7 @@ class _Content:
                     etag = held.etag if canonical(held.source) == canonical(source) else None
                     values[key] = encode(replace(held, source=source, etag=etag))
 
-    def examined(self, examiner: Examiner) -> dict[str, bytes]:
+    def examined(self) -> dict[str, bytes]:
         """What the footers say, by path, as our store keeps it: a small piece may have footers that say very much.
 
         Raises:
@@ -292,11 +289,10 @@ class _Content:
             path, value = item
             held = decode(value)
             with _as_bad(path):
-                facts = examiner.examine(held.data, held.size)
+                facts = examine_footer(held.data, held.size)
             return path, encode(metadata_db.packed(facts, held, version_of(value)))
 
-        with examiner.executor() as executor:
-            return dict(executor.map(look, self.files.items()))
+        return dict(map(look, self.files.items()))
 
 
 @contextmanager
@@ -352,10 +348,9 @@ def pull_snapshot(
         raise QueryError(message)
     with (
         closing(session.open_source(place)) as there,
-        Examiner(session.dataset.key) as examiner,
         session.reporting(report, "pieces") as told,
     ):
-        pull = Pull(there, session.create_store(), session.source, examiner, compare=compare, folder=session.data)
+        pull = Pull(there, session.create_store(), session.source, compare=compare, folder=session.data)
         snapshot = pull.snapshot()
         pieces = snapshot.of(tuple(several(crawls)))
         names = tuple(crawl for crawl in snapshot.crawls if any(piece.crawl == crawl for piece in pieces))

@@ -9,11 +9,10 @@ from threading import Lock
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.errors import BadFooter, FormatError, StoreDamaged
-from catalogue.examine import Examiner
 from catalogue.parquet.footer import TRAILER, decode_footer, footer_length
 from catalogue.parquet.model import Footer, RowGroup
 from catalogue.parquet.pages import Indexes, cut_indexes
-from catalogue.parquet.summary import FileSummary
+from catalogue.parquet.summary import FileSummary, examine_footer
 from catalogue.source.byte_ranges import ByteRange, FileVersion
 from catalogue.source.checks import Exchange
 from catalogue.source.retry import PoliteSource
@@ -98,7 +97,6 @@ class Taker:
     def __init__(
         self,
         source: PoliteSource,
-        examiner: Examiner,
         tails: Tails,
         known: Mapping[str, StoredFile],
         table: Dataset,
@@ -107,7 +105,6 @@ class Taker:
     ) -> None:
         """Prepare to take files of ``source``, of those in ``known`` their page indexes alone."""
         self._source = source
-        self._examiner = examiner
         self._tails = tails
         self._known = known
         self._table = table
@@ -135,7 +132,7 @@ class Taker:
                 rest = ByteRange(size - TRAILER - length, size - len(body))
                 body = self._source.get(file.path, rest, pin=FileVersion(size, tail.etag)).body + body
             footer = body[-TRAILER - length : -TRAILER]
-            facts = self._examiner.examine(footer, size)
+            facts = examine_footer(footer, size, self._table.key)
             if self._table != COMMON_CRAWL and self._table.key not in facts.column_names:
                 message = f"has no column {self._table.key} to find rows by, but {', '.join(facts.column_names)}"
                 raise BadFooter(message)
@@ -155,7 +152,7 @@ class Taker:
     def take_apart(self, file: IndexFile) -> Taken:
         """Take a file on a connection of its own, its footer too if that is stored."""
         with self._source.apart() as source:
-            return Taker(source, self._examiner, self._tails, {}, self._table, pages=self._pages).take(file)
+            return Taker(source, self._tails, {}, self._table, pages=self._pages).take(file)
 
     def _indexes(self, file: IndexFile, footer: Footer, pin: FileVersion, body: bytes) -> dict[int, Indexes]:
         """The page indexes of a file, of which the last bytes, ``body``, are here."""

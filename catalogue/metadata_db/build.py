@@ -1,7 +1,6 @@
 """The catalogue: a DuckDB file derived from the store, which can be deleted and made again at any time."""
 
 from collections.abc import Iterable, Mapping
-from contextlib import nullcontext
 from dataclasses import asdict
 from datetime import UTC, datetime
 from itertools import chain
@@ -14,11 +13,10 @@ from catalogue.commoncrawl.crawls import has_columnar_index
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.commoncrawl.manifests import COLLINFO, manifest_path, parse_collinfo
 from catalogue.errors import FormatError
-from catalogue.examine import Examiner, digest_of
 from catalogue.metadata_db.connection import queries_folder, statement
 from catalogue.metadata_db.file_rows import NewFile, add_files, are_of, packed
 from catalogue.metadata_db.page_rows import pages_of, row_groups_at
-from catalogue.parquet.summary import FileSummary
+from catalogue.parquet.summary import FileSummary, examine_footer, footer_digest
 from catalogue.store.database import Store
 from catalogue.store.schema import row_group_of
 from catalogue.store.stored_file import StoredFile
@@ -51,7 +49,6 @@ class Build:
         made_from: Mapping[str, str],
         facts: Mapping[str, FileSummary],
         column_chunks: set[str],
-        examiner: Examiner | None,
     ) -> None:
         """Show all there is; for ``made_from`` see ``derived.meta``, for the others ``refresh``."""
         stored = self._store.keys("files")
@@ -63,10 +60,9 @@ class Build:
         versions = self._store.versions("files", touched)
         new = sorted(versions)
         if new or column_chunks:
-            with nullcontext(examiner) if examiner else Examiner(self._table.key) as looking:
-                for start in range(0, len(new), _BATCH):
-                    self._add(new[start : start + _BATCH], versions, facts, looking)
-                self._show_chunks(chunks_of, looking)
+            for start in range(0, len(new), _BATCH):
+                self._add(new[start : start + _BATCH], versions, facts)
+            self._show_chunks(chunks_of)
         if self._since is None:
             self._show_indexes({*self._store.keys("indexes")})
         else:
@@ -105,12 +101,10 @@ class Build:
         finally:
             self._db.unregister("asked")
 
-    def _add(
-        self, paths: list[str], versions: Mapping[str, bytes], facts: Mapping[str, FileSummary], examiner: Examiner
-    ) -> None:
+    def _add(self, paths: list[str], versions: Mapping[str, bytes], facts: Mapping[str, FileSummary]) -> None:
         """Show files by what is known of their footers; those of which nothing is known are examined."""
         known = {path: held for path, held in self._store.facts(paths).items() if are_of(held.note, versions[path])}
-        learned = self._examined([path for path in paths if path not in known], versions, facts, examiner)
+        learned = self._examined([path for path in paths if path not in known], versions, facts)
         self._store.add_facts(learned.items())
         known |= learned
         first = self._rows("SELECT coalesce(max(file), -1) + 1 FROM derived.files")[0][0]
@@ -123,7 +117,6 @@ class Build:
         paths: Iterable[str],
         versions: Mapping[str, bytes],
         facts: Mapping[str, FileSummary],
-        examiner: Examiner,
     ) -> dict[str, StoredFile]:
         def look(path: str) -> tuple[str, StoredFile] | None:
             held = self._store.get("files", path)
@@ -131,17 +124,16 @@ class Build:
                 return None
             try:
                 found = facts.get(path)  # which may be of the file as it was before another process took it anew
-                if found is None or found.digest != digest_of(held.data):
-                    found = examiner.examine(held.data, held.size)
+                if found is None or found.digest != footer_digest(held.data):
+                    found = examine_footer(held.data, held.size, self._table.key)
             except FormatError as error:
                 self._undecodable[path] = f"{path}: {error}"
                 return None
             return path, packed(found, held, versions[path])
 
-        with examiner.executor() as executor:
-            return dict(filter(None, executor.map(look, paths)))
+        return dict(filter(None, map(look, paths)))
 
-    def _show_chunks(self, crawls: set[str], examiner: Examiner) -> None:
+    def _show_chunks(self, crawls: set[str]) -> None:
         """Show the column chunks of files of these crawls that are not shown yet."""
         lacking = [
             (number, path)
@@ -155,19 +147,15 @@ class Build:
         def look(path: str) -> FileSummary | None:
             held = self._store.get("files", path)
             try:
-                return examiner.examine(held.data, held.size, column_chunks=True) if held else None
+                return examine_footer(held.data, held.size, self._table.key, column_chunks=True) if held else None
             except FormatError as error:
                 self._undecodable[path] = f"{path}: its column chunks are not shown: {error}"
                 return None
 
-        with examiner.executor() as executor:
-            for start in range(0, len(lacking), _BATCH):
-                batch = lacking[start : start + _BATCH]
-                found = zip(batch, executor.map(look, [path for _, path in batch]), strict=True)
-                chunks = [
-                    {"file": n, **asdict(chunk)} for (n, _), facts in found if facts for chunk in facts.column_chunks
-                ]
-                self._insert("column_chunks", chunks)
+        for start in range(0, len(lacking), _BATCH):
+            found = ((number, look(path)) for number, path in lacking[start : start + _BATCH])
+            chunks = [{"file": n, **asdict(chunk)} for n, facts in found if facts for chunk in facts.column_chunks]
+            self._insert("column_chunks", chunks)
         numbers = [number for number, _ in lacking]
         self._db.execute("UPDATE derived.files SET column_chunks = true WHERE list_contains($1, file)", [numbers])
 

@@ -16,7 +16,6 @@ import duckdb
 from catalogue.atomic_files import put_in_place, room, temporary_folder
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.errors import CatalogueError, DiskFailed
-from catalogue.examine import Examiner
 from catalogue.metadata_db.build import Build
 from catalogue.metadata_db.connection import attach, connect, lent, log_of, queries_folder, quoted, reading
 from catalogue.parquet.summary import FileSummary
@@ -37,7 +36,6 @@ def refresh(
     *,
     facts: Mapping[str, FileSummary] | None = None,
     column_chunks: Iterable[str] = (),
-    examiner: Examiner | None = None,
     busy_seconds: float = 600.0,
     stale: bool = False,
 ) -> None:
@@ -49,7 +47,6 @@ def refresh(
         table: of which that holds the footers.
         facts: of files that have just been examined, by path.
         column_chunks: crawls whose column chunks are to be shown too, from now on.
-        examiner: looks into the other new footers; one is started if it is needed and not given.
         busy_seconds: how long to wait for another process that does the same.
         stale: whether it was found to be so.
 
@@ -75,7 +72,7 @@ def refresh(
             with _building(db, beside, anew=not since):
                 # Read before the rows: what other processes write after this is shown by the next update.
                 made_from = _meta_of(store) | {f"last_{each}": store.last_row(each) for each in _WATCHED}
-                Build(db, store, table, since).run(made_from, facts or {}, wanted, examiner)
+                Build(db, store, table, since).run(made_from, facts or {}, wanted)
             _swap(beside, path)
 
 

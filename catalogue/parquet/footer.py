@@ -1,8 +1,8 @@
-"""A Parquet footer's bytes → what it says, checked against itself and against the file's size.
+"""Decode a Parquet footer, checked against itself and the size of the file.
 
 The footer is the thrift struct ``FileMetaData`` at a file's end (apache/parquet-format, README and parquet.thrift):
-``… footer, its length in 4 bytes little-endian, "PAR1"``. Names of fields are the format's own. Decoding is bounded,
-but a footer from outside is looked into for the first time in a child process, see ``catalogue.examine``.
+``… footer, its length in 4 bytes little-endian, "PAR1"``. Names of fields are the format's own. Decoding is
+bounded in depth, containers and values, since footers come from outside; pyarrow, which can abort on one, gets none.
 """
 
 import re

@@ -1,23 +1,19 @@
-"""What the catalogue shows of an index file, picked from its footer, in a child process.
+"""Summarize a footer: what the metadata database shows of an index file."""
 
-A child imports this and little more, since its start takes longer than most of what it is asked.
-"""
-
-import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 
 from catalogue.commoncrawl.columns import KEY_COLUMN
-from catalogue.errors import BadFooter, Encrypted
+from catalogue.errors import BadFooter
 from catalogue.parquet.column_types import kind_of
-from catalogue.parquet.footer import MAGIC, decode_footer, with_trailer
+from catalogue.parquet.footer import decode_footer
 from catalogue.parquet.model import Footer, Order, RowGroup
-from catalogue.parquet.thrift import MAX_ELEMENTS
 
 
 @dataclass(frozen=True, slots=True)
 class RowGroupSummary:
-    """What the catalogue shows of a row group."""
+    """What the metadata database shows of a row group."""
 
     ordinal: int
     num_rows: int
@@ -38,7 +34,7 @@ class RowGroupSummary:
 
 @dataclass(frozen=True, slots=True)
 class ChunkSummary:
-    """What the catalogue shows of a column chunk."""
+    """What the metadata database shows of a column chunk."""
 
     row_group: int
     column_name: str
@@ -57,7 +53,7 @@ class ChunkSummary:
 
 @dataclass(frozen=True, slots=True)
 class FileSummary:
-    """What the catalogue shows of an index file."""
+    """What the metadata database shows of an index file."""
 
     num_rows: int
     created_by: str
@@ -78,7 +74,7 @@ class FileSummary:
 
 
 def summarize_file(footer: Footer, key: str = KEY_COLUMN, *, column_chunks: bool = False) -> FileSummary:
-    """Pick from a footer what the catalogue shows.
+    """Summarize a footer.
 
     Raises:
         BadFooter: if the column of keys is there and does not hold text.
@@ -142,38 +138,17 @@ def _chunk_facts(footer: Footer) -> Iterator[ChunkSummary]:
             )
 
 
-# ---- in the child ----
+def footer_digest(footer: bytes) -> str:
+    """Return a digest of a footer, in hexadecimal digits."""
+    return blake2b(footer, digest_size=16).hexdigest()
 
 
-def answer(question: bytes) -> bytes:
-    """What a child says of a footer."""
-    header, _, footer = question.partition(b"\n")
-    file_size, key, column_chunks = json.loads(header)
-    try:
-        _check_with_pyarrow(footer)
-        facts = summarize_file(decode_footer(footer, file_size), key, column_chunks=column_chunks)
-        found = ("facts", asdict(facts))
-    except Encrypted as error:
-        found = ("Encrypted", str(error))  # type: ignore[assignment]
-    except (BadFooter, MemoryError) as error:
-        found = ("BadFooter", str(error) or "the footer claims more memory than a footer may")  # type: ignore[assignment]
-    return json.dumps(found).encode()
+def examine_footer(footer: bytes, file_size: int, key: str = KEY_COLUMN, *, column_chunks: bool = False) -> FileSummary:
+    """Decode a footer from outside and summarize it.
 
-
-def _check_with_pyarrow(footer: bytes) -> None:
-    """Have the reader that will decode the pages agree that this is a footer."""
-    import pyarrow as pa  # noqa: PLC0415
-    import pyarrow.parquet as pq  # noqa: PLC0415 - slow to import, and for children alone
-
-    file = MAGIC + with_trailer(footer)
-    try:
-        parsed = pq.ParquetFile(
-            pa.BufferReader(file), thrift_string_size_limit=1 << 20, thrift_container_size_limit=MAX_ELEMENTS
-        ).metadata
-    except (pa.ArrowException, OSError, ValueError) as error:
-        message = f"pyarrow cannot decode the footer: {' '.join(str(error).split())}"
-        kind = Encrypted if "ncrypt" in str(error) else BadFooter
-        raise kind(message) from error
-    if parsed.num_rows < 0:
-        message = f"the footer claims {parsed.num_rows} rows"
-        raise BadFooter(message)
+    Raises:
+        BadFooter: if it cannot be decoded.
+        Encrypted: if it or a column is encrypted.
+    """
+    summary = summarize_file(decode_footer(footer, file_size), key, column_chunks=column_chunks)
+    return replace(summary, digest=footer_digest(footer))

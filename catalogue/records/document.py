@@ -1,7 +1,6 @@
-"""What is in documents that were archived: their text, links and metadata; see ``contents``, which finds them.
+"""Extract text, links and metadata from archived documents, in processes of their own.
 
-Pages are hostile: a megabyte of nested elements keeps an extractor busy for minutes. So this is done in supervised
-children, a few seconds each.
+A megabyte of nested elements keeps an extractor busy for minutes, so each document gets a few seconds.
 """
 
 import json
@@ -10,9 +9,9 @@ from importlib.util import find_spec
 from typing import Any, Self
 
 from catalogue.errors import BadDocument, QueryError
+from catalogue.records.parser_process import ParserDied, ParserProcesses
 from catalogue.records.record import Record
 from catalogue.settings import install_command
-from catalogue.supervised import ChildDied, Children
 
 _NEEDED = ("feedparser", "resiliparse.extract.html2text", "resiliparse.parse.encoding", "resiliparse.parse.html")
 _MOST = 16 << 20
@@ -20,15 +19,15 @@ _MOST = 16 << 20
 
 
 class Documents:
-    """Looks into documents; safe to use from many threads."""
+    """Extract from documents; safe to use from many threads."""
 
-    def __init__(self, *, main_content: bool = False, children: int | None = None, seconds: float = 20.0) -> None:
-        """Make room for children.
+    def __init__(self, *, main_content: bool = False, processes: int | None = None, seconds: float = 20.0) -> None:
+        """Prepare the processes.
 
         Args:
-            main_content: whether navigation, footers and the like are left out of texts.
-            children: how many at most, by default one a core.
-            seconds: how long one document may take.
+            main_content: leave out navigation, footers and the like.
+            processes: at most; by default one for each core.
+            seconds: that one document may take.
 
         Raises:
             QueryError: if the libraries are not installed.
@@ -37,10 +36,7 @@ class Documents:
             message = f"to look into pages takes more libraries; run: {install_command('text')}"
             raise QueryError(message)
         self._main_content = main_content
-        # So long a time is a verdict on the page; three of them would be a minute.
-        self._children = Children(
-            "catalogue.records.extract:answer", *_NEEDED, count=children, seconds=seconds, slow_tries=1
-        )
+        self._parsers = ParserProcesses("catalogue.records.extract:answer", *_NEEDED, count=processes, seconds=seconds)
 
     def __enter__(self) -> Self:
         return self
@@ -49,15 +45,15 @@ class Documents:
         self.close()
 
     def close(self) -> None:
-        """Leave the children to others."""
-        self._children.close()
+        """End the processes."""
+        self._parsers.close()
 
     def executor(self) -> Executor:
-        """Threads enough to keep every child busy."""
-        return self._children.executor()
+        """Return as many threads as there are processes."""
+        return self._parsers.executor()
 
     def look(self, record: Record) -> dict[str, Any]:
-        """What is in the document of a record.
+        """Extract from the document of a record.
 
         Returns:
             ``charset``, ``charset_detector``, ``parsed_as`` (``html``, ``rss``, ``atom`` or ``text``), ``text``, its
@@ -70,8 +66,8 @@ class Documents:
         kind = record.http_header("content-type") or ""
         header = json.dumps([kind, self._main_content]).encode()
         try:
-            found = json.loads(self._children.ask(header + b"\n" + record.payload[:_MOST]))
-        except ChildDied as death:
+            found = json.loads(self._parsers.call(header + b"\n" + record.payload[:_MOST]))
+        except ParserDied as death:
             message = f"its parser {death}"
             raise BadDocument(message) from death
         if "failure" in found:

@@ -1,7 +1,6 @@
-"""An archived document → its text, links and metadata, or the items of a feed; what children of ``document`` do.
+"""Extract text, links and metadata from a document, or the items of a feed; runs in the processes of ``document``.
 
-HTML is parsed and its text extracted by Resiliparse, feeds by feedparser. Apart from ``document`` because a child that
-imports no more than this is ready in half the time.
+Resiliparse parses HTML, feedparser feeds. A module of its own, so that a process imports no more than this.
 """
 
 import json
@@ -28,7 +27,7 @@ _SHINGLE = 3
 
 
 def answer(question: bytes) -> bytes:
-    """What a child says of a document."""
+    """Answer a request of ``document.Documents``."""
     header, _, data = question.partition(b"\n")
     kind, main_content = json.loads(header)
     try:

@@ -17,10 +17,10 @@ from catalogue.errors import (
     SourceUnavailable,
 )
 from catalogue.plan.record_requests import RecordFetch
+from catalogue.records.parser_process import ParserDied
 from catalogue.records.record import Record, read_record
 from catalogue.source.checks import Source
 from catalogue.source.parallel import map_in_order
-from catalogue.supervised import ChildDied
 
 _MAX_BYTES_IN_FLIGHT = 128 << 20
 
@@ -83,7 +83,7 @@ def read_member(member: Member, convert: Callable[[Record], _Converted]) -> _Con
         return convert(read_record(capture, data))
     except FormatError as error:
         # A parser that was killed or took too long may succeed when it is run again.
-        return _failed(capture, str(error), permanent=not isinstance(error.__cause__, ChildDied))
+        return _failed(capture, str(error), permanent=not isinstance(error.__cause__, ParserDied))
     except (CatalogueError, MemoryError):
         raise
     except Exception as error:  # noqa: BLE001 - a record that a format rejects must not stop the others

@@ -11,7 +11,6 @@ import pytest
 import catalogue
 from catalogue.commoncrawl.manifests import IndexFile, parse_manifest
 from catalogue.errors import UnknownCrawl
-from catalogue.examine import Examiner
 from catalogue.harvest.harvest import Harvested, harvest
 from catalogue.harvest.tails import FIRST_TAIL
 from catalogue.parquet.footer import footer_length
@@ -68,12 +67,6 @@ def footers(mirror: Path) -> dict[str, bytes]:
     return found
 
 
-@pytest.fixture(scope="module")
-def examiner() -> Iterator[Examiner]:
-    with Examiner(children=2) as made:
-        yield made
-
-
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
     with Store(tmp_path / "footers.sqlite", create=True) as made:
@@ -90,8 +83,8 @@ def polite(server: FaultServer, clock: FakeClock | None = None, policy: Policy |
     return PoliteSource(inner, Limiter(policy, clock=clock or FakeClock()))
 
 
-def run(source: PoliteSource, store: Store, examiner: Examiner, crawl: str) -> Harvested:
-    return harvest(crawl, iter(ALL), store=store, source=source, examiner=examiner)
+def run(source: PoliteSource, store: Store, crawl: str) -> Harvested:
+    return harvest(crawl, iter(ALL), store=store, source=source)
 
 
 def test_one_request_a_file_and_none_again(mirror: Path, crawls: list[str], tmp_path: Path) -> None:
@@ -118,15 +111,15 @@ def test_the_footers_are_the_files_own(harvested_data: Path, footers: dict[str, 
 
 
 def test_tails_learn_from_the_footers_before_them(
-    mirror: Path, crawl: str, store: Store, examiner: Examiner, footers: dict[str, bytes]
+    mirror: Path, crawl: str, store: Store, footers: dict[str, bytes]
 ) -> None:
     files = listed(mirror, crawl)
     with FaultServer(mirror) as server:
         source = polite(server)
-        run(source, store, examiner, crawl)
+        run(source, store, crawl)
         store.delete("files", [files[0].path])
         server.reset()
-        run(source, store, examiner, crawl)
+        run(source, store, crawl)
         largest = max(len(footers[f.path]) for f in files if f.subset == files[0].subset)
         (exchange,) = server.log
         assert exchange.body_bytes_sent < max(2 * largest, 16 << 10)
@@ -134,7 +127,7 @@ def test_tails_learn_from_the_footers_before_them(
 
 
 def test_a_footer_longer_than_the_tail_takes_one_more_request(
-    mirror: Path, crawl: str, store: Store, examiner: Examiner, footers: dict[str, bytes]
+    mirror: Path, crawl: str, store: Store, footers: dict[str, bytes]
 ) -> None:
     file = listed(mirror, crawl)[0]
     real = (mirror / file.path).read_bytes()
@@ -146,7 +139,7 @@ def test_a_footer_longer_than_the_tail_takes_one_more_request(
     files = {file.path: content, manifest: gzip.compress(file.path.encode())}
     with FaultServer(files) as server:
         source = polite(server)
-        run(source, store, examiner, crawl)
+        run(source, store, crawl)
         source.close()
         assert [exchange.path for exchange in server.log] == [manifest, file.path, file.path]
         assert sum(e.body_bytes_sent for e in server.log[1:]) == len(footer) + 8
@@ -234,7 +227,7 @@ def test_a_file_that_fails_is_named_and_does_not_stop_the_rest(mirror: Path, cra
         assert cat.captures("*.example.com", crawls=crawl).complete
 
 
-def test_footers_that_are_no_footers_are_named(mirror: Path, crawl: str, store: Store, examiner: Examiner) -> None:
+def test_footers_that_are_no_footers_are_named(mirror: Path, crawl: str, store: Store) -> None:
     files = listed(mirror, crawl)
     served: dict[str, bytes] = {file.path: (mirror / file.path).read_bytes() for file in files}
     manifest = f"crawl-data/{crawl}/cc-index-table.paths.gz"
@@ -247,7 +240,7 @@ def test_footers_that_are_no_footers_are_named(mirror: Path, crawl: str, store: 
     served[victims[4]] = b""
     with FaultServer(served) as server:
         source = polite(server)
-        outcome = run(source, store, examiner, crawl)
+        outcome = run(source, store, crawl)
         source.close()
     assert set(outcome.failures) == set(victims)
     assert all(path in reason for path, reason in outcome.failures.items())
@@ -256,14 +249,14 @@ def test_footers_that_are_no_footers_are_named(mirror: Path, crawl: str, store: 
     assert set(store.keys("failures")) == set(victims)
 
 
-def test_crawls_without_a_table(mirror: Path, store: Store, examiner: Examiner) -> None:
+def test_crawls_without_a_table(mirror: Path, store: Store) -> None:
     with FaultServer(mirror) as server:
         source = polite(server)
         with pytest.raises(UnknownCrawl, match="no columnar index"):
-            run(source, store, examiner, "CC-MAIN-2012")
+            run(source, store, "CC-MAIN-2012")
         assert not server.log
         with pytest.raises(UnknownCrawl, match="no columnar index of CC-MAIN-2019-99"):
-            run(source, store, examiner, "CC-MAIN-2019-99")
+            run(source, store, "CC-MAIN-2019-99")
         source.close()
 
 

@@ -21,7 +21,6 @@ import catalogue
 from catalogue import Catalogue
 from catalogue.commoncrawl.manifests import COLLINFO
 from catalogue.errors import BadSnapshot
-from catalogue.examine import Examiner
 from catalogue.harvest.pull import Pull, Pulled
 from catalogue.harvest.snapshot import LIST_OF_CRAWLS, MANIFEST, Piece, contents_of, unpack_snapshot
 from catalogue.parquet.model import Bounds
@@ -326,11 +325,8 @@ def test_footers_that_say_far_more_than_they_have_bytes(empty: Catalogue, tmp_pa
     data = (tmp_path / "piece").read_bytes()
     piece = Piece(crawl, contents_of(rows), len(data), hashlib.sha256(data).hexdigest(), len(rows))
     (tmp_path / "piece").rename(tmp_path / piece.name)
-    with (
-        closing(open_source(str(tmp_path), empty.session.settings)) as there,
-        Examiner() as examiner,
-    ):
-        pull = Pull(there, empty.session.create_store(), there, examiner, compare=0, folder=empty.session.data)
+    with closing(open_source(str(tmp_path), empty.session.settings)) as there:
+        pull = Pull(there, empty.session.create_store(), there, compare=0, folder=empty.session.data)
         tracemalloc.start()
         try:
             pull.take([piece], Pulled(there.url, ()), lambda _: None)

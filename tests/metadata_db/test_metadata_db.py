@@ -16,15 +16,12 @@ import pytest
 
 import catalogue
 from catalogue import metadata_db
-from catalogue.commoncrawl.datasets import COMMON_CRAWL
-from catalogue.errors import BadFooter, DiskFailed, QueryError
-from catalogue.examine import Examiner
-from catalogue.parquet.summary import FileSummary
+from catalogue.errors import DiskFailed, QueryError
+from catalogue.parquet.summary import examine_footer
 from catalogue.reports import add_column_chunks
 from catalogue.settings import Settings
 from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
-from tests.support.examiners import Watched
 
 VIEWS = {"crawls", "files", "row_groups", "pages", "column_chunks"}
 QUESTIONS = sorted(metadata_db.queries_folder().glob("*.sql"))
@@ -158,57 +155,20 @@ def test_column_chunks_are_filled_for_the_crawls_asked_for(data: Path, settings:
         assert len(cat.column_chunks(first)) == len(rows)
 
 
-class Slow(Examiner):
-    """Takes too long over the column chunks of one footer."""
-
-    def __init__(self, footer: bytes) -> None:
-        super().__init__(children=1)
-        self.footer = footer
-
-    def examine(self, footer: bytes, file_size: int, *, column_chunks: bool = False) -> FileSummary:
-        if column_chunks and footer == self.footer:
-            message = "the footer cannot be decoded: its parser took over 5 s"
-            raise BadFooter(message)
-        return super().examine(footer, file_size, column_chunks=column_chunks)
-
-
-def test_a_file_whose_column_chunks_cannot_be_told_keeps_nothing_else_from_being_shown(
-    data: Path, store: Store
-) -> None:
-    path = data / "catalogue.duckdb"
-    files = {key: file for key in store.keys("files") if (file := COMMON_CRAWL.file(key))}
-    crawl = min(file.crawl for file in files.values())
-    bad, *others = sorted(key for key, file in files.items() if file.crawl == crawl)
-    assert others
-    held = store.get("files", bad)
-    assert held
-    with Slow(held.data) as examiner:
-        metadata_db.refresh(path, store, column_chunks=[crawl], examiner=examiner)
-    with metadata_db.connect(path) as connection:
-        shown = connection.execute("SELECT DISTINCT path FROM column_chunks ORDER BY path").fetchall()
-        assert [name for (name,) in shown] == others
-        assert connection.execute("SELECT path, reason FROM derived.failures").fetchall() == [
-            (bad, f"{bad}: its column chunks are not shown: the footer cannot be decoded: its parser took over 5 s")
-        ]
-        assert connection.execute("SELECT true FROM row_groups WHERE path = $1", [bad]).fetchall()
-
-
 def test_what_was_decoded_is_not_decoded_again(data: Path, store: Store) -> None:
     path = data / "catalogue.duckdb"
     before = path.stat()
-    with Watched() as examiner:
-        metadata_db.refresh(path, store, examiner=examiner)
-        assert examiner.examined == 0
-        assert path.stat().st_ino == before.st_ino
-        gone = store.keys("files")[:2]
-        kept = [(key, value) for key in gone if (value := store.get("files", key))]
-        store.delete("files", gone)
-        metadata_db.refresh(path, store, examiner=examiner)
-        assert examiner.examined == 0
-        assert path.stat().st_ino != before.st_ino
-        store.put("files", kept)
-        metadata_db.refresh(path, store, examiner=examiner)
-        assert examiner.examined == len(gone)
+    metadata_db.refresh(path, store)
+    assert path.stat().st_ino == before.st_ino
+    gone = store.keys("files")[:2]
+    saved = [(key, value) for key in gone if (value := store.get("files", key))]
+    store.delete("files", gone)
+    metadata_db.refresh(path, store)
+    assert path.stat().st_ino != before.st_ino
+    assert not store.facts(gone)
+    store.put("files", saved)
+    metadata_db.refresh(path, store)
+    assert store.facts(gone).keys() == {*gone}
     with metadata_db.connect(path) as connection:
         assert connection.execute("select count(*) from files").fetchall() == [(len(store.keys("files")),)]
         doubled = "select path, row_group from row_groups group by all having count(*) > 1"
@@ -342,15 +302,14 @@ def _change_and_compare(data: Path, store: Store, tmp_path: Path, chance: random
         lambda: store.put("documents", [(key, lists[key]) for key in some(lists)]),
         add_indexes,
     ]
-    with Examiner() as examiner:
-        for _ in range(5):
-            for step in chance.choices(steps, k=chance.randint(1, 6)):
-                step()
-            metadata_db.refresh(path, store, examiner=examiner)
-            anew = tmp_path / "anew.duckdb"
-            anew.unlink(missing_ok=True)
-            metadata_db.refresh(anew, store, examiner=examiner)
-            assert all_of_it(path) == all_of_it(anew)
+    for _ in range(5):
+        for step in chance.choices(steps, k=chance.randint(1, 6)):
+            step()
+        metadata_db.refresh(path, store)
+        rebuilt = tmp_path / "rebuilt.duckdb"
+        rebuilt.unlink(missing_ok=True)
+        metadata_db.refresh(rebuilt, store)
+        assert all_of_it(path) == all_of_it(rebuilt)
 
 
 def test_another_store_in_its_place_is_shown_and_nothing_else(data: Path, store: Store, tmp_path: Path) -> None:
@@ -382,14 +341,13 @@ def test_another_store_in_its_place_is_shown_and_nothing_else(data: Path, store:
 
 def test_facts_of_a_file_as_it_was_are_not_shown(store: Store, tmp_path: Path) -> None:
     one, other = store.keys("files")[:2]
-    with Examiner() as examiner:
-        old = store.get("files", one)
-        new = store.get("files", other)
-        assert old
-        assert new
-        stale = {one: examiner.examine(old.data, old.size)}
-        store.put("files", [(one, new)])  # as another process may, between the harvest and this
-        metadata_db.refresh(tmp_path / "catalogue.duckdb", store, facts=stale, examiner=examiner)
+    old = store.get("files", one)
+    new = store.get("files", other)
+    assert old
+    assert new
+    stale = {one: examine_footer(old.data, old.size)}
+    store.put("files", [(one, new)])  # as another process may, between the harvest and this
+    metadata_db.refresh(tmp_path / "catalogue.duckdb", store, facts=stale)
     with metadata_db.connect(tmp_path / "catalogue.duckdb") as connection:
         rows = (
             "SELECT row_group, num_rows, min_url_surtkey, max_url_surtkey FROM row_groups WHERE path = ? ORDER BY ALL"

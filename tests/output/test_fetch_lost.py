@@ -27,10 +27,10 @@ from catalogue.output.formats import JsonLinesFormat
 from catalogue.output.ledger import Ledger
 from catalogue.plan.record_requests import record_fetches
 from catalogue.records.fetch import FailedRecord, fetch_records
+from catalogue.records.parser_process import ParserDied
 from catalogue.records.record import Record
 from catalogue.settings import Settings
 from catalogue.source.open import open_source
-from catalogue.supervised import ChildDied
 from tests.support.archives import warc
 from tests.support.commands import Command
 from tests.support.fetched import check, many_rows, records_in
@@ -119,7 +119,7 @@ def test_what_failed_is_believed_of_the_same_question_only(
 def test_a_parser_that_took_too_long_is_asked_again(settings: Settings, rows: list[dict[str, Any]]) -> None:
     def slow(_: Record) -> dict[str, Any]:
         message = "its parser took over 5 s"
-        raise BadDocument(message) from ChildDied
+        raise BadDocument(message) from ParserDied
 
     def broken(_: Record) -> dict[str, Any]:
         message = "no document"

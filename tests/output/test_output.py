@@ -332,7 +332,7 @@ def test_frames_say_what_they_lack(harvested: Catalogue, crawl: str) -> None:
 def test_rows_of_any_record() -> None:
     page = record_of(b"<p>x</p>")
     record = replace(page, http_headers=(*page.http_headers, ("X-Odd", "\ud800")))
-    with Documents(children=1) as documents:
+    with Documents(processes=1) as documents:
         row = json.loads(
             gzip.decompress(ParquetFormat(lambda record: row_of(record, documents.look), ROW).encode(record))
         )

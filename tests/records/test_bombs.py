@@ -3,6 +3,7 @@
 import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from io import BytesIO
 
 import pyarrow as pa
@@ -11,8 +12,8 @@ import pytest
 
 from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.errors import BadFooter
-from catalogue.examine import Examiner
 from catalogue.parquet.footer import MAX_ROWS, TRAILER, decode_footer, with_trailer
+from catalogue.parquet.summary import examine_footer
 from catalogue.parquet.thrift import BINARY, I32, I64, LIST, STRUCT, encode_list, encode_struct
 from catalogue.plan.cost import Cost
 from catalogue.plan.planner import plan_reads
@@ -184,32 +185,23 @@ BOMBS = {
 
 
 def test_footers_that_are_more_than_footers() -> None:
-    """Refused, or taken for what they are, by one child that lives."""
-    taken, died = [], []
-    with Examiner(children=1, seconds=20) as examiner:
-        for name, footer in BOMBS.items():
-            try:
-                examiner.examine(footer, 1 << 30)
-            except BadFooter as error:
-                died += ["its parser" in str(error)]
-            else:
-                taken.append(name)
-    assert not any(died)
-    assert taken == ["key-values at the limit"]
+    accepted = []
+    for name, footer in BOMBS.items():
+        with suppress(BadFooter):
+            examine_footer(footer, 1 << 30)
+            accepted.append(name)
+    assert accepted == ["key-values at the limit", "a text of 3 MiB"]
 
 
 def test_every_number_of_a_codec() -> None:
-    """One that is invented next year is shown by its number, and cannot be read; no process dies of it."""
+    """A codec without a name is shown by its number, and cannot be read."""
     data = small_file(compression="none")
     footer = made(data)
-    with Examiner(children=1, seconds=20) as examiner:
-        for codec in range(256):
-            footer.meta(0, 0)[4] = footer.meta(1, 0)[4] = (I32, codec)
-            facts = examiner.examine(footer.footer, footer.file_size)
-            assert facts.codec.startswith(
-                ("UNKNOWN(", "UNCOMPRESSED", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4", "ZSTD")
-            )
-            if codec and (codec < 32 or codec % 16 == 15):  # all that have names, and some of those that have none
-                changed = data[: -TRAILER - len(raw_footer(data))] + with_trailer(footer.footer)
-                with pytest.raises(BadFooter, match="column url_surtkey"):
-                    list(batches(changed, ("url_surtkey",)))
+    for codec in range(256):
+        footer.meta(0, 0)[4] = footer.meta(1, 0)[4] = (I32, codec)
+        facts = examine_footer(footer.footer, footer.file_size)
+        assert facts.codec.startswith(("UNKNOWN(", "UNCOMPRESSED", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4", "ZSTD"))
+        if codec and (codec < 32 or codec % 16 == 15):  # all that have names, and some of those that have none
+            changed = data[: -TRAILER - len(raw_footer(data))] + with_trailer(footer.footer)
+            with pytest.raises(BadFooter, match="column url_surtkey"):
+                list(batches(changed, ("url_surtkey",)))

@@ -23,10 +23,9 @@ from catalogue.records.metadata import metadata_of, row_of, text_of
 from catalogue.records.record import Record, read_record
 from catalogue.selection import stored_crawls
 from catalogue.settings import install_command
-from catalogue.supervised import end_spare
 from tests.support.archives import capture, digest, warc
 from tests.support.commands import Command
-from tests.support.examiners import children
+from tests.support.processes import children
 
 PAGE = """<!doctype html><html lang=is><head><title>  Góðan
 daginn </title><meta name=description content="Um &amp; allt"><meta property="og:title" content=x>
@@ -54,7 +53,7 @@ def record_of(body: bytes, kind: str = "text/html", **headers: str) -> Record:
 
 @pytest.fixture(scope="module")
 def documents() -> Iterator[Documents]:
-    with Documents(children=2) as made:
+    with Documents(processes=2) as made:
         yield made
 
 
@@ -122,7 +121,7 @@ def test_a_long_address_is_not_repeated_in_every_link(documents: Documents, *, o
 
 
 def test_only_what_is_said(documents: Documents) -> None:
-    with Documents(main_content=True, children=1) as main:
+    with Documents(main_content=True, processes=1) as main:
         page = record_of(PAGE.encode(), "text/html; charset=utf-8")
         assert "Valmynd" not in main.look(page)["text"]
         assert "Þetta er síða um allt." in main.look(page)["text"]
@@ -190,15 +189,14 @@ def test_what_has_no_text(documents: Documents) -> None:
 
 
 def test_a_page_that_keeps_its_parser_busy_is_given_up() -> None:
-    with Documents(main_content=True, children=1, seconds=0.5) as hasty:
+    with Documents(main_content=True, processes=1, seconds=0.5) as hasty:
         with pytest.raises(BadDocument, match=r"its parser took over 0\.5 s"):
             hasty.look(record_of(b"<div>" * 200_000))
         assert hasty.look(record_of(b"<p>and goes on"))["text"] == "and goes on"
 
 
 def test_a_page_that_took_too_long_once_is_not_tried_again() -> None:
-    end_spare()
-    with Documents(children=1, seconds=1.0) as hasty:
+    with Documents(processes=1, seconds=1.0) as hasty:
         before = children()
         assert hasty.look(record_of(b"<p>one"))["text"] == "one"
         (child,) = children() - before

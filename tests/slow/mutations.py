@@ -27,10 +27,10 @@ from catalogue.commoncrawl.columns import SCHEMA
 from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.demo import write_miniature
 from catalogue.errors import BadFooter, BadRecord, CatalogueError, FormatError
-from catalogue.examine import Examiner
 from catalogue.parquet.footer import TRAILER, decode_footer, decode_row_groups, footer_length, with_trailer
 from catalogue.parquet.model import Footer
 from catalogue.parquet.pages import Indexes, cut_indexes
+from catalogue.parquet.summary import examine_footer
 from catalogue.parquet.thrift import Reader
 from catalogue.plan.cost import Cost
 from catalogue.plan.plan import ReadPlan
@@ -206,8 +206,7 @@ def _damaged(original: _Original, rng: Random, others: Sequence[_Original]) -> t
 class _Reading:
     """Reads damaged files as the catalogue does."""
 
-    def __init__(self, examiner: Examiner) -> None:
-        self._examiner = examiner
+    def __init__(self) -> None:
         self.warnings: list[str] = []
 
     def footer(self, data: bytes) -> Footer:
@@ -216,7 +215,7 @@ class _Reading:
         if length + TRAILER > len(data):
             raise BadFooter("the footer is longer than the file")
         raw = data[-TRAILER - length : -TRAILER]
-        facts = self._examiner.examine(raw, len(data), column_chunks=True)
+        facts = examine_footer(raw, len(data), column_chunks=True)
         complete = decode_footer(raw, len(data))
         if facts.footer_rest is not None:
             offsets = {group.ordinal: group.footer_offset for group in facts.row_groups}
@@ -324,27 +323,26 @@ def run(count: int, seed: int, folder: Path) -> dict[str, object]:
     files = _originals(mirror_of(folder / "mirror"))
     verdicts, slowest = Counter[str](), 0.0
     accepted: list[bytes] = []
-    with Examiner(children=1) as examiner:
-        reading = _Reading(examiner)
-        for number in range(count):
-            original = rng.choice(files[6:] if rng.random() < 0.1 else files[:6])
-            data, place = _damaged(original, rng, files)
-            query, cost = rng.randrange(3), rng.choice([_PAGES_ARE_CHEAP, _PAGES_ARE_CHEAP, Cost()])
-            began = process_time()
-            try:
-                verdict = _verdict(reading, original, data, place, query, cost)
-                took = process_time() - began
-                assert took < _SLOWEST, f"it took {took:.1f} s"
-            except Exception as error:
-                (folder / "wrong.parquet").write_bytes(data)
-                about = f"input {number} of seed {seed}, {place}, query {query}, {cost}"
-                raise AssertionError(f"{about}: {type(error).__name__}: {error} ({len(data)} bytes)") from error
-            slowest = max(slowest, took)
-            verdicts[verdict] += 1
-            if verdict.startswith(("right", "undetectable")) and place.what == "footer" and original in files[:6]:
-                accepted.append(data)
-            if accepted and (number % 5000 == 4999 or number == count - 1):
-                _harvest(folder / f"crawl-{number}", accepted[-40:])
-                accepted.clear()
+    reading = _Reading()
+    for number in range(count):
+        original = rng.choice(files[6:] if rng.random() < 0.1 else files[:6])
+        data, place = _damaged(original, rng, files)
+        query, cost = rng.randrange(3), rng.choice([_PAGES_ARE_CHEAP, _PAGES_ARE_CHEAP, Cost()])
+        began = process_time()
+        try:
+            verdict = _verdict(reading, original, data, place, query, cost)
+            took = process_time() - began
+            assert took < _SLOWEST, f"it took {took:.1f} s"
+        except Exception as error:
+            (folder / "wrong.parquet").write_bytes(data)
+            about = f"input {number} of seed {seed}, {place}, query {query}, {cost}"
+            raise AssertionError(f"{about}: {type(error).__name__}: {error} ({len(data)} bytes)") from error
+        slowest = max(slowest, took)
+        verdicts[verdict] += 1
+        if verdict.startswith(("right", "undetectable")) and place.what == "footer" and original in files[:6]:
+            accepted.append(data)
+        if accepted and (number % 5000 == 4999 or number == count - 1):
+            _harvest(folder / f"crawl-{number}", accepted[-40:])
+            accepted.clear()
     _damage_records(count // 10, rng)
     return {"verdicts": dict(sorted(verdicts.items())), "slowest": round(slowest, 3)}

@@ -38,7 +38,6 @@ from catalogue.server.service import Service
 from catalogue.session import Session
 from catalogue.settings import Settings
 from catalogue.store.database import Store
-from catalogue.supervised import end_spare
 from catalogue.surt import parse_pattern
 from tests.read.test_answers import CONDITIONS, IDENTITY, Scan, in_order, random_patterns
 from tests.slow.mutations import mirror_of
@@ -295,7 +294,6 @@ def _in_use() -> tuple[int, int]:
     for thread in threading.enumerate():
         if thread is not threading.main_thread() and not thread.daemon:
             thread.join(5)
-    end_spare()
     gc.collect()
     return len(os.listdir("/proc/self/fd")), threading.active_count()  # noqa: PTH208 - numbers
 
