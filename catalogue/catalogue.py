@@ -47,7 +47,7 @@ from catalogue.sql import connect, run_sql
 from catalogue.store.database import Store
 from catalogue.store.folder_settings import settings_for
 from catalogue.surt import Keys, Match
-from catalogue.url_index_2012.search import PATH, OldIndex
+from catalogue.url_index_2012.lookup import PATH, OldIndex
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -18,7 +18,7 @@ from catalogue.harvest.crawl_list import fetch_manifest
 from catalogue.harvest.duplicates import Duplicates
 from catalogue.harvest.tails import Tails, Taken, Taker, index_ranges, whole
 from catalogue.parquet.footer import decode_footer
-from catalogue.parquet.pages import Indexes
+from catalogue.parquet.stored_indexes import Indexes
 from catalogue.parquet.summary import FileSummary
 from catalogue.plan.cost import Cost
 from catalogue.progress import Progress

@@ -23,7 +23,7 @@ from catalogue.errors import BadSnapshot, FileChanged, FormatError, NotFound, Qu
 from catalogue.formatting import ReprMixin, plural
 from catalogue.harvest.snapshot import LIST_OF_CRAWLS, MANIFEST, Piece, Snapshot, contents_of, unpack_snapshot
 from catalogue.parquet.footer import MAGIC, TRAILER, with_trailer
-from catalogue.parquet.pages import Indexes
+from catalogue.parquet.stored_indexes import Indexes
 from catalogue.parquet.summary import examine_footer
 from catalogue.progress import Progress
 from catalogue.selection import several

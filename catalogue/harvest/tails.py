@@ -11,7 +11,7 @@ from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.errors import BadFooter, FormatError, StoreDamaged
 from catalogue.parquet.footer import TRAILER, decode_footer, footer_length
 from catalogue.parquet.model import Footer, RowGroup
-from catalogue.parquet.pages import Indexes, cut_indexes
+from catalogue.parquet.stored_indexes import Indexes, cut_indexes
 from catalogue.parquet.summary import FileSummary, examine_footer
 from catalogue.source.byte_ranges import ByteRange, FileVersion
 from catalogue.source.checks import Exchange

@@ -14,7 +14,7 @@ from catalogue.parquet.footer import decode_footer, decode_row_groups
 from catalogue.parquet.key_ranges import merged
 from catalogue.parquet.model import Footer
 from catalogue.parquet.page_index import decode_column_index, decode_offset_index
-from catalogue.parquet.pages import ColumnIndex, Indexes
+from catalogue.parquet.stored_indexes import ColumnIndex, Indexes
 from catalogue.store.database import Store
 from catalogue.surt import text_after, text_from
 

@@ -19,7 +19,7 @@ from catalogue.output.writer import RecordWriter
 from catalogue.plan.cost import Cost
 from catalogue.plan.record_requests import RecordFetch, record_fetches
 from catalogue.read.workers import Workers, at_home
-from catalogue.records.fetch import FailedRecord, fetch_members, read_member
+from catalogue.records.fetch_records import FailedRecord, fetch_members, read_member
 from catalogue.settings import Settings
 from catalogue.source.checks import Source
 from catalogue.source.open import open_source

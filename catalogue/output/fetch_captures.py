@@ -32,7 +32,7 @@ from catalogue.output.open_output import Output, format_of, open_output
 from catalogue.plan.record_requests import RecordFetch, record_fetches
 from catalogue.progress import Progress
 from catalogue.read.dataframes import frame_of, in_order
-from catalogue.records.fetch import fetch_records
+from catalogue.records.fetch_records import fetch_records
 from catalogue.records.metadata import ROW
 from catalogue.records.record import Record, read_record
 from catalogue.sample import Sample

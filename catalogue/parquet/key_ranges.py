@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from catalogue.parquet.arrow_arrays import binaries, flags
 from catalogue.parquet.model import Bounds
-from catalogue.parquet.pages import cut_bounds
+from catalogue.parquet.stored_indexes import cut_bounds
 from catalogue.surt import shared_prefix
 
 MOST = 4

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from catalogue.errors import BadPageIndex
 from catalogue.parquet.model import DATA_PAGES, DICTIONARY_ENCODINGS, ColumnChunk
 from catalogue.parquet.page_index import tiled
-from catalogue.parquet.pages import OffsetIndex, typed
+from catalogue.parquet.stored_indexes import OffsetIndex, typed
 from catalogue.parquet.thrift import I32, STRUCT, Reader, ThriftError
 
 MAX_PAGES = 20_000

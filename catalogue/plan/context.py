@@ -13,7 +13,7 @@ from catalogue.metadata_db.candidates import Candidate
 from catalogue.parquet.footer import decode_footer, decode_row_groups
 from catalogue.parquet.model import Bounds, Footer, RowGroup
 from catalogue.parquet.page_index import page_bounds
-from catalogue.parquet.pages import Indexes, cut_indexes
+from catalogue.parquet.stored_indexes import Indexes, cut_indexes
 from catalogue.plan.cost import Cost
 from catalogue.plan.plan import ReadPlan
 from catalogue.plan.planner import plan_reads

@@ -10,7 +10,7 @@ import pyarrow as pa
 from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.formatting import ReprMixin, duration, join_first, plural, size
 from catalogue.parquet.model import ColumnChunk
-from catalogue.parquet.pages import ColumnIndex, OffsetIndex
+from catalogue.parquet.stored_indexes import ColumnIndex, OffsetIndex
 from catalogue.plan.cost import Cost
 from catalogue.plan.requests import Part, PlannedRequest, Purpose
 from catalogue.query.query import Query

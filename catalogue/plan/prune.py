@@ -9,7 +9,7 @@ from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.errors import BadFooter, BadPageIndex
 from catalogue.parquet.model import ColumnChunk, Footer, RowGroup
 from catalogue.parquet.page_index import decode_column_index, decode_offset_index
-from catalogue.parquet.pages import ColumnIndex, Indexes, OffsetIndex
+from catalogue.parquet.stored_indexes import ColumnIndex, Indexes, OffsetIndex
 from catalogue.plan.requests import Part, PlannedRequest, Purpose, plan_requests
 from catalogue.query.query import Query, holds, near
 from catalogue.query.random_order import Drawn

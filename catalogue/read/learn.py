@@ -11,7 +11,7 @@ from catalogue.parquet.key_ranges import clusters, covers, merged
 from catalogue.parquet.model import Bounds, ColumnChunk, Order
 from catalogue.parquet.page_headers import walk
 from catalogue.parquet.page_index import encode_column_index, encode_offset_index
-from catalogue.parquet.pages import ColumnIndex, Indexes, OffsetIndex, cut_bounds
+from catalogue.parquet.stored_indexes import ColumnIndex, Indexes, OffsetIndex, cut_bounds
 from catalogue.read.decode import Numbered
 
 

@@ -15,7 +15,7 @@ from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.errors import BadPageIndex, UnplannedRead
 from catalogue.parquet.arrow_arrays import fractions, positions
 from catalogue.parquet.page_headers import check_pages, walk
-from catalogue.parquet.pages import Indexes
+from catalogue.parquet.stored_indexes import Indexes
 from catalogue.plan.plan import ColumnRead, ReadPlan
 from catalogue.plan.planner import narrowed
 from catalogue.plan.requests import PlannedRequest, plan_requests

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.errors import Blocked, FormatError, SourceError, SourceUnavailable, WorkersLost
-from catalogue.parquet.pages import Indexes
+from catalogue.parquet.stored_indexes import Indexes
 from catalogue.plan.plan import ReadPlan
 from catalogue.plan.split import sliced
 from catalogue.read.decode import BATCH_ROWS

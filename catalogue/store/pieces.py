@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from catalogue.errors import BadPageIndex, BadSnapshot, StoreDamaged
-from catalogue.parquet.pages import Indexes
+from catalogue.parquet.stored_indexes import Indexes
 from catalogue.store.database import Store
 from catalogue.store.read_only import open_to_read
 from catalogue.store.schema import check_stranger, disk_errors, prepare, read_only, transaction

@@ -21,7 +21,7 @@ from itertools import pairwise
 from catalogue.commoncrawl.capture import MAX_RECORD, Capture
 from catalogue.errors import BadUrlIndex
 from catalogue.source.byte_ranges import ByteRange
-from catalogue.url_index_2012.keys import url_of
+from catalogue.url_index_2012.url_keys import url_of
 
 HEADER_SIZE = 8
 MAX_BLOCK = 4 << 20

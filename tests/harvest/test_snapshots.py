@@ -20,7 +20,7 @@ from catalogue.commoncrawl.manifests import COLLINFO, manifest_path
 from catalogue.demo import LoopbackServer
 from catalogue.errors import BadSnapshot, QueryError, StoreLocked, UnknownCrawl
 from catalogue.harvest.snapshot import LIST_OF_CRAWLS, MANIFEST, unpack_snapshot
-from catalogue.parquet.pages import Indexes
+from catalogue.parquet.stored_indexes import Indexes
 from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
 from catalogue.source.checks import MAX_DOCUMENT

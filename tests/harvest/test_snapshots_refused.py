@@ -25,7 +25,7 @@ from catalogue.harvest.pull import Pull, Pulled
 from catalogue.harvest.snapshot import LIST_OF_CRAWLS, MANIFEST, Piece, contents_of, unpack_snapshot
 from catalogue.parquet.model import Bounds
 from catalogue.parquet.page_index import encode_column_index
-from catalogue.parquet.pages import ColumnIndex, Indexes
+from catalogue.parquet.stored_indexes import ColumnIndex, Indexes
 from catalogue.settings import Settings
 from catalogue.source.open import open_source
 from catalogue.store.pieces import read_piece, write_piece

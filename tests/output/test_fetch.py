@@ -27,7 +27,7 @@ from catalogue.output.ledger import Ledger
 from catalogue.output.targets import LocalTarget
 from catalogue.output.writer import PartWriter
 from catalogue.plan.record_requests import record_fetches
-from catalogue.records.fetch import FailedRecord
+from catalogue.records.fetch_records import FailedRecord
 from catalogue.records.record import Record, read_record
 from catalogue.settings import Settings
 from catalogue.source.open import open_source

@@ -26,7 +26,7 @@ from catalogue.output.fetch import fetch_encoded
 from catalogue.output.formats import JsonLinesFormat
 from catalogue.output.ledger import Ledger
 from catalogue.plan.record_requests import record_fetches
-from catalogue.records.fetch import FailedRecord, fetch_records
+from catalogue.records.fetch_records import FailedRecord, fetch_records
 from catalogue.records.parser_process import ParserDied
 from catalogue.records.record import Record
 from catalogue.settings import Settings

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from catalogue.parquet.key_ranges import MOST, clusters, covers, disjoint, merged
 from catalogue.parquet.model import Bounds
-from catalogue.parquet.pages import LONGEST_BOUND
+from catalogue.parquet.stored_indexes import LONGEST_BOUND
 
 WORDS = st.one_of(
     st.binary(max_size=12),

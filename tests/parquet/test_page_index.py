@@ -20,7 +20,7 @@ from catalogue.parquet.page_index import (
     encode_column_index,
     encode_offset_index,
 )
-from catalogue.parquet.pages import LONGEST_BOUND, ColumnIndex, OffsetIndex, cut_bounds
+from catalogue.parquet.stored_indexes import LONGEST_BOUND, ColumnIndex, OffsetIndex, cut_bounds
 from catalogue.parquet.thrift import Reader
 from catalogue.source.byte_ranges import ByteRange
 from tests.support.footers import write

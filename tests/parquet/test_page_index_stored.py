@@ -15,7 +15,7 @@ from catalogue.errors import BadPageIndex
 from catalogue.parquet.model import ColumnChunk, Order
 from catalogue.parquet.page_headers import check_pages, walk
 from catalogue.parquet.page_index import decode_column_index, decode_offset_index
-from catalogue.parquet.pages import ColumnIndex, Indexes, OffsetIndex, cut_indexes
+from catalogue.parquet.stored_indexes import ColumnIndex, Indexes, OffsetIndex, cut_indexes
 from tests.support.footers import confused, scrambled
 from tests.support.mirrors import read_footer
 from tests.support.paged import (

@@ -15,8 +15,8 @@ import pytest
 from catalogue.parquet.model import ColumnChunk, Footer
 from catalogue.parquet.page_headers import page_header, walk
 from catalogue.parquet.page_index import decode_offset_index
-from catalogue.parquet.pages import OffsetIndex
 from catalogue.parquet.splice import splice
+from catalogue.parquet.stored_indexes import OffsetIndex
 from tests.support.footers import write
 from tests.support.mirrors import index_paths, one_of_each_crawl, read_footer
 from tests.support.spliced import ROWS, groups, headers_of, read, spliced, wide_table

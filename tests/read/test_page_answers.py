@@ -14,7 +14,7 @@ import pytest
 import catalogue
 from catalogue import Catalogue
 from catalogue.parquet.page_index import encode_offset_index
-from catalogue.parquet.pages import Indexes
+from catalogue.parquet.stored_indexes import Indexes
 from catalogue.plan.plan import PlannedRowGroup
 from catalogue.session import Session
 from catalogue.settings import Settings

@@ -14,7 +14,7 @@ from catalogue import Catalogue
 from catalogue.commoncrawl.columns import KEY_COLUMN
 from catalogue.demo import LoopbackServer
 from catalogue.parquet.page_index import decode_column_index, encode_column_index
-from catalogue.parquet.pages import Indexes
+from catalogue.parquet.stored_indexes import Indexes
 from catalogue.parquet.thrift import Reader
 from catalogue.session import Session
 from catalogue.settings import Settings

@@ -29,7 +29,7 @@ from catalogue.demo import write_miniature
 from catalogue.errors import BadFooter, BadRecord, CatalogueError, FormatError
 from catalogue.parquet.footer import TRAILER, decode_footer, decode_row_groups, footer_length, with_trailer
 from catalogue.parquet.model import Footer
-from catalogue.parquet.pages import Indexes, cut_indexes
+from catalogue.parquet.stored_indexes import Indexes, cut_indexes
 from catalogue.parquet.summary import examine_footer
 from catalogue.parquet.thrift import Reader
 from catalogue.plan.cost import Cost

@@ -18,7 +18,7 @@ from catalogue.parquet.page_index import (
     encode_column_index,
     encode_offset_index,
 )
-from catalogue.parquet.pages import Indexes
+from catalogue.parquet.stored_indexes import Indexes
 from catalogue.parquet.summary import summarize_file
 from catalogue.parquet.thrift import Reader, ThriftError
 from catalogue.source.byte_ranges import ByteRange

@@ -36,7 +36,7 @@ from catalogue.parquet.page_headers import walk
 from catalogue.parquet.page_index import (
     encode_offset_index,
 )
-from catalogue.parquet.pages import Indexes
+from catalogue.parquet.stored_indexes import Indexes
 from catalogue.records.record import MAX_INFLATED, read_record
 from catalogue.server.archived_pages import parse_url
 from catalogue.server.cdx_request import parse_request
@@ -48,7 +48,7 @@ from catalogue.source.byte_ranges import content_range, parse_content_range
 from catalogue.store.stored_file import DIGEST_SIZE, StoredFile, decode, encode
 from catalogue.surt import Keys, Match, Pattern, covers, parse_key_pattern, parse_pattern, url_surtkey, url_surtkeys
 from catalogue.url_index_2012.blocks import Header, parse_data_block, parse_header, parse_index_block
-from catalogue.url_index_2012.keys import parse_key_prefix
+from catalogue.url_index_2012.url_keys import parse_key_prefix
 from tests.slow.mutations import mirror_of
 from tests.slow.mutators import damage
 from tests.slow.parquet_parsers import (

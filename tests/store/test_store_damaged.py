@@ -13,7 +13,7 @@ from threading import Event
 import pytest
 
 from catalogue.errors import StoreDamaged, StoreError
-from catalogue.parquet.pages import Indexes
+from catalogue.parquet.stored_indexes import Indexes
 from catalogue.store.database import Store
 from catalogue.store.schema import TABLES, VERSION
 from catalogue.store.stored_file import StoredFile, decode, encode

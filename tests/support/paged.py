@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from catalogue.parquet.model import Bounds, ColumnChunk
 from catalogue.parquet.page_index import decode_offset_index
-from catalogue.parquet.pages import ColumnIndex, OffsetIndex
+from catalogue.parquet.stored_indexes import ColumnIndex, OffsetIndex
 from catalogue.parquet.thrift import (
     BINARY,
     BOOLEAN_FALSE,

@@ -15,7 +15,7 @@ import catalogue
 from catalogue import Catalogue
 from catalogue.errors import BadSnapshot
 from catalogue.harvest.snapshot import MANIFEST, Snapshot, contents_of, unpack_snapshot
-from catalogue.parquet.pages import Indexes
+from catalogue.parquet.stored_indexes import Indexes
 from catalogue.settings import Settings
 from catalogue.store.pieces import read_piece
 from catalogue.store.stored_file import decode

@@ -23,7 +23,7 @@ from catalogue.url_index_2012.blocks import (
     parse_header,
     parse_index_block,
 )
-from catalogue.url_index_2012.keys import KeyPattern, parse_key_prefix
+from catalogue.url_index_2012.url_keys import KeyPattern, parse_key_prefix
 
 PATH = "projects/url-index/url-index.1356128792"
 """Of the index below Common Crawl's address."""
