@@ -20,7 +20,7 @@ from catalogue.parquet.column_types import NESTED, arrow_type
 from catalogue.plan.context import PlanContext
 from catalogue.plan.plan import ReadPlan
 from catalogue.plan.requests import PlannedRequest
-from catalogue.progress import Bars, Progress, nowhere
+from catalogue.progress import Bars, Progress, no_bar
 from catalogue.query.deduplicate import Distinct
 from catalogue.query.filters import Filters
 from catalogue.query.query import CDX_COLUMNS, Moment, Query, check_columns, time_bounds
@@ -77,7 +77,7 @@ class Captures(ReprMixin):
         self._counts = counts
         self._distinct = distinct
         self._notify = notify or (lambda _: None)
-        self._bars = bars or nowhere
+        self._bars = bars or no_bar
         self._uncounted: Counter[str] = Counter()
         """Rows that the plan counted by an index that turned out to be wrong, so that they were looked at after all."""
         self._plan: ReadPlan | None = None

@@ -1,4 +1,4 @@
-"""How far something is, while it lasts: a bar on a terminal or in a notebook, and nothing elsewhere."""
+"""Progress bars on a terminal or in a notebook; elsewhere nothing."""
 
 import sys
 import time
@@ -11,51 +11,49 @@ from typing import Any, TypeAlias
 
 from catalogue.formatting import printable, size
 
-_AT_ONCE = 0.5
-"""Seconds; of what is done by then nobody has to be told how far it is."""
-_ONE = Lock()
-"""Held by who shows a bar: of what several threads do at once, the others would write over it."""
-_EVERY = 0.25
-"""Seconds between two sights of a bar in a notebook, each of which is a message."""
+_DELAY = 0.5
+"""Seconds. Shorter work has no bar."""
+_NOTEBOOK_INTERVAL = 0.25
+"""Seconds between two updates in a notebook. Each is a message."""
+_VISIBLE = Lock()
+"""Two bars of two threads would overwrite each other."""
 
 
 @dataclass(slots=True)
 class Progress:
-    """How far something is."""
+    """The progress of a harvest or of other work."""
 
     name: str
-    """The crawl of which files are taken, or what else is done, such as ``fetch``."""
+    """The harvested crawl, or the kind of work, such as ``fetch``."""
     listed: int
-    """How many there are: files that the manifest of a crawl names, of the subsets asked for; 0 if nobody knows."""
+    """Total number of files or other items; 0 if unknown."""
     done: int
-    """How many of them are done; of a crawl's files, those held from before included."""
+    """Items done, including files that were stored before."""
     failed: int = 0
-    """How many could not be."""
     bytes: int = 0
-    """Received for it so far."""
+    """Received so far."""
     requests: int = 0
     seconds: float = 0.0
 
 
 Report: TypeAlias = Callable[[Progress], None]
-"""Is told of a ``Progress``, often."""
 Bars: TypeAlias = Callable[[str], AbstractContextManager[Report]]
-"""Makes bars, given what it is that is counted."""
+"""Opens a progress bar, given the unit of what it counts, such as ``files``."""
 
 
 @contextmanager
-def nowhere(_: str) -> Iterator[Report]:
-    """No bar."""
+def no_bar(_: str) -> Iterator[Report]:
+    """Show nothing."""
     yield lambda _: None
 
 
 @contextmanager
-def on_terminal(what: str = "", *, stays: bool = True) -> Iterator[Report]:
-    """A bar on the terminal for each ``name`` that it is told of.
+def terminal_bar(unit: str = "", *, transient: bool = False) -> Iterator[Report]:
+    """Show a bar on standard error for each ``Progress.name``.
 
     Args:
-        what: is counted.
-        stays: whether it can still be seen when all is done.
+        unit: what is counted.
+        transient: remove the bar at the end.
     """
     from rich.console import Console  # noqa: PLC0415 - slow to import, and only terminals need it
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn  # noqa: PLC0415
@@ -65,18 +63,17 @@ def on_terminal(what: str = "", *, stays: bool = True) -> Iterator[Report]:
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=None),
         MofNCompleteColumn(),
-        TextColumn(
-            "{task.fields[rate]:.1f} " + f"{what}/s".strip() + "  {task.fields[received]}  {task.fields[failed]}"
-        ),
+        TextColumn("{task.fields[rate]:.1f} " + f"{unit}/s".strip()),
+        TextColumn("{task.fields[received]}  {task.fields[failed]}"),
         TimeRemainingColumn(),
         console=Console(stderr=True, force_terminal=True, force_jupyter=False),
-        transient=not stays,
-        redirect_stdout=sys.stdout.isatty(),  # else results in a pipe would go to the terminal
+        transient=transient,
+        redirect_stdout=sys.stdout.isatty(),  # rich would print piped results on the terminal
     )
     tasks: dict[str, Any] = {}
 
     def show(progress: Progress) -> None:
-        if progress.name not in tasks:
+        if progress.name not in tasks:  # the rate must not count what was done before
             tasks[progress.name] = bar.add_task(
                 printable(progress.name),
                 total=progress.listed or None,
@@ -100,23 +97,18 @@ def on_terminal(what: str = "", *, stays: bool = True) -> Iterator[Report]:
 
 
 @contextmanager
-def in_notebook(what: str = "", *, clock: Callable[[], float] = time.monotonic) -> Iterator[Report]:
-    """A bar below the cell, which is gone when all is done. It needs nothing but IPython: no widgets.
-
-    Args:
-        what: is counted.
-        clock: says in seconds when it is.
-    """
-    from IPython.display import display  # noqa: PLC0415 - there, since this is a notebook
+def notebook_bar(unit: str = "") -> Iterator[Report]:
+    """Show a bar below the notebook's cell, and remove it at the end. It needs no widgets."""
+    from IPython.display import display  # noqa: PLC0415 - installed with every notebook
 
     handle: Any = display({"text/plain": ""}, raw=True, display_id=True)
-    last = -_EVERY
+    last = 0.0
 
     def show(progress: Progress) -> None:
         nonlocal last
-        if clock() - last >= _EVERY:
-            last = clock()
-            handle.update(_as_shown(progress, what), raw=True)
+        if time.monotonic() - last >= _NOTEBOOK_INTERVAL:
+            last = time.monotonic()
+            handle.update(_html(progress, unit), raw=True)
 
     try:
         yield show
@@ -124,59 +116,55 @@ def in_notebook(what: str = "", *, clock: Callable[[], float] = time.monotonic) 
         handle.update({"text/plain": "", "text/html": ""}, raw=True)
 
 
-def _as_shown(progress: Progress, what: str) -> dict[str, str]:
+def _html(progress: Progress, unit: str) -> dict[str, str]:
     done = progress.done + progress.failed
     of = f" of {progress.listed:,}" if progress.listed else ""
     received = f"; {size(progress.bytes)}" if progress.bytes else ""
     failed = f"; {progress.failed:,} failed" if progress.failed else ""
-    text = printable(f"{progress.name}: {done:,}{of} {what}".rstrip() + received + failed)
+    text = printable(f"{progress.name}: {done:,}{of} {unit}".rstrip() + received + failed)
     bar = f'<progress value="{done}" max="{progress.listed}"></progress> ' if progress.listed else ""
     return {"text/plain": text, "text/html": f"<div>{bar}{escape(text)}</div>"}
 
 
-def bars(wanted: bool | None, *, clock: Callable[[], float] = time.monotonic) -> Bars:  # noqa: FBT001 - as open has it
-    """Bars for what takes more than half a second, where somebody can see them.
+def bars(enabled: bool | None, *, clock: Callable[[], float] = time.monotonic) -> Bars:  # noqa: FBT001 - as open has it
+    """Return a function that opens bars, each of which appears after half a second.
 
     Args:
-        wanted: whether there are to be some; None for where a terminal or a notebook is.
-        clock: says in seconds when it is.
+        enabled: None shows bars on a terminal and in a notebook.
+        clock: returns seconds.
     """
 
     @contextmanager
-    def bar(what: str) -> Iterator[Report]:
-        started, opened, ended = clock(), False, False
-        show: Report = lambda _: None  # noqa: E731 - until then
+    def bar(unit: str) -> Iterator[Report]:
+        started, show, ended = clock(), None, False
+        visible = (is_notebook() or is_terminal()) if enabled is None else enabled
         with ExitStack() as stack:
 
             def report(progress: Progress) -> None:
-                nonlocal opened, show
-                if ended:  # by a thread that was not waited for
+                nonlocal show
+                if ended:  # called by a thread that is still at work
                     return
-                if not opened and clock() - started >= _AT_ONCE and _ONE.acquire(blocking=False):
-                    opened = True
-                    stack.callback(_ONE.release)
-                    chosen = in_notebook(what) if is_notebook() else on_terminal(what, stays=False)
-                    show = stack.enter_context(chosen)
-                show(progress)
+                if show is None and visible and clock() - started >= _DELAY and _VISIBLE.acquire(blocking=False):
+                    stack.callback(_VISIBLE.release)
+                    opened = notebook_bar(unit) if is_notebook() else terminal_bar(unit, transient=True)
+                    show = stack.enter_context(opened)
+                if show:
+                    show(progress)
 
             try:
                 yield report
             finally:
                 ended = True
 
-    def seen(what: str) -> AbstractContextManager[Report]:
-        there = wanted if wanted is not None else is_notebook() or is_terminal()
-        return bar(what) if there else nowhere(what)
-
-    return seen
+    return bar
 
 
 def is_terminal() -> bool:
-    """Whether somebody looks at what is written to standard error."""
+    """Return whether standard error is a terminal."""
     return sys.stderr is not None and sys.stderr.isatty()
 
 
 def is_notebook() -> bool:
-    """Whether this runs in the kernel of a notebook."""
+    """Return whether this is the kernel of a notebook."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return hasattr(shell, "kernel")

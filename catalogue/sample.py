@@ -17,7 +17,7 @@ from catalogue.formatting import ReprMixin, plural
 from catalogue.parquet.arrow_arrays import positions
 from catalogue.plan.context import PlanContext, Scope
 from catalogue.plan.plan import ReadPlan
-from catalogue.progress import Bars, Progress, nowhere
+from catalogue.progress import Bars, Progress, no_bar
 from catalogue.query.query import DRAWN, check_columns
 from catalogue.query.random_order import Drawn, Draws, Place, time_of
 from catalogue.read.dataframes import frame_of
@@ -83,7 +83,7 @@ class Sample(ReprMixin):
         per: str | None = None,
         most: int = 1,
         missing: tuple[str, ...] = (),
-        bars: Bars = nowhere,
+        bars: Bars = no_bar,
     ) -> None:
         """Say what is to be drawn.
 

@@ -18,7 +18,7 @@ from catalogue.errors import NotHarvested
 from catalogue.formatting import closest_name
 from catalogue.plan.context import FooterCache
 from catalogue.plan.cost import Cost
-from catalogue.progress import Bars, Report, nowhere
+from catalogue.progress import Bars, Report, no_bar
 from catalogue.read.dask_cluster import places
 from catalogue.read.workers import Workers
 from catalogue.settings import STORE_NAME, Settings
@@ -81,7 +81,7 @@ class Session:
         self.data = folder / check_name(self.dataset_name) if self.dataset_name else folder
         self.store_path = self.data / STORE_NAME
         self.notify = notify or (lambda _: None)
-        self.bars = bars or nowhere
+        self.bars = bars or no_bar
         self.max_wait = max_wait
         self.clock = clock
         self._executor = executor

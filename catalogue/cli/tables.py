@@ -14,7 +14,7 @@ import click
 
 from catalogue.cli.app import Common, resumable, show, wrapped
 from catalogue.formatting import join_first, plural, printable, to_json
-from catalogue.progress import Report, is_terminal, nowhere, on_terminal
+from catalogue.progress import Report, is_terminal, no_bar, terminal_bar
 
 _NARROWEST, _NARROWEST_NAME, _ROOMY = 20, 8, 40
 """Characters to which texts and names of columns may be cut; long texts are cut to the last before names are."""
@@ -239,6 +239,6 @@ def batches_of(found: Any, options: Common, *, to_stdout: bool) -> Iterator[Any]
 @contextmanager
 def harvest_bar(options: Common, what: str = "files", *, resumes: bool = True) -> Iterator[Report]:
     """A progress bar a crawl, on a terminal, for work that the same command resumes; elsewhere nothing."""
-    shown = nowhere(what) if options.quiet or not is_terminal() else on_terminal(what)
+    shown = no_bar(what) if options.quiet or not is_terminal() else terminal_bar(what)
     with resumable() if resumes else nullcontext(), shown as bar:
         yield bar

@@ -22,7 +22,7 @@ from catalogue.plan.context import PlanContext, Scope
 from catalogue.plan.cost import Cost
 from catalogue.plan.plan import ReadPlan
 from catalogue.plan.requests import PlannedRequest
-from catalogue.progress import Bars, Progress, nowhere
+from catalogue.progress import Bars, Progress, no_bar
 from catalogue.query.query import Query
 from catalogue.read.workers import Here, Lesson, Workers
 from catalogue.selection import select_stored, several
@@ -71,7 +71,7 @@ class Backfill(ReprMixin):
         readers: Here | Workers,
         made: Callable[[], tuple[int, int]],
         *,
-        bars: Bars = nowhere,
+        bars: Bars = no_bar,
     ) -> None:
         """Look at gaps of a table.
 

@@ -1,4 +1,4 @@
-"""Bars: where somebody sees them, for what takes long, and nowhere else."""
+"""Progress bars on a terminal and in a notebook."""
 
 import io
 import sys
@@ -26,98 +26,92 @@ class Terminal(io.StringIO):
         return True
 
 
-def at_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    """What is written to standard error, which is a terminal; to be called in the test, for pytest sets it before."""
-    there = Terminal()
-    monkeypatch.setattr(sys, "stderr", there)
+def replace_stderr(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO | None = None) -> io.StringIO:
+    """Replace standard error, by a terminal unless a stream is given. pytest sets it before each test."""
+    stream = stream or Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
     monkeypatch.setenv("TERM", "xterm")
-    return there
+    return stream
 
 
-def slowly() -> Callable[[], float]:
-    """A clock of which a second has gone by whenever somebody looks."""
+def slow_clock() -> Callable[[], float]:
+    """Return a clock that advances by a second whenever it is read."""
     times = iter(range(1000))
     return lambda: float(next(times))
 
 
-def test_what_takes_long_is_seen_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = at_terminal(monkeypatch)
-    with bars(None, clock=slowly())("files") as bar:
+def test_shows_slow_work_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = replace_stderr(monkeypatch)
+    with bars(None, clock=slow_clock())("files") as bar:
         bar(Progress("CC-MAIN-2022-05", 300, 20, failed=2, bytes=5000))
-    assert "CC-MAIN-2022-05" in terminal.getvalue()
-    assert "22/300" in terminal.getvalue()
-    assert "files/s" in terminal.getvalue()
-    assert size(5000) in terminal.getvalue()
-    assert "2 failed" in terminal.getvalue()
+    for text in ("CC-MAIN-2022-05", "22/300", "files/s", size(5000), "2 failed"):
+        assert text in terminal.getvalue()
 
 
-def test_what_is_done_at_once_is_not_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = at_terminal(monkeypatch)
-    with bars(None, clock=lambda: 5.0)("files") as bar:
+def test_shows_an_unknown_total(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = replace_stderr(monkeypatch)
+    with bars(None, clock=slow_clock())("records") as bar:
+        bar(Progress("fetch", 0, 20))
+    assert "20/?" in terminal.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("enabled", "stream", "clock", "shown"),
+    [
+        (None, Terminal, slow_clock(), True),
+        (None, Terminal, lambda: 5.0, False),  # fast work
+        (False, Terminal, slow_clock(), False),
+        (None, io.StringIO, slow_clock(), False),
+        (True, io.StringIO, slow_clock(), True),
+    ],
+)
+def test_shows_bars_where_and_when_they_help(
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    enabled: bool | None,
+    stream: type[io.StringIO],
+    clock: Callable[[], float],
+    shown: bool,
+) -> None:
+    written = replace_stderr(monkeypatch, stream())
+    with bars(enabled, clock=clock)("files") as bar:
         bar(Progress("CC-MAIN-2022-05", 300, 20))
-    assert terminal.getvalue() == ""
+    assert bool(written.getvalue()) is shown
 
 
-def test_of_several_at_once_one_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = at_terminal(monkeypatch)
-    shown = bars(None, clock=slowly())
+def test_works_without_standard_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    with bars(None, clock=slow_clock())("files") as bar:
+        bar(Progress("CC-MAIN-2022-05", 300, 20))
+
+
+def test_shows_one_bar_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = replace_stderr(monkeypatch)
+    shown = bars(None, clock=slow_clock())
     with shown("files") as one, shown("files") as other:
         one(Progress("first", 3, 1))
         other(Progress("second", 3, 1))
     assert "second" not in terminal.getvalue()
     with shown("files") as third:
-        third(Progress("third", 3, 1))
-    assert "third" in terminal.getvalue()
+        third(Progress("third\x1b[2J", 3, 1))
+    assert "third\N{REPLACEMENT CHARACTER}" in terminal.getvalue()
 
 
-def test_who_is_late_starts_none_that_nobody_would_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = at_terminal(monkeypatch)
-    shown = bars(None, clock=slowly())
-    with shown("files") as late:
+def test_ignores_reports_after_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = replace_stderr(monkeypatch)
+    with bars(None, clock=slow_clock())("files") as bar:
         pass
-    late(Progress("late", 3, 1))
-    with shown("files") as other:
-        other(Progress("other\x1b[2J", 3, 1))
-    assert "late" not in terminal.getvalue()
-    assert "other\N{REPLACEMENT CHARACTER}" in terminal.getvalue()
-
-
-def test_how_many_there_are_need_not_be_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = at_terminal(monkeypatch)
-    with bars(None, clock=slowly())("records") as bar:
-        bar(Progress("fetch", 0, 20))
-    assert "20/?" in terminal.getvalue()
-
-
-def test_bars_can_be_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = at_terminal(monkeypatch)
-    with bars(wanted=False, clock=slowly())("files") as bar:
-        bar(Progress("CC-MAIN-2022-05", 300, 20))
+    bar(Progress("late", 3, 1))
     assert terminal.getvalue() == ""
 
 
-def test_where_no_terminal_is_there_are_none_unless_they_are_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
-    for wanted in (None, True):
-        pipe = io.StringIO()
-        monkeypatch.setattr(sys, "stderr", pipe)
-        with bars(wanted, clock=slowly())("files") as bar:
-            bar(Progress("CC-MAIN-2022-05", 300, 20))
-        assert bool(pipe.getvalue()) == bool(wanted)
-
-
-def test_a_program_without_standard_error_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stderr", None)
-    with bars(None, clock=slowly())("files") as bar:
-        bar(Progress("CC-MAIN-2022-05", 300, 20))
-
-
-def test_all_that_takes_long_has_one(
+def test_every_long_operation_has_a_bar(
     untaught_data: Path, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    terminal = at_terminal(monkeypatch)
+    terminal = replace_stderr(monkeypatch)
     data = Path(copytree(untaught_data, tmp_path / "data"))
-    with Catalogue(Session(data, settings, bars=bars(None, clock=slowly()))) as cat, warnings.catch_warnings():
-        warnings.simplefilter("ignore", IncompleteAnswer)  # of records that are not there
+    with Catalogue(Session(data, settings, bars=bars(None, clock=slow_clock()))) as cat, warnings.catch_warnings():
+        warnings.simplefilter("ignore", IncompleteAnswer)  # some records are missing
         newest = stored_crawls(cat.session)[0]
         found = cat.captures("*.example.com", crawls=newest)
         jobs: dict[str, Callable[[], object]] = {
@@ -133,20 +127,20 @@ def test_all_that_takes_long_has_one(
             job()
             assert name in terminal.getvalue()
         terminal.truncate(0)
-        told: list[Progress] = []
-        cat.harvest(newest, report=told.append)
-        assert told
+        reports: list[Progress] = []
+        cat.harvest(newest, report=reports.append)
+        assert reports
         assert terminal.getvalue() == ""
         assert list(found.batches())
         assert terminal.getvalue() == ""
 
 
-def test_reading_tells_of_each_row_group(harvested: Catalogue) -> None:
+def test_reading_reports_each_row_group(harvested: Catalogue) -> None:
     found = harvested.captures("*.example.com")
-    told: list[tuple[int, int]] = []
-    rows = sum(batch.num_rows for batch in found.batches(report=lambda at: told.append((at.done, at.listed))))
+    reports: list[tuple[int, int]] = []
+    rows = sum(batch.num_rows for batch in found.batches(report=lambda at: reports.append((at.done, at.listed))))
     assert rows
-    reading = [done for done, listed in told if listed == found.plan.row_groups]
+    reading = [done for done, listed in reports if listed == found.plan.row_groups]
     assert reading[-1] == found.plan.row_groups
 
 
@@ -162,7 +156,7 @@ with bars(None, clock=lambda: float(next(times)))("files") as bar:
 # jupyter_client leaves its sockets to the garbage collector.
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_in_a_notebook_it_is_html_and_gone_afterwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notebook_bar_is_html_and_removed_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(NOTEBOOK)])  # type: ignore[no-untyped-call]
     shown: list[dict[str, str]] = []
