@@ -63,8 +63,8 @@ def crawls(options: Common, *, json_: bool) -> None:
     table(
         ["crawl", "name", "from", "to", "harvested"],
         [[r["crawl"], r["name"], _day(r["first_fetch"]), _day(r["last_fetch"]), _harvested(r)] for r in rows],
-        narrowest={"name": 12, "harvested": 24},
-        expendable=["name", "to"],
+        min_widths={"name": 12, "harvested": 24},
+        drop_first=["name", "to"],
     )
     if not listed.complete:
         sys.exit(1)

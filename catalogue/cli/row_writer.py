@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from catalogue.atomic_files import named, whole_file
 from catalogue.cdx.lines import Output, cdx_table, write_lines
 from catalogue.cli.query_commands import FORMATS
-from catalogue.cli.tables import Table, options_of_command
+from catalogue.cli.tables import options_of_command, table
 from catalogue.errors import QueryError
 
 _BY_SUFFIX = {".jsonl": "jsonl", ".ndjson": "jsonl", ".txt": "url"}
@@ -72,9 +72,9 @@ def write(
     """Write rows to a file, under its name only when all are there, or to stdout; returns how many."""
     if format_ == "table":
         if chosen_columns:
-            return _write_table(batches, Table(schema.names, narrowest=_LEAST))
+            return table(schema.names, _rows(batches, schema.names), min_widths=_LEAST)
         names = [name for name in _AT_A_GLANCE if name in schema.names]
-        return _write_table(batches, Table(names, narrowest=_LEAST, expendable=_EXPENDABLE))
+        return table(names, _rows(batches, names), min_widths=_LEAST, drop_first=_EXPENDABLE)
     needed = {"cdxj": ["url_surtkey", "fetch_time"], "url": ["url"]}.get(format_, [])
     if not {*needed} <= {*schema.names}:
         message = f"--format {format_} needs the {'columns' if needed[1:] else 'column'} {' and '.join(needed)}"
@@ -133,12 +133,11 @@ def _is_stdout(path: Path) -> bool:
         return False
 
 
-def _write_table(batches: Iterable[pa.RecordBatch], printer: Table) -> int:
+def _rows(batches: Iterable[pa.RecordBatch], names: list[str]) -> Iterator[list[Any]]:
     for batch in batches:
         for start in range(0, batch.num_rows, _PAGE):
-            rows = batch.slice(start, _PAGE).to_pylist()
-            printer.add([row[name] for name in printer.names] for row in rows)
-    return printer.close()
+            for row in batch.slice(start, _PAGE).to_pylist():
+                yield [row[name] for name in names]
 
 
 def _write_json(batches: Iterable[pa.RecordBatch], file: IO[bytes], *, array: bool) -> int:

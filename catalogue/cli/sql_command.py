@@ -8,6 +8,8 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, NoReturn
@@ -16,7 +18,7 @@ import click
 
 from catalogue.cli.app import Command, Common, OneOf, common
 from catalogue.cli.completion import crawls_held
-from catalogue.cli.tables import Table, as_json, cell
+from catalogue.cli.tables import as_json, cell, table
 from catalogue.errors import CatalogueError, QueryError
 from catalogue.formatting import to_json
 from catalogue.metadata_db.connection import answerable, queries_folder
@@ -164,20 +166,16 @@ def _print(answer: Any, format_: str) -> None:  # noqa: ANN401 - DuckDB's
         batches = answer.to_arrow_reader(_AT_ONCE)
         write(batches, batches.schema, format_, None, chosen_columns=True)
         return
-    printer = Table(names, text_of=cell if sys.stdout.isatty() else _text) if format_ == "table" else None
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    if format_ == "csv":
+    rows = chain.from_iterable(iter(partial(answer.fetchmany, _AT_ONCE), []))
+    if format_ == "table":
+        table(names, rows, format_value=cell if sys.stdout.isatty() else _text)
+    elif format_ == "csv":
+        writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(names)
-    while rows := answer.fetchmany(_AT_ONCE):
-        if printer:
-            printer.add(rows)
-        elif format_ == "csv":
-            writer.writerows(["" if to_json(value) is None else _text(value) for value in row] for row in rows)
-        else:
-            for row in rows:
-                as_json(dict(zip(names, row, strict=True)))
-    if printer:
-        printer.close()
+        writer.writerows(["" if to_json(value) is None else _text(value) for value in row] for row in rows)
+    else:
+        for row in rows:
+            as_json(dict(zip(names, row, strict=True)))
 
 
 def _text(value: object) -> str:

@@ -1,4 +1,4 @@
-"""What people see: tables that fit, progress, numbers with units."""
+"""Tables and JSON on standard output, progress bars, and questions to the user."""
 
 import json
 import shutil
@@ -8,6 +8,8 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from itertools import chain, islice
+from types import MappingProxyType
 from typing import Any
 
 import click
@@ -16,15 +18,17 @@ from catalogue.cli.app import Common, resumable, show, wrapped
 from catalogue.formatting import join_first, plural, printable, to_json
 from catalogue.progress import Report, is_terminal, no_bar, terminal_bar
 
-_NARROWEST, _NARROWEST_NAME, _ROOMY = 20, 8, 40
-"""Characters to which texts and names of columns may be cut; long texts are cut to the last before names are."""
+_MIN_TEXT, _MIN_NAME, _LONG_TEXT = 20, 8, 40
+"""Characters to which texts and names of columns may be cut, and long texts before other texts are."""
 _GAP = 2
-_FIRST = 1000
-"""Rows that are read before the first is printed on a terminal."""
+_PAGE = 1000
+"""Rows that determine the widths."""
+_UNCUT = int | float | Decimal | date | time | timedelta | None
+"""Types of values that are never cut."""
 
 
 def cell(value: object) -> str:
-    """A value in a table."""
+    """Return the text of a value for people."""
     match value:
         case None:
             return "-"
@@ -43,141 +47,99 @@ def cell(value: object) -> str:
     return "-" if str(value) in {"NaT", "<NA>"} else str(value)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Column:
-    """What a column needs, in characters."""
+    """A column of a table, with lengths in cells of a terminal."""
 
-    name: int
-    whole: int
-    """Its widest value that may not be cut: a number or a time of which a part is missing is another one."""
-    text: int
-    """Its widest value that may be."""
-    narrowest: int
-    """To which it may be."""
+    at: int
+    name: str
+    name_length: int
+    longest: int
+    """Length of the longest value."""
+    shortest: int
+    """Length to which values may be cut."""
+    cut: bool
+    right: bool
+    width: int = 0
 
-    def width(self, name: int, text: int) -> int:
-        """How wide it is if its name and its texts are cut to so many."""
-        return max(min(self.name, name), self.whole, min(self.text, text))
+    def width_if_cut(self, name: int, text: int) -> int:
+        return max(min(self.name_length, name), min(self.longest, max(text, self.shortest)))
 
 
-class Table:
-    """A table in the making: as wide as the terminal, or in a pipe as wide as it needs.
+def table(
+    names: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    *,
+    min_widths: Mapping[str, int] = MappingProxyType({}),
+    drop_first: Sequence[str] = (),
+    format_value: Callable[[object], str] = cell,
+) -> int:
+    """Print rows as columns of text, and return how many there were.
 
-    Widths are those of the first rows, so that many rows can be printed as they come.
+    On a terminal, texts are cut and columns are left out until lines fit. The first 1,000 rows determine the widths.
+
+    Args:
+        names: of the columns.
+        rows: a value for each column.
+        min_widths: lengths to which the texts of a column may be cut, if not 20.
+        drop_first: columns that are left out before others.
+        format_value: returns the text of a value.
     """
+    from rich.cells import cell_len, set_cell_size  # noqa: PLC0415 - --help and completion need no table
 
-    def __init__(
-        self,
-        names: Sequence[str],
-        *,
-        narrowest: Mapping[str, int] | None = None,
-        expendable: Sequence[str] = (),
-        first: int = _FIRST,
-        text_of: Callable[[object], str] = cell,
-    ) -> None:
-        """Start with the names of the columns.
+    def pad(text: str, column: _Column, *, cut: bool) -> str:
+        if cut and cell_len(text) > column.width:
+            text = f"{set_cell_size(text, column.width - 1)}…"
+        space = " " * (column.width - cell_len(text))
+        return f"{space}{text}" if column.right else f"{text}{space}"
 
-        Args:
-            names: of the columns.
-            narrowest: characters to which the texts of a column may be cut, where those are not the usual number.
-            expendable: columns that are left out before others, in this order; after them it is the last that goes.
-            first: rows by which widths are decided, if there are as many.
-            text_of: a value as it is printed.
-        """
-        self.names = list(names)
-        self._narrowest = narrowest or {}
-        self._expendable = expendable
-        self._first = first
-        self._text_of = text_of
-        self._waiting: list[Sequence[Any]] = []
-        self._widths: dict[int, int] | None = None
-        """Of the columns that are shown."""
-        self._numbers: set[int] = set()
-        self._terminal = sys.stdout.isatty()
-        self._count = 0
-
-    def add(self, rows: Iterable[Sequence[Any]]) -> None:
-        """Print rows, perhaps later."""
-        for row in rows:
-            self._count += 1
-            self._waiting.append(row)
-        if self._widths is not None or len(self._waiting) >= self._first:
-            self._print()
-
-    def close(self) -> int:
-        """Print what is left, and say what was left out; returns how many rows there were."""
-        self._print()
-        if more := [printable(name) for at, name in enumerate(self.names) if at not in (self._widths or {})]:
-            show(f"{plural(len(more), 'column')} more ({join_first(more)}): {_how_to_see()}")
-        return self._count
-
-    def _print(self) -> None:
-        rows, self._waiting = self._waiting, []
-        if self._widths is None:
-            at_all = range(len(self.names))
-            self._numbers = {at for at in at_all if rows and all(isinstance(r[at], int | float | None) for r in rows)}
-            columns = {at: self._column(at, rows) for at in at_all}
-            room = shutil.get_terminal_size().columns if self._terminal else sys.maxsize
-            last = [at for name in self._expendable for at in at_all if self.names[at] == name]
-            self._widths = _fitted(columns, room, [*last, *(at for at in reversed(at_all) if at not in last)])
-            self._line(self.names)
-            self._line(["-" * self._widths.get(at, 0) for at in at_all])
-        for row in rows:
-            self._line(row)
-
-    def _column(self, at: int, rows: Sequence[Sequence[Any]]) -> _Column:
-        whole, text = (
-            max((len(self._shown(row[at])) for row in rows if _may_be_cut(row[at]) is cut), default=0)
-            for cut in (False, True)
-        )
-        name = self.names[at]
-        return _Column(len(printable(name)), whole, text, self._narrowest.get(name, _NARROWEST))
-
-    def _shown(self, value: object) -> str:
-        return printable(self._text_of(value))
-
-    def _line(self, row: Sequence[Any]) -> None:
-        padded = []
-        for at, width in (self._widths or {}).items():
-            text = self._shown(row[at])
-            # In a pipe nothing is cut: a later row may stand out, but says all it has to say.
-            if self._terminal and len(text) > width and _may_be_cut(row[at]):
-                text = f"{text[: width - 1]}…"
-            padded.append(text.rjust(width) if at in self._numbers else text.ljust(width))
-        click.echo("  ".join(padded).rstrip())
+    terminal, remaining = sys.stdout.isatty(), iter(rows)
+    room = shutil.get_terminal_size().columns if terminal else sys.maxsize
+    first = [*islice(remaining, _PAGE)]
+    columns = []
+    for at, name in enumerate(map(printable, names)):
+        values = [row[at] for row in first]
+        longest = max((cell_len(printable(format_value(value))) for value in values), default=0)
+        cut = not all(isinstance(value, _UNCUT) for value in values)
+        shortest = min(min_widths.get(name, _MIN_TEXT), room) if cut else longest
+        right = bool(values) and all(isinstance(value, int | float | None) for value in values)
+        columns.append(_Column(at, name, cell_len(name), longest, shortest, terminal and cut, right))
+    shown = _fit(columns, room, drop_first)
+    _print_line(pad(column.name, column, cut=terminal) for column in shown)
+    _print_line("-" * column.width for column in shown)
+    count = 0
+    for count, row in enumerate(chain(first, remaining), 1):  # noqa: B007
+        # In a pipe nothing is cut: a long text in a later row moves the rest of its line.
+        _print_line(pad(printable(format_value(row[column.at])), column, cut=column.cut) for column in shown)
+    if dropped := [column.name for column in columns if column not in shown]:
+        show(f"{plural(len(dropped), 'column')} more ({join_first(dropped)}): {_how_to_see()}")
+    return count
 
 
-def table(names: Sequence[str], rows: Iterable[Sequence[Any]], **fitting: Any) -> None:  # noqa: ANN401 - see Table
-    """Print a table; how it is made to fit is said as to ``Table``."""
-    printer = Table(names, **fitting)
-    printer.add(rows)
-    printer.close()
-
-
-def _may_be_cut(value: object) -> bool:
-    return not isinstance(value, int | float | Decimal | date | time | timedelta | None)
-
-
-def _fitted(columns: dict[int, _Column], room: int, expendable: Sequence[int]) -> dict[int, int]:
-    """How wide columns are in a row that fits; as many as it takes are left out, and one at least is not.
-
-    Long texts are cut first, then the names of columns, and only then is cut what makes texts hard to read.
-    """
-    columns = dict(columns)
-    for at in expendable:
-        if len(columns) == 1 or _room({at: c.width(_NARROWEST_NAME, c.narrowest) for at, c in columns.items()}) <= room:
+def _fit(columns: list[_Column], room: int, drop_first: Sequence[str]) -> list[_Column]:
+    """Set the widths of the columns for which there is room, at least one, and return these."""
+    shown = [*columns]
+    order = [column for name in drop_first for column in columns if column.name == name]
+    for column in [*order, *(each for each in reversed(columns) if each not in order)]:
+        if len(shown) == 1 or _total(each.width_if_cut(_MIN_NAME, 0) for each in shown) <= room:
             break
-        del columns[at]
-    widths = {at: column.width(room, room) for at, column in columns.items()}
-    for name, text in ((room, _ROOMY), (_NARROWEST_NAME, _ROOMY), (_NARROWEST_NAME, 0)):
-        least = {at: column.width(name, max(text, column.narrowest)) for at, column in columns.items()}
-        while _room(widths) > room and (wide := [at for at in widths if widths[at] > least[at]]):
-            widths[max(wide, key=widths.__getitem__)] -= 1
-    return widths
+        shown.remove(column)
+    for column in shown:
+        column.width = column.width_if_cut(room, room)
+    for text in (_LONG_TEXT, 0):  # long texts are cut first, then names, then other texts
+        while wide := [each for each in shown if each.width > each.width_if_cut(_MIN_NAME, text)]:
+            if _total(each.width for each in shown) <= room:
+                break
+            max(wide, key=lambda each: each.width).width -= 1
+    return shown
 
 
-def _room(widths: Mapping[int, int]) -> int:
-    return sum(widths.values()) + _GAP * (len(widths) - 1)
+def _total(widths: Iterable[int]) -> int:
+    return sum(width + _GAP for width in widths) - _GAP
+
+
+def _print_line(texts: Iterable[str]) -> None:
+    click.echo((" " * _GAP).join(texts).rstrip())
 
 
 def _how_to_see() -> str:
@@ -230,7 +192,7 @@ def batches_of(found: Any, options: Common, *, to_stdout: bool) -> Iterator[Any]
         batches = found.batches(report=bar)
         if not (to_stdout and sys.stdout.isatty()):
             yield from batches
-        while sum(batch.num_rows for batch in first) < _FIRST and (batch := next(batches, None)) is not None:
+        while sum(batch.num_rows for batch in first) < _PAGE and (batch := next(batches, None)) is not None:
             first.append(batch)
     yield from first
     yield from batches

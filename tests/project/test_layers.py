@@ -79,7 +79,7 @@ HOMES = {
     "pydantic": {"server"},
     "pyiceberg": {"export"},
     "resiliparse": {"records"},
-    "rich": {"progress"},
+    "rich": {"progress", "cli"},
     "IPython": {"progress"},
     "jinja2": {"server"},
     "s3fs": {"source"},
