@@ -1,98 +1,83 @@
-"""A folder served over HTTP on the loopback interface, by the book (RFC 9110), with a log of what was asked.
+"""An HTTP server for a folder on the loopback interface, with a log of requests.
 
-It does what this package needs of https://data.commoncrawl.org/ and nothing else: files, single ranges, strong ETags,
-``If-Match``; no listings. It is for one's own machine: there is no limit on what a client may cost it.
+It does what this package needs of https://data.commoncrawl.org/: files, single ranges, strong ETags and ``If-Match``.
+There is no limit on what a client may cost it.
 """
 
 import re
 import socket
+import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass
 from email.utils import formatdate
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from os import fstat
+from io import BytesIO
+from os import stat_result
 from pathlib import Path
 from socketserver import TCPServer
-from sys import exc_info
 from types import TracebackType
-from typing import IO, ClassVar, Self
+from typing import ClassVar, Self
 from urllib.parse import unquote
 
 from catalogue.source.byte_ranges import ByteRange, content_range
 
 _BLOCK = 1 << 16
-"""Bytes sent at a time."""
-
-_CLOSING = 5.0
-"""Seconds that the connections have to end in when the server stops; each is told to at once."""
-
 _RANGE = re.compile(r"bytes=(?:([0-9]{1,18})-([0-9]{0,18})|-([0-9]{1,18}))", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Exchange:
-    """One request and what became of it."""
+    """A request and its answer."""
 
     method: str
     path: str
-    """Without percent-escapes, query and leading slash: as manifests write it."""
+    """Decoded, without query and leading slash."""
     status: int
     range: str | None
     """The request's ``Range`` header."""
     sent_bytes: int
-    """Bytes of the body; fewer than announced if the client hung up, counting what the system still held for it."""
+    """Bytes of the body."""
 
 
 class LoopbackServer:
-    """A context manager that serves a folder from a thread of its own.
+    """Serve a folder in a thread; a context manager that may be entered again.
 
     Args:
-        folder: what to serve; symbolic links that lead out of it are not followed.
-        port: where; 0 is any free one.
-
-    It may be entered again after it was left, and then serves from another port if ``port`` is 0.
+        folder: what to serve; symbolic links out of it are not followed.
+        port: 0 for a free one.
     """
 
     def __init__(self, folder: Path, *, port: int = 0) -> None:
         self.folder = folder
         self.log: list[Exchange] = []
-        """Every GET and HEAD so far; an exchange is here before the first byte of its answer is sent."""
+        """Every request; it is here before the first byte of its answer is sent."""
         self._port = port
         self._server: _Server | None = None
-        self._thread: threading.Thread | None = None
 
     @property
     def url(self) -> str:
-        """Where the folder is, with a slash at the end.
-
-        Raises:
-            RuntimeError: if the server does not run.
-        """
+        """The address, with a slash at the end."""
         if self._server is None:
-            message = "the loopback server does not run; use it in a with statement"
-            raise RuntimeError(message)
+            raise RuntimeError("the loopback server does not run; use it in a with statement")
         return f"http://127.0.0.1:{self._server.server_port}/"
 
     def __enter__(self) -> Self:
-        self._server = _Server(("127.0.0.1", self._port), self.folder.resolve(strict=True), self.log)
-        # The interval is how long shutdown() waits at worst.
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), name="loopback", daemon=True)
-        self._thread.start()
+        server = self._server = _Server(("127.0.0.1", self._port), self.folder.resolve(strict=True), self.log)
+        # The interval is how long shutdown() waits.
+        threading.Thread(target=server.serve_forever, args=(0.02,), name="loopback", daemon=True).start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if self._server is not None and self._thread is not None:
+        if self._server is not None:
             self._server.shutdown()
-            self._thread.join()
             self._server.server_close()
-            self._server = self._thread = None
+            self._server = None
 
 
 class _Server(ThreadingHTTPServer):
-    """Knows its open connections, so that stopping need not wait for clients that keep them alive."""
+    """Closes its connections when it stops, since clients keep them open."""
 
     daemon_threads = True
     request_queue_size = 128
@@ -100,158 +85,123 @@ class _Server(ThreadingHTTPServer):
     def __init__(self, address: tuple[str, int], root: Path, log: list[Exchange]) -> None:
         self.root = root
         self.log = log
-        self.lock = threading.Lock()
         self._open: set[socket.socket] = set()
-        self._closed = threading.Condition()
         super().__init__(address, _Handler)
 
     def server_bind(self) -> None:
-        """Bind without asking the name service who 127.0.0.1 is, which can take seconds."""
+        """Bind without a DNS query for the name of 127.0.0.1, which can take seconds."""
         TCPServer.server_bind(self)
         self.server_name, self.server_port = "127.0.0.1", self.socket.getsockname()[1]
 
     def get_request(self) -> tuple[socket.socket, tuple[str, int]]:
         request, address = super().get_request()
-        with self._closed:
-            self._open.add(request)
+        self._open.add(request)
         return request, address
 
     def shutdown_request(self, request: socket.socket | tuple[bytes, socket.socket]) -> None:
+        self._open -= {request}
         super().shutdown_request(request)
-        with self._closed:
-            self._open.discard(request)
-            self._closed.notify_all()
 
     def server_close(self) -> None:
-        """Stop listening and end every connection."""
         super().server_close()
-        with self._closed:
-            for request in self._open:
-                with suppress(OSError):  # the client was faster
-                    request.shutdown(socket.SHUT_RDWR)
-            self._closed.wait_for(lambda: not self._open, _CLOSING)
+        for request in list(self._open):
+            with suppress(OSError):  # the client was faster
+                request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Say nothing about clients that hang up; anything else is a bug and is printed."""
-        if not isinstance(exc_info()[1], ConnectionError):
+        """Print errors, except those of clients that close the connection."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
             super().handle_error(request, client_address)  # type: ignore[arg-type]
-
-
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    """A status, its own headers, and the bytes of a file that follow: half-open, empty for none."""
-
-    status: HTTPStatus
-    headers: dict[str, str]
-    start: int = 0
-    end: int = 0
 
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_version = "loopback"
     sys_version = ""
-    disable_nagle_algorithm = True  # headers and body are written apart
+    disable_nagle_algorithm = True  # headers and body are written separately
     timeout: ClassVar[float] = 60.0
     server: _Server
 
     def do_GET(self) -> None:
-        """Answer with a file, a part of it, or why not."""
+        """Send a file or a part of it."""
         path = unquote(self.path.partition("?")[0]).lstrip("/")
-        with self._opened(path) as file:
-            answer = self._decide(file)
-            if file is None or answer.status >= HTTPStatus.BAD_REQUEST:
-                self._refuse(path, answer)
-            else:
-                self._send(path, answer, file)
+        file = self._find(path)
+        if file is None:
+            self._send(path, 404, {})
+            return
+        found = file.stat()
+        headers = _describe(found)
+        if not {"*", headers["ETag"]} & {tag.strip() for tag in self.headers.get("If-Match", "*").split(",")}:
+            self._send(path, 412, {"ETag": headers["ETag"]})
+            return
+        wanted = self._range(found.st_size)
+        if wanted is None:
+            self._send(path, 200, headers, file, (0, found.st_size))
+        elif wanted[0] >= wanted[1]:
+            self._send(path, 416, {"Content-Range": f"bytes */{found.st_size}"})
+        else:
+            headers["Content-Range"] = content_range(ByteRange(*wanted), found.st_size)
+            self._send(path, 206, headers, file, wanted)
 
     do_HEAD = do_GET  # noqa: N815
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
         """Keep stderr quiet."""
 
-    @contextmanager
-    def _opened(self, path: str) -> Iterator[IO[bytes] | None]:
-        """The file at a path below the root; None for what is not there, no file, or elsewhere."""
+    def _find(self, path: str) -> Path | None:
+        """Return a file below the root; None for anything else."""
         try:
             target = (self.server.root / path).resolve()
-            servable = target.is_relative_to(self.server.root) and target.is_file() and not path.endswith("/")
-            file = target.open("rb") if servable else None
-        except (OSError, ValueError):  # not ours to read; a NUL; a name longer than the system allows
-            file = None
-        try:
-            yield file
-        finally:
-            if file is not None:
-                file.close()
+            found = target.is_relative_to(self.server.root) and target.is_file() and not path.endswith("/")
+        except (OSError, ValueError):  # a NUL, or a name that is too long
+            return None
+        return target if found else None
 
-    def _decide(self, file: IO[bytes] | None) -> _Answer:
-        """What to answer, by the preconditions first and the range after (RFC 9110, 13.2.2)."""
-        if file is None:
-            return _Answer(HTTPStatus.NOT_FOUND, {})
-        state = fstat(file.fileno())
-        size, tag = state.st_size, f'"{state.st_size:x}-{state.st_mtime_ns:x}"'
-        described = {
-            "Content-Type": "application/octet-stream",
-            "Accept-Ranges": "bytes",
-            "ETag": tag,
-            "Last-Modified": formatdate(state.st_mtime, usegmt=True),
-        }
-        expected = self.headers.get("If-Match")
-        if expected is not None and not {"*", tag} & {part.strip() for part in expected.split(",")}:
-            return _Answer(HTTPStatus.PRECONDITION_FAILED, {"ETag": tag})
-        # Several ranges and malformed ones may be ignored; ranges of a HEAD, or of another version, must be.
+    def _range(self, size: int) -> tuple[int, int] | None:
+        """Return the half-open range of a request; None for all of the file. Other forms of ranges are ignored."""
         wanted = _RANGE.fullmatch(self.headers.get("Range", "").strip())
-        first, last, suffix = wanted.groups() if wanted else (None, None, None)
-        if (first and last and int(last) < int(first)) or self.headers.get("If-Range", tag) != tag:
-            wanted = None
-        if wanted is None or self.command == "HEAD":
-            return _Answer(HTTPStatus.OK, described, 0, size)
+        if wanted is None or self.command == "HEAD" or "If-Range" in self.headers:
+            return None
+        first, last, suffix = wanted.groups()
+        if first and last and int(last) < int(first):
+            return None
         start = int(first) if first else max(0, size - int(suffix or 0))
-        end = min(int(last) + 1, size) if last else size
-        if start >= end:
-            return _Answer(HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE, {"Content-Range": f"bytes */{size}"})
-        described["Content-Range"] = content_range(ByteRange(start, end), size)
-        return _Answer(HTTPStatus.PARTIAL_CONTENT, described, start, end)
+        return start, min(int(last) + 1, size) if last else size
 
-    def _head(self, path: str, answer: _Answer, length: int) -> Exchange:
-        """Log and send everything before the body, which will have ``length`` bytes unless this is a HEAD."""
+    def _send(
+        self, path: str, status: int, headers: dict[str, str], file: Path | None = None, part: tuple[int, int] = (0, 0)
+    ) -> None:
         if "Content-Length" in self.headers or "Transfer-Encoding" in self.headers:
-            self.close_connection = True  # a body that nobody reads would be taken for the next request
-        sent = 0 if self.command == "HEAD" else length
-        exchange = Exchange(self.command, path, int(answer.status), self.headers.get("Range"), sent)
-        with self.server.lock:
-            self.server.log.append(exchange)
-        self.send_response(answer.status)
-        for name, value in answer.headers.items():
+            self.close_connection = True  # its body is not read, and would be taken for the next request
+        message = b"" if file else f"{status} {HTTPStatus(status).phrase}\n".encode()
+        if not file:
+            headers, part = headers | {"Content-Type": "text/plain"}, (0, len(message))
+        left = 0 if self.command == "HEAD" else part[1] - part[0]
+        exchange = Exchange(self.command, path, status, self.headers.get("Range"), left)
+        self.server.log.append(exchange)
+        self.send_response(status)
+        length = {"Content-Length": str(part[1] - part[0])}
+        for name, value in (headers | length | ({"Connection": "close"} if self.close_connection else {})).items():
             self.send_header(name, value)
-        self.send_header("Content-Length", str(length))
-        if self.close_connection:
-            self.send_header("Connection", "close")
         self.end_headers()
-        return exchange
+        if not left:
+            return
+        with file.open("rb") if file else BytesIO(message) as opened:
+            opened.seek(part[0])
+            try:
+                while left and (block := opened.read(min(left, _BLOCK))):
+                    self.wfile.write(block)
+                    left -= len(block)
+            finally:
+                if left:  # the client closed the connection, or the file has shrunk
+                    self.close_connection = True
+                    exchange.sent_bytes -= left
 
-    def _refuse(self, path: str, answer: _Answer) -> None:
-        body = f"{answer.status.value} {answer.status.phrase}\n".encode()
-        self._head(path, replace(answer, headers={**answer.headers, "Content-Type": "text/plain"}), len(body))
-        if self.command != "HEAD":
-            self.wfile.write(body)
 
-    def _send(self, path: str, answer: _Answer, file: IO[bytes]) -> None:
-        exchange = self._head(path, answer, answer.end - answer.start)
-        left = exchange.sent_bytes
-        file.seek(answer.start)
-        try:
-            while left and (block := file.read(min(left, _BLOCK))):
-                self.wfile.write(block)
-                left -= len(block)
-        finally:
-            if left:  # the client hung up, or the file has shrunk
-                self.close_connection = True
-                self._correct(exchange, exchange.sent_bytes - left)
-
-    def _correct(self, exchange: Exchange, sent: int) -> None:
-        with self.server.lock:
-            for place, logged in enumerate(self.server.log):
-                if logged is exchange:
-                    self.server.log[place] = replace(exchange, sent_bytes=sent)
+def _describe(found: stat_result) -> dict[str, str]:
+    return {
+        "Content-Type": "application/octet-stream",
+        "Accept-Ranges": "bytes",
+        "ETag": f'"{found.st_size:x}-{found.st_mtime_ns:x}"',
+        "Last-Modified": formatdate(found.st_mtime, usegmt=True),
+    }

@@ -1,6 +1,5 @@
 """Holding a request until somebody else is done, so that which comes first is no matter of luck."""
 
-import asyncio
 import threading
 from collections.abc import Callable
 
@@ -31,11 +30,11 @@ class Gate:
         """Let it through."""
         self._open.set()
 
-    async def pass_through(self, request: Request) -> None:
-        """Come to it with a request; returns when that may go on."""
+    def pass_through(self, request: Request) -> None:
+        """Return when a request may go on."""
         if not (self._come.is_set() or self._open.is_set()) and self._closed(request):
             self._come.set()
-            await asyncio.to_thread(self._open.wait, _PATIENCE)
+            self._open.wait(_PATIENCE)
 
 
 def nth(number: int, part: str = "") -> Callable[[Request], bool]:
