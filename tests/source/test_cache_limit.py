@@ -41,7 +41,7 @@ cache = pytest.fixture(large_cache)
 # The limit
 
 
-def test_a_body_of_more_than_an_eighth_of_the_limit_is_not_kept(folder: Path) -> None:
+def test_does_not_cache_bodies_over_an_eighth_of_the_limit(folder: Path) -> None:
     put(RangeCache(folder, 0), (0, 1))
     put(RangeCache(folder, 807), (0, 101))
     assert not folder.exists()
@@ -50,7 +50,7 @@ def test_a_body_of_more_than_an_eighth_of_the_limit_is_not_kept(folder: Path) ->
     assert held(cache) == [(0, 100)]
 
 
-def test_what_was_not_used_for_longest_goes_first(folder: Path) -> None:
+def test_evicts_least_recently_used_entries(folder: Path) -> None:
     cache = RangeCache(folder, 10_160)  # for ten entries
     names = [str(number) for number in range(10)]
     for number, name in enumerate(names):
@@ -69,7 +69,7 @@ def test_what_was_not_used_for_longest_goes_first(folder: Path) -> None:
     assert len(list(folder.iterdir())) == 9  # no empty folders
 
 
-def test_the_limit_is_kept_after_every_put(folder: Path) -> None:
+def test_cache_stays_within_its_limit(folder: Path) -> None:
     dice, sizes = Random(1), []
     cache = RangeCache(folder, 20_000)
     for _ in range(300):
@@ -80,7 +80,7 @@ def test_the_limit_is_kept_after_every_put(folder: Path) -> None:
     assert min(sizes[20:]) > 14_000
 
 
-def test_a_smaller_limit_holds_from_the_first_put_on(folder: Path) -> None:
+def test_smaller_limit_applies_at_the_first_put(folder: Path) -> None:
     put(RangeCache(folder, LARGE), *((start, start + 1000) for start in range(0, 50_000, 1000)))
     smaller = RangeCache(folder, 20_000)
     assert len(held(smaller)) == 1
@@ -90,7 +90,7 @@ def test_a_smaller_limit_holds_from_the_first_put_on(folder: Path) -> None:
     assert got(smaller, 60_000, 60_001) == DATA[60_000:60_001]
 
 
-def test_what_a_kill_may_leave_is_cleared_away(folder: Path) -> None:
+def test_removes_leftovers_of_a_kill(folder: Path) -> None:
     cache = RangeCache(folder, 10_000)
     put(cache, (0, 1000))
     left = the_file(folder).with_name(".ab_c12x9.part")
@@ -105,26 +105,13 @@ def test_what_a_kill_may_leave_is_cleared_away(folder: Path) -> None:
 # Sharing
 
 
-def test_two_caches_on_one_folder_share_it_and_its_limit(folder: Path) -> None:
-    dice, sizes = Random(2), []
-    caches = [RangeCache(folder, 20_000) for _ in range(2)]
-    for _ in range(200):
-        start = dice.randrange(PIN.size - 2000)
-        one, other = dice.sample(caches, 2)
-        put(one, (start, start + 1 + dice.randrange(2000)))
-        assert got(other, start, start + 1) == DATA[start : start + 1]
-        sizes.append(size(folder))
-    assert max(sizes) <= 20_000 * 9 // 8  # what the other one adds is noticed late, but not later
-    assert held(caches[0]) == held(caches[1]) != []
-
-
-def test_the_folder_is_the_users_own(cache: RangeCache, folder: Path) -> None:
+def test_cache_folder_is_private(cache: RangeCache, folder: Path) -> None:
     put(cache, (0, 10))
     assert [path.stat().st_mode & 0o077 for path in (folder, *folder.rglob("*"))] == [0, 0, 0]
     assert folder.stat().st_mode & 0o777 == 0o700
 
 
-def test_threads_get_right_answers_whatever_is_evicted_meanwhile(folder: Path) -> None:
+def test_threads_get_correct_bytes_during_eviction(folder: Path) -> None:
     inner = Memory()
     sources = [CachedSource(inner, RangeCache(folder, 20_000)) for _ in range(2)]  # two, as processes would have
 
@@ -143,17 +130,6 @@ def test_threads_get_right_answers_whatever_is_evicted_meanwhile(folder: Path) -
     assert size(folder) <= 20_000 * 5 // 4
 
 
-def test_threads_lose_nothing_of_what_has_room(cache: RangeCache) -> None:
-    inner = Memory()
-    source = CachedSource(inner, cache)
-    asked = [(f"{number % 7}", ByteRange(number * 100, number * 100 + 100)) for number in range(200)]
-    for _ in range(2):
-        with ThreadPoolExecutor(8) as executor:
-            bodies = executor.map(lambda each: source.get(each[0], each[1], pin=PIN).body, asked)
-            assert list(bodies) == [right(wanted) for _, wanted in asked]
-    assert len(inner.asked) == 200
-
-
 PUT = """
 cache, dice = RangeCache(folder, 300_000), Random(1)
 for number in range(100_000):
@@ -163,7 +139,7 @@ for number in range(100_000):
 """
 
 
-def test_a_kill_leaves_a_cache_that_can_be_used(folder: Path) -> None:
+def test_cache_survives_a_kill(folder: Path) -> None:
     with beside(folder, PUT) as process:
         for number in range(60):
             assert line(process) == str(number)
@@ -197,7 +173,7 @@ print(held(cache), len(files(folder)), flush=True)
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGXFSZ"), reason="there is no limit to the size of files")
-def test_what_a_full_disk_has_no_room_for_is_not_kept(folder: Path) -> None:
+def test_full_disk_disables_caching_of_large_bodies(folder: Path) -> None:
     """A limit to the size of files, as room on a disk cannot be taken away without being root."""
     with beside(folder, FULL) as process:
         assert line(process) == "[(0, 1000), (50000, 51000)] 2"
@@ -218,7 +194,7 @@ print(held(cache), held(cache, "other"), flush=True)
 
 
 @pytest.mark.skipif(not hasattr(os, "seteuid"), reason="there is nobody else to be")
-def test_a_cache_that_cannot_be_written_still_answers() -> None:
+def test_read_only_cache_still_answers() -> None:
     with tempfile.TemporaryDirectory() as name:  # where everybody may go, as nobody must; pytest's own is private
         folder = Path(name) / "ranges"
         if os.geteuid() == 0 and not all(parent.stat().st_mode & 0o001 for parent in Path(name).parents):
@@ -266,7 +242,7 @@ def replace_a_version_by_a_file(folder: Path) -> None:
         (forbid, 1 if os.geteuid() == 0 else 4, True),
     ],
 )
-def test_whatever_happens_to_the_folder_answers_come(
+def test_answers_though_the_cache_folder_is_removed(
     cache: RangeCache, folder: Path, happens: Callable[[Path], None], requests: int, *, kept: bool
 ) -> None:
     inner = Memory()
@@ -278,13 +254,3 @@ def test_whatever_happens_to_the_folder_answers_come(
     assert len(inner.asked) == requests
     folder.chmod(0o700)
     assert source.held(PATH, PIN) == ([WANTED] if kept else [])
-
-
-def test_a_folder_that_cannot_be_made_is_done_without(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    inner = Memory()
-    source = CachedSource(inner, RangeCache(tmp_path / "file" / "ranges", LARGE))
-    for _ in range(2):
-        assert source.get(PATH, WANTED, pin=PIN).body == right(WANTED)
-    assert len(inner.asked) == 2
-    assert source.held(PATH, PIN) == []

@@ -48,14 +48,16 @@ def source(folder: Path) -> FolderSource:
         (None, 0, 300_000),
     ],
 )
-def test_the_right_bytes(source: FolderSource, wanted: ByteRange | SuffixRange | None, start: int, end: int) -> None:
+def test_reads_ranges_suffixes_and_documents(
+    source: FolderSource, wanted: ByteRange | SuffixRange | None, start: int, end: int
+) -> None:
     answer = source.get(PATH, wanted)
     assert (answer.body == DATA[start:end], answer.start, answer.total_size) == (True, start, 300_000)
     assert answer.etag
     assert source.get(PATH, wanted, pin=FileVersion(answer.total_size, answer.etag)) == answer
 
 
-def test_another_version_is_refused(source: FolderSource, folder: Path) -> None:
+def test_rejects_another_version_than_the_pinned_one(source: FolderSource, folder: Path) -> None:
     seen = source.get(PATH, SuffixRange(8))
     pin = FileVersion(seen.total_size, seen.etag)
     os.utime(folder / PATH, ns=(1, 1))
@@ -73,7 +75,7 @@ def test_another_version_is_refused(source: FolderSource, folder: Path) -> None:
             source.get(PATH, wanted, pin=pin)
 
 
-def test_what_cannot_be_had_is_named(source: FolderSource) -> None:
+def test_errors_name_the_file(source: FolderSource) -> None:
     with pytest.raises(NotFound, match=r"none\.parquet does not exist"):
         source.get("none.parquet", SuffixRange(8))
     with pytest.raises(NotParquet, match="empty"):
@@ -100,20 +102,20 @@ def test_what_cannot_be_had_is_named(source: FolderSource) -> None:
         "/etc/hostname",
     ],
 )
-def test_what_is_no_file_of_the_folder_is_missing(source: FolderSource, path: str) -> None:
+def test_paths_outside_of_the_folder_are_not_found(source: FolderSource, path: str) -> None:
     with pytest.raises(NotFound):
         source.get(path)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no pipes in folders")
-def test_a_pipe_is_no_file(source: FolderSource, folder: Path) -> None:
+def test_pipes_are_not_found(source: FolderSource, folder: Path) -> None:
     os.mkfifo(folder / "pipe")
     with pytest.raises(NotFound):
         source.get("pipe", SuffixRange(8))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no such rights")
-def test_what_may_not_be_read_is_denied(source: FolderSource, folder: Path) -> None:
+def test_unreadable_files_are_forbidden(source: FolderSource, folder: Path) -> None:
     (folder / PATH).chmod(0)
     me = os.geteuid()
     if me == 0:  # who may read everything
@@ -127,18 +129,18 @@ def test_what_may_not_be_read_is_denied(source: FolderSource, folder: Path) -> N
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no links")
-def test_what_cannot_be_read_is_unreachable(source: FolderSource, folder: Path) -> None:
+def test_io_errors_are_unreachable(source: FolderSource, folder: Path) -> None:
     (folder / "loop").symlink_to("loop")
     with pytest.raises(Unreachable, match="loop cannot be read: Too many levels"):
         source.get("loop", SuffixRange(8))
 
 
-def test_a_link_to_another_disk_is_followed(source: FolderSource, folder: Path) -> None:
+def test_follows_links_to_other_disks(source: FolderSource, folder: Path) -> None:
     (folder / "link").symlink_to(folder.parent / "secret")
     assert source.get("link").body == b"secret"
 
 
-def test_documents_have_a_bound(source: FolderSource, folder: Path) -> None:
+def test_rejects_documents_over_the_maximum_size(source: FolderSource, folder: Path) -> None:
     with (folder / "large").open("wb") as file:
         file.truncate(MAX_DOCUMENT + 1)
     with pytest.raises(WrongLength, match="large has 16,777,217 bytes"):
@@ -146,7 +148,7 @@ def test_documents_have_a_bound(source: FolderSource, folder: Path) -> None:
     assert source.get("large", SuffixRange(4)).body == bytes(4)
 
 
-def test_a_closed_source_answers_no_more(folder: Path) -> None:
+def test_closed_source_raises(folder: Path) -> None:
     with closing(FolderSource(folder, connections=7)) as source:
         assert source.connections == 7
         assert source.url == folder.as_uri() + "/"

@@ -26,7 +26,7 @@ from catalogue.source.byte_ranges import ByteRange, FileVersion, SuffixRange
 from catalogue.source.checks import Response
 from catalogue.source.http import HttpSource, Timeouts
 from tests.support.faults import Fault, FaultServer, Kind, always
-from tests.support.sources import BOUNDED, DATA, FILES, PATH, SUFFIX, Arrivals
+from tests.support.sources import BOUNDED, DATA, FILES, PATH, SUFFIX
 
 AGENT = "commoncrawl-catalogue/1 (me@example.org)"
 
@@ -62,7 +62,9 @@ def source(server: FaultServer) -> Iterator[HttpSource]:
         (None, 0, 300_000),
     ],
 )
-def test_the_right_bytes(source: HttpSource, wanted: ByteRange | SuffixRange | None, start: int, end: int) -> None:
+def test_reads_ranges_suffixes_and_documents(
+    source: HttpSource, wanted: ByteRange | SuffixRange | None, start: int, end: int
+) -> None:
     answer = source.get(PATH, wanted)
     assert (answer.body == DATA[start:end], answer.start, answer.total_size) == (True, start, 300_000)
     assert answer.etag
@@ -70,7 +72,7 @@ def test_the_right_bytes(source: HttpSource, wanted: ByteRange | SuffixRange | N
     assert answer.last_modified.endswith("GMT")
 
 
-def test_what_a_request_says(server: FaultServer, source: HttpSource) -> None:
+def test_request_headers(server: FaultServer, source: HttpSource) -> None:
     seen = source.get(PATH, SUFFIX)
     source.get(PATH, BOUNDED, pin=FileVersion(300_000, seen.etag))
     source.get(PATH, BOUNDED, pin=FileVersion(300_000, f"W/{seen.etag}"))
@@ -90,7 +92,7 @@ def test_what_a_request_says(server: FaultServer, source: HttpSource) -> None:
     assert {exchange.connection for exchange in server.log} == {0}  # kept open, and used again
 
 
-def test_what_cannot_be_had(source: HttpSource, server: FaultServer) -> None:
+def test_missing_and_forbidden_files_raise(source: HttpSource, server: FaultServer) -> None:
     with pytest.raises(NotFound, match="does not exist") as missing:
         source.get("none.parquet", SUFFIX)
     assert isinstance(missing.value, FileNotFoundError)
@@ -102,7 +104,7 @@ def test_what_cannot_be_had(source: HttpSource, server: FaultServer) -> None:
 
 
 @pytest.mark.parametrize("path", ["a b/ü=+,~.parquet", "a%2Fb", "a?b#c", "a&b;c:d@e", "x" * 1000])
-def test_paths_arrive_as_they_are(path: str) -> None:
+def test_sends_paths_unchanged(path: str) -> None:
     with (
         FaultServer({path: DATA}) as server,
         closing(HttpSource(server.url, user_agent=AGENT, connections=1)) as source,
@@ -111,7 +113,7 @@ def test_paths_arrive_as_they_are(path: str) -> None:
         assert [exchange.path for exchange in server.log] == [path]
 
 
-def test_nobody_listens() -> None:
+def test_connection_refused() -> None:
     with FaultServer(FILES) as server:
         url = server.url
     with (
@@ -122,7 +124,7 @@ def test_nobody_listens() -> None:
     assert isinstance(raised.value, ConnectionError)
 
 
-def test_a_name_without_an_address() -> None:
+def test_name_not_resolved() -> None:
     with (
         closing(HttpSource("http://name.invalid/", user_agent=AGENT, connections=1)) as source,
         pytest.raises(NameNotResolved, match=r"^the name name\.invalid cannot be resolved; check whether"),
@@ -131,7 +133,7 @@ def test_a_name_without_an_address() -> None:
 
 
 @pytest.mark.parametrize("kind", [Kind.DISCONNECT, Kind.CUT_RST])
-def test_a_connection_that_breaks_is_one_request(kind: Kind) -> None:
+def test_broken_connection_counts_as_one_request(kind: Kind) -> None:
     """aiohttp would ask again by itself, also on connections that were used before."""
     with (
         FaultServer(FILES, script=lambda request: Fault(kind) if request.number else None) as server,
@@ -144,7 +146,7 @@ def test_a_connection_that_breaks_is_one_request(kind: Kind) -> None:
             assert len(server.settle()) == requests
 
 
-def test_the_users_passwords_stay_at_home(
+def test_sends_no_credentials_of_netrc(
     source: HttpSource, server: FaultServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     netrc = tmp_path / "netrc"
@@ -158,7 +160,7 @@ def test_the_users_passwords_stay_at_home(
     assert "canary" not in repr(server.log)
 
 
-def test_a_proxy_is_used_and_its_password_goes_nowhere_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_proxy_password_is_sent_to_the_proxy_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("no_proxy")
     monkeypatch.setenv("no_proxy", "direct.example")
     with FaultServer({}) as proxy:
@@ -179,7 +181,7 @@ def test_a_proxy_is_used_and_its_password_goes_nowhere_else(monkeypatch: pytest.
     assert "canary" not in f"{raised_too.value} {raised_too.value.__cause__}"
 
 
-def test_a_proxy_that_cannot_be_used_is_a_wrong_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rejects_invalid_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "")
     monkeypatch.setenv("http_proxy", "socks5://me:canary@127.0.0.1:1")
     with pytest.raises(QueryError, match="socks5 proxy") as raised:
@@ -201,32 +203,14 @@ def test_many_threads_share_few_connections() -> None:
         assert server.requests == 200
 
 
-def test_it_works_where_a_loop_is_running(source: HttpSource) -> None:
+def test_works_inside_a_running_event_loop(source: HttpSource) -> None:
     async def in_a_notebook() -> bytes:
         return source.get(PATH, SUFFIX).body
 
     assert asyncio.run(in_a_notebook()) == DATA[-5000:]
 
 
-def test_closing_ends_what_is_under_way() -> None:
-    arrivals = Arrivals()
-    with FaultServer(FILES, script=arrivals) as server, ThreadPoolExecutor(8) as executor:
-        source = HttpSource(server.url, user_agent=AGENT, connections=4)
-        # Four of them have a connection, and four wait for one.
-        asking = [executor.submit(source.get, PATH, SUFFIX) for _ in range(8)]
-        arrivals.wait(4)
-        source.close()
-        for future in asking:
-            with pytest.raises(SourceUnavailable, match=f"{server.url} was closed"):
-                future.result(timeout=5)
-        assert server.requests == 4
-        source.close()  # again does no harm
-        with pytest.raises(SourceUnavailable, match="was closed"):
-            source.get(PATH, SUFFIX)
-    gc.collect()  # what was not closed would warn now, and warnings are errors
-
-
-def test_closing_at_any_moment_leaves_nobody_waiting() -> None:
+def test_close_ends_running_requests_at_any_moment() -> None:
     with FaultServer(FILES) as server, ThreadPoolExecutor(4) as executor:
         for answered in range(12):
             source = HttpSource(server.url, user_agent=AGENT, connections=2)
@@ -249,20 +233,11 @@ def test_closing_at_any_moment_leaves_nobody_waiting() -> None:
     gc.collect()
 
 
-def test_sources_can_be_many_and_leave_nothing_behind(server: FaultServer) -> None:
-    threads = threading.active_count()
-    for _ in range(20):
-        with closing(HttpSource(server.url, user_agent=AGENT, connections=1)) as source:
-            source.get(PATH, SUFFIX)
-    gc.collect()
-    assert threading.active_count() == threads
-
-
-def test_the_usual_patience() -> None:
+def test_default_timeouts() -> None:
     assert Timeouts() == Timeouts(connect=10.0, silence=20.0, total=60.0)
 
 
-def test_long_bodies_have_more_time() -> None:
+def test_timeout_grows_with_the_body() -> None:
     """A body that comes at a fair speed is not given up, however long all of it takes."""
     size = 300_000
     patience = Timeouts(connect=5.0, silence=5.0, total=0.2)
@@ -281,7 +256,7 @@ def test_long_bodies_have_more_time() -> None:
 
 
 @pytest.mark.parametrize("ending", ["", "; del source; gc.collect()"])
-def test_who_forgets_to_close_it_reads_no_complaints(server: FaultServer, ending: str) -> None:
+def test_unclosed_source_prints_no_warning(server: FaultServer, ending: str) -> None:
     """As README's own example, which is a script that ends or a function that returns."""
     script = (
         "import gc; from catalogue.source.http import HttpSource; "

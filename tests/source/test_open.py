@@ -58,9 +58,7 @@ def settings(tmp_path: Path) -> Settings:
         ("s3://commoncrawl-copy/a", "s3://commoncrawl-copy/a/", Policy(connections=32), S3Source),
     ],
 )
-def test_addresses_and_how_their_hosts_are_asked(
-    settings: Settings, address: str, url: str, policy: Policy, kind: type[object]
-) -> None:
+def test_policy_of_each_address(settings: Settings, address: str, url: str, policy: Policy, kind: type[object]) -> None:
     with closing(open_source(address, settings)) as source:
         assert source.url == url
         assert source.limiter.policy == policy
@@ -70,7 +68,7 @@ def test_addresses_and_how_their_hosts_are_asked(
         assert isinstance(source.limiter.clock, SystemClock)
 
 
-def test_common_crawl_is_asked_with_care() -> None:
+def test_common_crawl_policy() -> None:
     """What its keepers and those whom it blocked report; see the module."""
     pauses = (300.0, 900.0)
     assert Policy() == Policy(
@@ -105,7 +103,7 @@ def test_common_crawl_is_asked_with_care() -> None:
         "ftp://me:canary@data.commoncrawl.org/",
     ],
 )
-def test_what_is_no_plain_address_is_refused_and_not_repeated(settings: Settings, address: str) -> None:
+def test_rejects_addresses_with_secrets_without_repeating_them(settings: Settings, address: str) -> None:
     with pytest.raises(QueryError, match="without query or credentials") as raised:
         open_source(address, settings)
     assert "canary" not in str(raised.value)
@@ -125,20 +123,20 @@ def test_what_is_no_plain_address_is_refused_and_not_repeated(settings: Settings
         "x" * 300,
     ],
 )
-def test_what_is_nothing_we_know_is_named(settings: Settings, address: str) -> None:
+def test_rejects_unknown_sources(settings: Settings, address: str) -> None:
     with pytest.raises(QueryError, match="is no folder and no http, https or s3 address") as raised:
         open_source(address, settings)
     assert repr(address[:200]) in str(raised.value)
     assert DEFAULT_SOURCE in str(raised.value)
 
 
-def test_a_file_is_no_folder(settings: Settings, tmp_path: Path) -> None:
+def test_rejects_a_file_as_source(settings: Settings, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(QueryError, match="no folder"):
         open_source(str(tmp_path / "file"), settings)
 
 
-def test_settings_win(tmp_path: Path) -> None:
+def test_settings_override_the_policy(tmp_path: Path) -> None:
     settings = Settings(rate=0.5, connections=2, patience=0.0, cache=tmp_path)
     for address in (DEFAULT_SOURCE, "s3://commoncrawl/", "http://127.0.0.1/"):
         with closing(open_source(address, settings)) as source:
@@ -147,7 +145,7 @@ def test_settings_win(tmp_path: Path) -> None:
             assert source.connections == 2
 
 
-def test_a_folder(settings: Settings, tmp_path: Path) -> None:
+def test_opens_a_folder(settings: Settings, tmp_path: Path) -> None:
     folder = tmp_path / "with ? and # and @"
     folder.mkdir()
     (folder / "x").write_bytes(DATA)
@@ -160,7 +158,7 @@ def test_a_folder(settings: Settings, tmp_path: Path) -> None:
         assert not (tmp_path / "cache").exists()  # it has no host that others could ask, too
 
 
-def test_a_request_of_what_was_opened(tmp_path: Path) -> None:
+def test_opened_source_sends_requests(tmp_path: Path) -> None:
     settings = Settings(contact="me@example.org", cache=tmp_path / "cache", rate=1000.0)
     with FaultServer(FILES) as server, closing(open_source(server.url, settings)) as source:
         assert source.get(PATH, SUFFIX).body == DATA[-5000:]
@@ -173,7 +171,7 @@ def test_a_request_of_what_was_opened(tmp_path: Path) -> None:
         assert (source.requests, source.bytes) == (2, 5000)
 
 
-def test_one_host_has_one_file(tmp_path: Path) -> None:
+def test_one_state_file_per_host(tmp_path: Path) -> None:
     settings = Settings(rate=1000.0, cache=tmp_path)
     for address in ("http://LocalHost:1/", "http://localhost.:2/x/", "https://localhost/"):
         with closing(open_source(address, settings)) as source:
@@ -181,7 +179,7 @@ def test_one_host_has_one_file(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["localhost.json", "localhost.json.lock"]
 
 
-def test_what_it_is_opened_with_is_handed_on(settings: Settings) -> None:
+def test_passes_options_to_the_source(settings: Settings) -> None:
     clock, said = FakeClock(), list[str]()
     with (
         FaultServer(FILES, script=always(Kind.SLOW_DOWN)) as server,
@@ -207,7 +205,7 @@ def test_what_it_is_opened_with_is_handed_on(settings: Settings) -> None:
         assert (server.requests, clock.waits) == (1, [])
 
 
-def test_nothing_secret_is_shown(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repr_shows_no_secret(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "canary")
     monkeypatch.setenv("https_proxy", "http://me:canary@127.0.0.1:1")
     for address in (DEFAULT_SOURCE, "s3://commoncrawl/"):
@@ -217,7 +215,7 @@ def test_nothing_secret_is_shown(settings: Settings, monkeypatch: pytest.MonkeyP
             assert "canary" not in shown
 
 
-def test_without_s3fs_it_says_how_to_get_it(tmp_path: Path) -> None:
+def test_missing_s3fs_error_names_the_extra(tmp_path: Path) -> None:
     code = (
         "import sys; sys.modules['s3fs'] = None\n"
         "from pathlib import Path; from catalogue.settings import Settings\n"

@@ -24,7 +24,9 @@ def written(folder: Path) -> Path:
 @pytest.mark.parametrize("connections", [1, 3])
 @pytest.mark.parametrize("step", [Step.TWICE, Step.TWICE_SLOWLY, Step.BEHIND])
 @pytest.mark.parametrize("pages", [False, True])
-def test_each_file_has_its_own_footer(tmp_path: Path, step: Step, connections: int, *, pages: bool) -> None:
+def test_each_file_gets_its_own_footer_from_out_of_step_connections(
+    tmp_path: Path, step: Step, connections: int, *, pages: bool
+) -> None:
     """However answers are out of step."""
     mirror = written(tmp_path / "mirror")
     with FaultServer(mirror) as server:
@@ -54,7 +56,7 @@ def test_a_connection_that_sends_more_than_was_requested_is_closed() -> None:
         assert [exchange.connection for exchange in server.settle()] == [*range(len(files))]
 
 
-def test_no_answer_fits_another_request(tmp_path: Path) -> None:
+def test_suffix_lengths_differ_between_successive_requests(tmp_path: Path) -> None:
     """Where files are longer than what is requested of their ends, each answer states another range."""
     mirror = written(tmp_path / "mirror")
     with FaultServer(mirror) as server:

@@ -112,7 +112,7 @@ def asked(script: Script, wanted: ByteRange | SuffixRange) -> tuple[bytes | Exce
 
 @pytest.mark.parametrize("wanted", WANTED.values(), ids=WANTED)
 @pytest.mark.parametrize("kind", sorted(set(ALL_KINDS) - SLOW - UNDETECTABLE, key=str), ids=lambda kind: kind.value)
-def test_what_passes_is_waited_out(kind: Kind, wanted: ByteRange | SuffixRange) -> None:
+def test_retries_faults_that_pass(kind: Kind, wanted: ByteRange | SuffixRange) -> None:
     outcome, requests, waits = asked(first(2, quick(kind, retry_after=30)), wanted)
     error = expected(kind, wanted)
     if kind in PERMANENT or (kind is Kind.WHOLE_FILE and wanted == SUFFIX):
@@ -134,7 +134,7 @@ def test_what_passes_is_waited_out(kind: Kind, wanted: ByteRange | SuffixRange) 
 
 @pytest.mark.parametrize("wanted", WANTED.values(), ids=WANTED)
 @pytest.mark.parametrize("kind", sorted(set(ALL_KINDS) - SLOW - UNDETECTABLE, key=str), ids=lambda kind: kind.value)
-def test_what_does_not_pass_is_given_up(kind: Kind, wanted: ByteRange | SuffixRange) -> None:
+def test_gives_up_faults_that_do_not_pass(kind: Kind, wanted: ByteRange | SuffixRange) -> None:
     outcome, requests, waits = asked(always(quick(kind, retry_after=9999)), wanted)
     error = expected(kind, wanted)
     if not error:
@@ -160,7 +160,7 @@ def test_what_does_not_pass_is_given_up(kind: Kind, wanted: ByteRange | SuffixRa
         assert [wait for wait in waits if wait >= 0.5] == [0.5, 1.0, 2.0, 4.0, 8.0] + [10.0] * 5
 
 
-def test_slow_answers_are_asked_for_again() -> None:
+def test_retries_slow_responses() -> None:
     files = {f"{kind.value}/{name}": FILES[PATH] for kind in SLOW for name in WANTED}
 
     def ask(path: str) -> bytes:
@@ -192,25 +192,13 @@ def test_waits_double_with_jitter(jitter: float) -> None:
 @pytest.mark.parametrize(
     ("asked_for", "waited"), [(None, 10.0), (0.0, 10.0), (9.0, 10.0), (120.0, 120.0), (86400.0, 300.0)]
 )
-def test_retry_after_is_honoured_within_reason(asked_for: float | None, waited: float) -> None:
+def test_honours_retry_after_up_to_five_minutes(asked_for: float | None, waited: float) -> None:
     clock = FakeClock()
     assert polite(Throttled("x", retry_after=asked_for), GOOD, clock=clock).get("x") is GOOD
     assert clock.waits == [waited]
 
 
-def test_whoever_wants_more_patience_gets_it() -> None:
-    clock = FakeClock()
-    assert polite(Throttled("x"), GOOD, clock=clock, policy=Policy(slow_down=1000.0)).get("x") is GOOD
-    assert clock.waits == [1000.0]
-
-
-def test_other_failures_do_not_make_the_wait_longer() -> None:
-    clock = FakeClock()
-    assert polite(*[Unreachable("x")] * 5, Throttled("x"), GOOD, clock=clock).get("x") is GOOD
-    assert [wait for wait in clock.waits if wait >= 1] == [10.0]
-
-
-def test_nobody_waits_for_nothing() -> None:
+def test_does_not_wait_after_the_last_attempt() -> None:
     clock = FakeClock()
     limiter = Limiter(POLICY, clock=clock)
     for error in (Throttled("x"), Unreachable("x"), Blocked("x")):
@@ -219,7 +207,7 @@ def test_nobody_waits_for_nothing() -> None:
     assert clock.waits == []
 
 
-def test_the_user_is_told_why_it_takes_so_long() -> None:
+def test_reports_the_reason_of_waits() -> None:
     said: list[str] = []
     source = polite(Throttled("slow down"), Unreachable("broken"), Blocked("blocked"), GOOD, notify=said.append)
     assert source.get("x") is GOOD
@@ -229,7 +217,7 @@ def test_the_user_is_told_why_it_takes_so_long() -> None:
 # ---- knowing when to stop ----
 
 
-def test_a_host_that_only_asks_to_slow_down_is_left_alone() -> None:
+def test_gives_up_a_host_that_only_throttles() -> None:
     files = {f"{number}": b"x" for number in range(1000)}
     clock = FakeClock()
 
@@ -255,7 +243,7 @@ def test_a_host_that_only_asks_to_slow_down_is_left_alone() -> None:
         assert source.requests == server.requests <= 200 + 8
 
 
-def test_too_many_complaints_among_good_answers_are_too_many() -> None:
+def test_gives_up_after_too_many_throttling_answers() -> None:
     inner = Answers(cycle([GOOD, Throttled("x")]))
     source = PoliteSource(inner, Limiter(Policy(), clock=FakeClock()))
     read = (source.get("x") for _ in range(5000))
@@ -267,7 +255,7 @@ def test_too_many_complaints_among_good_answers_are_too_many() -> None:
 
 
 @pytest.mark.parametrize(("failures", "given_up"), [(18, False), (19, True)])
-def test_more_than_nine_of_ten_failures_are_too_many(failures: int, *, given_up: bool) -> None:
+def test_gives_up_after_nine_of_ten_requests_failed(failures: int, *, given_up: bool) -> None:
     # As failures: what is not retried cannot be told from what is by the host.
     answers = Answers(cycle([Unreachable("x")] * failures + [GOOD] * (20 - failures)))
     source = PoliteSource(answers, Limiter(Policy(), clock=FakeClock()), attempts=100)
@@ -283,7 +271,7 @@ def test_more_than_nine_of_ten_failures_are_too_many(failures: int, *, given_up:
         assert answers.asked == 200
 
 
-def test_answers_about_files_are_no_failures() -> None:
+def test_errors_of_files_do_not_count_as_failures() -> None:
     answers = [NotFound("x"), Forbidden("x"), FileChanged("x"), Redirected("x"), NotParquet("x")]
     source = polite(*answers, policy=Policy())
     for number in range(400):
@@ -292,14 +280,7 @@ def test_answers_about_files_are_no_failures() -> None:
     assert source.requests == 400
 
 
-def test_a_closed_source_makes_no_more_requests() -> None:
-    source = polite(SourceUnavailable("closed"))
-    with pytest.raises(SourceUnavailable, match="closed"):
-        source.get("x")
-    assert source.requests == 0
-
-
-def test_closing_breaks_off_waits() -> None:
+def test_close_ends_waits() -> None:
     waiting = threading.Semaphore(0)
     inner = Answers(cycle([Throttled("x", retry_after=250)]))
     limiter = Limiter(POLICY, clock=SystemClock())
@@ -319,7 +300,7 @@ def test_closing_breaks_off_waits() -> None:
 
 
 @pytest.mark.parametrize(("policy", "requests"), [(Policy(), 2), (COMMON_CRAWL, 4), (S3_COMMON_CRAWL, 4)])
-def test_a_file_whose_ranges_are_ignored_is_asked_for_few_times(policy: Policy, requests: int) -> None:
+def test_requests_few_times_a_file_whose_ranges_are_ignored(policy: Policy, requests: int) -> None:
     source = polite(RangeIgnored("x"), policy=policy)
     for wanted, most in ((SUFFIX, 1), (BOUNDED, requests)):
         before = source.requests
@@ -332,7 +313,7 @@ def test_a_file_whose_ranges_are_ignored_is_asked_for_few_times(policy: Policy, 
     assert polite(GOOD).get("x", SUFFIX) is GOOD
 
 
-def test_a_host_that_honours_no_range_is_not_asked_for_every_file() -> None:
+def test_gives_up_a_host_that_honours_no_ranges() -> None:
     clock = FakeClock()
     with FaultServer(dict.fromkeys("12345", FILES[PATH]), script=always(Kind.WHOLE_FILE)) as server:
         inner = HttpSource(server.url, user_agent="test", connections=1)
@@ -346,7 +327,7 @@ def test_a_host_that_honours_no_range_is_not_asked_for_every_file() -> None:
             assert server.requests == 6
 
 
-def test_a_host_that_honoured_a_range_is_asked_for_others() -> None:
+def test_keeps_a_host_that_honoured_a_range() -> None:
     source = polite(GOOD, *[RangeIgnored("x")] * 32, policy=Policy())
     assert source.get("good", BOUNDED) is GOOD
     for number in range(8):
@@ -356,7 +337,7 @@ def test_a_host_that_honoured_a_range_is_asked_for_others() -> None:
 
 
 @pytest.mark.parametrize(("policy", "requests"), [(Policy(), 5), (COMMON_CRAWL, ATTEMPTS), (S3_COMMON_CRAWL, ATTEMPTS)])
-def test_where_nobody_listens_some_seconds_are_enough(policy: Policy, requests: int) -> None:
+def test_gives_up_refused_connections_after_some_seconds(policy: Policy, requests: int) -> None:
     """But of Common Crawl's machines others will listen."""
     clock = FakeClock()
     with FaultServer(FILES) as server:
@@ -388,7 +369,7 @@ def test_waits_longer_for_a_name_that_had_an_address_before() -> None:
     assert [source.get("x").body, source.get("x").body] == [GOOD.body] * 2
 
 
-def test_requests_and_bytes_are_counted_in_all_threads() -> None:
+def test_counts_requests_and_bytes_of_all_threads() -> None:
     inner = Answers(cycle([GOOD, Unreachable("x"), GOOD, Throttled("x"), NotFound("x")]))
     source = PoliteSource(inner, Limiter(Policy(), clock=FakeClock()))
 

@@ -126,7 +126,7 @@ def data(untaught_data: Path, tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", WORKS)
-def test_a_block_is_asked_about_twice_and_gone_on_with_later(
+def test_block_is_probed_twice_and_the_command_can_continue_later(
     name: str, data: Path, mirror: Path, settings: Settings, crawl: str, rows: list[Row], tmp_path: Path
 ) -> None:
     work, clock = WORKS[name], LastingClock()
@@ -181,7 +181,7 @@ def listing() -> dict[str, bytes]:
     ],
     ids=lambda fault: f"{fault.kind.value}-{fault.variant}",
 )
-def test_a_host_that_answers_nothing_is_left_alone(fault: Fault, listing: dict[str, bytes], tmp_path: Path) -> None:
+def test_commands_give_up_a_host_that_only_fails(fault: Fault, listing: dict[str, bytes], tmp_path: Path) -> None:
     clock = LastingClock()
     with FaultServer(listing, script=lambda each: fault if each.path.endswith(".parquet") else None) as server:
         asking = polite(server, tmp_path)
@@ -195,7 +195,7 @@ def test_a_host_that_answers_nothing_is_left_alone(fault: Fault, listing: dict[s
         assert 0 < server.requests <= MOST
 
 
-def test_a_host_where_nobody_listens_is_left_alone(data: Path, crawl: str, tmp_path: Path) -> None:
+def test_commands_give_up_a_host_that_refuses_connections(data: Path, crawl: str, tmp_path: Path) -> None:
     with FaultServer({}) as server:
         gone = polite(server, tmp_path)
     with Catalogue(Session(data, gone, clock=LastingClock)) as cat:
@@ -225,7 +225,9 @@ COMMANDS: dict[str, list[str]] = {
 }
 
 
-def test_a_block_is_everybodys(server: FaultServer, data: Path, crawl: str, settings: Settings, tmp_path: Path) -> None:
+def test_block_stops_all_commands(
+    server: FaultServer, data: Path, crawl: str, settings: Settings, tmp_path: Path
+) -> None:
     command = Command(data, server.url, tmp_path)
     asking = replace(settings, source=server.url, rate=5.0, cache=tmp_path / "cache", cache_size=0)
     with command.start("harvest", "--crawl", crawl, "--refresh", "--rate", "5") as process:
@@ -244,7 +246,7 @@ def test_a_block_is_everybodys(server: FaultServer, data: Path, crawl: str, sett
     assert server.requests == asked
 
 
-def test_a_block_that_lasts_ends_every_command_before_it_asks(
+def test_lasting_block_ends_commands_before_a_request(
     server: FaultServer, data: Path, crawl: str, rows: list[Row], tmp_path: Path
 ) -> None:
     # As it is noted when the last of the pauses has begun, but that the others were of no time.

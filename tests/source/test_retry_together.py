@@ -60,7 +60,7 @@ def blocked(_: Request) -> Fault:
     return Fault(Kind.BLOCKED)
 
 
-def test_a_block_stops_four_workers_for_twenty_minutes() -> None:
+def test_block_pauses_all_threads_for_twenty_minutes() -> None:
     clock = FakeClock()
     timed = Timed(clock, blocked)
     with (
@@ -74,18 +74,7 @@ def test_a_block_stops_four_workers_for_twenty_minutes() -> None:
     assert all("Run the same command again after" in str(outcome) for outcome in outcomes)
 
 
-def test_what_is_under_way_when_the_block_comes_is_all_that_is_added() -> None:
-    clock = FakeClock()
-    timed = Timed(clock, blocked)
-    with FaultServer(FILES, script=timed, latency=0.02) as server, closing(over(server, clock)) as source:
-        outcomes = clock.run(*(reads(source, paths) for paths in shares(4)))
-        assert source.requests == server.requests
-    assert [when for when in timed.times if when] == [300.0, 1200.0]
-    assert len(timed.times) <= 4 + 2
-    assert {type(outcome) for outcome in outcomes} == {Blocked}
-
-
-def test_after_a_block_all_go_on_at_half_the_rate() -> None:
+def test_threads_continue_at_half_the_rate_after_a_block() -> None:
     clock = FakeClock()
     timed = Timed(clock, lambda request: blocked(request) if clock.now() < START + 1000 else None)
     with FaultServer(FILES, script=timed) as server, closing(over(server, clock)) as source:
@@ -99,7 +88,7 @@ def test_after_a_block_all_go_on_at_half_the_rate() -> None:
     assert 1219 < late[-1] < 1222
 
 
-def test_a_block_stops_the_other_process_too(tmp_path: Path) -> None:
+def test_block_pauses_the_other_process(tmp_path: Path) -> None:
     clock = FakeClock()
     timed = Timed(clock, lambda request: blocked(request) if clock.now() < START + 100 else None)
     with (
@@ -117,7 +106,7 @@ def test_a_block_stops_the_other_process_too(tmp_path: Path) -> None:
     assert one.limiter.rate == other.limiter.rate == 2.5
 
 
-def test_a_refusal_of_one_file_pauses_nothing() -> None:
+def test_403_for_one_file_pauses_nothing() -> None:
     clock = FakeClock()
     with (
         FaultServer(FILES, script=only("3.parquet", Kind.DENIED)) as server,
@@ -133,7 +122,7 @@ def test_a_refusal_of_one_file_pauses_nothing() -> None:
     assert clock.waits == []
 
 
-def test_a_refusal_of_one_file_ends_a_block_as_any_answer_does() -> None:
+def test_403_for_one_file_ends_a_block() -> None:
     clock = FakeClock()
     script = Timed(clock, lambda _: Fault(Kind.DENIED if clock.now() > START else Kind.BLOCKED))
     with FaultServer(FILES, script=script) as server, closing(over(server, clock)) as source:

@@ -57,7 +57,7 @@ def aws(endpoint: str, tmp_path: Path) -> dict[str, str]:
     }
 
 
-def test_a_bucket_answers_as_the_folder_does(
+def test_bucket_gives_the_answers_of_the_folder(
     aws: dict[str, str], harvested: catalogue.Catalogue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in aws.items():
@@ -75,7 +75,7 @@ def test_a_bucket_answers_as_the_folder_does(
         assert canaries.MARK not in f"{cat!r} {found!r} {found.plan!r}"
 
 
-def test_records_come_from_a_bucket_as_from_a_folder(
+def test_bucket_gives_the_records_of_the_folder(
     aws: dict[str, str], harvested: catalogue.Catalogue, tmp_path: Path, crawl: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in aws.items():
@@ -86,7 +86,7 @@ def test_records_come_from_a_bucket_as_from_a_folder(
         assert cat.requests == cat.fetch_estimate(rows).requests < rows.num_rows
 
 
-def test_a_snapshot_goes_through_a_bucket(
+def test_snapshot_is_exported_to_and_pulled_from_a_bucket(
     aws: dict[str, str], harvested: catalogue.Catalogue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in aws.items():
@@ -111,7 +111,7 @@ def test_a_snapshot_goes_through_a_bucket(
     ]  # fmt: skip
 
 
-def test_without_credentials_it_says_what_to_do(aws: dict[str, str], tmp_path: Path) -> None:
+def test_missing_credentials_error_names_the_next_step(aws: dict[str, str], tmp_path: Path) -> None:
     command = Command(tmp_path / "data", f"s3://{BUCKET}/a-prefix/", tmp_path)
     without = aws | dict.fromkeys(canaries.AWS, "")
     ran = command("harvest", "--crawl", "CC-MAIN-2022-05", **without)
@@ -120,7 +120,7 @@ def test_without_credentials_it_says_what_to_do(aws: dict[str, str], tmp_path: P
     assert "Traceback" not in ran.err
 
 
-def test_the_doctor_looks_at_a_bucket(aws: dict[str, str], tmp_path: Path) -> None:
+def test_doctor_examines_a_bucket(aws: dict[str, str], tmp_path: Path) -> None:
     command = Command(tmp_path / "data", f"s3://{BUCKET}/a-prefix/", tmp_path)
     ran = command("doctor", "--json", **aws)
     assert ran.status == 0, ran.err

@@ -21,7 +21,6 @@ from catalogue.errors import (
     NotParquet,
     SourceError,
     SourceUnavailable,
-    Throttled,
     Unreachable,
 )
 from catalogue.source.byte_ranges import ByteRange, FileVersion, SuffixRange
@@ -80,7 +79,7 @@ def source(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Source]
     gc.collect()  # what was not closed would warn now, and warnings are errors
 
 
-def test_a_name_without_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_name_not_resolved(monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch, "http://name.invalid")
     with closing(open_s3()) as source, pytest.raises(NameNotResolved, match=r"^the name [a-z.-]*name\.invalid cannot"):
         source.get(PATH, SUFFIX)
@@ -114,7 +113,7 @@ def seen(caplog: pytest.LogCaptureFixture) -> Seen:
         (None, 0, 300_000),
     ],
 )
-def test_the_right_bytes_by_one_request(
+def test_reads_bytes_with_one_request(
     source: S3Source, seen: Seen, wanted: ByteRange | SuffixRange | None, start: int, end: int
 ) -> None:
     answer = source.get(PATH, wanted)
@@ -126,7 +125,7 @@ def test_the_right_bytes_by_one_request(
     assert [request.replace("%3D", "=") for request in seen()] == [f"GET {path}"] * 2
 
 
-def test_what_cannot_be_had(source: S3Source, seen: Seen) -> None:
+def test_missing_and_forbidden_files_raise(source: S3Source, seen: Seen) -> None:
     with pytest.raises(NotFound, match=r"s3://a-bucket/a prefix/none does not exist"):
         source.get("none", SUFFIX)
     with pytest.raises(NotParquet, match="empty"):
@@ -139,7 +138,7 @@ def test_what_cannot_be_had(source: S3Source, seen: Seen) -> None:
     assert {request[:3] for request in seen()} == {"GET"}
 
 
-def test_another_version_is_refused(source: S3Source, seen: Seen) -> None:
+def test_rejects_another_version_than_the_pinned_one(source: S3Source, seen: Seen) -> None:
     answer = source.get(PATH, SUFFIX)
     for wanted in (SUFFIX, BOUNDED, None):
         with pytest.raises(FileChanged, match=r"part 0\.parquet"):
@@ -149,14 +148,14 @@ def test_another_version_is_refused(source: S3Source, seen: Seen) -> None:
     assert len(seen()) == 7
 
 
-def test_a_bucket_that_is_not_there(source: S3Source) -> None:
+def test_missing_bucket_raises(source: S3Source) -> None:
     with closing(open_s3("s3://no-such-bucket/")) as other, pytest.raises(NotFound, match="s3://no-such-bucket/x"):
         other.get("x", SUFFIX)
     assert source.get("one").body == b"1"
 
 
 @pytest.mark.parametrize("lacking", ["both", "profile", "secret"])
-def test_without_credentials_it_says_what_to_do(
+def test_missing_credentials_error_names_the_next_step(
     endpoint: str, monkeypatch: pytest.MonkeyPatch, seen: Seen, lacking: str, tmp_path: Path
 ) -> None:
     use(monkeypatch, endpoint)
@@ -174,7 +173,7 @@ def test_without_credentials_it_says_what_to_do(
     assert seen() == []
 
 
-def test_it_works_in_many_threads_and_where_a_loop_is_running(source: S3Source, seen: Seen) -> None:
+def test_works_in_threads_and_inside_a_running_event_loop(source: S3Source, seen: Seen) -> None:
     async def in_a_notebook() -> bytes:
         return source.get(PATH, SUFFIX).body
 
@@ -184,7 +183,7 @@ def test_it_works_in_many_threads_and_where_a_loop_is_running(source: S3Source, 
     assert len(seen()) == 25
 
 
-def test_a_source_that_was_never_used_is_closed_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closes_unused_source(monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch, "http://127.0.0.1:9")
     source = open_s3()
     assert (source.url, source.connections) == (URL, 4)
@@ -229,7 +228,7 @@ def faulty() -> Iterator[Faulty]:
 
 @pytest.mark.parametrize("wanted", WANTED.values(), ids=WANTED)
 @pytest.mark.parametrize("kind", PROMPT, ids=lambda kind: kind.value)
-def test_every_fault_is_named_and_forgotten(faulty: Faulty, kind: Kind, wanted: ByteRange | SuffixRange) -> None:
+def test_every_fault_raises_its_error_and_passes(faulty: Faulty, kind: Kind, wanted: ByteRange | SuffixRange) -> None:
     error = expected(kind, wanted)
     faulty.script(quick(kind))
     if error:
@@ -246,7 +245,7 @@ def test_every_fault_is_named_and_forgotten(faulty: Faulty, kind: Kind, wanted: 
     assert not second.fault
 
 
-def test_slow_answers_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_responses_time_out(monkeypatch: pytest.MonkeyPatch) -> None:
     impatient = Timeouts(connect=5.0, silence=1.5, total=5.0)  # the SDK takes some time to prepare
     files = {f"{BUCKET}/{kind.value}/{name}": DATA for kind in SLOW for name in WANTED}
 
@@ -272,7 +271,7 @@ def test_slow_answers_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
         assert server.requests == 1 + 2 * len(files)
 
 
-def test_redirects_are_never_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_never_follows_redirects(monkeypatch: pytest.MonkeyPatch) -> None:
     """The SDK would follow them, and bring the session's token along."""
     with FaultServer({}, host="127.0.0.2") as elsewhere:
         waiting = iter([quick(Kind.REDIRECT_AWAY, variant=variant, target=elsewhere.url) for variant in range(4)])
@@ -286,7 +285,7 @@ def test_redirects_are_never_followed(monkeypatch: pytest.MonkeyPatch) -> None:
         assert not elsewhere.log
 
 
-def test_what_a_request_says(faulty: Faulty) -> None:
+def test_request_headers(faulty: Faulty) -> None:
     faulty.script()
     answer = faulty.source.get(PATH, SUFFIX)
     faulty.source.get(PATH, BOUNDED, pin=FileVersion(answer.total_size, answer.etag))
@@ -297,7 +296,7 @@ def test_what_a_request_says(faulty: Faulty) -> None:
     assert all("agent/1" in exchange.headers["user-agent"] for exchange in log)
 
 
-def test_no_secret_is_told(faulty: Faulty) -> None:
+def test_errors_contain_no_secrets(faulty: Faulty) -> None:
     said = [repr(faulty.source), str(faulty.source), faulty.source.url]
     for kind in sorted(set(PROMPT) - UNDETECTABLE, key=str):
         faulty.script(quick(kind))
@@ -314,14 +313,7 @@ def test_no_secret_is_told(faulty: Faulty) -> None:
     assert canaries.AWS["AWS_SECRET_ACCESS_KEY"] not in repr([each.headers for each in faulty.server.settle()])
 
 
-def test_how_long_to_wait_is_handed_on(faulty: Faulty) -> None:
-    faulty.script(quick(Kind.RETRY_AFTER, retry_after=60))
-    with pytest.raises(Throttled, match="SlowDown") as raised:
-        faulty.source.get(PATH, SUFFIX)
-    assert raised.value.retry_after == 60
-
-
-def test_closing_ends_what_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_close_ends_running_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     arrivals = Arrivals()
     with FaultServer({}, script=arrivals) as server, ThreadPoolExecutor(6) as executor:
         use(monkeypatch, server.url)

@@ -82,7 +82,7 @@ def test_no_command_repeats_a_secret_or_writes_it_down(untaught_data: Path, mirr
     assert not canaries.kept_in(tmp_path)
 
 
-def test_secrets_are_looked_for() -> None:
+def test_canaries_are_searched_for() -> None:
     """What everything here rests on."""
     with pytest.raises(AssertionError):
         Ran(0, "", f"x {MARK} x")
@@ -126,14 +126,14 @@ def test_the_sdk_logs_nothing_of_how_it_signs() -> None:
         ("nowhere", "nowhere"),
     ],
 )
-def test_what_of_an_address_is_shown(text: str, shown: str) -> None:
+def test_shows_addresses_without_secrets(text: str, shown: str) -> None:
     assert without_secrets(text) == shown
 
 
 # ---- what is said of the way to a source ----
 
 
-def test_verbose_tells_of_the_environment(command: Command) -> None:
+def test_verbose_shows_settings_of_the_environment(command: Command) -> None:
     with FaultServer({}) as proxy:
         there = proxy.url.removeprefix("http://").rstrip("/")
         ran = command(
@@ -155,7 +155,7 @@ def test_verbose_tells_of_the_environment(command: Command) -> None:
     assert "Traceback" in ran.err  # in whose text it was looked for
 
 
-def test_a_server_shows_no_secret(untaught_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_server_shows_no_secret(untaught_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "*")
     for name, secret in canaries.ENVIRONMENT.items():
         monkeypatch.setenv(name, secret)
@@ -216,7 +216,7 @@ PLACES = [
 ]
 
 
-def test_redirects_lead_no_command_away(
+def test_commands_follow_no_redirects(
     elsewhere: socket.socket, untaught_data: Path, harvested: Catalogue, crawl: str, tmp_path: Path
 ) -> None:
     """Wherever they lead; of what a command asks beyond this machine it would be told."""
@@ -255,7 +255,7 @@ def test_redirects_lead_no_command_away(
     ("host", "status"),
     [("localhost", 0), ("127.0.0.1", 0), ("127.1", 2), ("2130706433", 2), ("0x7f.1", 0)],
 )
-def test_a_host_that_was_named_is_asked_and_no_other(host: str, status: int, command: Command, mirror: Path) -> None:
+def test_commands_contact_only_the_named_host(host: str, status: int, command: Command, mirror: Path) -> None:
     """Whoever names a host means it, ``http://`` included, however it is spelt; but what cannot be asked is told."""
     with FaultServer(mirror) as server:
         port = server.url.rstrip("/").rpartition(":")[2]

@@ -65,7 +65,7 @@ def sent(server: FaultServer) -> list[Span]:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_every_answer_is_right_and_no_byte_comes_twice(cache: RangeCache, seed: int) -> None:
+def test_shared_requests_fetch_each_byte_once(cache: RangeCache, seed: int) -> None:
     dice = Random(seed)
     places = [dice.randrange(len(DATA)) for _ in range(40)]
     wanted = [
@@ -83,7 +83,7 @@ def test_every_answer_is_right_and_no_byte_comes_twice(cache: RangeCache, seed: 
         assert set(times) == {place for each in [first, *chain(*wanted)] for place in range(each.start, each.end)}
 
 
-def test_among_faults_answers_are_right_or_errors_and_nobody_waits_for_ever(cache: RangeCache) -> None:
+def test_shared_requests_survive_faults(cache: RangeCache) -> None:
     dice = Random(5)
     places = [dice.randrange(len(DATA)) for _ in range(40)]
     wanted = [[ByteRange(*sorted(dice.sample(places, 2))) for _ in range(12)] for _ in range(THREADS)]
@@ -102,7 +102,7 @@ def test_among_faults_answers_are_right_or_errors_and_nobody_waits_for_ever(cach
 
 
 @pytest.mark.parametrize("limit", [300_000, 40_000, 8])
-def test_answers_are_right_whatever_is_evicted_meanwhile(tmp_path: Path, limit: int) -> None:
+def test_shared_requests_survive_eviction(tmp_path: Path, limit: int) -> None:
     dice = Random(limit)
     starts = [dice.randrange(0, 60_000, 500) for _ in range(THREADS * 20)]
     ranges = [ByteRange(start, start + dice.randrange(500, 9000, 500)) for start in starts]
@@ -119,7 +119,7 @@ CASES = {"no ETag": (LARGE, True), "no cache": (0, False), "too large for the ca
 
 
 @pytest.mark.parametrize(("limit", "weak"), [(LARGE, False), *CASES.values()], ids=["kept", *CASES])
-def test_what_many_want_at_once_is_asked_for_once(tmp_path: Path, limit: int, *, weak: bool) -> None:
+def test_equal_requests_are_sent_once(tmp_path: Path, limit: int, *, weak: bool) -> None:
     cache = RangeCache(tmp_path / "cache", limit)
     with FaultServer({PATH: DATA}, latency=SLOW) as server, closing(over(server, cache)) as source:
         pin = pin_of(source)
@@ -130,7 +130,7 @@ def test_what_many_want_at_once_is_asked_for_once(tmp_path: Path, limit: int, *,
 
 
 @pytest.mark.parametrize(("limit", "weak"), CASES.values(), ids=CASES)
-def test_what_cannot_be_kept_is_asked_for_as_it_is_wanted(tmp_path: Path, limit: int, *, weak: bool) -> None:
+def test_overlapping_requests_are_sent_unchanged_without_cache(tmp_path: Path, limit: int, *, weak: bool) -> None:
     cache = RangeCache(tmp_path / "cache", limit)
     with FaultServer({PATH: DATA}, latency=SLOW) as server, closing(over(server, cache)) as source:
         pin = pin_of(source)
@@ -141,7 +141,7 @@ def test_what_cannot_be_kept_is_asked_for_as_it_is_wanted(tmp_path: Path, limit:
         assert sent(server) == sorted(spans)
 
 
-def test_an_error_is_everybodys_who_waits_for_the_request(cache: RangeCache) -> None:
+def test_error_reaches_all_waiting_clients(cache: RangeCache) -> None:
     with FaultServer({PATH: DATA}, latency=SLOW, script=always(Kind.NOT_FOUND)) as server:
         with closing(over(server, cache)) as source:
             outcomes = together(source, [[ByteRange(0, 5000)]] * THREADS, FileVersion(len(DATA), '"1"'))
@@ -149,7 +149,7 @@ def test_an_error_is_everybodys_who_waits_for_the_request(cache: RangeCache) -> 
         assert server.requests == 1
 
 
-def test_closing_lets_nobody_wait(cache: RangeCache) -> None:
+def test_close_ends_shared_waits(cache: RangeCache) -> None:
     arrived = threading.Event()
 
     def silent(_: object) -> Fault:

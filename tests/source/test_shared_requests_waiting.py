@@ -1,21 +1,17 @@
 """Who waits for whom: nobody for ever, and nobody for what is kept already."""
 
-import os
-import tempfile
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
 from catalogue.errors import Forbidden
-from catalogue.source.byte_ranges import ByteRange, FileVersion, SuffixRange, resolve
+from catalogue.source.byte_ranges import ByteRange, FileVersion, resolve
 from catalogue.source.cache import RangeCache
 from catalogue.source.checks import Response, Wanted
 from catalogue.source.shared_requests import SharedSource
-from tests.support.caches import beside, line, put
-from tests.support.shared_source import DATA, LARGE, PATH, SOON, THREADS, Span, large_cache
+from tests.support.shared_source import DATA, PATH, SOON, THREADS, Span, large_cache
 
 cache = pytest.fixture(large_cache)
 
@@ -106,7 +102,7 @@ def keep(cache: RangeCache, pin: FileVersion, start: int, end: int) -> None:
 # ---- who waits for whom ----
 
 
-def test_what_overlaps_is_waited_for_and_only_the_rest_asked_for(asking: Asking, gated: Gated) -> None:
+def test_waits_for_overlaps_and_requests_the_rest(asking: Asking, gated: Gated) -> None:
     first = asking(0, 100)
     gated.arrived(0, 100)
     second = asking(50, 150)
@@ -122,20 +118,7 @@ def test_what_overlaps_is_waited_for_and_only_the_rest_asked_for(asking: Asking,
     assert asking.source.held(PATH, gated.pin) == [ByteRange(0, 150)]
 
 
-def test_there_is_one_request_for_each_gap(asking: Asking, gated: Gated, cache: RangeCache) -> None:
-    keep(cache, gated.pin, 20, 40)
-    under_way = asking(60, 80)
-    gated.arrived(60, 80)
-    wanted = asking(0, 100)
-    for gap in [(0, 20), (40, 60), (80, 100)]:
-        gated.answer(*gap)
-    gated.answer(60, 80)
-    assert right(wanted, 0, 100)
-    assert right(under_way, 60, 80)
-    assert len(gated.asked) == 4
-
-
-def test_two_that_want_each_others_parts_both_get_them(asking: Asking, gated: Gated) -> None:
+def test_mutual_overlaps_do_not_deadlock(asking: Asking, gated: Gated) -> None:
     """Each has a request under way that the other waits for, and another to make."""
     middle = asking(40, 60)
     gated.arrived(40, 60)
@@ -153,7 +136,7 @@ def test_two_that_want_each_others_parts_both_get_them(asking: Asking, gated: Ga
     assert len(gated.asked) == 5
 
 
-def test_whoever_waits_for_a_thread_that_dies_asks_instead(asking: Asking, gated: Gated) -> None:
+def test_waiting_client_requests_after_the_other_thread_died(asking: Asking, gated: Gated) -> None:
     first = asking(0, 100)
     gated.arrived(0, 100)
     waiting = [asking(0, 100) for _ in range(8)]
@@ -165,9 +148,7 @@ def test_whoever_waits_for_a_thread_that_dies_asks_instead(asking: Asking, gated
     assert len(gated.asked) == 2  # one of them did, for all
 
 
-def test_what_a_thread_that_dies_had_still_to_ask_for_is_free_again(
-    asking: Asking, gated: Gated, cache: RangeCache
-) -> None:
+def test_dead_thread_releases_its_other_ranges(asking: Asking, gated: Gated, cache: RangeCache) -> None:
     keep(cache, gated.pin, 40, 60)
     first = asking(0, 100)
     gated.arrived(0, 40)
@@ -179,7 +160,7 @@ def test_what_a_thread_that_dies_had_still_to_ask_for_is_free_again(
         first.result(SOON)
 
 
-def test_an_error_is_nobodys_who_asks_later(asking: Asking, gated: Gated) -> None:
+def test_later_requests_are_sent_after_an_error(asking: Asking, gated: Gated) -> None:
     first = asking(0, 100)
     gated.answer(0, 100, Forbidden("not now"))
     with pytest.raises(Forbidden):
@@ -189,9 +170,7 @@ def test_an_error_is_nobodys_who_asks_later(asking: Asking, gated: Gated) -> Non
     assert right(again, 0, 100)
 
 
-def test_other_files_and_versions_are_not_waited_for(
-    asking: Asking, gated: Gated, executor: ThreadPoolExecutor
-) -> None:
+def test_does_not_wait_for_other_files_and_versions(asking: Asking, gated: Gated, executor: ThreadPoolExecutor) -> None:
     waiting = asking(0, 100)
     gated.arrived(0, 100)
     others = [(PATH, FileVersion(len(DATA), '"2"'), 110), ("other", gated.pin, 120)]
@@ -201,69 +180,3 @@ def test_other_files_and_versions_are_not_waited_for(
         assert right(other, 0, end)
     gated.answer(0, 100)
     assert right(waiting, 0, 100)
-
-
-@pytest.mark.parametrize("wanted", [None, SuffixRange(50), ByteRange(0, 50)])
-def test_other_requests_pass_straight_through(asking: Asking, gated: Gated, wanted: Wanted) -> None:
-    pins = [None] if isinstance(wanted, ByteRange) else [None, gated.pin]
-    for pin in [*pins, *pins]:
-        assert asking.source.get(PATH, wanted, pin=pin).last_modified == "yesterday"
-    assert gated.asked == [wanted] * 2 * len(pins)
-
-
-# ---- a cache that is not what it says ----
-
-
-def test_what_is_damaged_is_asked_for_again(asking: Asking, gated: Gated, cache: RangeCache) -> None:
-    keep(cache, gated.pin, 0, 50)
-    [entry] = cache.folder.glob("*/0-50")
-    entry.write_bytes(bytes(66))
-    wanted = asking(0, 100)
-    gated.answer(50, 100)
-    gated.answer(0, 50)
-    assert right(wanted, 0, 100)
-
-
-def test_without_room_nothing_is_looked_up(asking: Asking, gated: Gated, cache: RangeCache) -> None:
-    keep(cache, gated.pin, 0, 100)
-    asking.source = SharedSource(gated, RangeCache(cache.folder, 0))
-    assert asking.source.held(PATH, gated.pin) == []
-    wanted = asking(0, 100)
-    gated.answer(0, 100)
-    assert right(wanted, 0, 100)
-
-
-DAMAGED = """
-from catalogue.source.byte_ranges import ByteRange
-from catalogue.source.shared_requests import SharedSource
-from tests.support.caches import DATA, PATH, PIN, Memory
-if os.geteuid() == 0:
-    os.setegid(65534)
-    os.seteuid(65534)
-source = SharedSource(Memory(), RangeCache(folder, LARGE))
-print(source.held(PATH, PIN), flush=True)
-print(source.get(PATH, ByteRange(0, 700), pin=PIN).body == DATA[:700], source.inner.asked, flush=True)
-"""
-
-
-@pytest.mark.skipif(not hasattr(os, "seteuid"), reason="there is nobody else to be")
-def test_damage_that_cannot_be_removed_is_got_around() -> None:
-    """The cache speaks of it for ever."""
-    with tempfile.TemporaryDirectory() as name:  # where everybody may go, as nobody must; pytest's own is private
-        folder = Path(name) / "ranges"
-        if os.geteuid() == 0 and not all(parent.stat().st_mode & 0o001 for parent in Path(name).parents):
-            pytest.skip("nobody may go where temporary files are")
-        put(RangeCache(folder, LARGE), (0, 500))
-        [entry] = folder.glob("*/0-500")
-        entry.write_bytes(bytes(516))
-        entry.chmod(0o444)
-        for path in (*folder.iterdir(), folder):
-            path.chmod(0o555)
-        Path(name).chmod(0o755)
-        try:
-            with beside(folder, DAMAGED) as process:
-                assert line(process) == "[ByteRange(start=0, end=500)]"
-                assert line(process) == "True [ByteRange(start=500, end=700), ByteRange(start=0, end=500)]"
-        finally:
-            for path in (folder, *folder.iterdir()):
-                path.chmod(0o755)

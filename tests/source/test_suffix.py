@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from catalogue.errors import NotFound, NotParquet, RangeIgnored
+from catalogue.errors import NotParquet, RangeIgnored
 from catalogue.source.folder import FolderSource
 from catalogue.source.http import HttpSource
 from catalogue.source.rate_limit import Limiter, Policy
@@ -54,7 +54,7 @@ def check(source: PoliteSource, path: str, length: int = TAIL) -> None:
     assert (tail.start, tail.total_size) == (max(0, len(data) - length), len(data))
 
 
-def test_one_request_a_file() -> None:
+def test_one_request_per_file() -> None:
     with FaultServer(FILES) as server, over(server) as source:
         for path in PATHS:
             check(source, path)
@@ -64,7 +64,7 @@ def test_one_request_a_file() -> None:
 
 @pytest.mark.parametrize("script", [None, ignores_suffixes])
 @pytest.mark.parametrize("path", ["short", "one"])
-def test_shorter_files_come_whole(path: str, script: Script | None) -> None:
+def test_short_files_are_read_whole(path: str, script: Script | None) -> None:
     with FaultServer(FILES, script=script) as server, over(server) as source:
         check(source, path)
         assert len(ranges(server)) == (3 if script else 1)
@@ -72,7 +72,7 @@ def test_shorter_files_come_whole(path: str, script: Script | None) -> None:
 
 
 @pytest.mark.parametrize("script", [None, ignores_suffixes])
-def test_an_empty_file_is_no_parquet_file(script: Script | None) -> None:
+def test_empty_file_is_not_parquet(script: Script | None) -> None:
     with FaultServer(FILES, script=script) as server, over(server) as source:
         for _ in range(2):
             with pytest.raises(NotParquet, match="empty is not a Parquet file: it is empty"):
@@ -80,16 +80,7 @@ def test_an_empty_file_is_no_parquet_file(script: Script | None) -> None:
         assert source.requests == len(ranges(server)) == 2
 
 
-def test_an_empty_file_where_suffixes_are_known_to_be_ignored() -> None:
-    with FaultServer(FILES, script=ignores_suffixes) as server, over(server) as source:
-        check(source, PATHS[0])
-        ranges(server)
-        with pytest.raises(NotParquet, match="it is empty"):
-            get_tail(source, "empty", TAIL)
-        assert ranges(server) == [FIRST]
-
-
-def test_a_host_that_ignores_suffixes_is_asked_for_explicit_ranges_from_then_on() -> None:
+def test_uses_explicit_ranges_after_a_suffix_was_ignored() -> None:
     with FaultServer(FILES, script=ignores_suffixes) as server, over(server) as source:
         check(source, PATHS[0])
         assert ranges(server) == [SUFFIX, FIRST, EXPLICIT]
@@ -99,7 +90,7 @@ def test_a_host_that_ignores_suffixes_is_asked_for_explicit_ranges_from_then_on(
         assert not source.honoured_suffixes
 
 
-def test_the_explicit_range_is_of_the_same_version() -> None:
+def test_explicit_range_is_pinned() -> None:
     with FaultServer(FILES, script=ignores_suffixes) as server, over(server) as source:
         check(source, PATHS[0])
         matches = [exchange.headers.get("if-match") for exchange in server.settle()]
@@ -107,7 +98,7 @@ def test_the_explicit_range_is_of_the_same_version() -> None:
         assert matches[2]
 
 
-def test_other_processes_need_not_find_out_again(tmp_path: Path) -> None:
+def test_other_processes_know_that_suffixes_are_ignored(tmp_path: Path) -> None:
     with FaultServer(FILES, script=ignores_suffixes) as server:
         with over(server, tmp_path / "host.json") as source:
             check(source, PATHS[0])
@@ -118,7 +109,7 @@ def test_other_processes_need_not_find_out_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", [0, 3])
-def test_one_odd_file_does_not_speak_for_its_host(place: int) -> None:
+def test_one_file_does_not_decide_for_its_host(place: int) -> None:
     """Neither the first nor a later one: it ignores every range, as some files at Common Crawl's do at times."""
     odd = PATHS[place]
     with FaultServer(FILES, script=only(odd, Kind.WHOLE_FILE)) as server, over(server) as source:
@@ -134,7 +125,7 @@ def test_one_odd_file_does_not_speak_for_its_host(place: int) -> None:
         assert not source.limiter.state.ignores_suffixes
 
 
-def test_one_whim_does_not_flip_a_host_that_honours_suffixes() -> None:
+def test_one_ignored_suffix_does_not_change_a_host_that_honours_them() -> None:
     with (
         FaultServer(FILES, script=lambda request: Fault(Kind.WHOLE_FILE) if request.number == 1 else None) as server,
         over(server) as source,
@@ -147,13 +138,13 @@ def test_one_whim_does_not_flip_a_host_that_honours_suffixes() -> None:
 
 @pytest.mark.parametrize("kind", [Kind.HTML_200, Kind.XML_IN_200])
 @pytest.mark.parametrize("variant", [0, 1])
-def test_a_page_with_200_is_no_sign_that_suffixes_are_ignored(kind: Kind, variant: int) -> None:
+def test_html_with_200_does_not_count_as_ignored_suffix(kind: Kind, variant: int) -> None:
     with FaultServer(FILES, script=first(1, Fault(kind, variant))) as server, over(server) as source:
         check(source, PATHS[0])
         assert ranges(server) == [SUFFIX, SUFFIX]
 
 
-def test_a_file_that_changes_between_the_two_requests_is_asked_for_again() -> None:
+def test_file_that_changes_between_two_requests_is_requested_again() -> None:
     files = dict(FILES)
     path = PATHS[0]
 
@@ -167,14 +158,7 @@ def test_a_file_that_changes_between_the_two_requests_is_asked_for_again() -> No
         assert ranges(server) == [SUFFIX, FIRST, EXPLICIT, FIRST, EXPLICIT]
 
 
-def test_what_is_missing_is_missing_at_once() -> None:
-    with FaultServer(FILES) as server, over(server) as source:
-        with pytest.raises(NotFound):
-            get_tail(source, "none", TAIL)
-        assert ranges(server) == [SUFFIX]
-
-
-def test_tails_of_files_in_a_folder(tmp_path: Path) -> None:
+def test_reads_tails_of_a_folder(tmp_path: Path) -> None:
     for path, data in FILES.items():
         (tmp_path / path).write_bytes(data)
     source = PoliteSource(FolderSource(tmp_path), Limiter(Policy(), clock=FakeClock()))
