@@ -40,37 +40,18 @@ FEWEST_PAGES = 1000
 _ROW_GROUP = 190
 """Rows, about; Common Crawl's have a million and more."""
 
-_REQUIRED = frozenset(
-    {
-        "url_surtkey",
-        "url",
-        "url_host_name",
-        "url_protocol",
-        "url_path",
-        "fetch_time",
-        "fetch_status",
-        "warc_filename",
-        "warc_record_offset",
-        "warc_record_length",
-        "warc_segment",
-    }
+_REQUIRED = (
+    *("url_surtkey", "url", "url_host_name", "url_protocol", "url_path"),
+    *("fetch_time", "fetch_status", "warc_filename", "warc_record_offset", "warc_record_length"),
+    *("warc_segment",),
 )
-"""Columns that are never null, and are declared so."""
+"""Columns that are declared as never null."""
 
-_PLAIN = frozenset(
-    {
-        "url_surtkey",
-        "url",
-        "url_path",
-        "url_query",
-        "fetch_time",
-        "content_digest",
-        "warc_record_id",
-        "warc_record_offset",
-        "warc_record_length",
-    }
+_PLAIN = (
+    *("url_surtkey", "url", "url_path", "url_query", "fetch_time"),
+    *("content_digest", "warc_record_id", "warc_record_offset", "warc_record_length"),
 )
-"""Columns of too many values for a dictionary; the writers of Common Crawl's files give it up on the first page."""
+"""Columns with too many values for a dictionary."""
 
 _PAGE_INDEX = {"write_page_index": True, "write_page_checksum": True}
 
@@ -99,68 +80,33 @@ class _Era:
     crawl: str
     name: str
     start: datetime
-    files: dict[str, int]
-    """Index files a subset."""
-    size: float
-    """Rows, as a share of what was asked for."""
-    options: dict[str, Any]
-    """For pyarrow's writer."""
-    lacks: tuple[str, ...]
-    """Columns that came later."""
-    old: bool = False
-    """INT96 times, zipped streams, gaps in the statistics."""
-    escapes_twice: bool = True
-    """Keys escape twice what is not UTF-8."""
+    files: dict[str, int]  # index files of each subset
+    size: float  # rows, as a share of ``pages_per_crawl``
+    options: dict[str, Any]  # of pyarrow's writer
+    missing: tuple[str, ...]  # columns that were added later
+    old: bool = False  # INT96 times, zipped streams, gaps in the statistics
+    escapes_twice: bool = True  # what is not UTF-8, in keys
 
 
+_ALL = {"warc": 7, "crawldiagnostics": 2, "robotstxt": 2}
+_FEW = {"warc": 3, "crawldiagnostics": 1, "robotstxt": 1}
+_ZSTD: dict[str, Any] = {"compression": "zstd", "compression_level": 19, **_PAGE_INDEX}
+_GZIP: dict[str, Any] = {"compression": "gzip", **_PAGE_INDEX}
+_INT96: dict[str, Any] = {"compression": "gzip", "use_deprecated_int96_timestamps": True}
+_NOT_IN_2018 = (
+    "url_host_name_reversed fetch_redirect content_charset content_languages content_truncated warc_record_id"
+)
+_NEWEST = datetime(2026, 7, 10, 3, tzinfo=UTC)
+_MODERN = datetime(2022, 1, 16, 9, 31, 37, tzinfo=UTC)
+_OLD = datetime(2018, 1, 16, 7, 5, tzinfo=UTC)
 _ERAS = (
-    _Era(
-        "CC-MAIN-2026-30",
-        "July 2026 Index",
-        datetime(2026, 7, 10, 3, tzinfo=UTC),
-        {"warc": 3, "crawldiagnostics": 1, "robotstxt": 1},
-        0.25,
-        {"compression": "zstd", "compression_level": 19, **_PAGE_INDEX},
-        (),
-        escapes_twice=False,
-    ),
-    _Era(
-        "CC-MAIN-2022-05",
-        "January 2022 Index",
-        datetime(2022, 1, 16, 9, 31, 37, tzinfo=UTC),
-        {"warc": 7, "crawldiagnostics": 2, "robotstxt": 2},
-        1.0,
-        {"compression": "gzip", **_PAGE_INDEX},
-        ("warc_record_id",),
-    ),
-    _Era(
-        "CC-MAIN-2018-05",
-        "January 2018 Index",
-        datetime(2018, 1, 16, 7, 5, tzinfo=UTC),
-        {"warc": 5},
-        1.0,
-        {"compression": "gzip", "use_deprecated_int96_timestamps": True},
-        (
-            "url_host_name_reversed",
-            "fetch_redirect",
-            "content_charset",
-            "content_languages",
-            "content_truncated",
-            "warc_record_id",
-        ),
-        old=True,
-    ),
+    _Era("CC-MAIN-2026-30", "July 2026 Index", _NEWEST, _FEW, 0.25, _ZSTD, (), escapes_twice=False),
+    _Era("CC-MAIN-2022-05", "January 2022 Index", _MODERN, _ALL, 1.0, _GZIP, ("warc_record_id",)),
+    _Era("CC-MAIN-2018-05", "January 2018 Index", _OLD, {"warc": 5}, 1.0, _INT96, (*_NOT_IN_2018.split(),), old=True),
 )
 _WITH_RECORDS = "CC-MAIN-2022-05"
-_ARC = {
-    "id": "CC-MAIN-2012",
-    "name": "Index of 2012 ARC files",
-    "timegate": "https://index.commoncrawl.org/CC-MAIN-2012/",
-    "cdx-api": "https://index.commoncrawl.org/CC-MAIN-2012-index",
-    "from": "2012-01-27T00:00:00",
-    "to": "2012-06-30T00:00:00",
-}
-"""From before the columnar index."""
+_ARC = "CC-MAIN-2012"
+"""A crawl from before the columnar index."""
 
 _LONG = "https://zz-madeup.co.uk/all?of=" + "them-" * 900
 """Last of all in order of key, and longer than the 4096 bytes that statistics may have."""
@@ -180,8 +126,7 @@ def write_miniature(folder: Path, *, seed: int = 1, pages_per_crawl: int = 6000)
         ValueError: for fewer than ``FEWEST_PAGES`` pages.
     """
     if pages_per_crawl < FEWEST_PAGES:
-        message = f"a miniature needs {FEWEST_PAGES} pages or more, not {pages_per_crawl}"
-        raise ValueError(message)
+        raise ValueError(f"a miniature needs {FEWEST_PAGES} pages or more, not {pages_per_crawl}")
     urls = made_up_urls(Random(f"{seed} URLs"), pages_per_crawl)  # noqa: S311
     files: dict[str, bytes] = {}
     listed: list[dict[str, str]] = []
@@ -196,16 +141,20 @@ def write_miniature(folder: Path, *, seed: int = 1, pages_per_crawl: int = 6000)
                 files[path] = data
                 paths.append(path)
             rows += len(found)
-        listed.append(_listing(era, [row["fetch_time"] for row in chain(*subsets.values())]))
+        times = [row["fetch_time"] for row in chain(*subsets.values())]
+        listed.append(_listing(era.crawl, era.name, min(times), max(times)))
         root = paths[0].partition("subset=")[0]
         lines = sorted(paths) if era.escapes_twice else [root, *sorted(paths)]
         files[manifest_path(era.crawl)] = zlib.compress("".join(f"{line}\n" for line in lines).encode(), wbits=31)
-    files[COLLINFO] = json.dumps([*listed, _ARC], indent=2).encode()
+    arc = _listing(
+        _ARC, "Index of 2012 ARC files", datetime(2012, 1, 27, tzinfo=UTC), datetime(2012, 6, 30, tzinfo=UTC)
+    )
+    files[COLLINFO] = json.dumps([*listed, arc], indent=2).encode()
     for path, data in files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_bytes(data)
     crawls = tuple(era.crawl for era in _ERAS)
-    return Miniature(folder, crawls, _ARC["id"], _WITH_RECORDS, tuple(sorted(files)), rows)
+    return Miniature(folder, crawls, _ARC, _WITH_RECORDS, tuple(sorted(files)), rows)
 
 
 def _fetch(era: _Era, rng: Random, urls: Sequence[str], count: int, files: dict[str, bytes]) -> dict[str, list[Row]]:
@@ -289,7 +238,7 @@ def _schema(era: _Era) -> pa.Schema:
         [
             pa.field(column.name, types.get(column.name, column.type), nullable=column.name not in _REQUIRED)
             for column in SCHEMA
-            if column.name not in (*PATH_COLUMNS, *era.lacks)
+            if column.name not in (*PATH_COLUMNS, *era.missing)
         ]
     )
 
@@ -305,14 +254,8 @@ def _cuts(rows: Sequence[Row], pieces: int) -> list[int]:
     return [*cuts, len(rows)]
 
 
-def _listing(era: _Era, times: Sequence[datetime]) -> dict[str, str]:
-    """The crawl's entry in ``collinfo.json``."""
-    server = f"https://index.commoncrawl.org/{era.crawl}"
-    return {
-        "id": era.crawl,
-        "name": era.name,
-        "timegate": f"{server}/",
-        "cdx-api": f"{server}-index",
-        "from": f"{min(times):%Y-%m-%dT%H:%M:%S}",
-        "to": f"{max(times):%Y-%m-%dT%H:%M:%S}",
-    }
+def _listing(crawl: str, name: str, first: datetime, last: datetime) -> dict[str, str]:
+    """Return the entry of a crawl in ``collinfo.json``."""
+    server = f"https://index.commoncrawl.org/{crawl}"
+    times = {"from": f"{first:%Y-%m-%dT%H:%M:%S}", "to": f"{last:%Y-%m-%dT%H:%M:%S}"}
+    return {"id": crawl, "name": name, "timegate": f"{server}/", "cdx-api": f"{server}-index", **times}

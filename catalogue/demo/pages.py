@@ -17,60 +17,24 @@ _AMBER = ("amber", "brook", "cinder", "dapple", "ember", "fable", "glimmer", "ha
 _LANTERN = ("lantern", "meadow", "nimbus", "otter", "pebble", "quill", "ripple", "saffron", "thimble", "umber")
 _BARN = ("barn", "cove", "dell", "elm", "fern", "gate", "hill", "inn", "jetty", "kiln", "lane", "mill", "nook", "pond")
 _WORDS = (*_AMBER, *_LANTERN, *_BARN)
-_ENDINGS = {
-    "-madeup.com": 30,
-    "-madeup.org": 12,
-    "-madeup.net": 8,
-    "-madeup.de": 8,
-    "-madeup.co.uk": 8,
-    "-madeup.fr": 5,
-    "-madeup.co.jp": 4,
-    "-madeup.is": 4,
-    ".example": 8,
-    ".example.net": 6,
-    ".test": 4,
-}
+_MADE_UP = ("com", "org", "net", "de", "co.uk", "fr", "co.jp", "is")
+_ENDINGS = dict(zip((f"-madeup.{name}" for name in _MADE_UP), (30, 12, 8, 8, 8, 5, 4, 4), strict=True))
+_ENDINGS |= {".example": 8, ".example.net": 6, ".test": 4}
 
 _TRAP_HOSTS = (
-    "example.com",
-    "www.example.com",
-    "www2.example.com",
-    "example.com:8080",
-    "shop.example.com",
-    "shop.example.com:81",
-    "a.b.c.d.example.com",
-    "wwww.example.com",
-    "example-shop.com",
-    "example0.com",
-    "examples.com",
-    "notexample.com",
-    "example.com.example-madeup.co.uk",
-    "example.org",
-    "xn--mller-kva.example",  # müller.example
-    "192.0.2.10",
-    "192.0.2.10:8000",
+    *("example.com", "www.example.com", "www2.example.com", "example.com:8080", "shop.example.com"),
+    *("shop.example.com:81", "a.b.c.d.example.com", "wwww.example.com", "example-shop.com", "example0.com"),
+    *("examples.com", "notexample.com", "example.com.example-madeup.co.uk", "example.org", "xn--mller-kva.example"),
+    *("192.0.2.10", "192.0.2.10:8000"),
 )
 _TRAP_PATHS = (
-    "/",
-    "/a?",
-    "/a?q=1",
-    "/dir",
-    "/dir/",
-    "/dir/page",
-    "/Dir/Page?B=2&a=1",
-    "/directory",
-    "/caf%C3%A9",
-    "/caf%E9/x",
-    "/~user/%7Ex",
+    *("/", "/a?", "/a?q=1", "/dir", "/dir/", "/dir/page"),
+    *("/Dir/Page?B=2&a=1", "/directory", "/caf%C3%A9", "/caf%E9/x", "/~user/%7Ex"),
 )
 TRAPS = (
     *(f"{scheme}://{host}{path}" for host, path, scheme in product(_TRAP_HOSTS, _TRAP_PATHS, ("http", "https"))),
-    "http://example.com",
-    "http://example.com:443/",
-    "https://example.com:443/",
-    "http://example.com:80/",
-    "http://www.test/",
-    "https://www.example/",
+    *("http://example.com", "http://example.com:443/", "https://example.com:443/", "http://example.com:80/"),
+    *("http://www.test/", "https://www.example/"),
 )
 """URLs that a look-up by key gets wrong first; each crawl has all of them in its subset ``warc``."""
 
