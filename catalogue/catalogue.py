@@ -208,18 +208,18 @@ class Catalogue(ReprMixin):
         compare: int = 3,
         report: Callable[[Progress], None] | None = None,
     ) -> Pulled:
-        """Take over what somebody else harvested and exported as a snapshot; what is held stays.
+        """Store a snapshot that somebody else exported; what is stored already stays.
 
         Args:
             place: a folder, or an https, http or s3 address.
-            crawls: names, years, ranges ``A..B``, ``latest`` or ``all``, of those in it.
-            compare: how many files of each piece, a crawl mostly, are compared with the source, and as many with page
-                indexes if there are such; a request each.
-            report: told how far it is, instead of a bar.
+            crawls: crawls of the snapshot: names, years, ranges ``A..B``, ``latest`` or ``all``.
+            compare: how many files of each crawl are compared with the source, and as many with page indexes, by one
+                request each.
+            report: called with the progress, instead of a progress bar.
 
         Raises:
-            QueryError: if this is another table than the index; ``UnknownCrawl`` if it holds nothing of a crawl.
-            BadSnapshot: if it is not what it says, or not what the source has; what was taken before stays.
+            QueryError: if this is another dataset; ``UnknownCrawl`` if the snapshot does not have a crawl.
+            BadSnapshot: if it is invalid, or differs from the source; crawls that were stored before stay.
             SourceError: if it, or the source, cannot be read.
             StoreLocked: if another process harvests or pulls the same.
         """
@@ -610,17 +610,17 @@ class Catalogue(ReprMixin):
         crawls: str | Iterable[str] = "all",
         report: Callable[[Progress], None] | None = None,
     ) -> Exported:
-        """Write what is held for others to take over, see ``pull``; and as plain Parquet tables.
+        """Write a snapshot of what is stored: a Parquet file for each crawl, for ``pull``, and plain Parquet tables.
 
-        It may be done while others harvest. Written again to the same place, only what is new is written.
+        Written again to the same place, only crawls that have changed are written. Others can harvest meanwhile.
 
         Args:
             place: a folder, or the URL of one that fsspec can write to, such as ``s3://bucket/prefix``.
-            crawls: harvested ones: names, years, ranges ``A..B``, ``latest`` or ``all``.
-            report: told how far it is, instead of a bar.
+            crawls: stored crawls: names, years, ranges ``A..B``, ``latest`` or ``all``.
+            report: called with the progress, instead of a progress bar.
 
         Raises:
-            QueryError: if there is something else, or a crawl is not harvested.
+            QueryError: if the folder has other files, or a crawl is not stored.
             StoreLocked: if another process writes to it.
             OutputFailed: if it cannot be written to.
         """

@@ -108,11 +108,11 @@ def iceberg(options: Common, *, path: Path, crawls: tuple[str, ...], location: s
 @_json
 @common
 def snapshot(options: Common, *, place: str, crawls: tuple[str, ...], json_: bool) -> None:
-    """A snapshot: for people who would harvest the same, who take it over by catalogue pull.
+    """A snapshot of what is stored, which others can store by catalogue pull.
 
-    PATH_OR_URL is its folder, here or wherever fsspec can write, of pieces of the store and of plain Parquet tables:
-    files, row_groups and pages, for whoever has other tools. The same again writes what is new. It may be done during a
-    harvest.
+    PATH_OR_URL is its folder, local or anywhere fsspec can write: a Parquet file for each crawl with its footers and
+    page indexes, and the tables files, row_groups and pages for other tools. Run again, it writes only the crawls that
+    have changed. It can run during a harvest.
 
     \b
     catalogue export snapshot /srv/www/index-footers
@@ -157,35 +157,35 @@ def _tell(options: Common, exported: Any, *, json_: bool) -> None:  # noqa: ANN4
     type=click.IntRange(min=0),
     default=3,
     show_default=True,
-    help="Files of each piece to compare with the source, and as many with page indexes; 0 to believe all.",
+    help="Files of each crawl to compare with the source, and as many with page indexes; 0 for none.",
 )
 @_json
 @common
 def pull(options: Common, *, place: str, crawls: tuple[str, ...], compare: int, json_: bool) -> None:
-    """Take over what somebody else harvested: a folder or address of a snapshot.
+    """Store a snapshot that somebody else exported, from a folder or an address.
 
-    What is held stays. It can be stopped at any time and goes on from there. Every piece is checked, and some footers
-    and page indexes are compared with the source's own; still, whoever made it could hide files from you: pull from
-    people you trust.
+    What is stored already stays. It can be stopped at any time; run again, it continues with the next crawl. Every
+    file is checked, and some footers and page indexes are compared with the source; still, the maker of a snapshot
+    could leave files out: pull from people you trust.
 
     \b
     catalogue pull https://example.org/index-footers --crawl CC-MAIN-2022-05
     catalogue pull /srv/www/index-footers
     """  # noqa: D301
-    with options.opened() as catalogue, harvest_bar(options, "pieces") as bar:
+    with options.opened() as catalogue, harvest_bar(options, "crawls") as bar:
         pulled = catalogue.pull(place, crawls=crawls or "all", compare=compare, report=bar)
     if json_:
         as_json(asdict(pulled))
     else:
-        added = f"{plural(pulled.files, 'footer')} added, {pulled.kept:,} held before"
+        added = f"{plural(pulled.files, 'footer')} added, {pulled.kept:,} stored before"
         pages = f"page indexes of {plural(pulled.row_groups, 'row group')}"
         compared = f"{pulled.compared:,} compared with the source"
         looked_at = plural(len(pulled.crawls), "crawl")
-        if pulled.old == pulled.pieces:
+        if pulled.unchanged == len(pulled.crawls):
             options.say(f"{looked_at}: nothing is new since the last pull")
         else:
             options.say(f"{looked_at}: {added}; {pages}; {compared}")
         for lack in pulled.missing:
-            options.say(f"what is held is incomplete: {lack}")
+            options.say(f"what is stored is incomplete: {lack}")
     if pulled.missing:
         sys.exit(1)

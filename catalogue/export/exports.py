@@ -14,7 +14,7 @@ from catalogue.errors import IncompleteAnswer, QueryError
 from catalogue.export import ducklake, ducklake_attach, ducklake_database
 from catalogue.formatting import ReprMixin, join_first, plural
 from catalogue.harvest.publish import publish
-from catalogue.harvest.snapshot import TABLES, Piece
+from catalogue.harvest.snapshot import TABLES, SnapshotFile
 from catalogue.metadata_db.file_stats import LakeFile
 from catalogue.progress import Progress
 from catalogue.selection import missing_crawls, select_stored
@@ -107,14 +107,16 @@ def export_snapshot(
 
     with session.database() as connection, session.reporting(report, "files") as bar:
 
-        def told(piece: Piece) -> None:
-            at.done += piece.files
-            at.bytes += piece.size
+        def written(file: SnapshotFile) -> None:
+            at.done += file.count
+            at.bytes += file.size
             bar(at)
 
         tables = {view: partial(metadata_db.write_table, connection, view, chosen) for view in TABLES}
-        made = publish(place, session.store, chosen, tables, missing=missing, cache=session.settings.cache, report=told)
-    return Exported(str(place), chosen, sum(piece.files for piece in made.pieces), missing)
+        made = publish(
+            place, session.store, chosen, tables, missing=missing, cache=session.settings.cache, report=written
+        )
+    return Exported(str(place), chosen, sum(file.count for file in made.files), missing)
 
 
 def _stored_files(

@@ -144,38 +144,6 @@ def _check_layout(connection: sqlite3.Connection, path: Path) -> None:
         raise StoreDamaged(message)
 
 
-def is_ours(connection: sqlite3.Connection, *, alone: bool) -> bool:
-    """Whether all that a store of today has is in a file, whatever its header says.
-
-    Args:
-        connection: to the file.
-        alone: whether nothing else may be there; else tables may, such as those that ``ANALYZE`` and sqlitedict make.
-    """
-    there = {(kind, sql) for kind, sql in connection.execute("SELECT type, sql FROM sqlite_schema WHERE sql NOT NULL")}
-    ours = {("table", sql) for sql in _LAYOUT.values()}
-    return there == ours if alone else ours <= there and all(kind == "table" for kind, _ in there)
-
-
-def check_stranger(connection: sqlite3.Connection) -> str | None:
-    """Why a file that somebody else made is no store of today, as the rest of a sentence; None if it is one.
-
-    It is neither changed nor brought up to date. SQLite is told to believe nothing in it first, see
-    https://www.sqlite.org/security.html.
-    """
-    run = connection.execute
-    for pragma in ("query_only=ON", "trusted_schema=OFF", "cell_size_check=ON", "mmap_size=0"):
-        run(f"PRAGMA {pragma}")
-    if number(connection, "PRAGMA application_id") != APPLICATION_ID:
-        return "is no store of footers"
-    if (version := number(connection, "PRAGMA user_version")) != VERSION:
-        return f"has store version {version}, and this tool reads version {VERSION}"
-    if not is_ours(connection, alone=True):
-        return "holds what no store holds"
-    if (found := run("PRAGMA quick_check(1)").fetchone()) != ("ok",):
-        return f"is damaged: {str(found[0])[:200]!r}"
-    return None
-
-
 def read_only(path: Path, *, immutable: bool = False, vfs: str = "") -> sqlite3.Connection:
     """A connection that changes nothing; to a file that nobody changes meanwhile, if it is said to be immutable."""
     uri = f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if immutable else ''}{vfs and f'&vfs={vfs}'}"

@@ -15,7 +15,7 @@ from catalogue.commoncrawl.crawls import check_crawl_name, select_crawls, select
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, check_name, define_dataset, parse_path_list
 from catalogue.commoncrawl.manifests import index_file, manifest_path, parse_collinfo
 from catalogue.errors import CatalogueError
-from catalogue.harvest.snapshot import Snapshot, is_piece, unpack_snapshot
+from catalogue.harvest.snapshot import Snapshot, crawl_of, unpack_snapshot
 from catalogue.source.byte_ranges import SuffixRange
 from catalogue.source.folder import FolderSource
 from catalogue.source.http import HttpSource
@@ -87,11 +87,13 @@ def _in_collinfo(name: str) -> bool:
 
 def _in_snapshot(name: str) -> bool:
     told = json.loads(Snapshot("2022-01-01", "1", (), (), ()).pack())
-    piece = {"crawl": "CC-MAIN-2022-05", "contents": "0" * 32, "size": 1, "sha256": "0" * 64, "files": 1}
-    table = {"table": "files", "size": 1, "sha256": "0" * 64, "rows": 1}
-    assert unpack_snapshot(json.dumps(told | {"pieces": [piece], "tables": [table]}).encode())
-    changes = [{"pieces": [piece | {each: name}]} for each in ("crawl", "contents", "sha256")]
-    changes += [{"tables": [table | {each: name}]} for each in ("table", "sha256")]
+    about = {"size": 1, "sha256": "0" * 64, "count": 1}
+    file = {"name": f"crawls/CC-MAIN-2022-05.{'0' * 32}.parquet", **about}
+    table = {"name": "tables/files.parquet", **about}
+    assert unpack_snapshot(json.dumps(told | {"files": [file], "tables": [table]}).encode())
+    parts = (name, f"crawls/{name}.{'0' * 32}.parquet", f"crawls/CC-MAIN-2022-05.{name}.parquet")
+    changes = [{"files": [file | {"name": each}]} for each in parts] + [{"files": [file | {"sha256": name}]}]
+    changes += [{"tables": [table | {"name": each}]} for each in (name, f"tables/{name}.parquet")]
     unpack = _refused(lambda data: unpack_snapshot(data.encode()))
     return all(unpack(json.dumps(told | change)) for change in changes)
 
@@ -109,7 +111,7 @@ DOORS: dict[str, Callable[[str], bool]] = {
     "archive below its root": _refused(lambda name: capture_of(_row(f"crawl-data/{name}"))),
     "name of a table": _refused(check_name),
     "manifest of a table": _refused(lambda name: define_dataset("hosts", "host", manifest=name)),
-    "piece of a snapshot": lambda name: not is_piece(f"pieces/{name}"),
+    "file of a snapshot": lambda name: not crawl_of(f"crawls/{name}"),
     "snapshot": _in_snapshot,
 }
 """Where names come in, and whether one is refused there."""

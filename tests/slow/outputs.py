@@ -75,10 +75,10 @@ def snapshot(folder: Path) -> Items:
     if not (place / MANIFEST).exists():
         return {}
     manifest = unpack_snapshot((place / MANIFEST).read_bytes())
-    for piece in manifest.pieces:
-        assert hashlib.sha256((place / piece.name).read_bytes()).hexdigest() == piece.sha256, piece.name
+    for file in manifest.files:
+        assert hashlib.sha256((place / file.name).read_bytes()).hexdigest() == file.sha256, file.name
     tables = {table.name: _rows((place / table.name).read_bytes()) for table in manifest.tables}
-    return {"snapshot": sorted((piece.crawl, piece.files) for piece in manifest.pieces), **tables}
+    return {"snapshot": sorted((file.crawl, file.count) for file in manifest.files), **tables}
 
 
 def stored(path: Path) -> dict[Any, Any]:

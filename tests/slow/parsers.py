@@ -31,7 +31,7 @@ from catalogue.commoncrawl.columns import SCHEMA
 from catalogue.commoncrawl.datasets import dataset_from_json, parse_path_list
 from catalogue.commoncrawl.manifests import index_file, inflate, parse_collinfo, parse_manifest
 from catalogue.errors import FormatError, QueryError, StoreDamaged, WrongRange
-from catalogue.harvest.snapshot import is_piece, unpack_snapshot
+from catalogue.harvest.snapshot import crawl_of, unpack_snapshot
 from catalogue.parquet.page_headers import walk
 from catalogue.parquet.page_index import (
     encode_offset_index,
@@ -170,7 +170,7 @@ def snapshot(data: bytes) -> bool:
     def parse() -> None:
         found = unpack_snapshot(data)
         assert unpack_snapshot(found.pack()) == found
-        assert all(is_piece(each.name) for each in found.pieces)
+        assert all(crawl_of(each.name) for each in found.files)
 
     return accepted(parse, FormatError)
 
@@ -373,10 +373,10 @@ _URLS = [
     b"com,example*",
 ]
 
-_PIECE = {"crawl": CRAWL, "contents": "a" * 32, "size": 5, "sha256": "b" * 64, "files": 2}
-_TABLE = {"table": "files", "size": 1, "sha256": "c" * 64, "rows": 3}
-_ABOUT = {"format": "catalogue snapshot", "version": 1, "made_at": "2026-01-01", "made_by": "1", "missing": ["x"]}
-_SNAPSHOT = json.dumps({**_ABOUT, "pieces": [_PIECE], "tables": [_TABLE]}).encode()
+_FILE = {"name": f"crawls/{CRAWL}.{'a' * 32}.parquet", "size": 5, "sha256": "b" * 64, "count": 2}
+_TABLE = {"name": "tables/files.parquet", "size": 1, "sha256": "c" * 64, "count": 3}
+_ABOUT = {"format": "catalogue snapshot", "version": 2, "made_at": "2026-01-01", "made_by": "1", "missing": ["x"]}
+_SNAPSHOT = json.dumps({**_ABOUT, "files": [_FILE], "tables": [_TABLE]}).encode()
 
 _REQUESTS = [
     b"url=*.example.com&output=json&limit=5&filter==status:200&filter=!~mime:te.*&fl=url,status&page=0",

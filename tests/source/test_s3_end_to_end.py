@@ -100,14 +100,14 @@ def test_snapshot_is_exported_to_and_pulled_from_a_bucket(
         cat.pull(place)
         assert stored_crawls(cat.session) == [newest, oldest]
         harvested.export_snapshot(place, crawls=newest)
-        with pytest.raises(UnknownCrawl, match="holds nothing of"):
+        with pytest.raises(UnknownCrawl, match="does not have"):
             cat.pull(place, crawls=oldest)
     client = boto3.client("s3", endpoint_url=aws["AWS_ENDPOINT_URL"], region_name="us-east-1")
     there = client.list_objects_v2(Bucket=BUCKET, Prefix="snapshots/")["Contents"]
     client.close()
     names = [each["Key"].removeprefix("snapshots/ours/").split(".")[0] for each in there]
     assert names == [
-        f"pieces/{newest}", "pieces/crawls", "snapshot", "tables/files", "tables/pages", "tables/row_groups",
+        f"crawls/{newest}", "crawls/crawls", "snapshot", "tables/files", "tables/pages", "tables/row_groups",
     ]  # fmt: skip
 
 

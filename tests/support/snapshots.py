@@ -1,10 +1,11 @@
-"""Snapshots for tests to take over, and how to tamper with them."""
+"""Snapshots of a harvested store, and how to change them."""
 
 import hashlib
 import json
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from shutil import copytree
@@ -13,21 +14,18 @@ import pytest
 
 import catalogue
 from catalogue import Catalogue
-from catalogue.errors import BadSnapshot
-from catalogue.harvest.snapshot import MANIFEST, Snapshot, contents_of, unpack_snapshot
+from catalogue.harvest.snapshot import MANIFEST, Snapshot, unpack_snapshot
+from catalogue.harvest.snapshot_file import Row, read_rows, write_rows
 from catalogue.parquet.stored_indexes import Indexes
 from catalogue.settings import Settings
-from catalogue.store.pieces import read_piece
 from catalogue.store.stored_file import decode
 from tests.conftest import once
 
 PATTERNS = ("*.example.com", "example.com/*", "*.org")
-"""Asked before a snapshot is made, so that nothing more is learned later."""
-
-Change = Callable[[sqlite3.Connection], object]
+"""Queried before a snapshot is made, so that later queries derive no more page indexes."""
 
 
-def learn(untaught: Path, settings: Settings, folder: Path) -> Path:
+def _learn(untaught: Path, settings: Settings, folder: Path) -> Path:
     with catalogue.open(copytree(untaught, folder / "data"), settings=settings) as cat:
         cat.harvest("latest", subsets="all", pages=True)
         cat.backfill().run()
@@ -37,15 +35,15 @@ def learn(untaught: Path, settings: Settings, folder: Path) -> Path:
     return folder
 
 
-def learned(untaught: Path, settings: Settings, factory: pytest.TempPathFactory) -> Path:
-    """A folder with what ``taught`` holds, and its snapshot; to be copied and read, by all files of tests."""
-    return once(factory, "learned", partial(learn, untaught, settings))
+def _learned(untaught: Path, settings: Settings, factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a store and its snapshot, shared by all tests."""
+    return once(factory, "learned", partial(_learn, untaught, settings))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def taught(untaught_data: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Catalogue]:
-    """Everything is harvested, and of many row groups the pages are known."""
-    folder = learned(untaught_data, settings, tmp_path_factory)
+    """A catalogue with everything harvested, and many page indexes derived."""
+    folder = _learned(untaught_data, settings, tmp_path_factory)
     data = Path(copytree(folder / "data", tmp_path_factory.mktemp("taught") / "data"))
     with catalogue.open(data, settings=settings) as cat:
         yield cat
@@ -53,12 +51,13 @@ def taught(untaught_data: Path, settings: Settings, tmp_path_factory: pytest.Tem
 
 @pytest.fixture(scope="module")
 def exported(untaught_data: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return learned(untaught_data, settings, tmp_path_factory) / "snapshot"
+    """Its snapshot."""
+    return _learned(untaught_data, settings, tmp_path_factory) / "snapshot"
 
 
 @pytest.fixture
 def place(exported: Path, tmp_path: Path) -> Path:
-    """One that may be damaged."""
+    """A copy of the snapshot that a test may change."""
     return Path(copytree(exported, tmp_path / "snapshot"))
 
 
@@ -68,8 +67,8 @@ def empty(settings: Settings, tmp_path: Path) -> Iterator[Catalogue]:
         yield cat
 
 
-def rows_of(cat: Catalogue) -> dict[str, dict[str, bytes]]:
-    """All that could be in a snapshot, as it stands in the store."""
+def values_of(cat: Catalogue) -> dict[str, dict[str, bytes]]:
+    """Return all values of a store that a snapshot could have, as encoded."""
     with closing(sqlite3.connect(f"file:{cat.session.data / 'footers.sqlite'}?mode=ro", uri=True)) as connection:
         return {
             table: dict(connection.execute(f"SELECT * FROM {table} WHERE NOT instr(key, 'snapshots/')"))  # noqa: S608
@@ -77,36 +76,35 @@ def rows_of(cat: Catalogue) -> dict[str, dict[str, bytes]]:
         }
 
 
-def indexes_in(rows: dict[str, dict[str, bytes]]) -> dict[str, Indexes]:
-    return {key: Indexes.unpack(decode(value).data) for key, value in rows["indexes"].items()}
+def indexes_in(values: dict[str, dict[str, bytes]]) -> dict[str, Indexes]:
+    return {key: Indexes.unpack(decode(value).data) for key, value in values["indexes"].items()}
 
 
-def told_by(place: Path) -> Snapshot:
+def manifest_of(place: Path) -> Snapshot:
     return unpack_snapshot((place / MANIFEST).read_bytes())
 
 
-def tampered(place: Path, change: Change, *, crawl: str | None = None) -> None:
-    """Change a piece, and all that tells of it, as somebody would who knows how."""
-    told = json.loads((place / MANIFEST).read_bytes())
-    snapshot = told_by(place)
-    wanted = crawl or snapshot.crawls[0]
-    at = next(n for n, piece in enumerate(snapshot.pieces) if piece.crawl == wanted)
-    path = place / snapshot.pieces[at].name
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        change(connection)
-    try:
-        contents = contents_of(read_piece(path))
-    except BadSnapshot:
-        contents = snapshot.pieces[at].contents
+def replace_file(place: Path, change: Callable[[Path], object], crawl: str | None = None) -> None:
+    """Change a crawl's file, by default that of the newest, with a manifest that fits."""
+    snapshot = manifest_of(place)
+    file = next(file for file in snapshot.files if file.crawl == (crawl or snapshot.crawls[0]))
+    path = place / file.name
+    change(path)
     data = path.read_bytes()
-    told["pieces"][at] |= {
-        "contents": contents,
-        "size": len(data),
-        "sha256": hashlib.sha256(data).hexdigest(),
-    }
-    (place / MANIFEST).write_text(json.dumps(told))
-    path.rename(place / told_by(place).pieces[at].name)
+    fields = json.loads((place / MANIFEST).read_bytes())
+    fields["files"][snapshot.files.index(file)] |= {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    (place / MANIFEST).write_text(json.dumps(fields))
 
 
-def run(sql: str, connection: sqlite3.Connection) -> None:
-    connection.executescript(sql)
+def replace_rows(place: Path, change: Callable[[Row], Row], crawl: str | None = None, kind: str = "") -> None:
+    """Change the rows of a kind, or all rows, of a crawl's file."""
+
+    def changed(path: Path) -> None:
+        rows = [change(row) if kind in {"", row.kind} else row for part in read_rows(path) for row in part]
+        write_rows(path, [rows])
+
+    replace_file(place, changed, crawl)
+
+
+def with_stored(**fields: object) -> Callable[[Row], Row]:
+    return lambda row: row._replace(stored=replace(row.stored, **fields))  # type: ignore[arg-type]
