@@ -38,7 +38,7 @@ def by_spark(mirror: Path, asked: list[dict[str, Any]]) -> list[Any]:
     """What Spark finds, in every zone."""
     words = {"zones": ZONES, "questions": asked, "jars": os.environ.get(JARS, "")}
     words["base"] = str(mirror / "cc-index/table/cc-main/warc")
-    script = Path(__file__).with_name("spark_sums.py")
+    script = Path(__file__).parents[1] / "support" / "spark_sums.py"
     done = subprocess.run(
         [os.environ[PYTHON], script], input=json.dumps(words), capture_output=True, text=True, check=False, timeout=100
     )

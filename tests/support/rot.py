@@ -87,12 +87,3 @@ def flip_value(path: Path, name: str, key: str, random: Random) -> None:
         (value,) = connection.execute(f'SELECT value FROM "{name}" WHERE key = ?', [key]).fetchone()  # noqa: S608
         flipped = flip(value, random.randrange(8 * len(value)))
         connection.execute(f'UPDATE "{name}" SET value = ? WHERE key = ?', [flipped, key])  # noqa: S608
-
-
-def fresh(folder: Path, name: str, data: bytes) -> Path:
-    """A file with nothing of an earlier one beside it."""
-    for old in folder.glob(f"{name}*"):
-        if not old.name.endswith(".lock"):
-            old.unlink()
-    (folder / name).write_bytes(data)
-    return folder / name
