@@ -2,7 +2,7 @@
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from copy import copy
@@ -11,26 +11,20 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from catalogue.commoncrawl.crawls import newest_first
-from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.errors import IncompleteAnswer, QueryError
 from catalogue.formatting import ReprMixin
 from catalogue.key_map.key_map import KeySpace
 from catalogue.key_map.svg import Picture, draw_query
-from catalogue.parquet.column_types import NESTED, arrow_type
 from catalogue.plan.context import PlanContext
 from catalogue.plan.plan import ReadPlan
 from catalogue.plan.requests import PlannedRequest
 from catalogue.progress import Bars, Progress, no_bar
 from catalogue.query.deduplicate import Distinct
-from catalogue.query.filters import Filters
-from catalogue.query.query import CDX_COLUMNS, Moment, Query, check_columns, time_bounds
 from catalogue.read.dask_cluster import dask_frame, machines_of_client
 from catalogue.read.dataframes import frame_of
 from catalogue.read.reader import ReadEvents, read
 from catalogue.read.workers import Workers, tasks
-from catalogue.selection import several
 from catalogue.settings import Settings
-from catalogue.surt import Match, merge, parse_key_patterns
 
 if TYPE_CHECKING:
     import dask.dataframe as dd
@@ -332,74 +326,3 @@ class Captures(ReprMixin):
         self._warn()
         settings = self._share(machines_of_client())
         return dask_frame(list(tasks(self.fetch_indexes(), settings)), self.plan.schema.empty_table())
-
-
-def parse_query(  # noqa: PLR0913 - one parameter for each option
-    table: Dataset,
-    there: Mapping[str, str],
-    patterns: str | Iterable[str],
-    *,
-    columns: str | Iterable[str] | None,
-    where: str | Iterable[str] | None,
-    filters: Filters,
-    times: tuple[Moment | None, Moment | None],
-    limit: int | None,
-    match: Match | str | None,
-    exact_url: bool,
-    ordered: bool,
-) -> Query:
-    """What is asked, from what people write; see ``Catalogue.captures``.
-
-    Args:
-        table: that is asked.
-        there: columns of its files, and what they hold.
-        patterns: of keys.
-        columns: of the answer.
-        where: expressions, all of which must be true.
-        filters: by status, media type and language.
-        times: the first and the last.
-        limit: of rows.
-        match: overrides what a pattern's wildcards say; also by its name, such as ``host``.
-        exact_url: whether URLs are meant as typed.
-        ordered: by key.
-
-    Raises:
-        QueryError: if it cannot be understood.
-    """
-    typed = several(patterns)
-    if not typed or (limit is not None and limit < 0):
-        message = f"{limit} is no limit" if typed else "nothing is asked for; give a pattern, such as '*.example.com'"
-        raise QueryError(message)
-    if times != (None, None) and table.time not in there:
-        message = f"{table.name} has no column of times to choose by"
-        raise QueryError(message)
-    if exact_url and "url" not in there:
-        message = f"{table.name} has no column of URLs to compare with"
-        raise QueryError(message)
-    try:
-        how = Match(match) if match else None
-    except ValueError as error:
-        message = f"{match!r} is no way to match; choose among {', '.join(each.value for each in Match)}"
-        raise QueryError(message) from error
-    parsed = parse_key_patterns(typed, table.keys, how, exact_url=exact_url)
-    flat = [name for name, kind in there.items() if kind != NESTED]
-    every = [*table.schema.names, *flat] if table == COMMON_CRAWL else [*flat, *table.path_columns]
-    newer = pa.schema([(name, arrow_type(there[name])) for name in there if name not in table.schema.names])
-    if columns is None:
-        columns = CDX_COLUMNS if table == COMMON_CRAWL else "*"
-    first, last = time_bounds(*times)
-    decides, untyped = filters.parsed(several(where or ()), newer, table)
-    return Query(
-        intervals=merge(interval for pattern in parsed for interval in pattern.intervals),
-        patterns=tuple(typed),
-        columns=check_columns(every if columns == "*" else several(columns), there, table),
-        where=decides,
-        where_untyped=untyped,
-        from_ms=first,
-        to_ms=last,
-        urls=tuple(pattern.url for pattern in parsed if pattern.url) if exact_url else (),
-        limit=limit,
-        ordered=ordered,
-        table=table,
-        newer=newer,
-    )

@@ -36,7 +36,8 @@ from catalogue.output.fetch_captures import (
 from catalogue.output.open_output import Output
 from catalogue.progress import Progress, bars
 from catalogue.query.filters import Values
-from catalogue.query.query import Moment
+from catalogue.query.query import Query
+from catalogue.query.times import Moment
 from catalogue.records.record import Record
 from catalogue.reports import add_column_chunks, coverage_sql, file_extents, frame, view_frame
 from catalogue.sample import Sample, draw_sample
@@ -318,8 +319,7 @@ class Catalogue(ReprMixin):
         Raises:
             QueryError: if the question cannot be understood, or is about what is not harvested.
         """
-        return find_captures(
-            self.session,
+        query = Query.of(
             patterns,
             crawls=crawls,
             subsets=subsets,
@@ -337,6 +337,7 @@ class Catalogue(ReprMixin):
             unique=unique,
             latest=latest,
         )
+        return find_captures(self.session, query)
 
     def sample(self, captures: Captures, size: int, *, seed: int = 0, per: str | None = None, most: int = 1) -> Sample:
         """Draw a random sample of captures, each as likely as any other. Nothing is read yet: look at ``.plan``.

@@ -18,8 +18,8 @@ from catalogue.parquet.arrow_arrays import positions
 from catalogue.plan.context import PlanContext, Scope
 from catalogue.plan.plan import ReadPlan
 from catalogue.progress import Bars, Progress, no_bar
-from catalogue.query.query import DRAWN, check_columns
 from catalogue.query.random_order import Drawn, Draws, Place, time_of
+from catalogue.query.resolved_query import DRAWN, check_columns
 from catalogue.read.dataframes import frame_of
 from catalogue.read.decode import BATCH_ROWS
 from catalogue.session import Session

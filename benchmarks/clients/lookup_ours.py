@@ -7,7 +7,7 @@ from tempfile import mkdtemp
 from benchmarks.clients.lookup_asking import COLUMNS, Question, Steps, start
 from benchmarks.real_size import CRAWL
 from catalogue.catalogue import Catalogue
-from catalogue.query.query import CDX_COLUMNS
+from catalogue.query.resolved_query import CDX_COLUMNS
 from catalogue.session import Session
 from catalogue.settings import Settings
 from catalogue.store.database import Store

@@ -239,16 +239,18 @@ def _offer(catalogue: Any, asked: dict[str, Any], error: NotHarvested) -> None: 
 
 
 def captures_by(catalogue: Any, asked: dict[str, Any]) -> Any:  # noqa: ANN401 - likewise
-    """The same without a word."""
+    """Find captures by options of the command line."""
+    from catalogue.find_captures import find_captures  # noqa: PLC0415 - slow to import
+    from catalogue.query.query import Query  # noqa: PLC0415
     from catalogue.surt import Match  # noqa: PLC0415
 
-    match, columns = Match(asked["match"]) if asked["match"] else None, asked["columns"]
+    match = Match(asked["match"]) if asked["match"] else None
     try:
-        return catalogue.captures(
+        query = Query.of(
             asked["patterns"],
             crawls=asked["crawls"] or "all",
             subsets=asked["subsets"],
-            columns="*" if "*" in columns else columns or None,
+            columns=asked["columns"] or None,
             where=asked["where"],
             status=asked["status"],
             mime=asked["mime"],
@@ -262,6 +264,7 @@ def captures_by(catalogue: Any, asked: dict[str, Any]) -> Any:  # noqa: ANN401 -
             unique=asked.get("unique"),
             latest=asked.get("latest", False),
         )
+        return find_captures(catalogue.session, query)
     except QueryError:
         _check_lists(catalogue, asked, match)
         raise

@@ -31,7 +31,7 @@ from catalogue.parquet.footer import TRAILER, decode_footer, footer_length
 from catalogue.parquet.model import Footer, RowGroup
 from catalogue.parquet.page_headers import page_header
 from catalogue.parquet.summary import FileSummary, summarize_file
-from catalogue.query.query import CDX_COLUMNS
+from catalogue.query.resolved_query import CDX_COLUMNS
 from catalogue.settings import Settings
 from catalogue.source.byte_ranges import ByteRange, FileVersion, SuffixRange
 from catalogue.source.checks import Response, Source, Wanted, is_strong

@@ -23,13 +23,13 @@ from catalogue.plan.cost import Cost
 from catalogue.plan.plan import ReadPlan
 from catalogue.plan.requests import PlannedRequest
 from catalogue.progress import Bars, Progress, no_bar
-from catalogue.query.query import Query
+from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.read.workers import Here, Lesson, Workers
 from catalogue.selection import select_stored, several
 from catalogue.session import Session
 from catalogue.surt import EVERYTHING
 
-Ask = Callable[[Query, Scope], PlanContext]
+Ask = Callable[[ResolvedQuery, Scope], PlanContext]
 """Makes a question about some candidates."""
 
 
@@ -83,7 +83,7 @@ class Backfill(ReprMixin):
             made: how many requests were made so far, and how many bytes received.
             bars: show how far it is.
         """
-        self._everything = Query((EVERYTHING,), ("*",), columns=(table.key,), table=table)
+        self._everything = ResolvedQuery((EVERYTHING,), ("*",), columns=(table.key,), table=table)
         self.gaps = gaps
         self._ask = ask
         self._readers = readers

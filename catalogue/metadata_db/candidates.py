@@ -14,7 +14,7 @@ from catalogue.errors import NotHarvested, QueryError
 from catalogue.metadata_db.connection import readable
 from catalogue.parquet.arrow_arrays import positions, texts
 from catalogue.parquet.column_types import wider
-from catalogue.query.query import Query
+from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.surt import text_after, text_from
 
 _FEW = 32
@@ -102,7 +102,7 @@ class Candidates:
             message += f"; run: {table.harvest_command(crawl, subsets)}"
             raise NotHarvested(message, crawl=crawl, call=table.harvest_call(crawl, subsets))
 
-    def files(self, query: Query) -> list[Candidate]:
+    def files(self, query: ResolvedQuery) -> list[Candidate]:
         """Files with row groups that might match: by their keys and times, or because these are not known."""
         # Small statements, one after the other, are planned in half the time that one large one takes.
         groups = {file: tuple(zip(ordinals, offsets, strict=True)) for file, ordinals, offsets in self._groups(query)}
@@ -118,7 +118,7 @@ class Candidates:
         )
         return [Candidate(path, version, rest, groups[file], least) for file, path, version, rest, least in rows]
 
-    def _groups(self, query: Query) -> list[tuple[int, list[int], list[int]]]:
+    def _groups(self, query: ResolvedQuery) -> list[tuple[int, list[int], list[int]]]:
         """By the number of its file, the ordinals of row groups that might match, ascending, and their places."""
         ends = [(text_from(interval.start), text_after(interval.end)) for interval in query.intervals]
         closed = [(low, high) for low, high in ends if high is not None]

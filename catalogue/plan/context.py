@@ -19,8 +19,8 @@ from catalogue.plan.plan import ReadPlan
 from catalogue.plan.planner import plan_reads
 from catalogue.plan.prune import HeldFile, key_indexes
 from catalogue.plan.requests import PlannedRequest
-from catalogue.query.query import Query
 from catalogue.query.random_order import Drawn
+from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.source.byte_ranges import FileVersion
 from catalogue.source.cache import CachedSource
 from catalogue.source.retry import PoliteSource
@@ -127,7 +127,7 @@ class PlanContext:
 
     def __init__(
         self,
-        query: Query,
+        query: ResolvedQuery,
         scope: Scope,
         footers: FooterCache,
         source: Callable[[], _AnySource],
@@ -175,7 +175,7 @@ class PlanContext:
         )
 
     @property
-    def _counting(self) -> Query:
+    def _counting(self) -> ResolvedQuery:
         """The query that counts; rows of no column at all would be none."""
         table = self.query.table
         return replace(self.query, columns=() if table.path_columns else (table.key,), ordered=False, counts=True)

@@ -13,8 +13,8 @@ from catalogue.parquet.model import ColumnChunk
 from catalogue.parquet.stored_indexes import ColumnIndex, OffsetIndex
 from catalogue.plan.cost import Cost
 from catalogue.plan.requests import Part, PlannedRequest, Purpose
-from catalogue.query.query import Query
 from catalogue.query.random_order import Drawn
+from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.source.byte_ranges import ByteRange, FileVersion
 from catalogue.surt import KeyInterval
 
@@ -150,7 +150,7 @@ READS = pa.schema(
 class ReadPlan(ReprMixin):
     """The reads that answer a query, and what they cost."""
 
-    query: Query
+    query: ResolvedQuery
     schema: pa.Schema
     """Of the answer."""
     row_schema: pa.Schema

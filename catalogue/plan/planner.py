@@ -12,7 +12,7 @@ from catalogue.plan.cost import Cost
 from catalogue.plan.plan import Awaited, ColumnRead, PlannedFile, PlannedRowGroup, ReadPlan
 from catalogue.plan.prune import Choice, HeldFile, choose, expected_pages, expected_units, read_chunks
 from catalogue.plan.requests import Part, PlannedRequest, most_requests, plan_requests
-from catalogue.query.query import Query, Verdict, is_untyped, prune_row_group, schema_of
+from catalogue.query.resolved_query import ResolvedQuery, Verdict, is_untyped, prune_row_group, schema_of
 from catalogue.source.byte_ranges import ByteRange
 
 HOLDERS = 2.0
@@ -26,7 +26,7 @@ _APART = 64
 
 
 def plan_reads(
-    query: Query,
+    query: ResolvedQuery,
     held: Iterable[HeldFile],
     *,
     cost: Cost,
@@ -82,7 +82,7 @@ def narrowed(file: PlannedFile, row_group: int, reads: Iterable[ColumnRead], cos
     return tuple(plan_requests(file.file.path, parts, max_gap=cost.max_gap, cached=file.cached))
 
 
-def _choices(query: Query, files: Iterable[HeldFile]) -> tuple[list[Choice], dict[str, int], list[str]]:
+def _choices(query: ResolvedQuery, files: Iterable[HeldFile]) -> tuple[list[Choice], dict[str, int], list[str]]:
     """What might match, in order; how many rows of a count are known, by crawl; and which indexes are wrong."""
     by_file: list[list[Choice]] = []
     counted: dict[str, int] = {}
@@ -139,7 +139,7 @@ class _Odds:
     more units might match than there are to hold the keys.
     """
 
-    def __init__(self, choices: Iterable[Choice], query: Query, considered: int) -> None:
+    def __init__(self, choices: Iterable[Choice], query: ResolvedQuery, considered: int) -> None:
         holders = HOLDERS * len(query.intervals)
         self._partial: dict[tuple[str, str], float] = {}
         for choice in choices:
@@ -171,7 +171,7 @@ class _Draft:
     awaited: Awaited | None = None
 
 
-def _draft(choice: Choice, query: Query, odds: _Odds, cost: Cost) -> _Draft:
+def _draft(choice: Choice, query: ResolvedQuery, odds: _Odds, cost: Cost) -> _Draft:
     chunks = read_chunks(query, choice.held, choice.group)
     reads = tuple(
         ColumnRead(chunk, index, index.covering(choice.rows)) if index else ColumnRead(chunk)
@@ -202,7 +202,7 @@ def _draft(choice: Choice, query: Query, odds: _Odds, cost: Cost) -> _Draft:
 
 
 def _cheapest(
-    choice: Choice, reads: tuple[ColumnRead, ...], query: Query, likely: float, cost: Cost
+    choice: Choice, reads: tuple[ColumnRead, ...], query: ResolvedQuery, likely: float, cost: Cost
 ) -> tuple[tuple[ColumnRead, ...], float]:
     """What is read in the first wave and what later, and its price in seconds: all at once, or first what decides."""
     deciding = set(query.deciding_columns)
@@ -241,7 +241,7 @@ def _fetching(choice: Choice, parts: Iterable[Part], cost: Cost) -> float:
     return cost.price(len(asked), sum(len(fetch.range) for fetch in asked))
 
 
-def _await(choice: Choice, query: Query, odds: float, cost: Cost) -> tuple[Awaited, float]:
+def _await(choice: Choice, query: ResolvedQuery, odds: float, cost: Cost) -> tuple[Awaited, float]:
     """What a row group takes, about, once its index is there; and the price of that in seconds, index and all."""
     path, group = choice.held.file.path, choice.group
     units = len(choice.units) if choice.key_index else expected_units(choice, query)

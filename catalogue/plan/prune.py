@@ -11,8 +11,8 @@ from catalogue.parquet.model import ColumnChunk, Footer, RowGroup
 from catalogue.parquet.page_index import decode_column_index, decode_offset_index
 from catalogue.parquet.stored_indexes import ColumnIndex, Indexes, OffsetIndex
 from catalogue.plan.requests import Part, PlannedRequest, Purpose, plan_requests
-from catalogue.query.query import Query, holds, near
 from catalogue.query.random_order import Drawn
+from catalogue.query.resolved_query import ResolvedQuery, holds, near
 from catalogue.source.byte_ranges import ByteRange, FileVersion
 from catalogue.surt import KeyInterval
 
@@ -98,7 +98,7 @@ class Choice:
         return tuple(runs)
 
 
-def choose(query: Query, held: HeldFile, group: RowGroup) -> Choice:
+def choose(query: ResolvedQuery, held: HeldFile, group: RowGroup) -> Choice:
     """Look as closely at a row group that was not ruled out as what is held of it allows.
 
     Raises:
@@ -126,12 +126,12 @@ def choose(query: Query, held: HeldFile, group: RowGroup) -> Choice:
     return replace(closer, offset_indexes=offset_indexes, doubt=doubt)
 
 
-def _enough(query: Query, unit: Unit) -> bool:
+def _enough(query: ResolvedQuery, unit: Unit) -> bool:
     """Whether some of these rows are all that is wanted."""
     return query.limit is not None and query.keys_decide and not query.ordered and query.limit < unit.sure_rows
 
 
-def read_chunks(query: Query, held: HeldFile, group: RowGroup) -> tuple[ColumnChunk, ...]:
+def read_chunks(query: ResolvedQuery, held: HeldFile, group: RowGroup) -> tuple[ColumnChunk, ...]:
     """The column chunks that a query reads of a row group, the key's first.
 
     Raises:
@@ -224,7 +224,7 @@ def expected_pages(chunk: ColumnChunk) -> int:
     return max(1, -(-chunk.num_values // PAGE_ROWS), -(-chunk.total_uncompressed_size // PAGE_BYTES))
 
 
-def expected_units(choice: Choice, query: Query) -> float:
+def expected_units(choice: Choice, query: ResolvedQuery) -> float:
     """How many pages of the key column might match, about, where its index is not held."""
     key = choice.group.chunks[query.table.key]
     pages = expected_pages(key)

@@ -19,7 +19,7 @@ import pyarrow as pa
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.errors import QueryError
 from catalogue.formatting import comma_separated
-from catalogue.query.query import Where
+from catalogue.query.resolved_query import Where
 from catalogue.query.where import check_expression, literal, parse_where
 
 Values = str | int | Iterable[str | int] | None

@@ -1,325 +1,92 @@
-"""What is asked, and what a row group's metadata can say about it.
+"""A query as users write it, whether by options, Python parameters, JSON parameters or form fields."""
 
-Pruning has two outcomes, ``CANNOT_MATCH`` and ``MIGHT_MATCH``; what is missing or doubtful means the latter. Whatever
-is left is decided by the residual, on the rows themselves, always.
-"""
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 
-import calendar
-import enum
-import re
-from bisect import bisect_right
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, timedelta
-from operator import attrgetter
-
-import pyarrow as pa
-
-from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
-from catalogue.errors import QueryError, UnknownColumn
-from catalogue.formatting import closest_name
-from catalogue.parquet.model import Bounds, ColumnChunk, Order, RowGroup, number
-from catalogue.surt import KeyInterval
-
-_DIGITS = len("YYYYMMDDhhmmss")
-Moment = str | int | date
-"""When something was fetched, as it is typed, or as Python has it; times of Python's are dates, too."""
-
-_ISO = re.compile(
-    r"(\d{4})-(\d\d)(?:-(\d\d)(?:[T ](\d\d)(?::?(\d\d)(?::?(\d\d)(?:\.\d+)?)?)?)?)?(?P<zone>Z|[+-]\d\d:?\d\d)?",
-    re.ASCII,
-)
-
-_NO_SCHEMA = pa.schema([])
-
-DRAWN = "__drawn"
-"""The column that tells of rows that were drawn when; see ``Drawn.times``."""
-
-CDX_COLUMNS = (
-    "url_surtkey",
-    "fetch_time",
-    "url",
-    "content_mime_type",
-    "content_mime_detected",
-    "fetch_status",
-    "content_digest",
-    "warc_record_length",
-    "warc_record_offset",
-    "warc_filename",
-    "content_languages",
-    "content_charset",
-    "fetch_redirect",
-    "content_truncated",
-)
-"""The columns that make a line of the CDX index, and the default of a query of Common Crawl's."""
+from catalogue.errors import QueryError
+from catalogue.query.filters import Filters, Values
+from catalogue.query.times import Moment
+from catalogue.surt import Match
 
 
-class Verdict(enum.Enum):
-    """What metadata say about some rows."""
-
-    CANNOT_MATCH = "cannot match"
-    MIGHT_MATCH = "might match"
-
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """A part of a ``--where`` that statistics can refute: a column compared with constants of its own type."""
-
-    column: str
-    operator: str
-    """``=``, ``<``, ``<=``, ``>``, ``>=``, ``in`` or ``prefix``."""
-    values: tuple[int, ...] | tuple[bytes, ...]
-    """One, but for ``in``."""
-
-
-@dataclass(frozen=True, slots=True)
-class Where:
-    """A boolean expression over the columns, in DuckDB's SQL."""
-
-    sql: str
-    columns: tuple[str, ...]
-    conditions: tuple[Condition, ...]
-    """All of which hold for every row that the expression keeps."""
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """Which rows, which columns of them, and how many."""
+    """Patterns, crawls, filters and columns; see ``Catalogue.captures``."""
 
-    intervals: tuple[KeyInterval, ...]
-    """Of keys; disjoint and ascending."""
     patterns: tuple[str, ...]
-    """As typed, for messages."""
-    columns: tuple[str, ...] = CDX_COLUMNS
-    where: Where | None = None
-    where_untyped: Where | None = None
-    """Instead of ``where``, for row groups without detected media types."""
-    from_ms: int | None = None
-    """First ``fetch_time``, in milliseconds since 1970 UTC."""
-    to_ms: int | None = None
-    """The same, behind the last: exclusive."""
-    urls: tuple[str, ...] = ()
-    """If any, ``url`` must be one of them."""
+    crawls: tuple[str, ...] = ("all",)
+    subsets: tuple[str, ...] = ()
+    columns: tuple[str, ...] | None = None
+    """Names, or ``*`` for all; None for the default."""
+    where: tuple[str, ...] = ()
+    filters: Filters = field(default_factory=Filters)
+    from_: Moment | None = None
+    to: Moment | None = None
     limit: int | None = None
+    match: Match | None = None
+    exact_url: bool = False
     ordered: bool = False
-    """Whether rows come by key, time and crawl, or as they lie."""
-    counts: bool = False
-    """Whether only their number is wanted."""
-    draws: bool = False
-    """Whether only some rows are looked at, which were drawn, and the answer tells when each was."""
-    table: Dataset = COMMON_CRAWL
-    newer: pa.Schema = _NO_SCHEMA
-    """The types of columns that are not known beforehand."""
+    unique: str | None = None
+    latest: bool = False
 
-    def of(self, *, untyped: bool) -> "Query":
-        """The query of row groups with or without detected media types."""
-        return replace(self, where=self.where_untyped) if untyped and self.where_untyped else self
+    @classmethod
+    def of(  # noqa: PLR0913 - one parameter for each option
+        cls,
+        patterns: str | Iterable[str],
+        *,
+        crawls: str | Iterable[str] = "all",
+        subsets: str | Iterable[str] = (),
+        columns: str | Iterable[str] | None = None,
+        where: str | Iterable[str] | None = None,
+        status: Values = None,
+        mime: Values = None,
+        lang: Values = None,
+        from_: Moment | None = None,
+        to: Moment | None = None,
+        limit: int | None = None,
+        match: Match | str | None = None,
+        exact_url: bool = False,
+        ordered: bool = False,
+        unique: str | None = None,
+        latest: bool = False,
+    ) -> "Query":
+        """Make a query of one text or several for each parameter.
 
-    @property
-    def deciding_columns(self) -> tuple[str, ...]:
-        """The columns of the files that decide whether a row matches: the key first."""
-        deciding = [self.table.key]
-        deciding += self.where.columns if self.where else ()
-        if self.table.time and (self.from_ms is not None or self.to_ms is not None):
-            deciding.append(self.table.time)
-        if self.urls:
-            deciding.append("url")
-        return self._of_files(deciding)
-
-    @property
-    def read_columns(self) -> tuple[str, ...]:
-        """The columns to be read from the files, for the answer or to decide: the key first."""
-        times = [self.table.time] if self.table.time and self.ordered else []
-        return self._of_files([*self.deciding_columns, *times, *self.columns])
-
-    @property
-    def keys_decide(self) -> bool:
-        """Whether a row matches as soon as its key does."""
-        return not (self.where or self.urls) and self.from_ms is None and self.to_ms is None
-
-    def _of_files(self, names: Iterable[str]) -> tuple[str, ...]:
-        return tuple(name for name in dict.fromkeys(names) if name not in self.table.path_columns)
-
-
-def near(intervals: Sequence[KeyInterval], bounds: Bounds | None) -> tuple[KeyInterval, ...]:
-    """Those of disjoint ascending intervals in which keys between the bounds can lie; all, if bounds are not known.
-
-    In signed order, as old writers compared, this holds for the intervals that patterns make, because a prefix's
-    strings lie together in that order too, and with ASCII on both sides the two orders compare alike.
-    """
-    if bounds is None:
-        return tuple(intervals)
-    first = bisect_right(intervals, bounds.min, key=attrgetter("end"))
-    behind = bisect_right(intervals, bounds.max, key=attrgetter("start"))
-    if bounds.order is Order.UNSIGNED:
-        return tuple(intervals[first:behind])
-    return tuple(
-        interval
-        for at, interval in enumerate(intervals)
-        if first <= at < behind or not (interval.start.isascii() and interval.end.isascii())
-    )
+        Raises:
+            QueryError: if there is no pattern, or a filter, a limit or a match is invalid.
+        """
+        query = cls(
+            patterns=_texts(patterns),
+            crawls=_texts(crawls),
+            subsets=_texts(subsets),
+            columns=None if columns is None else _texts(columns),
+            where=_texts(where or ()),
+            filters=Filters.of(status, mime, lang),
+            from_=from_,
+            to=to,
+            limit=limit,
+            match=_match(match),
+            exact_url=exact_url,
+            ordered=ordered,
+            unique=unique,
+            latest=latest,
+        )
+        if not query.patterns:
+            message = "a query needs a pattern, such as '*.example.com'"
+            raise QueryError(message)
+        if limit is not None and limit < 0:
+            message = f"invalid limit {limit}; use 0 or more"
+            raise QueryError(message)
+        return query
 
 
-def holds(intervals: Sequence[KeyInterval], bounds: Bounds | None) -> bool:
-    """Whether every key between the bounds lies in one of the intervals."""
-    return (
-        bounds is not None
-        and bounds.order is Order.UNSIGNED
-        and any(interval.start <= bounds.min and bounds.max < interval.end for interval in near(intervals, bounds))
-    )
+def _texts(given: str | Iterable[str]) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given)
 
 
-def is_untyped(group: RowGroup) -> bool:
-    """Whether a row group has no detected media types, as those of the first crawls."""
-    chunk = group.chunks.get("content_mime_detected")
-    return chunk is None or chunk.null_count == chunk.num_values
-
-
-def prune_row_group(query: Query, group: RowGroup) -> Verdict:
-    """Whether rows of a row group can be asked for, by whatever statistics it has."""
-    key = group.chunks.get(query.table.key)
-    if key is None or not near(query.intervals, key.bounds):
-        return Verdict.CANNOT_MATCH  # rows without keys match no question about keys
-    time = group.chunks.get(query.table.time) if query.table.time else None
-    if time and _refuted_by_time(query, time):
-        return Verdict.CANNOT_MATCH
-    for condition in query.where.conditions if query.where else ():
-        chunk = group.chunks.get(condition.column)
-        if chunk and _refuted(condition, chunk):
-            return Verdict.CANNOT_MATCH
-    return Verdict.MIGHT_MATCH
-
-
-def _refuted_by_time(query: Query, chunk: ColumnChunk) -> bool:
-    if not (known := chunk.milliseconds):
-        return False
-    first, last = known
-    return (query.to_ms is not None and first >= query.to_ms) or (query.from_ms is not None and last < query.from_ms)
-
-
-def _refuted(condition: Condition, chunk: ColumnChunk) -> bool:
-    if chunk.null_count is not None and chunk.null_count == chunk.num_values:
-        return True
-    bounds = chunk.bounds
-    if bounds is None:
-        return False
-    low: int | bytes | None
-    high: int | bytes | None
-    if isinstance(condition.values[0], int):
-        if not chunk.column.plain_integer:
-            return False
-        low, high = number(chunk.column.physical_type, bounds.min), number(chunk.column.physical_type, bounds.max)
-    elif chunk.column.physical_type == "BYTE_ARRAY":
-        low, high = bounds.min, bounds.max
-        one_piece = condition.operator in {"=", "in", "prefix"} and all(v.isascii() for v in condition.values)
-        if bounds.order is Order.SIGNED and not one_piece:
-            return False
-    else:
-        return False
-    if low is None or high is None:
-        return False
-    return all(_outside(condition.operator, value, low, high) for value in condition.values)
-
-
-def _outside(operator: str, value: int | bytes, low: int | bytes, high: int | bytes) -> bool:
-    """Whether no x with low <= x <= high stands in the relation to the value."""
-    match operator, value, low, high:
-        case "prefix", bytes(), bytes(), bytes():
-            return high < value or (low > value and not low.startswith(value))
-        case (("=" | "in"), _, _, _):
-            return not low <= value <= high  # type: ignore[operator]
-        case "<", _, _, _:
-            return low >= value  # type: ignore[operator]
-        case "<=", _, _, _:
-            return low > value  # type: ignore[operator]
-        case ">", _, _, _:
-            return high <= value  # type: ignore[operator]
-        case ">=", _, _, _:
-            return high < value  # type: ignore[operator]
-    return False
-
-
-def check_columns(names: Iterable[str], known: Collection[str] = (), table: Dataset = COMMON_CRAWL) -> tuple[str, ...]:
-    """The names, each once and as it is spelled, if there are such columns; case does not matter.
-
-    Args:
-        names: asked for.
-        known: columns of harvested files, some of which may be newer than this package.
-        table: to which they belong.
-
-    Raises:
-        UnknownColumn: with the nearest name there is.
-    """
-    every = (*known, *(table.schema.names if table == COMMON_CRAWL else table.path_columns))
-    there_are = {name.casefold(): name for name in every}
-    found = []
-    for name in names:
-        if name in every:
-            found.append(name)
-            continue
-        if name.casefold() not in there_are:
-            like = closest_name(name[:100], there_are.values())
-            hint = f"did you mean {like}?" if like else f"there are {', '.join(there_are.values())}"
-            message = f"there is no column {name[:100]!r}; {hint}"
-            raise UnknownColumn(message)
-        found.append(there_are[name.casefold()])
-    return tuple(dict.fromkeys(found))
-
-
-def time_bounds(first: Moment | None, last: Moment | None) -> tuple[int | None, int | None]:
-    """``--from`` and ``--to`` as milliseconds since 1970, the second exclusive.
-
-    Both are inclusive as typed: 1 to 14 digits as in the CDX API (``2022``, ``20220131``), of which every time that
-    starts with them is meant, or an ISO date or time, UTC unless it says otherwise; a date is all of that day.
-
-    Raises:
-        QueryError: if they cannot be read, or lie the wrong way round.
-    """
-    from_ms = None if first is None else _milliseconds(_span(str(first))[0])
-    to_ms = None if last is None else _milliseconds(_span(str(last))[1])
-    if from_ms is not None and to_ms is not None and from_ms >= to_ms:
-        message = f"--from {first} lies behind --to {last}"
-        raise QueryError(message)
-    return from_ms, to_ms
-
-
-def _milliseconds(time: datetime) -> int:
-    return int(time.timestamp()) * 1000
-
-
-def _span(text: str) -> tuple[datetime, datetime]:
-    """The first moment that a text means, and the one behind the last: all that starts with what was typed."""
+def _match(given: Match | str | None) -> Match | None:
     try:
-        shift = timedelta()
-        digits = text
-        if not (text.isascii() and text.isdecimal()):
-            matched = _ISO.fullmatch(text)
-            digits = "".join(part for part in matched.groups()[:6] if part) if matched else ""
-            if matched and matched["zone"] not in {None, "Z"}:
-                shift = datetime.fromisoformat(f"2000-01-01T00:00:00{matched['zone']}").utcoffset() or shift
-            datetime.strptime(digits, "%Y%m%d%H%M%S"[: len(digits) - 2]).replace(tzinfo=UTC)  # is there such a time?
-        if not 1 <= len(digits) <= _DIGITS:
-            raise ValueError(text)  # noqa: TRY301 - like those of the lines around it
-        first, last = _from_digits(digits.ljust(_DIGITS, "0")), _from_digits(digits.ljust(_DIGITS, "9"))
-        return first - shift, last - shift + timedelta(seconds=1)
-    except (ValueError, OverflowError) as error:
-        message = f"{text[:100]!r} is no time; write it as 2022, 20220131, 2022-01-31 or 2022-01-31T12:00:00"
+        return Match(given) if given else None
+    except ValueError as error:
+        message = f"invalid match {given!r}; use {', '.join(each.value for each in Match)}"
         raise QueryError(message) from error
-
-
-def _from_digits(digits: str) -> datetime:
-    """14 digits as a time, each part brought into its limits."""
-    year = min(max(int(digits[:4]), 1000), 9998)
-    month = min(max(int(digits[4:6]), 1), 12)
-    day = min(max(int(digits[6:8]), 1), calendar.monthrange(year, month)[1])
-    hour, minute, second = (
-        min(int(part), most) for part, most in ((digits[8:10], 23), (digits[10:12], 59), (digits[12:], 59))
-    )
-    return datetime(year, month, day, hour, minute, second, tzinfo=UTC)
-
-
-def schema_of(query: Query, names: Iterable[str]) -> pa.Schema:
-    """The types of columns, those of the files' paths always among them, and ``DRAWN`` if rows are drawn."""
-    every, known, newer = dict.fromkeys([*names, *query.table.path_columns]), query.table.schema, query.newer
-    fields = [known.field(name) if name in known.names else newer.field(name) for name in every]
-    return pa.schema([*fields, pa.field(DRAWN, pa.float64())] if query.draws else fields)

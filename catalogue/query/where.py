@@ -19,7 +19,7 @@ from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.errors import QueryError, UnknownColumn
 from catalogue.formatting import first_paragraph
 from catalogue.parquet.arrow_arrays import numbers, positions
-from catalogue.query.query import Condition, Where, check_columns
+from catalogue.query.resolved_query import Condition, Where, check_columns
 
 _COMPARISONS = {
     "COMPARE_EQUAL": "=",

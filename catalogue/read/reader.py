@@ -19,8 +19,8 @@ from catalogue.parquet.stored_indexes import Indexes
 from catalogue.plan.plan import ColumnRead, ReadPlan
 from catalogue.plan.planner import narrowed
 from catalogue.plan.requests import PlannedRequest, plan_requests
-from catalogue.query.query import DRAWN, Query
 from catalogue.query.random_order import Drawn
+from catalogue.query.resolved_query import DRAWN, ResolvedQuery
 from catalogue.query.where import connect
 from catalogue.read.decode import BATCH_ROWS, Numbered, aligned, decode, wanted
 from catalogue.read.learn import Observed, own_indexes, within
@@ -180,7 +180,7 @@ class _Reading:
         except BadPageIndex as error:
             return self._whole(group, error)
 
-    def _query(self, group: LoadedRowGroup) -> Query:
+    def _query(self, group: LoadedRowGroup) -> ResolvedQuery:
         return self._plan.query.of(untyped=group.read.untyped)
 
     def _residual(self, group: LoadedRowGroup) -> Residual:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalogue.parquet.arrow_arrays import binaries, flags, moment, positions, texts, true_positions
-from catalogue.query.query import Query
+from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.query.where import where_positions
 from catalogue.surt import KeyInterval, covers
 
@@ -19,7 +19,7 @@ _FEW = 64
 class Residual:
     """The conditions of a query."""
 
-    def __init__(self, query: Query, connection: duckdb.DuckDBPyConnection | None) -> None:
+    def __init__(self, query: ResolvedQuery, connection: duckdb.DuckDBPyConnection | None) -> None:
         """Take a query, and a connection to put its ``where`` to if it has one."""
         self._query = query
         self._connection = connection

@@ -23,7 +23,7 @@ from catalogue.catalogue import Catalogue
 from catalogue.commoncrawl.capture import capture_of, format_timestamp
 from catalogue.commoncrawl.crawls import check_crawl_name
 from catalogue.errors import BadDocument, BadRecord, CatalogueError, NotFound, QueryError
-from catalogue.query.query import time_bounds
+from catalogue.query.times import time_bounds
 from catalogue.records.metadata import metadata_of, text_of
 from catalogue.records.record import Record
 from catalogue.server.responses import answer_of, error_answer, incomplete, json_bytes, logged, run_query, service_of

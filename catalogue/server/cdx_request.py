@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from catalogue.cdx.lines import FIELDS, RAW, Output
 from catalogue.errors import QueryError
-from catalogue.query.query import time_bounds
+from catalogue.query.times import time_bounds
 from catalogue.surt import Match, Pattern, parse_pattern
 
 PAGE_SIZE = 5

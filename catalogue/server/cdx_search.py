@@ -16,7 +16,7 @@ from catalogue.commoncrawl.crawls import SUBSETS
 from catalogue.errors import TooExpensive
 from catalogue.find_captures import run_query
 from catalogue.parquet.arrow_arrays import positions
-from catalogue.query.query import CDX_COLUMNS, Query
+from catalogue.query.resolved_query import CDX_COLUMNS, ResolvedQuery
 from catalogue.query.where import parse_where
 from catalogue.server.cdx_paging import Block, cut, joined, marks, pages_of
 from catalogue.server.cdx_request import CdxRequest, Operator
@@ -90,7 +90,7 @@ def read_part(
 
 def has_captures(catalogue: Catalogue, crawl: str, request: CdxRequest) -> bool:
     """Check whether there is a capture, before filters."""
-    query = Query(request.pattern.intervals, (request.url,), ("url_surtkey",), limit=1)
+    query = ResolvedQuery(request.pattern.intervals, (request.url,), ("url_surtkey",), limit=1)
     return any(batch.num_rows for batch in run_query(catalogue.session, query, crawl, SUBSETS).batches(warn=False))
 
 
@@ -169,7 +169,7 @@ def _unfiltered(catalogue: Catalogue, crawl: str, request: CdxRequest) -> Captur
 def _captures(catalogue: Catalogue, crawl: str, request: CdxRequest, intervals: tuple[KeyInterval, ...]) -> Captures:
     first, last = request.times
     where = parse_where(request.where, pa.schema([]), catalogue.session.dataset) if request.where else None
-    query = Query(intervals, (request.url,), CDX_COLUMNS, where=where, from_ms=first, to_ms=last)
+    query = ResolvedQuery(intervals, (request.url,), CDX_COLUMNS, where=where, from_ms=first, to_ms=last)
     return run_query(catalogue.session, query, crawl, SUBSETS)
 
 

@@ -9,12 +9,13 @@ import pyarrow as pa
 from catalogue.captures import Captures
 from catalogue.catalogue import Catalogue
 from catalogue.errors import NotHarvested, TooExpensive
+from catalogue.find_captures import find_captures
 from catalogue.formatting import to_json
 from catalogue.plan.plan import ReadPlan
 from catalogue.plan.requests import PlannedRequest
+from catalogue.query.query import Query
 from catalogue.reports import coverage_rows, disk_sizes
 from catalogue.selection import stored_crawls
-from catalogue.server.search import Search
 from catalogue.settings import package_version
 
 MAX_ROW_GROUPS, MAX_LISTED = 2000, 100_000
@@ -25,13 +26,13 @@ MAX_PLANNED_FETCHES = 10_000
 """Requests shown of a plan."""
 
 
-def plan_answer(catalogue: Catalogue, search: Search) -> dict[str, Any]:
+def plan_answer(catalogue: Catalogue, query: Query) -> dict[str, Any]:
     """Plan a query; see ``json_models.PlanAnswer``. Nothing is fetched.
 
     Raises:
         QueryError: if it is invalid; ``TooExpensive`` if it reaches too many row groups.
     """
-    plan = _limited(search.captures(catalogue)).plan
+    plan = _limited(find_captures(catalogue.session, query)).plan
     files: dict[str, dict[str, Any]] = {}
     for path in plan.paths:
         file = plan.query.table.file(path)
@@ -54,21 +55,21 @@ def plan_answer(catalogue: Catalogue, search: Search) -> dict[str, Any]:
     return {"plan": plan.summary(), "files": shown, "files_left_out": len(files) - len(shown)}
 
 
-def query_answer(catalogue: Catalogue, search: Search) -> dict[str, Any]:
+def query_answer(catalogue: Catalogue, query: Query) -> dict[str, Any]:
     """Find captures; see ``json_models.QueryAnswer``.
 
     Raises:
         QueryError: if the query is invalid; ``TooExpensive`` if it costs too much.
         SourceError: if something planned could not be read.
     """
-    captures = _limited(search.captures(catalogue, limit=search.limit))
+    captures = _limited(find_captures(catalogue.session, query))
     plan = captures.plan
     _check_cost(plan)
     requests, size = catalogue.requests, catalogue.bytes
     rows = [to_json(row) for batch in captures.batches(warn=False) for row in batch.to_pylist()]
     return {
         "captures": rows,
-        "limited": len(rows) == search.limit,
+        "limited": len(rows) == query.limit,
         "complete": captures.complete,
         "missing": list(plan.missing),
         "plan": plan.summary(),

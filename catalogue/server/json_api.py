@@ -18,12 +18,11 @@ from catalogue.catalogue import Catalogue
 from catalogue.commoncrawl.crawls import plain_names
 from catalogue.errors import CatalogueError, QueryError
 from catalogue.formatting import closest_name
-from catalogue.query.filters import LANGUAGE, MIME, STATUS, Filters
+from catalogue.query.filters import LANGUAGE, MIME, STATUS
+from catalogue.query.query import Query as CaptureQuery
 from catalogue.server.json_answers import plan_answer, query_answer, row_groups_answer, status_answer
 from catalogue.server.json_models import Error, PlanAnswer, QueryAnswer, RowGroupsAnswer, StatusAnswer
 from catalogue.server.responses import answer_of, error_answer, json_bytes, logged, run_query, service_of
-from catalogue.server.search import Search
-from catalogue.surt import Match
 
 OPENAPI_PATH = "/api/openapi.json"
 _MAX_QUERY_LENGTH, _MAX_FIELDS = 40_000, 300
@@ -106,22 +105,23 @@ class PlanParameters(BaseModel):
         ),
     ] = None
 
-    def search(self, limit: int | None = None) -> Search:
+    def query(self, limit: int | None = None) -> CaptureQuery:
         """Return the query.
 
         Raises:
             QueryError: if a filter is invalid.
         """
-        columns = self.columns.split(",") if self.columns and self.columns != "*" else self.columns
-        return Search(
-            url=self.url,
-            crawls=tuple(self.crawl),
-            match=Match(self.match) if self.match else None,
+        return CaptureQuery.of(
+            self.url,
+            crawls=self.crawl,
+            columns=self.columns.split(",") if self.columns else None,
+            status=self.status,
+            mime=self.mime,
+            lang=self.language,
             from_=self.from_,
             to=self.to,
-            filters=Filters.of(self.status, self.mime, self.language),
-            columns=tuple(columns) if isinstance(columns, list) else columns,
             limit=limit,
+            match=self.match,
         )
 
 
@@ -206,7 +206,7 @@ router = APIRouter(prefix="/api", dependencies=[Depends(_check_query_string)], r
 )
 async def plan(request: Request, parameters: Annotated[PlanParameters, Query()]) -> Response:
     """Answer with a plan."""
-    return await _answer(request, lambda catalogue: plan_answer(catalogue, parameters.search()))
+    return await _answer(request, lambda catalogue: plan_answer(catalogue, parameters.query()))
 
 
 @router.get("/query", operation_id="query", response_model=QueryAnswer, summary="Captures.")
@@ -214,7 +214,7 @@ async def query(request: Request, parameters: Annotated[QueryParameters, Query()
     """Answer with captures."""
 
     def answer(catalogue: Catalogue) -> dict[str, Any]:
-        found = query_answer(catalogue, parameters.search(parameters.limit))
+        found = query_answer(catalogue, parameters.query(parameters.limit))
         service_of(request).check_complete(plain_names(parameters.crawl), found["missing"])
         return found
 

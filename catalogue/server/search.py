@@ -1,9 +1,9 @@
-"""One query type for the JSON API and the search form, and the results of a search."""
+"""Searches of the web pages, and their results."""
 
 import csv
 import re
 from collections.abc import Iterable
-from dataclasses import astuple, dataclass, field, fields
+from dataclasses import astuple, dataclass, fields, replace
 from datetime import datetime
 from io import StringIO
 from time import perf_counter
@@ -12,17 +12,16 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from catalogue.captures import Captures
 from catalogue.catalogue import Catalogue
 from catalogue.commoncrawl.capture import format_timestamp
 from catalogue.commoncrawl.columns import PATH_COLUMNS
 from catalogue.commoncrawl.crawls import newest_first
+from catalogue.find_captures import find_captures
 from catalogue.key_map.key_map import KeySpace
 from catalogue.plan.plan import ReadPlan
-from catalogue.query.filters import Filters
+from catalogue.query.query import Query
 from catalogue.reports import crawl_rows
 from catalogue.selection import select_stored
-from catalogue.surt import Match
 
 MAX_SECONDS = 300.0
 """Of a search, by its plan and the rate limit of the source."""
@@ -49,46 +48,27 @@ _DOT_SEGMENT = re.compile(r"/(\.|%2e){1,2}(/|$)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """A query of a client."""
+    """A page of captures."""
 
-    url: str
-    crawls: tuple[str, ...] = ("all",)
-    match: Match | None = None
-    from_: str | None = None
-    to: str | None = None
-    filters: Filters = field(default_factory=Filters)
-    columns: tuple[str, ...] | str | None = None
-    """Names, ``*``, or None for those of the CDX index."""
-    limit: int | None = None
+    query: Query
     order: str = ""
     """``key``, ``newest`` or, for the order of the index, empty."""
     page: int = 1
 
     @property
+    def limit(self) -> int:
+        """Captures on a page."""
+        return self.query.limit or 0
+
+    @property
     def start(self) -> int:
         """Captures on the pages before."""
-        return (self.page - 1) * (self.limit or 0)
+        return (self.page - 1) * self.limit
 
-    def captures(
-        self, catalogue: Catalogue, *, columns: Iterable[str] | None = None, limit: int | None = None
-    ) -> Captures:
-        """Find captures, with other columns if given.
-
-        Raises:
-            QueryError: if the query is invalid, or crawls are not harvested.
-        """
-        return catalogue.captures(
-            self.url,
-            crawls=self.crawls,
-            columns=columns or self.columns,
-            status=self.filters.status,
-            mime=self.filters.mime,
-            lang=self.filters.lang,
-            from_=self.from_,
-            to=self.to,
-            limit=limit,
-            match=self.match,
-        )
+    @property
+    def url(self) -> str:
+        """The pattern."""
+        return self.query.patterns[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +129,10 @@ def run_search(catalogue: Catalogue, search: Search, more: Iterable[str] = ()) -
         SourceError: if something could not be read.
     """
     started = perf_counter()
-    limit = search.limit or 0
     stored = {row["crawl"]: row for row in crawl_rows(catalogue.session) if row["files_harvested"]}
-    crawls = select_stored(catalogue.session, list(stored), search.crawls)
-    captures = search.captures(catalogue, columns=(*_COLUMNS, *more), limit=search.start + limit + 1)
+    crawls = select_stored(catalogue.session, list(stored), search.query.crawls)
+    query = replace(search.query, columns=(*_COLUMNS, *more), limit=search.start + search.limit + 1)
+    captures = find_captures(catalogue.session, query)
     first = captures.plan
     table = None
     if first.seconds <= MAX_SECONDS and captures.fetch_indexes().seconds <= MAX_SECONDS:
@@ -162,7 +142,7 @@ def run_search(catalogue: Catalogue, search: Search, more: Iterable[str] = ()) -
     return SearchResult(
         tuple(crawls),
         None if table is None else _rows(table, search),
-        table is not None and table.num_rows > search.start + limit,
+        table is not None and table.num_rows > search.start + search.limit,
         first,
         plan,
         perf_counter() - started,

@@ -12,7 +12,8 @@ from starlette.datastructures import QueryParams
 from catalogue.commoncrawl.capture import format_timestamp
 from catalogue.errors import QueryError
 from catalogue.query.filters import Filters, languages, media_types, statuses
-from catalogue.query.query import time_bounds
+from catalogue.query.query import Query
+from catalogue.query.times import time_bounds
 from catalogue.server.search import Search
 from catalogue.surt import Match, parse_pattern
 
@@ -110,17 +111,16 @@ def parse_form(form: Form) -> Search | Form:
             checked = checked.with_error("to", f"{form['to']} is before {form['from']}")
     if checked.errors:
         return checked
-    return Search(
-        url=form["url"],
+    query = Query(
+        patterns=(form["url"],),
         crawls=form.crawls or ("all",),
         match=found["matchType"],
         from_=form["from"] or None,
         to=form["to"] or None,
         filters=Filters(found["status"], found["mime"], found["language"]),
         limit=found["limit"],
-        order=form["order"],
-        page=int(form["page"] or 1),
     )
+    return Search(query, form["order"], int(form["page"] or 1))
 
 
 def _match(text: str) -> Match | None:

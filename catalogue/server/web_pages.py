@@ -149,7 +149,7 @@ class _Pages:
             except QueryError as error:  # only crawls could not be checked before
                 form = form.with_error("crawl", str(error))
                 return self._page(request, "search.html", answer_of(error).status_code, form=form, **blank)
-            service_of(request).check_complete(plain_names(search.crawls), found.plan.missing)
+            service_of(request).check_complete(plain_names(search.query.crawls), found.plan.missing)
         except Harvesting as error:
             headers = {"Retry-After": str(_POLL_SECONDS), "Content-Security-Policy": self._waiting_policy}
             return self._page(request, "waiting.html", 503, headers, form=form, harvest=error, seconds=_POLL_SECONDS)
@@ -238,7 +238,7 @@ def _result(form: Form, search: Search, found: SearchResult) -> dict[str, Any]:
         "found": found,
         "headline": _headline(search, found),
         "command": _command(search),
-        "more": form.address(limit=str(MAX_LIMIT)) if found.more and (search.limit or 0) < MAX_LIMIT else "",
+        "more": form.address(limit=str(MAX_LIMIT)) if found.more and search.limit < MAX_LIMIT else "",
         "previous": form.address(page=str(search.page - 1)) if search.page > 1 else "",
         "next": form.address(page=str(search.page + 1)) if found.more and search.page < MAX_PAGE else "",
         "csv": form.address("/search.csv", limit=str(MAX_LIMIT)),
@@ -266,16 +266,17 @@ def _headline(search: Search, found: SearchResult) -> str:
 
 
 def _command(search: Search) -> str:
+    query = search.query
     words = ["catalogue", "query", search.url]
-    for crawl in search.crawls:
+    for crawl in query.crawls:
         words += ["--crawl", crawl]
     options = {
-        "--match": search.match and search.match.value,
-        "--from": search.from_,
-        "--to": search.to,
-        "--status": ",".join(search.filters.status),
-        "--mime": ",".join(search.filters.mime),
-        "--lang": ",".join(search.filters.lang),
+        "--match": query.match and query.match.value,
+        "--from": str(query.from_ or ""),
+        "--to": str(query.to or ""),
+        "--status": ",".join(query.filters.status),
+        "--mime": ",".join(query.filters.mime),
+        "--lang": ",".join(query.filters.lang),
     }
     return shlex.join([*words, *(word for name, text in options.items() if text for word in (name, text))])
 
@@ -283,7 +284,7 @@ def _command(search: Search) -> str:
 def _site(form: Form, search: Search) -> list[tuple[str, str]]:
     """Suggest patterns for a host without a path, with their addresses."""
     typed = search.url.removesuffix("/")
-    if search.match or "*" in typed or "/" in typed.partition("://")[2] or ("/" in typed and "://" not in typed):
+    if search.query.match or "*" in typed or "/" in typed.partition("://")[2] or ("/" in typed and "://" not in typed):
         return []
     wider = [f"{typed}/*", f"*.{typed.partition('://')[2] or typed}"]
     return [(url, form.address(url=url)) for url in wider]

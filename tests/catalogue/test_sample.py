@@ -314,7 +314,7 @@ def test_fewer_than_asked_for_is_told(asking: Command, crawl: str) -> None:
         (["-n", "5", "--max-size", "1MB"], "go with --fetch"),
         (["-n", "5", "--max", "2"], "add --per host, or leave out --max"),
         (["-n", "5", "--fetch", "warc", "--main-content", "-o", "x.warc.gz"], "warc has none"),
-        (["-n", "5", "--urls-file", "/dev/null"], "nothing is asked for"),
+        (["-n", "5", "--urls-file", "/dev/null"], "a query needs a pattern"),
         (["-n", "500", "--max-requests", "0"], "narrow it, or add --yes"),
     ],
 )

@@ -13,7 +13,7 @@ from catalogue.commoncrawl.crawls import check_crawl_name, closest_crawl, select
 from catalogue.errors import NotHarvested, QueryError, UnknownColumn, UnknownCrawl
 from catalogue.harvest.harvest_crawls import crawl_list
 from catalogue.query.filters import languages, media_types
-from catalogue.query.query import check_columns
+from catalogue.query.resolved_query import check_columns
 from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
 from catalogue.surt import Match
@@ -125,7 +125,7 @@ def test_what_is_held_and_what_there_is(some: catalogue.Catalogue, mirror: Path)
         some.captures("example.com", crawls="latest").space(OLD)
     with pytest.raises(QueryError, match=r"^of which crawls\?"):
         some.captures("example.com", crawls=[])
-    with pytest.raises(QueryError, match=r"^'site' is no way to match; choose among exact, prefix, host, domain$"):
+    with pytest.raises(QueryError, match=r"^invalid match 'site'; use exact, prefix, host, domain$"):
         some.captures("example.com", match="site")
     by_name, by_match = (some.captures("example.com", match=match).plan.query for match in ("host", Match.HOST))
     assert by_name == by_match

@@ -17,7 +17,7 @@ from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.key_map.key_map import Axis, Extent, FileExtent, Lane, State, key_space
 from catalogue.plan.cost import Cost
 from catalogue.plan.plan import PlannedFile, PlannedRowGroup, ReadPlan
-from catalogue.query.query import Query, schema_of
+from catalogue.query.resolved_query import ResolvedQuery, schema_of
 from catalogue.reports import file_extents
 from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
@@ -30,7 +30,7 @@ NEARLY = 1e-9
 
 def plan(*intervals: KeyInterval, **read: list[tuple[int, bool]]) -> ReadPlan:
     """Make a plan of intervals; ``read`` gives row groups by file, and whether they have bounds."""
-    query = Query(intervals, ("pattern",))
+    query = ResolvedQuery(intervals, ("pattern",))
     files = tuple(
         PlannedFile(
             IndexFile(name, CRAWL, "warc"),

@@ -25,7 +25,8 @@ from catalogue.plan.plan import ReadPlan
 from catalogue.plan.planner import plan_reads
 from catalogue.plan.prune import HeldFile
 from catalogue.plan.requests import Purpose
-from catalogue.query.query import Moment, Query, Verdict, near, prune_row_group, time_bounds
+from catalogue.query.resolved_query import ResolvedQuery, Verdict, near, prune_row_group
+from catalogue.query.times import Moment, time_bounds
 from catalogue.settings import Settings
 from catalogue.source.byte_ranges import ByteRange, FileVersion, coalesce
 from catalogue.store.database import Store
@@ -100,9 +101,9 @@ def a_held_file(mirror: Path) -> HeldFile:
     return HeldFile(file, FileVersion(len(content), None), decode_footer(content[-8 - length : -8], len(content)))
 
 
-def question(*patterns: str, **more: object) -> Query:
+def question(*patterns: str, **more: object) -> ResolvedQuery:
     intervals = merge(i for p in patterns for i in parse_pattern(p).intervals)
-    return dataclasses.replace(Query(intervals, patterns), **more)  # type: ignore[arg-type]
+    return dataclasses.replace(ResolvedQuery(intervals, patterns), **more)  # type: ignore[arg-type]
 
 
 def test_a_plan_reads_exactly_the_chunks_of_the_columns_asked_for(mirror: Path) -> None:

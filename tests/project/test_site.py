@@ -16,7 +16,7 @@ import catalogue
 from catalogue import errors
 from catalogue.cli.app import entry
 from catalogue.commoncrawl.columns import SCHEMA
-from catalogue.query.query import CDX_COLUMNS
+from catalogue.query.resolved_query import CDX_COLUMNS
 from catalogue.server import application
 from catalogue.settings import Settings
 from catalogue.source.open import _ENVIRONMENT

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from catalogue.errors import QueryError
-from catalogue.query.query import Where
+from catalogue.query.resolved_query import Where
 from catalogue.query.where import check_expression, connect, parse_where, where_positions
 from tests.support.conditions import conditions, duckdb_connection, kept, rows_of
 

@@ -18,7 +18,7 @@ from catalogue.parquet.thrift import BINARY, I32, I64, LIST, STRUCT, encode_list
 from catalogue.plan.cost import Cost
 from catalogue.plan.planner import plan_reads
 from catalogue.plan.prune import HeldFile
-from catalogue.query.query import Query
+from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.read.reader import ReadEvents, read
 from catalogue.source.byte_ranges import FileVersion
 from catalogue.surt import EVERYTHING
@@ -34,7 +34,7 @@ def batches(data: bytes, columns: tuple[str, ...], told: ReadEvents | None = Non
     """All rows of a file, by way of plan and reader."""
     footer = read_footer(data)
     held = HeldFile(IndexFile("x.parquet", CRAWL, "warc"), FileVersion(len(data), '"1"'), footer)
-    plan = plan_reads(Query((EVERYTHING,), ("*",), columns=columns), [held], cost=Cost(), considered=1)
+    plan = plan_reads(ResolvedQuery((EVERYTHING,), ("*",), columns=columns), [held], cost=Cost(), considered=1)
     with ThreadPoolExecutor(1) as executor:
         yield from read(plan, Memory(data), executor, told)
 

@@ -36,7 +36,7 @@ from catalogue.plan.cost import Cost
 from catalogue.plan.plan import ReadPlan
 from catalogue.plan.planner import plan_reads
 from catalogue.plan.prune import HeldFile
-from catalogue.query.query import Query
+from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.read.reader import ReadEvents, read
 from catalogue.records.record import read_record
 from catalogue.settings import Settings
@@ -225,7 +225,7 @@ class _Reading:
     def rows(self, data: bytes, footer: Footer, intervals: tuple[KeyInterval, ...], cost: Cost) -> pa.Table:
         """Run a query twice, the second time with the page indexes that the first one learned."""
         names = tuple(name for name in COLUMNS if name in footer.columns)
-        query = Query(intervals, ("x",), columns=names)
+        query = ResolvedQuery(intervals, ("x",), columns=names)
         # For one query nobody would fetch page indexes of such small files.
         known = cut_indexes(footer, "url_surtkey", data, 0) if cost is _PAGES_ARE_CHEAP else {}
         file = IndexFile("x", CRAWL, "warc")

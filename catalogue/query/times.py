@@ -1,0 +1,68 @@
+"""Times of a query."""
+
+import calendar
+import re
+from datetime import UTC, date, datetime, timedelta
+
+from catalogue.errors import QueryError
+
+_DIGITS = len("YYYYMMDDhhmmss")
+Moment = str | int | date
+"""When something was fetched, as it is typed, or as Python has it; times of Python's are dates, too."""
+
+_ISO = re.compile(
+    r"(\d{4})-(\d\d)(?:-(\d\d)(?:[T ](\d\d)(?::?(\d\d)(?::?(\d\d)(?:\.\d+)?)?)?)?)?(?P<zone>Z|[+-]\d\d:?\d\d)?",
+    re.ASCII,
+)
+
+
+def time_bounds(first: Moment | None, last: Moment | None) -> tuple[int | None, int | None]:
+    """``--from`` and ``--to`` as milliseconds since 1970, the second exclusive.
+
+    Both are inclusive as typed: 1 to 14 digits as in the CDX API (``2022``, ``20220131``), of which every time that
+    starts with them is meant, or an ISO date or time, UTC unless it says otherwise; a date is all of that day.
+
+    Raises:
+        QueryError: if they cannot be read, or lie the wrong way round.
+    """
+    from_ms = None if first is None else _milliseconds(_span(str(first))[0])
+    to_ms = None if last is None else _milliseconds(_span(str(last))[1])
+    if from_ms is not None and to_ms is not None and from_ms >= to_ms:
+        message = f"--from {first} lies behind --to {last}"
+        raise QueryError(message)
+    return from_ms, to_ms
+
+
+def _milliseconds(time: datetime) -> int:
+    return int(time.timestamp()) * 1000
+
+
+def _span(text: str) -> tuple[datetime, datetime]:
+    """The first moment that a text means, and the one behind the last: all that starts with what was typed."""
+    try:
+        shift = timedelta()
+        digits = text
+        if not (text.isascii() and text.isdecimal()):
+            matched = _ISO.fullmatch(text)
+            digits = "".join(part for part in matched.groups()[:6] if part) if matched else ""
+            if matched and matched["zone"] not in {None, "Z"}:
+                shift = datetime.fromisoformat(f"2000-01-01T00:00:00{matched['zone']}").utcoffset() or shift
+            datetime.strptime(digits, "%Y%m%d%H%M%S"[: len(digits) - 2]).replace(tzinfo=UTC)  # is there such a time?
+        if not 1 <= len(digits) <= _DIGITS:
+            raise ValueError(text)  # noqa: TRY301 - like those of the lines around it
+        first, last = _from_digits(digits.ljust(_DIGITS, "0")), _from_digits(digits.ljust(_DIGITS, "9"))
+        return first - shift, last - shift + timedelta(seconds=1)
+    except (ValueError, OverflowError) as error:
+        message = f"{text[:100]!r} is no time; write it as 2022, 20220131, 2022-01-31 or 2022-01-31T12:00:00"
+        raise QueryError(message) from error
+
+
+def _from_digits(digits: str) -> datetime:
+    """14 digits as a time, each part brought into its limits."""
+    year = min(max(int(digits[:4]), 1000), 9998)
+    month = min(max(int(digits[4:6]), 1), 12)
+    day = min(max(int(digits[6:8]), 1), calendar.monthrange(year, month)[1])
+    hour, minute, second = (
+        min(int(part), most) for part, most in ((digits[8:10], 23), (digits[10:12], 59), (digits[12:], 59))
+    )
+    return datetime(year, month, day, hour, minute, second, tzinfo=UTC)
