@@ -57,8 +57,8 @@ if TYPE_CHECKING:
 
 _LISTED_CRAWLS = 12
 """Crawls that the text of a catalogue lists."""
-_GLANCE = 0.1
-"""Seconds that showing a catalogue waits for a process that is writing."""
+_REPR_WAIT = 0.1
+"""Seconds that the text of a catalogue waits for a process that writes."""
 
 
 def open(  # noqa: A001 - catalogue.open, as gzip.open
@@ -70,20 +70,19 @@ def open(  # noqa: A001 - catalogue.open, as gzip.open
     executor: Executor | None = None,
     progress: bool | None = None,
 ) -> "Catalogue":
-    """Open the catalogue of a data folder, which is created by the first harvest.
+    """Open a data folder, which the first harvest creates.
 
-    ``close()``, or the end of a ``with``, closes files and connections; results that were not read are lost then.
+    ``close()``, or the end of a ``with`` statement, closes files and connections; unread results are lost then.
 
     Args:
-        data: the data folder; by default as for the command: a setting, else ``data`` if there is a store in it, else
-            the user's data folder.
+        data: the data folder; by default a setting, else ``data`` if it has a store, else the user's data folder.
         table: name of a dataset other than Common Crawl's index; it has a folder of its own in the data folder.
-        source: where files are read from: an https, http or s3 address, or a folder. By default a setting, else
-            where the stored files came from, else Common Crawl.
-        executor: whose workers read, such as a ``ProcessPoolExecutor`` or that of a Dask client
-            (``client.get_executor()``); they must have this package. Machines of Dask divide the rate.
-        settings: used instead of those of the environment and ``config.toml``.
-        progress: whether to show progress bars; by default in notebooks and on terminals, but not in pipes.
+        source: an https, http or s3 address, or a folder; by default a setting, else the source of the stored
+            files, else Common Crawl.
+        settings: used instead of the environment and ``config.toml``.
+        executor: reads with its workers: a ``ProcessPoolExecutor``, or ``client.get_executor()`` of a Dask client.
+            They need this package. Machines of a cluster divide the rate.
+        progress: show progress bars; by default in notebooks and on terminals.
     """
     chosen = settings or settings_for(data=data, dataset=table, notify=_warn, source=source)
     folder = chosen.data if data is None else Path(data)
@@ -129,16 +128,16 @@ class Catalogue(ReprMixin):
     def define(
         self, key: str, *, keys: Keys | str | None = None, manifest: str | None = None, paths: Iterable[str] = ()
     ) -> None:
-        """Say what the table is under whose name this was opened: sorted Parquet files, and where they are.
+        """Define the dataset that was named in ``open``: sorted Parquet files, and their paths.
 
         Args:
-            key: the column of text that they are sorted by.
-            keys: what it holds, ``url``, ``host`` or ``text``; by default what its name suggests.
-            manifest: path of the list of its files: text, a path a line, gzipped or not.
-            paths: of its files, instead of that.
+            key: the text column that the files are sorted by.
+            keys: its content, ``url``, ``host`` or ``text``; by default derived from its name.
+            manifest: path of a list of the files: a path a line, gzipped or not.
+            paths: paths of the files, instead of a manifest.
 
         Raises:
-            QueryError: if these do not suit each other, or footers of it as it was before are held.
+            QueryError: if the arguments conflict with each other, or with footers that are stored already.
         """
         return define(self.session, key, keys=keys, manifest=manifest, paths=paths)
 
@@ -151,17 +150,17 @@ class Catalogue(ReprMixin):
         pages: bool = False,
         report: Callable[[Progress], None] | None = None,
     ) -> list[Harvested]:
-        """Take the footers of crawls that are not held yet, and show them in the catalogue.
+        """Fetch and store the footers of crawls that are not stored yet, and update the metadata database.
 
         Args:
-            crawls: names, years, ranges ``A..B``, ``latest``, ``all``; of another table all unless given.
-            subsets: ``warc``, ``crawldiagnostics``, ``robotstxt`` or ``all``, of the index.
-            refresh: take them again, held or not.
-            pages: take the page indexes too, which questions fetch when they need them otherwise.
-            report: told how far it is, often, instead of a bar.
+            crawls: names, years, ranges ``A..B``, ``latest`` or ``all``; of another dataset everything by default.
+            subsets: ``warc``, ``crawldiagnostics``, ``robotstxt`` or ``all``.
+            refresh: fetch stored footers again.
+            pages: fetch page indexes, too; otherwise queries fetch those that they need.
+            report: called with the progress, instead of a progress bar.
 
         Raises:
-            SourceError: if the source failed as a whole; what was taken until then is kept, and so is shown later.
+            SourceError: if the source fails as a whole; footers fetched before stay stored.
         """
         return harvest_crawls(self.session, crawls, subsets=subsets, refresh=refresh, pages=pages, report=report)
 
@@ -173,7 +172,7 @@ class Catalogue(ReprMixin):
         refresh: bool = False,
         pages: bool = False,
     ) -> HarvestEstimate:
-        """Estimate what ``harvest`` with these arguments takes; the list of crawls is all that may be fetched.
+        """Estimate the cost of ``harvest`` with these arguments; at most the list of crawls is fetched.
 
         Raises:
             SourceError: if the list of crawls is needed and cannot be fetched.
@@ -183,21 +182,22 @@ class Catalogue(ReprMixin):
     def backfill(
         self, crawls: str | Iterable[str] = "all", *, only_gaps: bool = False, files: str | Iterable[str] = ()
     ) -> Backfill:
-        """Find what the keys of row groups say whose footers say too little to prune by. Nothing is read yet.
+        """Prepare to read the keys of row groups that footers do not describe well enough. Nothing is read yet.
 
         Args:
-            crawls: harvested ones: names, years, ranges ``A..B``, ``latest`` or ``all``.
-            only_gaps: leave alone what has bounds, even if they say little because two sorted streams were zipped.
-            files: patterns such as ``*part-00007-*`` of paths to look at; all unless given.
+            crawls: stored crawls: names, years, ranges ``A..B``, ``latest`` or ``all``.
+            only_gaps: leave out row groups that have bounds, even if they overlap because two sorted streams were
+                zipped.
+            files: patterns of paths, such as ``*part-00007-*``; all by default.
         """
         return prepare_backfill(self.session, crawls, only_gaps=only_gaps, files=files)
 
     def forget(self, crawls: str | Iterable[str]) -> int:
-        """Delete what is held of crawls; returns how many footers that were.
+        """Delete what is stored of crawls, and return the number of footers.
 
         Raises:
-            NotHarvested: if nothing is held of one.
-            StoreLocked: if another process harvests one: what it has still to commit would seem to be all there is.
+            NotHarvested: if nothing is stored of one.
+            StoreLocked: if another process harvests one.
         """
         return forget_crawls(self.session, crawls)
 
@@ -256,18 +256,17 @@ class Catalogue(ReprMixin):
         return check_store(self.session, crawls, read_subset=read_subset, seed=seed, repair=repair, report=report)
 
     def doctor(self, crawl: str | None = None) -> Diagnosis:
-        """What the source and this installation are like, and what that means for cost.
+        """Examine the installation and the source, by at most ten requests.
 
-        The source is asked ten times at most, politely, and each thing once; nothing is written but what is known of
-        its host. Works with nothing harvested, and tells what is here when the source does not answer.
+        Works with nothing harvested, and if the source does not answer. Only what is known about the host is stored.
 
         Args:
-            crawl: of whose index a file is looked at, or ``latest``; by default the newest that is harvested, or
-                else listed.
+            crawl: whose index file is examined, or ``latest``; by default the newest stored one, or else the newest
+                listed.
 
         Raises:
-            UnknownCrawl: if the source has no such crawl.
-            QueryError: if this is another table than the index.
+            UnknownCrawl: if the source does not have the crawl.
+            QueryError: if this is another dataset.
         """
         return diagnose(self.session, crawl)
 
@@ -291,33 +290,32 @@ class Catalogue(ReprMixin):
         unique: str | None = None,
         latest: bool = False,
     ) -> Captures:
-        """Find captures. Nothing is read yet: look at ``.plan``, then at ``.to_pandas()``.
+        """Find captures. Nothing is read yet: look at ``.plan``, then call ``.to_pandas()``.
 
         Args:
             patterns: URLs or hosts: ``example.com/page``, ``example.com/*``, ``*.example.com``, ``*.is``, ``*``.
-            crawls: harvested ones: names, years, ranges ``A..B``, ``latest`` or ``all``.
-            subsets: all that are held unless named.
-            columns: of the answer, ``*`` for all; by default those of the CDX index, or all of another table. ``crawl``
-                and ``subset``, if they stand in paths, always come too.
-            where: a boolean expression over the columns, in DuckDB's SQL; of several all must be true.
+            crawls: stored crawls: names, years, ranges ``A..B``, ``latest`` or ``all``.
+            subsets: subsets to include; all stored ones by default.
+            columns: of the result, ``*`` for all; by default those of the CDX index, or all of another dataset.
+                ``crawl`` and ``subset`` are always added, if the paths have them.
+            where: boolean expressions over the columns in DuckDB's SQL; all must be true.
             status: ``200``, ``"2xx"``, ``"200,404"`` or a list of these.
-            mime: media types as detected, or as the server named them in crawls without detected types:
-                ``"text/html"``, ``"text/*"``, or several.
-            lang: languages in ISO 639-3, ``"isl"`` or several; a capture matches if it has one of them.
-            from_: the first time, as ``2022``, ``20220131`` or ``2022-01-31T12:00:00``, UTC, inclusive; or as a date
-                or time of Python's.
-            to: the last, likewise; of a day, a month or a year that is named all.
+            mime: detected media types, or declared ones in crawls without detection: ``"text/html"``, ``"text/*"``, or
+                several.
+            lang: languages in ISO 639-3, such as ``"isl"``; a capture needs one of them.
+            from_: first time, inclusive: ``2022``, ``20220131``, ``2022-01-31T12:00:00`` (UTC), or a date or datetime.
+            to: last time, inclusive; a day, month or year includes all of it.
             limit: of rows; reading stops when they are found.
-            match: overrides what a pattern's wildcards say: ``exact``, ``prefix``, ``host`` or ``domain``.
-            exact_url: match the URL as typed instead of its key, which ignores scheme, ``www``, case and the like.
-            ordered: by key, time and crawl, which takes the whole answer into memory.
-            unique: ``url``, ``digest`` or a column: of captures that are the same in it only the first that comes.
-                URLs are the same if their keys are: scheme, ``www`` and case make no difference.
-            latest: the last of them by time, instead of the first; by ``url`` unless ``unique`` says otherwise. Takes
-                the whole answer into memory.
+            match: ``exact``, ``prefix``, ``host`` or ``domain``, instead of the wildcards of patterns.
+            exact_url: compare URLs as typed, instead of keys, which ignore scheme, ``www`` and case.
+            ordered: sort by key, time and crawl; the whole result is in memory.
+            unique: ``url``, ``digest`` or a column: keep the first of captures with equal values. URLs are equal if
+                their keys are.
+            latest: keep the latest of them instead, by ``url`` unless ``unique`` is given; the whole result is in
+                memory.
 
         Raises:
-            QueryError: if the question cannot be understood, or is about what is not harvested.
+            QueryError: if the query is invalid, or crawls are not harvested.
         """
         query = Query.of(
             patterns,
@@ -359,24 +357,24 @@ class Catalogue(ReprMixin):
         return draw_sample(self.session, captures, size, seed=seed, per=per, most=most)
 
     def records(self, captures: SomeCaptures) -> Iterator[Record]:
-        """The records of captures, by archive and offset; of each that cannot be had there is a warning.
+        """Yield the records of captures, by archive and offset; warn of each that cannot be fetched.
 
         Raises:
-            SourceError: if the source failed as a whole.
+            SourceError: if the source fails as a whole.
         """
         return iterate_records(self.session, captures)
 
     def record(self, capture: Capture) -> Record:
-        """The record of one capture, checked as all are.
+        """Fetch and check the record of one capture.
 
         Raises:
-            BadRecord: if what lies at its place is damaged, or another one.
-            SourceError: if it cannot be had: ``NotFound`` if there is no such archive.
+            BadRecord: if the record is damaged, or of another capture.
+            SourceError: if it cannot be fetched; ``NotFound`` if the archive does not exist.
         """
         return fetch_record(self.session, capture)
 
     def fetch_estimate(self, captures: SomeCaptures) -> FetchEstimate:
-        """What fetching the records of captures takes; an answer is read for it, but no record."""
+        """Estimate the cost of fetching the records of captures; this reads the captures, but no records."""
         return estimate_fetch(self.session, captures)
 
     def fetch(
@@ -391,33 +389,32 @@ class Catalogue(ReprMixin):
         agree: Callable[[FetchEstimate], None] | None = None,
         report: Callable[[Fetched], None] | None = None,
     ) -> Fetched:
-        """Fetch records into a file. The same again fetches what is missing, and goes on after a kill.
+        """Fetch records into a file. If it is stopped, the same call continues; later it fetches only what is missing.
 
         Args:
-            captures: whose records are wanted.
-            output: the file, such as ``found.warc.gz``; beside it lies its ledger. Or such a URL, of S3 or whatever
-                fsspec can write to, with the user's own credentials. What goes there grows in the cache's folder, and
-                only one machine at a time may go on with it. Or an open file, such as ``sys.stdout.buffer``, for
-                ``warc``, ``text`` and ``metadata``; that cannot be resumed.
-            form: ``warc``, the records as they were archived; JSON lines, ``text`` of the pages or ``metadata`` as
-                described in ``catalogue.records.metadata``; ``parquet`` with the columns of its ``ROW``; or
-                ``payload``, for which the output is a folder of files and their ``index.jsonl``. By default the
-                output's suffix decides, where ``.jsonl`` means ``text``; an open file gets ``warc``.
-            main_content: whether texts are without navigation, footers and the like.
-            most: bytes of a file, about, after which another is begun: ``found-00000.warc.gz`` and so on. By default
-                there is one file, but at a URL they have 1 GB.
-            about: what was asked, for the file's first record.
-            agree: told what fetching those takes that the output lacks; if it raises, none is. An answer is read twice
+            captures: whose records are fetched.
+            output: a file, such as ``found.warc.gz``, with its ledger next to it; or the URL of one that fsspec can
+                write to, which one machine at a time may write; or an open file for ``warc``, ``text`` and
+                ``metadata``, which cannot be resumed.
+            form: ``warc`` for the archived records; ``text`` or ``metadata`` for JSON lines, see
+                ``catalogue.records.metadata``; ``parquet`` with the columns of its ``ROW``; ``payload`` for a folder of
+                files with ``index.jsonl``. By default derived from the suffix; ``.jsonl`` means ``text``, and an open
+                file gets ``warc``.
+            main_content: leave out navigation, footers and the like from texts.
+            most: approximate bytes of a file, after which ``found-00001.warc.gz`` and so on follow; by default one
+                local file, and 1 GB at a URL.
+            about: the query, for the first record of the file.
+            agree: called with the cost of what is missing; if it raises, nothing is fetched. Captures are read twice
                 for it.
-            report: told how far it is, often, instead of a bar.
+            report: called with the progress, instead of a progress bar.
 
         Returns:
-            What is there, and what could not be had and why.
+            What the output contains, and which records failed and why.
 
         Raises:
-            QueryError: if the output is another's.
-            SourceError: if the source failed as a whole.
-            OutputFailed: if a URL cannot be written to; what was fetched is kept.
+            QueryError: if the output belongs to another query.
+            SourceError: if the source fails as a whole.
+            OutputFailed: if a URL cannot be written to; what was fetched before stays.
         """
         return fetch_to_output(
             self.session,
@@ -432,16 +429,16 @@ class Catalogue(ReprMixin):
         )
 
     def fetch_to_pandas(self, captures: SomeCaptures, *, main_content: bool = False) -> "pd.DataFrame":
-        """The pages of captures as a DataFrame: URL, time, status, HTTP headers, title, text and links.
+        """Return archived pages as a DataFrame: URL, time, status, HTTP headers, title, text and links.
 
-        The columns are those of ``catalogue.records.metadata.ROW``. Of each that cannot be had there is a warning.
+        The columns are those of ``catalogue.records.metadata.ROW``. Records that cannot be fetched cause a warning.
 
         Args:
-            captures: whose records are wanted.
-            main_content: whether texts are without navigation, footers and the like.
+            captures: whose records are fetched.
+            main_content: leave out navigation, footers and the like from texts.
 
         Raises:
-            SourceError: if the source failed as a whole.
+            SourceError: if the source fails as a whole.
         """
         return fetch_to_frame(self.session, captures, main_content=main_content)
 
@@ -454,15 +451,15 @@ class Catalogue(ReprMixin):
         return OldIndex(self.session.reading, path)
 
     def sql(self, query: str) -> duckdb.DuckDBPyRelation:
-        """Run SQL over the catalogue's views: ``crawls``, ``files``, ``row_groups``, ``pages``, ``column_chunks``.
+        """Run SQL over the views ``crawls``, ``files``, ``row_groups``, ``pages`` and ``column_chunks``.
 
-        And over captures: the DuckLake that ``export_ducklake`` wrote into our folder is ``cc``.
+        The DuckLake that ``export_ducklake`` wrote into the data folder is attached as ``cc`` if the query names it.
 
         Returns:
-            A DuckDB relation, of which ``.df()`` makes a DataFrame, ``.pl()`` polars and ``.arrow()`` Arrow.
+            A DuckDB relation, with ``.df()``, ``.pl()`` and ``.arrow()``.
 
         Raises:
-            QueryError: if DuckDB cannot run it, or it asks for captures and there is no DuckLake.
+            QueryError: if DuckDB rejects the query, or it needs a DuckLake and there is none.
         """
         return run_sql(self.session, query)
 
@@ -478,7 +475,7 @@ class Catalogue(ReprMixin):
         return connect(self.session, lake=lake)
 
     def update(self) -> None:
-        """Update the DuckDB file from the store; everything here that reads it does so first."""
+        """Update the metadata database from the store; every method that reads it does so first."""
         metadata_db.refresh(self.session.writable_database(), self.session.store, self.session.dataset)
 
     def crawls(self, *, fetch: bool = False) -> "pd.DataFrame":
@@ -522,10 +519,10 @@ class Catalogue(ReprMixin):
     def plot(self, crawl: str) -> Picture:
         """Draw the files of a stored crawl and their row groups along its keys, as SVG.
 
-        Row groups overlap where files are two sorted streams zipped together.
+        Row groups overlap where two sorted streams were zipped into one file.
 
         Raises:
-            QueryError: if the crawl is not harvested, or several are named.
+            QueryError: if the crawl is not stored, or several are selected.
         """
         chosen = stored_crawl(self.session, crawl)
         return draw_crawl(chosen, crawl_axis(file_extents(self.session, chosen, None)))
@@ -533,74 +530,72 @@ class Catalogue(ReprMixin):
     def export_ducklake(
         self, path: str | Path | None = None, *, crawls: str | Iterable[str] = "all", backend: str | None = None
     ) -> Exported:
-        """Write a DuckLake whose one table is all files held of crawls, where they are; nothing is fetched.
+        """Write a DuckLake with one table of all stored files of crawls, at their source; nothing is fetched.
 
-        One that is there is made to hold what is asked for and nothing else: each crawl that is new or another than
-        before is a snapshot of its own. ``sql`` attaches that in our folder as ``cc``.
+        An existing one is changed to contain exactly these crawls; each new or changed crawl is a snapshot. ``sql``
+        attaches the one in the data folder as ``cc``.
 
         Args:
-            path: of the file; None for ``captures.ducklake`` in our folder.
-            crawls: names, ``A..B``, ``latest`` or ``all``.
-            backend: ``sqlite`` or ``duckdb``; None for that of the lake that is there, else ``sqlite``.
+            path: of the file; by default ``captures.ducklake`` in the data folder.
+            crawls: stored crawls: names, ranges ``A..B``, ``latest`` or ``all``.
+            backend: ``sqlite`` or ``duckdb``; by default that of the existing lake, else ``sqlite``.
 
         Raises:
-            QueryError: if the path is that of something else or of a lake kept otherwise, its folder is not there, or a
-                crawl is not harvested.
-            StoreLocked: if somebody is writing to it.
-            DiskFailed: if it cannot be written; the one that was there stays.
+            QueryError: if the path is another file or a lake of another backend, its folder does not exist, or a crawl
+                is not stored.
+            StoreLocked: if another process writes to it.
+            DiskFailed: if it cannot be written; an existing one stays.
         """
         return export_ducklake(self.session, path, crawls=crawls, backend=backend)
 
     def export_iceberg(
         self, path: str | Path, *, crawls: str | Iterable[str] = "all", location: str | None = None
     ) -> Exported:
-        """Write an Iceberg table of what is held, over the published files where they are; nothing is fetched.
+        """Write an Iceberg table of all stored files of crawls, at their source; nothing is fetched.
 
-        pyiceberg, DuckDB and Spark read it by its path, and open only the files that might hold what is asked for by
-        ``url_surtkey``, ``crawl`` and ``subset``. It has addresses in it and so works only where it was made. Exported
-        to again it gets a new snapshot, of just these crawls; who reads an older one is not disturbed.
+        pyiceberg, DuckDB and Spark read it by its path, and open only files that may match conditions on
+        ``url_surtkey``, ``crawl`` and ``subset``. It contains absolute addresses. Written again, it gets a new snapshot
+        of exactly these crawls.
 
-        Times of files before CC-MAIN-2021-49 are UTC and do not say so: DuckDB takes them for times of its session's
-        zone (``SET TimeZone = 'UTC'``), pyiceberg and Spark read them rightly. In Spark, with the jar
-        iceberg-spark-runtime and a table whose location is ``s3a://commoncrawl/``, or without either by a plan::
+        Files before CC-MAIN-2021-49 do not declare their times as UTC: in DuckDB, ``SET TimeZone = 'UTC'``. In Spark,
+        with the jar iceberg-spark-runtime and the location ``s3a://commoncrawl/``, or without them from a plan::
 
             index = spark.read.format("iceberg").load("file:///data/index.iceberg")
 
             files = [f"s3a://commoncrawl/{path}" for path in cat.captures("example.com/*").plan.paths]
             base = "s3a://commoncrawl/cc-index/table/cc-main/warc/"
-            index = spark.read.option("basePath", base).parquet(*files)  # of one crawl: older ones lack columns
+            index = spark.read.option("basePath", base).parquet(*files)  # of one crawl: older ones have fewer columns
 
             index.where("url_surtkey LIKE 'com,example)/%'")
 
         Args:
             path: of its folder.
-            crawls: harvested ones: names, years, ranges ``A..B``, ``latest`` or ``all``.
-            location: where engines read the files from, such as ``s3a://commoncrawl/`` for Spark; the source, if None.
+            crawls: stored crawls: names, years, ranges ``A..B``, ``latest`` or ``all``.
+            location: where engines read the files from, such as ``s3a://commoncrawl/`` for Spark; by default the
+                source.
 
         Raises:
-            QueryError: if something else is at the path, tables cannot name it or the location, nothing is held, or
-                pyiceberg is not installed.
-            StoreLocked: if another process writes there.
+            QueryError: if the path is something else, a path or the location cannot be written into tables, nothing is
+                stored, or pyiceberg is not installed.
+            StoreLocked: if another process writes to it.
         """
         return export_iceberg(self.session, path, crawls=crawls, location=location)
 
     def iceberg(self, crawls: str | Iterable[str] = "all") -> "IcebergTable":
-        """The same as a table of pyiceberg's, ready to be scanned, for as long as this is open.
+        """Return a pyiceberg table that can be scanned while this catalogue is open.
 
-        A scan asks for no footer: those are held. Data is read from our source, as politely, from our cache if it is
-        there, and of no other version than that whose footer is held. Filters on crawl and subset hold even if these
-        columns are not selected, which pyiceberg itself gets wrong.
-
-        ::
+        A scan requests no footers. Data is read through the source and cache of this catalogue, with its rate limit,
+        and only of the stored version of a file. Filters on ``crawl`` and ``subset`` work even if these columns are not
+        selected::
 
             table = cat.iceberg("latest")
             table.scan("url_surtkey >= 'com,example)/' AND url_surtkey < 'com,example)0'", ("url",)).to_pandas()
 
         Args:
-            crawls: harvested ones: names, years, ranges ``A..B``, ``latest`` or ``all``.
+            crawls: stored crawls: names, years, ranges ``A..B``, ``latest`` or ``all``.
 
         Raises:
-            QueryError: if nothing is held, or pyiceberg is not installed.
+            QueryError: if nothing is stored, or pyiceberg is not installed.
         """
         return open_iceberg(self.session, crawls)
 
@@ -633,7 +628,7 @@ class Catalogue(ReprMixin):
     def _rows(self) -> Iterator[tuple[str, str]]:
         if not (self.session.store_path).exists() or not self.path.exists():
             return
-        with metadata_db.reading(self.path) as connection:  # as it is: to look at it changes nothing
+        with metadata_db.reading(self.path) as connection:  # without an update
             stored = connection.execute(
                 "SELECT crawl, files_harvested, subsets, num_rows FROM crawls WHERE files_harvested > 0"
             ).fetchall()
@@ -647,14 +642,13 @@ class Catalogue(ReprMixin):
 
     def _notes(self) -> Iterator[str]:
         store = self.session.store_path
-        if not store.exists() or not store.stat().st_size:  # an empty file would be made a store
-            yield "Nothing is harvested yet; harvest() takes the footers of a crawl."
+        if not store.exists() or not store.stat().st_size:  # an empty file would become a store
+            yield "Nothing is harvested yet; call harvest()."
         elif not (self.path.exists() and self._is_fresh()):
-            yield "What was harvested last is not shown yet; the next question, or update(), sees to it."
+            yield "Recently harvested files are not in the database yet; the next query or update() adds them."
 
     def _is_fresh(self) -> bool:
-        """Whether the catalogue shows all; of a store that is not open it is not left open, nor waited for."""
         if "store" in self.session.__dict__:
             return metadata_db.is_fresh(self.path, self.session.store, indexes=False)
-        with Store(self.session.store_path, busy_seconds=_GLANCE) as store:
+        with Store(self.session.store_path, busy_seconds=_REPR_WAIT) as store:
             return metadata_db.is_fresh(self.path, store, indexes=False)

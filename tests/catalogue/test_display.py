@@ -175,7 +175,7 @@ def test_a_catalogue_says_what_it_holds_and_does_not_write(
 ) -> None:
     data = tmp_path / "data"
     with catalogue.open(data, settings=settings) as cat:
-        assert "Nothing is harvested yet; harvest() takes the footers of a crawl." in texts(cat, "p")
+        assert "Nothing is harvested yet; call harvest()." in texts(cat, "p")
         assert not data.exists()
     with catalogue.open(copytree(untaught_data, data), settings=settings) as cat:
         rows = dict(zip(texts(cat, "th"), texts(cat, "td"), strict=True))
@@ -187,7 +187,7 @@ def test_a_catalogue_says_what_it_holds_and_does_not_write(
         forget(cat, files["path"][0])
         before = cat.path.read_bytes()
         assert texts(cat, "p")[1:] == [
-            "What was harvested last is not shown yet; the next question, or update(), sees to it."
+            "Recently harvested files are not in the database yet; the next query or update() adds them."
         ]
         assert cat.path.read_bytes() == before
         cat.update()
