@@ -240,7 +240,7 @@ def prepare_backfill(
         found,
         session.dataset,
         lambda query, scope: PlanContext(
-            query, scope, session.footers, lambda: session.source, session.cost(), teaches=True
+            query, scope, session.footers, lambda: session.source, session.cost(), must_learn=True
         ),
         session.workers or Here(lambda: session.source),
         lambda: session.spent,

@@ -1,4 +1,4 @@
-"""A question and what is held that may answer it → its plan; and what fetching teaches, kept for the next question."""
+"""Plan a query from stored footers, fetch missing page indexes, and store what reading teaches."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +17,7 @@ from catalogue.parquet.stored_indexes import Indexes, cut_indexes
 from catalogue.plan.cost import Cost
 from catalogue.plan.plan import ReadPlan
 from catalogue.plan.planner import plan_reads
-from catalogue.plan.prune import HeldFile, key_indexes
+from catalogue.plan.prune import FileMetadata, key_indexes
 from catalogue.plan.requests import PlannedRequest
 from catalogue.query.random_order import Drawn
 from catalogue.query.resolved_query import ResolvedQuery
@@ -28,18 +28,18 @@ from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
 
 _DECODED = 300
-"""Footers kept decoded, of some 30 kB a row group."""
+"""Decoded footers in memory, of some 30 kB a row group."""
 
 _AnySource: TypeAlias = PoliteSource | CachedSource
 
 
 @dataclass(frozen=True, slots=True)
-class KnownFile:
-    """An index file and its footer."""
+class DecodedFile:
+    """An index file and its decoded footer."""
 
     file: IndexFile
     version: StoredFile
-    """As it is held, without the footer's bytes."""
+    """The stored file, without the footer's bytes."""
     footer: Footer
     least: str
     """See ``Candidate``."""
@@ -47,41 +47,39 @@ class KnownFile:
 
 @dataclass(slots=True)
 class _Decoded:
-    """What is decoded of a footer."""
-
-    known: KnownFile
+    known: DecodedFile
     """Without row groups."""
     row_groups: dict[int, RowGroup]
-    """Those that questions were about, by ordinal."""
+    """Those that queries needed, by ordinal."""
     version: bytes
     """See ``Candidate``."""
     state: str
-    """Of the store when it was last looked up there."""
+    """State of the store when the file was decoded."""
 
 
 class FooterCache:
-    """Stored footers, decoded. The last ones are remembered: questions about one site meet the same files."""
+    """Decoded footers; queries of one site need the same files repeatedly."""
 
     def __init__(self, store: Store, table: Dataset = COMMON_CRAWL) -> None:
-        """Look into the store of a table."""
+        """Use a store of a dataset."""
         self.store = store
         self._table = table
         self._decoded: dict[str, _Decoded] = {}
-        """By path, that which was used last at the end."""
+        """By path, least recently used first."""
 
-    def get(self, candidates: Iterable[Candidate]) -> list[KnownFile]:
-        """Files as they are held now, with those of their row groups that might match."""
+    def get(self, candidates: Iterable[Candidate]) -> list[DecodedFile]:
+        """Return files as stored now, with the row groups of the candidates."""
         state = self.store.state()
         return [self._known(candidate, state) for candidate in candidates]
 
-    def _known(self, candidate: Candidate, state: str) -> KnownFile:
+    def _known(self, candidate: Candidate, state: str) -> DecodedFile:
         decoded = self._decoded.pop(candidate.path, None)
         if decoded and decoded.version != candidate.version:
             decoded = None
         there = decoded.row_groups if decoded else {}
-        lacking = {ordinal: offset for ordinal, offset in candidate.row_groups if ordinal not in there}
-        if not decoded or lacking or decoded.state != state:
-            known = self._looked_up(candidate, lacking)
+        missing = {ordinal: offset for ordinal, offset in candidate.row_groups if ordinal not in there}
+        if not decoded or missing or decoded.state != state:
+            known = self._decode(candidate, missing)
             there |= {group.ordinal: group for group in known.footer.row_groups}
             decoded = _Decoded(
                 replace(known, footer=replace(known.footer, row_groups=())), there, candidate.version, state
@@ -93,11 +91,10 @@ class FooterCache:
         known = decoded.known
         return replace(known, footer=replace(known.footer, row_groups=groups), least=candidate.least)
 
-    def _looked_up(self, candidate: Candidate, row_groups: dict[int, int]) -> KnownFile:
-        """A file as it is held now, with some of its row groups, given by ordinal and place in the footer."""
+    def _decode(self, candidate: Candidate, row_groups: dict[int, int]) -> DecodedFile:
         held, file = self.store.get("files", candidate.path), self._table.file(candidate.path)
         if held is None or file is None or self.store.version(candidate.path) != candidate.version:
-            message = f"{candidate.path} was harvested anew or forgotten meanwhile by another process; ask again"
+            message = f"{candidate.path} was harvested again or deleted by another process; run the query again"
             raise StoreLocked(message)
         rest = candidate.footer_rest
         footer = (
@@ -105,25 +102,25 @@ class FooterCache:
             if rest is None
             else decode_row_groups(held.data, held.size, row_groups, rest)
         )
-        return KnownFile(file, replace(held, data=b""), footer, candidate.least)
+        return DecodedFile(file, replace(held, data=b""), footer, candidate.least)
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Where a question looks."""
+    """The row groups that a query may have to read."""
 
     candidates: tuple[Candidate, ...]
-    """Files that might hold matching rows."""
+    """Files that may contain matching rows."""
     considered: int
-    """Row groups there are in all that was asked about."""
+    """Number of row groups of the requested crawls and subsets."""
     missing: tuple[str, ...]
-    """What of that is not held, a sentence each."""
+    """A sentence for each subset that is not completely stored."""
     drawn: Mapping[str, Mapping[int, Drawn]] | None = None
-    """By path and row group, the rows that may be in the answer; None for all."""
+    """By path and row group, the rows that may be in the result; None for all."""
 
 
 class PlanContext:
-    """Plans a query, fetches the page indexes that it lacks, and keeps them and what reading taught."""
+    """Plans a query, fetches missing page indexes, and stores them and what reading teaches."""
 
     def __init__(
         self,
@@ -133,42 +130,41 @@ class PlanContext:
         source: Callable[[], _AnySource],
         cost: Cost,
         *,
-        teaches: bool = False,
+        must_learn: bool = False,
     ) -> None:
-        """Ask about the files in scope.
+        """Prepare a plan.
 
         Args:
-            query: what is asked.
-            scope: where.
-            footers: that are held.
-            source: called when something is to be fetched or looked up.
+            query: the query.
+            scope: the files it may have to read.
+            footers: the stored footers.
+            source: returns the source.
             cost: of the source.
-            teaches: whether it is asked for the sake of what is learned, so that it fails if that cannot be kept;
-                otherwise that is a short cut, and a store that cannot be written to spoils no answer.
+            must_learn: fail if what reading teaches cannot be stored; otherwise that is ignored.
         """
         self.query = query
         self.source = source
         self.scope = scope
         self._footers = footers
         self._cost = cost
-        self._suppressed: tuple[type[Exception], ...] = () if teaches else (StoreError,)
-        self._files: dict[str, KnownFile] = {}
-        """As they were when the query was planned."""
+        self._suppressed: tuple[type[Exception], ...] = () if must_learn else (StoreError,)
+        self._files: dict[str, DecodedFile] = {}
+        """The files of the last plan."""
         self._fetched: dict[tuple[str, int], Indexes] = {}
-        self._learned: tuple[KnownFile | None, dict[int, Indexes]] = (None, {})
+        self._learned: tuple[DecodedFile | None, dict[int, Indexes]] = (None, {})
 
     def limited(self, limit: int) -> "PlanContext":
-        """The same question with no more rows than this."""
+        """Return a context of the same query with a limit."""
         query = replace(self.query, limit=limit if self.query.limit is None else min(limit, self.query.limit))
         return PlanContext(query, self.scope, self._footers, self.source, self._cost)
 
     def plan(self, *, counts: bool = False) -> ReadPlan:
-        """Plan the query, or one that counts what it finds, by what is held now."""
+        """Plan the query, or one that counts its captures."""
         source = self.source()
         self._files = {known.file.path: known for known in self._footers.get(self.scope.candidates)}
         return plan_reads(
             self._counting if counts else self.query,
-            [self._held(known, source) for known in self._files.values()],
+            [self._metadata(known, source) for known in self._files.values()],
             cost=self._cost,
             considered=self.scope.considered,
             missing=self.scope.missing,
@@ -176,11 +172,11 @@ class PlanContext:
 
     @property
     def _counting(self) -> ResolvedQuery:
-        """The query that counts; rows of no column at all would be none."""
+        """The query that counts; it needs at least one column."""
         table = self.query.table
         return replace(self.query, columns=() if table.path_columns else (table.key,), ordered=False, counts=True)
 
-    def _held(self, known: KnownFile, source: _AnySource) -> HeldFile:
+    def _metadata(self, known: DecodedFile, source: _AnySource) -> FileMetadata:
         path, version = known.file.path, known.version
         # An ETag means nothing to another source.
         pin = FileVersion(version.size, version.etag if version.source == source.url else None)
@@ -192,26 +188,25 @@ class PlanContext:
 
         cached = tuple(source.held(path, pin)) if isinstance(source, CachedSource) else ()
         drawn = self.scope.drawn[path] if self.scope.drawn else None
-        return HeldFile(known.file, pin, known.footer, indexes, cached, drawn, known.least)
+        return FileMetadata(known.file, pin, known.footer, indexes, cached, drawn, known.least)
 
     def key_indexes(self) -> tuple[PlannedRequest, ...]:
-        """The requests for what is not held of the page indexes of the keys, of all files in scope."""
+        """Return the requests for missing page indexes of the key column."""
         source = self.source()
-        held = (self._held(known, source) for known in self._footers.get(self.scope.candidates))
+        held = (self._metadata(known, source) for known in self._footers.get(self.scope.candidates))
         return tuple(fetch for file in held for fetch in key_indexes(file, self.query.table.key, self._cost.max_gap))
 
     def key_bounds(self, *, pages: bool = True) -> list[list[tuple[Bounds, int]]]:
-        """What the files themselves say of the keys between which they lie, and of how many rows there.
+        """Return bounds and number of rows of the pages of each row group, as the files state them.
 
-        For each row group that might match the bounds and rows of its pages, in their order; page indexes that are not
-        held are fetched for that. Where a file has no such index, or a wrong one, those of the row group as a whole.
-        What reading taught has no part in it, so that it is the same at any time.
+        Missing page indexes are fetched. Where a file has none, or a wrong one, the result has the whole row group.
+        What was learned by reading is ignored, so that the result does not change.
 
         Args:
-            pages: whether it is to be that close; else only footers are asked.
+            pages: return bounds of pages; otherwise those of row groups.
 
         Raises:
-            SourceError: if page indexes cannot be had.
+            SourceError: if page indexes cannot be fetched.
         """
         key = self.query.table.key
         source = self.source()
@@ -220,37 +215,37 @@ class PlanContext:
             self.fetch_indexes(self.key_indexes())
         found = []
         for known in self._files.values():
-            held = self._held(known, source)
+            held = self._metadata(known, source)
             written = self._written(known, held, source) if pages else {}
             for group in known.footer.row_groups:
                 if chunk := group.chunks.get(key):
                     indexes = written.get(group.ordinal) or (held.indexes(group.ordinal) if pages else None)
-                    told = page_bounds(indexes, chunk, group.num_rows) if indexes and not indexes.own else []
-                    found.append(told or ([(chunk.bounds, group.num_rows)] if chunk.bounds else []))
+                    bounds = page_bounds(indexes, chunk, group.num_rows) if indexes and not indexes.own else []
+                    found.append(bounds or ([(chunk.bounds, group.num_rows)] if chunk.bounds else []))
         return found
 
-    def _written(self, known: KnownFile, held: HeldFile, source: _AnySource) -> dict[int, Indexes]:
-        """The key's page indexes as the file has them, of the row groups for which others are held."""
+    def _written(self, known: DecodedFile, held: FileMetadata, source: _AnySource) -> dict[int, Indexes]:
+        """Fetch the file's own key indexes of row groups for which learned ones are stored."""
         key, footer = self.query.table.key, known.footer
-        taught = tuple(g for g in footer.row_groups if (there := held.indexes(g.ordinal)) and there.own)
-        unheld = replace(held, footer=replace(footer, row_groups=taught), indexes=lambda _: None)
+        learned_groups = tuple(g for g in footer.row_groups if (there := held.indexes(g.ordinal)) and there.own)
+        without = replace(held, footer=replace(footer, row_groups=learned_groups), indexes=lambda _: None)
         found: dict[int, Indexes] = {}
-        for fetch in key_indexes(unheld, key, self._cost.max_gap):
+        for fetch in key_indexes(without, key, self._cost.max_gap):
             answer = source.get(fetch.path, fetch.range, pin=held.pin)
-            for ordinal, indexes in cut_indexes(unheld.footer, key, answer.body, fetch.range.start).items():
+            for ordinal, indexes in cut_indexes(without.footer, key, answer.body, fetch.range.start).items():
                 found[ordinal] = found[ordinal].joined(indexes) if ordinal in found else indexes
         return found
 
     def fetch_indexes(
         self, fetches: Sequence[PlannedRequest], report: Callable[[PlannedRequest], None] = lambda _: None
     ) -> None:
-        """Fetch page indexes, such as a plan lacks, and keep them; ``report`` is told of each fetch that is done.
+        """Fetch and store page indexes; ``report`` is called after each request.
 
         Raises:
-            SourceError: if they cannot be had.
+            SourceError: if one cannot be fetched.
         """
         source = self.source()
-        pins = {path: self._held(self._files[path], source).pin for path in {fetch.path for fetch in fetches}}
+        pins = {path: self._metadata(self._files[path], source).pin for path in {fetch.path for fetch in fetches}}
         executor = ThreadPoolExecutor(source.connections, thread_name_prefix="indexes")
         try:
             answers = executor.map(lambda fetch: source.get(fetch.path, fetch.range, pin=pins[fetch.path]), fetches)
@@ -260,18 +255,18 @@ class PlanContext:
                 for ordinal, indexes in found.items():
                     before = self._fetched.get((fetch.path, ordinal), Indexes())
                     self._fetched[fetch.path, ordinal] = before.joined(indexes)
-                self._keep(each, found)
+                self._save(each, found)
                 report(fetch)
         finally:
             executor.shutdown(wait=False, cancel_futures=True)
 
     def lacks(self, file: IndexFile, row_group: int, columns: Collection[str]) -> bool:
-        """Whether reading some columns of a row group whole, the key's among them, would teach what is not held."""
+        """Whether reading these columns of a row group whole teaches something that is not stored."""
         held = self._footers.store.indexes(file.path, [row_group], self._files[file.path].version).get(row_group)
         return not (held and held.column_index and held.offset_indexes.keys() >= {*columns})
 
     def learn(self, file: IndexFile, row_group: int, indexes: Indexes) -> None:
-        """Take what reading a row group taught; it is kept when the next file's turn comes, or by ``finish``."""
+        """Note what reading a row group taught; it is stored with the next file, or by ``finish``."""
         known, learned = self._learned
         if known is None or known.file != file:
             self.finish()
@@ -280,12 +275,12 @@ class PlanContext:
         self._learned = known, learned
 
     def finish(self) -> None:
-        """Keep what was learned last."""
+        """Store what was learned last."""
         known, learned = self._learned
         self._learned = (None, {})
         if known and learned:
-            self._keep(known, learned)
+            self._save(known, learned)
 
-    def _keep(self, known: KnownFile, indexes: dict[int, Indexes]) -> None:
+    def _save(self, known: DecodedFile, indexes: dict[int, Indexes]) -> None:
         with suppress(*self._suppressed):
             self._footers.store.add_indexes(known.file.path, indexes, known.version)

@@ -29,7 +29,7 @@ class ColumnRead:
     pages: tuple[range, ...] = ()
     """Runs of consecutive pages, ascending; of a whole chunk none."""
     later: bool = False
-    """Whether it waits for the first wave to tell which of its pages hold rows that match."""
+    """Whether it is read in the second wave, after the first has decided which pages match."""
 
     @property
     def dictionary(self) -> ByteRange | None:
@@ -61,7 +61,7 @@ class ColumnRead:
             yield Part(Purpose.PAGES, row_group, name, self.index.extent(run))
 
     def single_pages(self) -> Iterator[ByteRange]:
-        """The bytes that are read, page by page: into these it can fall when it is narrowed."""
+        """Yield the bytes that are read, page by page, of which the second wave may need some."""
         if self.index is None:
             yield self.chunk.range
             return
@@ -74,29 +74,26 @@ class ColumnRead:
 
 @dataclass(frozen=True, slots=True)
 class PlannedRowGroup:
-    """A row group to be read, and what is left to decide about its rows."""
+    """A row group to read, and its residual filter."""
 
     ordinal: int
     num_rows: int
     intervals: tuple[KeyInterval, ...]
-    """The residual of the keys: those that may lie in this group."""
+    """The intervals of keys that may be in this row group."""
     rows: tuple[range, ...]
-    """The rows that might match, as ascending runs; no other is looked at."""
+    """The rows that may match, as ascending runs; others are skipped."""
     columns: tuple[ColumnRead, ...]
     """The key first."""
     key_index: ColumnIndex | None
-    """By which the rows were chosen, so that it can be checked against the keys."""
+    """The page index by which rows were chosen; it is compared with the keys that are read."""
     bounded: bool
-    """Whether the bounds of its keys were known; without them it is read on the off chance."""
+    """Whether the bounds of its keys are known."""
     whole: bool = False
-    """Whether all of its rows match for certain, so that what is held of its pages was not looked at."""
+    """Whether every row matches for certain, so that page indexes were not needed."""
     counted: int = 0
-    """Rows of it among those that a plan counted without looking at them."""
+    """Rows that the plan counts without reading them."""
     drawn: Drawn | None = field(default=None, compare=False)
-    """All of its rows that were drawn, where only such may be in the answer, which tells when each was; else None.
-
-    ``rows`` are those of them that no index rules out. If the index turns out to be wrong all are looked at.
-    """
+    """The drawn rows of a sample; None otherwise. ``rows`` are those that no index excludes."""
 
     untyped: bool = False
     """Whether the group has no detected media types; see ``Query.of``."""
@@ -109,19 +106,19 @@ class PlannedRowGroup:
 
 @dataclass(frozen=True, slots=True)
 class PlannedFile:
-    """What is read of one file."""
+    """The row groups that are read of one file."""
 
     file: IndexFile
     pin: FileVersion
     created_by: str
     row_groups: tuple[PlannedRowGroup, ...]
     cached: tuple[ByteRange, ...] = ()
-    """What is in the cache of it."""
+    """Its cached ranges."""
 
 
 @dataclass(frozen=True, slots=True)
 class Awaited:
-    """A row group whose page index is not held yet, and what reading it will take, about."""
+    """A row group whose page index is not stored yet, with the estimated cost of reading it."""
 
     path: str
     row_group: int
@@ -143,7 +140,7 @@ READS = pa.schema(
         ("bytes", pa.int64()),
     ]
 )
-"""Of a plan as a table. The last four are null where page indexes must be fetched first to know them."""
+"""A plan as a table; the last four are null until page indexes are fetched."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -152,56 +149,56 @@ class ReadPlan(ReprMixin):
 
     query: ResolvedQuery
     schema: pa.Schema
-    """Of the answer."""
+    """Of the result."""
     row_schema: pa.Schema
-    """Of the rows before the residual has decided: all that is read."""
+    """Of the rows before the residual filter: everything that is read."""
     files: tuple[PlannedFile, ...]
     waves: tuple[tuple[PlannedRequest, ...], ...]
-    """Requests that can go out together. The second, if there is one, is what may be wanted of it after the first."""
+    """Requests that can be sent at the same time; the second wave is what may be needed after the first."""
     cost: Cost
     considered: int
-    """Row groups of the crawls and subsets asked for, read or not."""
+    """Number of row groups of the requested crawls and subsets."""
     counted: tuple[tuple[str, int], ...] = ()
-    """Rows that are known to match without being read, by crawl; of a query that counts."""
+    """Rows that match without being read, by crawl, of a query that counts."""
     indexes: tuple[PlannedRequest, ...] = ()
-    """Page indexes to be fetched before anything else; then the query is planned anew."""
+    """Page indexes to fetch first; then the query is planned again."""
     awaited: tuple[Awaited, ...] = ()
     """The row groups they belong to, not among ``files`` yet."""
     missing: tuple[str, ...] = ()
-    """What is not held and might match, a sentence each; if any, the answer may be incomplete."""
+    """Sentences about what is not stored and may match; if any, the result may be incomplete."""
     warnings: tuple[str, ...] = ()
 
     @property
     def requests(self) -> int:
-        """How many requests will be made, about where indexes are lacking; at most, where a limit or a second wave."""
+        """Number of requests: an estimate without page indexes, a maximum with a limit or a second wave."""
         known = sum(fetch.most for wave in self.waves for fetch in wave if not fetch.cached)
         return len(self.indexes) + known + math.ceil(sum(each.requests for each in self.awaited))
 
     @property
     def bytes(self) -> int:
-        """How many bytes will be received; about, or at most, likewise."""
+        """Bytes to receive: an estimate or a maximum, as ``requests``."""
         known = sum(len(fetch.range) for wave in self.waves for fetch in wave if not fetch.cached)
-        lacking = sum(len(fetch.range) for fetch in self.indexes)
-        return known + lacking + math.ceil(sum(each.bytes for each in self.awaited))
+        of_indexes = sum(len(fetch.range) for fetch in self.indexes)
+        return known + of_indexes + math.ceil(sum(each.bytes for each in self.awaited))
 
     @property
     def cached_bytes(self) -> int:
-        """How many bytes need not be asked for, because they are in the cache."""
+        """Bytes that are in the cache."""
         return sum(len(fetch.range) for wave in self.waves for fetch in wave if fetch.cached)
 
     @property
     def row_groups(self) -> int:
-        """How many row groups are read."""
+        """Number of row groups that are read."""
         return sum(len(file.row_groups) for file in self.files) + len(self.awaited)
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The files that are read."""
+        """Paths of the files that are read."""
         return tuple(dict.fromkeys([file.file.path for file in self.files] + [each.path for each in self.awaited]))
 
     @property
     def pages(self) -> int:
-        """How many data pages are read, whole column chunks apart; about, or at most, likewise."""
+        """Number of data pages that are read, without whole column chunks; an estimate or a maximum."""
         known = sum(
             len(run)
             for file in self.files
@@ -213,19 +210,19 @@ class ReadPlan(ReprMixin):
 
     @property
     def chunks(self) -> int:
-        """How many column chunks are read whole."""
+        """Number of column chunks that are read whole."""
         every = (column for file in self.files for group in file.row_groups for column in group.columns)
         return sum(column.index is None for column in every)
 
     @property
     def rows(self) -> int:
-        """How many rows are looked at or counted: no answer is longer."""
+        """Number of rows that are read or counted; the maximum size of the result."""
         looked_at = sum(len(run) for file in self.files for group in file.row_groups for run in group.rows)
         return sum(rows for _, rows in self.counted) + looked_at + sum(each.num_rows for each in self.awaited)
 
     @property
     def unbounded(self) -> tuple[int, int]:
-        """How many row groups are read only because the bounds of their keys are not known, and their bytes."""
+        """Number and bytes of row groups that are read because their bounds are unknown."""
         sizes = [
             sum(len(part.range) for column in group.columns if not column.later for part in column.parts(0))
             for file in self.files
@@ -236,7 +233,7 @@ class ReadPlan(ReprMixin):
 
     @property
     def seconds(self) -> float:
-        """How long it takes at the present rate, about."""
+        """Estimated seconds at the present rate."""
         return self.cost.seconds(self.requests, self.bytes, self.round_trips)
 
     @property
@@ -247,27 +244,27 @@ class ReadPlan(ReprMixin):
 
     @property
     def about(self) -> str:
-        """What to put before requests and bytes: nothing if they are exact."""
+        """``about``, ``at most``, or empty if requests and bytes are exact."""
         return "about " if self.estimated else "" if self.exact or not self.requests else "at most "
 
     @property
     def round_trips(self) -> int:
-        """How many waves there are, that of the indexes and at least one behind it among them."""
+        """Number of waves, with that of page indexes."""
         return 1 + max(1, len(self.waves)) if self.indexes else len(self.waves)
 
     @property
     def estimated(self) -> bool:
-        """Whether pages, requests and bytes are an estimate, since indexes must be fetched first."""
+        """Whether the cost is an estimate, because page indexes must be fetched first."""
         return bool(self.awaited)
 
     @property
     def exact(self) -> bool:
-        """Whether requests and bytes are exactly these; else they are at most these, or ``estimated``."""
+        """Whether requests and bytes are exact; otherwise they are maximums, or ``estimated``."""
         return not (self.awaited or self.stops_early or len(self.waves) > 1)
 
     @property
     def stops_early(self) -> bool:
-        """Whether reading ends as soon as there are enough rows."""
+        """Whether reading ends when there are enough rows."""
         return self.query.limit is not None and not self.query.ordered
 
     def _line(self) -> str:
@@ -297,10 +294,9 @@ class ReadPlan(ReprMixin):
         yield from (f"The answer may be incomplete: {lack}" for lack in self.missing)
 
     def to_arrow(self) -> pa.Table:
-        """What is read, for other engines: a row for each run of bytes of a column of a row group, see ``READS``.
+        """Return the plan as a table for other engines, a row for each byte range of a column; see ``READS``.
 
-        Ranges are half-open, as fsspec's ``cat_ranges`` takes them. Those of a row group are all that is needed of it,
-        and neighbours may be read as one, as our own requests do.
+        Ranges are half-open, as those of fsspec's ``cat_ranges``. Adjacent ones can be merged.
         """
         rows: list[tuple[object, ...]] = []
         for read in self.files:
@@ -318,7 +314,7 @@ class ReadPlan(ReprMixin):
         )
 
     def summary(self) -> dict[str, Any]:
-        """The plan in numbers, as ``plan --json`` prints it."""
+        """Return the numbers of the plan, as ``plan --json`` prints them."""
         groups, size = self.unbounded
         return {
             "files": len(self.paths),

@@ -1,4 +1,4 @@
-"""Byte ranges that are wanted → requests."""
+"""Merge byte ranges into requests."""
 
 import enum
 from bisect import bisect_right
@@ -10,11 +10,11 @@ from operator import attrgetter
 from catalogue.source.byte_ranges import ByteRange, coalesce
 
 MAX_FETCH = 64 << 20
-"""Bytes up to which ranges are merged into one request, so that a broken one costs no more than that."""
+"""Maximum bytes of a merged request; a failed one is repeated whole."""
 
 
 class Purpose(enum.Enum):
-    """What a range is for."""
+    """The content of a range."""
 
     CHUNK = "column chunk"
     DICTIONARY = "dictionary page"
@@ -25,7 +25,7 @@ class Purpose(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some bytes of a fetch, and what they are for."""
+    """A part of a request."""
 
     purpose: Purpose
     row_group: int
@@ -40,34 +40,34 @@ class PlannedRequest:
     path: str
     range: ByteRange
     parts: tuple[Part, ...]
-    """All within ``range``; what lies between them is dropped."""
+    """All within ``range``; bytes between them are dropped."""
     cached: bool = False
-    """Whether all of it is in the cache, so that nothing is asked for."""
+    """Whether it is in the cache, so that no request is made."""
     most: int = 1
-    """Requests that it may become where only some of it turns out to be wanted, at most."""
+    """Maximum number of requests if only some of its pages are needed."""
 
 
 def plan_requests(
     path: str, parts: Iterable[Part], *, max_gap: int, cached: Sequence[ByteRange] = ()
 ) -> Iterator[PlannedRequest]:
-    """The requests for parts of one file, in ascending order.
+    """Yield the requests for parts of one file, in ascending order.
 
     Args:
         path: of the file.
         parts: in any order, disjoint.
         max_gap: see ``Cost.max_gap``.
-        cached: ranges that need not be asked for, disjoint and ascending.
+        cached: ranges in the cache, disjoint and ascending.
     """
     here: list[Part] = []
-    wanted: list[Part] = []
+    needed: list[Part] = []
     for part in sorted(parts, key=lambda part: part.range):
-        for piece, is_held in _cut(part.range, cached):
-            (here if is_held else wanted).append(part if piece == part.range else replace(part, range=piece))
-    merged = [(run, False) for run in coalesce((part.range for part in wanted), max_gap=max_gap, max_length=MAX_FETCH)]
+        for piece, is_cached in _cut(part.range, cached):
+            (here if is_cached else needed).append(part if piece == part.range else replace(part, range=piece))
+    merged = [(run, False) for run in coalesce((part.range for part in needed), max_gap=max_gap, max_length=MAX_FETCH)]
     merged += [(part.range, True) for part in here]
-    waiting, waiting_here = deque(wanted), iter(here)
-    for run, is_cached in sorted(merged):
-        if is_cached:
+    waiting, waiting_here = deque(needed), iter(here)
+    for run, in_cache in sorted(merged):
+        if in_cache:
             yield PlannedRequest(path, run, (next(waiting_here),), cached=True)
             continue
         inside = []
@@ -76,27 +76,27 @@ def plan_requests(
         yield PlannedRequest(path, run, tuple(inside))
 
 
-def _cut(wanted: ByteRange, held: Sequence[ByteRange]) -> Iterator[tuple[ByteRange, bool]]:
-    """The pieces of a range, and whether each is among those that are held."""
-    at = wanted.start
-    for each in held[bisect_right(held, wanted.start, key=attrgetter("end")) :]:
-        if each.start >= wanted.end:
+def _cut(range_: ByteRange, cached: Sequence[ByteRange]) -> Iterator[tuple[ByteRange, bool]]:
+    """Cut a range into pieces that are cached and pieces that are not."""
+    at = range_.start
+    for each in cached[bisect_right(cached, range_.start, key=attrgetter("end")) :]:
+        if each.start >= range_.end:
             break
         if at < each.start:
             yield ByteRange(at, each.start), False
-        end = min(each.end, wanted.end)
+        end = min(each.end, range_.end)
         yield ByteRange(max(at, each.start), end), True
         at = end
-    if at < wanted.end:
-        yield ByteRange(at, wanted.end), False
+    if at < range_.end:
+        yield ByteRange(at, range_.end), False
 
 
 def most_requests(ranges: Iterable[ByteRange], max_gap: int) -> int:
-    """Into how many requests some of these ranges, whichever they are, can fall at most.
+    """Return the maximum number of requests for any selection of these ranges.
 
     Args:
         ranges: ascending and disjoint.
-        max_gap: up to which neighbours are merged.
+        max_gap: bytes between ranges that are merged.
     """
     count, end = 0, None
     for each in ranges:

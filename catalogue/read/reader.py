@@ -17,7 +17,7 @@ from catalogue.parquet.arrow_arrays import fractions, positions
 from catalogue.parquet.page_headers import check_pages, walk
 from catalogue.parquet.stored_indexes import Indexes
 from catalogue.plan.plan import ColumnRead, ReadPlan
-from catalogue.plan.planner import narrowed
+from catalogue.plan.planner import plan_second_wave
 from catalogue.plan.requests import PlannedRequest, plan_requests
 from catalogue.query.random_order import Drawn
 from catalogue.query.resolved_query import DRAWN, ResolvedQuery
@@ -217,7 +217,7 @@ class _Reading:
         if seen and group.read.key_index:
             seen.check(group.read.key_index)
         later = [_narrow(read, rows) for read in group.read.columns if read.later] if len(rows) else []
-        asked = narrowed(group.file, group.read.ordinal, later, self._plan.cost)
+        asked = plan_second_wave(group.file, group.read.ordinal, later, self._plan.cost)
         under_way = tuple((fetch, self._arrivals.submit(fetch)) for fetch in asked)
         by_name = {read.chunk.column.name: read for read in later}
         known = tuple(by_name.get(read.chunk.column.name, read) for read in group.read.columns)

@@ -17,7 +17,7 @@ from catalogue.parquet.summary import examine_footer
 from catalogue.parquet.thrift import BINARY, I32, I64, LIST, STRUCT, encode_list, encode_struct
 from catalogue.plan.cost import Cost
 from catalogue.plan.planner import plan_reads
-from catalogue.plan.prune import HeldFile
+from catalogue.plan.prune import FileMetadata
 from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.read.reader import ReadEvents, read
 from catalogue.source.byte_ranges import FileVersion
@@ -33,7 +33,7 @@ ONE_GROUP = {"row_group_size": 32, "write_page_index": False, "use_dictionary": 
 def batches(data: bytes, columns: tuple[str, ...], told: ReadEvents | None = None) -> Iterator[pa.RecordBatch]:
     """All rows of a file, by way of plan and reader."""
     footer = read_footer(data)
-    held = HeldFile(IndexFile("x.parquet", CRAWL, "warc"), FileVersion(len(data), '"1"'), footer)
+    held = FileMetadata(IndexFile("x.parquet", CRAWL, "warc"), FileVersion(len(data), '"1"'), footer)
     plan = plan_reads(ResolvedQuery((EVERYTHING,), ("*",), columns=columns), [held], cost=Cost(), considered=1)
     with ThreadPoolExecutor(1) as executor:
         yield from read(plan, Memory(data), executor, told)

@@ -35,7 +35,7 @@ from catalogue.parquet.thrift import Reader
 from catalogue.plan.cost import Cost
 from catalogue.plan.plan import ReadPlan
 from catalogue.plan.planner import plan_reads
-from catalogue.plan.prune import HeldFile
+from catalogue.plan.prune import FileMetadata
 from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.read.reader import ReadEvents, read
 from catalogue.records.record import read_record
@@ -229,7 +229,7 @@ class _Reading:
         # For one query nobody would fetch page indexes of such small files.
         known = cut_indexes(footer, "url_surtkey", data, 0) if cost is _PAGES_ARE_CHEAP else {}
         file = IndexFile("x", CRAWL, "warc")
-        held = HeldFile(file, FileVersion(len(data), '"1"'), footer, known.get, (), None, "")
+        held = FileMetadata(file, FileVersion(len(data), '"1"'), footer, known.get, (), None, "")
         source = Memory(data)
 
         def learn(_: IndexFile, ordinal: int, indexes: Indexes) -> None:
