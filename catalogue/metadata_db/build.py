@@ -1,4 +1,4 @@
-"""The catalogue: a DuckDB file derived from the store, which can be deleted and made again at any time."""
+"""Build the metadata database from the store."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
@@ -24,12 +24,13 @@ from catalogue.store.stored_lists import REQUESTED, listed, manifests, requested
 from catalogue.surt import MACROS, Keys
 
 _BATCH = 1000
-"""Files whose facts are in memory at once."""
-_FEW = 100  # files whose pages are
+"""Files whose summaries are in memory at once."""
+_FEW = 100
+"""Row groups whose pages are in memory at once."""
 
 
 class Build:
-    """A catalogue in the making."""
+    """Adds to a database what is new in the store."""
 
     def __init__(
         self, db: duckdb.DuckDBPyConnection, store: Store, table: Dataset, since: Mapping[str, list[str]] | None
@@ -40,7 +41,7 @@ class Build:
         """Keys written since the last update, by table of the store; None if nothing is shown yet."""
         self._table = table
         self._undecodable: dict[str, str] = {}
-        """Reasons why footers that are held cannot be shown, by path."""
+        """Reasons why stored footers cannot be decoded, by path."""
         if since is None:
             db.execute(statement("views/_tables.sql", table))
 
@@ -50,7 +51,7 @@ class Build:
         facts: Mapping[str, FileSummary],
         column_chunks: set[str],
     ) -> None:
-        """Show all there is; for ``made_from`` see ``derived.meta``, for the others ``refresh``."""
+        """Add everything new; ``made_from`` is stored in ``derived.meta``, for the others see ``refresh``."""
         stored = self._store.keys("files")
         written = stored if self._since is None else self._since["files"]
         shown = self._rows("SELECT path FROM derived.files UNION SELECT path FROM derived.failures WHERE undecodable")
@@ -94,15 +95,15 @@ class Build:
             )
 
     def _numbers(self, paths: Iterable[str]) -> dict[str, int]:
-        """The numbers of those files that are shown."""
-        self._db.register("asked", pa.table({"path": pa.array(list(paths), pa.string())}))
+        """Return the numbers of the files that are shown, by path."""
+        self._db.register("requested", pa.table({"path": pa.array(list(paths), pa.string())}))
         try:
-            return dict(self._rows("SELECT path, file FROM derived.files SEMI JOIN asked USING (path)"))
+            return dict(self._rows("SELECT path, file FROM derived.files SEMI JOIN requested USING (path)"))
         finally:
-            self._db.unregister("asked")
+            self._db.unregister("requested")
 
     def _add(self, paths: list[str], versions: Mapping[str, bytes], facts: Mapping[str, FileSummary]) -> None:
-        """Show files by what is known of their footers; those of which nothing is known are examined."""
+        """Add files by their stored summaries; decode the footers of others."""
         known = {path: held for path, held in self._store.facts(paths).items() if are_of(held.note, versions[path])}
         learned = self._examined([path for path in paths if path not in known], versions, facts)
         self._store.add_facts(learned.items())
@@ -118,49 +119,49 @@ class Build:
         versions: Mapping[str, bytes],
         facts: Mapping[str, FileSummary],
     ) -> dict[str, StoredFile]:
-        def look(path: str) -> tuple[str, StoredFile] | None:
-            held = self._store.get("files", path)
-            if held is None:
+        def decode(path: str) -> tuple[str, StoredFile] | None:
+            stored = self._store.get("files", path)
+            if stored is None:
                 return None
             try:
-                found = facts.get(path)  # which may be of the file as it was before another process took it anew
-                if found is None or found.digest != footer_digest(held.data):
-                    found = examine_footer(held.data, held.size, self._table.key)
+                found = facts.get(path)  # perhaps of a version that another process has replaced
+                if found is None or found.digest != footer_digest(stored.data):
+                    found = examine_footer(stored.data, stored.size, self._table.key)
             except FormatError as error:
                 self._undecodable[path] = f"{path}: {error}"
                 return None
-            return path, packed(found, held, versions[path])
+            return path, packed(found, stored, versions[path])
 
-        return dict(filter(None, map(look, paths)))
+        return dict(filter(None, map(decode, paths)))
 
     def _show_chunks(self, crawls: set[str]) -> None:
-        """Show the column chunks of files of these crawls that are not shown yet."""
-        lacking = [
+        """Add missing column chunks of these crawls."""
+        missing = [
             (number, path)
             for number, path, crawl in self._rows("SELECT file, path, crawl FROM derived.files WHERE NOT column_chunks")
             if crawl in crawls
         ]
 
-        if not lacking:
+        if not missing:
             return
 
-        def look(path: str) -> FileSummary | None:
-            held = self._store.get("files", path)
+        def decode(path: str) -> FileSummary | None:
+            stored = self._store.get("files", path)
             try:
-                return examine_footer(held.data, held.size, self._table.key, column_chunks=True) if held else None
+                return examine_footer(stored.data, stored.size, self._table.key, column_chunks=True) if stored else None
             except FormatError as error:
                 self._undecodable[path] = f"{path}: its column chunks are not shown: {error}"
                 return None
 
-        for start in range(0, len(lacking), _BATCH):
-            found = ((number, look(path)) for number, path in lacking[start : start + _BATCH])
+        for start in range(0, len(missing), _BATCH):
+            found = ((number, decode(path)) for number, path in missing[start : start + _BATCH])
             chunks = [{"file": n, **asdict(chunk)} for n, facts in found if facts for chunk in facts.column_chunks]
             self._insert("column_chunks", chunks)
-        numbers = [number for number, _ in lacking]
+        numbers = [number for number, _ in missing]
         self._db.execute("UPDATE derived.files SET column_chunks = true WHERE list_contains($1, file)", [numbers])
 
     def _show_indexes(self, keys: set[str]) -> None:
-        """Show the pages of row groups whose index is new, or another than before."""
+        """Add the pages of row groups whose index is new or has changed."""
         changed: dict[str, list[int]] = {}
         for path, ordinal in sorted(filter(None, map(row_group_of, keys))):
             changed.setdefault(path, []).append(ordinal)
@@ -180,7 +181,7 @@ class Build:
             self._insert("key_intervals", [row for _, rows in found for row in rows])
 
     def _small_tables(self, files: list[str]) -> None:
-        """Show the lists of crawls and files, and failures; of these what was touched."""
+        """Update the list of crawls, the counts of manifests, and the failures."""
         held = self._store.get("documents", COLLINFO)
         crawls = parse_collinfo(held.data) if held else []
         self._replace(
@@ -219,7 +220,7 @@ class Build:
         )
 
     def _show_listed(self) -> None:
-        """Count the files of manifests that are new, and note which subsets were requested."""
+        """Count the files of new manifests, with the requested subsets."""
         stored = self._store.keys("documents")
         written = {*stored} if self._since is None else {*self._since["documents"]}
         crawls = {*manifests(stored)}
@@ -246,7 +247,7 @@ class Build:
         for file in chain.from_iterable(listed(self._store, self._table, documents).values()):
             counts[file.crawl, file.subset] = counts.get((file.crawl, file.subset), 0) + 1
         requested = requested_subsets(self._store.keys("documents", REQUESTED))
-        # A pull that was interrupted, and older stores, do not say what was requested: the pages, at least.
+        # Interrupted pulls and older stores do not say what was requested: at least the pages.
         unknown = {crawl for crawl, _ in counts} - {crawl for crawl, _ in requested}
         requested |= {(crawl, "warc") for crawl in unknown}
         rows = [

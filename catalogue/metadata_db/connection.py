@@ -1,4 +1,4 @@
-"""Opening the catalogue to read, and where the SQL is."""
+"""Open the metadata database for reading, and find the SQL."""
 
 import os
 from collections import deque
@@ -16,13 +16,13 @@ from catalogue.query.where import literal
 
 
 def queries_folder() -> Path:
-    """Where the SQL is: in the package once installed, beside it in a checkout."""
+    """Return the folder of SQL: in the installed package, or next to it in a checkout."""
     inside = Path(__file__).parent.parent / "queries"
     return inside if inside.exists() else inside.parent.parent / "queries"
 
 
 def connect(path: Path) -> duckdb.DuckDBPyConnection:
-    """A connection to the catalogue as it is now, read only; it keeps showing that when a newer one takes its place."""
+    """Connect to the present file, read-only; the connection keeps it after it is replaced."""
     connection = _empty()
     try:
         _show(connection, path)
@@ -34,7 +34,7 @@ def connect(path: Path) -> duckdb.DuckDBPyConnection:
 
 @contextmanager
 def reading(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    """The same, of those that the process has in common, for questions of ours, which set and leave nothing."""
+    """Yield a shared connection, for statements that change no settings."""
     with lent() as connection:
         _show(connection, path)
         yield connection
@@ -44,9 +44,9 @@ def reading(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
 
 @contextmanager
 def lent() -> Iterator[duckdb.DuckDBPyConnection]:
-    """A database in memory that others have had, since to make one takes longer than most of what it is for.
+    """Yield a database in memory that is reused, because creating one takes longer than most queries.
 
-    Whoever has it leaves it as it was found. After an error it is closed, which detaches all there is.
+    It must be left as it was. After an error it is closed.
     """
     idle = _idle(os.getpid())
     try:
@@ -66,15 +66,14 @@ def lent() -> Iterator[duckdb.DuckDBPyConnection]:
 
 @cache
 def _idle(_process: int) -> deque[duckdb.DuckDBPyConnection]:
-    """Of a process, since threads of a database do not come along to one that is forked. One is enough, mostly."""
+    """Return idle connections of this process; a forked process has no threads for them."""
     return deque()
 
 
 def _empty() -> duckdb.DuckDBPyConnection:
-    """A connection to a database in memory, to which files are attached.
+    """Connect to a database in memory, to which files are attached.
 
-    Catalogues are not opened by themselves because DuckDB hands out a file that a process has open once more as it was
-    then, even if another has been renamed over it.
+    Opened directly, DuckDB would return a file that the process has open already, even if it was replaced.
     """
     return duckdb.connect(config={"python_enable_replacements": "false"})
 
@@ -86,10 +85,10 @@ def _show(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
 
 
 def attach(connection: duckdb.DuckDBPyConnection, path: Path, name: str) -> None:
-    """Attach a catalogue to read.
+    """Attach a database read-only.
 
     Raises:
-        StoreLocked: if somebody has it open for writing.
+        StoreLocked: if another program has it open for writing.
     """
     try:
         connection.execute(f"ATTACH {quoted(path)} AS {name} (READ_ONLY)")
@@ -102,12 +101,12 @@ def attach(connection: duckdb.DuckDBPyConnection, path: Path, name: str) -> None
 
 
 def log_of(path: Path) -> Path:
-    """Where a DuckDB file has what was written to it and is not in it yet; beside ours there is none."""
+    """Return the path of DuckDB's write-ahead log of a file."""
     return path.with_name(path.name + ".wal")
 
 
 def statement(name: str, table: Dataset) -> str:
-    """One of the statements in ``queries/``, by its path there, in the words of a table."""
+    """Return a statement of ``queries/`` by its path, with the key column of a dataset."""
     sql = (queries_folder() / name).read_text(encoding="utf-8")
     for bound in ("min", "max"):
         other = f"{bound}_{table.key}"
@@ -120,13 +119,13 @@ def statement(name: str, table: Dataset) -> str:
 
 @contextmanager
 def answerable() -> Iterator[None]:
-    """Turn what DuckDB says of a user's SQL into a ``QueryError``."""
+    """Raise DuckDB's errors of a user's SQL as ``QueryError``."""
     try:
         yield
     except duckdb.Error as error:
         message = first_paragraph(error)
         if "Table with name captures does not exist" in message:
-            message = "captures are not here, but in the DuckLake that catalogue export ducklake writes, as cc.captures"
+            message = "captures are in the DuckLake that catalogue export ducklake writes, as cc.captures"
         raise QueryError(message) from error
     except RuntimeError as error:
         if "interrupted" in str(error):  # DuckDB has no class for it
@@ -136,7 +135,7 @@ def answerable() -> Iterator[None]:
 
 @contextmanager
 def readable() -> Iterator[None]:
-    """Turn what DuckDB says of a statement of ours into a ``DiskFailed``: that is right, so the catalogue is not."""
+    """Raise DuckDB's errors of our statements as ``DiskFailed``: the file must be damaged."""
     try:
         yield
     except duckdb.InterruptException:
@@ -147,13 +146,13 @@ def readable() -> Iterator[None]:
 
 
 def quoted(path: Path) -> str:
-    """A path as a literal of SQL.
+    """Return a path as an SQL literal.
 
     Raises:
-        QueryError: if DuckDB takes no file of such a name.
+        QueryError: if DuckDB cannot open a file with this name.
     """
     text = str(path)
-    if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):  # as which Python has other bytes
+    if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):  # bytes that are no text
         message = f"{text!r} cannot be the name of a file that DuckDB opens; choose another, of Unicode text"
         raise QueryError(message)
     return literal(text)

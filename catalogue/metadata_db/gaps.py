@@ -1,4 +1,4 @@
-"""Row groups of which the catalogue knows too little to prune by."""
+"""Find row groups without bounds, or with bounds that do not help."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,25 +10,25 @@ from catalogue.metadata_db.candidates import Candidate
 
 @dataclass(frozen=True, slots=True)
 class Gaps:
-    """The row groups of one file that reading their keys would teach something about."""
+    """Row groups of one file whose keys a backfill would read."""
 
     path: str
     missing: Candidate | None
-    """Those the bounds of whose keys are not known."""
+    """Row groups without bounds."""
     overlapping: Candidate | None
-    """Those whose bounds say little: others of the file hold keys between them, as where two streams were zipped."""
+    """Row groups whose bounds overlap others of the file, as in zipped files."""
 
 
 def gaps(
     connection: duckdb.DuckDBPyConnection, crawls: Sequence[str], files: Sequence[str] = (), *, overlapping: bool = True
 ) -> list[Gaps]:
-    """The files with such row groups, crawl by crawl.
+    """Return the files with such row groups, crawl by crawl.
 
     Args:
-        connection: to the catalogue, with all page indexes shown.
+        connection: to the updated database.
         crawls: names.
-        files: patterns with ``*``, one of which a path must match; none for every path.
-        overlapping: whether to look for those that have bounds, too.
+        files: patterns with ``*``, one of which a path must match; empty for all paths.
+        overlapping: include row groups with overlapping bounds.
     """
     rows = connection.execute(
         """
@@ -67,8 +67,8 @@ def gaps(
     ).fetchall()
     found = []
     for path, version, rest, *lists in rows:
-        missing, told_little = (
+        missing, of_overlapping = (
             Candidate(path, version, rest, tuple(map(tuple, each))) if each else None for each in lists
         )
-        found.append(Gaps(path, missing, told_little))
+        found.append(Gaps(path, missing, of_overlapping))
     return found

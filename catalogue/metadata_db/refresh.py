@@ -1,7 +1,7 @@
-"""Bringing the catalogue up to date with the store.
+"""Update the metadata database from the store.
 
-It is built beside the old one and renamed over it: a shell that has the old one open keeps it and blocks nobody. It is
-written in a format that DuckDB since 1.1 can read.
+The new file is built next to the old one and renamed over it, so that open shells keep what they see. Its storage
+version is readable by DuckDB 1.1 and later.
 """
 
 import shutil
@@ -26,7 +26,7 @@ from catalogue.surt import MACROS
 STORAGE_VERSION = "v1.1.0"
 _WATCHED = ("files", "documents", "indexes")
 _LAYOUT = "11"
-"""Changes with what is in the tables; a catalogue of another layout, or with other statements, is made again."""
+"""Changes with the content of tables; a database of another layout is rebuilt."""
 
 
 def refresh(
@@ -39,37 +39,37 @@ def refresh(
     busy_seconds: float = 600.0,
     stale: bool = False,
 ) -> None:
-    """Bring the catalogue at ``path`` up to date with the store; only footers that are new to it are decoded.
+    """Update the database from the store; only new footers are decoded.
 
     Args:
         path: of the DuckDB file.
-        store: what it is derived from.
-        table: of which that holds the footers.
-        facts: of files that have just been examined, by path.
-        column_chunks: crawls whose column chunks are to be shown too, from now on.
-        busy_seconds: how long to wait for another process that does the same.
-        stale: whether it was found to be so.
+        store: the store.
+        table: the dataset.
+        facts: summaries of files that have just been decoded, by path.
+        column_chunks: crawls whose column chunks are added.
+        busy_seconds: to wait for another process that updates it.
+        stale: whether it is known to be out of date.
 
     Raises:
         DiskFailed: if it cannot be written; the old one stays.
-        StoreLocked: if somebody has it open for writing, or another process has been at it for too long.
+        StoreLocked: if another program has it open for writing, or another process updates it for too long.
     """
     wanted = set(column_chunks)
     if not (wanted or facts or stale) and is_fresh(path, store):
         return
-    waited = f"another process has been bringing {path} up to date for {busy_seconds:,.0f} s; try again when it is done"
+    waited = f"another process has been updating {path} for {busy_seconds:,.0f} s; try again when it is done"
     alone_at_it = alone(path.with_name(f"{path.name}.lock"), waited, seconds=busy_seconds)
     making = temporary_folder(path.with_name(f"{path.name}.new"))
     with _disk_errors(path), alone_at_it, making as folder, _one_thread() as db:
         beside = folder / path.name
         with _unwritten(db, path) as shown:
-            if not wanted and _is_of(shown, _meta_of(store), indexes=True):  # somebody else has just done it
+            if not wanted and _is_of(shown, _meta_of(store), indexes=True):  # another process has just done it
                 return
             since = _rows_since(shown, store)
             if since:
                 shutil.copyfile(path, beside)
-        with _unwritten(db, path):  # again, since whoever closes a file loses all locks that it has on it
-            with _building(db, beside, anew=not since):
+        with _unwritten(db, path):  # again: closing a file releases its locks
+            with _building(db, beside, is_new=not since):
                 # Read before the rows: what other processes write after this is shown by the next update.
                 made_from = _meta_of(store) | {f"last_{each}": store.last_row(each) for each in _WATCHED}
                 Build(db, store, table, since).run(made_from, facts or {}, wanted)
@@ -78,27 +78,26 @@ def refresh(
 
 @contextmanager
 def _one_thread() -> Iterator[duckdb.DuckDBPyConnection]:
-    """A database with one thread: several wait for each other longer than they help."""
+    """Yield a database with one thread, which is faster here than several."""
     with lent() as db:
         db.execute("SET threads = 1")
         yield db
         db.execute("RESET threads")
 
 
-# Neither of these tidies up after a failure: to close the database detaches all there is, and what DuckDB has given up
-# on refuses to be detached.
+# Neither of these cleans up after a failure: closing the database detaches everything.
 
 
 @contextmanager
 def _unwritten(db: duckdb.DuckDBPyConnection, path: Path) -> Iterator[dict[str, str]]:
-    """Keep out those who would write to the catalogue that is there, and tell what that was made from; see ``_meta``.
+    """Lock the present database against writers, and yield its ``_meta``.
 
-    They would go on writing when another has taken its place; their log has its name and would be taken for its own.
+    A writer would continue after the file is replaced, and its log would be applied to the new file.
     """
     shown: dict[str, str] = {}
     attached = False
     if path.exists():
-        with suppress(duckdb.Error):  # nobody can open it
+        with suppress(duckdb.Error):  # it cannot be opened
             attach(db, path, "shown")
             attached = True
             shown = _read_meta(path, db, "shown")
@@ -108,11 +107,10 @@ def _unwritten(db: duckdb.DuckDBPyConnection, path: Path) -> Iterator[dict[str, 
 
 
 @contextmanager
-def _building(db: duckdb.DuckDBPyConnection, path: Path, *, anew: bool) -> Iterator[None]:
-    """Have the file in which a catalogue is in the making; it is whole afterwards."""
-    version = f", STORAGE_VERSION '{STORAGE_VERSION}'" if anew else ""
-    # No log is kept of what nobody sees before it is whole: it would be synced at each statement, and where
-    # that fails for good DuckDB takes the process down.
+def _building(db: duckdb.DuckDBPyConnection, path: Path, *, is_new: bool) -> Iterator[None]:
+    """Attach the file that is being built."""
+    version = f", STORAGE_VERSION '{STORAGE_VERSION}'" if is_new else ""
+    # Without a log, which would be synced with each statement; DuckDB aborts the process if that fails.
     db.execute(f"ATTACH {quoted(path)} AS building (RECOVERY_MODE NO_WAL_WRITES{version})")
     db.execute("USE building")
     yield
@@ -122,22 +120,22 @@ def _building(db: duckdb.DuckDBPyConnection, path: Path, *, anew: bool) -> Itera
 
 
 def is_fresh(path: Path, store: Store, *, indexes: bool = True) -> bool:
-    """Whether the catalogue shows all that is in the store; page indexes, too, unless these do not matter."""
+    """Check whether the database shows everything that is stored; ``indexes``: page indexes, too."""
     return _is_of(_meta(path), _meta_of(store), indexes=indexes)
 
 
 def connect_fresh(path: Path, store: Store, table: Dataset, *, indexes: bool) -> duckdb.DuckDBPyConnection:
-    """A connection to the catalogue, which is brought up to date first if need be.
+    """Connect to the database, after an update if necessary.
 
     Args:
         path: of the DuckDB file.
-        store: what it is derived from.
-        table: of which that holds the footers.
-        indexes: whether it must show all page indexes, too, to which nearly every question adds.
+        store: the store.
+        table: the dataset.
+        indexes: whether it must show all page indexes, to which nearly every query adds.
 
     Raises:
         DiskFailed: if it cannot be written.
-        StoreLocked: if somebody has it open for writing.
+        StoreLocked: if another program has it open for writing.
     """
     wanted = _meta_of(store)
     if path.exists():
@@ -156,7 +154,7 @@ def connect_fresh(path: Path, store: Store, table: Dataset, *, indexes: bool) ->
 
 @contextmanager
 def reading_fresh(path: Path, store: Store, table: Dataset) -> Iterator[duckdb.DuckDBPyConnection]:
-    """The same for questions of ours, with all page indexes; see ``reading``."""
+    """Yield a connection to the updated database; see ``reading``."""
     if not is_fresh(path, store):
         refresh(path, store, table, stale=True)
     with reading(path) as connection:
@@ -164,7 +162,7 @@ def reading_fresh(path: Path, store: Store, table: Dataset) -> Iterator[duckdb.D
 
 
 def _meta(path: Path) -> dict[str, str]:
-    """What the catalogue at a path was made from; nothing, if there is none that can be read, or it was written to."""
+    """Return from which state a database was built; empty if it cannot be read, or was written to."""
     if path.exists():
         with suppress(duckdb.Error), reading(path) as connection:
             return _read_meta(path, connection)
@@ -172,7 +170,7 @@ def _meta(path: Path) -> dict[str, str]:
 
 
 def _read_meta(path: Path, connection: duckdb.DuckDBPyConnection, name: str = "catalogue") -> dict[str, str]:
-    """The same by way of a connection to it. Whoever writes to a catalogue leaves a log beside it."""
+    """Return the same by a connection. A log next to the file shows that it was written to."""
     if log_of(path).exists():
         return {}
     return dict(connection.execute(f"SELECT key, value FROM {name}.derived.meta").fetchall())  # noqa: S608 - our name
@@ -180,7 +178,7 @@ def _read_meta(path: Path, connection: duckdb.DuckDBPyConnection, name: str = "c
 
 @cache
 def _layout() -> str:
-    """See ``_LAYOUT``: that, and a digest of the statements that make tables, views and macros."""
+    """Return ``_LAYOUT`` with a digest of the statements of tables, views and macros."""
     sql = [path.read_text(encoding="utf-8") for path in sorted((queries_folder() / "views").glob("*.sql"))]
     sql += [macro.statement for macro in MACROS]
     return f"{_LAYOUT} {blake2b(''.join(sql).encode(), digest_size=8).hexdigest()}"
@@ -206,8 +204,8 @@ def _meta_of(store: Store) -> dict[str, str]:
 
 
 def _swap(new: Path, path: Path) -> None:
-    """Put a finished catalogue in the old one's place, whole or not at all."""
-    # A log left by a crashed shell belongs to the old file, and DuckDB would take it for the new one's.
+    """Replace the old database."""
+    # A log left by a crashed shell belongs to the old file, and DuckDB would apply it to the new one.
     log_of(path).unlink(missing_ok=True)
     put_in_place(new, path)
 
@@ -220,11 +218,11 @@ class _disk_errors:  # noqa: N801 - used as a context, like contextlib's own
         return
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        # What the disk says to a commit comes as an error of transactions.
+        # DuckDB reports disk errors of a commit as errors of the transaction.
         failed = isinstance(error, duckdb.IOException | duckdb.FatalException | duckdb.TransactionException)
         if failed or (isinstance(error, OSError) and not isinstance(error, CatalogueError)):
             said = (str(error).splitlines() or [""])[0]
-            message = f"{self._path} cannot be written: {said}{room(self._path, error)}; the one that was there is kept"
+            message = f"{self._path} cannot be written: {said}{room(self._path, error)}; the old one stays"
             if "Corrupt database file" in str(error):  # a newer one would begin as its copy
                 message = f"{self._path} is damaged ({said}); run: catalogue check --repair"
             raise DiskFailed(message) from error

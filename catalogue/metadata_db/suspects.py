@@ -1,4 +1,4 @@
-"""Files that no checksum shows to be wrong, but what is known of the others."""
+"""Find files with a valid checksum that may be others than requested."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from itertools import groupby
 import duckdb
 
 _FEWEST = 10
-"""Files of a crawl and subset from which it can be told whether they share keys."""
+"""Minimum number of files of a crawl and subset for a conclusion."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class _Extent:
 
 
 def alike(connection: duckdb.DuckDBPyConnection) -> list[list[str]]:
-    """Paths, together, of files that have rows, as many, in as many bytes, between the same keys."""
+    """Return groups of paths of files with equal sizes, rows and bounds."""
     rows = connection.execute(
         """
         WITH spans AS (SELECT file, min(min_key) AS least, max(max_key) AS most FROM derived.row_groups GROUP BY file)
@@ -30,10 +30,10 @@ def alike(connection: duckdb.DuckDBPyConnection) -> list[list[str]]:
 
 
 def intruders(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[str, str]]:
-    """Files that have keys between those of another file of their crawl and subset, where hardly any do; and which.
+    """Yield files that overlap another file of their crawl and subset, where hardly any do, and that file.
 
-    Common Crawl's index files of one crawl and subset are made of disjoint parts of all keys, whatever the order is
-    within a file. Where more than one in ten share keys the crawl is of another kind, and nothing is said.
+    Index files of one crawl and subset contain disjoint parts of all keys. If more than one in ten overlap, the crawl
+    is of another kind, and none is returned.
     """
     rows = connection.execute(
         """
@@ -50,7 +50,7 @@ def _intruders(files: list[_Extent]) -> Iterator[tuple[str, str]]:
     disjoint: list[_Extent] = []
     others: list[_Extent] = []
     for file in sorted(files, key=lambda each: (each.greatest, each.least)):
-        # Those that end first, as long as they share nothing, are as many as can be.
+        # Taking files by their end gives the most disjoint ones.
         (others if disjoint and file.least < disjoint[-1].greatest else disjoint).append(file)
     if len(files) >= _FEWEST and len(others) * _FEWEST <= len(files):
         for file in others:

@@ -193,7 +193,7 @@ def test_whoever_makes_it_for_too_long_is_not_waited_for_any_more(command: Comma
     path = command.data / "catalogue.duckdb"
     with Store(command.data / "footers.sqlite") as store, FileLock(f"{path}.lock"):
         store.delete("files", store.keys("files")[:1])
-        with pytest.raises(StoreLocked, match=r"another process has been bringing .* up to date for 0 s; try again"):
+        with pytest.raises(StoreLocked, match=r"another process has been updating .* for 0 s; try again"):
             metadata_db.refresh(path, store, busy_seconds=0.01)
 
 
