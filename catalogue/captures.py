@@ -221,7 +221,7 @@ class Captures(ReprMixin):
             at.done += 1
             report(at)
 
-        told = ReadEvents(self.question.learn, self.question.lacks, self._notify, self._uncount, done)
+        told = ReadEvents(self.question.learn, self.question.would_learn, self._notify, self._uncount, done)
         try:
             with closing(self._workers.read(plan, told) if self._workers else self._read_here(plan, told)) as batches:
                 yield from batches

@@ -260,7 +260,7 @@ class PlanContext:
         finally:
             executor.shutdown(wait=False, cancel_futures=True)
 
-    def lacks(self, file: IndexFile, row_group: int, columns: Collection[str]) -> bool:
+    def would_learn(self, file: IndexFile, row_group: int, columns: Collection[str]) -> bool:
         """Whether reading these columns of a row group whole teaches something that is not stored."""
         held = self._footers.store.indexes(file.path, [row_group], self._files[file.path].version).get(row_group)
         return not (held and held.column_index and held.offset_indexes.keys() >= {*columns})

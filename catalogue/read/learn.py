@@ -1,4 +1,4 @@
-"""What the keys that were read tell of their pages: whether an index was right, and an index where there was none."""
+"""Check page indexes against the keys that were read, and build them where files have none."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -16,10 +16,10 @@ from catalogue.read.decode import Numbered
 
 
 def within(numbered: Iterable[Numbered], chunk: ColumnChunk, where: str) -> Iterator[Numbered]:
-    """Pass on the keys of a column chunk.
+    """Yield the keys of a column chunk, checked against the bounds of its footer.
 
     Raises:
-        BadFooter: if a key lies outside the bounds in the footer, by which other queries skip the row group.
+        BadFooter: if a key is outside of the bounds, by which other queries skip the row group.
     """
     bounds = chunk.bounds
     for start, values in numbered:
@@ -35,10 +35,10 @@ def within(numbered: Iterable[Numbered], chunk: ColumnChunk, where: str) -> Iter
 
 
 class Observed:
-    """Looks on while keys are decoded."""
+    """Observes keys while they are decoded."""
 
     def __init__(self, index: OffsetIndex) -> None:
-        """Look at the pages of an index."""
+        """Observe the pages of an index."""
         self._index = index
         self._bounds: dict[int, Bounds] = {}
         self._nulls = [0] * len(index)
@@ -46,7 +46,7 @@ class Observed:
         self._rows = [0] * len(index)
 
     def see(self, numbered: Iterable[Numbered]) -> Iterator[Numbered]:
-        """Hand keys on."""
+        """Yield the keys unchanged."""
         for start, values in numbered:
             self._note(start, values.cast(pa.binary()))
             yield start, values
@@ -76,21 +76,20 @@ class Observed:
         return sum(self._rows) == self._index.first_rows[-1]
 
     def clusters(self) -> dict[int, tuple[Bounds, ...]]:
-        """Of pages all of whose keys were seen, the intervals that they fill, where there is more than one."""
-        return {page: self._parts[page] for page in self._whole_pages() if len(self._parts.get(page, ())) > 1}
+        """Return the intervals of keys of completely observed pages, where there are several."""
+        return {page: self._parts[page] for page in self._complete_pages() if len(self._parts.get(page, ())) > 1}
 
-    def _whole_pages(self) -> list[int]:
-        """The pages all of whose rows were seen."""
+    def _complete_pages(self) -> list[int]:
         rows = map(len, (self._index.rows(range(page, page + 1)) for page in range(len(self._index))))
         return [page for page, (seen, there) in enumerate(zip(self._rows, rows, strict=True)) if seen == there]
 
     def check(self, claimed: ColumnIndex) -> None:
-        """Compare what was seen with what an index says.
+        """Compare the observed keys with a page index.
 
         Raises:
-            BadPageIndex: if a key lies outside the bounds of its page, or there are other nulls.
+            BadPageIndex: if a key is outside of the bounds of its page, or the number of nulls differs.
         """
-        for page in self._whole_pages():
+        for page in self._complete_pages():
             if claimed.null_counts is not None and claimed.null_counts[page] != self._nulls[page]:
                 message = f"page {page} of the keys has {self._nulls[page]} nulls, which its index denies"
                 raise BadPageIndex(message)
@@ -101,16 +100,16 @@ class Observed:
                 raise BadPageIndex(message)
 
     def column_index(self) -> ColumnIndex:
-        """What an index should say of the pages."""
+        """Return the page index of the observed keys."""
         bounds = (self._bounds.get(page) for page in range(len(self._index)))
         return ColumnIndex(tuple(b and cut_bounds(b.min, b.max) for b in bounds), tuple(self._nulls))
 
 
 def own_indexes(seen: Observed | None, key: str, chunks: Iterable[tuple[ColumnChunk, bytes]]) -> Indexes:
-    """An index of our own, of column chunks that were read whole, and of their keys if all of those were seen."""
+    """Build page indexes of column chunks that were read whole, with bounds if all keys were observed."""
     located = {}
     for chunk, data in chunks:
-        with suppress(BadPageIndex):  # a chunk whose pages cannot be told apart is read whole next time, too
+        with suppress(BadPageIndex):  # such a chunk is read whole next time, too
             located[chunk.column.name] = encode_offset_index(walk(data, chunk))
     complete = seen is not None and seen.complete and key in located
     if seen is None or not complete:

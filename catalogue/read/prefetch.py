@@ -1,4 +1,4 @@
-"""Requests of a plan, made while others are being decoded → the bytes of row groups, each as soon as they are there."""
+"""Make the requests of a plan ahead of decoding, and yield row groups when their bytes have arrived."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -12,22 +12,22 @@ from catalogue.source.byte_ranges import ByteRange
 from catalogue.source.checks import Response, Source
 
 IN_FLIGHT = 256 << 20
-"""Bytes that are asked for or waiting to be decoded at most; a larger single fetch goes alone."""
+"""Maximum bytes requested or waiting to be decoded; a larger single request goes alone."""
 
 
 @dataclass(slots=True)
 class LoadedRowGroup:
-    """A row group whose bytes are arriving."""
+    """A row group and its bytes."""
 
     file: PlannedFile
     read: PlannedRowGroup
     pieces: dict[str, dict[int, bytes]] = field(default_factory=dict)
-    """By column, and by offset in the file."""
+    """Bytes by column and offset in the file."""
     teaches: bool = True
-    """Whether reading it tells of its pages what is not held yet."""
+    """Whether reading it teaches something about its pages."""
 
     def take(self, fetch: PlannedRequest, body: bytes) -> None:
-        """Keep the parts of a fetch that belong to this row group."""
+        """Add the parts of a response that belong to this row group."""
         for part in fetch.parts:
             if part.row_group == self.read.ordinal:
                 start = part.range.start - fetch.range.start
@@ -35,28 +35,28 @@ class LoadedRowGroup:
                 self.pieces.setdefault(part.column, {})[part.range.start] = piece
 
     def data(self, column: ColumnRead) -> bytes:
-        """A column's bytes: its dictionary page, if it needs it, and its pages, or the whole chunk."""
+        """Return the bytes of a column: dictionary page and pages, or the whole chunk."""
         name = column.chunk.column.name
         return b"".join(self.cut(name, part.range) for part in column.parts(self.read.ordinal))
 
-    def cut(self, column: str, wanted: ByteRange) -> bytes:
-        """Some bytes of a column that have arrived, in however many pieces."""
+    def cut(self, column: str, range_: ByteRange) -> bytes:
+        """Return some bytes of a column."""
         pieces = self.pieces[column]
-        whole = pieces.get(wanted.start)
-        if whole is not None and len(whole) == len(wanted):
+        whole = pieces.get(range_.start)
+        if whole is not None and len(whole) == len(range_):
             return whole
         ends = sorted((start, start + len(piece)) for start, piece in pieces.items())
-        inside = [start for start, end in ends if start < wanted.end and end > wanted.start]
-        return b"".join(pieces[start][max(0, wanted.start - start) : wanted.end - start] for start in inside)
+        inside = [start for start, end in ends if start < range_.end and end > range_.start]
+        return b"".join(pieces[start][max(0, range_.start - start) : range_.end - start] for start in inside)
 
     @property
     def size(self) -> int:
-        """Bytes that have arrived."""
+        """Bytes in memory."""
         return sum(len(piece) for pieces in self.pieces.values() for piece in pieces.values())
 
     @property
     def where(self) -> str:
-        """For messages."""
+        """The row group in messages."""
         return f"{self.file.file.path}, row group {self.read.ordinal}"
 
 
@@ -71,14 +71,14 @@ class Prefetcher:
         self._files = {file.file.path: file for file in plan.files}
 
     def groups(self) -> Iterator[LoadedRowGroup]:
-        """The row groups in the order of the plan, each with all bytes of the first wave.
+        """Yield the row groups in the order of the plan, with the bytes of the first wave.
 
         Raises:
             UnplannedRead: if the plan's requests are not those of its row groups.
         """
         groups = [LoadedRowGroup(file, group) for file in self._plan.files for group in file.row_groups]
         left = {(g.file.file.path, g.read.ordinal): g for g in groups}
-        lacking = {
+        missing = {
             key: sum(len(part.range) for read in group.read.columns if not read.later for part in read.parts(0))
             for key, group in left.items()
         }
@@ -89,20 +89,20 @@ class Prefetcher:
                     message = f"{fetch.path}: row group {ordinal} was fetched but not planned"
                     raise UnplannedRead(message)
                 left[key].take(fetch, body)
-                lacking[key] -= sum(len(part.range) for part in fetch.parts if part.row_group == ordinal)
-            # Others may be complete before it is their turn: what is cached is there first.
-            while left and not lacking[next(iter(left))]:
+                missing[key] -= sum(len(part.range) for part in fetch.parts if part.row_group == ordinal)
+            # Later ones may be complete earlier, from the cache.
+            while left and not missing[next(iter(left))]:
                 yield left.pop(next(iter(left)))
-        if left:  # its rows would be left out without a word
+        if left:  # its rows would be missing
             message = f"{next(iter(left.values())).where} was planned but not fetched whole"
             raise UnplannedRead(message)
 
     def _bodies(self, wave: Iterable[PlannedRequest]) -> Iterator[tuple[PlannedRequest, bytes]]:
         waiting = deque(wave)
-        # What is cached is read when its turn comes: threads would take longer to be told of it than that takes.
+        # Cached ranges are read in turn, which is faster than by threads.
         under_way: deque[tuple[PlannedRequest, Future[Response] | None]] = deque()
         in_flight = 0
-        # With a limit nobody knows how much is wanted: one request is ahead of what is being decoded, no more.
+        # With a limit, only one request is made ahead of decoding.
         ahead = 2 if self._plan.stops_early else len(waiting)
         try:
             while waiting or under_way:
@@ -121,7 +121,7 @@ class Prefetcher:
                     future.cancel()
 
     def submit(self, fetch: PlannedRequest) -> Future[Response]:
-        """Make one request, or none for what is cached."""
+        """Make one request, or read it from the cache."""
         if not fetch.cached:
             return self._executor.submit(self._get, fetch)
         read: Future[Response] = Future()

@@ -1,4 +1,4 @@
-"""A plan, a source → rows."""
+"""Run a plan: read its requests, decode, and apply the residual filter."""
 
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator
@@ -29,62 +29,59 @@ from catalogue.read.residual import Residual
 from catalogue.source.checks import Response, Source
 
 _MOST_DECIDED = 1 << 30
-"""Bytes, decoded, of rows of a row group that may wait for their other columns; values that are alike take next to
-nothing in a file."""
+"""Maximum decoded bytes of a row group that wait for other columns; repeated values are small in a file."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadEvents:
-    """Who is told what a run finds out on its way."""
+    """Callbacks for what reading finds."""
 
     learn: Callable[[IndexFile, int, Indexes], None] = lambda _file, _ordinal, _indexes: None
-    """The index that reading a row group, given by its ordinal, taught."""
-    lacks: Callable[[IndexFile, int, Collection[str]], bool] = lambda _file, _ordinal, _columns: True
-    """Whether there is anything to learn of the pages of some columns of a row group; of one that matches whole, whose
-    index the plan has no use for."""
+    """Called with the page index that reading a row group taught."""
+    would_learn: Callable[[IndexFile, int, Collection[str]], bool] = lambda _file, _ordinal, _columns: True
+    """Returns whether reading these columns of a row group teaches something."""
     notify: Callable[[str], None] = lambda _: None
-    """A sentence about an index that is wrong."""
+    """Called with a sentence about an invalid index."""
     uncount: Callable[[str, int], None] = lambda _crawl, _rows: None
-    """How many rows of a crawl the plan counted by such an index; those of them that match are among the rows."""
+    """Called with the rows of a crawl that the plan counted by an invalid index; they are read instead."""
     done: Callable[[], None] = lambda: None
-    """That one more row group was read."""
+    """Called after each row group."""
 
 
 def read(
-    plan: ReadPlan, source: Source, executor: Executor, told: ReadEvents | None = None
+    plan: ReadPlan, source: Source, executor: Executor, events: ReadEvents | None = None
 ) -> Generator[pa.RecordBatch, None, None]:
-    """The rows that a plan finds, in batches, with the schema of the plan.
+    """Yield the rows of a plan in batches, with its schema, in the order of the plan.
 
-    Rows come file by file and row group by row group as planned, so the same plan gives the same order each time. Where
-    pages turn out not to be what an index said of them, their row group is read whole.
+    Where pages differ from their index, the row group is read whole.
 
     Args:
-        plan: announces every request; its indexes have been fetched.
-        source: answers them.
-        executor: makes requests while rows are decoded; threads, as many as the source has connections.
-        told: what happens.
+        plan: the plan; its page indexes have been fetched.
+        source: the source.
+        executor: threads that make requests while rows are decoded.
+        events: callbacks.
 
     Raises:
-        SourceError: if a range cannot be had; rows that were handed out before are right, but not all.
+        SourceError: if a request fails; the rows before are right, but not all.
         QueryError: if the ``where`` fails on a row.
     """
     if plan.indexes:
-        message = "page indexes are to be fetched before anything else"
+        message = "the page indexes of the plan must be fetched first"
         raise UnplannedRead(message)
     left = plan.query.limit
     if left == 0:
         return
     with ExitStack() as stack:
         connection = stack.enter_context(connect()) if plan.query.where else None
-        reading = _Reading(plan, Prefetcher(plan, source, executor), connection, told or ReadEvents())
+        reading = _Reading(plan, Prefetcher(plan, source, executor), connection, events or ReadEvents())
         tables = reading.tables()
         stack.callback(tables.close)
         for rows in _ordered(plan, tables):
-            kept = rows if left is None else rows.slice(0, left)
-            if kept.num_rows:
-                yield from kept.select(plan.schema.names).combine_chunks().to_batches(BATCH_ROWS)
+            limited = rows if left is None else rows.slice(0, left)
+            if limited.num_rows:
+                yield from limited.select(plan.schema.names).combine_chunks().to_batches(BATCH_ROWS)
             if left is not None:
-                left -= kept.num_rows
+                left -= limited.num_rows
                 if left <= 0:
                     return
 
@@ -96,8 +93,8 @@ def _ordered(plan: ReadPlan, tables: Iterable[pa.Table]) -> Iterable[pa.Table]:
 
 
 def in_order(table: Dataset, schema: pa.Schema, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Rows of a table by its key, time and crawl, in pieces; all of them are in memory meanwhile."""
-    # Texts of more than 2 GiB in one column are sorted by way of a type that has room for them.
+    """Yield rows sorted by key, time and crawl; all of them are in memory."""
+    # Columns of more than 2 GiB of text need a type with 64-bit offsets.
     roomy = pa.schema([f.with_type(pa.large_string()) if f.type == pa.string() else f for f in schema])
     everything = pa.concat_tables([roomy.empty_table(), *(each.cast(roomy) for each in tables)])
     order = [name for name in (table.key, table.time, "crawl") if name in roomy.names]
@@ -108,53 +105,51 @@ def in_order(table: Dataset, schema: pa.Schema, tables: Iterable[pa.Table]) -> I
 
 @dataclass(slots=True)
 class _Waiting:
-    """A row group of which it is known which rows to decode; the bytes of some columns may be under way."""
+    """A row group whose rows are chosen; bytes of other columns may still be requested."""
 
     group: LoadedRowGroup
     rows: np.ndarray
-    """Their numbers, ascending."""
+    """Row numbers, ascending."""
     decided: pa.Table
-    """Their columns that decided it."""
+    """The columns that decided."""
     later: tuple[tuple[PlannedRequest, Future[Response]], ...]
     seen: Observed | None
 
     @property
     def size(self) -> int:
-        """Bytes it holds or asked for."""
-        held: int = self.group.size + self.decided.nbytes + self.rows.nbytes
-        return held + sum(len(fetch.range) for fetch, _ in self.later)
+        """Bytes in memory or requested."""
+        size: int = self.group.size + self.decided.nbytes + self.rows.nbytes
+        return size + sum(len(fetch.range) for fetch, _ in self.later)
 
     @property
     def awaited(self) -> bool:
-        """Whether some bytes are still under way."""
+        """Whether some bytes have not arrived."""
         return not all(future.done() for _, future in self.later)
 
 
 class _Reading:
-    """One run of a plan."""
-
     def __init__(
-        self, plan: ReadPlan, arrivals: Prefetcher, connection: duckdb.DuckDBPyConnection | None, told: ReadEvents
+        self, plan: ReadPlan, arrivals: Prefetcher, connection: duckdb.DuckDBPyConnection | None, events: ReadEvents
     ) -> None:
         self._plan = plan
         self._arrivals = arrivals
         self._connection = connection
-        self._told = told
+        self._events = events
         self._key, self._path_columns = plan.query.table.key, plan.query.table.path_columns
 
     def tables(self) -> Generator[pa.Table, None, None]:
-        """The rows of all row groups, in order."""
+        """Yield the rows of all row groups, in order."""
         waiting: deque[_Waiting | LoadedRowGroup] = deque()
         size = 0
         try:
             for group in self._arrivals.groups():
                 if group.read.whole:
                     names = [read.chunk.column.name for read in group.read.columns]
-                    group.teaches = self._told.lacks(group.file.file, group.read.ordinal, names)
-                each = self._looked_into(group)
+                    group.teaches = self._events.would_learn(group.file.file, group.read.ordinal, names)
+                each = self._choose(group)
                 waiting.append(each)
                 size += each.size
-                # Whoever waits for more bytes lets others be looked into meanwhile; but not where few may be wanted.
+                # While a row group waits for bytes, start the next ones, unless a limit may end the read early.
                 while waiting and (size > IN_FLIGHT or self._plan.stops_early or not _is_awaited(waiting[0])):
                     size -= waiting[0].size
                     yield from self._rows(waiting.popleft())
@@ -166,10 +161,8 @@ class _Reading:
                     for _, future in left.later:
                         future.cancel()
 
-    # ---- which rows ----
-
-    def _looked_into(self, group: LoadedRowGroup) -> _Waiting | LoadedRowGroup:
-        """Find the rows to be decoded, and ask for what is lacking of them; a group to be read as it comes stays so."""
+    def _choose(self, group: LoadedRowGroup) -> _Waiting | LoadedRowGroup:
+        """Choose the rows to decode and request their other columns; return a group unchanged if it is read whole."""
         if group.read.key_index is None and not group.read.later:
             return group
         try:
@@ -242,10 +235,10 @@ class _Reading:
             except BadPageIndex as error:
                 each = self._whole(each.group, error)
         yield from self._chosen(each) if isinstance(each, _Waiting) else self._streamed(each)
-        self._told.done()
+        self._events.done()
 
     def _chosen(self, each: _Waiting) -> Iterator[pa.Table]:
-        """The chosen rows of a row group all of whose bytes are there."""
+        """Yield the chosen rows of a row group after its bytes have arrived."""
         group, decided = each.group, each.decided.combine_chunks()
         columns = {
             name: iter(decided.column(name).chunks) for name in decided.column_names if name not in self._path_columns
@@ -261,7 +254,7 @@ class _Reading:
         self._teach(group, each.seen)
 
     def _streamed(self, group: LoadedRowGroup) -> Iterator[pa.Table]:
-        """All rows of a row group that is read whole, as they are decoded."""
+        """Yield the rows of a row group that is read whole."""
         columns = {}
         seen: Observed | None = None
         for read in group.read.columns:
@@ -278,9 +271,9 @@ class _Reading:
                 among = drawn.rows[slice(*np.searchsorted(drawn.rows, (start - table.num_rows, start)))]
                 rows = table.drop_columns([DRAWN]).take(positions(among - (start - table.num_rows)))
                 rows = rows.append_column(*_times(drawn, among))
-            kept, _ = self._residual(group).keep(rows, group.read.intervals)
-            if kept.num_rows:
-                yield kept
+            matching, _ = self._residual(group).keep(rows, group.read.intervals)
+            if matching.num_rows:
+                yield matching
         self._teach(group, seen)
 
     def _decoded(self, group: LoadedRowGroup, read: ColumnRead, data: bytes) -> Iterator[Numbered]:
@@ -288,18 +281,16 @@ class _Reading:
         numbered = decode(group, read, data, self._plan.row_schema.field(name).type)
         return within(numbered, read.chunk, group.where) if name == self._key else numbered
 
-    # ---- indexes that are wrong, and those that were not there ----
-
     def _whole(self, group: LoadedRowGroup, why: BadPageIndex) -> LoadedRowGroup:
-        """The same row group without regard to its page index."""
-        self._told.notify(f"{group.where}: {why}; it is read without its page index")
-        self._told.uncount(group.file.file.crawl, group.read.counted)
+        """Read a row group again, without its page index."""
+        self._events.notify(f"{group.where}: {why}; it is read without its page index")
+        self._events.uncount(group.file.file.crawl, group.read.counted)
         columns = tuple(ColumnRead(read.chunk) for read in group.read.columns)
         read = replace(group.read, columns=columns, rows=(range(group.read.num_rows),), key_index=None)
         whole = LoadedRowGroup(group.file, read)
         parts = [part for column in columns for part in column.parts(read.ordinal)]
-        asked = plan_requests(group.file.file.path, parts, max_gap=self._plan.cost.max_gap, cached=group.file.cached)
-        for fetch, future in [(fetch, self._arrivals.submit(fetch)) for fetch in asked]:
+        requests = plan_requests(group.file.file.path, parts, max_gap=self._plan.cost.max_gap, cached=group.file.cached)
+        for fetch, future in [(fetch, self._arrivals.submit(fetch)) for fetch in requests]:
             whole.take(fetch, future.result().body)
         return whole
 
@@ -313,7 +304,7 @@ class _Reading:
             new = {page: filled for page, filled in seen.clusters().items() if page not in claimed.clusters}
             learned = Indexes(offset_indexes=learned.offset_indexes, clusters=new, own=bool(learned.offset_indexes))
         if learned.offset_indexes or learned.clusters:
-            self._told.learn(group.file.file, group.read.ordinal, learned)
+            self._events.learn(group.file.file, group.read.ordinal, learned)
 
 
 def _is_awaited(each: _Waiting | LoadedRowGroup) -> bool:
@@ -321,7 +312,7 @@ def _is_awaited(each: _Waiting | LoadedRowGroup) -> bool:
 
 
 def _observer(group: LoadedRowGroup, read: ColumnRead, data: bytes) -> Observed | None:
-    """What will look at the keys of a column; nothing, if it would learn nothing or cannot tell pages apart."""
+    """Return an observer of the key column, if there is something to learn."""
     if not group.teaches:
         return None
     try:
@@ -331,7 +322,7 @@ def _observer(group: LoadedRowGroup, read: ColumnRead, data: bytes) -> Observed 
 
 
 def _times(drawn: Drawn, rows: np.ndarray) -> tuple[pa.Field, pa.Array]:
-    """When rows were drawn, as a column and its field."""
+    """Return the column of the times of drawn rows, and its field."""
     return pa.field(DRAWN, pa.float64()), fractions(drawn.times[np.searchsorted(drawn.rows, rows)])
 
 
@@ -339,7 +330,7 @@ def _check(read: ColumnRead, data: bytes) -> None:
     """Check fetched pages against their index.
 
     Raises:
-        BadPageIndex: if they are not what it says.
+        BadPageIndex: if they differ.
     """
     if read.index is None:
         return
@@ -351,7 +342,7 @@ def _check(read: ColumnRead, data: bytes) -> None:
 
 
 def _narrow(read: ColumnRead, rows: np.ndarray) -> ColumnRead:
-    """The same with just the pages that hold some rows; a column whose pages are not known stays whole."""
+    """Return the read with only the pages that contain these rows; without an index it stays whole."""
     if read.index is None:
         return read
     pages = np.unique(np.searchsorted(np.array(read.index.first_rows), rows, side="right") - 1)
