@@ -86,10 +86,11 @@ def pull_snapshot(
         message = f"snapshots are of Common Crawl's index, and this is {session.dataset.name}"
         raise QueryError(message)
     with closing(session.open_source(place)) as there, session.reporting(report, "crawls") as bar:
+        store = session.create_store()  # which fails before any request if the folder is read-only
         files = _fetch_manifest(there).select(tuple(several(crawls)))
         names = tuple(file.crawl for file in files if file.crawl != CRAWL_LIST)
         pulled = Pulled(there.url, names)
-        pull = _Pull(there, session.create_store(), session.source, compare, pulled)
+        pull = _Pull(there, store, session.source, compare, pulled)
         with locked(session.data / "pull.lock", session.data):
             for done, file in enumerate(files, 1):
                 pull.store_file(file, session.data / "pulling.part")
