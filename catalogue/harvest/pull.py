@@ -36,6 +36,7 @@ from catalogue.source.checks import MAX_DOCUMENT
 from catalogue.source.retry import PoliteSource
 from catalogue.store.database import Store
 from catalogue.store.locks import locked
+from catalogue.store.read_only import unwritable
 from catalogue.store.schema import index_key
 from catalogue.store.stored_file import StoredFile, decode, encode, version_of
 
@@ -85,12 +86,13 @@ def pull_snapshot(
     if session.dataset != COMMON_CRAWL:
         message = f"snapshots are of Common Crawl's index, and this is {session.dataset.name}"
         raise QueryError(message)
+    if session.is_read_only:  # before any request
+        raise unwritable(session.store_path)
     with closing(session.open_source(place)) as there, session.reporting(report, "crawls") as bar:
-        store = session.create_store()  # which fails before any request if the folder is read-only
         files = _fetch_manifest(there).select(tuple(several(crawls)))
         names = tuple(file.crawl for file in files if file.crawl != CRAWL_LIST)
         pulled = Pulled(there.url, names)
-        pull = _Pull(there, store, session.source, compare, pulled)
+        pull = _Pull(there, session.create_store(), session.source, compare, pulled)
         with locked(session.data / "pull.lock", session.data):
             for done, file in enumerate(files, 1):
                 pull.store_file(file, session.data / "pulling.part")
