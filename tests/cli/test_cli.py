@@ -38,7 +38,7 @@ def sentence(ran: Ran) -> str:
     [
         (["query", "exa*mple.com"], 2, "patterns look like"),
         (["query", ""], 2, "patterns look like"),
-        (["query"], 2, "give a pattern, such as"),
+        (["query"], 2, "needs a pattern, such as"),
         (["query", "x.com", "--crawl", "CC-MAIN-2014-10"], 2, "there is no crawl CC-MAIN-2014-10"),
         (["query", "x.com", "--crawl", "CC-MAIN-2012"], 2, "CC-MAIN-2012 has no columnar index"),
         (["query", "x.com", "--crawl", "latst"], 2, "did you mean latest?"),

@@ -205,7 +205,7 @@ def test_a_pull_while_its_crawl_is_harvested(folder: Path, snapshot: str, tmp_pa
             at.gate.open()
             assert ended(harvest).status == 0
         again = at.command("pull", snapshot)
-        assert (again.status, f"{FILES} held before" in again.err) == (0, True), again
+        assert (again.status, f"{FILES} stored before" in again.err) == (0, True), again
         assert at.keys(NEW) == keys_of(NEW)
 
 
@@ -218,7 +218,7 @@ def test_a_harvest_while_its_crawl_is_pulled(folder: Path, snapshot: str, tmp_pa
             sentence(at.command("pull", snapshot, "--quiet"), LATER, "another process writes to")
             at.gate.open()
             pulled = ended(pull)
-        assert (pulled.status, f"{FILES} held before" in pulled.err) == (0, True), pulled
+        assert (pulled.status, f"{FILES} stored before" in pulled.err) == (0, True), pulled
         assert at.keys(NEW) == keys_of(NEW)
 
 
