@@ -1,4 +1,4 @@
-"""Files → a DuckLake of them, in which each crawl that is new or another than before is a snapshot."""
+"""Write a DuckLake over index files: each new or changed crawl is a snapshot."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,22 +17,22 @@ from catalogue.export.ducklake_contents import (
     add_columns,
     begin,
     enumerate_columns,
-    mend_macros,
+    update_macros,
 )
 from catalogue.export.ducklake_database import AUTHOR, Database, changing, reading
 from catalogue.export.ducklake_tables import type_name
 from catalogue.metadata_db.file_stats import LakeFile, lake_schema
 
 _Fields = frozenset[tuple[str, int, bool]]
-"""Of a kind of file: a column's name there, its number here, and whether it stands in the path."""
+"""Columns of a kind of file: name in the file, number in the table, and whether the value is part of the path."""
 _Described = tuple[int, int, int, _Fields | None]
-"""Rows, bytes, bytes of the footer, and columns."""
+"""Rows, bytes, bytes of the footer, columns."""
 _Bounds = tuple[str | None, str | None]
 
 
 @dataclass(frozen=True, slots=True)
-class _There:
-    """A file that is in the lake."""
+class _LiveFile:
+    """A file of the newest snapshot."""
 
     number: int
     described: _Described
@@ -42,27 +42,27 @@ class _There:
 def export_lake(
     path: Path, files: Sequence[LakeFile], missing: Iterable[str], *, data_path: str, backend: str | None
 ) -> int:
-    """Write a lake of these files, or make one that is there one of these.
+    """Write a lake of these files, or update an existing one.
 
     Args:
-        path: of the file.
-        files: all that are to be in it.
-        missing: what should be in it besides, a sentence each.
-        data_path: where files' paths start: an address or a folder with a slash at its end.
-        backend: one of ``BACKENDS``; None for that of the lake that is there, else the first.
+        path: of the lake's file.
+        files: all files of the lake.
+        missing: what was not harvested, in sentences.
+        data_path: prefix of the files' paths: an address or a folder, with a slash at its end.
+        backend: one of ``BACKENDS``; by default that of the existing lake, else the first.
 
     Returns:
-        How many snapshots it has more than before, or than one without files.
+        The number of new snapshots.
 
     Raises:
-        QueryError: if the path is that of something else, or its folder is not there.
-        StoreLocked: if somebody is writing to it.
-        DiskFailed: if it cannot be written; the one that was there stays.
+        QueryError: if the path has another file, or its folder does not exist.
+        StoreLocked: if another process writes to it.
+        DiskFailed: if it cannot be written; the existing lake is unchanged.
     """
     with changing(path, backend) as change:
         lake = _Lake(change.database, files, data_path, empty=change.empty)
         before = lake.snapshot
-        lake.hold(files)
+        lake.update_files(files)
         lake.comment(tuple(missing))
         lake.finish()
         change.made = lake.changed
@@ -70,11 +70,11 @@ def export_lake(
 
 
 def crawls_in(path: Path) -> dict[str, tuple[int, ...]]:
-    """How much of each crawl is in a lake: files, their rows and bytes, and bytes of their footers.
+    """Return files, rows, bytes and bytes of footers of each crawl in a lake.
 
     Raises:
-        QueryError: if it is no lake of ours.
-        StoreLocked: if somebody is writing to it.
+        QueryError: if another program made the file.
+        StoreLocked: if another process writes to it.
         DiskFailed: if it cannot be read.
     """
     with reading(path) as database:
@@ -89,9 +89,9 @@ def crawls_in(path: Path) -> dict[str, tuple[int, ...]]:
 
 
 def _columns(files: Sequence[LakeFile]) -> list[tuple[str, str]]:
-    """Names and types of the table's columns: those known first.
+    """Return names and types of the table's columns, those of Common Crawl's index first.
 
-    DuckDB knows no case of letters, and no empty name: of names that differ in case alone the first has a column.
+    DuckDB ignores case and has no empty names: of names that differ only in case, the first has a column.
     """
     schema = [(field.name, type_name(field.type)) for field in lake_schema(files)]
     wanted = [*schema[: (known := len(lake_schema(())))], (NAIVE, "timestamp"), *schema[known:]]
@@ -100,7 +100,7 @@ def _columns(files: Sequence[LakeFile]) -> list[tuple[str, str]]:
 
 
 class _Lake:
-    """A lake in the making."""
+    """A lake that is being written."""
 
     def __init__(self, database: Database, files: Sequence[LakeFile], data_path: str, *, empty: bool) -> None:
         self._database = database
@@ -113,7 +113,7 @@ class _Lake:
             self._rows('UPDATE ducklake_metadata SET "value" = ? WHERE "key" = \'data_path\'', (data_path,))
             self.changed = True
         if not empty:
-            self.changed |= mend_macros(database)
+            self.changed |= update_macros(database)
         self.snapshot: int
         (newest,) = self._rows(
             "SELECT snapshot_id, schema_version, next_catalog_id, next_file_id FROM ducklake_snapshot "
@@ -121,7 +121,7 @@ class _Lake:
         )
         self.snapshot, self._schema_version, self._next_object, self._next_file = newest
         ((self._next_row,),) = self._rows("SELECT next_row_id FROM ducklake_table_stats WHERE table_id = ?", (TABLE,))
-        self._numbers, self._unsaid = self._columns(wanted)
+        self._numbers, self._pending_columns = self._columns(wanted)
         self._mappings = self._mapped()
         self._rows("CREATE TEMPORARY TABLE chosen (data_file_id BIGINT)")
 
@@ -129,20 +129,20 @@ class _Lake:
         return self._database.rows(sql, parameters)
 
     def _columns(self, wanted: Sequence[tuple[str, str]]) -> tuple[dict[str, int], list[tuple[int, str, str]]]:
-        """The numbers of columns, and those columns that the next snapshot has to tell of."""
+        """Return the numbers of columns by name, and the columns that the next snapshot adds or changes."""
         every = self._rows(
             "SELECT column_name, column_id, column_type, end_snapshot FROM ducklake_column WHERE table_id = ?", (TABLE,)
         )
         live = {name: (number, kind) for name, number, kind, end in every if end is None}
-        taken = {name.lower() for name in live}
-        new = [(name, kind) for name, kind in wanted if name.lower() not in taken]
+        names = {name.lower() for name in live}
+        new = [(name, kind) for name, kind in wanted if name.lower() not in names]
         added = enumerate_columns(new, max(number for _, number, _, _ in every) + 1)
         other = [(live[name][0], name, kind) for name, kind in wanted if name in live and live[name][1] != kind]
         numbers = {name: number for name, (number, _) in live.items()} | {name: number for number, name, _ in added}
         return {name: numbers[name] for name, _ in wanted if name in numbers}, added + other
 
     def _mapped(self) -> dict[_Fields, int]:
-        """The kinds of files that are told of, and their numbers."""
+        """Return the stored mappings of kinds of files, with their numbers."""
         found: dict[int, set[tuple[str, int, bool]]] = {}
         for number, name, column, in_path in self._rows(
             "SELECT mapping_id, source_name, target_field_id, is_partition FROM ducklake_name_mapping "
@@ -152,9 +152,9 @@ class _Lake:
             found.setdefault(number, set()).add((name, column, bool(in_path)))
         return {frozenset(fields): number for number, fields in found.items()}
 
-    def hold(self, files: Iterable[LakeFile]) -> None:
-        """Add what is new, end what is gone, and say of the others which keys they hold."""
-        there = self._there()
+    def update_files(self, files: Iterable[LakeFile]) -> None:
+        """Add new files, end removed ones, and update the bounds of the others."""
+        there = self._live_files()
         wanted: dict[str, list[LakeFile]] = {}
         paths: set[str] = set()
         fields: dict[tuple[tuple[str, ...], bool], _Fields] = {}
@@ -174,17 +174,16 @@ class _Lake:
         for path, known in there.items():
             if (at := index_file(path)) and (path in replaced or path not in paths):
                 gone.setdefault(at.crawl, []).append(known.number)
-        if self._unsaid and not (wanted or gone):
+        if self._pending_columns and not (wanted or gone):
             self._commit([], None)
         for crawl in reversed(newest_first([*wanted, *gone])):
             self._crawl(crawl, wanted.get(crawl, []), gone.get(crawl, []), fields)
-        self._rebound(bounds)
+        self._update_bounds(bounds)
 
-    def _there(self) -> dict[str, _There]:
-        """The files that are in it now, by path."""
+    def _live_files(self) -> dict[str, _LiveFile]:
         of = {number: fields for fields, number in self._mappings.items()}
         return {
-            path: _There(number, (rows, size, footer, of.get(mapping)), (least, greatest))
+            path: _LiveFile(number, (rows, size, footer, of.get(mapping)), (least, greatest))
             for number, path, rows, size, footer, mapping, least, greatest in self._rows(
                 """
                 SELECT
@@ -200,12 +199,12 @@ class _Lake:
 
     def _fields(self, file: LakeFile) -> _Fields:
         named = {name: name if file.utc_times or name != "fetch_time" else NAIVE for name in file.column_names}
-        held = [
+        own = [
             (name, self._numbers[there], False)
             for name, there in named.items()
             if there in self._numbers and name not in {*PATH_COLUMNS, NAIVE}
         ]
-        return frozenset(held + [(name, self._numbers[name], True) for name in PATH_COLUMNS])
+        return frozenset(own + [(name, self._numbers[name], True) for name in PATH_COLUMNS])
 
     def _mapping(self, fields: _Fields) -> int:
         if fields not in self._mappings:
@@ -228,7 +227,7 @@ class _Lake:
         gone: Sequence[int],
         fields: dict[tuple[tuple[str, ...], bool], _Fields],
     ) -> None:
-        """A snapshot in which files of a crawl come and go."""
+        """Commit a snapshot with new and removed files of a crawl."""
         snapshot = self.snapshot + 1
         if gone:
             self._choose(gone)
@@ -266,13 +265,12 @@ class _Lake:
         self._commit(changes, crawl)
 
     def _bounds(self, number: int, bounds: _Bounds, rows: int) -> list[tuple[object, ...]]:
-        """What is said of the keys of a file; nothing, if they are not known."""
         if None in bounds:
             return []
         return [(number, TABLE, self._numbers[KEY_COLUMN], None, rows, None, *bounds, None, None)]
 
-    def _rebound(self, changed: Sequence[tuple[int, _Bounds, int]]) -> None:
-        """Say between which keys files lie. It was so before, too, and so in every snapshot."""
+    def _update_bounds(self, changed: Sequence[tuple[int, _Bounds, int]]) -> None:
+        """Replace the bounds of files in all snapshots: they were valid before, too."""
         if not changed:
             return
         self._choose([number for number, _, _ in changed])
@@ -290,18 +288,18 @@ class _Lake:
         self._database.insert("chosen", [(number,) for number in numbers])
 
     def comment(self, missing: tuple[str, ...]) -> None:
-        """Say in the lake itself what is missing in it."""
-        lacking = f" It is incomplete: {'; '.join(missing)}." if missing else ""
+        """Write into the comments of view and table what is missing."""
+        incomplete = f" It is incomplete: {'; '.join(missing)}." if missing else ""
         whole = "Common Crawl's index; rows of few files are read where crawl, subset and url_surtkey are given."
         raw = f"What the view captures is made of, which has one fetch_time: here it is in {NAIVE} until 2021-43."
-        wanted = {VIEW: whole + lacking, TABLE: raw + lacking}
+        wanted = {VIEW: whole + incomplete, TABLE: raw + incomplete}
         there = dict(
             self._rows('SELECT object_id, "value" FROM ducklake_tag WHERE end_snapshot IS NULL AND "key" = \'comment\'')
         )
         other = {number: text for number, text in wanted.items() if there.get(number) != text}
         if not other:
             return
-        snapshot = self.snapshot + bool(there)  # the first is written with all else
+        snapshot = self.snapshot + bool(there)  # the first comments belong to the first snapshot
         for number, text in other.items():
             self._rows(
                 "UPDATE ducklake_tag SET end_snapshot = ? "
@@ -316,27 +314,27 @@ class _Lake:
         self._commit([kinds[number] for number in other], "what is missing" if missing else "nothing is missing")
 
     def _commit(self, changes: list[str], message: str | None) -> None:
-        """Make a snapshot of what was written for it, and of columns that are new with it."""
+        """Add a snapshot, with the pending columns."""
         self.snapshot += 1
         self.changed = True
-        if self._unsaid:
+        if self._pending_columns:
             self._schema_version += 1
-            for number, _, _ in self._unsaid:
+            for number, _, _ in self._pending_columns:
                 self._rows(
                     "UPDATE ducklake_column SET end_snapshot = ? "
                     "WHERE table_id = ? AND column_id = ? AND end_snapshot IS NULL",
                     (self.snapshot, TABLE, number),
                 )
-            add_columns(self._database, self._unsaid, self.snapshot)
+            add_columns(self._database, self._pending_columns, self.snapshot)
             self._database.insert("ducklake_schema_versions", [(self.snapshot, self._schema_version, TABLE)])
             changes = [f"altered_table:{TABLE}", *changes]
-            self._unsaid = []
+            self._pending_columns = []
         versions = (self._schema_version, self._next_object, self._next_file)
         self._database.insert("ducklake_snapshot", [(self.snapshot, self._now, *versions)])
         self._database.insert("ducklake_snapshot_changes", [(self.snapshot, ",".join(changes), AUTHOR, message, None)])
 
     def finish(self) -> None:
-        """Say how much is in it now."""
+        """Update the statistics of the table."""
         self._rows("DROP TABLE chosen")
         if self.changed:
             rows, size = self._rows(

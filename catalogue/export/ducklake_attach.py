@@ -1,4 +1,4 @@
-"""Attaching a lake to DuckDB, by extensions that are there; none is ever downloaded."""
+"""Attach a lake to DuckDB with installed extensions; none is downloaded."""
 
 import re
 from importlib.util import find_spec
@@ -12,12 +12,12 @@ from catalogue.query.where import literal
 from catalogue.settings import install_command
 
 NAME = "cc"
-"""Under which it is attached."""
+"""The attached database."""
 LAKE_NAME = "captures.ducklake"
-"""Its file in the folder of the catalogue."""
+"""Default name of the lake in the data folder."""
 
 NO_DOWNLOADS = "SET autoinstall_known_extensions = false"
-"""What to run before ``attach_statements`` where it is not known whether they work."""
+"""Run this before ``attach_statements`` if extensions may be missing."""
 
 _NAMED = re.compile(rf"\b{NAME}\b", re.IGNORECASE)
 _CAPTURES = re.compile(rf"\b{NAME}\s*\.\s*\"?(?:captures|snapshots)", re.IGNORECASE)
@@ -25,37 +25,33 @@ _WHEEL = "duckdb_extension_{}"
 
 
 def names_lake(sql: str) -> bool:
-    """Whether SQL speaks of what may be an attached lake."""
+    """Whether SQL may refer to an attached lake."""
     return bool(_NAMED.search(sql))
 
 
 def names_captures(sql: str) -> bool:
-    """Whether SQL surely speaks of it: ``cc`` may be anything's name."""
+    """Whether SQL certainly refers to it: ``cc`` can also be another name."""
     return bool(_CAPTURES.search(sql))
 
 
 def data_path(source: str) -> str:
-    """Where files of a source are, with a slash at the end.
-
-    Args:
-        source: an address, or a folder.
-    """
+    """Return an address or folder as absolute path with a slash at its end."""
     place = source if "://" in source else str(Path(source).absolute())
     return place if place.endswith("/") else f"{place}/"
 
 
 def attach_statements(path: Path, source: str, version: str = duckdb.__version__) -> list[str]:
-    """The SQL that attaches a lake, to be read only, with files where the source has them.
+    """Return the SQL that attaches a lake read-only, with the files of a source.
 
-    Each statement needs those before it: what is not loaded, DuckDB might fetch by itself; see ``NO_DOWNLOADS``.
+    If a statement fails, do not run the next: DuckDB could download an extension; see ``NO_DOWNLOADS``.
 
     Args:
         path: of the lake.
-        source: an address, or a folder.
-        version: of the DuckDB that is to run it, such as 1.5.5: extensions are made for one.
+        source: an address or a folder.
+        version: of the DuckDB that runs it, such as 1.5.5: extensions are built for one version.
 
     Raises:
-        QueryError: if the path is that of something else.
+        QueryError: if the path has another file.
     """
     kept_in, where = backend_of(path), data_path(source)
     needed = ["ducklake", *(["sqlite_scanner"] if kept_in == "sqlite" else []), *(["httpfs"] if "://" in where else [])]
@@ -67,7 +63,7 @@ def attach_statements(path: Path, source: str, version: str = duckdb.__version__
 
 
 def _extension(name: str, version: str) -> str:
-    """An extension as LOAD takes it: the file of an installed wheel, else the name of one that was installed."""
+    """Return an extension for LOAD: the file of an installed wheel, else its name."""
     wheel = find_spec(_WHEEL.format(name))
     for folder in (wheel.submodule_search_locations or ()) if wheel else ():
         file = Path(folder) / "extensions" / f"v{version}" / f"{name}.duckdb_extension"
@@ -80,10 +76,10 @@ def attach(connection: duckdb.DuckDBPyConnection, path: Path, source: str) -> st
     """Attach a lake to a connection.
 
     Returns:
-        Why it could not be, and what to do, in a sentence; None if it was.
+        None; if that failed, a message with the reason and what to do.
 
     Raises:
-        QueryError: if the path is that of something else.
+        QueryError: if the path has another file.
     """
     try:
         for statement in (NO_DOWNLOADS, *attach_statements(path, source)):
@@ -94,8 +90,8 @@ def attach(connection: duckdb.DuckDBPyConnection, path: Path, source: str) -> st
 
 
 def not_attached(path: Path, why: str) -> str:
-    """What to tell of a lake that could not be attached, by DuckDB's own words."""
-    first = next(iter(why.strip().splitlines()), "DuckDB does not say why")
+    """Return the message for a lake that could not be attached, from DuckDB's error."""
+    first = next(iter(why.strip().splitlines()), "DuckDB gives no reason")
     if "xtension" in why and ("not found" in why or "INSTALL" in why):
         return (
             f"{path.name} is not attached, because DuckDB lacks extensions for it; run: "

@@ -1,4 +1,4 @@
-"""What is in a lake of ours before any file is."""
+"""Fill a new lake with its schema: table, view, macros."""
 
 from collections.abc import Sequence
 from uuid import uuid4
@@ -9,30 +9,30 @@ from catalogue.settings import package_version
 from catalogue.surt import MACROS
 
 SCHEMA, TABLE, VIEW = 0, 1, 2
-"""Numbers of what it holds."""
+"""Object numbers."""
 PARTITION = 3
 _SORT = 4
 _MACRO = 5
-"""The first of them."""
+"""Number of the first macro."""
 
 RAW, NAIVE = "captures_raw", "fetch_time_naive"
-"""The table; and its column of times that old files do not declare to be UTC, which they are. A reader would take them
-for times of the session's zone; the view makes instants of them."""
+"""The table, and its column of times that old files do not declare as UTC, although they are. DuckDB would read them in
+the session's time zone; the view converts them."""
 _VIEW = f"""
 SELECT * EXCLUDE ({NAIVE}) REPLACE (coalesce(fetch_time, {NAIVE} AT TIME ZONE 'UTC') AS fetch_time)
 FROM {{DUCKLAKE_CATALOG}}.main.{RAW}
 """.strip()  # noqa: S608 - constants
 _FIRST, _SECOND = 0, 1
-"""Snapshots: a schema, and all that is in it."""
+"""Snapshots: the schema, then its objects."""
 
 
 def begin(database: Database, columns: Sequence[tuple[str, str]], *, data_path: str, now: str) -> None:
     """Fill an empty lake.
 
     Args:
-        database: its tables.
-        columns: names and types of the table's.
-        data_path: an address or a folder with a slash at its end.
+        database: with empty tables.
+        columns: names and types.
+        data_path: an address or a folder, with a slash at its end.
         now: the time.
     """
     add = database.insert
@@ -64,7 +64,7 @@ def begin(database: Database, columns: Sequence[tuple[str, str]], *, data_path: 
         "ducklake_partition_column",
         [(PARTITION, TABLE, at, numbers[name], "identity") for at, name in enumerate(("crawl", "subset"))],
     )
-    # No promise about files that are there: it says how files are to be written. In old crawls rows are not so.
+    # It applies to new files; files of old crawls are not sorted.
     add("ducklake_sort_info", [(_SORT, TABLE, _SECOND, None)])
     add("ducklake_sort_expression", [(_SORT, TABLE, 0, "url_surtkey", "duckdb", "ASC", "NULLS_LAST")])
     view = (SCHEMA, "captures", "duckdb", _VIEW, "")
@@ -73,12 +73,12 @@ def begin(database: Database, columns: Sequence[tuple[str, str]], *, data_path: 
 
 
 def enumerate_columns(columns: Sequence[tuple[str, str]], first: int) -> list[tuple[int, str, str]]:
-    """Columns, names and types, with their numbers."""
+    """Number columns of names and types."""
     return [(number, name, kind) for number, (name, kind) in enumerate(columns, first)]
 
 
 def add_columns(database: Database, columns: Sequence[tuple[int, str, str]], snapshot: int) -> None:
-    """Let columns be there from a snapshot on."""
+    """Add columns that exist from a snapshot on."""
     database.insert(
         "ducklake_column",
         [
@@ -102,13 +102,12 @@ def _add_macros(database: Database) -> None:
     )
 
 
-def mend_macros(database: Database) -> bool:
-    """Let the macros of a lake that was made before be those of today; returns whether they were others.
-
-    They are mended in every snapshot, since what they say now was always meant.
-    """
-    said = dict(database.rows('SELECT macro_name, "sql" FROM ducklake_macro JOIN ducklake_macro_impl USING (macro_id)'))
-    other = [macro for macro in MACROS if said.get(macro.name, macro.body) != macro.body]
+def update_macros(database: Database) -> bool:
+    """Update the macros of an older lake, in all its snapshots; returns whether they differed."""
+    stored = dict(
+        database.rows('SELECT macro_name, "sql" FROM ducklake_macro JOIN ducklake_macro_impl USING (macro_id)')
+    )
+    other = [macro for macro in MACROS if stored.get(macro.name, macro.body) != macro.body]
     for macro in other:
         database.rows(
             'UPDATE ducklake_macro_impl SET "sql" = ? '

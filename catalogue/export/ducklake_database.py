@@ -1,4 +1,4 @@
-"""The two kinds of file that a lake can be, changed as copies that take their place."""
+"""The two file formats of a lake, SQLite and DuckDB. A changed copy replaces the file."""
 
 import sqlite3
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ from catalogue.metadata_db.refresh import STORAGE_VERSION
 from catalogue.store.locks import locked
 
 AUTHOR = "commoncrawl-catalogue"
-"""With which the maker's name begins in lakes of ours."""
+"""Start of ``created_by`` in the lakes that are written here."""
 BACKENDS = ("sqlite", "duckdb")
 
 _SQLITE, _DUCKDB = b"SQLite format 3\0", b"DUCK"
@@ -29,24 +29,24 @@ Row = Sequence[object]
 
 
 class Database(Protocol):
-    """What both kinds can do; parameters are question marks."""
+    """Common interface; parameters are question marks."""
 
     def rows(self, sql: str, parameters: Row = ()) -> list[tuple[Any, ...]]:
         """Run SQL."""
 
     def insert(self, table: str, rows: Sequence[Row]) -> None:
-        """Add rows, which have all columns in the order of the table."""
+        """Insert rows with all columns of the table."""
 
 
 @dataclass(slots=True)
 class Change:
-    """A lake that is being changed."""
+    """A lake that is being written."""
 
     database: Database
     empty: bool
-    """Whether its tables have no rows yet."""
+    """Whether its tables have no rows."""
     made: bool = False
-    """Whether there was anything to change; to be set."""
+    """Set this if anything was changed."""
 
 
 class _SQLite:
@@ -81,32 +81,32 @@ class _DuckDB:
 
 @contextmanager
 def reading(path: Path) -> Iterator[Database]:
-    """A lake of ours as it is, to be read.
+    """Open a lake to read it.
 
     Raises:
-        QueryError: if the file is none.
-        StoreLocked: if somebody is writing to it.
+        QueryError: if another program made the file.
+        StoreLocked: if another process writes to it.
         DiskFailed: if it cannot be read.
     """
-    with _explained(path, "read"), _opened(path, backend_of(path)) as database:
+    with _translated_errors(path, "read"), _opened(path, backend_of(path)) as database:
         _check(path, database)
         yield database
 
 
 @contextmanager
 def changing(path: Path, backend: str | None) -> Iterator["Change"]:
-    """A copy of a lake of ours, or one without any rows, that takes its place in the end if it was changed.
+    """Open a copy of a lake, or a new one; at the end it replaces the lake if it was changed.
 
-    Whoever has the old one open keeps it and hinders nobody.
+    Processes that have the old file open keep it.
 
     Args:
         path: of the lake.
-        backend: which kind it must be; None for that which is there, else SQLite.
+        backend: its required format; by default that of the existing lake, else SQLite.
 
     Raises:
-        QueryError: if there is something else, or its folder is not there.
-        StoreLocked: if somebody is writing to it.
-        DiskFailed: if it cannot be written; the one that was there stays.
+        QueryError: if the path has another file, or its folder does not exist.
+        StoreLocked: if another process writes to it.
+        DiskFailed: if it cannot be written; the existing lake is unchanged.
     """
     if not path.parent.is_dir():
         message = f"there is no folder {path.parent}; make it, or choose another name"
@@ -114,26 +114,26 @@ def changing(path: Path, backend: str | None) -> Iterator["Change"]:
     if not path.name:
         raise _no_file(path)
     making = temporary_folder(path.with_name(f"{path.name}.new"))
-    with _explained(path, "written"), locked(path.with_name(f"{path.name}.lock"), path), making as folder:
-        beside = folder / path.name
+    with _translated_errors(path, "written"), locked(path.with_name(f"{path.name}.lock"), path), making as folder:
+        copy = folder / path.name
         there = backend_of(path) if path.exists() else None
         if there and backend and there != backend:
             message = f"{path} is a lake kept in {there}, not {backend}; leave out --backend, or choose another name"
             raise QueryError(message)
-        with _copied(path, beside, there or backend or BACKENDS[0], there is None) as database:
+        with _copied(path, copy, there or backend or BACKENDS[0], there is None) as database:
             if there:
                 _check(path, database)
             change = Change(database, there is None)
             yield change
         if change.made:
-            _swap(beside, path)
+            _replace(copy, path)
 
 
 def backend_of(path: Path) -> str:
-    """The kind of a file.
+    """Return the format of a lake's file.
 
     Raises:
-        QueryError: if it is none that can be a lake.
+        QueryError: if it is neither SQLite nor DuckDB.
     """
     if not path.is_file():
         raise _no_file(path)
@@ -147,11 +147,11 @@ def backend_of(path: Path) -> str:
 
 
 def _no_file(path: Path) -> QueryError:
-    return QueryError(f"{path} is a folder, or no file at all; choose another name")
+    return QueryError(f"{path} is a folder, or not a file; choose another name")
 
 
 def _not_ours(path: Path) -> QueryError:
-    return QueryError(f"{path} is no lake that this has made, so it is left as it is; choose another name")
+    return QueryError(f"{path} was not made by this tool and is not changed; choose another name")
 
 
 def _check(path: Path, database: Database) -> None:
@@ -179,15 +179,15 @@ def _opened(path: Path, backend: str) -> Iterator[Database]:
 
 
 @contextmanager
-def _copied(path: Path, beside: Path, backend: str, empty: bool) -> Iterator[Database]:  # noqa: FBT001
-    """A lake that nobody else knows of, in one transaction: with another's tables, or with empty ones."""
+def _copied(path: Path, copy: Path, backend: str, empty: bool) -> Iterator[Database]:  # noqa: FBT001
+    """Open a new file in one transaction, with the tables of another file or with empty ones."""
     if backend == "sqlite":
-        with closing(sqlite3.connect(beside, isolation_level=None)) as connection:
+        with closing(sqlite3.connect(copy, isolation_level=None)) as connection:
             if not empty:
                 with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as original:
                     original.backup(connection)
-            connection.execute("PRAGMA journal_mode = OFF")  # what fails is thrown away
-            connection.execute("PRAGMA synchronous = OFF")  # see _swap
+            connection.execute("PRAGMA journal_mode = OFF")  # a failed copy is deleted
+            connection.execute("PRAGMA synchronous = OFF")  # _replace syncs it
             connection.execute("BEGIN")
             for definition in DEFINITIONS if empty else ():
                 connection.execute(for_sqlite(definition))
@@ -196,7 +196,7 @@ def _copied(path: Path, beside: Path, backend: str, empty: bool) -> Iterator[Dat
     else:
         with duckdb.connect(config={"python_enable_replacements": "false"}) as db:
             how = f"RECOVERY_MODE NO_WAL_WRITES, STORAGE_VERSION '{STORAGE_VERSION}'"
-            db.execute(f"ATTACH {quoted(beside)} AS lake ({how})")
+            db.execute(f"ATTACH {quoted(copy)} AS lake ({how})")
             if not empty:
                 db.execute(f"ATTACH {quoted(path)} AS original (READ_ONLY)")
                 db.execute("COPY FROM DATABASE original TO lake")
@@ -210,8 +210,8 @@ def _copied(path: Path, beside: Path, backend: str, empty: bool) -> Iterator[Dat
 
 
 @contextmanager
-def _explained(path: Path, done: str) -> Iterator[None]:
-    """Errors of databases and the disk as ours; ``done`` is what cannot be, ``read`` or ``written``."""
+def _translated_errors(path: Path, done: str) -> Iterator[None]:
+    """Translate errors of databases and the disk; ``done`` is ``read`` or ``written``."""
     try:
         yield
     except CatalogueError:
@@ -222,15 +222,15 @@ def _explained(path: Path, done: str) -> Iterator[None]:
             raise StoreLocked(message) from error
         damaged = type(error) is sqlite3.DatabaseError or isinstance(error, duckdb.SerializationException)
         if damaged:
-            message = f"{path} cannot be read ({error}); delete it, it is made anew"
+            message = f"{path} cannot be read ({error}); delete it and export again"
         else:
-            message = f"{path} cannot be {done}: {error}{room(path, error)}; what was there is kept"
+            message = f"{path} cannot be {done}: {error}{room(path, error)}; the existing file is unchanged"
         raise DiskFailed(message) from error
 
 
-def _swap(new: Path, path: Path) -> None:
-    """Put a finished lake in the old one's place, whole or not at all."""
-    # What a crashed writer left belongs to the old file, and was read with it.
+def _replace(new: Path, path: Path) -> None:
+    """Replace a lake atomically."""
+    # The log of a crashed writer belongs to the old file, and was read with it.
     for log in (".wal", "-wal", "-shm", "-journal"):
         path.with_name(path.name + log).unlink(missing_ok=True)
     put_in_place(new, path)

@@ -1,4 +1,4 @@
-"""The tables of a DuckLake of version 1.0, as its extension makes them (https://ducklake.select, Specification)."""
+"""The tables of DuckLake 1.0, as its extension creates them (https://ducklake.select, Specification)."""
 
 import pyarrow as pa
 
@@ -39,18 +39,18 @@ DEFINITIONS = tuple(
     f"CREATE TABLE ducklake_{name}({columns})"
     for name, columns in (line.split(": ", 1) for line in _TABLES.strip().splitlines())
 )
-"""In DuckDB's words; see ``for_sqlite``."""
+"""For DuckDB; see ``for_sqlite``."""
 
 
 def for_sqlite(definition: str) -> str:
-    """A table as the extension makes it in SQLite, which has fewer types."""
+    """Convert a definition to the types that the extension uses in SQLite."""
     for ours, there in (("BOOLEAN", "BIGINT"), ("UUID", "VARCHAR"), ("TIMESTAMP WITH TIME ZONE", "VARCHAR")):
         definition = definition.replace(ours, there)
     return definition
 
 
 def type_name(kind: pa.DataType) -> str:
-    """A type as DuckLake names it."""
+    """Return DuckLake's name of a type."""
     if pa.types.is_timestamp(kind):
         return "timestamptz" if kind.tz else {"us": "timestamp"}.get(kind.unit, f"timestamp_{kind.unit}")
     if pa.types.is_decimal(kind):

@@ -27,19 +27,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Exported(ReprMixin):
-    """What was exported, and what should have been."""
+    """The result of an export."""
 
     place: str
-    """Where it is: a path or an address."""
+    """A path or an address."""
     crawls: tuple[str, ...]
     """Newest first."""
     files: int
     missing: tuple[str, ...]
-    """Of these crawls, what is not harvested and so is not in it: a sentence each."""
+    """What was not harvested of these crawls, in sentences."""
 
     @property
     def complete(self) -> bool:
-        """Whether all that the crawls' lists name is in it, of those subsets that are held."""
+        """Whether all files of the stored subsets of these crawls were exported."""
         return not self.missing
 
     def _line(self) -> str:
@@ -54,7 +54,7 @@ def export_ducklake(
 ) -> Exported:
     """Write a DuckLake over the stored files; see ``Catalogue.export_ducklake``."""
     if backend not in {None, *ducklake_database.BACKENDS}:
-        message = f"a lake cannot be kept in {backend!r}; choose among {', '.join(ducklake_database.BACKENDS)}"
+        message = f"unknown backend {backend!r}; choose among {', '.join(ducklake_database.BACKENDS)}"
         raise QueryError(message)
     place = Path(path) if path is not None else session.data / ducklake_attach.LAKE_NAME
     chosen, files, missing = _stored_files(session, crawls)
@@ -82,16 +82,16 @@ def open_iceberg(session: Session, crawls: str | Iterable[str] = "all") -> "Iceb
     """Return a pyiceberg table over the stored files; see ``Catalogue.iceberg``."""
     _need_pyiceberg()
     from catalogue.export.iceberg import export  # noqa: PLC0415 - an extra, and slow to import
-    from catalogue.export.iceberg_files import FooterIO, HeldFiles  # noqa: PLC0415 - an extra
+    from catalogue.export.iceberg_files import FooterIO, StoredFiles  # noqa: PLC0415 - an extra
     from catalogue.export.iceberg_read import IcebergTable  # noqa: PLC0415 - likewise
 
     location = _location(session, None)
-    held = HeldFiles(session.store, session.reading, location)  # as they are before the table is made
+    stored = StoredFiles(session.store, session.reading, location)  # before the table is written
     _, files, missing = _stored_files(session, crawls)
     metadata = export(session.temporary_folder() / "iceberg", files, location, missing)
-    for lack in missing:
-        warnings.warn(lack, IncompleteAnswer, stacklevel=3)
-    return IcebergTable.at(metadata, FooterIO(held=held))
+    for message in missing:
+        warnings.warn(message, IncompleteAnswer, stacklevel=3)
+    return IcebergTable.at(metadata, FooterIO(files=stored))
 
 
 def export_snapshot(
@@ -122,10 +122,10 @@ def export_snapshot(
 def _stored_files(
     session: Session, crawls: str | Iterable[str]
 ) -> tuple[tuple[str, ...], list[LakeFile], tuple[str, ...]]:
-    """The crawls that words mean, newest first, their files, and what is missing of these.
+    """Return the selected crawls, newest first, their files, and what is missing, in sentences.
 
     Raises:
-        QueryError: if this is another table than the index, or a crawl is not harvested.
+        QueryError: if this is another dataset, or a crawl is not stored.
     """
     if session.dataset != COMMON_CRAWL:
         message = f"only Common Crawl's index can be exported, and this is {session.dataset.name}"
@@ -138,16 +138,16 @@ def _stored_files(
 
 
 def _location(session: Session, given: str | None) -> str:
-    """Where files are, as an address that paths can be put behind.
+    """Return the address of the files, with a slash at its end.
 
     Raises:
-        QueryError: if one that was given is none.
+        QueryError: if the given address is invalid.
     """
     place = given or session.settings.source
-    address(place)  # it is written into the table
+    address(place)  # the table will contain it
     if "://" not in place:
         if given:
-            message = f"{given!r} is no address; one looks like s3a://commoncrawl/"
+            message = f"invalid address {given!r}; use one such as s3a://commoncrawl/"
             raise QueryError(message)
         place = f"file://{Path(place).resolve().as_posix()}"
     return place.rstrip("/") + "/"

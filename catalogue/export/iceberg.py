@@ -1,4 +1,4 @@
-"""What is held → a new snapshot of an Iceberg table over the files where they are; none of them is opened."""
+"""Write a snapshot of an Iceberg table over index files, from what is stored; no file is opened."""
 
 import json
 import time
@@ -29,43 +29,43 @@ from pyiceberg.table.update import (
 
 from catalogue.errors import QueryError
 from catalogue.export.iceberg_folder import TableFolder
-from catalogue.export.iceberg_manifests import CODEC, FORMAT, Writing, entries_of, holds_files, said_by
+from catalogue.export.iceberg_manifests import CODEC, FORMAT, Writing, entries_of, has_live_files, parse_manifest_path
 from catalogue.export.iceberg_schema import order_of, partitions_of, properties_of, schema_of
 from catalogue.metadata_db.file_stats import LakeFile
 
 MISSING = "catalogue.missing"
-"""The property, of a table and of a snapshot's summary, that says what is not in it: a JSON array of sentences."""
+"""Property of the table and of a snapshot's summary: what is missing, as a JSON array of sentences."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Before:
-    """A table as it is."""
+    """The newest version of a table."""
 
     metadata: TableMetadata
     manifests: dict[str, tuple[str, ManifestFile]]
-    """By crawl, with the digest of what each says; see ``Writing.digest``."""
+    """By crawl, with their digests; see ``Writing.digest``."""
 
 
 def export(path: Path, files: Sequence[LakeFile], location: str, missing: Sequence[str] = ()) -> Path:
-    """Write what a table of these files needs, or make the table that is there already one of these files.
+    """Write a table of these files, or a new version of an existing one.
 
-    Manifests of crawls that have not changed are used again; what has not changed at all is left as it is.
+    Manifests of unchanged crawls are used again. Without changes nothing is written.
 
     Args:
         path: the table's folder.
-        files: by path, so that those of a crawl are together.
-        location: where they are, with a slash at its end.
-        missing: what should be among them, a sentence each.
+        files: ordered by path, so that files of a crawl are neighbours.
+        location: address of the files, with a slash at its end.
+        missing: what was not harvested, in sentences.
 
     Returns:
-        The file of the newest version of the metadata.
+        The metadata file of the newest version.
 
     Raises:
-        QueryError: if there are no files, or something else is at the path.
-        StoreLocked: if another process writes there.
+        QueryError: if there are no files, or the folder has other files.
+        StoreLocked: if another process writes to it.
     """
     if not files:
-        message = "nothing is harvested of these crawls, and a table has to have a file; see: catalogue status"
+        message = "these crawls have no stored files, and a table needs one; see: catalogue status"
         raise QueryError(message)
     folder = TableFolder(path)
     with folder.writing():
@@ -91,12 +91,14 @@ def _read(folder: TableFolder, version: int, io: FileIO) -> _Before:
     snapshot = metadata.current_snapshot()
     if metadata.location != folder.address or snapshot is None:
         message = (
-            f"{folder.path} was made as {metadata.location}, and such a table works nowhere else; "
+            f"{folder.path} was written as {metadata.location}, and its addresses are absolute; "
             "choose another path, or an empty folder"
         )
         raise QueryError(message)
-    manifests = (each for each in snapshot.manifests(io) if holds_files(each))
-    return _Before(metadata, {crawl: (digest, each) for each in manifests for crawl, digest in [said_by(each)]})
+    manifests = (each for each in snapshot.manifests(io) if has_live_files(each))
+    return _Before(
+        metadata, {crawl: (digest, each) for each in manifests for crawl, digest in [parse_manifest_path(each)]}
+    )
 
 
 def _next(
@@ -108,12 +110,12 @@ def _next(
     missing: Sequence[str],
     io: FileIO,
 ) -> TableMetadata | None:
-    """Write all but the metadata of a new version and return that; None if nothing has changed."""
+    """Write the manifests of a new version; returns its metadata, None if nothing has changed."""
     there = before.metadata if before else None
     older = sorted(there.schemas, key=lambda each: -each.schema_id) if there else []
     schema = schema_of(files, older, there.last_column_id if there else 0)
     mapped = [name for field in names.root for name in field.names] if there and (names := there.name_mapping()) else []
-    said = properties_of(schema, files, older, mapped) | ({MISSING: json.dumps(list(missing))} if missing else {})
+    properties = properties_of(schema, files, older, mapped) | ({MISSING: json.dumps(list(missing))} if missing else {})
     metadata = there or _new(folder, schema)
     updates: list[TableUpdate] = []
     if schema.fields != metadata.schema().fields:
@@ -121,8 +123,8 @@ def _next(
         updates += [AddSchemaUpdate(schema=schema), SetCurrentSchemaUpdate()]
     else:
         schema = metadata.schema()
-    if any(metadata.properties.get(name) != text for name, text in said.items()):
-        updates.append(SetPropertiesUpdate(updates=said))
+    if any(metadata.properties.get(name) != text for name, text in properties.items()):
+        updates.append(SetPropertiesUpdate(updates=properties))
     if MISSING in metadata.properties and not missing:
         updates.append(RemovePropertiesUpdate(removals=[MISSING]))
     writing = Writing(io, f"{folder.address}/metadata/", location, schema, metadata.spec(), metadata.new_snapshot_id())
@@ -141,7 +143,6 @@ def _next(
 
 
 def _new(folder: TableFolder, schema: Schema) -> TableMetadata:
-    """An empty table."""
     properties = {TableProperties.FORMAT_VERSION: str(FORMAT)}
     return new_table_metadata(schema, partitions_of(schema), order_of(schema), folder.address, properties)
 
@@ -149,7 +150,7 @@ def _new(folder: TableFolder, schema: Schema) -> TableMetadata:
 def _manifests(
     writing: Writing, before: _Before | None, files: Sequence[LakeFile]
 ) -> tuple[list[ManifestFile], Operation | None]:
-    """The manifests of a snapshot, and what it does to the table; None if nothing."""
+    """Write the changed manifests; returns all, and the operation, None without changes."""
     left = dict(before.manifests) if before else {}
     manifests, added, changed = [], False, False
     for crawl, group in groupby(files, key=lambda file: file.crawl):
@@ -160,7 +161,7 @@ def _manifests(
         elif digest != writing.digest(mine):
             manifest, changed = writing.manifest(crawl, mine, entries_of(manifest, writing.io)), True
         manifests.append(manifest)
-    for crawl, (_, manifest) in left.items():  # which are no longer in it
+    for crawl, (_, manifest) in left.items():  # crawls that were removed
         manifests.append(writing.manifest(crawl, (), entries_of(manifest, writing.io)))
         changed = True
     return manifests, Operation.OVERWRITE if changed else Operation.APPEND if added else None
@@ -174,7 +175,7 @@ def _snapshot(
     files: Sequence[LakeFile],
     missing: Sequence[str],
 ) -> Snapshot:
-    """Write a snapshot's list of manifests."""
+    """Write the manifest list of a snapshot."""
     parent = metadata.current_snapshot()
     number = 1 + ((parent.sequence_number or 0) if parent else 0)
     address = f"{writing.folder}snap-{writing.snapshot}.avro"

@@ -1,4 +1,4 @@
-"""Files of a table as pyiceberg reads them: footers from the store, data from our source, pinned to what is held."""
+"""Let pyiceberg read footers from the store, and data from the session's source in the stored version."""
 
 import io
 from collections.abc import Callable
@@ -16,17 +16,11 @@ from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
 
 
-class HeldFiles:
-    """Files whose footers are held, by their address; safe to use from many threads."""
+class StoredFiles:
+    """Finds stored files by their address. Safe to use from many threads."""
 
     def __init__(self, store: Store, source: Source, location: str) -> None:
-        """Take what they are read by.
-
-        Args:
-            store: with their footers.
-            source: with their data.
-            location: where a table says that they are, with a slash at its end.
-        """
+        """Set the store, the source, and the address of the files in the table, with a slash at its end."""
         self._store = store
         self._source = source
         self._location = location
@@ -34,68 +28,68 @@ class HeldFiles:
         self._last_row = store.last_row("files")
 
     def find(self, address: str) -> tuple[str, StoredFile] | None:
-        """A file's path and what is held of it; None if that is nothing.
+        """Return the path and the stored value of a file; None if it is not stored.
 
         Raises:
-            StoreError: if the store was closed; what was made for as long as it is open is gone, too.
-            StoreLocked: if that has changed since this was made, so that a table may say something else of the file.
+            StoreError: if the store was closed.
+            StoreLocked: if the value has changed since the table was written.
         """
         state = self._store.state()
         if not address.startswith(self._location):
             return None
         path = address.removeprefix(self._location)
-        held = self._store.get("files", path)
+        stored = self._store.get("files", path)
         if state != self._state:
             written = self._store.written_since("files", self._last_row)
-            if held is None or written is None or path in written:
-                message = f"{path} was harvested again or deleted since; open the table again"
+            if stored is None or written is None or path in written:
+                message = f"{path} has been harvested again or deleted; open the table again"
                 raise StoreLocked(message)
-        return (path, held) if held else None
+        return (path, stored) if stored else None
 
-    def open(self, path: str, held: StoredFile) -> "_Stream":
-        """A file, of which the version that is held is read or none."""
-        pin = FileVersion(held.size, held.etag if held.source == self._source.url else None)
-        return _Stream(lambda wanted: self._source.get(path, wanted, pin=pin).body, held)
+    def open(self, path: str, stored: StoredFile) -> "_Stream":
+        """Open a file; reading another version than the stored one fails."""
+        pin = FileVersion(stored.size, stored.etag if stored.source == self._source.url else None)
+        return _Stream(lambda wanted: self._source.get(path, wanted, pin=pin).body, stored)
 
 
 class FooterIO(PyArrowFileIO):
-    """Reads data files as they are held, and all else, such as metadata, as pyiceberg does."""
+    """Reads stored data files from the source; pyiceberg reads all others, such as metadata."""
 
-    def __init__(self, properties: Properties = EMPTY_DICT, *, held: HeldFiles) -> None:
+    def __init__(self, properties: Properties = EMPTY_DICT, *, files: StoredFiles) -> None:
         super().__init__(properties)
-        self._held = held
+        self._files = files
 
-    def new_input(self, location: str) -> Any:  # noqa: ANN401 - the class above promises one of its own
-        """The file at an address."""
-        found = self._held.find(location)
-        return _Input(location, self._held, *found) if found else super().new_input(location)
+    def new_input(self, location: str) -> Any:  # noqa: ANN401 - PyArrowFileIO returns its own class
+        """Return the file at an address."""
+        found = self._files.find(location)
+        return _Input(location, self._files, *found) if found else super().new_input(location)
 
 
 class _Input(InputFile):
-    def __init__(self, location: str, files: HeldFiles, path: str, held: StoredFile) -> None:
+    def __init__(self, location: str, files: StoredFiles, path: str, stored: StoredFile) -> None:
         super().__init__(location)
-        self._files, self._path, self._held = files, path, held
+        self._files, self._path, self._stored = files, path, stored
 
     def __len__(self) -> int:
-        return self._held.size
+        return self._stored.size
 
     def exists(self) -> bool:
-        """Whether it was there when its footer was taken; to be sure would cost a request."""
+        """Return True: the file existed when its footer was harvested; a check would cost a request."""
         return True
 
     def open(self, seekable: bool = True) -> InputStream:  # noqa: ARG002, FBT001, FBT002 - pyiceberg's
-        """Open it; nothing is asked for yet."""
-        return self._files.open(self._path, self._held)
+        """Open the file without a request."""
+        return self._files.open(self._path, self._stored)
 
 
 class _Stream(io.RawIOBase):
-    """A file's bytes: its end from memory, the rest as it is read."""
+    """A file's bytes: the footer from memory, the rest by requests."""
 
-    def __init__(self, fetch: Callable[[ByteRange], bytes], held: StoredFile) -> None:
+    def __init__(self, fetch: Callable[[ByteRange], bytes], stored: StoredFile) -> None:
         super().__init__()
         self._fetch = fetch
-        self._size = held.size
-        self._tail = with_trailer(held.data)
+        self._size = stored.size
+        self._tail = with_trailer(stored.data)
         self._place = 0
         self._unread = True
 
@@ -114,10 +108,9 @@ class _Stream(io.RawIOBase):
         return self._place
 
     def read(self, size: int | None = -1) -> bytes:
-        """Bytes from here on.
+        """Read bytes from the current position.
 
-        Arrow looks for a footer in the last 64 KiB before it reads anything else, and of these only at the footer; so
-        it gets zeros for the data that stands before.
+        Arrow first reads the last 64 KiB and uses only the footer; it gets zeros for the data before it.
         """
         wanted = self._size if size is None or size < 0 else self._place + size
         start, end = self._place, min(wanted, self._size)
@@ -132,7 +125,7 @@ class _Stream(io.RawIOBase):
         self._unread = False
         return body + self._tail[max(0, start - tail) : max(0, end - tail)]
 
-    def readinto(self, buffer: Any, /) -> int:  # noqa: ANN401 - whatever can be written to
+    def readinto(self, buffer: Any, /) -> int:  # noqa: ANN401 - any writable buffer
         body = self.read(len(buffer))
         buffer[: len(body)] = body
         return len(body)

@@ -1,8 +1,8 @@
-"""The folder of a table: versions of its metadata, each there whole or not at all.
+"""The folder of a table, with versions of its metadata that are written atomically.
 
-It is laid out as Iceberg's HadoopTables have it, so that every engine can read it by its path:
-``metadata/vN.metadata.json`` and, for those who list no folders, ``metadata/version-hint.text`` with N. A version is
-there as soon as its JSON has its name; what was written before that is named by nothing until then.
+It has the layout of Iceberg's HadoopTables, so that every engine can read it by its path: ``metadata/vN.metadata.json``
+and, for engines that list no folders, ``metadata/version-hint.text`` with N. A version exists once its JSON is renamed
+to its name.
 """
 
 import re
@@ -21,31 +21,28 @@ _OURS = re.compile(
 )
 
 _CUT = re.compile(r"[#?\t\r\n]")
-"""What an address cannot have in a path: pyiceberg, as others, takes something else for it and writes there."""
+"""Characters at which pyiceberg and others cut the path of an address, and would write to another file."""
 
 
 class TableFolder:
-    """The folder; only one process at a time may write into it, for as long as it is in ``writing``."""
+    """The folder. One process at a time writes into it, within ``writing``."""
 
     def __init__(self, path: Path) -> None:
-        """Look at a folder; nothing is made."""
+        """Set the folder; nothing is created."""
         self.path = path
         self.metadata = path / "metadata"
 
     @property
     def address(self) -> str:
-        """As an address, without a slash at the end.
-
-        Nothing is escaped: Hadoop and pyiceberg take what stands there for the file's name.
-        """
+        """The address, without a slash at its end and without escapes, as Hadoop and pyiceberg use it."""
         return f"file://{self.path.absolute().as_posix()}"
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Make the folder if need be, and keep others from writing into it.
+        """Create the folder if needed, and lock it.
 
         Raises:
-            QueryError: if there is something else.
+            QueryError: if it has other files.
             StoreLocked: if another process writes into it.
         """
         self.check()
@@ -54,23 +51,23 @@ class TableFolder:
             yield
 
     def check(self) -> None:
-        """See that there is nothing but what we write, and that it can be written there.
+        """Check that the folder has only files of a table, and a valid address.
 
         Raises:
-            QueryError: if there is, or it cannot.
+            QueryError: if not.
         """
         check_address(self.address)
-        strange: Iterable[str] = ()
+        others: Iterable[str] = ()
         if self.path.is_dir():
-            strange = {file.name for file in self.path.iterdir()} - {_LOCK, self.metadata.name}
-            if not strange and self.metadata.is_dir():
-                strange = [file.name for file in self.metadata.iterdir() if not _OURS.fullmatch(file.name)]
-        if strange or (self.path.exists() and not self.path.is_dir()):
-            message = f"{self.path} is there already and no table of ours; choose another path, or an empty folder"
+            others = {file.name for file in self.path.iterdir()} - {_LOCK, self.metadata.name}
+            if not others and self.metadata.is_dir():
+                others = [file.name for file in self.metadata.iterdir() if not _OURS.fullmatch(file.name)]
+        if others or (self.path.exists() and not self.path.is_dir()):
+            message = f"{self.path} has other files than a table of this tool; choose another path, or an empty folder"
             raise QueryError(message)
 
     def version(self) -> int:
-        """The newest version, 0 if there is none yet; the hint may lag behind, if somebody was killed."""
+        """Return the newest version, 0 if there is none; the hint is outdated if a process was killed."""
         try:
             number = int((self.metadata / "version-hint.text").read_text(encoding="ascii"))
         except (FileNotFoundError, ValueError):
@@ -80,18 +77,18 @@ class TableFolder:
         return number
 
     def file(self, version: int) -> Path:
-        """The file of a version."""
+        """Return the metadata file of a version."""
         return self.metadata / f"v{version}.metadata.json"
 
     def commit(self, version: int, document: str, written: Iterable[Path]) -> None:
-        """Make a version the newest, when all that it names is safe on the disk."""
+        """Sync all files of a version, then make it the newest."""
         for file in written:
             sync(file)
         self._write(self.file(version), document)
         self.hint(version)
 
     def hint(self, version: int) -> None:
-        """Say which version is the newest, unless it is said already."""
+        """Write the number of the newest version, unless it is written already."""
         file = self.metadata / "version-hint.text"
         if not file.exists() or file.read_text(encoding="ascii", errors="replace") != str(version):
             self._write(file, str(version))
@@ -102,13 +99,11 @@ class TableFolder:
 
 
 def check_address(address: str) -> None:
-    """See that an address leads to where it seems to.
+    """Check that readers will not cut an address.
 
     Raises:
-        QueryError: if it does not.
+        QueryError: if they would.
     """
     if found := _CUT.search(address):
-        message = (
-            f"{address!r} has {found[0]!r} in it, which addresses in Iceberg tables cannot have; choose another path"
-        )
+        message = f"{address!r} has {found[0]!r}, which addresses in Iceberg tables cannot have; choose another path"
         raise QueryError(message)

@@ -1,4 +1,4 @@
-"""Files of a crawl → a manifest: what Iceberg is told of each, taken from footers that are held."""
+"""Write the manifest of a crawl: Iceberg's entries of its files, from stored footers."""
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,26 +28,26 @@ from catalogue.export.iceberg_schema import SORTED
 from catalogue.metadata_db.file_stats import LakeFile
 
 FORMAT: Final = 2
-"""Of Iceberg, which all engines of today read."""
+"""Version of Iceberg's format that all current engines read."""
 CODEC: Final = "deflate"
-"""Of Avro files."""
+"""Compression of Avro files."""
 _BLOCK = 200
-"""Entries of a block of those, some 50 kB."""
+"""Entries of an Avro block, about 50 kB."""
 
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """A snapshot in the making."""
+    """A snapshot that is being written."""
 
     io: FileIO
     folder: str
-    """Address of the folder of metadata, with a slash at its end."""
+    """Address of the metadata folder, with a slash at its end."""
     location: str
-    """Where the data is, likewise."""
+    """Address of the data, with a slash at its end."""
     schema: Schema
     spec: PartitionSpec
     snapshot: int
-    """The snapshot's number."""
+    """Snapshot id."""
 
     def manifest(
         self, crawl: str, files: Sequence[LakeFile], before: Mapping[str, ManifestEntry] | None = None
@@ -56,9 +56,9 @@ class Writing:
 
         Args:
             crawl: its name.
-            files: of it; none if it is no longer in the table.
-            before: the entries of its files in the snapshot before, by address, so that each says since when it is
-                there, and those that are gone are noted as such.
+            files: its files; none if it was removed from the table.
+            before: entries of the previous snapshot by address, for the sequence numbers of unchanged files, and to
+                mark removed ones as deleted.
         """
         left = dict(before or {})
         name = f"{self.folder}{manifest_name(crawl, self.digest(files), self.snapshot)}"
@@ -75,25 +75,25 @@ class Writing:
                     writer.add(_entry(data))
             for old in left.values():
                 writer.delete(old)
-        return writer.to_manifest_file()  # which looks how long it is
+        return writer.to_manifest_file()  # reads its length
 
     def digest(self, files: Iterable[LakeFile]) -> str:
-        """Of all that a manifest says of files: as long as it is the same, so is the manifest."""
-        said = hashlib.blake2b(f"{self.location}\n{self._key}\n".encode(), digest_size=16)
+        """Return a digest of a manifest's contents: with an equal one the manifest is used again."""
+        digest = hashlib.blake2b(f"{self.location}\n{self._key}\n".encode(), digest_size=16)
         for file in files:
             bounds = (file.min_key, file.max_key, file.ascending, file.row_group_offsets)
-            said.update(repr((file.path, file.subset, file.file_size, file.num_rows, bounds)).encode())
-        return said.hexdigest()
+            digest.update(repr((file.path, file.subset, file.file_size, file.num_rows, bounds)).encode())
+        return digest.hexdigest()
 
     @property
     def _key(self) -> int:
         return self.schema.find_field(KEY_COLUMN).field_id
 
     def _data_file(self, file: LakeFile) -> DataFile:
-        """What the table says of a file.
+        """Return the entry of a file.
 
-        Bounds are whole: those cut to a beginning make a search for one URL open five times as many files. Where they
-        are not known there are none, and every reader has to look into the file.
+        Bounds are complete: with truncated ones a lookup of one URL opens five times as many files. Files without
+        bounds are always opened.
         """
         return DataFile.from_args(
             FORMAT,
@@ -114,7 +114,7 @@ class Writing:
 
 
 class _Writer(ManifestWriterV2):
-    """Writes many entries into a block: pyiceberg gives each its own, which makes manifests twice as large."""
+    """Writes many entries into a block: pyiceberg writes one each, which makes manifests twice as large."""
 
     def new_writer(self) -> AvroOutputFile[ManifestEntry]:
         plain = super().new_writer()
@@ -123,7 +123,7 @@ class _Writer(ManifestWriterV2):
 
 class _Blocks(AvroOutputFile[ManifestEntry]):
     def __enter__(self) -> Self:
-        self._waiting: list[ManifestEntry] = []
+        self._pending: list[ManifestEntry] = []
         super().__enter__()
         return self
 
@@ -135,14 +135,14 @@ class _Blocks(AvroOutputFile[ManifestEntry]):
         super().__exit__(kind, error, trace)
 
     def write_block(self, objects: list[ManifestEntry]) -> None:
-        self._waiting += objects
-        if len(self._waiting) >= _BLOCK:
+        self._pending += objects
+        if len(self._pending) >= _BLOCK:
             self._flush()
 
     def _flush(self) -> None:
-        if self._waiting:
-            super().write_block(self._waiting)
-        self._waiting = []
+        if self._pending:
+            super().write_block(self._pending)
+        self._pending = []
 
 
 def _entry(data: DataFile, before: ManifestEntry | None = None) -> ManifestEntry:
@@ -157,21 +157,21 @@ def _entry(data: DataFile, before: ManifestEntry | None = None) -> ManifestEntry
 
 
 def manifest_name(crawl: str, digest: str, snapshot: int) -> str:
-    """A manifest's file, by which the next export sees what it says; no two snapshots write the same."""
+    """Return a manifest's file name, from which the next export gets the digest."""
     return f"{crawl}.{digest}.{snapshot}.avro"
 
 
-def said_by(manifest: ManifestFile) -> tuple[str, str]:
-    """The crawl of a manifest and the digest of what it says; see ``Writing.digest``."""
+def parse_manifest_path(manifest: ManifestFile) -> tuple[str, str]:
+    """Return the crawl and the digest of a manifest; see ``Writing.digest``."""
     crawl, digest, *_ = manifest.manifest_path.rpartition("/")[2].split(".")
     return crawl, digest
 
 
-def holds_files(manifest: ManifestFile) -> bool:
-    """Whether a manifest names files that are there, and not only such as are gone."""
+def has_live_files(manifest: ManifestFile) -> bool:
+    """Whether a manifest has files that are not deleted."""
     return bool(manifest.has_added_files() or manifest.has_existing_files())
 
 
 def entries_of(manifest: ManifestFile, io: FileIO) -> dict[str, ManifestEntry]:
-    """What a manifest says of files that are there, by their address."""
+    """Return the entries of files that are not deleted, by address."""
     return {entry.data_file.file_path: entry for entry in manifest.fetch_manifest_entry(io)}

@@ -1,4 +1,4 @@
-"""A table that is ready to be asked in a notebook, by pyiceberg, at no more than the data costs."""
+"""An Iceberg table for pyiceberg whose scans request data only."""
 
 from pathlib import Path
 from typing import Any
@@ -18,16 +18,11 @@ _EVERY_ROW = AlwaysTrue()
 
 
 class IcebergTable(StaticTable):
-    """pyiceberg's table, of which filters on crawl and subset hold whether or not these are selected."""
+    """pyiceberg's table, with filters on crawl and subset that work if these are not selected."""
 
     @classmethod
     def at(cls, metadata: Path, io: FileIO) -> "IcebergTable":
-        """The table in one version.
-
-        Args:
-            metadata: the file of that.
-            io: reads its files.
-        """
+        """Return the table of a metadata file; ``io`` reads its files."""
         address = f"file://{metadata.absolute().as_posix()}"
         document = TableMetadataUtil.parse_raw(metadata.read_text(encoding="utf-8"))
         return cls(("catalogue", "index"), document, address, io, NoopCatalog("catalogue"))
@@ -57,25 +52,25 @@ class IcebergTable(StaticTable):
 
 
 class IndexScan(DataScan):
-    """A scan that reads the partition columns which its filter names, and drops them again if nobody selected them.
+    """A scan that reads the partition columns of its filter, and drops them if they are not selected.
 
-    pyiceberg 0.12 gives a file's partition values to those columns alone that are selected, and takes the others for
-    null: a filter on them then finds nothing, without a word (apache/iceberg-python, _get_column_projection_values).
+    pyiceberg 0.12 fills partition columns only if they are selected; else they are null, and a filter on them silently
+    finds nothing (apache/iceberg-python, _get_column_projection_values).
     """
 
     def to_arrow(self, dictionary_columns: tuple[str, ...] = ()) -> pa.Table:
-        """The rows."""
+        """Return the rows."""
         found = DataScan.to_arrow(self._wider, dictionary_columns)
         return found.select(self._names)
 
     def to_arrow_batch_reader(self, dictionary_columns: tuple[str, ...] = ()) -> pa.RecordBatchReader:
-        """The rows, some at a time."""
+        """Return the rows in batches."""
         found = DataScan.to_arrow_batch_reader(self._wider, dictionary_columns)
         schema = pa.schema([found.schema.field(name) for name in self._names])
         return pa.RecordBatchReader.from_batches(schema, (batch.select(self._names) for batch in found))
 
     def count(self) -> int:
-        """How many rows there are."""
+        """Return the number of rows."""
         return DataScan.count(self._wider)
 
     @property
@@ -84,9 +79,9 @@ class IndexScan(DataScan):
 
     @property
     def _wider(self) -> "IndexScan":
-        """This scan with the columns that its filter needs to be selected."""
+        """This scan, with the partition columns of its filter selected."""
         schema = self.table_metadata.schema()
         named: Any = extract_field_ids(bind(schema, self.row_filter, case_sensitive=self.case_sensitive))
         columns = {schema.find_field(number).name for number in named}
-        lacking = [name for name in PATH_COLUMNS if name in columns and name not in self._names]
-        return self.update(selected_fields=(*self._names, *lacking)) if lacking else self
+        needed = [name for name in PATH_COLUMNS if name in columns and name not in self._names]
+        return self.update(selected_fields=(*self._names, *needed)) if needed else self

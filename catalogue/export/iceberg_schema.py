@@ -1,7 +1,4 @@
-"""How the index's columns are spelled in Iceberg: schema, partitions, sort order, names.
-
-All of it is from the table's specification (https://iceberg.apache.org/spec/, version 2).
-"""
+"""Schema, partitions, sort order and name mapping in Iceberg (https://iceberg.apache.org/spec/, version 2)."""
 
 from collections.abc import Iterable, Sequence
 
@@ -31,25 +28,23 @@ from catalogue.commoncrawl.columns import KEY_COLUMN, PATH_COLUMNS, SCHEMA
 from catalogue.metadata_db.file_stats import LakeFile, lake_schema
 
 SORTED = 1
-"""The sort order of files whose rows are in the order of their keys."""
+"""Sort order of files whose rows are sorted by key."""
 
 
 def schema_of(files: Sequence[LakeFile], older: Sequence[Schema] = (), highest: int = 0) -> Schema:
-    """The columns of files under one Iceberg schema; none is required, since none is in files of every year.
+    """Return one schema for all files. No column is required, since none is in files of every year.
 
-    A column of which files disagree what it holds, or for which Iceberg has no type, is left out: other readers would
-    fail at it.
+    Columns without an Iceberg type, or with several types, are left out: other readers would fail.
 
     Args:
-        files: of which.
-        older: schemas of the same table, from the newest on. What is called as there and has its type is the same
-            column, and keeps its number.
-        highest: number given in that table so far; none is given twice.
+        files: of the table.
+        older: schemas of the table, newest first. A column with an equal name and type keeps its field id.
+        highest: the highest field id of the table.
     """
     kinds: dict[str, set[str]] = {}
     for file in files:
-        for name, held in zip(file.column_names, file.column_kinds, strict=True):
-            kinds.setdefault(name, set()).add(held)
+        for name, column_kind in zip(file.column_names, file.column_kinds, strict=True):
+            kinds.setdefault(name, set()).add(column_kind)
     there = {(field.name, field.field_type): field.field_id for each in reversed(older) for field in each.fields}
     used = highest
     fields = []
@@ -82,7 +77,7 @@ def _type(kind: pa.DataType) -> IcebergType | None:
 
 
 def partitions_of(schema: Schema) -> PartitionSpec:
-    """A partition a crawl and subset: readers take these columns from there, since no file has them."""
+    """Partition by crawl and subset: no file has these columns, so readers take them from the partition."""
     return PartitionSpec(
         *(
             PartitionField(schema.find_field(name).field_id, PARTITION_FIELD_ID_START + at, IdentityTransform(), name)
@@ -92,7 +87,7 @@ def partitions_of(schema: Schema) -> PartitionSpec:
 
 
 def order_of(schema: Schema) -> SortOrder:
-    """By key. It is the table's default; which files are so sorted each says for itself."""
+    """Return the default sort order, by key; the entry of each sorted file refers to it."""
     key = schema.find_field(KEY_COLUMN).field_id
     return SortOrder(SortField(source_id=key, transform=IdentityTransform()), order_id=SORTED)
 
@@ -100,17 +95,16 @@ def order_of(schema: Schema) -> SortOrder:
 def properties_of(
     schema: Schema, files: Iterable[LakeFile], older: Iterable[Schema] = (), mapped: Iterable[str] = ()
 ) -> dict[str, str]:
-    """What the table says of itself.
+    """Return the properties of the table.
 
-    Files without field numbers need names to be mapped. A name that the schema has not is mapped to a number that it
-    has not, or readers that look up every column of a file would stumble over it. There is one mapping for all
-    snapshots, so what it said stays in it, but for columns whose type has changed since.
+    Files without field ids need a name mapping. Names that the schema does not have are mapped to unused ids, since
+    some readers look up every column of a file. The mapping is the same for all snapshots, so names stay in it.
 
     Args:
-        schema: of now.
-        files: of now.
-        older: schemas of the table, from the newest on.
-        mapped: names that it has had in its mapping.
+        schema: the new one.
+        files: of the table.
+        older: schemas of the table, newest first.
+        mapped: names in the table's mapping.
     """
     numbers: dict[str, int] = {}
     for each in (schema, *older):
@@ -118,8 +112,8 @@ def properties_of(
             if field.name not in PATH_COLUMNS:
                 numbers.setdefault(field.name, field.field_id)
     there = {name for names in {file.column_names for file in files} for name in names}
-    strange = sorted(there.union(mapped) - numbers.keys())
-    numbers |= {name: _STRANGE + at for at, name in enumerate(strange)}
+    unmapped = sorted(there.union(mapped) - numbers.keys())
+    numbers |= {name: _UNMAPPED + at for at, name in enumerate(unmapped)}
     mapping = NameMapping(
         [MappedField.model_validate({"field-id": number, "names": [name]}) for name, number in numbers.items()]
     )
@@ -131,9 +125,9 @@ def properties_of(
     }
 
 
-_STRANGE = 1_000_000_000
-"""Numbers of columns from here on are those of names that stand in files alone."""
+_UNMAPPED = 1_000_000_000
+"""First field id of columns that only files have."""
 
 _SPARK_BY_BATCH = "read.parquet.vectorization.enabled"
-"""Whether Spark reads by batches. iceberg-spark-runtime 1.10 cannot read times in milliseconds so, as they are in files
-of all crawls (ClassCastException in VectorizedArrowReader)."""
+"""Must be false: with it, iceberg-spark-runtime 1.10 cannot read the index's times in milliseconds
+(ClassCastException in VectorizedArrowReader)."""

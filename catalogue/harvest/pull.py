@@ -2,7 +2,7 @@
 
 A digest shows that a file is what its maker wrote, not that it is true. So footers are decoded and summarized here,
 and some footers and page indexes are compared with the source. Page indexes that were derived by reading cannot be
-compared and are not stored. Whoever invents everything except what happens to be compared can still make results
+compared and are not stored. A maker who invents everything except what happens to be compared can still make results
 incomplete: pull snapshots of people you trust.
 """
 
@@ -126,7 +126,7 @@ def _fetch(place: PoliteSource, file: SnapshotFile, path: Path) -> None:
             digest.update(answer.body)
             output.write(answer.body)
     if digest.hexdigest() != file.sha256:
-        message = "has another digest than the manifest says"
+        message = "has another digest than in the manifest"
         raise BadSnapshot(message)
 
 
@@ -171,9 +171,9 @@ class _Pull:
         """Compare random files with the source, and as many that have page indexes."""
         chance = random.SystemRandom()
         chosen = set(chance.sample(paths, min(self.compare, len(paths))))
-        lacking = max(0, self.compare - len(chosen.intersection(indexed)))
+        needed = max(0, self.compare - len(chosen.intersection(indexed)))
         others = [path for path in indexed if path not in chosen]
-        chosen |= {*chance.sample(others, min(lacking, len(others)))}
+        chosen |= {*chance.sample(others, min(needed, len(others)))}
         for part in parts if chosen else ():
             for path in chosen & part.files.keys():
                 indexes = {n: Indexes.unpack(each.data) for (of, n), each in part.indexes.items() if of == path}

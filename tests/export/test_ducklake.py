@@ -1,4 +1,4 @@
-"""Lakes are what DuckLake's own extension makes, change by snapshots, and take no other file's place."""
+"""DuckLakes equal those of the extension, change by snapshots, and replace no other file."""
 
 import sqlite3
 from collections.abc import Sequence
@@ -73,13 +73,13 @@ SELECT column_id, value_count, null_count, min_value, max_value
 FROM ducklake_file_column_stats JOIN ducklake_data_file USING (data_file_id) JOIN ducklake_column USING (column_id)
 WHERE path LIKE ? AND column_name IN ('crawl', 'subset') ORDER BY 1
 """
-"""What must be the same in a lake of ours and in one of the extension; a file, where one is asked for."""
+"""Queries with equal results in our lake and in one of the extension; the parameter is a file."""
 
 
 def in_lakes(
     paths: Sequence[Path], questions: Sequence[tuple[str, Sequence[str]]]
 ) -> list[list[list[tuple[Any, ...]]]]:
-    """Rows of the tables that each of some lakes is made of; questions are SQL and parameters."""
+    """Return the rows of queries (SQL and parameters) over the tables of lakes."""
     if paths[0].read_bytes().startswith(b"SQLite"):
         found = []
         for path in paths:
@@ -98,7 +98,7 @@ def in_lakes(
 
 
 class Places:
-    """A folder of small index files, and what a lake has to know of them."""
+    """A folder of small index files with a lake."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -148,7 +148,7 @@ def comparable(definitions: list[tuple[Any, ...]]) -> set[str]:
 
 @needs_extensions
 @pytest.mark.parametrize("kind", KINDS)
-def test_it_is_what_the_extension_makes(
+def test_tables_equal_those_of_the_extension(
     kind: str, harvested: catalogue.Catalogue, mirror: Path, tmp_path: Path
 ) -> None:
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
@@ -185,7 +185,7 @@ def test_it_is_what_the_extension_makes(
 
 @needs_extensions
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_changed_is_a_snapshot_a_crawl(kind: str, places: Places) -> None:
+def test_each_changed_crawl_is_a_snapshot(kind: str, places: Places) -> None:
     one, two = places.file(ONE, 0, ["a", "b"]), places.file(TWO, 0, ["c"])
     assert places.export(one, backend=kind) == 1
     written = places.lake.stat()
@@ -209,7 +209,7 @@ def test_what_changed_is_a_snapshot_a_crawl(kind: str, places: Places) -> None:
 
 @needs_extensions
 @pytest.mark.parametrize("kind", KINDS)
-def test_keys_are_compared_by_their_bytes(kind: str, places: Places) -> None:
+def test_keys_compare_by_bytes(kind: str, places: Places) -> None:
     keys = ["", "'", '"', "%_", "a\\", "Z", "a", "ab", "\x7f", "é", "\ud7ff", "\ue000", "\uffff", "\U00010000"]
     keys += ["\U0010ffff"]
     assert keys[5:] == sorted(keys[5:], key=str.encode)
@@ -217,7 +217,7 @@ def test_keys_are_compared_by_their_bytes(kind: str, places: Places) -> None:
     places.export(*files, backend=kind)
     with opened(places.lake, places.folder) as connection:
         in_order = sorted(keys, key=str.encode)
-        for at, key in enumerate(in_order):  # who agrees on all neighbours agrees on the order
+        for at, key in enumerate(in_order):  # all neighbours in order: all in order
             sql = "SELECT url_surtkey FROM cc.captures WHERE url_surtkey = ?"
             assert connection.execute(sql, [key]).fetchall() == [(key,)]
             if at + 2 < len(keys):
@@ -228,8 +228,8 @@ def test_keys_are_compared_by_their_bytes(kind: str, places: Places) -> None:
 
 @needs_extensions
 @pytest.mark.parametrize("kind", KINDS)
-def test_columns_whose_names_would_clash(kind: str, places: Places) -> None:
-    """And such as come later, or have another type then."""
+def test_columns_with_clashing_names(kind: str, places: Places) -> None:
+    """Columns can be added, and can change their type."""
     ours: dict[str, list[Any]] = {"URL": [1], "subset": [2], "fetch_time_naive": [3], "": [4], "Score": [5]}
     one = places.file(ONE, 0, ["a"], url=["http://a/"], mark=[7], **ours)
     two = places.file(TWO, 0, ["b"], score=[6], mark=["high"], extra=[5])
@@ -250,10 +250,12 @@ def test_columns_whose_names_would_clash(kind: str, places: Places) -> None:
 
 @needs_extensions
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_makes_no_snapshot(kind: str, places: Places) -> None:
-    """Bounds that were learned or lost, macros of an older lake that are mended, and what is missing still."""
+def test_bounds_macros_and_comments_make_no_snapshot(kind: str, places: Places) -> None:
+    """New or removed bounds, updated macros, and unchanged comments."""
     whole = places.file(ONE, 0, ["com,example)/", "com,example)/b"])
-    lacking = LakeFile(**{**{name: getattr(whole, name) for name in whole.__slots__}, "min_key": None, "max_key": None})
+    unbounded = LakeFile(
+        **{**{name: getattr(whole, name) for name in whole.__slots__}, "min_key": None, "max_key": None}
+    )
     missing = ["3 of 4 files are not harvested"]
     comment = (
         "SELECT comment FROM duckdb_views() WHERE database_name = 'cc' AND view_name = 'captures' "
@@ -261,10 +263,10 @@ def test_what_makes_no_snapshot(kind: str, places: Places) -> None:
     )
     read = "EXPLAIN ANALYZE SELECT url_surtkey FROM cc.captures WHERE url_surtkey = 'com,example)/c'"
     ask = "SELECT cc.surt_key('http://www.example.com/')"
-    assert places.export(lacking, missing=missing, backend=kind) == 1
+    assert places.export(unbounded, missing=missing, backend=kind) == 1
     (((_, plan),), comments, key) = places.answers(read, comment, ask)
     assert "Total Files Read: 1" in plan
-    assert all("3 of 4 files" in said for (said,) in comments)
+    assert all("3 of 4 files" in text for (text,) in comments)
     assert (len(comments), key) == (2, [("com,example)/",)])
     assert places.export(whole, missing=missing) == 0
     assert "Total Files Read: 1" not in places.rows(read)[0][1]
@@ -274,17 +276,17 @@ def test_what_makes_no_snapshot(kind: str, places: Places) -> None:
     assert places.rows(ask) == [("wrong",)]
     assert places.export(whole, missing=missing) == 0
     assert places.rows(ask) == key
-    assert places.export(lacking, missing=missing) == 0
+    assert places.export(unbounded, missing=missing) == 0
     assert "Total Files Read: 1" in places.rows(read)[0][1]
-    assert places.export(lacking) == 1
+    assert places.export(unbounded) == 1
     comments = places.rows(comment)
-    assert not any("incomplete" in said for (said,) in comments)
+    assert not any("incomplete" in text for (text,) in comments)
     assert len(comments) == 2
 
 
 @needs_extensions
 @pytest.mark.parametrize("kind", KINDS)
-def test_readers_keep_what_they_have_open(kind: str, places: Places) -> None:
+def test_open_readers_are_not_disturbed(kind: str, places: Places) -> None:
     one, two = places.file(ONE, 0, ["a"]), places.file(TWO, 0, ["b"])
     places.export(one, backend=kind)
     with opened(places.lake, places.folder) as reader:
@@ -293,7 +295,7 @@ def test_readers_keep_what_they_have_open(kind: str, places: Places) -> None:
         under_way = reader.cursor().execute("SELECT url_surtkey FROM cc.captures")
         places.export(one, two)
         assert under_way.fetchall() == [("a",)]
-        # Of SQLite's files DuckDB opens a new one with every question.
+        # DuckDB opens SQLite files again for each query.
         assert reader.execute(count).fetchall() == [(2 if kind == "sqlite" else 1,)]
         assert crawls_in(places.lake).keys() == {ONE, TWO}
     assert places.rows(count) == [(2,)]
@@ -301,7 +303,7 @@ def test_readers_keep_what_they_have_open(kind: str, places: Places) -> None:
 
 @needs_extensions
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_others_keep_in_it_stays(kind: str, places: Places) -> None:
+def test_keeps_tables_of_others(kind: str, places: Places) -> None:
     one, two = places.file(ONE, 0, ["a"]), places.file(TWO, 0, ["b"])
     places.export(one, backend=kind)
     with spare() as connection:
@@ -318,7 +320,7 @@ def foreign(tmp_path: Path, kind: str) -> Path:
     path = tmp_path / "other"
     match kind:
         case "text":
-            path.write_text("somebody's text")
+            path.write_text("other text")
         case "empty":
             path.touch()
         case "sqlite":
@@ -337,16 +339,16 @@ def foreign(tmp_path: Path, kind: str) -> Path:
 
 
 @pytest.mark.parametrize("kind", ["text", "empty", "sqlite", "duckdb", "lake"])
-def test_what_is_no_lake_of_ours_is_left_as_it_is(kind: str, tmp_path: Path) -> None:
+def test_refuses_files_that_are_not_its_lakes(kind: str, tmp_path: Path) -> None:
     path = foreign(tmp_path, kind)
     before, names = path.read_bytes(), {each.name for each in tmp_path.iterdir()}
-    with pytest.raises(QueryError, match="no lake that this has made"):
+    with pytest.raises(QueryError, match="was not made by this tool"):
         export_lake(path, [], [], data_path="/", backend=None)
     assert path.read_bytes() == before
     assert {each.name for each in tmp_path.iterdir()} - names <= {"other.lock"}
 
 
-def test_a_lake_that_lacks_a_table_cannot_be_read(places: Places) -> None:
+def test_missing_table_is_an_error(places: Places) -> None:
     places.export(backend="sqlite")
     with closing(sqlite3.connect(places.lake)) as spoilt:
         spoilt.execute("DROP TABLE ducklake_file_partition_value")
@@ -354,7 +356,7 @@ def test_a_lake_that_lacks_a_table_cannot_be_read(places: Places) -> None:
         crawls_in(places.lake)
 
 
-def test_where_a_lake_cannot_be(places: Places, tmp_path: Path) -> None:
+def test_refuses_invalid_paths_backends_and_versions(places: Places, tmp_path: Path) -> None:
     for folder in (tmp_path, Path(), Path("/")):
         with pytest.raises(QueryError, match="is a folder"):
             export_lake(folder, [], [], data_path="/", backend=None)
@@ -375,7 +377,7 @@ def test_where_a_lake_cannot_be(places: Places, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_damaged_lake_is_a_sentence(kind: str, places: Places) -> None:
+def test_damaged_lake_is_an_error(kind: str, places: Places) -> None:
     places.export(*(places.file(ONE, number, [f"a{number}"]) for number in range(20)), backend=kind)
     whole = places.lake.read_bytes()
     places.lake.write_bytes(whole[: len(whole) // 4])
@@ -384,13 +386,13 @@ def test_a_damaged_lake_is_a_sentence(kind: str, places: Places) -> None:
     assert places.lake.read_bytes() == whole[: len(whole) // 4]
 
 
-def test_two_exports_at_once(places: Places) -> None:
+def test_refuses_two_exports_at_once(places: Places) -> None:
     with FileLock(f"{places.lake}.lock"), pytest.raises(StoreLocked, match="another process writes to"):
         places.export()
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_leftovers_of_a_crash_do_no_harm(kind: str, places: Places) -> None:
+def test_ignores_files_of_a_crashed_export(kind: str, places: Places) -> None:
     one = places.file(ONE, 0, ["a"])
     places.export(one, backend=kind)
     left = places.lake.with_name(f"{places.lake.name}.new")

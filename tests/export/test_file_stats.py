@@ -1,4 +1,4 @@
-"""What other engines are told of files, held against all keys that are in these."""
+"""File statistics for other engines, compared with all keys of the files."""
 
 from pathlib import Path
 from shutil import copytree
@@ -24,27 +24,27 @@ KEYS = st.lists(st.text("ab\x7fé\U0010ffff", max_size=4), min_size=1, max_size=
 
 
 @given(KEYS)
-def test_bounds_of_signed_bytes_hold_for_unsigned_ones(keys: list[str]) -> None:
+def test_signed_bounds_become_valid_unsigned_bounds(keys: list[str]) -> None:
     found = unsigned_bounds(min(keys, key=signed), max(keys, key=signed))
     if found:
         assert all(found[0].encode() <= key.encode() <= found[1].encode() for key in keys)
 
 
 @given(st.text("abc", min_size=1, max_size=4), st.text("abc", min_size=1, max_size=4))
-def test_bounds_in_ascii_are_not_given_up(one: str, other: str) -> None:
+def test_keeps_ascii_bounds(one: str, other: str) -> None:
     least, greatest = sorted([one, other])
     assert unsigned_bounds(least, greatest)
     assert unsigned_bounds(least, least) == (least, least)
 
 
-def test_since_when_files_are_sorted() -> None:
+def test_files_are_sorted_since_2022_27() -> None:
     assert may_be_sorted("CC-MAIN-2022-27")
     assert may_be_sorted("CC-MAIN-2026-05")
     assert not may_be_sorted("CC-MAIN-2022-21")
     assert not may_be_sorted("CC-MAIN-2012")
 
 
-def test_what_is_said_of_each_file_is_so(untaught_data: Path, mirror: Path, settings: Settings, tmp_path: Path) -> None:
+def test_file_statistics_are_true(untaught_data: Path, mirror: Path, settings: Settings, tmp_path: Path) -> None:
     with catalogue.open(copytree(untaught_data, tmp_path / "data"), settings=settings) as cat:
         for taught in (False, True):
             if taught:
@@ -54,14 +54,14 @@ def test_what_is_said_of_each_file_is_so(untaught_data: Path, mirror: Path, sett
             assert len(files) == len(cat.files())
             bounded = sum(file.min_key is not None for file in files)
             for file in files:
-                hold(file, mirror / file.path)
+                check(file, mirror / file.path)
         assert bounded == len(files)
         assert {file.crawl for file in files if file.ascending} == {
             c for c in stored_crawls(cat.session) if may_be_sorted(c)
         }
 
 
-def hold(file: LakeFile, path: Path) -> None:
+def check(file: LakeFile, path: Path) -> None:
     parquet = pq.ParquetFile(path)
     keys = parquet.read(["url_surtkey"]).column(0).combine_chunks()
     if file.min_key is not None and file.max_key is not None:

@@ -1,4 +1,4 @@
-"""An Iceberg table of what is held, read by pyiceberg and DuckDB and held against all rows of all files."""
+"""Iceberg tables read by pyiceberg and DuckDB, compared with all rows of all files."""
 
 import gzip
 import json
@@ -42,7 +42,7 @@ def rows_in_order(rows: pa.Table) -> pa.Table:
 
 @pytest.fixture(scope="module")
 def truth(rows: pa.Table) -> Truth:
-    """What is so by a scan of all files, as far as questions and sums are about it."""
+    """Results of full scans."""
     asked = ["url_surtkey", "crawl", "subset", "fetch_status", "warc_record_offset", "fetch_time"]
     return scanned(rows.select(asked))
 
@@ -82,9 +82,7 @@ def in_order(found: pa.Table) -> pa.Table:
     return found.combine_chunks().sort_by(by)
 
 
-def test_pyiceberg_answers_random_questions_as_a_scan_of_all_files(
-    path: Path, table: IcebergTable, rows: pa.Table, truth: Truth
-) -> None:
+def test_pyiceberg_equals_a_full_scan(path: Path, table: IcebergTable, rows: pa.Table, truth: Truth) -> None:
     columns = ("crawl", "subset", "warc_record_offset", "fetch_time")
     by_itself = plain(path)
     for at, asked in enumerate(questions(rows, 8)):
@@ -97,8 +95,8 @@ def test_pyiceberg_answers_random_questions_as_a_scan_of_all_files(
         assert sums(found) == expected, asked.where
 
 
-def test_every_column_is_as_in_the_files(table: IcebergTable, rows_in_order: pa.Table, path: Path) -> None:
-    where = "url_surtkey >= 'com,e' AND url_surtkey < 'com,f'"  # in a few row groups of each era, with all columns
+def test_columns_equal_those_of_the_files(table: IcebergTable, rows_in_order: pa.Table, path: Path) -> None:
+    where = "url_surtkey >= 'com,e' AND url_surtkey < 'com,f'"  # a few row groups of each era
     some = (pc.field("url_surtkey") >= "com,e") & (pc.field("url_surtkey") < "com,f")
     expected = rows_in_order.filter(some)
     eras = ["crawl", "subset"]
@@ -109,7 +107,7 @@ def test_every_column_is_as_in_the_files(table: IcebergTable, rows_in_order: pa.
 
 
 @needs_duckdb
-def test_duckdb_answers_the_same(
+def test_duckdb_equals_a_full_scan(
     path: Path, rows: pa.Table, rows_in_order: pa.Table, truth: Truth, tmp_path: Path
 ) -> None:
     asked = questions(rows, 14)
@@ -130,15 +128,15 @@ def test_duckdb_answers_the_same(
     for each, got in zip(asked, found, strict=False):
         assert got == [truth(each.where)], each.where
     assert in_order(pq.read_table(copied).cast(SCHEMA)).equals(rows_in_order)
-    # As documented: DuckDB takes times that do not say they are UTC for those of the session's zone.
-    assert {told["crawl"] for told in found[len(asked)]} == set(rows["crawl"].to_pylist())
-    for told in found[len(asked)]:
-        right = truth(f"crawl = '{told['crawl']}'")["times"] == told["times"]
-        assert right == (told["crawl"] >= "CC-MAIN-2021-49"), told
+    # As documented: DuckDB reads times that are not declared UTC in the session's zone.
+    assert {row["crawl"] for row in found[len(asked)]} == set(rows["crawl"].to_pylist())
+    for row in found[len(asked)]:
+        right = truth(f"crawl = '{row['crawl']}'")["times"] == row["times"]
+        assert right == (row["crawl"] >= "CC-MAIN-2021-49"), row
 
 
 @needs_duckdb
-def test_duckdb_opens_the_files_of_the_plan_alone(
+def test_duckdb_opens_only_the_files_of_the_plan(
     served: tuple[LoopbackServer, catalogue.Catalogue], tmp_path: Path, rows: pa.Table, truth: Truth
 ) -> None:
     server, cat = served
@@ -147,7 +145,7 @@ def test_duckdb_opens_the_files_of_the_plan_alone(
     where = questions(rows, 1)[0].where
     planned = {task.file.file_path for task in plain(tmp_path / "table").scan(where).plan_files()}
     server.log.clear()
-    asked = f"SELECT {SUMS} FROM iceberg_scan('{tmp_path / 'table'}') WHERE {where}"  # noqa: S608 - our own question
+    asked = f"SELECT {SUMS} FROM iceberg_scan('{tmp_path / 'table'}') WHERE {where}"  # noqa: S608 - a constant
     found = in_shell([asked], "avro", "iceberg", "httpfs")
     assert found[0][0]["n"] == truth(where)["n"]
     opened = {server.url + each.path for each in server.log}
@@ -156,7 +154,7 @@ def test_duckdb_opens_the_files_of_the_plan_alone(
     assert len(planned) < len(cat.files())
 
 
-def test_a_scan_of_ours_asks_for_data_alone(
+def test_scan_requests_no_footers(
     served: tuple[LoopbackServer, catalogue.Catalogue], rows: pa.Table, truth: Truth, files: list[LakeFile]
 ) -> None:
     server, cat = served
@@ -178,9 +176,7 @@ def test_a_scan_of_ours_asks_for_data_alone(
     assert requests
 
 
-def test_a_file_that_is_another_now_is_an_error(
-    settings: Settings, files: list[LakeFile], mirror: Path, tmp_path: Path
-) -> None:
+def test_replaced_file_is_an_error(settings: Settings, files: list[LakeFile], mirror: Path, tmp_path: Path) -> None:
     first, second, *_ = files
     changing = tmp_path / "mirror"
     file, listing = changing / first.path, changing / f"crawl-data/{first.crawl}/cc-index-table.paths.gz"
@@ -201,7 +197,7 @@ def test_a_file_that_is_another_now_is_an_error(
         assert cat.iceberg().scan(selected_fields=("url",)).to_arrow().num_rows == second.num_rows
 
 
-def test_a_table_is_there_as_long_as_the_catalogue_is_open(harvested_data: Path, settings: Settings) -> None:
+def test_table_needs_an_open_catalogue(harvested_data: Path, settings: Settings) -> None:
     with catalogue.open(harvested_data, settings=settings) as cat:
         scan = cat.iceberg("latest").scan(selected_fields=("url",), limit=1)
         assert scan.to_arrow().num_rows == 1
@@ -209,7 +205,7 @@ def test_a_table_is_there_as_long_as_the_catalogue_is_open(harvested_data: Path,
         scan.to_arrow()
 
 
-def test_many_threads_may_scan(table: IcebergTable, rows: pa.Table, truth: Truth) -> None:
+def test_scans_from_many_threads(table: IcebergTable, rows: pa.Table, truth: Truth) -> None:
     asked = [each.where for each in questions(rows, 8, seed=8)]
     with ThreadPoolExecutor(4) as executor:
         found = executor.map(lambda where: table.scan(where, ("warc_record_offset", "fetch_time")).to_arrow(), asked)
@@ -217,9 +213,7 @@ def test_many_threads_may_scan(table: IcebergTable, rows: pa.Table, truth: Truth
             assert sums(each) == truth(where)
 
 
-def test_a_filter_on_crawl_holds_without_selecting_it(
-    table: IcebergTable, path: Path, rows: pa.Table, truth: Truth
-) -> None:
+def test_filters_on_crawl_that_is_not_selected(table: IcebergTable, path: Path, rows: pa.Table, truth: Truth) -> None:
     crawl = rows["crawl"][0].as_py()
     where = f"crawl = '{crawl}' AND fetch_status = 200"
     expected = truth(where)["n"]
@@ -229,11 +223,11 @@ def test_a_filter_on_crawl_holds_without_selecting_it(
     assert scan.to_arrow().num_rows == expected
     assert scan.to_arrow_batch_reader().read_all().column_names == ["url"]
     assert table.scan(limit=3).filter(where).select("url").to_pandas().shape == (3, 1)
-    # Should this fail, pyiceberg has been mended, and ours need not widen scans any more.
+    # If this fails, pyiceberg is fixed, and IndexScan is not needed any more.
     assert plain(path).scan(where, ("url",)).to_arrow().num_rows == 0
 
 
-def test_bounds_are_whole_or_not_there(files: list[LakeFile], tmp_path: Path) -> None:
+def test_bounds_are_complete_or_missing(files: list[LakeFile], tmp_path: Path) -> None:
     unknown = files[0]
     files = [replace(unknown, min_key=None, max_key=None), *files[1:]]
     location = "https://example.com/"
@@ -257,15 +251,15 @@ def test_bounds_are_whole_or_not_there(files: list[LakeFile], tmp_path: Path) ->
     assert len(planned) < len(files) / 2
 
 
-def test_columns_that_a_schema_cannot_have_are_left_alone(tmp_path: Path) -> None:
+def test_leaves_out_columns_without_an_iceberg_type(tmp_path: Path) -> None:
     warc = "cc-index/table/cc-main/warc/crawl=CC-MAIN-2026-30/subset=warc"
     (tmp_path / warc).mkdir(parents=True)
-    held = []
+    found_files = []
     for name, score in (("a", pa.array([1, 2])), ("b", pa.array(["x", "y"]))):
         written = pa.table({"url_surtkey": [f"{name})/", f"{name})/x"], "score": score, "newer": [0.5, 1.5]})
         file = tmp_path / warc / f"{name}.parquet"
         pq.write_table(written, file)
-        held.append(
+        found_files.append(
             LakeFile(
                 str(file.relative_to(tmp_path)),
                 crawl="CC-MAIN-2026-30",
@@ -282,14 +276,14 @@ def test_columns_that_a_schema_cannot_have_are_left_alone(tmp_path: Path) -> Non
                 row_group_offsets=(4,),
             )
         )
-    table = StaticTable.from_metadata(str(export(tmp_path / "table", held, f"file://{tmp_path}/")))
+    table = StaticTable.from_metadata(str(export(tmp_path / "table", found_files, f"file://{tmp_path}/")))
     found = table.scan("url_surtkey > 'a)/' and newer > 1", ("url_surtkey", "newer", "crawl", "url")).to_arrow()
     assert sorted(found["url_surtkey"].to_pylist()) == ["a)/x", "b)/x"]
     assert set(found["crawl"].to_pylist()) == {"CC-MAIN-2026-30"}
     assert "score" not in table.schema().column_names
 
 
-def test_properties_say_what_is_missing(files: list[LakeFile], tmp_path: Path) -> None:
+def test_properties_report_missing_files(files: list[LakeFile], tmp_path: Path) -> None:
     metadata = StaticTable.from_metadata(str(export(tmp_path, files, "https://example.com/", ["half of it"]))).metadata
     snapshot = metadata.current_snapshot()
     assert snapshot is not None

@@ -1,4 +1,4 @@
-"""The folder of an Iceberg table: exported to again, broken off, in somebody's way."""
+"""The folder of an Iceberg table: updated, interrupted, with other files."""
 
 import json
 from pathlib import Path
@@ -38,11 +38,11 @@ def all_in(folder: Path) -> dict[str, bytes]:
 
 
 def at(path: Path) -> StaticTable:
-    """The table as who follows the hint sees it."""
+    """Open the table by its version hint."""
     return StaticTable.from_metadata(str(path))
 
 
-def test_a_new_snapshot_uses_what_has_not_changed(files: list[LakeFile], tmp_path: Path) -> None:
+def test_new_snapshot_reuses_unchanged_manifests(files: list[LakeFile], tmp_path: Path) -> None:
     path = tmp_path / "table"
     crawls = sorted({file.crawl for file in files})
     first = [file for file in files if file.crawl != crawls[0]]
@@ -89,7 +89,7 @@ def test_a_new_snapshot_uses_what_has_not_changed(files: list[LakeFile], tmp_pat
     assert paths(at(path)) == {file.path for file in files}
 
 
-def test_what_has_not_changed_is_not_written(files: list[LakeFile], tmp_path: Path) -> None:
+def test_writes_nothing_without_changes(files: list[LakeFile], tmp_path: Path) -> None:
     first = export(tmp_path / "table", files, LOCATION)
     before = all_in(tmp_path)
     assert export(tmp_path / "table", files, LOCATION) == first
@@ -99,7 +99,7 @@ def test_what_has_not_changed_is_not_written(files: list[LakeFile], tmp_path: Pa
     assert found == {f"s3a://elsewhere/{file.path}" for file in files}
 
 
-def test_columns_keep_their_numbers(files: list[LakeFile], tmp_path: Path) -> None:
+def test_columns_keep_their_field_ids(files: list[LakeFile], tmp_path: Path) -> None:
     def having(name: str, kind: str) -> list[LakeFile]:
         rest = (1, 1, 1, ("url_surtkey", name), ("string", kind), True, "a", "b", True, (4,))
         return [*files, LakeFile("zz/crawl=CC-MAIN-2030-01/subset=warc/x.parquet", "CC-MAIN-2030-01", "warc", *rest)]
@@ -115,7 +115,7 @@ def test_columns_keep_their_numbers(files: list[LakeFile], tmp_path: Path) -> No
     assert min(others) > max(known.values())
 
 
-def test_columns_that_went_are_still_in_older_snapshots(tmp_path: Path) -> None:
+def test_removed_columns_stay_in_older_snapshots(tmp_path: Path) -> None:
     def holding(crawl: str, **columns: list[int]) -> LakeFile:
         path = f"crawl={crawl}/subset=warc/x.parquet"
         file = tmp_path / path
@@ -135,17 +135,17 @@ def test_columns_that_went_are_still_in_older_snapshots(tmp_path: Path) -> None:
     assert table.scan("score = 7", ("crawl", "score")).to_arrow().num_rows == 1
 
 
-def test_who_was_broken_off_is_in_nobodys_way(files: list[LakeFile], tmp_path: Path) -> None:
+def test_continues_after_an_interrupted_export(files: list[LakeFile], tmp_path: Path) -> None:
     whole, path = tmp_path / "whole", tmp_path / "table"
     export(whole, files, LOCATION)
-    # Before a version has its name nothing is there; the lock's file may be.
+    # Before a version has its name there is at most the lock file.
     copytree(whole, path)
     (path / "metadata/version-hint.text").unlink()
     (path / "metadata/v1.metadata.json").rename(path / "metadata/.v1.metadata.json.part")
     (path / ".export.lock").touch()
     export(path, files, LOCATION)
     assert paths(at(path)) == {file.path for file in files}
-    # Afterwards it is there for all who list the folder, and for the others as soon as somebody says so.
+    # Then readers that list the folder see it; others see it after the hint is written.
     export(path, files[1:], LOCATION)
     (path / "metadata/version-hint.text").write_text("1")
     assert export(path, files[1:], LOCATION) == path / "metadata/v2.metadata.json"
@@ -154,7 +154,7 @@ def test_who_was_broken_off_is_in_nobodys_way(files: list[LakeFile], tmp_path: P
 
 
 @pytest.mark.parametrize("there", ["file", "folder/mine.txt", "folder/metadata/00000-abc.metadata.json"])
-def test_what_somebody_else_has_there_is_not_touched(there: str, files: list[LakeFile], tmp_path: Path) -> None:
+def test_refuses_folders_with_other_files(there: str, files: list[LakeFile], tmp_path: Path) -> None:
     file = tmp_path / there
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("mine")
@@ -164,31 +164,31 @@ def test_what_somebody_else_has_there_is_not_touched(there: str, files: list[Lak
 
 
 @pytest.mark.parametrize("name", ["a#b", "a?b", "a\nb"])
-def test_nothing_is_written_to_where_a_cut_address_leads(name: str, files: list[LakeFile], tmp_path: Path) -> None:
+def test_refuses_paths_that_addresses_cannot_have(name: str, files: list[LakeFile], tmp_path: Path) -> None:
     (tmp_path / "a").write_text("mine")
     with pytest.raises(QueryError, match="choose another path"):
         export(tmp_path / name, files, LOCATION)
     assert all_in(tmp_path) == {"a": b"mine"}
 
 
-def test_a_damaged_table_is_refused(files: list[LakeFile], tmp_path: Path) -> None:
+def test_refuses_a_damaged_table(files: list[LakeFile], tmp_path: Path) -> None:
     export(tmp_path, files, LOCATION).write_text("{")
     with pytest.raises(QueryError, match="is damaged"):
         export(tmp_path, files, LOCATION)
 
 
-def test_a_table_that_was_moved_is_refused(files: list[LakeFile], tmp_path: Path) -> None:
+def test_refuses_a_moved_table(files: list[LakeFile], tmp_path: Path) -> None:
     export(tmp_path / "one", files, LOCATION)
     moved = (tmp_path / "one").rename(tmp_path / "other")
     before = all_in(moved)
-    with pytest.raises(QueryError, match="works nowhere else"):
+    with pytest.raises(QueryError, match="its addresses are absolute"):
         export(moved, files, LOCATION)
     assert {name: body for name, body in all_in(moved).items() if "lock" not in name} == {
         name: body for name, body in before.items() if "lock" not in name
     }
 
 
-def test_the_command(asking: Command, tmp_path: Path) -> None:
+def test_command(asking: Command, tmp_path: Path) -> None:
     words = ("export", "iceberg", "table")
     with TableFolder(tmp_path / "table").writing():
         busy = asking(*words)
@@ -201,7 +201,7 @@ def test_the_command(asking: Command, tmp_path: Path) -> None:
     refused = asking(*words, "--location", "somewhere")
     assert (refused.status, refused.err) == (
         2,
-        "catalogue: 'somewhere' is no address; one looks like s3a://commoncrawl/\n",
+        "catalogue: invalid address 'somewhere'; use one such as s3a://commoncrawl/\n",
     )
     refused = asking(*words, "--location", "s3a://commoncrawl/?x=1")
     assert (refused.status, "without query or credentials" in refused.err) == (2, True)
@@ -213,7 +213,7 @@ def test_the_command(asking: Command, tmp_path: Path) -> None:
     assert "nothing is harvested" in empty.err
 
 
-def test_what_is_missing_is_said(command: Command, tmp_path: Path, mirror: Path, whole_crawls: list[str]) -> None:
+def test_command_reports_missing_files(command: Command, tmp_path: Path, mirror: Path, whole_crawls: list[str]) -> None:
     copytree(mirror, tmp_path / "source")
     min((tmp_path / "source").rglob(f"crawl={whole_crawls[0]}/subset=warc/*.parquet")).unlink()
     here = Command(command.data, str(tmp_path / "source"), tmp_path)
@@ -221,8 +221,8 @@ def test_what_is_missing_is_said(command: Command, tmp_path: Path, mirror: Path,
     ran = here("export", "iceberg", "table")
     assert ran.status == 1
     assert "it is incomplete: 1 of the" in ran.err
-    (said,) = json.loads(at(tmp_path / "table").metadata.properties["catalogue.missing"])
-    assert said in ran.err
+    (message,) = json.loads(at(tmp_path / "table").metadata.properties["catalogue.missing"])
+    assert message in ran.err
     with (
         catalogue.open(here.data, settings=Settings(source=here.source)) as cat,
         pytest.warns(IncompleteAnswer, match="1 of the"),

@@ -1,4 +1,4 @@
-"""What DuckDB's shell answers over a lake is what a scan of all files finds, and few files are opened for it."""
+"""DuckDB's shell over a DuckLake returns what full scans find, and opens few files."""
 
 import json
 import random
@@ -63,7 +63,7 @@ def lakes(harvested: catalogue.Catalogue, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture(scope="module")
 def everything(all_rows: pa.Table) -> Iterator[duckdb.DuckDBPyConnection]:
-    """All rows, in a table that nothing prunes."""
+    """All rows in a table without pruning."""
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         connection.register("scanned", all_rows)
@@ -72,7 +72,7 @@ def everything(all_rows: pa.Table) -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 class Asker:
-    """Makes conditions of values that there are: as a lake is asked, and in words that use nothing of ours."""
+    """Makes random conditions from values of the rows: for a lake, and as plain SQL."""
 
     def __init__(self, everything: duckdb.DuckDBPyConnection, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -110,7 +110,7 @@ class Asker:
         either = []
         for interval in parse_pattern(pattern).intervals:
             start, end = interval.start.decode(), interval.end.decode()
-            exact = end == f"{start}\0"  # which no text of SQL can hold
+            exact = end == f"{start}\0"  # SQL text cannot contain NUL
             either.append(
                 f"url_surtkey = {literal(start)}"
                 if exact
@@ -143,13 +143,13 @@ class Asker:
         grouped = " GROUP BY crawl, subset" if shape.startswith("crawl, subset") else ""
         ours, plain = (" AND ".join(pair[at] for pair in pairs) for at in (0, 1))
         return (
-            f"SELECT {shape} FROM cc.captures WHERE {ours}{grouped}",  # noqa: S608 - our own
-            f"SELECT {shape} FROM captures WHERE {plain}{grouped}",  # noqa: S608 - our own
+            f"SELECT {shape} FROM cc.captures WHERE {ours}{grouped}",  # noqa: S608 - constants
+            f"SELECT {shape} FROM captures WHERE {plain}{grouped}",  # noqa: S608 - constants
         )
 
 
 def in_order(table: pa.Table) -> pa.Table:
-    """Alike for the same rows in whatever order."""
+    """Sort rows, to compare them."""
     table = table.cast(
         pa.schema(
             [
@@ -161,7 +161,7 @@ def in_order(table: pa.Table) -> pa.Table:
     return table.sort_by([(name, "ascending") for name in table.column_names]).combine_chunks()
 
 
-def test_answers_are_those_of_a_scan(
+def test_duckdb_shell_equals_a_full_scan(
     lakes: dict[str, Path], server: LoopbackServer, everything: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
     asker = Asker(everything, seed=1)
@@ -188,7 +188,7 @@ def stack() -> Iterator[ExitStack]:
         yield entered
 
 
-def test_only_files_that_may_hold_the_answer_are_opened(
+def test_opens_only_files_with_matching_bounds(
     lakes: dict[str, Path],
     server: LoopbackServer,
     everything: duckdb.DuckDBPyConnection,
@@ -229,7 +229,7 @@ def test_only_files_that_may_hold_the_answer_are_opened(
     assert 0 < opened_files < there_are
 
 
-def test_counts_are_known_without_opening_a_file(
+def test_counts_open_no_file(
     lakes: dict[str, Path], server: LoopbackServer, everything: duckdb.DuckDBPyConnection
 ) -> None:
     server.log.clear()
@@ -247,7 +247,7 @@ def test_constant_patterns_prune_files(lakes: dict[str, Path], mirror: Path, fil
     with opened(lakes["sqlite"], mirror) as connection:
         for pattern in (f"{host}/*", f"*.{host}", host):
             condition = f"crawl = {literal(crawl)} AND cc.surt_match(url_surtkey, {literal(pattern)})"
-            sql = f"EXPLAIN ANALYZE SELECT url FROM cc.captures WHERE {condition}"  # noqa: S608 - our own
+            sql = f"EXPLAIN ANALYZE SELECT url FROM cc.captures WHERE {condition}"  # noqa: S608 - constants
             plan = connection.execute(sql).fetchall()[0][1]
             read = int(re.findall(r"Total Files Read: (\d+)", plan)[0])
             intervals = parse_pattern(pattern).intervals
@@ -262,7 +262,7 @@ def test_constant_patterns_prune_files(lakes: dict[str, Path], mirror: Path, fil
             assert len(may) < sum(file.crawl == crawl for file in files)
 
 
-def test_times_are_the_same_instants_in_every_zone(
+def test_times_are_the_same_in_every_time_zone(
     lakes: dict[str, Path], mirror: Path, everything: duckdb.DuckDBPyConnection
 ) -> None:
     sums = (
@@ -277,7 +277,9 @@ def test_times_are_the_same_instants_in_every_zone(
     assert len(expected) > 2
 
 
-def test_who_backfills_opens_fewer(untaught_data: Path, settings: Settings, mirror: Path, tmp_path: Path) -> None:
+def test_backfill_lets_fewer_files_be_opened(
+    untaught_data: Path, settings: Settings, mirror: Path, tmp_path: Path
+) -> None:
     data = tmp_path / "data"
     data.mkdir()
     (data / "footers.sqlite").write_bytes((untaught_data / "footers.sqlite").read_bytes())
@@ -287,7 +289,7 @@ def test_who_backfills_opens_fewer(untaught_data: Path, settings: Settings, mirr
         keys = [file.max_key for file in lake_files(cat.connect(), stored_crawls(cat.session)) if file.max_key][::5]
 
         def asked() -> tuple[int, list[tuple[object, ...]]]:
-            """Files that are read for these keys, and snapshots."""
+            """Return files read for these keys, and snapshots."""
             with opened(lake_path(cat.session), mirror) as connection:
                 plans = [connection.execute(sql, [key]).fetchall()[0][1] for key in keys]
                 read = sum(int(re.findall(r"Total Files Read: (\d+)", plan)[0]) for plan in plans)

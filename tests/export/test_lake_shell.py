@@ -25,13 +25,13 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def command(untaught_data: Path, mirror: Path, tmp_path: Path) -> Command:
-    """The command line with a folder that may be written to."""
+    """The command line with a writable data folder."""
     return Command(Path(shutil.copytree(untaught_data, tmp_path / "data")), str(mirror), tmp_path)
 
 
 @pytest.fixture(scope="module")
 def exported(untaught_data: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data folder with a lake of all that is held, to be copied."""
+    """A data folder with a lake of all stored files."""
     data = Path(shutil.copytree(untaught_data, tmp_path_factory.mktemp("exported") / "data"))
     with catalogue.open(data, settings=settings) as cat:
         cat.export_ducklake()
@@ -40,12 +40,12 @@ def exported(untaught_data: Path, settings: Settings, tmp_path_factory: pytest.T
 
 @pytest.fixture
 def with_lake(exported: Path, mirror: Path, tmp_path: Path) -> Command:
-    """The command line where there is a lake."""
+    """The command line with a lake."""
     return Command(Path(shutil.copytree(exported, tmp_path / "data")), str(mirror), tmp_path)
 
 
 def in_shell(command: Command, script: str, **environment: str) -> Ran:
-    """What a shell says to a script."""
+    """Run a script in the shell."""
     given = f".mode csv\n.headers off\n{script}\n"
     if not environment:
         with Forked(["sql"], command.environment(), command.home, given=given.encode()) as process:
@@ -65,7 +65,7 @@ def in_shell(command: Command, script: str, **environment: str) -> Ran:
 
 
 def forget_a_file(data: Path) -> str:
-    """Returns the crawl that is incomplete now."""
+    """Delete a footer; returns its crawl."""
     with Store(data / "footers.sqlite") as store:
         path = store.keys("files")[0]
         store.delete("files", [path])
@@ -73,7 +73,7 @@ def forget_a_file(data: Path) -> str:
 
 
 def hidden(folder: Path) -> str:
-    """A folder of packages that hide the wheels of the extensions, as if there were none."""
+    """Write a folder of packages that hide the wheels of the extensions."""
     for name in ("ducklake", "sqlite_scanner", "httpfs"):
         package = folder / f"duckdb_extension_{name}"
         package.mkdir(parents=True)
@@ -81,13 +81,13 @@ def hidden(folder: Path) -> str:
     return str(folder)
 
 
-def test_it_says_what_was_written(command: Command) -> None:
+def test_export_reports_what_was_written(command: Command) -> None:
     ran = command("export", "ducklake", "--json")
     assert ran.status == 0, ran.err
-    told = ran.json()
-    assert told["complete"]
-    assert Path(told["place"]) == command.data / "captures.ducklake"
-    newest = told["crawls"][0]
+    report = ran.json()
+    assert report["complete"]
+    assert Path(report["place"]) == command.data / "captures.ducklake"
+    newest = report["crawls"][0]
     ran = command("export", "ducklake", "other.ducklake", "--crawl", newest, "--backend", "duckdb")
     assert (ran.status, ran.out) == (0, "")
     assert "of 1 crawl" in ran.err
@@ -95,21 +95,19 @@ def test_it_says_what_was_written(command: Command) -> None:
 
 
 @needs_extensions
-def test_what_is_incomplete_says_so_everywhere(command: Command) -> None:
+def test_incomplete_lake_is_reported_everywhere(command: Command) -> None:
     crawl = forget_a_file(command.data)
     ran = command("export", "ducklake", "other.ducklake")
     assert ran.status == 1
     assert f"files of {crawl}" in ran.err
     comment = "SELECT comment FROM duckdb_views() WHERE database_name = 'cc' AND view_name = 'captures'"
     with opened(command.home / "other.ducklake", command.source) as connection:
-        ((said,),) = connection.execute(comment).fetchall()
-    assert f"files of {crawl}" in said
+        ((message,),) = connection.execute(comment).fetchall()
+    assert f"files of {crawl}" in message
 
 
 @needs_extensions
-def test_the_shell_has_it_when_it_is_there_whatever_its_folder_is_called(
-    command: Command, mirror: Path, settings: Settings
-) -> None:
+def test_shell_attaches_the_lake_of_any_folder(command: Command, mirror: Path, settings: Settings) -> None:
     odd = command.data.rename(command.home / 'it\'s a "folder" [x]*; -- é')
     with LoopbackServer(mirror) as server:
         there = Command(odd, server.url, command.home)
@@ -128,7 +126,7 @@ def test_the_shell_has_it_when_it_is_there_whatever_its_folder_is_called(
 
 
 @needs_extensions
-def test_statements_and_queries_have_it(with_lake: Command, settings: Settings) -> None:
+def test_statements_and_queries_attach_the_lake(with_lake: Command, settings: Settings) -> None:
     first, *others = sorted((ROOT / "queries/lake").glob("*.sql"))
     ran = with_lake("sql", first.stem, "--json")
     assert (ran.status, ran.err) == (0, "")
@@ -137,24 +135,24 @@ def test_statements_and_queries_have_it(with_lake: Command, settings: Settings) 
         catalogue.open(with_lake.data, settings=settings) as cat,
         connect_for(cat.session, "FROM cc.captures") as connection,
     ):
-        held = connection.execute("SELECT sum(num_rows) FROM files").fetchall()
-        assert connection.execute("SELECT count(*) FROM cc.captures").fetchall() == held
+        expected = connection.execute("SELECT sum(num_rows) FROM files").fetchall()
+        assert connection.execute("SELECT count(*) FROM cc.captures").fetchall() == expected
         for path in others:
             assert connection.execute(statement(f"lake/{path.name}", cat.session.dataset)).fetchall()
     assert others
 
 
-def test_where_there_is_none_a_statement_says_how_to_make_it(command: Command) -> None:
+def test_statement_without_a_lake_names_the_command(command: Command) -> None:
     ran = command("sql", "select count(*) from cc.captures")
     assert ran.status == 2
     assert "run: catalogue export ducklake" in ran.err
     assert command("sql", "select cc.crawl from crawls as cc limit 0").err == ""
 
 
-def test_without_extensions_an_export_says_what_reads_it(
+def test_export_without_extensions_reports_what_reads_it(
     command: Command, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is made all the same, for other engines."""
+    """The lake is written for other engines."""
     empty = hidden(command.home / "empty")
     ran = command("export", "ducklake", PYTHONPATH=f"{empty}{os.pathsep}{ROOT}")
     assert ran.status == 0
@@ -163,7 +161,7 @@ def test_without_extensions_an_export_says_what_reads_it(
     assert install_command("lake") in first
     assert second.startswith(str(command.data / "captures.ducklake"))
     monkeypatch.syspath_prepend(empty)
-    monkeypatch.setenv("HOME", str(command.home))  # where DuckDB itself would have put them
+    monkeypatch.setenv("HOME", str(command.home))  # where DuckDB installs extensions
     with (
         catalogue.open(command.data, settings=settings) as cat,
         pytest.raises(QueryError, match=f"{re.escape(install_command('lake'))}; or in DuckDB: INSTALL ducklake"),
@@ -172,7 +170,7 @@ def test_without_extensions_an_export_says_what_reads_it(
 
 
 @needs_extensions
-def test_a_lake_that_lacks_a_crawl_says_so(command: Command, whole_crawls: list[str]) -> None:
+def test_lake_without_a_crawl_is_reported(command: Command, whole_crawls: list[str]) -> None:
     assert command("export", "ducklake", "data/captures.ducklake", "--crawl", whole_crawls[0]).status == 0
     for ran in (in_shell(command, "SELECT 1;"), command("sql", "select count(*) as n from cc.captures")):
         assert ran.status == 0
@@ -181,7 +179,7 @@ def test_a_lake_that_lacks_a_crawl_says_so(command: Command, whole_crawls: list[
 
 
 @needs_extensions
-def test_without_extensions_it_says_what_to_run(with_lake: Command) -> None:
+def test_without_extensions_the_error_names_the_command(with_lake: Command) -> None:
     path = f"{hidden(with_lake.home / 'hiding')}{os.pathsep}{ROOT}"
     ran = in_shell(with_lake, "SELECT count(*) > 0 FROM files;", PYTHONPATH=path)
     assert (ran.status, ran.out) == (0, "true\n")
@@ -191,27 +189,27 @@ def test_without_extensions_it_says_what_to_run(with_lake: Command) -> None:
 
 
 @needs_extensions
-def test_something_else_in_its_place_breaks_no_shell(command: Command) -> None:
-    (command.data / "captures.ducklake").write_text("somebody's")
+def test_shell_works_with_another_file_at_its_path(command: Command) -> None:
+    (command.data / "captures.ducklake").write_text("other text")
     ran = in_shell(command, "SELECT count(*) > 0 FROM files;")
     assert (ran.status, ran.out) == (0, "true\n")
-    assert "no lake that this has made" in ran.err
+    assert "was not made by this tool" in ran.err
     assert command("sql", "select cc.crawl from crawls as cc limit 1").status == 0
-    assert "no lake that this has made" in command("sql", "from cc.captures").err
+    assert "was not made by this tool" in command("sql", "from cc.captures").err
     assert command("export", "ducklake").status == 2
-    ran = command("export", "ducklake", "other.ducklake")  # which nothing is said of: no shell attaches that one
+    ran = command("export", "ducklake", "other.ducklake")  # without a message: no shell attaches it
     assert (ran.status, len(ran.err.splitlines())) == (0, 1)
-    assert (command.data / "captures.ducklake").read_text() == "somebody's"
+    assert (command.data / "captures.ducklake").read_text() == "other text"
 
 
-def test_a_lake_that_is_older_than_what_is_held_says_so(command: Command, settings: Settings) -> None:
-    """As of one that lacks a crawl, whoever asks is told what is lacking."""
+def test_outdated_lake_is_reported(command: Command, settings: Settings) -> None:
+    """The message names what is missing."""
     crawl = forget_a_file(command.data)
     with catalogue.open(command.data, settings=settings) as cat:
         cat.export_ducklake()
         assert missing_in_lake(cat.session) is None
         cat.harvest(crawl, subsets="all")
-        said = f"captures.ducklake does not have what is new in {crawl}; run: catalogue export ducklake"
-        assert said in (missing_in_lake(cat.session) or "")
+        message = f"captures.ducklake does not have what is new in {crawl}; run: catalogue export ducklake"
+        assert message in (missing_in_lake(cat.session) or "")
         cat.export_ducklake()
         assert missing_in_lake(cat.session) is None

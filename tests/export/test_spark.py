@@ -1,6 +1,6 @@
-"""Spark finds the same rows and instants, whatever its session's time zone: in a plan's files, and in an Iceberg table.
+"""Spark finds the same rows and times in every time zone, in the files of a plan and in an Iceberg table.
 
-For the latter it needs Iceberg's jar, iceberg-spark-runtime.
+The table needs the jar iceberg-spark-runtime.
 """
 
 import json
@@ -30,12 +30,12 @@ def rows(mirror: Path) -> pa.Table:
 
 @pytest.fixture(scope="module")
 def truth(rows: pa.Table) -> Truth:
-    """What is so by a scan of all files."""
+    """Results of full scans."""
     return scanned(rows)
 
 
 def by_spark(mirror: Path, asked: list[dict[str, Any]]) -> list[Any]:
-    """What Spark finds, in every zone."""
+    """Run queries in Spark, in every time zone."""
     words = {"zones": ZONES, "questions": asked, "jars": os.environ.get(JARS, "")}
     words["base"] = str(mirror / "cc-index/table/cc-main/warc")
     script = Path(__file__).parents[1] / "support" / "spark_sums.py"

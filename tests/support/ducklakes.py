@@ -1,4 +1,4 @@
-"""Lakes as users ask them: by DuckDB's own shell, with extensions from wheels."""
+"""Query lakes as users do: with DuckDB's shell and extensions from wheels."""
 
 import subprocess
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ needs_extensions = pytest.mark.skipif(
 
 
 def ask_shell(lake: Path, source: str, sql: str) -> str:
-    """What a shell writes in which a lake is attached."""
+    """Return the output of a shell with an attached lake."""
     script = ";\n".join([*attach_statements(lake, source), sql])
     done = subprocess.run(
         [SHELL, "-bail", "-json"], input=script, capture_output=True, text=True, timeout=60, check=False
@@ -28,21 +28,21 @@ def ask_shell(lake: Path, source: str, sql: str) -> str:
 
 
 _spare: list[duckdb.DuckDBPyConnection] = []
-"""Connections that have loaded the extensions, which takes longer than most questions."""
+"""Connections with loaded extensions; loading takes longer than most queries."""
 
 
 @contextmanager
 def spare() -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection to which nothing is attached, and which is left so."""
+    """Yield a connection with nothing attached."""
     connection = _spare.pop() if _spare else duckdb.connect()
-    connection.execute("SET enable_external_file_cache = false")  # which tests would be too quick for
+    connection.execute("SET enable_external_file_cache = false")  # tests replace files within its time resolution
     yield connection
     _spare.append(connection)
 
 
 @contextmanager
 def opened(lake: Path, source: str | Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection to which a lake is attached."""
+    """Yield a connection with an attached lake."""
     with spare() as connection:
         assert attach(connection, lake, str(source)) is None
         yield connection

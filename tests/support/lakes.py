@@ -1,4 +1,4 @@
-"""What tests of table formats share: questions about all rows of a mirror, and DuckDB's shell with its extensions."""
+"""Random queries over all rows of a mirror, and DuckDB's shell with its extensions."""
 
 import json
 import random
@@ -17,22 +17,22 @@ import pyarrow.compute as pc
 
 SHELL = Path(sys.executable).parent / "duckdb"
 SUMS = "count(*) AS n, sum(warc_record_offset)::VARCHAR AS offsets, sum(epoch_ms(fetch_time))::VARCHAR AS times"
-"""Of the rows that a question finds; two engines that agree in all three have found the same."""
+"""Aggregates of the rows that a query finds, to compare engines."""
 
 Truth: TypeAlias = Callable[[str], dict[str, Any]]
-"""What ``SUMS`` are where a condition is true."""
+"""``SUMS`` of the rows that match a condition."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A question in the words that SQL and pyiceberg share, and whether it is about keys."""
+    """A condition in the common syntax of SQL and pyiceberg."""
 
     where: str
     by_key: bool
 
 
 def questions(rows: pa.Table, count: int, seed: int = 5) -> list[Asked]:
-    """Random ones: equality, ranges and prefixes of keys, with and without crawl, subset and status."""
+    """Make random conditions: equality, ranges and prefixes of keys, with and without crawl, subset and status."""
     rng = random.Random(seed)
     keys = [key for key in rows["url_surtkey"].to_pylist() if not set(key) & set("'\\%_")]
     crawls = sorted(set(rows["crawl"].to_pylist()))
@@ -60,7 +60,7 @@ def questions(rows: pa.Table, count: int, seed: int = 5) -> list[Asked]:
 
 
 def sums(rows: pa.Table) -> dict[str, Any]:
-    """What ``SUMS`` are of rows."""
+    """Return ``SUMS`` of rows."""
     offsets, times = rows["warc_record_offset"], rows["fetch_time"].cast(pa.timestamp("ms", "UTC"))
     totals = [pc.sum(column.cast(pa.int64())).as_py() for column in (offsets, times)]
     return {"n": len(rows)} | {
@@ -69,21 +69,21 @@ def sums(rows: pa.Table) -> dict[str, Any]:
 
 
 def scanned(rows: pa.Table) -> Truth:
-    """What ``SUMS`` are of those rows for which a condition is true; of each it is looked up once."""
+    """Return a function that computes ``SUMS`` of the rows that match a condition, once for each."""
     connection = duckdb.connect()
     connection.register("given", rows)
     connection.execute("CREATE TABLE rows AS FROM given")
 
     @cache
     def look(where: str) -> dict[str, Any]:
-        found = connection.execute(f"SELECT {SUMS} FROM rows WHERE {where}")  # noqa: S608 - our own questions
+        found = connection.execute(f"SELECT {SUMS} FROM rows WHERE {where}")  # noqa: S608 - constants
         return dict(zip([name for name, *_ in found.description or ()], found.fetchall()[0], strict=True))
 
     return look
 
 
 def extension(name: str) -> str | None:
-    """The file of one of DuckDB's extensions for the version that is installed; None if it is not at hand."""
+    """Return the file of an extension for the installed DuckDB; None if there is none."""
     found = find_spec(f"duckdb_extension_{name}")
     if not SHELL.exists() or found is None or found.origin is None:
         return None
@@ -92,7 +92,7 @@ def extension(name: str) -> str | None:
 
 
 def in_shell(statements: list[str], *extensions: str) -> list[list[dict[str, Any]]]:
-    """The rows of each statement, answered by one session of DuckDB's shell that has loaded extensions."""
+    """Return the rows of each statement from one session of DuckDB's shell with extensions."""
     loads = [f"LOAD '{extension(name)}'" for name in extensions]
     script = "".join(f"{statement};\n" for statement in [*loads, *statements])
     done = subprocess.run([SHELL, "-json"], input=script, capture_output=True, text=True, check=True, timeout=60)
