@@ -47,8 +47,7 @@ def parse_size(text: str) -> int:
     """
     matched = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kMGT]?)B?", text.strip())
     if not matched:
-        message = f"invalid size {text!r}; use 500MB or 2GB"
-        raise QueryError(message)
+        raise QueryError(f"invalid size {text!r}; use 500MB or 2GB")
     return int(float(matched[1]) * 1000 ** ["", "k", "M", "G", "T"].index(matched[2]))
 
 

@@ -1,4 +1,4 @@
-"""What a user can set: options, else the environment, else ``config.toml``, else what suits Common Crawl."""
+"""Settings from options, environment variables, ``config.toml`` and defaults, in this order."""
 
 import json
 import math
@@ -23,9 +23,7 @@ from catalogue.errors import QueryError
 
 DEFAULT_SOURCE = "https://data.commoncrawl.org/"
 COLLINFO_SOURCE = "https://index.commoncrawl.org/"
-"""Where the list of crawls is for the default source; any other source has its own at its root."""
-
-
+"""Host of the list of crawls for the default source. Other sources have the list at their root."""
 STORE_NAME = "footers.sqlite"
 
 
@@ -35,17 +33,17 @@ def config_file() -> Path:
 
 
 def default_data() -> Path:
-    """Return the folder ``data`` here if it has a store, of the index or of another table; else the user's own."""
+    """Return ``./data`` if it has a store of any dataset, else the data folder of the user."""
     here = Path("data")
     has_store = (here / STORE_NAME).is_file() or any(here.glob(f"*/{STORE_NAME}"))
     return here if has_store else user_data_path("catalogue")
 
 
 def address(url: str) -> SplitResult:
-    """The parts of an address that may be shown and kept; no scheme for a folder, or what else it may be.
+    """Split the URL of a source. The result for a folder has no scheme.
 
     Raises:
-        QueryError: if a query or credentials are in it, or no host; it is not repeated, for it may hold a password.
+        QueryError: if the URL has no host, or a query or credentials. The message does not repeat it.
     """
     if is_folder(url):
         return SplitResult("", "", url, "", "")
@@ -54,42 +52,41 @@ def address(url: str) -> SplitResult:
         parts = urlsplit(url)
         plain = set(url).isdisjoint("?#@ " if is_address else "?#@") and (url.isprintable() or not is_address)
         plain &= parts.port is None or parts.scheme != "s3"
-    except ValueError:  # such as a port that is no number
+    except ValueError:  # such as an invalid port
         parts, plain = SplitResult("", "", "", "", ""), False
     if not plain or (parts.scheme in {"http", "https", "s3"} and not parts.hostname):
-        message = f"a source has an address without query or credentials, such as {DEFAULT_SOURCE}"
-        raise QueryError(message)
+        raise QueryError(f"a source is a URL without query or credentials, such as {DEFAULT_SOURCE}")
     return parts
 
 
 def canonical(url: str) -> str:
-    """Return a source as stores have it, and one name for those that have the same files."""
+    """Return the URL of a source as stored: the same for https and s3 of Common Crawl."""
     root = f"{(Path(url).resolve().as_uri() if is_folder(url) else url).rstrip('/')}/"
     return DEFAULT_SOURCE if root == "s3://commoncrawl/" else root
 
 
 def is_folder(url: str) -> bool:
-    """Whether it is a folder that is there."""
+    """Return whether this is the path of an existing folder."""
     try:
-        return bool(url) and Path(url).is_dir()  # nothing would be the current one
-    except OSError:  # too long for a name
+        return bool(url) and Path(url).is_dir()  # an empty path would be the current folder
+    except OSError:  # the name is too long
         return False
 
 
 def package_version() -> str:
-    """This package's version."""
+    """Return the version of this package."""
     try:
         return version("commoncrawl-catalogue")
-    except PackageNotFoundError:  # run from a checkout that was never installed
+    except PackageNotFoundError:  # not installed
         return "0"
 
 
 def install_command(extra: str, environment: Path | None = None) -> str:
-    """Return the command that adds an extra to this installation: of a checkout or not, by pip, pipx or uv.
+    """Return the command of pip, pipx or uv that adds an extra to this installation.
 
     Args:
-        extra: one of those in ``pyproject.toml``.
-        environment: Python's folder; that of the running interpreter unless given.
+        extra: of ``pyproject.toml``.
+        environment: folder of the Python environment; by default the running one.
     """
     package, editable, requirements = "commoncrawl-catalogue", [], []
     with suppress(PackageNotFoundError):
@@ -108,57 +105,57 @@ def install_command(extra: str, environment: Path | None = None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How to talk to a source."""
+    """Settings of a catalogue and its source."""
 
     source: str = DEFAULT_SOURCE
-    """Where files are read from: an https, http or s3 address, or a folder."""
+    """URL from which files are read (https, http or s3), or a folder."""
     contact: str | None = None
-    """An address, of e-mail or a page, by which the source's keepers can reach the user."""
+    """E-mail address or web page where the operators of the source can reach the user."""
     rate: float | None = None
-    """Requests a second in the long run; None for the host's default."""
+    """Requests per second on average; None for the default of the host."""
     connections: int | None = None
-    """Requests under way at once; None for the host's default."""
+    """Concurrent requests; None for the default of the host."""
     patience: float | None = None
-    """Seconds to wait at least when a source asks to slow down; None for the host's default."""
+    """Minimum seconds to wait after 503 or 429; None for the default of the host."""
     bandwidth: float = 10e6
-    """Bytes a second, about; whether a plan saves bytes or requests depends on it."""
+    """Approximate bytes per second, by which plans weigh bytes against requests."""
     latency: float = 0.1
-    """Seconds until an answer's first byte, about; likewise."""
+    """Approximate seconds until the first byte of a response."""
     cache_size: int = 1_000_000_000
-    """Bytes of pages that are kept on disk at most, so that neighbours' questions cost nothing; 0 for none."""
+    """Maximum bytes of Parquet pages that are cached on disk; 0 for no cache."""
     cache: Path = field(default_factory=lambda: user_cache_path("catalogue"))
-    """Where processes share what they know of a host, and pages that were fetched."""
+    """Folder of cached pages and of the rate limits that processes share."""
     data: Path = field(default_factory=default_data)
-    """Folder of the store and the catalogue."""
+    """Folder of the store and the metadata database."""
 
     def __post_init__(self) -> None:
-        """See that what is shown and written down with the source is no secret.
+        """Check that the source contains no secret, because messages and files contain it.
 
         Raises:
-            QueryError: if it has a query or credentials in it.
+            QueryError: if it has a query or credentials.
         """
         address(self.source)
 
     @property
     def asks_strangers(self) -> bool:
-        """Whether the source is Common Crawl's own."""
+        """Whether the source is Common Crawl's server."""
         return self.source == DEFAULT_SOURCE
 
     @property
     def user_agent(self) -> str:
-        """How requests introduce themselves."""
+        """The User-Agent header of requests."""
         return f"commoncrawl-catalogue/{package_version()} ({self.contact or 'no contact set'})"
 
 
 def load_settings(otherwise: Mapping[str, object] = {}, /, **given: object) -> Settings:
-    """Settings from all places; those given here, unless None, win.
+    """Combine settings from all places.
 
     Args:
-        otherwise: those that are used where nothing is set.
-        given: those that win.
+        otherwise: defaults for settings that nothing else sets.
+        given: settings that override all others, unless None.
 
     Raises:
-        QueryError: if one cannot be used.
+        QueryError: if a setting is unknown or invalid.
     """
     file = config_file()
     values: dict[str, Any] = {}
@@ -167,8 +164,7 @@ def load_settings(otherwise: Mapping[str, object] = {}, /, **given: object) -> S
     except (FileNotFoundError, NotADirectoryError):
         pass
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-        message = f"{file} cannot be read: {error}"
-        raise QueryError(message) from error
+        raise QueryError(f"{file} cannot be read: {error}") from error
     known = [setting.name for setting in fields(Settings)]
     for name in known:
         if text := os.environ.get(f"CATALOGUE_{name.upper()}"):
@@ -177,12 +173,11 @@ def load_settings(otherwise: Mapping[str, object] = {}, /, **given: object) -> S
     values |= {name: value for name, value in given.items() if value is not None}
     for name in values:
         if name not in known:
-            message = f"{file}: there is no setting {name!r}; there are {', '.join(known)}"
-            raise QueryError(message)
+            raise QueryError(f"{file}: unknown setting {name!r}; the settings are {', '.join(known)}")
     return Settings(**{name: _converted(name, value) for name, value in values.items()})
 
 
-def _converted(name: str, value: object) -> Any:  # noqa: ANN401 - each setting has a type of its own
+def _converted(name: str, value: object) -> Any:  # noqa: ANN401 - settings have different types
     kinds: dict[str, Any] = {
         **dict.fromkeys(["rate", "patience", "bandwidth", "latency"], float),
         **dict.fromkeys(["connections", "cache_size"], int),
@@ -190,7 +185,7 @@ def _converted(name: str, value: object) -> Any:  # noqa: ANN401 - each setting 
     }
     kind = kinds.get(name, str)
     try:
-        # The types take more than is meant: True for 1, 2.5 for 2.
+        # The types accept too much: True for 1, 2.5 for 2.
         converted = kind(value)
         usable = isinstance(value, str | kind) or (kind is float and isinstance(value, int))
         if kind in {int, float}:
@@ -199,8 +194,7 @@ def _converted(name: str, value: object) -> Any:  # noqa: ANN401 - each setting 
     except (TypeError, ValueError, OverflowError):
         usable = False
     if not usable or (name == "contact" and not str(value).isprintable()):
-        message = f"{value!r} cannot be the setting {name}"
-        raise QueryError(message)
+        raise QueryError(f"invalid value {value!r} of the setting {name}")
     if name == "source" and f"{converted}/" == DEFAULT_SOURCE:
         return DEFAULT_SOURCE
     return converted.expanduser() if kind is Path and str(value).startswith("~/") else converted

@@ -1,4 +1,4 @@
-"""The command line: each command parses, makes one call, and shows what came of it."""
+"""The command line: each command parses its options, makes one call and prints the result."""
 
 from catalogue.cli.app import main
 

@@ -1,4 +1,4 @@
-"""The command ``catalogue``, and what all its commands share."""
+"""The command ``catalogue``: common options, messages and exit statuses."""
 
 import itertools
 import os
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Common:
-    """The options that stand before or after any command."""
+    """Options that can be given before or after any command."""
 
     data: Path | None = None
     table: str | None = None
@@ -45,13 +45,13 @@ class Common:
     verbose: bool = False
 
     def say(self, text: str) -> None:
-        """Tell the user something that is no result."""
+        """Print a message on standard error, unless --quiet is given."""
         if not self.quiet:
             show(text, err=True)
 
     def settings(self, **others: object) -> Settings:
-        """What the options, and others beside them, set."""
-        from catalogue.store.folder_settings import settings_for  # noqa: PLC0415 - --help needs none of what this imports
+        """Return the settings of these options and others."""
+        from catalogue.store.folder_settings import settings_for
 
         return settings_for(
             data=self.data,
@@ -65,22 +65,22 @@ class Common:
 
     @property
     def bars(self) -> Bars:
-        """Bars for what takes long, on a terminal."""
+        """Progress bars for long work, on a terminal."""
         return bars(False if self.quiet else None)
 
     @contextmanager
     def opened(self, *, scheduler: str | None = None, **settings: object) -> "Iterator[Catalogue]":
-        """The catalogue that the options mean, with some settings beside theirs, and a cluster's workers."""
-        from catalogue.catalogue import Catalogue  # noqa: PLC0415 - --help needs none of what this imports
-        from catalogue.read.dask_cluster import connected  # noqa: PLC0415 - likewise
-        from catalogue.session import Session  # noqa: PLC0415 - likewise
+        """Open the catalogue with these options and other settings, and connect to a cluster."""
+        from catalogue.catalogue import Catalogue
+        from catalogue.read.dask_cluster import connected
+        from catalogue.session import Session
 
         chosen = self.settings(**settings)
         if self.verbose:
-            from catalogue.source.open import environment_settings  # noqa: PLC0415 - likewise
+            from catalogue.source.open import environment_settings
 
-            told = "".join(f", {name}={value}" for name, value in environment_settings().items())
-            click.echo(f"source: {chosen.source}{told}", err=True)
+            variables = "".join(f", {name}={value}" for name, value in environment_settings().items())
+            click.echo(f"source: {chosen.source}{variables}", err=True)
         with (
             connected(scheduler) if scheduler else nullcontext() as executor,
             Catalogue(
@@ -93,8 +93,8 @@ class Common:
 
 
 def show(text: str, *, err: bool = False) -> None:
-    """Print what is said to people: strangers' names cannot act in it, and commands in it can be run as they are."""
-    _print(printable_lines(literally(text)), err=err)
+    """Print a message without control characters, and with complete commands."""
+    _print(printable_lines(complete_commands(text)), err=err)
 
 
 def _print(text: str, *, err: bool) -> None:
@@ -102,84 +102,85 @@ def _print(text: str, *, err: bool) -> None:
 
 
 def wrapped(text: str) -> str:
-    """Break lines between words where a terminal ends; commands to run stay on one line, so that they can be copied."""
-    whole = _TO_RUN.sub(lambda match: match[0].replace(" ", "\0"), text)
+    """Break lines at the width of the terminal. Commands stay on one line, so that they can be copied."""
+    unbroken = _TO_RUN.sub(lambda match: match[0].replace(" ", "\0"), text)
     width = shutil.get_terminal_size().columns
     lines = (
-        textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False) or [""] for line in whole.split("\n")
+        textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False) or [""]
+        for line in unbroken.split("\n")
     )
     return "\n".join(itertools.chain.from_iterable(lines)).replace("\0", " ")
 
 
 def warn(text: str) -> None:
-    """Say what should be known, even to who wants to hear nothing else."""
+    """Print a message even with --quiet."""
     show(f"catalogue: {text}", err=True)
 
 
-def literally(text: str) -> str:
-    """A text whose commands have the options by which this one was told what it is about."""
+def complete_commands(text: str) -> str:
+    """Add the options --data, --source and --table of this command to the commands in a message."""
     given = _given[0] if _given else Common()
     options = {"--data": given.data, "--source": given.source, "--table": given.table}
 
     def with_options(match: re.Match[str]) -> str:
-        there_are = re.split("[;\n]", text[match.end() :], maxsplit=1)[0]
-        lacking = {
+        rest = re.split("[;\n]", text[match.end() :], maxsplit=1)[0]
+        missing = {
             option: value
             for option, value in options.items()
-            if value is not None and option not in there_are and (option, match[1]) != ("--table", "crawls")
+            if value is not None and option not in rest and (option, match[1]) != ("--table", "crawls")
         }
-        return " ".join(["catalogue", *(f"{option} {shlex.quote(str(v))}" for option, v in lacking.items()), match[1]])
+        return " ".join(["catalogue", *(f"{option} {shlex.quote(str(v))}" for option, v in missing.items()), match[1]])
 
     return _PROPOSED.sub(with_options, text)
 
 
-def _tables(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    from catalogue.cli.completion import tables  # noqa: PLC0415 - it knows our options
+def _complete_datasets(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    from catalogue.cli.completion import complete_datasets
 
-    return tables(context, incomplete)
+    return complete_datasets(context, incomplete)
 
 
 _OPTIONS = [
     click.option(
         "--data",
         type=click.Path(file_okay=False, path_type=Path),
-        help="Folder of the store and the catalogue.  [default: data, if there is a store in it, else your own]",
+        help="Folder of the store and the metadata database.  [default: ./data if it has a store, else the user's]",
     ),
     click.option(
         "--table",
         metavar="NAME",
-        shell_complete=_tables,
-        help="Another table than Common Crawl's index; see: catalogue harvest -h",
+        shell_complete=_complete_datasets,
+        help="A dataset other than Common Crawl's index; see: catalogue harvest -h",
     ),
-    click.option("--source", metavar="URL", help="Where files are read from: https, http, s3 or a folder."),
-    click.option("--rate", type=float, metavar="N", help="Requests a second at most.  [default: 5 for Common Crawl]"),
-    click.option("--contact", metavar="ADDRESS", help="E-mail or page by which the source can reach you."),
-    click.option("--quiet", "-q", is_flag=True, default=None, help="Say nothing but results and errors."),
+    click.option("--source", metavar="URL", help="Where files are read from: an https, http or s3 URL, or a folder."),
+    click.option("--rate", type=float, metavar="N", help="Maximum requests per second.  [default: 5 for Common Crawl]"),
+    click.option("--contact", metavar="ADDRESS", help="E-mail address or web page where the source can reach you."),
+    click.option("--quiet", "-q", is_flag=True, default=None, help="Print only results and errors."),
     click.option(
         "--verbose",
         "-v",
         is_flag=True,
         default=None,
-        help="Count requests; show the way to the source, and where errors come from.",
+        help="Print the source, proxy settings, the number of requests, and tracebacks of errors.",
     ),
 ]
 
 
 class OneOf(click.Choice[str]):
-    """A choice that says which of them was meant."""
+    """A choice that suggests the closest valid value."""
 
     def get_invalid_choice_message(self, value: object, ctx: click.Context | None) -> str:
         """See ``click.Choice``."""
-        like = closest_name(str(value), self.choices)
-        return super().get_invalid_choice_message(value, ctx) + (f" Did you mean {like!r}?" if like else "")
+        similar = closest_name(str(value), self.choices)
+        return super().get_invalid_choice_message(value, ctx) + (f" Did you mean {similar!r}?" if similar else "")
 
 
 def common(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the common options; it gets them as one ``Common``, those given later winning."""
+    """Add the common options to a command, which gets them as one ``Common``. Later options override earlier ones."""
 
     @wraps(command)
     @click.pass_context
-    def wrapped(context: click.Context, /, **options: Any) -> Any:  # noqa: ANN401 - click's
+    def wrapped(context: click.Context, /, **options: Any) -> Any:
         names = Common.__dataclass_fields__
         given = {name: options.pop(name) for name in list(options) if name in names}
         before = context.obj or Common()
@@ -193,27 +194,27 @@ def common(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Command(click.Command):
-    """A command that refuses an option given more than once if only its last value would count."""
+    """A command that refuses to take an option twice if only the last value would be used."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:  # noqa: D102 - click's
         if not ctx.resilient_parsing:
             _, _, given = self.make_parser(ctx).parse_args(args=[*args])
             for option, times in Counter(given).items():
                 if times > 1 and isinstance(option, click.Option) and not (option.multiple or option.is_flag):
-                    ctx.fail(f"{option.opts[0]} takes one value, and is given {times} times.")
+                    ctx.fail(f"{option.opts[0]} takes one value, but is given {times} times.")
         return super().parse_args(ctx, args)
 
 
 class Group(Command, click.Group):
-    """A group of such commands."""
+    """A group of commands of class ``Command``."""
 
     command_class = Command
 
 
 class _Commands(Group):
-    """Imports a command's module when it is asked for."""
+    """Import the module of a command when it is needed."""
 
-    homes = {  # noqa: RUF012 - a constant of click's own class
+    modules = {  # noqa: RUF012 - a constant
         "crawls": "harvest_commands",
         "harvest": "harvest_commands",
         "backfill": "harvest_commands",
@@ -234,43 +235,43 @@ class _Commands(Group):
         "completion": "completion",
     }
 
-    synonyms = {  # noqa: RUF012 - likewise
+    synonyms = {  # noqa: RUF012 - a constant
         **dict.fromkeys(["get", "download"], "fetch"),
         **dict.fromkeys(["search", "find", "lookup"], "query"),
         **dict.fromkeys(["delete", "remove", "rm"], "forget"),
         "list": "crawls",
     }
 
-    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - click's
+    def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except BrokenPipeError:  # of which click makes status 1
-            return _unread()
+        except BrokenPipeError:  # click would exit with status 1
+            return _closed_pipe()
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        return list(self.homes)
+        return list(self.modules)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        # click's own imports every command, to say what it does.
-        names = [CompletionItem(name) for name in self.homes if name.startswith(incomplete)]
+        # click's method imports the modules of all commands for their help.
+        names = [CompletionItem(name) for name in self.modules if name.startswith(incomplete)]
         return names + click.Command.shell_complete(self, ctx, incomplete)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        # click looks at commands that are there, and ours come when they are asked for.
-        if args[0] not in self.homes and not ctx.resilient_parsing:
-            like = self.synonyms.get(args[0]) or closest_name(args[0], self.homes)
-            ctx.fail(f"No such command {args[0]!r}." + (f" Did you mean {like!r}?" if like else ""))
+        # click compares only with imported commands.
+        if args[0] not in self.modules and not ctx.resilient_parsing:
+            similar = self.synonyms.get(args[0]) or closest_name(args[0], self.modules)
+            ctx.fail(f"No such command {args[0]!r}." + (f" Did you mean {similar!r}?" if similar else ""))
         return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        if cmd_name not in self.homes:
+        if cmd_name not in self.modules:
             return None
-        from importlib import import_module  # noqa: PLC0415
+        from importlib import import_module
 
-        home = import_module(f"catalogue.cli.{self.homes[cmd_name]}")
-        command: click.Command = getattr(home, cmd_name.replace("-", "_"))
+        module = import_module(f"catalogue.cli.{self.modules[cmd_name]}")
+        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return command
 
 
@@ -278,21 +279,21 @@ class _Commands(Group):
 @click.version_option(package_version(), prog_name="catalogue")
 @common
 def entry(_: Common) -> None:
-    """Find captures in Common Crawl's columnar index by reading only the bytes that can hold them.
+    """Find captures in Common Crawl's columnar index. Only bytes that can contain matches are read.
 
     \b
     catalogue demo                                       everything, offline, in a minute
-    catalogue harvest --crawl CC-MAIN-2022-05            take the footers of a crawl's index files
+    catalogue harvest --crawl CC-MAIN-2022-05            store the footers of a crawl's index files
     catalogue query '*.example.com' --crawl latest       captures of a site
-    catalogue sql "select * from row_groups limit 5"     what the footers say
-    """  # noqa: D301 - \b is click's
+    catalogue sql "select * from row_groups limit 5"     the metadata in the footers
+    """
 
 
 def main() -> NoReturn:
-    """Run the command line; never returns.
+    """Run the command line and exit.
 
-    Exit status: 0 done; 1 done in part; 2 a wrong question; 70 a bug; 74 the disk failed; 75 try again later; 130 or
-    143 stopped; 141 the reader of standard output closed it.
+    Exit status: 0 done; 1 partly done; 2 invalid arguments; 70 internal error; 74 disk failure; 75 try again later; 130
+    or 143 stopped; 141 standard output was closed.
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
@@ -301,48 +302,48 @@ def main() -> NoReturn:
         status = entry(standalone_mode=False, prog_name="catalogue")
         sys.stdout.flush()
     except click.ClickException as error:
-        status = _misused(error)
+        status = _usage_error(error)
     except (click.Abort, KeyboardInterrupt):
         status = _stopped()
     except BrokenPipeError:
-        status = _unread()
+        status = _closed_pipe()
     except CatalogueError as error:
-        status = _explain(error)
+        status = _print_error(error)
     except OSError as error:
         free = room(error.filename, error) if error.filename else ""
-        status = _explain(DiskFailed(f"{error.filename or 'the disk'}: {error.strerror or error}{free}"))
-    except Exception as error:  # noqa: BLE001 - the last resort: nobody should have to read a traceback
+        status = _print_error(DiskFailed(f"{error.filename or 'the disk'}: {error.strerror or error}{free}"))
+    except Exception as error:  # noqa: BLE001 - users get no tracebacks
         if type(error).__module__.partition(".")[0] in {"duckdb", "_duckdb"} and not _signals:
             first = str(error).splitlines()[0] if str(error) else type(error).__name__
-            sys.exit(_explain(DiskFailed(f"the catalogue cannot be read ({first}); run: catalogue check --repair")))
-        status = _stopped() if _signals else _explain_bug(error)
+            sys.exit(_print_error(DiskFailed(f"the catalogue cannot be read ({first}); run: catalogue check --repair")))
+        status = _stopped() if _signals else _print_bug(error)
     sys.exit(status if isinstance(status, int) else 0)
 
 
-_PROPOSED = re.compile(rf"\bcatalogue ({'|'.join(_Commands.homes)})\b")
-"""A command in what is said."""
+_PROPOSED = re.compile(rf"\bcatalogue ({'|'.join(_Commands.modules)})\b")
+"""A command in a message."""
 _TO_RUN = re.compile(r"(?<=run: )[^;\n]+")
-"""A command that is to be copied."""
+"""A command to copy."""
 _given: list[Common] = []
-"""The options of the command that is run."""
+"""The options of the running command."""
 _resumable: list[bool] = []
-"""Whether work is under way that the same command resumes."""
+"""Not empty while the same command can resume the running work."""
 _CLOSED_PIPE = 141
-"""128 and the number of SIGPIPE, which Windows does not have."""
+"""128 plus the number of SIGPIPE, which Windows does not define."""
 _signals: list[int] = []
-"""Signals to stop that came; libraries turn what is raised for them into errors of their own."""
+"""Signals received. Libraries can replace the KeyboardInterrupt by other errors."""
 
 
 @contextmanager
 def resumable() -> Iterator[None]:
-    """Do work that the same command resumes if it is stopped."""
+    """Mark work that the same command can resume after it was stopped."""
     _resumable.append(True)
     yield
     _resumable.clear()  # not if it was stopped
 
 
 def _open_closed_streams() -> None:
-    """Give streams that the caller closed, which are None, the null device."""
+    """Replace closed standard streams, which are None, by the null device."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8", closefd=False))
@@ -354,18 +355,18 @@ def _stop(number: int, _: FrameType | None) -> NoReturn:
 
 
 def _stopped() -> int:
-    goes_on = "; what was committed is kept, and the same command goes on from there" if _resumable else ""
-    _print(f"stopped{goes_on}", err=True)
+    resume = "; committed work is kept, and the same command resumes it" if _resumable else ""
+    _print(f"stopped{resume}", err=True)
     return 128 + (_signals[0] if _signals else signal.SIGINT)
 
 
-def _unread() -> int:
-    """End as a program that SIGPIPE ends: nothing failed, and nothing more may be written, not even at exit."""
+def _closed_pipe() -> int:
+    """Exit like a program that is stopped by SIGPIPE, without a message. Nothing is written at exit either."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return _CLOSED_PIPE
 
 
-def _misused(error: click.ClickException) -> int:
+def _usage_error(error: click.ClickException) -> int:
     if isinstance(error, NoArgsIsHelpError):
         error.show()
         return error.exit_code
@@ -376,17 +377,16 @@ def _misused(error: click.ClickException) -> int:
     return error.exit_code
 
 
-def _explain(error: CatalogueError) -> int:
+def _print_error(error: CatalogueError) -> int:
     if "--verbose" in sys.argv or "-v" in sys.argv:
         traceback.print_exc()
-    # Strangers name columns and files, of which it may speak.
     warn(f"{error}")
     return error.exit_status
 
 
-def _explain_bug(error: Exception) -> int:
+def _print_bug(error: Exception) -> int:
     if "--verbose" in sys.argv or "-v" in sys.argv:
         traceback.print_exc()
     what = printable(f"{type(error).__name__}: {error}".splitlines()[0])
-    _print(f"catalogue: something failed that should not ({what}); -v shows where, please report it", err=True)
+    _print(f"catalogue: internal error ({what}); -v prints the traceback, please report it", err=True)
     return os.EX_SOFTWARE if hasattr(os, "EX_SOFTWARE") else 70

@@ -1,4 +1,4 @@
-"""How much may be asked of a source without asking the user."""
+"""How many requests and bytes a command may use without asking the user."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -14,83 +14,85 @@ from catalogue.formatting import plural, size
 from catalogue.progress import is_terminal
 
 MANY_REQUESTS, MANY_BYTES = 500, 1_000_000_000
-"""What the user is asked first to go beyond, unless told otherwise."""
+"""Defaults of --max-requests and --max-bytes."""
 
 
 @dataclass(frozen=True)
-class Leave:
-    """How much may be read without being asked about."""
+class Budget:
+    """Requests and bytes that need no confirmation."""
 
     yes: bool
     max_requests: int
     max_bytes: int
 
-    def given(self, found: Any, options: Common) -> Any:  # noqa: ANN401 - importing its type is slow
-        """The captures, if they may be read; their page indexes have been fetched then.
+    def approve(self, captures: Any, options: Common) -> Any:
+        """Fetch missing page indexes and return the captures, unless they are too expensive.
 
         Raises:
-            TooExpensive: if they may not.
+            TooExpensive: if the user does not confirm the cost.
         """
-        self.agree(found.plan)
-        if found.plan.indexes:
-            found.fetch_indexes()
-            self.agree(found.plan)
-        self.show(found.plan, options)
-        return found
+        self.check(captures.plan)
+        if captures.plan.indexes:
+            captures.fetch_indexes()
+            self.check(captures.plan)
+        self.show(captures.plan, options)
+        return captures
 
-    def show(self, plan: Any, options: Common) -> None:  # noqa: ANN401 - likewise
-        """Show on a terminal what a plan costs, if that was not asked about."""
+    def show(self, plan: Any, options: Common) -> None:
+        """Print the cost of a plan on a terminal, if it needs no confirmation."""
         if self.yes and is_terminal():
-            options.say(f"{plural(plan.row_groups, 'row group')}: {told(plan)}")
+            options.say(f"{plural(plan.row_groups, 'row group')}: {format_cost(plan)}")
 
-    def agree(self, cost: Any) -> None:  # noqa: ANN401 - likewise
-        """Ask, if what has requests, bytes and seconds has more of them than that.
+    def check(self, cost: Any) -> None:
+        """Ask the user to confirm a cost that exceeds the budget.
+
+        Args:
+            cost: an object with ``requests``, ``bytes`` and ``seconds``.
 
         Raises:
-            TooExpensive: if it may not be read.
+            TooExpensive: if the user does not confirm it.
         """
         if not self.covers(cost.requests, cost.bytes):
-            self.confirm(told(cost))
+            self.confirm(format_cost(cost))
 
     def covers(self, requests: int, received: int) -> bool:
-        """Whether so many requests and bytes need not be asked about."""
+        """Return whether a cost needs no confirmation."""
         return self.yes or (requests <= self.max_requests and received <= self.max_bytes)
 
-    def after(self, requests: int, received: int) -> "Leave":
-        """What is left of it when so many requests and bytes have been spent."""
+    def after(self, requests: int, received: int) -> "Budget":
+        """Return the budget that remains."""
         return replace(
             self, max_requests=max(0, self.max_requests - requests), max_bytes=max(0, self.max_bytes - received)
         )
 
     def confirm(self, cost: str) -> None:
-        """Ask whether to go on.
+        """Ask the user to confirm a cost.
 
         Raises:
-            TooExpensive: if not, or if there is nobody to ask.
+            TooExpensive: if the user does not, or if there is no terminal.
         """
-        if not confirmed(f"This takes {cost}. Go on?"):
-            message = f"this takes {cost}; narrow it, or add --yes if that is meant"
-            raise TooExpensive(message)
+        if not confirmed(f"This takes {cost}. Continue?"):
+            raise TooExpensive(f"this takes {cost}; narrow the query, or add --yes")
 
 
-def told(cost: Any) -> str:  # noqa: ANN401 - likewise
-    """A cost in words."""
+def format_cost(cost: Any) -> str:
+    """Return requests, bytes and seconds as text."""
     return f"{plural(cost.requests, 'request')}, {size(cost.bytes)}, about {cost.seconds:.0f} s"
 
 
 _OPTIONS = [
-    click.option("--yes", is_flag=True, help="Do not ask, however much it is."),
-    click.option("--max-requests", type=int, default=MANY_REQUESTS, show_default=True, help="Ask before making more."),
-    click.option("--max-bytes", type=int, default=MANY_BYTES, show_default=True, help="Ask before reading more."),
+    click.option("--yes", is_flag=True, help="Do not ask for confirmation."),
+    click.option("--max-requests", type=int, default=MANY_REQUESTS, show_default=True, help="Ask before more."),
+    click.option("--max-bytes", type=int, default=MANY_BYTES, show_default=True, help="Ask before more."),
 ]
 
 
-def with_leave(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options that say how much it may read; it gets them as one ``leave``."""
+def budget_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of a ``Budget`` to a command, which gets it as ``budget``."""
 
     @wraps(command)
-    def wrapped(*args: Any, yes: bool, max_requests: int, max_bytes: int, **options: Any) -> Any:  # noqa: ANN401 - click's
-        return command(*args, leave=Leave(yes, max_requests, max_bytes), **options)
+    def wrapped(*args: Any, yes: bool, max_requests: int, max_bytes: int, **options: Any) -> Any:
+        return command(*args, budget=Budget(yes, max_requests, max_bytes), **options)
 
     for option in reversed(_OPTIONS):
         wrapped = option(wrapped)

@@ -1,4 +1,4 @@
-"""Captures from a file, in any of the forms in which people have them."""
+"""Read captures from a file: Parquet, Arrow, JSON, JSON lines, CDXJ or CSV."""
 
 import csv
 import gzip
@@ -17,16 +17,16 @@ from catalogue.commoncrawl.capture import CAPTURE_COLUMNS
 from catalogue.errors import QueryError
 
 _PARQUET, _ARROW, _GZIP = b"PAR1", b"ARROW1", b"\x1f\x8b"
-_ROWS = 1 << 14
-"""That are in memory as Python has them; a million in a table of Arrow's takes a tenth of that."""
+_BATCH_ROWS = 1 << 14
+"""Rows that are Python objects at a time. Arrow needs a tenth of their memory."""
 _CDXJ = re.compile(r"\S+ (\d{14}) (\{.*)", re.DOTALL)
 
 
 def captures_in(file: BinaryIO) -> pa.Table:
-    """The rows of a file, as Parquet, Arrow, JSON, JSON lines, CDXJ or CSV: the columns that describe records.
+    """Return the columns of a file that locate records.
 
     Raises:
-        QueryError: if it is none of these.
+        QueryError: if the file has none of the formats.
     """
     buffered = io.BufferedReader(file) if not hasattr(file, "peek") else file  # type: ignore[type-var]
     try:
@@ -43,7 +43,7 @@ def captures_in(file: BinaryIO) -> pa.Table:
         with io.TextIOWrapper(buffered, "utf-8-sig", newline="") as text:
             return _table(_rows(text))
     except (ValueError, RecursionError, EOFError, gzip.BadGzipFile, zlib.error, csv.Error, pa.ArrowException) as error:
-        message = f"{file.name} holds no captures as JSON, JSON lines, CDXJ, CSV, Parquet or Arrow: {error}"
+        message = f"{file.name} contains no captures as JSON, JSON lines, CDXJ, CSV, Parquet or Arrow: {error}"
         raise QueryError(message) from error
 
 
@@ -55,10 +55,9 @@ def _rows(text: io.TextIOWrapper) -> Iterator[Mapping[str, Any]]:
         return
     if not (first.startswith("{") or _CDXJ.match(first)):
         rows = csv.DictReader(lines)
-        # Else of something else with a single line nobody would be told that no captures are in it.
+        # Without this check, a one-line file of another format would be read as a header without captures.
         if first and set(CAPTURE_COLUMNS).isdisjoint(rows.fieldnames or ()):
-            message = "the first line is no JSON object, and names no column of captures"
-            raise ValueError(message)
+            raise ValueError("the first line is neither a JSON object nor a header with columns of captures")
         yield from rows
         return
     for line in lines:
@@ -74,19 +73,19 @@ def _chained(first: str, others: Iterable[str]) -> Iterator[str]:
 
 
 def _table(rows: Iterator[Mapping[str, Any]]) -> pa.Table:
-    """What rows say of records, as text; columns that none of them has are left out."""
+    """Return the columns that locate records, as text, without empty columns."""
     schema = pa.schema([(name, pa.string()) for name in CAPTURE_COLUMNS])
     tables = [schema.empty_table()]
-    while some := list(islice(rows, _ROWS)):
-        columns = [[_text(row.get(name)) for row in some] for name in schema.names]
+    while batch := list(islice(rows, _BATCH_ROWS)):
+        columns = [[_text(row.get(name)) for row in batch] for name in schema.names]
         tables.append(pa.table([pa.array(values, pa.string()) for values in columns], schema=schema))
     table = pa.concat_tables(tables)
-    there = [name for name in schema.names if table.column(name).null_count < table.num_rows]
-    return table.select(there) if table.num_rows else table
+    present = [name for name in schema.names if table.column(name).null_count < table.num_rows]
+    return table.select(present) if table.num_rows else table
 
 
 def _text(value: object) -> str | None:
-    if isinstance(value, float) and value.is_integer():  # as some make of numbers where one is missing
+    if isinstance(value, float) and value.is_integer():  # pandas writes integers so if one is missing
         value = int(value)
-    # What is half of a character cannot be in a record's URL either.
+    # URLs of records contain no unpaired surrogates.
     return None if value is None else str(value).encode(errors="replace").decode()

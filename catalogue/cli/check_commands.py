@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from catalogue.cli.app import Command, Common, common, show
-from catalogue.cli.query_commands import among_crawls
+from catalogue.cli.query_commands import crawl_option
 from catalogue.cli.tables import as_json, harvest_bar
 from catalogue.formatting import plural, size
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=Command)
-@among_crawls
+@crawl_option
 @click.option(
     "--read-subset", metavar="SHARE", help="Compare with the source: 1%, 3/30 for a part of thirty, or 50MB of footers."
 )
@@ -45,7 +45,7 @@ def check(
     catalogue check --repair
     catalogue check --read-subset 1%
     catalogue check --read-subset 3/30 --crawl CC-MAIN-2022-05
-    """  # noqa: D301
+    """
     with options.opened() as catalogue, harvest_bar(options, "values", resumes=False) as bar:
         before = catalogue.requests, catalogue.bytes
         done = catalogue.check(crawls or "all", read_subset=read_subset, seed=seed, repair=repair, report=bar)
@@ -80,7 +80,7 @@ def check(
 
 def _summary(done: "Checked", cost: str) -> list[str]:
     """Return sentences about what was checked, and what to do next."""
-    from catalogue.check.findings import EMPTY  # noqa: PLC0415 - slow to import
+    from catalogue.check.findings import EMPTY
 
     counts = _counted(done.values)
     lines = [f"store: {counts}; {size(done.bytes)}"] if counts else []

@@ -1,4 +1,4 @@
-"""The first minute: every command against a miniature crawl, without a network."""
+"""``catalogue demo``."""
 
 import os
 import shutil
@@ -18,46 +18,46 @@ _CRAWL = "CC-MAIN-2022-05"
 _COMMANDS = [
     ("What crawls are there?", ["crawls"]),
     (
-        "Take the footers of one crawl's index files: one small request a file.",
+        "Store the footers of one crawl's index files: one small request per file.",
         ["harvest", "--crawl", _CRAWL, "--subset", "all"],
     ),
-    ("And of an older one, whose files look different.", ["harvest", "--crawl", "CC-MAIN-2018-05"]),
-    ("What is held now?", ["status"]),
+    ("The same for an older crawl, whose files have another layout.", ["harvest", "--crawl", "CC-MAIN-2018-05"]),
+    ("What is stored now?", ["status"]),
     (
-        "SQL over what the footers say.",
+        "SQL over the footers.",
         ["sql", "select row_group, num_rows, min_url_surtkey, max_url_surtkey from row_groups limit 4"],
     ),
     (
-        "What would it cost to find a site's captures? Nothing is read for this.",
+        "What would it cost to find a site's captures? This makes no request.",
         ["plan", "*.example.com", "--crawl", _CRAWL],
     ),
     (
-        "Find them: exactly the requests that were planned.",
+        "Find them, with exactly the planned requests.",
         ["query", "*.example.com", "--crawl", _CRAWL, "--status", "200", "--limit", "6", "--format", "table"],
     ),
     (
-        "One page, over all crawls that are held.",
+        "One page, in all stored crawls.",
         ["query", "https://shop.example.com/dir/", "--limit", "2", "--format", "cdxj"],
     ),
 ]
 
 
 @click.command(cls=Command)
-@click.option("--keep", is_flag=True, help="Leave the miniature crawl and what was harvested of it in a folder.")
+@click.option("--keep", is_flag=True, help="Keep the folder with the miniature crawl and its harvested metadata.")
 @click.option("--serve", is_flag=True, help="Keep serving the miniature crawl until Ctrl-C, to try commands on it.")
 @common
 def demo(options: Common, *, keep: bool, serve: bool) -> None:
-    """Everything against a miniature crawl, offline, in a minute.
+    """Run the most important commands on a miniature crawl, offline, in a minute.
 
     \b
     catalogue demo
-    catalogue demo --serve      then try commands of your own on it
-    """  # noqa: D301
+    catalogue demo --serve      then try other commands on it
+    """
     folder = Path(tempfile.mkdtemp(prefix="catalogue-demo-"))
     try:
         miniature = write_miniature(folder / "mirror")
         options.say(
-            f"A miniature of data.commoncrawl.org, made up: "
+            f"A miniature of data.commoncrawl.org with made-up content: "
             f"{len(miniature.files)} index files, {miniature.rows:,} captures."
         )
         with (
@@ -65,16 +65,16 @@ def demo(options: Common, *, keep: bool, serve: bool) -> None:
             _environment(
                 CATALOGUE_DATA=str(folder / "data"),
                 CATALOGUE_SOURCE=server.url,
-                CATALOGUE_CACHE=str(folder / "cache"),  # the user's own is for what others ask, too
+                CATALOGUE_CACHE=str(folder / "cache"),  # the cache of the user has pages of real crawls
             ),
         ):
             for why, command in _COMMANDS:
                 _run(why, command)
             _show_python(folder / "data", server.url)
-            asked = [exchange for exchange in server.log if "cc-index/table" in exchange.path]
+            requests = [exchange for exchange in server.log if "cc-index/table" in exchange.path]
             click.echo(
-                f"\nIn all {len(asked)} requests were made of index files, "
-                f"for {sum(exchange.sent_bytes for exchange in asked):,} bytes."
+                f"\nIn total, {len(requests)} requests for index files were made, "
+                f"for {sum(exchange.sent_bytes for exchange in requests):,} bytes."
             )
             if serve:
                 _serve(folder, server.url)
@@ -88,7 +88,7 @@ def demo(options: Common, *, keep: bool, serve: bool) -> None:
 def _run(why: str, command: list[str]) -> None:
     shown = " ".join(f"'{word}'" if set(word) & set(" *?&") else word for word in command)
     click.echo(f"\n# {why}\n$ catalogue {shown}")
-    # A command that found something amiss leaves by SystemExit, as it would on its own.
+    # Commands exit with status 1 by SystemExit.
     with suppress(SystemExit):
         entry.main(command, standalone_mode=False)
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from catalogue.cli.app import Command, Common, common, literally
-from catalogue.cli.completion import crawls_listed
+from catalogue.cli.app import Command, Common, common, complete_commands
+from catalogue.cli.completion import complete_listed_crawls
 from catalogue.cli.tables import as_json
 from catalogue.errors import CatalogueError
 from catalogue.formatting import plural, printable, size
@@ -27,7 +27,7 @@ _LONGEST = 1000
 @click.command(cls=Command)
 @click.option(
     "--crawl",
-    shell_complete=crawls_listed,
+    shell_complete=complete_listed_crawls,
     help="Crawl whose file is examined, or latest.  [default: the newest harvested, else listed]",
 )
 @click.option("--json", "json_", is_flag=True, help="One JSON object.")
@@ -45,7 +45,7 @@ def doctor(options: Common, *, crawl: str | None, json_: bool) -> None:
     catalogue doctor
     catalogue doctor --crawl CC-MAIN-2018-05
     catalogue doctor --source s3://commoncrawl/ --json
-    """  # noqa: D301 - \b is click's
+    """
     with options.opened() as catalogue:
         found = catalogue.doctor(crawl)
         source = catalogue.session.settings.source
@@ -77,7 +77,7 @@ def _final_error(source: str, failure: CatalogueError, seen: "Iterable[Observati
 
 
 def _terminal() -> "Observation":
-    from catalogue.doctor.diagnosis import Observation  # noqa: PLC0415 - --help needs none of what this imports
+    from catalogue.doctor.diagnosis import Observation
 
     kinds = [name for name, stream in (("output", sys.stdout), ("errors", sys.stderr)) if stream.isatty()]
     connected = f"{' and '.join(kinds)}, TERM={os.environ.get('TERM')}" if kinds else "none"
@@ -85,7 +85,7 @@ def _terminal() -> "Observation":
 
 
 def _with_options(seen: "Iterable[Observation]") -> "list[Observation]":
-    return [replace(each, means=literally(each.means)) for each in seen]
+    return [replace(each, means=complete_commands(each.means)) for each in seen]
 
 
 def _plain(each: "Observation") -> dict[str, str]:

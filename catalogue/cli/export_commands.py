@@ -1,4 +1,4 @@
-"""Commands that write down what is held for other engines and other people."""
+"""``catalogue export`` and ``catalogue pull``."""
 
 import sys
 from dataclasses import asdict
@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from catalogue.cli.app import Command, Common, Group, OneOf, common
-from catalogue.cli.query_commands import among_crawls
+from catalogue.cli.query_commands import crawl_option
 from catalogue.cli.tables import as_json, harvest_bar
 from catalogue.formatting import plural
 
@@ -17,26 +17,30 @@ _json = click.option("--json", "json_", is_flag=True, help="One JSON object.")
 
 @click.group(cls=Group)
 def export() -> None:
-    """What is held, for other engines and other people; no data of the source is copied.
+    """Export stored metadata for other engines and other people. No data of the source is copied.
 
     \b
     catalogue export ducklake
     catalogue export iceberg index.iceberg
     catalogue export snapshot /srv/www/index-footers
-    """  # noqa: D301 - \b is click's
+    """
 
 
 @export.command()
 @click.argument("path", required=False, type=click.Path(path_type=Path))
-@among_crawls
-@click.option("--backend", type=OneOf(["sqlite", "duckdb"]), help="What keeps it.  [default: as it is, or sqlite]")
+@crawl_option
+@click.option(
+    "--backend",
+    type=OneOf(["sqlite", "duckdb"]),
+    help="Database of the DuckLake.  [default: sqlite, or as before]",
+)
 @_json
 @common
 def ducklake(options: Common, *, path: Path | None, crawls: tuple[str, ...], backend: str | None, json_: bool) -> None:
-    """A DuckLake: one table over all index files where they are, for any DuckDB since 1.5.
+    """Write a DuckLake: one table over all index files at the source, for DuckDB 1.5 and later.
 
-    PATH is its file, by default captures.ducklake in the data folder, where catalogue sql attaches it as cc. It holds
-    the crawls asked for and no others; written again it has one snapshot more for each crawl that is new or another.
+    PATH is its file, by default captures.ducklake in the data folder, which catalogue sql attaches as cc. It has only
+    the crawls of --crawl; another export adds a snapshot for each new or changed crawl.
 
     \b
     catalogue export ducklake
@@ -44,51 +48,51 @@ def ducklake(options: Common, *, path: Path | None, crawls: tuple[str, ...], bac
     catalogue sql "select url from cc.captures where crawl = 'CC-MAIN-2022-05'
                    and cc.surt_match(url_surtkey, '*.example.com')"
 
-    Without this tool, in any DuckDB that has run INSTALL ducklake; INSTALL sqlite; INSTALL httpfs:
+    Without this tool, in DuckDB after INSTALL ducklake; INSTALL sqlite; INSTALL httpfs:
 
     \b
     ATTACH 'ducklake:sqlite:captures.ducklake' AS cc (READ_ONLY);
     SELECT url, fetch_time FROM cc.captures
     WHERE crawl = 'CC-MAIN-2022-05' AND cc.surt_match(url_surtkey, 'example.com/blog/*');
 
-    One kept with --backend duckdb is attached as ducklake:captures.ducklake; it is smaller, and quicker with many
-    crawls. Files are read from where the footers were taken; from elsewhere with another option of ATTACH:
+    A DuckLake with --backend duckdb is attached as ducklake:captures.ducklake; it is smaller, and faster with many
+    crawls. Files are read from the source of the footers; to read them from elsewhere, add options to ATTACH:
     DATA_PATH 's3://commoncrawl/', OVERRIDE_DATA_PATH true.
 
-    Only the files are opened that may hold rows of the crawl, subset and keys asked for, so always ask for some:
-    DuckDB knows of no limit on requests, and Common Crawl blocks who makes too many. surt_match takes plain hosts and
-    paths, and refuses others; those take url_surtkey = 'com,example)/page?a=1', as catalogue.url_surtkey writes it.
-    """  # noqa: D301 - \b is click's
-    from catalogue.export.ducklake_attach import attach  # noqa: PLC0415 - --help needs none of what this imports
-    from catalogue.sql import lake_path  # noqa: PLC0415 - --help needs none of what this imports
+    DuckDB opens only files that can contain rows of the requested crawl, subset and keys. Always filter by these:
+    DuckDB has no rate limit, and Common Crawl blocks clients that send too many requests. surt_match accepts plain
+    hosts and paths; for other URLs use url_surtkey = 'com,example)/page?a=1', as returned by catalogue.url_surtkey.
+    """
+    from catalogue.export.ducklake_attach import attach
+    from catalogue.sql import lake_path
 
     with options.opened() as catalogue:
         exported = catalogue.export_ducklake(path, crawls=crawls or "all", backend=backend)
         if path is None:
             with catalogue.connect() as connection:
-                lacking = attach(connection, lake_path(catalogue.session), catalogue.session.settings.source)
-            if lacking:
-                options.say(f"catalogue sql cannot read it yet: {lacking}")
-        _tell(options, exported, json_=json_)
+                problem = attach(connection, lake_path(catalogue.session), catalogue.session.settings.source)
+            if problem:
+                options.say(f"catalogue sql cannot read it yet: {problem}")
+        _show_result(options, exported, json_=json_)
 
 
 @export.command()
 @click.argument("path", type=click.Path(file_okay=False, path_type=Path))
-@among_crawls
-@click.option("--location", metavar="URL", help="Where engines read the files from.  [default: the source]")
+@crawl_option
+@click.option("--location", metavar="URL", help="URL from which engines read the files.  [default: the source]")
 @_json
 @common
 def iceberg(options: Common, *, path: Path, crawls: tuple[str, ...], location: str | None, json_: bool) -> None:
-    """An Iceberg table over all index files where they are, for pyiceberg, DuckDB, Spark and others.
+    """Write an Iceberg table over all index files at the source, for pyiceberg, DuckDB, Spark and others.
 
-    PATH is its folder. Engines that read it open only the files that might hold what is asked for by
-    url_surtkey, crawl and subset. It has addresses in it: make it where it is to be read. At the same PATH again it
-    gets a new snapshot, of just these crawls; what has not changed is left as it is.
+    PATH is its folder. Engines open only the files that can match filters on url_surtkey, crawl and subset. The table
+    contains absolute paths: write it where it will be read. Another export to the same PATH adds a snapshot of the
+    crawls of --crawl; unchanged files are not rewritten.
 
-    DuckDB takes times of crawls before CC-MAIN-2021-49, which are UTC, for times of its session's zone: set that to
-    UTC. pyiceberg by itself reads s3 and folders but not https, and filters by crawl or subset only if you select them;
-    Catalogue.iceberg() in Python does both, and asks for no footer. Spark needs the jar iceberg-spark-runtime, and
-    s3a.
+    Times of crawls before CC-MAIN-2021-49 are UTC, but DuckDB reads them in the zone of its session: set TimeZone to
+    UTC. pyiceberg alone reads s3 and folders but not https, and filters by crawl or subset only if these are selected;
+    Catalogue.iceberg() in Python has neither limit, and requests no footers. Spark needs the jar iceberg-spark-runtime,
+    and s3a.
 
     \b
     catalogue export iceberg index.iceberg
@@ -96,15 +100,15 @@ def iceberg(options: Common, *, path: Path, crawls: tuple[str, ...], location: s
     duckdb -c "SET TimeZone='UTC'; LOAD iceberg; SELECT url FROM iceberg_scan('index.iceberg')
       WHERE url_surtkey >= 'com,example)/' AND url_surtkey < 'com,example)0'"
     spark.read.format("iceberg").load("file:///data/index.iceberg")
-    """  # noqa: D301
+    """
     with options.opened() as catalogue:
         exported = catalogue.export_iceberg(path, crawls=crawls or "all", location=location)
-    _tell(options, exported, json_=json_)
+    _show_result(options, exported, json_=json_)
 
 
 @export.command()
 @click.argument("place", metavar="PATH_OR_URL")
-@among_crawls
+@crawl_option
 @_json
 @common
 def snapshot(options: Common, *, place: str, crawls: tuple[str, ...], json_: bool) -> None:
@@ -117,14 +121,14 @@ def snapshot(options: Common, *, place: str, crawls: tuple[str, ...], json_: boo
     \b
     catalogue export snapshot /srv/www/index-footers
     catalogue export snapshot s3://bucket/index-footers --crawl CC-MAIN-2022-05
-    """  # noqa: D301
+    """
     with options.opened() as catalogue, harvest_bar(options) as bar:
         exported = catalogue.export_snapshot(place, crawls=crawls or "all", report=bar)
-    _tell(options, exported, json_=json_)
+    _show_result(options, exported, json_=json_)
 
 
-def _tell(options: Common, exported: Any, *, json_: bool) -> None:  # noqa: ANN401 - importing its type is slow
-    """Say what was exported; what is missing makes it done in part."""
+def _show_result(options: Common, exported: Any, *, json_: bool) -> None:
+    """Print what was exported. Exit with status 1 if it is incomplete."""
     if json_:
         as_json(
             {
@@ -138,8 +142,8 @@ def _tell(options: Common, exported: Any, *, json_: bool) -> None:  # noqa: ANN4
     else:
         crawls = plural(len(exported.crawls), "crawl")
         options.say(f"{exported.place}: {plural(exported.files, 'file')} of {crawls}")
-        for lack in exported.missing:
-            options.say(f"it is incomplete: {lack}")
+        for problem in exported.missing:
+            options.say(f"it is incomplete: {problem}")
     if not exported.complete:
         sys.exit(1)
 
@@ -150,7 +154,7 @@ def _tell(options: Common, exported: Any, *, json_: bool) -> None:  # noqa: ANN4
     "--crawl",
     "crawls",
     multiple=True,
-    help="Crawls of the snapshot: 2022-05, a year, A..B, latest or all; with commas or repeated.  [default: all]",
+    help="Crawls of the snapshot: 2022-05, a year, A..B, latest or all; comma-separated or repeated.  [default: all]",
 )
 @click.option(
     "--compare",
@@ -171,7 +175,7 @@ def pull(options: Common, *, place: str, crawls: tuple[str, ...], compare: int, 
     \b
     catalogue pull https://example.org/index-footers --crawl CC-MAIN-2022-05
     catalogue pull /srv/www/index-footers
-    """  # noqa: D301
+    """
     with options.opened() as catalogue, harvest_bar(options, "crawls") as bar:
         pulled = catalogue.pull(place, crawls=crawls or "all", compare=compare, report=bar)
     if json_:
@@ -180,12 +184,12 @@ def pull(options: Common, *, place: str, crawls: tuple[str, ...], compare: int, 
         added = f"{plural(pulled.files, 'footer')} added, {pulled.kept:,} stored before"
         pages = f"page indexes of {plural(pulled.row_groups, 'row group')}"
         compared = f"{pulled.compared:,} compared with the source"
-        looked_at = plural(len(pulled.crawls), "crawl")
+        crawl_count = plural(len(pulled.crawls), "crawl")
         if pulled.unchanged == len(pulled.crawls):
-            options.say(f"{looked_at}: nothing is new since the last pull")
+            options.say(f"{crawl_count}: nothing new since the last pull")
         else:
-            options.say(f"{looked_at}: {added}; {pages}; {compared}")
-        for lack in pulled.missing:
-            options.say(f"what is stored is incomplete: {lack}")
+            options.say(f"{crawl_count}: {added}; {pages}; {compared}")
+        for problem in pulled.missing:
+            options.say(f"the store is incomplete: {problem}")
     if pulled.missing:
         sys.exit(1)

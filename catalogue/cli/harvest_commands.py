@@ -1,4 +1,4 @@
-"""Commands that take footers, and say which are held."""
+"""``crawls``, ``harvest``, ``backfill``, ``status`` and ``forget``."""
 
 import sys
 from collections.abc import Sequence
@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypedDict
 import click
 
 from catalogue.cli import completion
-from catalogue.cli.app import Command, Common, OneOf, common, literally, show
-from catalogue.cli.budget import MANY_BYTES, MANY_REQUESTS, told
-from catalogue.cli.completion import crawls_held, crawls_listed
-from catalogue.cli.query_commands import among_crawls
+from catalogue.cli.app import Command, Common, OneOf, common, complete_commands, show
+from catalogue.cli.budget import MANY_BYTES, MANY_REQUESTS, format_cost
+from catalogue.cli.completion import complete_listed_crawls, complete_stored_crawls
+from catalogue.cli.query_commands import crawl_option
 from catalogue.cli.tables import as_json, confirmed, harvest_bar, table
 from catalogue.errors import QueryError, TooExpensive
 from catalogue.formatting import parse_size, plural, size
@@ -22,40 +22,37 @@ if TYPE_CHECKING:
     from catalogue import Catalogue
     from catalogue.harvest.harvest import Harvested
 
-_LONG_LOG = 32 << 20
-"""Bytes; a log that nobody holds up has half of that at most."""
+_LARGE_LOG = 32 << 20
+"""Bytes. SQLite truncates the log at half of this, unless a reader blocks it."""
 
-_FEW_STEPS = 2
-"""That are told of at once; more come up when these are done."""
+_MAX_STEPS = 2
 
 
-class _Chosen(TypedDict):
-    """Arguments of a harvest besides the crawls."""
-
+class _HarvestOptions(TypedDict):
     subsets: tuple[str, ...]
     refresh: bool
     pages: bool
 
 
 @click.command(cls=Command)
-@click.option("--json", "json_", is_flag=True, help="One JSON object a crawl.")
+@click.option("--json", "json_", is_flag=True, help="One JSON object per crawl.")
 @common
 def crawls(options: Common, *, json_: bool) -> None:
-    """The crawls there are, newest first, and which are harvested.
+    """List all crawls, newest first, and which are harvested.
 
     \b
     catalogue crawls
     catalogue crawls --json | head -1
-    """  # noqa: D301
-    from catalogue.harvest.harvest_crawls import crawl_list  # noqa: PLC0415 - --help needs none of what this imports
+    """
+    from catalogue.harvest.harvest_crawls import crawl_list
 
     with options.opened() as catalogue:
         listed = crawl_list(catalogue.session)
         rows = catalogue.crawls().to_dict("records")
     shown = {row["crawl"] for row in rows}
     empty = dict.fromkeys(rows[0] if rows else ["name", "first_fetch", "last_fetch"])
-    found = {"has_table": True, "files_harvested": 0, "subsets": [], "num_rows": 0}
-    rows = [{**empty, "crawl": crawl, **found} for crawl in listed.found if crawl not in shown] + rows
+    new = {"has_table": True, "files_harvested": 0, "subsets": [], "num_rows": 0}
+    rows = [{**empty, "crawl": crawl, **new} for crawl in listed.found if crawl not in shown] + rows
     if json_:
         for row in rows:
             as_json(_plain(row))
@@ -78,12 +75,12 @@ def _harvested(row: dict[Any, Any]) -> str:
     return f"{row['files_harvested']} files: {', '.join(row['subsets'])}"
 
 
-def _day(time: Any) -> str:  # noqa: ANN401 - pandas has a NaT of its own
+def _day(time: Any) -> str:
     return "-" if str(time) in {"NaT", "None"} else str(time)[:10]
 
 
 def _plain(row: dict[Any, Any]) -> dict[str, Any]:
-    """A row of a DataFrame with None where pandas has its own marks of absence, and lists where it has arrays."""
+    """Return a row of a DataFrame with None for NaN and NaT, and lists for arrays."""
     return {
         name: value.tolist()
         if hasattr(value, "tolist") and hasattr(value, "__len__")
@@ -100,30 +97,34 @@ def _plain(row: dict[Any, Any]) -> dict[str, Any]:
     "--crawl",
     "crawls",
     multiple=True,
-    shell_complete=crawls_listed,
-    help="Crawls that the source lists: 2022-05, a year, A..B, latest or all; with commas or repeated. "
+    shell_complete=complete_listed_crawls,
+    help="Listed crawls: 2022-05, a year, A..B, latest or all; comma-separated or repeated. "
     "Or the path of a manifest, for a crawl that is not listed.",
 )
 @click.option(
     "--subset",
     "subsets",
     multiple=True,
-    shell_complete=completion.subsets,
+    shell_complete=completion.complete_subsets,
     default=["warc"],
     show_default=True,
-    help="Of the index's three parts warc (pages), crawldiagnostics (redirects, errors), robotstxt; or all.",
+    help="warc (pages), crawldiagnostics (redirects, errors), robotstxt, or all; repeatable.",
 )
-@click.option("--pages", is_flag=True, help="Take page indexes too, in the same requests; some 1 MB a file.")
-@click.option("--refresh", is_flag=True, help="Take again what is held, to notice files that changed.")
-@click.option("--dry-run", is_flag=True, help="Only report what it will take; fetches the list of crawls at most.")
-@click.option("--yes", is_flag=True, help="Do not ask before more than 500 requests or 1 GB for several crawls.")
-@click.option("--key", metavar="COLUMN", help="With --table: the column of text that its files are sorted by.")
+@click.option("--pages", is_flag=True, help="Also store page indexes, about 1 MB per file, in the same requests.")
+@click.option("--refresh", is_flag=True, help="Fetch stored footers again, to find changed files.")
+@click.option("--dry-run", is_flag=True, help="Print the cost. At most the list of crawls is fetched.")
 @click.option(
-    "--keys", type=OneOf(["url", "host", "text"]), help="With --table: what that holds.  [default: by its name]"
+    "--yes", is_flag=True, help="Do not ask for confirmation of several crawls with over 500 requests or 1 GB."
 )
-@click.option("--manifest", metavar="PATH", help="With --table: where the source lists its files, a path a line.")
-@click.option("--paths-file", type=click.File("rb"), help="With --table: such a list here; - for stdin.")
-@click.option("--json", "json_", is_flag=True, help="One JSON object a crawl.")
+@click.option("--key", metavar="COLUMN", help="With --table: the text column by which the files are sorted.")
+@click.option(
+    "--keys",
+    type=OneOf(["url", "host", "text"]),
+    help="With --table: values of this column.  [default: by its name]",
+)
+@click.option("--manifest", metavar="PATH", help="With --table: list of the files at the source, a path per line.")
+@click.option("--paths-file", type=click.File("rb"), help="With --table: a local list of the files; - for stdin.")
+@click.option("--json", "json_", is_flag=True, help="One JSON object per crawl.")
 @common
 def harvest(  # noqa: PLR0913 - an option each
     options: Common,
@@ -141,9 +142,10 @@ def harvest(  # noqa: PLR0913 - an option each
     paths_file: BinaryIO | None,
     json_: bool,
 ) -> None:
-    """Take the footers of a crawl's index files into the store.
+    """Store the footers of a crawl's index files.
 
-    One small request a file. It can be stopped at any time and goes on from there; what is held is not asked for again.
+    Makes one small request per file. After an interruption, the same command continues; stored footers are not
+    requested again.
 
     \b
     catalogue harvest --crawl CC-MAIN-2022-05
@@ -152,21 +154,19 @@ def harvest(  # noqa: PLR0913 - an option each
     catalogue harvest --crawl CC-MAIN-2022-05 --pages
     catalogue harvest --crawl 2022 --pages --dry-run
 
-    Other tables that are sorted by a column of text are harvested once under a name, and asked with --table as well:
+    Other datasets that are sorted by a text column are harvested once with a name, and queried with --table:
 
     \b
     catalogue harvest --table hosts --key surt_host_name --manifest projects/host-index-testing/v2.paths.gz
     catalogue query '*.example.com' --table hosts
     catalogue harvest --table mine --source ~/files --key name a.parquet b.parquet
-    """  # noqa: D301
+    """
     defines = bool(paths or key or keys or manifest or paths_file)
     if options.table is None and defines:
-        message = "--key, --manifest and paths are for other tables; name one with --table"
-        raise QueryError(message)
+        raise QueryError("--key, --manifest and paths need --table")
     if options.table is None and not crawls:
-        message = "which crawl is to be harvested? name it, such as --crawl latest"
-        raise QueryError(message)
-    chosen: _Chosen = {"subsets": subsets, "refresh": refresh, "pages": pages}
+        raise QueryError("no crawl; add one, such as --crawl latest")
+    chosen: _HarvestOptions = {"subsets": subsets, "refresh": refresh, "pages": pages}
     with options.opened() as catalogue:
         if defines:
             _define(catalogue, key, keys, manifest, [*paths, *_listed_in(paths_file, catalogue)])
@@ -175,34 +175,33 @@ def harvest(  # noqa: PLR0913 - an option each
             as_json(asdict(needed)) if json_ else click.echo(needed.summary)
             return
         if not yes:
-            _agree(catalogue, crawls, chosen)
+            _confirm_harvest(catalogue, crawls, chosen)
         if catalogue.session.settings.asks_strangers and not catalogue.session.settings.contact:
-            options.say("tip: --contact you@example.org lets Common Crawl write to you before it has to block you")
+            options.say("tip: with --contact you@example.org, Common Crawl can write to you instead of blocking you")
         with harvest_bar(options) as bar:
             outcomes = catalogue.harvest(crawls or None, **chosen, report=bar)
     for outcome in outcomes:
         _show_outcome(options, outcome, json_=json_)
     if any(outcome.failures for outcome in outcomes):
-        options.say("some files failed; run the same command again to try them again")
+        options.say("some files failed; run the same command again to retry them")
         sys.exit(1)
 
 
-def _agree(catalogue: "Catalogue", crawls: Sequence[str], chosen: "_Chosen") -> None:
-    """Ask before a large harvest of several crawls.
+def _confirm_harvest(catalogue: "Catalogue", crawls: Sequence[str], chosen: "_HarvestOptions") -> None:
+    """Ask the user to confirm a large harvest of several crawls.
 
     Raises:
-        TooExpensive: if the user says no, or cannot be asked.
+        TooExpensive: if the user does not, or if there is no terminal.
     """
-    from catalogue.commoncrawl.crawls import plain_names  # noqa: PLC0415 - --help needs none of what this imports
+    from catalogue.commoncrawl.crawls import plain_names
 
     words = [word for text in crawls for word in text.split(",")]
     if len(words) == len([*plain_names(words)]) <= 1:
         return
     needed = catalogue.harvest_estimate(crawls, **chosen)
     large = needed.requests > MANY_REQUESTS or needed.bytes > MANY_BYTES
-    if needed.crawls > 1 and large and not confirmed(f"This harvests {needed.summary}. Go on?"):
-        message = f"this harvests {needed.summary}; choose fewer crawls, or add --yes"
-        raise TooExpensive(message)
+    if needed.crawls > 1 and large and not confirmed(f"This harvests {needed.summary}. Continue?"):
+        raise TooExpensive(f"this harvests {needed.summary}; choose fewer crawls, or add --yes")
 
 
 def _show_outcome(options: Common, outcome: "Harvested", *, json_: bool) -> None:
@@ -225,27 +224,33 @@ def _show_outcome(options: Common, outcome: "Harvested", *, json_: bool) -> None
         options.say(f"  {path}: {reason}" if path not in reason else f"  {reason}")
 
 
-def _listed_in(file: BinaryIO | None, catalogue: Any) -> tuple[str, ...]:  # noqa: ANN401 - importing its type is slow
-    from catalogue.commoncrawl.datasets import parse_path_list  # noqa: PLC0415 - --help needs none of what this imports
+def _listed_in(file: BinaryIO | None, catalogue: Any) -> tuple[str, ...]:
+    from catalogue.commoncrawl.datasets import parse_path_list
 
     return parse_path_list(file.read(), source=catalogue.session.settings.source.rstrip("/")) if file else ()
 
 
-def _define(catalogue: Any, key: str | None, keys: str | None, manifest: str | None, paths: list[str]) -> None:  # noqa: ANN401
+def _define(catalogue: Any, key: str | None, keys: str | None, manifest: str | None, paths: list[str]) -> None:
     if key is None:
-        message = "by which column are these files sorted? say it with --key"
-        raise QueryError(message)
+        raise QueryError("no sort column; add one with --key")
     catalogue.define(key, keys=keys, manifest=manifest, paths=paths)
 
 
 @click.command(cls=Command)
-@among_crawls
-@click.option("--only-gaps", is_flag=True, help="Only what has no bounds; leave zipped files as they are.")
-@click.option("--files", multiple=True, metavar="GLOB", help="Only index files such as '*part-00007-*'; repeatable.")
-@click.option("--budget", metavar="SIZE", help="End before more than this is received, such as 2GB.")
-@click.option("--scheduler", metavar="ADDRESS", help="Let the workers of a Dask cluster read, as tcp://host:8786.")
-@click.option("--dry-run", is_flag=True, help="Only say what it would take.")
-@click.option("--yes", is_flag=True, help="Do not ask, however much it is.")
+@crawl_option
+@click.option("--only-gaps", is_flag=True, help="Only row groups without bounds; leave zipped files as they are.")
+@click.option(
+    "--files",
+    multiple=True,
+    metavar="GLOB",
+    help="Only index files whose path matches, such as '*part-00007-*'; repeatable.",
+)
+@click.option("--budget", metavar="SIZE", help="Stop before more than this is received, such as 2GB.")
+@click.option(
+    "--scheduler", metavar="ADDRESS", help="Read with the workers of a Dask cluster, such as tcp://host:8786."
+)
+@click.option("--dry-run", is_flag=True, help="Print the cost, and read nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.option("--json", "json_", is_flag=True, help="One JSON object.")
 @common
 def backfill(  # noqa: PLR0913 - an option each
@@ -260,34 +265,34 @@ def backfill(  # noqa: PLR0913 - an option each
     yes: bool,
     json_: bool,
 ) -> None:
-    """Learn which keys row groups hold whose footers do not say, or say too little.
+    """Find the key ranges of row groups whose footers have no or useless bounds.
 
-    Bounds are the least and the greatest key of a row group. Some have none, and in most files of before mid 2022,
-    which are two sorted streams zipped together, they say next to nothing. Page indexes are taken where that is
-    enough, else the keys are read, once. It can be stopped at any time and goes on from there.
+    Bounds are the smallest and the largest key of a row group. Some row groups have none. In most files from before
+    mid-2022, which consist of two sorted streams zipped together, the bounds of every row group span nearly all keys.
+    Page indexes are fetched where they suffice; otherwise the keys are read once. After an interruption, the same
+    command continues.
 
     \b
     catalogue backfill --dry-run
     catalogue backfill --crawl CC-MAIN-2018-05 --budget 2GB
     catalogue backfill --only-gaps
-    """  # noqa: D301
-    most = parse_size(budget) if budget else None
+    """
+    max_bytes = parse_size(budget) if budget else None
     with options.opened(scheduler=scheduler) as catalogue:
         filling = catalogue.backfill(crawls or "all", only_gaps=only_gaps, files=files)
         needed = filling.estimate
-        cost = told(needed)
+        cost = format_cost(needed)
         options.say(f"{plural(needed.row_groups, 'row group')} of {plural(needed.files, 'file')}: {cost}")
         if dry_run:
             if json_:
                 as_json(asdict(needed))
             return
-        large = needed.requests > MANY_REQUESTS or min(needed.bytes, most or needed.bytes) > MANY_BYTES
-        if large and not yes and not confirmed("Go on?"):
-            message = f"this takes {cost}; set a --budget, or add --yes if that is meant"
-            raise TooExpensive(message)
+        large = needed.requests > MANY_REQUESTS or min(needed.bytes, max_bytes or needed.bytes) > MANY_BYTES
+        if large and not yes and not confirmed("Continue?"):
+            raise TooExpensive(f"this takes {cost}; set a --budget, or add --yes")
         with harvest_bar(options) as bar:
             done = filling.run(
-                budget=most,
+                budget=max_bytes,
                 report=lambda at: bar(
                     Progress("backfill", needed.files, at.done, failed=len(at.failures), bytes=at.bytes)
                 ),
@@ -297,13 +302,13 @@ def backfill(  # noqa: PLR0913 - an option each
     if json_:
         as_json(asdict(done) | {"files": needed.files, "complete": complete})
     else:
-        made = f"{plural(done.requests, 'request')}, {size(done.bytes)}, {done.seconds:.1f} s"
-        options.say(f"{done.done:,} of {plural(needed.files, 'file')} done; {made}")
+        spent = f"{plural(done.requests, 'request')}, {size(done.bytes)}, {done.seconds:.1f} s"
+        options.say(f"{done.done:,} of {plural(needed.files, 'file')} done; {spent}")
         for path, reason in done.failures.items():
             options.say(f"  {path}: {reason}" if path not in reason else f"  {reason}")
     if not complete:
-        spent = "the budget allows no further file; " if not done.failures else ""
-        options.say(f"{spent}run the same command again to go on")
+        reason = "the budget is too small for another file; " if not done.failures else ""
+        options.say(f"{reason}run the same command again to continue")
         sys.exit(1)
 
 
@@ -311,16 +316,16 @@ def backfill(  # noqa: PLR0913 - an option each
 @click.option("--json", "json_", is_flag=True, help="One JSON object.")
 @common
 def status(options: Common, *, json_: bool) -> None:
-    """What is held: files, row groups, gaps in statistics, failures, sizes; and what to do next, by what is held.
+    """Print what is stored: files, row groups, missing bounds, failures and sizes; and what to do next.
 
-    Row groups without bounds are those whose keys nobody knows, so that every question reads them; backfill mends that.
+    Row groups without bounds are read by every query, because their keys are unknown; backfill reads their keys once.
 
     \b
     catalogue status
     catalogue status --json
-    """  # noqa: D301
-    from catalogue.reports import disk_sizes  # noqa: PLC0415 - --help needs none of what this imports
-    from catalogue.status import next_steps  # noqa: PLC0415 - --help needs none of what this imports
+    """
+    from catalogue.reports import disk_sizes
+    from catalogue.status import next_steps
 
     with options.opened() as catalogue:
         coverage = [_plain(row) for row in catalogue.coverage().to_dict("records")]
@@ -333,7 +338,7 @@ def status(options: Common, *, json_: bool) -> None:
             "config": config_file(),
             "cache": catalogue.session.settings.cache,
         }
-        steps = [replace(step, command=literally(step.command)) for step in next_steps(catalogue.session)]
+        steps = [replace(step, command=complete_commands(step.command)) for step in next_steps(catalogue.session)]
     if json_:
         as_json(
             {
@@ -365,12 +370,12 @@ def status(options: Common, *, json_: bool) -> None:
     )
     click.echo(f"\nstore {size(store_size)}, catalogue {size(catalogue_size)}")
     for name, path in paths.items():
-        show(f"{name:9} {path.absolute()}{'' if path.exists() else ' (not there)'}")
-    if log_size > _LONG_LOG:
-        show(f"of the store {size(log_size)} are its log, because some program reads it all the time; end that one")
+        show(f"{name:9} {path.absolute()}{'' if path.exists() else ' (does not exist)'}")
+    if log_size > _LARGE_LOG:
+        show(f"the log of the store has {size(log_size)}, because a program keeps reading the store; stop it")
     for failure in failures:
         show(f"failed: {failure['reason']}")
-    for step in steps[:_FEW_STEPS]:
+    for step in steps[:_MAX_STEPS]:
         show(f"{step.why}; run: {step.command}")
 
 
@@ -380,24 +385,23 @@ def status(options: Common, *, json_: bool) -> None:
     "crawls",
     multiple=True,
     required=True,
-    shell_complete=crawls_held,
-    help="Stored crawls: 2022-05, a year, A..B, latest or all; with commas or repeated.",
+    shell_complete=complete_stored_crawls,
+    help="Stored crawls: 2022-05, a year, A..B, latest or all; comma-separated or repeated.",
 )
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @common
 def forget(options: Common, *, crawls: tuple[str, ...], yes: bool) -> None:
-    """Delete what is held of a crawl.
+    """Delete the stored metadata of a crawl.
 
     \b
     catalogue forget --crawl CC-MAIN-2018-05
-    """  # noqa: D301
-    from catalogue.selection import stored_crawls  # noqa: PLC0415 - --help needs none of what this imports
+    """
+    from catalogue.selection import stored_crawls
 
     with options.opened() as catalogue:
         chosen = stored_crawls(catalogue.session, crawls)
         names = ", ".join(chosen)
         if not yes and not confirmed(f"Delete the footers of {names}?"):
-            message = f"nothing was deleted; to delete the footers of {names} add --yes"
-            raise QueryError(message)
+            raise QueryError(f"nothing was deleted; add --yes to delete the footers of {names}")
         gone = catalogue.forget(chosen)
     options.say(f"{plural(gone, 'footer')} of {names} deleted")

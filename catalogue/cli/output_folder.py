@@ -1,4 +1,4 @@
-"""An answer in a folder: a file a crawl, and what is there noted beside them, so that it can be gone on with."""
+"""An output folder with a file per crawl, and a list of them, so that the same query can be resumed."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -11,32 +11,32 @@ from catalogue.cli.row_writer import SUFFIXES, format_for, write
 from catalogue.errors import QueryError
 from catalogue.store.locks import locked
 
-_NOTED = "answer.json"
+_LIST = "answer.json"
 
 
-class Parts:
-    """A folder that holds, or is to hold, the answer to one question."""
+class OutputFolder:
+    """A folder with the captures of one query."""
 
-    def __init__(self, folder: Path, format_: str | None, question: dict[str, Any]) -> None:
-        """Make the folder, or look at what is there; it is nobody else's until ``close``.
+    def __init__(self, folder: Path, format_: str | None, description: dict[str, Any]) -> None:
+        """Create the folder or read its list, and lock it until ``close``.
 
         Args:
-            folder: whose parent is there.
-            format_: of the files; Parquet unless given.
-            question: what makes it this question and no other, as JSON has it.
+            folder: its parent must exist.
+            format_: of the files; by default Parquet.
+            description: of the query, as JSON; see ``describe_query``.
 
         Raises:
-            QueryError: if the folder holds something else.
+            QueryError: if the folder contains anything else.
             StoreLocked: if another process writes into it.
         """
         self._folder = folder
         self._format = format_ or "parquet"
         format_for(self._format, folder)
-        self._question = json.loads(json.dumps(question | {"format": self._format}))
+        self._query = json.loads(json.dumps(description | {"format": self._format}))
         self._parts: dict[str, dict[str, Any]] = {}
         make_folder(folder)
-        self._held = ExitStack()
-        self._held.enter_context(locked(folder / ".answer.lock", folder))
+        self._lock = ExitStack()
+        self._lock.enter_context(locked(folder / ".answer.lock", folder))
         try:
             self._begin()
         except BaseException:
@@ -50,66 +50,64 @@ class Parts:
         self.close()
 
     def close(self) -> None:
-        """Let others write into the folder."""
-        self._held.close()
+        """Release the lock."""
+        self._lock.close()
 
     def _begin(self) -> None:
-        if (self._folder / _NOTED).exists():
+        if (self._folder / _LIST).exists():
             self._read()
             return
         if any(not file.name.startswith(".") for file in self._folder.iterdir()):
-            message = f"{self._folder} holds something else; choose an empty or a new folder"
-            raise QueryError(message)
-        self._note()  # before the first part, so that a folder with parts always says of which question
+            raise QueryError(f"{self._folder} contains other files; choose an empty or a new folder")
+        self._write_list()  # before the first file, so that a folder with files always has a list
 
     def _read(self) -> None:
         try:
-            noted = json.loads((self._folder / _NOTED).read_text(encoding="utf-8"))
-            question, parts = noted["question"], dict(noted["parts"])
+            listed = json.loads((self._folder / _LIST).read_text(encoding="utf-8"))
+            query, parts = listed["question"], dict(listed["parts"])
             for part in parts.values():
                 _ = part["file"], part["size"], part["complete"], part["state"]
         except (ValueError, KeyError, TypeError) as error:
-            message = f"{self._folder / _NOTED} cannot be read; choose another folder, or empty this one"
+            message = f"{self._folder / _LIST} cannot be read; choose another folder, or empty this one"
             raise QueryError(message) from error
-        if question != self._question:
-            message = f"{self._folder} holds the answer to another question; choose another folder"
-            raise QueryError(message)
+        if query != self._query:
+            raise QueryError(f"{self._folder} contains the captures of another query; choose another folder")
         self._parts = parts
 
-    def lacking(self, states: Mapping[str, str]) -> list[str]:
-        """The crawls whose part is not there, may be incomplete, or was made when other files were held.
+    def missing(self, states: Mapping[str, str]) -> list[str]:
+        """Return the crawls without a complete file of the present state.
 
         Args:
-            states: of what is held of each crawl.
+            states: digests of the stored index files of each crawl.
         """
-        return [crawl for crawl, state in states.items() if not self._is_there(self._parts.get(crawl), state)]
+        return [crawl for crawl, state in states.items() if not self._is_complete(self._parts.get(crawl), state)]
 
-    def _is_there(self, part: dict[str, Any] | None, state: str) -> bool:
+    def _is_complete(self, part: dict[str, Any] | None, state: str) -> bool:
         if not part or not part["complete"] or part["state"] != state:
             return False
         path = self._folder / part["file"] if part["file"] else None
         return path is None or (path.is_file() and path.stat().st_size == part["size"])
 
-    def write(self, crawl: str, state: str, found: Any, batches: Iterable[Any]) -> int:  # noqa: ANN401 - importing its type is slow
-        """Read and write the part of a crawl; returns how many captures there were. Of none there is no file."""
+    def write(self, crawl: str, state: str, captures: Any, batches: Iterable[Any]) -> int:
+        """Write the file of a crawl, and return the number of captures. Without captures there is no file."""
         name = f"{crawl}.{SUFFIXES[self._format]}"
         path = self._folder / name
-        count = write(batches, found.plan.schema, self._format, path, chosen_columns=True)
+        count = write(batches, captures.plan.schema, self._format, path, chosen_columns=True)
         size = path.stat().st_size
         if not count:
             path.unlink()
-        told = {"captures": count, "complete": found.complete, "state": state}
-        self._parts[crawl] = {"file": name if count else None, "size": size} | told
-        self._note()
+        result = {"captures": count, "complete": captures.complete, "state": state}
+        self._parts[crawl] = {"file": name if count else None, "size": size} | result
+        self._write_list()
         return count
 
-    def _note(self) -> None:
-        with whole_file(self._folder / _NOTED) as file:
-            file.write(json.dumps({"question": self._question, "parts": self._parts}, indent=1).encode())
+    def _write_list(self) -> None:
+        with whole_file(self._folder / _LIST) as file:
+            file.write(json.dumps({"question": self._query, "parts": self._parts}, indent=1).encode())
 
 
-def question_of(query: Any, *, every_column: bool, subsets: Iterable[str]) -> dict[str, Any]:  # noqa: ANN401 - importing its type is slow
-    """What makes a question the same as another, but for its crawls."""
+def describe_query(query: Any, *, every_column: bool, subsets: Iterable[str]) -> dict[str, Any]:
+    """Return the parameters by which two queries differ, other than crawls."""
     return {
         "table": query.table.name,
         "patterns": query.patterns,

@@ -33,11 +33,9 @@ def patterns_in(file: BinaryIO) -> Iterator[tuple[str, str]]:
                 if text and not text.startswith("#"):
                     yield f"{file.name}, line {number}", text
     except UnicodeDecodeError as error:
-        message = f"{file.name} is not UTF-8 text: {error.reason} at byte {error.start}"
-        raise QueryError(message) from error
+        raise QueryError(f"{file.name} is not UTF-8 text: {error.reason} at byte {error.start}") from error
     except (csv.Error, gzip.BadGzipFile, zlib.error, EOFError) as error:
-        message = f"{file.name} cannot be read: {error}"
-        raise QueryError(message) from error
+        raise QueryError(f"{file.name} cannot be read: {error}") from error
 
 
 def _patterns(lines: Iterator[str], name: str) -> Iterator[tuple[int, str]]:
@@ -55,8 +53,7 @@ def _patterns(lines: Iterator[str], name: str) -> Iterator[tuple[int, str]]:
         yield from ((number, line.strip()) for number, line in enumerate(chain([first], lines), before + 1))
         return
     if _URL not in header and len(header) > 1:
-        message = f"{name} has no column url, but {', '.join(header)}; rename the column with the URLs to url"
-        raise QueryError(message)
+        raise QueryError(f"{name} has no column url, but {', '.join(header)}; rename the column with the URLs to url")
     at = header.index(_URL) if _URL in header else 0
     without_header = _URL not in header and not _IN_URLS.isdisjoint(header[0])
     rows = csv.reader(chain([first] if without_header else [], lines), delimiter=delimiter)

@@ -1,4 +1,4 @@
-"""Commands that plan and answer questions about captures."""
+"""Options that select captures, and ``catalogue plan``."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -8,96 +8,99 @@ from typing import Any
 import click
 
 from catalogue.cli.app import Command, Common, OneOf, common, show
-from catalogue.cli.budget import Leave, told
-from catalogue.cli.completion import columns, crawls_held, subsets
+from catalogue.cli.budget import Budget, format_cost
+from catalogue.cli.completion import complete_columns, complete_stored_crawls, complete_subsets
 from catalogue.cli.tables import as_json, can_ask, confirmed, harvest_bar, options_of_command, table
 from catalogue.errors import NotHarvested, QueryError, SourceError
 from catalogue.formatting import comma_separated, plural, size
 
 FORMATS = ["table", "jsonl", "json", "csv", "tsv", "cdxj", "url", "parquet", "arrow", "arrows"]
-"""Of captures."""
+"""Output formats of captures."""
 
-among_crawls = click.option(
+crawl_option = click.option(
     "--crawl",
     "crawls",
     multiple=True,
-    shell_complete=crawls_held,
-    help="Stored crawls: 2022-05, a year, A..B, latest or all; with commas or repeated.  [default: all]",
+    shell_complete=complete_stored_crawls,
+    help="Stored crawls: 2022-05, a year, A..B, latest or all; comma-separated or repeated.  [default: all]",
 )
-"""Gives a command the option that says which crawls it is about."""
-_QUESTION = [
+_FILTERS = [
     click.argument("patterns", nargs=-1, metavar="[PATTERN]..."),
-    among_crawls,
+    crawl_option,
     click.option(
         "--subset",
         "subsets",
         multiple=True,
-        shell_complete=subsets,
-        help="Of warc (pages), crawldiagnostics (redirects, errors) and robotstxt.  [default: all held]",
+        shell_complete=complete_subsets,
+        help="warc (pages), crawldiagnostics (redirects, errors) or robotstxt; repeatable.  [default: all stored]",
     ),
-    click.option("--match", type=OneOf(["exact", "prefix", "host", "domain"]), help="Instead of wildcards."),
+    click.option(
+        "--match", type=OneOf(["exact", "prefix", "host", "domain"]), help="How to match, instead of wildcards."
+    ),
     click.option(
         "--urls-file",
         "urls_files",
         type=click.File("rb"),
         multiple=True,
-        help="More patterns: one a line, or a CSV file with a column url; also gzipped; - for stdin; repeatable.",
+        help="More patterns: one per line, or a CSV file with a column url; may be gzipped; - for stdin; repeatable.",
     ),
-    click.option("--exact-url", is_flag=True, help="Match the URL as typed: scheme, www, case and slash count."),
+    click.option("--exact-url", is_flag=True, help="Match the exact URL, with scheme, www, case and slash."),
     click.option(
         "--columns",
         multiple=True,
-        shell_complete=columns,
-        help="Comma-separated; * for all; repeatable.  [default: those of the CDX index]",
+        shell_complete=complete_columns,
+        help="Comma-separated; * for all; repeatable.  [default: the fields of the CDX index]",
     ),
     click.option(
-        "--where", multiple=True, help="A boolean expression over the columns, in SQL; of several all must be true."
+        "--where", multiple=True, help="A boolean SQL expression over the columns; repeatable, all must be true."
     ),
-    click.option(
-        "--status", multiple=True, help="200, 2xx or 40x; several, repeated or comma-separated, are alternatives."
-    ),
-    click.option("--mime", multiple=True, help="Media type: text/html, or text/* for all that start so; also several."),
-    click.option("--lang", multiple=True, help="Language in ISO 639-3, such as isl; also several."),
+    click.option("--status", multiple=True, help="200, 2xx or 40x; alternatives comma-separated or repeated."),
+    click.option("--mime", multiple=True, help="Media type, such as text/html or text/*; repeatable."),
+    click.option("--lang", multiple=True, help="Language in ISO 639-3, such as isl; repeatable."),
     click.option("--from", "from_", metavar="TIME", help="First time: 2022, 20220131, 2022-01-31T12:00:00; UTC."),
     click.option("--to", metavar="TIME", help="Last time, inclusive."),
 ]
-harvest_first = click.option("--harvest", is_flag=True, help="First harvest what is not stored of the crawls named.")
-"""Gives a command that takes leave the option to harvest."""
-_CHOICE = [
+harvest_option = click.option(
+    "--harvest", is_flag=True, help="First harvest the crawls of --crawl that are not stored."
+)
+_LIMITS = [
     click.option("--limit", type=click.IntRange(min=0), help="Stop after this many captures."),
     click.option(
         "--unique",
         metavar="url|digest|COLUMN",
-        shell_complete=columns,
-        help="Of captures that are the same in this only the first that comes.",
+        shell_complete=complete_columns,
+        help="Keep only the first capture of each value.",
     ),
-    click.option("--latest", is_flag=True, help="Of each URL the last capture; or of what --unique says."),
-    click.option("--ordered", is_flag=True, help="By key, time and crawl; takes the whole answer into memory."),
+    click.option("--latest", is_flag=True, help="Keep only the latest capture of each URL, or of each --unique value."),
+    click.option("--ordered", is_flag=True, help="Sort by key, time and crawl; holds all captures in memory."),
 ]
 
 
-def question(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options that make up a question."""
-    for option in reversed([*_QUESTION, *_CHOICE]):
+def query_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add all options of a query to a command."""
+    for option in reversed([*_FILTERS, *_LIMITS]):
         command = option(command)
     return command
 
 
-def population(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command those of them that say what there is, but not what is chosen of that."""
-    for option in reversed(_QUESTION):
+def filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that filter captures to a command, but not --limit, --unique, --latest and --ordered."""
+    for option in reversed(_FILTERS):
         command = option(command)
     return command
 
 
 @click.command(cls=Command)
-@question
-@click.option("--indexes", is_flag=True, help="Fetch the page indexes that are lacking, to be exact.")
-@click.option("--count", is_flag=True, help="Of what counting the captures would read.")
+@query_options
+@click.option("--indexes", is_flag=True, help="Fetch missing page indexes, for an exact plan.")
+@click.option("--count", is_flag=True, help="Plan to count the captures.")
 @click.option("--json", "json_", is_flag=True, help="One JSON object.")
-@click.option("--paths", is_flag=True, help="Only the files, relative to the source, a line each.")
+@click.option("--paths", is_flag=True, help="Print only the paths of the files, one per line.")
 @click.option(
-    "--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="What is read as a table: .parquet, .csv, …"
+    "--output",
+    "-o",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the requests as a table: .parquet, .csv, …",
 )
 @common
 def plan(
@@ -108,14 +111,14 @@ def plan(
     json_: bool,
     paths: bool,
     output: Path | None,
-    **asked: Any,  # noqa: ANN401
+    **parameters: Any,
 ) -> None:
-    """What a query would read: files, row groups, pages, requests, bytes and seconds.
+    """Print what a query would read: files, row groups, pages, requests, bytes and seconds.
 
-    Reads nothing and works offline. Where page indexes are not held yet the pages are an estimate; --indexes fetches
-    and keeps them.
+    Makes no requests and works offline. Where page indexes are not stored yet, the pages are an estimate; --indexes
+    fetches and stores them.
 
-    Other engines can be told what to read: --paths names the files, and --output writes a row for each run of bytes:
+    Other engines can read the same bytes: --paths prints the files, and --output writes a row for each byte range:
     path, crawl, subset, row_group, column, start and end (exclusive), bytes. They still have to filter by url_surtkey.
 
     \b
@@ -124,189 +127,185 @@ def plan(
     catalogue plan '*.example.com' --indexes
     catalogue plan '*.example.com' -o plan.parquet
     catalogue plan '*.example.com' --paths | sed 's|^|s3a://commoncrawl/|'
-    """  # noqa: D301
+    """
     if json_ + paths + (output is not None) > 1:
-        message = "--json, --paths and --output are three answers; choose one"
-        raise QueryError(message)
+        raise QueryError("--json, --paths and --output exclude each other")
     format_ = _format(output) if output else None
     with options.opened() as catalogue:
-        found = found_by(catalogue, options, prepared(asked))
+        captures = select_captures(catalogue, options, read_patterns(parameters))
         if count:
-            found = found.counting()
+            captures = captures.counting()
         if indexes:
-            found.fetch_indexes()
+            captures.fetch_indexes()
         if format_:
-            from catalogue.cli.row_writer import write  # noqa: PLC0415 - slow to import
+            from catalogue.cli.row_writer import write
 
-            reads = found.plan.to_arrow()
+            reads = captures.plan.to_arrow()
             write(reads.to_batches(), reads.schema, format_, output, chosen_columns=True)
         elif paths:
-            for path in found.plan.paths:
+            for path in captures.plan.paths:
                 click.echo(path)
         elif json_:
-            as_json(found.plan.summary())
+            as_json(captures.plan.summary())
         else:
-            show_plan(found.plan)
-    if not found.complete:
+            show_plan(captures.plan)
+    if not captures.complete:
         sys.exit(1)
 
 
 def _format(output: Path) -> str:
-    """The format of a plan in a file.
+    """Return the format of a plan's file.
 
     Raises:
-        QueryError: if its name says none that a plan can have.
+        QueryError: if the name does not imply a format for plans.
     """
-    from catalogue.cli.row_writer import format_for  # noqa: PLC0415 - slow to import
+    from catalogue.cli.row_writer import format_for
 
     format_ = format_for(None, output)
     if format_ in {"cdxj", "url"}:
-        message = "a plan has no captures to write as CDXJ or URLs; write .parquet, .csv, .tsv, .json, .jsonl or .arrow"
-        raise QueryError(message)
+        raise QueryError("a plan cannot be written as CDXJ or URLs; use .parquet, .csv, .tsv, .json, .jsonl or .arrow")
     return format_
 
 
-def prepared(asked: dict[str, Any]) -> dict[str, Any]:
-    """Read the files of patterns, which can be read only once, and split lists at their commas."""
-    from catalogue.cli.pattern_input import patterns_in  # noqa: PLC0415 - --help needs none of what this imports
+def read_patterns(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Read the files of --urls-file, which can be read only once, and split lists at commas."""
+    from catalogue.cli.pattern_input import patterns_in
 
-    if "-" in asked["patterns"]:
-        message = "'-' is not a pattern; to read patterns from stdin use --urls-file -"
-        raise QueryError(message)
-    listed = [pattern for file in asked["urls_files"] for pattern in patterns_in(file)]
-    return asked | {
-        "patterns": [*asked["patterns"], *(text for _, text in listed)],
+    if "-" in parameters["patterns"]:
+        raise QueryError("'-' is not a pattern; to read patterns from stdin use --urls-file -")
+    listed = [pattern for file in parameters["urls_files"] for pattern in patterns_in(file)]
+    return parameters | {
+        "patterns": [*parameters["patterns"], *(text for _, text in listed)],
         "places": listed,
-        "columns": comma_separated(asked["columns"]),
-        "subsets": comma_separated(asked["subsets"]),
+        "columns": comma_separated(parameters["columns"]),
+        "subsets": comma_separated(parameters["subsets"]),
     }
 
 
-def found_by(catalogue: Any, options: Common, asked: dict[str, Any], leave: Leave | None = None) -> Any:  # noqa: ANN401 - importing their types is slow
-    """Return the captures that the options select, not read yet. On a terminal, print hints on what else may be meant.
+def select_captures(catalogue: Any, options: Common, parameters: dict[str, Any], budget: Budget | None = None) -> Any:
+    """Return the captures that the options select, without reading them. On a terminal, print hints.
 
     Crawls that are not stored are harvested with ``--harvest``, and on a terminal if the user agrees.
     """
-    if leave and asked["harvest"]:
-        if not asked["crawls"]:
-            message = "--harvest needs to know which crawls; name them with --crawl"
-            raise QueryError(message)
-        leave.agree(catalogue.harvest_estimate(**_lacking(asked)))
-        _harvest(catalogue, options, asked)
+    if budget and parameters["harvest"]:
+        if not parameters["crawls"]:
+            raise QueryError("--harvest needs --crawl")
+        budget.check(catalogue.harvest_estimate(**_harvest_arguments(parameters)))
+        _harvest(catalogue, options, parameters)
     try:
-        found = captures_by(catalogue, asked)
+        captures = captures_for(catalogue, parameters)
     except NotHarvested as error:
         if options.table is not None or error.call is None:
             raise
-        _offer(catalogue, asked, error)
-        _harvest(catalogue, options, asked)
-        found = captures_by(catalogue, asked)
+        _offer_harvest(catalogue, parameters, error)
+        _harvest(catalogue, options, parameters)
+        captures = captures_for(catalogue, parameters)
     if sys.stderr.isatty():
-        for tip in _tips(options, asked):
-            options.say(tip)
-    return found
+        for hint in _hints(options, parameters):
+            options.say(hint)
+    return captures
 
 
-def _lacking(asked: dict[str, Any]) -> dict[str, Any]:
-    """Arguments of a harvest of what a question is about."""
-    crawls = [word for word in asked["crawls"] if word != "all" or asked.get("harvest")]
-    return {"crawls": crawls or ["latest"], "subsets": asked["subsets"] or ["warc"]}
+def _harvest_arguments(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments to harvest what a query needs."""
+    crawls = [word for word in parameters["crawls"] if word != "all" or parameters.get("harvest")]
+    return {"crawls": crawls or ["latest"], "subsets": parameters["subsets"] or ["warc"]}
 
 
-def _harvest(catalogue: Any, options: Common, asked: dict[str, Any]) -> None:  # noqa: ANN401 - as above
+def _harvest(catalogue: Any, options: Common, parameters: dict[str, Any]) -> None:
     with harvest_bar(options) as bar:
-        catalogue.harvest(**_lacking(asked), report=bar)
+        catalogue.harvest(**_harvest_arguments(parameters), report=bar)
 
 
-def _offer(catalogue: Any, asked: dict[str, Any], error: NotHarvested) -> None:  # noqa: ANN401 - as above
-    """Ask the user at the terminal whether to harvest what a question lacks, at its price.
+def _offer_harvest(catalogue: Any, parameters: dict[str, Any], error: NotHarvested) -> None:
+    """Ask the user on a terminal whether to harvest the missing crawls, with the cost.
 
     Raises:
-        NotHarvested: if not, or if nobody can be asked.
+        NotHarvested: if the user declines, or if there is no terminal.
     """
-    what, run, command = str(error).partition("; run: ")
-    if asked["crawls"] and "--harvest" in options_of_command():
+    problem, run, command = str(error).partition("; run: ")
+    if parameters["crawls"] and "--harvest" in options_of_command():
         run = "; add --harvest, or run: "
-    refused = NotHarvested(f"{what}{run}{command}", crawl=error.crawl, call=error.call)
+    refused = NotHarvested(f"{problem}{run}{command}", crawl=error.crawl, call=error.call)
     if not can_ask():
         raise refused from error
     try:
-        needed = catalogue.harvest_estimate(**_lacking(asked))
+        needed = catalogue.harvest_estimate(**_harvest_arguments(parameters))
     except SourceError:
         raise refused from error
-    if not confirmed(f"{what}. To harvest {' '.join(_lacking(asked)['crawls'])} takes {told(needed)}. Do it now?"):
+    crawls = " ".join(_harvest_arguments(parameters)["crawls"])
+    if not confirmed(f"{problem}. Harvesting {crawls} takes {format_cost(needed)}. Harvest now?"):
         raise refused from error
 
 
-def captures_by(catalogue: Any, asked: dict[str, Any]) -> Any:  # noqa: ANN401 - likewise
+def captures_for(catalogue: Any, parameters: dict[str, Any]) -> Any:
     """Find captures by options of the command line."""
-    from catalogue.find_captures import find_captures  # noqa: PLC0415 - slow to import
-    from catalogue.query.query import Query  # noqa: PLC0415
-    from catalogue.surt import Match  # noqa: PLC0415
+    from catalogue.find_captures import find_captures
+    from catalogue.query.query import Query
+    from catalogue.surt import Match
 
-    match = Match(asked["match"]) if asked["match"] else None
+    match = Match(parameters["match"]) if parameters["match"] else None
     try:
         query = Query.of(
-            asked["patterns"],
-            crawls=asked["crawls"] or "all",
-            subsets=asked["subsets"],
-            columns=asked["columns"] or None,
-            where=asked["where"],
-            status=asked["status"],
-            mime=asked["mime"],
-            lang=asked["lang"],
-            from_=asked["from_"],
-            to=asked["to"],
-            limit=asked.get("limit"),
+            parameters["patterns"],
+            crawls=parameters["crawls"] or "all",
+            subsets=parameters["subsets"],
+            columns=parameters["columns"] or None,
+            where=parameters["where"],
+            status=parameters["status"],
+            mime=parameters["mime"],
+            lang=parameters["lang"],
+            from_=parameters["from_"],
+            to=parameters["to"],
+            limit=parameters.get("limit"),
             match=match,
-            exact_url=asked["exact_url"],
-            ordered=asked.get("ordered", False),
-            unique=asked.get("unique"),
-            latest=asked.get("latest", False),
+            exact_url=parameters["exact_url"],
+            ordered=parameters.get("ordered", False),
+            unique=parameters.get("unique"),
+            latest=parameters.get("latest", False),
         )
         return find_captures(catalogue.session, query)
     except QueryError:
-        _check_lists(catalogue, asked, match)
+        _check_lists(catalogue, parameters, match)
         raise
 
 
-def _check_lists(catalogue: Any, asked: dict[str, Any], match: Any) -> None:  # noqa: ANN401 - likewise
-    """Name the place of the first pattern of a file that is invalid.
+def _check_lists(catalogue: Any, parameters: dict[str, Any], match: Any) -> None:
+    """Find the first invalid pattern of --urls-file.
 
     Raises:
-        QueryError: if there is one.
+        QueryError: with its file and line.
     """
-    from catalogue.surt import parse_key_patterns  # noqa: PLC0415
+    from catalogue.surt import parse_key_patterns
 
-    for place, text in asked["places"]:
+    for place, text in parameters["places"]:
         try:
-            parse_key_patterns([text], catalogue.session.dataset.keys, match, exact_url=asked["exact_url"])
+            parse_key_patterns([text], catalogue.session.dataset.keys, match, exact_url=parameters["exact_url"])
         except QueryError as error:
-            message = f"{place}: {error}"
-            raise QueryError(message) from None
+            raise QueryError(f"{place}: {error}") from None
 
 
-def say_where(options: Common, catalogue: Any, asked: dict[str, Any]) -> None:  # noqa: ANN401
-    """Say of a question that found nothing where nothing was found, and what may have been meant."""
-    from catalogue.selection import stored_crawls  # noqa: PLC0415 - --help needs none of what this imports
+def explain_empty_result(options: Common, catalogue: Any, parameters: dict[str, Any]) -> None:
+    """Print which crawls contain no match, and hints."""
+    from catalogue.selection import stored_crawls
 
-    newest, *others = stored_crawls(catalogue.session, asked["crawls"] or "all")
+    newest, *others = stored_crawls(catalogue.session, parameters["crawls"] or "all")
     crawls = f"{plural(1 + len(others), 'crawl')}, {others[-1]} to {newest}" if others else newest
-    crawls += ", the newest held" if "latest" in asked["crawls"] else ""
-    chosen = f" ({', '.join(asked['subsets'])})" if asked["subsets"] else ""
+    crawls += ", the newest stored" if "latest" in parameters["crawls"] else ""
+    chosen = f" ({', '.join(parameters['subsets'])})" if parameters["subsets"] else ""
     options.say(f"nothing in {crawls}{chosen}")
-    if not sys.stderr.isatty():  # else it was said before
-        for tip in _tips(options, asked):
-            options.say(tip)
+    if not sys.stderr.isatty():  # select_captures printed them on terminals
+        for hint in _hints(options, parameters):
+            options.say(hint)
 
 
-def _tips(options: Common, asked: dict[str, Any]) -> Iterator[str]:
-    pattern = asked["patterns"][0]
-    if options.table is None and not asked["match"] and "/" not in pattern and "*" not in pattern:
+def _hints(options: Common, parameters: dict[str, Any]) -> Iterator[str]:
+    pattern = parameters["patterns"][0]
+    if options.table is None and not parameters["match"] and "/" not in pattern and "*" not in pattern:
         yield f"tip: {pattern} is its home page alone; '{pattern}/*' is the site, '*.{pattern}' subdomains too"
 
 
-def show_plan(plan: Any) -> None:  # noqa: ANN401
+def show_plan(plan: Any) -> None:
     """Print a plan as a table."""
     table(
         ["files", "row groups", "of", "pages", "captures in them", "requests", "bytes", "seconds"],
@@ -325,10 +324,10 @@ def show_plan(plan: Any) -> None:  # noqa: ANN401
     )
     if plan.indexes:
         needed = f"{plural(len(plan.indexes), 'request')}, {size(sum(len(fetch.range) for fetch in plan.indexes))}"
-        show(f"page indexes are fetched first ({needed}); until then the rest is an estimate: --indexes does it now")
+        show(f"page indexes are fetched first ({needed}); until then this is an estimate; --indexes fetches them now")
     if plan.cached_bytes:
-        show(f"{size(plan.cached_bytes)} more are in the cache")
+        show(f"{size(plan.cached_bytes)} more are cached")
     for warning in plan.warnings:
         show(f"note: {warning}")
-    for lack in plan.missing:
-        show(f"the answer may be incomplete: {lack}")
+    for problem in plan.missing:
+        show(f"the answer may be incomplete: {problem}")

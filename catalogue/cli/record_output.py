@@ -1,4 +1,4 @@
-"""Records that a command found, kept as a file."""
+"""Output of records, for ``fetch`` and ``sample --fetch``."""
 
 import sys
 import warnings
@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from catalogue.cli.app import Common, warn
-from catalogue.cli.budget import Leave, told
+from catalogue.cli.budget import Budget, format_cost
 from catalogue.cli.tables import as_json, harvest_bar, table
 from catalogue.errors import IncompleteAnswer, QueryError
 from catalogue.formatting import parse_size, plural, size
@@ -20,100 +20,95 @@ FORMS = ["warc", "text", "metadata", "parquet", "payload"]
 _HOSTS = 10
 
 _OPTIONS = [
-    click.option("--main-content", is_flag=True, help="Of texts, leave out navigation, footers and the like."),
+    click.option("--main-content", is_flag=True, help="Leave out navigation, footers and the like from texts."),
+    click.option("--max-size", metavar="SIZE", help="Start another file at this size.  [default for URLs: 1GB]"),
     click.option(
-        "--max-size", metavar="SIZE", help="Begin another file after so much, such as 1GB, which is usual for URLs."
+        "--scheduler", metavar="ADDRESS", help="Fetch with the workers of a Dask cluster, such as tcp://host:8786."
     ),
-    click.option("--scheduler", metavar="ADDRESS", help="Let the workers of a Dask cluster fetch, as tcp://host:8786."),
 ]
 
 
-def with_keeping(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options about records, but for their form and where they go."""
+def record_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of record output to a command, except form and output."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
 
 
 @dataclass(frozen=True)
-class Keep:
-    """How records are to be kept, and where."""
+class RecordOutput:
+    """Where records are written, and how."""
 
     output: str | None
-    """None to say what it would take, and fetch nothing; ``-`` for stdout."""
+    """None to print the cost and fetch nothing; ``-`` for stdout."""
     form: str
     main_content: bool
     max_size: str | None
 
     def check(self, *, json_: bool) -> None:
-        """Refuse what does not go together.
+        """Check that the options can be combined.
 
         Raises:
-            QueryError: if something does not.
+            QueryError: if they cannot.
         """
         if self.main_content and self.form not in {"text", "parquet"}:
-            message = f"--main-content is of texts, and {self.form} has none; leave it out, or fetch text"
-            raise QueryError(message)
+            raise QueryError(f"{self.form} has no texts; leave out --main-content, or fetch text")
         if self.output is None:
             return
         if self.output == "-":
             self._check_stdout(json_=json_)
             return
         if self.form == "payload" and self.max_size:
-            message = "payloads are a file each; leave out --max-size"
-            raise QueryError(message)
-        from catalogue.output.formats import SUFFIXES  # noqa: PLC0415 - --help needs none of what this imports
-        from catalogue.output.targets import split_output  # noqa: PLC0415 - --help needs none of what this imports
+            raise QueryError("each payload is a file; leave out --max-size")
+        from catalogue.output.formats import SUFFIXES
+        from catalogue.output.targets import split_output
 
         split_output(self.output, file=self.form != "payload")
         if self.max_size is not None and not parse_size(self.max_size):
-            message = "--max-size must be a byte at least; give another, such as 1GB"
-            raise QueryError(message)
-        taken = [suffix for suffix in SUFFIXES.values() if suffix and self.output.endswith(suffix)]
-        if self.form == "payload" and taken:
-            message = f"payloads go to a folder, and {self.output} looks like a file; choose another name or form"
+            raise QueryError("--max-size must not be 0; use one such as 1GB")
+        of_files = [suffix for suffix in SUFFIXES.values() if suffix and self.output.endswith(suffix)]
+        if self.form == "payload" and of_files:
+            message = f"payloads are written to a folder; {self.output} looks like a file"
             raise QueryError(message)
         suffix = SUFFIXES[self.form]
         if not self.output.endswith(suffix):
-            message = f"{self.output} would hold {self.form}; let its name end in {suffix}, or choose another form"
+            message = f"the name of a file with {self.form} ends in {suffix}; {self.output} does not"
             raise QueryError(message)
 
     def _check_stdout(self, *, json_: bool) -> None:
         if self.max_size or json_:
-            message = "stdout gets records and nothing else, in one piece; leave out --max-size and --json"
-            raise QueryError(message)
+            raise QueryError("with stdout as output, leave out --max-size and --json")
         if self.form == "warc" and sys.stdout.isatty():
-            message = "WARC records are no text for a terminal; add -o FILE"
-            raise QueryError(message)
+            raise QueryError("WARC records cannot be printed on a terminal; add -o FILE")
 
-    def records(
+    def fetch(
         self,
         options: Common,
-        catalogue: Any,  # noqa: ANN401 - importing its type is slow
-        captures: Any,  # noqa: ANN401 - likewise
-        leave: Leave,
+        catalogue: Any,
+        captures: Any,
+        budget: Budget,
         *,
         about: str,
         json_: bool,
     ) -> bool:
-        """Fetch the records of captures; returns whether all could be had. Without an output, say what it takes."""
+        """Fetch records, and return whether none failed. Without an output, print the cost."""
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", IncompleteAnswer)  # said below, and by the exit status
+            warnings.simplefilter("ignore", IncompleteAnswer)  # printed below
             if self.output is None:
                 _show_estimate(catalogue.fetch_estimate(captures), json_=json_)
                 return True
 
-            def agree(needed: Any) -> None:  # noqa: ANN401 - importing its type is slow
-                leave.agree(needed)
+            def agree(needed: Any) -> None:
+                budget.check(needed)
                 if needed.captures and sys.stderr.isatty():
-                    options.say(f"{plural(needed.captures, 'record')}: {told(needed)}")
+                    options.say(f"{plural(needed.captures, 'record')}: {format_cost(needed)}")
 
-            with ExitStack() as shown:
+            with ExitStack() as stack:
                 bar: Any = None
 
-                def report(at: Any) -> None:  # noqa: ANN401 - importing its type is slow
-                    nonlocal bar  # which is not there before the user has agreed: both would write over each other
-                    bar = bar or shown.enter_context(harvest_bar(options, "records"))
+                def report(at: Any) -> None:
+                    nonlocal bar  # opened after the confirmation, which it would overwrite
+                    bar = bar or stack.enter_context(harvest_bar(options, "records"))
                     bar(Progress("fetch", captures.num_rows, at.records, failed=len(at.failed), bytes=at.bytes))
 
                 done = catalogue.fetch(
@@ -126,25 +121,25 @@ class Keep:
                     agree=agree,
                     report=report,
                 )
-        _show_done(options, done, "" if self.output == "-" else "; no file was written", json_=json_)
+        _show_result(options, done, "" if self.output == "-" else "; no file was written", json_=json_)
         return not (done.failed or done.unusable)
 
 
 def form_of(output: str | None) -> str:
-    """The form that an output's name means; see ``format_of``."""
-    from catalogue.output.open_output import format_of  # noqa: PLC0415 - --help needs none of what this imports
+    """Return the form that the name of an output implies; see ``format_of``."""
+    from catalogue.output.open_output import format_of
 
     return "warc" if output in {None, "-"} else format_of(output)
 
 
-def columns_of_records() -> list[str]:
-    """The columns that a record is found by."""
-    from catalogue.commoncrawl.capture import RECORD_COLUMNS  # noqa: PLC0415 - --help needs none of what this imports
+def record_columns() -> list[str]:
+    """Return the columns with the place of a record."""
+    from catalogue.commoncrawl.capture import RECORD_COLUMNS
 
     return [*RECORD_COLUMNS]
 
 
-def _show_estimate(needed: Any, *, json_: bool) -> None:  # noqa: ANN401 - importing its type is slow
+def _show_estimate(needed: Any, *, json_: bool) -> None:
     if json_:
         as_json(
             {
@@ -168,7 +163,7 @@ def _show_estimate(needed: Any, *, json_: bool) -> None:  # noqa: ANN401 - impor
             click.echo(f"and {len(hosts) - _HOSTS:,} more")
 
 
-def _show_done(options: Common, done: Any, otherwise: str, *, json_: bool) -> None:  # noqa: ANN401 - likewise
+def _show_result(options: Common, done: Any, otherwise: str, *, json_: bool) -> None:
     if json_:
         failures = [{"filename": f, "offset": o, "reason": r} for (f, o), r in done.failed.items()]
         as_json(
@@ -183,7 +178,7 @@ def _show_done(options: Common, done: Any, otherwise: str, *, json_: bool) -> No
         )
         return
     where = f" in {', '.join(done.files)}" if done.files else otherwise
-    others = f", which has {done.others:,} of other queries, too" if done.others else ""
+    others = f", which also has {done.others:,} of other queries" if done.others else ""
     options.say(f"{plural(done.records, 'record')}{where}{others}")
     for reason in [*done.failed.values(), *done.unusable]:
         warn(f"not fetched: {reason}")

@@ -1,4 +1,4 @@
-"""Rows in the formats that people and programs read."""
+"""Write captures and other rows in all formats."""
 
 import gzip
 import json
@@ -23,62 +23,56 @@ _BY_SUFFIX = {".jsonl": "jsonl", ".ndjson": "jsonl", ".txt": "url"}
 _BY_SUFFIX |= {f".{format_}": format_ for format_ in ("json", "csv", "tsv", "cdxj", "parquet", "arrow", "arrows")}
 _BINARY = {"parquet", "arrow", "arrows"}
 SUFFIXES = {format_: suffix.removeprefix(".") for suffix, format_ in reversed(_BY_SUFFIX.items())}
-"""The usual one of each format."""
-_AT_A_GLANCE = ["fetch_time", "fetch_status", "content_mime_detected", "url", "crawl"]
-_LEAST = {"url": 32, "content_mime_detected": 12}
-"""Characters of them that tell something on a terminal."""
-_EXPENDABLE = ["crawl", "content_mime_detected", "fetch_status", "fetch_time"]
-"""Of them, where a terminal is too narrow for all."""
+"""The usual suffix of each format."""
+_TABLE_COLUMNS = ["fetch_time", "fetch_status", "content_mime_detected", "url", "crawl"]
+_MIN_WIDTHS = {"url": 32, "content_mime_detected": 12}
+"""Characters to which texts may be cut on a terminal."""
+_DROP_FIRST = ["crawl", "content_mime_detected", "fetch_status", "fetch_time"]
+"""Columns that narrow terminals do not show."""
 _INDEX_TIME = "fetch_time"
 _PAGE = 1000
 _ROW_GROUP = 1 << 17
-"""Rows of a row group of the Parquet files that are written."""
+"""Rows per row group of written Parquet files."""
 
 
-def format_for(asked: str | None, output: Path | None) -> str:
-    """The format to write.
+def format_for(requested: str | None, output: Path | None) -> str:
+    """Return the requested format, or the format that the output implies.
 
     Raises:
-        QueryError: if neither it nor the file's name says which, or it does not suit where it goes.
+        QueryError: if there is none, or the output cannot have it.
     """
-    if asked == "table" and output is not None:
-        message = f"a table is for terminals; write {', '.join(FORMATS[1:])} to a file"
-        raise QueryError(message)
+    if requested == "table" and output is not None:
+        raise QueryError(f"--format table cannot be written to a file; use {', '.join(FORMATS[1:])}")
     if output is not None and not output.parent.is_dir():
-        message = f"there is no folder {output.parent} to write to"
-        raise QueryError(message)
+        raise QueryError(f"there is no folder {output.parent} to write to")
     terminal = output is None and sys.stdout.isatty()
     if output is None:
-        format_ = asked or ("table" if terminal else "jsonl")
+        format_ = requested or ("table" if terminal else "jsonl")
     else:
-        format_ = asked or _BY_SUFFIX.get(Path(output.name.removesuffix(".gz")).suffix, "")
+        format_ = requested or _BY_SUFFIX.get(Path(output.name.removesuffix(".gz")).suffix, "")
     if not format_:
         endings = ", ".join(sorted(_BY_SUFFIX))
         otherwise = "; or add --format" if "--format" in options_of_command() else ""
-        message = f"the name {output} does not say its format; use an ending: {endings}{otherwise}"
-        raise QueryError(message)
+        raise QueryError(f"the name {output} does not say its format; use an ending: {endings}{otherwise}")
     if format_ in _BINARY and terminal:
-        message = f"--format {format_} is no text for a terminal; add -o FILE"
-        raise QueryError(message)
+        raise QueryError(f"--format {format_} cannot be printed on a terminal; add -o FILE")
     if format_ in _BINARY and output is not None and output.suffix == ".gz":
-        message = f"{format_} files are compressed inside; choose a name without .gz"
-        raise QueryError(message)
+        raise QueryError(f"{format_} files are compressed already; use a name without .gz")
     return format_
 
 
 def write(
     batches: Iterable[pa.RecordBatch], schema: pa.Schema, format_: str, output: Path | None, *, chosen_columns: bool
 ) -> int:
-    """Write rows to a file, under its name only when all are there, or to stdout; returns how many."""
+    """Write rows to a file or stdout, and return their number. The file appears when it is complete."""
     if format_ == "table":
         if chosen_columns:
-            return table(schema.names, _rows(batches, schema.names), min_widths=_LEAST)
-        names = [name for name in _AT_A_GLANCE if name in schema.names]
-        return table(names, _rows(batches, names), min_widths=_LEAST, drop_first=_EXPENDABLE)
+            return table(schema.names, _rows(batches, schema.names), min_widths=_MIN_WIDTHS)
+        names = [name for name in _TABLE_COLUMNS if name in schema.names]
+        return table(names, _rows(batches, names), min_widths=_MIN_WIDTHS, drop_first=_DROP_FIRST)
     needed = {"cdxj": ["url_surtkey", "fetch_time"], "url": ["url"]}.get(format_, [])
     if not {*needed} <= {*schema.names}:
-        message = f"--format {format_} needs the {'columns' if needed[1:] else 'column'} {' and '.join(needed)}"
-        raise QueryError(message)
+        raise QueryError(f"--format {format_} needs the {'columns' if needed[1:] else 'column'} {' and '.join(needed)}")
     with _target(output) as file:
         match format_:
             case "jsonl" | "json":
@@ -100,7 +94,7 @@ def write(
 
 @contextmanager
 def _target(output: Path | None) -> Iterator[IO[bytes]]:
-    """The stream of an output, compressed if the name ends in ``.gz``."""
+    """Open an output, with compression if its name ends in ``.gz``."""
     with _opened(output) as file:
         if output is None or output.suffix != ".gz":
             yield file
@@ -126,7 +120,7 @@ def _opened(output: Path | None) -> Iterator[IO[bytes]]:
 
 
 def _is_stdout(path: Path) -> bool:
-    """Whether a path is another name of standard output, whatever that is, such as /dev/stdout."""
+    """Return whether a path is another name of standard output, such as /dev/stdout."""
     try:
         return os.path.samestat(path.stat(), os.fstat(sys.stdout.fileno()))
     except OSError:
@@ -154,7 +148,7 @@ def _write_json(batches: Iterable[pa.RecordBatch], file: IO[bytes], *, array: bo
 
 
 def _one_line(line: str) -> str:
-    """Escape what JSON allows in a string but line readers take for an end of line."""
+    """Escape characters that JSON allows in strings, but that some readers treat as line ends."""
     return line.replace("\x85", "\\u0085").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
@@ -167,13 +161,13 @@ def _write_texts(batches: Iterable[pa.RecordBatch], file: IO[bytes], text_of: Ca
 
 
 def _urls(batch: pa.RecordBatch) -> bytes:
-    """A line for each URL."""
+    """Return one line per URL."""
     urls = (url.replace("\n", "%0A").replace("\r", "%0D") for url in batch.column("url").to_pylist() if url)
     return "".join(f"{url}\n" for url in urls).encode()
 
 
 def _separated(batch: pa.RecordBatch, delimiter: str) -> bytes:
-    """Lines of CSV, quoted only where that is needed: null is nothing, and so empty text is quoted."""
+    """Return lines of CSV. Null is an empty field, therefore empty text is quoted."""
     columns = [_quoted(column.cast(pa.string()), delimiter) for column in _texts(batch).columns]
     null = "" if len(columns) > 1 else '""'  # readers skip empty lines
     lines = pc.binary_join_element_wise(*columns, delimiter, null_handling="replace", null_replacement=null)
@@ -186,7 +180,7 @@ def _quoted(values: pa.Array, delimiter: str) -> pa.Array:
     return pc.if_else(special, quoted, values)
 
 
-def _write_whole(batches: Iterable[pa.RecordBatch], writer: Any) -> int:  # noqa: ANN401 - two classes with one shape
+def _write_whole(batches: Iterable[pa.RecordBatch], writer: Any) -> int:
     written = count = 0
     waiting: list[pa.RecordBatch] = []
     with writer:
@@ -202,12 +196,12 @@ def _write_whole(batches: Iterable[pa.RecordBatch], writer: Any) -> int:  # noqa
 
 
 def _texts(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Times in ISO 8601, bytes in hexadecimal digits, and what else has no form of its own in these formats as text."""
+    """Convert types that JSON and CSV do not have to text: times to ISO 8601, bytes to hexadecimal digits."""
     arrays = []
     for name, array in zip(batch.schema.names, batch.columns, strict=True):
         kind = array.type
         if pa.types.is_timestamp(kind):
-            if name == _INDEX_TIME:  # which has no finer times
+            if name == _INDEX_TIME:  # the index has whole seconds
                 array = array.cast(pa.timestamp("s", "UTC"), safe=False)  # noqa: PLW2901
             arrays.append(pc.strftime(array, format="%Y-%m-%dT%H:%M:%S" + ("Z" if array.type.tz else "")))
         elif pa.types.is_binary(kind):
@@ -215,7 +209,7 @@ def _texts(batch: pa.RecordBatch) -> pa.RecordBatch:
         elif pa.types.is_decimal(kind) or pa.types.is_date(kind):
             arrays.append(array.cast(pa.string()))
         elif pa.types.is_floating(kind):
-            arrays.append(pc.if_else(pc.is_finite(array), array, pa.scalar(None, kind)))  # JSON has no other numbers
+            arrays.append(pc.if_else(pc.is_finite(array), array, pa.scalar(None, kind)))  # JSON has no NaN
         else:
             arrays.append(array)
     return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)

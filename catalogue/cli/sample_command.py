@@ -1,4 +1,4 @@
-"""Random samples of captures."""
+"""``catalogue sample``."""
 
 import sys
 import warnings
@@ -9,36 +9,43 @@ from typing import Any
 import click
 
 from catalogue.cli.app import Command, Common, OneOf, common, warn
-from catalogue.cli.budget import Leave, told, with_leave
-from catalogue.cli.completion import columns
-from catalogue.cli.query_commands import FORMATS, found_by, harvest_first, population, prepared, show_plan
-from catalogue.cli.record_output import FORMS, Keep, columns_of_records, with_keeping
+from catalogue.cli.budget import Budget, budget_options, format_cost
+from catalogue.cli.completion import complete_columns
+from catalogue.cli.query_commands import (
+    FORMATS,
+    filter_options,
+    harvest_option,
+    read_patterns,
+    select_captures,
+    show_plan,
+)
+from catalogue.cli.record_output import FORMS, RecordOutput, record_columns, record_options
 from catalogue.cli.tables import as_json
 from catalogue.errors import IncompleteAnswer, QueryError
 from catalogue.formatting import plural
 
 
 @click.command(cls=Command)
-@population
-@click.option("-n", "--size", type=click.IntRange(min=1), required=True, help="How many captures.")
-@click.option("--seed", type=int, default=0, show_default=True, help="The same gives the same sample.")
+@filter_options
+@click.option("-n", "--size", type=click.IntRange(min=1), required=True, help="Number of captures.")
+@click.option("--seed", type=int, default=0, show_default=True, help="The same seed draws the same sample.")
 @click.option(
-    "--per", metavar="host|domain|COLUMN", shell_complete=columns, help="No more of each of these than --max."
+    "--per", metavar="host|domain|COLUMN", shell_complete=complete_columns, help="Draw at most --max captures of each."
 )
 @click.option("--max", "most", type=click.IntRange(min=1), help="See --per.  [default: 1]")
 @click.option(
     "--format",
     "format_",
     type=OneOf(FORMATS),
-    help="Of captures.  [default: by -o; else table on a terminal, jsonl in a pipe]",
+    help="Format of captures.  [default: by -o; else table on a terminal, jsonl in a pipe]",
 )
-@click.option("--fetch", "form", type=OneOf(FORMS), help="Instead of captures their records, as by fetch.")
+@click.option("--fetch", "form", type=OneOf(FORMS), help="Write the records of the captures, as fetch does.")
 @click.option("-o", "--output", help="The file to write, or - for stdout.")
-@with_keeping
-@click.option("--dry-run", is_flag=True, help="Only say what its first round would read.")
-@harvest_first
-@with_leave
-@click.option("--json", "json_", is_flag=True, help="With --fetch or --dry-run one JSON object.")
+@record_options
+@click.option("--dry-run", is_flag=True, help="Print the cost of the first round, and read nothing.")
+@harvest_option
+@budget_options
+@click.option("--json", "json_", is_flag=True, help="One JSON object, with --fetch or --dry-run.")
 @common
 def sample(  # noqa: PLR0913 - an option each
     options: Common,
@@ -54,87 +61,91 @@ def sample(  # noqa: PLR0913 - an option each
     max_size: str | None,
     scheduler: str | None,
     dry_run: bool,
-    leave: Leave,
+    budget: Budget,
     json_: bool,
-    **asked: Any,  # noqa: ANN401
+    **parameters: Any,
 ) -> None:
-    """A random sample of captures, each as likely as any other, or of their records.
+    """Draw a uniform random sample of captures or records.
 
-    Rows are drawn from all that there are, and those that do not match make room for others. The smaller of two samples
-    is the beginning of the larger one. Without a pattern it is of everything.
+    Rows are drawn from all row groups, and rows that do not match are replaced by others. With the same seed, a smaller
+    sample is the start of a larger one. Without patterns, the sample is drawn from all captures.
 
     \b
     catalogue sample -n 1000 --crawl CC-MAIN-2022-05 -o sample.parquet
     catalogue sample -n 100 '*.is' --status 200 --seed 7
-    catalogue sample -n 500 --crawl latest --per host --max 5     no host more than five times
+    catalogue sample -n 500 --crawl latest --per host --max 5     at most five of each host
     catalogue sample -n 100 --crawl latest --status 200 --fetch warc -o sample.warc.gz
-    """  # noqa: D301
-    from catalogue.cli.row_writer import format_for, write  # noqa: PLC0415 - --help needs none of what this imports
+    """
+    from catalogue.cli.row_writer import format_for, write
 
     if most is not None and per is None:
-        message = "--max limits the captures of one --per; add --per host, or leave out --max"
-        raise QueryError(message)
-    keep = Keep(output, form, main_content, max_size) if form else None
+        raise QueryError("--max needs --per, such as --per host")
+    records = RecordOutput(output, form, main_content, max_size) if form else None
     output = None if output == "-" else output
     fetching = bool(main_content or max_size or scheduler)
-    _check(keep, asked, fetching=fetching, listed=bool(format_), dry_run=dry_run, json_=json_)
-    chosen = "" if keep or dry_run else format_for(format_, Path(output) if output else None)
-    everything = not (asked["patterns"] or asked["urls_files"])
-    asked = prepared(asked)
-    asked |= {"columns": columns_of_records()} if keep else {}
-    asked |= {"columns": ["url"]} if chosen == "url" and not asked["columns"] else {}
-    asked |= {"patterns": ["*"]} if everything else {}
+    _check(records, parameters, fetching=fetching, listed=bool(format_), dry_run=dry_run, json_=json_)
+    chosen = "" if records or dry_run else format_for(format_, Path(output) if output else None)
+    everything = not (parameters["patterns"] or parameters["urls_files"])
+    parameters = read_patterns(parameters)
+    parameters |= {"columns": record_columns()} if records else {}
+    parameters |= {"columns": ["url"]} if chosen == "url" and not parameters["columns"] else {}
+    parameters |= {"patterns": ["*"]} if everything else {}
     with options.opened(scheduler=scheduler) as catalogue, warnings.catch_warnings():
-        warnings.simplefilter("ignore", IncompleteAnswer)  # said below, and by the exit status
-        drawn = catalogue.sample(found_by(catalogue, options, asked, leave), size, seed=seed, per=per, most=most or 1)
+        warnings.simplefilter("ignore", IncompleteAnswer)  # printed below
+        drawn = catalogue.sample(
+            select_captures(catalogue, options, parameters, budget), size, seed=seed, per=per, most=most or 1
+        )
         if dry_run:
             _show_cost(drawn, json_=json_)
             return
-        batches = drawn.batches(_agreement(options, drawn, catalogue, leave))
-        if keep:
-            import pyarrow as pa  # noqa: PLC0415 - --help needs none of what this imports
+        batches = drawn.batches(_confirmation(options, drawn, catalogue, budget))
+        if records:
+            import pyarrow as pa
 
             captures = pa.Table.from_batches(batches, drawn.schema)
-            about = f"a sample of {' '.join([*asked['patterns'], *asked['crawls']])}, seed {seed}"
-            left = leave.after(catalogue.requests, catalogue.bytes)
-            whole = keep.records(options, catalogue, captures, left, about=about, json_=json_)
+            about = f"a sample of {' '.join([*parameters['patterns'], *parameters['crawls']])}, seed {seed}"
+            remaining = budget.after(catalogue.requests, catalogue.bytes)
+            complete = records.fetch(options, catalogue, captures, remaining, about=about, json_=json_)
         else:
-            columns = bool(asked["columns"]) or options.table is not None
+            columns = bool(parameters["columns"]) or options.table is not None
             write(batches, drawn.schema, chosen, Path(output) if output else None, chosen_columns=columns)
             options.say(f"{plural(drawn.found, 'capture')}" + (f" in {output}" if output else ""))
-            whole = True
+            complete = True
     if drawn.found < drawn.size:
         among = f"among all {plural(drawn.rows, 'row')}"
         warn(f"only {drawn.found:,} of {plural(drawn.size, 'capture')} were found, {among}")
-    for lack in drawn.missing:
-        warn(f"it is no sample of all that was asked for: {lack}")
-    if not (whole and drawn.complete):
+    for problem in drawn.missing:
+        warn(f"the sample is incomplete: {problem}")
+    if not (complete and drawn.complete):
         sys.exit(1)
 
 
 def _check(
-    keep: Keep | None, asked: dict[str, Any], *, fetching: bool, listed: bool, dry_run: bool, json_: bool
+    records: RecordOutput | None,
+    parameters: dict[str, Any],
+    *,
+    fetching: bool,
+    listed: bool,
+    dry_run: bool,
+    json_: bool,
 ) -> None:
-    """Refuse what does not go together."""
+    """Check that the options can be combined."""
     refused = {
-        "--main-content, --max-size and --scheduler go with --fetch": fetching and not keep,
-        "--format is of captures, and --fetch keeps their records; leave out one of the two": keep and listed,
-        "--columns are of captures, and --fetch keeps whole records; leave out one of the two": keep
-        and asked["columns"],
-        "where are the records to go? say it with -o, such as -o sample.warc.gz": keep
-        and keep.output is None
-        and not dry_run,
-        "--json goes with --fetch or --dry-run; for the captures as JSON lines say --format jsonl": json_
-        and not (keep or dry_run),
+        "--main-content, --max-size and --scheduler need --fetch": fetching and not records,
+        "leave out --format or --fetch": records and listed,
+        "leave out --columns or --fetch": records and parameters["columns"],
+        "no output; add one, such as -o sample.warc.gz": records and records.output is None and not dry_run,
+        "--json needs --fetch or --dry-run; for captures as JSON lines use --format jsonl": json_
+        and not (records or dry_run),
     }
-    for message, is_so in refused.items():
-        if is_so:
+    for message, applies in refused.items():
+        if applies:
             raise QueryError(message)
-    if keep:
-        keep.check(json_=json_)
+    if records:
+        records.check(json_=json_)
 
 
-def _show_cost(drawn: Any, *, json_: bool) -> None:  # noqa: ANN401 - importing its type is slow
+def _show_cost(drawn: Any, *, json_: bool) -> None:
     plan = replace(drawn.plan, missing=drawn.missing)
     if json_:
         as_json(plan.summary())
@@ -146,18 +157,18 @@ def _show_cost(drawn: Any, *, json_: bool) -> None:  # noqa: ANN401 - importing 
         sys.exit(1)
 
 
-def _agreement(options: Common, drawn: Any, catalogue: Any, leave: Leave) -> Any:  # noqa: ANN401 - importing their types is slow
-    """Asks the user when it takes more than was agreed to, and on a terminal tells how far it is."""
-    allowed = leave
+def _confirmation(options: Common, drawn: Any, catalogue: Any, budget: Budget) -> Any:
+    """Return a function that asks the user to confirm rounds over the budget, and prints the progress on a terminal."""
+    allowed = budget
 
-    def agree(plan: Any) -> None:  # noqa: ANN401 - likewise
+    def agree(plan: Any) -> None:
         nonlocal allowed
         made, received = catalogue.requests, catalogue.bytes
-        so_far = f"{drawn.found:,} of {plural(drawn.size, 'capture')} are found"
+        so_far = f"{drawn.found:,} of {plural(drawn.size, 'capture')} found"
         if not allowed.covers(made + plan.requests, received + plan.bytes):
-            leave.confirm(told(plan) + (f" more, beside {plural(made, 'request')} made; {so_far}" if made else ""))
-            allowed = replace(leave, max_requests=2 * (made + plan.requests), max_bytes=2 * (received + plan.bytes))
+            budget.confirm(format_cost(plan) + (f", after {plural(made, 'request')}; {so_far}" if made else ""))
+            allowed = replace(budget, max_requests=2 * (made + plan.requests), max_bytes=2 * (received + plan.bytes))
         if sys.stderr.isatty() and not plan.indexes:
-            options.say(f"{so_far}; looking at {plural(plan.rows, 'row')}: {told(plan)}")
+            options.say(f"{so_far}; reading {plural(plan.rows, 'row')}: {format_cost(plan)}")
 
     return agree

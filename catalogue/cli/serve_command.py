@@ -33,17 +33,15 @@ def serve(options: Common, *, host: str, port: int, harvest_on_demand: bool, str
     catalogue serve --port 8080 --harvest-on-demand --contact you@example.org
     curl 'http://127.0.0.1:8000/CC-MAIN-2022-05-index?url=*.example.com&output=json'
     cdxt --cc-mirror http://127.0.0.1:8000/ --crawl CC-MAIN-2022-05 iter 'example.com/*'
-    """  # noqa: D301 - \b is click's
+    """
     try:
-        from catalogue.server import run  # noqa: PLC0415 - needs an extra
+        from catalogue.server import run
     except ModuleNotFoundError as error:
-        message = f"serving needs {error.name}; run: {install_command('serve')}"
-        raise QueryError(message) from error
-    from catalogue.server.service import Service  # noqa: PLC0415 - --help needs none of what this imports
+        raise QueryError(f"serving needs {error.name}; run: {install_command('serve')}") from error
+    from catalogue.server.service import Service
 
     if options.table is not None:
-        message = "only Common Crawl's index is served; leave out --table"
-        raise QueryError(message)
+        raise QueryError("only Common Crawl's index is served; leave out --table")
     settings = options.settings()
 
     def ready(address: str) -> None:

@@ -1,4 +1,4 @@
-"""SQL over the catalogue."""
+"""``catalogue sql``."""
 
 import csv
 import json
@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 import click
 
 from catalogue.cli.app import Command, Common, OneOf, common
-from catalogue.cli.completion import crawls_held
+from catalogue.cli.completion import complete_stored_crawls
 from catalogue.cli.tables import as_json, cell, table
 from catalogue.errors import CatalogueError, QueryError
 from catalogue.formatting import to_json
@@ -30,19 +30,19 @@ _VARIABLE = re.compile(r"getvariable\('(\w+)'\)")
 _NO_INTERNALS = (
     "CREATE TEMP MACRO duckdb_columns() AS TABLE FROM system.main.duckdb_columns() WHERE schema_name <> 'derived';"
 )
-"""Lets .tables of the shell, which asks duckdb_columns(), list the views alone."""
+"""Makes .tables of the shell, which calls duckdb_columns(), list only the views."""
 
 
 @click.command(cls=Command)
 @click.argument("statement", metavar="[SQL|NAME]", required=False)
 @click.option(
-    "--param", "params", multiple=True, metavar="NAME=VALUE", help="Value of $NAME, or of a query's variable."
+    "--param", "params", multiple=True, metavar="NAME=VALUE", help="Value of $NAME, or of a variable of a query."
 )
 @click.option(
     "--format",
     "format_",
     type=OneOf(["table", "csv", "jsonl", "parquet"]),
-    help="[default: table, in a pipe with plain values]",
+    help="[default: table; in a pipe, times and numbers are not formatted]",
 )
 @click.option("--json", "json_", is_flag=True, help="Short for --format jsonl.")
 @click.option(
@@ -50,8 +50,8 @@ _NO_INTERNALS = (
     "chunks_of",
     multiple=True,
     metavar="CRAWL",
-    shell_complete=crawls_held,
-    help="Fill the view column_chunks for it.",
+    shell_complete=complete_stored_crawls,
+    help="Fill the view column_chunks for this crawl.",
 )
 @common
 def sql(
@@ -63,11 +63,11 @@ def sql(
     json_: bool,
     chunks_of: tuple[str, ...],
 ) -> None:
-    """SQL over the catalogue, also from stdin; on a terminal without any, a DuckDB shell on it.
+    """Run SQL over the metadata database; without SQL on a terminal, open a DuckDB shell.
 
-    The views are crawls, files, row_groups, pages and column_chunks; a name of a file of queries/ is run too. After
-    catalogue export ducklake there are captures, too, as cc.captures: DuckDB reads them from the source, without our
-    limit on requests, so ask for crawls, and for URLs by surt_match(url_surtkey, PATTERN).
+    SQL is an argument, the name of a file of queries/, or read from stdin. The views are crawls, files, row_groups,
+    pages and column_chunks. After catalogue export ducklake, cc.captures is a table of all captures. DuckDB reads it
+    from the source without a rate limit, so always filter by crawl and by surt_match(url_surtkey, PATTERN).
 
     \b
     catalogue sql "select crawl, count(*) from row_groups group by 1"
@@ -78,17 +78,15 @@ def sql(
     catalogue sql bytes-by-column --column-chunks CC-MAIN-2022-05
     catalogue sql < statements.sql
     catalogue sql
-    """  # noqa: D301
-    from catalogue.reports import add_column_chunks  # noqa: PLC0415 - --help needs none of what this imports
-    from catalogue.sql import connect_for  # noqa: PLC0415 - --help needs none of what this imports
+    """
+    from catalogue.reports import add_column_chunks
+    from catalogue.sql import connect_for
 
     if json_ and format_ not in {None, "jsonl"}:
-        message = f"--json is short for --format jsonl; leave it or --format {format_} out"
-        raise QueryError(message)
+        raise QueryError(f"--json means --format jsonl; leave out --json or --format {format_}")
     format_ = format_ or ("jsonl" if json_ else "table")
     if format_ == "parquet" and sys.stdout.isatty():
-        message = "--format parquet is no text for a terminal; add > FILE"
-        raise QueryError(message)
+        raise QueryError("--format parquet cannot be printed on a terminal; add > FILE")
     given = _parameters(params)
     with options.opened() as catalogue:
         if chunks_of:
@@ -96,17 +94,16 @@ def sql(
         text = _script() if statement in {None, "-"} else statement
         if text is None:
             catalogue.update()
-            _shell(options, catalogue)  # never comes back
+            _shell(options, catalogue)  # does not return
         if not text.strip():
-            message = 'no SQL is given; write some, such as "from crawls", or on a terminal nothing at all for a shell'
+            message = 'no SQL; add some, such as "from crawls", or none on a terminal to open a shell'
             raise QueryError(message)
-        question = _question(text.strip(), catalogue.session.dataset)
-        with connect_for(catalogue.session, question) as connection, answerable():
-            statements = connection.extract_statements(question)
+        text = _statement(text.strip(), catalogue.session.dataset)
+        with connect_for(catalogue.session, text) as connection, answerable():
+            statements = connection.extract_statements(text)
             if format_ == "parquet" and len(statements) > 1:
-                message = "a Parquet file holds one result; give one statement"
-                raise QueryError(message)
-            _bind(connection, question, statements, given)
+                raise QueryError("a Parquet file can have one result only; use one statement")
+            _bind(connection, text, statements, given)
             printed = False
             for each in statements:
                 connection.execute(each, {name: given[name] for name in each.named_parameters})
@@ -118,7 +115,7 @@ def sql(
 
 
 def _script() -> str | None:
-    """The statements on stdin; None on a terminal, and for a script that begins with a dot command of the shell."""
+    """Return the SQL on stdin; None for a terminal, and for a script that begins with a dot command of the shell."""
     if sys.stdin.isatty():
         return None
     text = sys.stdin.buffer.read()
@@ -136,32 +133,32 @@ def _parameters(words: Iterable[str]) -> dict[str, str]:
     for word in words:
         name, equals, value = word.partition("=")
         if not (equals and re.fullmatch(r"\w+", name)) or name in given:
-            message = f"invalid or repeated --param {word!r}; write NAME=VALUE, such as pattern=example.com"
-            raise QueryError(message)
+            raise QueryError(f"invalid or repeated --param {word!r}; write NAME=VALUE, such as pattern=example.com")
         given[name] = value
     return given
 
 
-def _bind(connection: Any, question: str, statements: Sequence[Any], given: Mapping[str, str]) -> None:  # noqa: ANN401 - DuckDB's
-    """Set the variables that SQL reads, after a check that it takes just these parameters and has all it needs."""
+def _bind(connection: Any, text: str, statements: Sequence[Any], given: Mapping[str, str]) -> None:
+    """Check the parameters of SQL, and set its variables.
+
+    Raises:
+        QueryError: if a parameter is unknown or missing.
+    """
     needed = {name for each in statements for name in each.named_parameters}
-    variables = set(_VARIABLE.findall(question))
+    variables = set(_VARIABLE.findall(text))
     if unknown := given.keys() - needed - variables:
-        there_are = ", ".join(sorted(needed | variables)) or "no parameter"
-        message = f"there is no parameter {min(unknown)} in this SQL; it has {there_are}"
-        raise QueryError(message)
-    if lacking := needed - given.keys():
-        message = f"${min(lacking)} has no value; add --param {min(lacking)}=VALUE"
-        raise QueryError(message)
+        known = ", ".join(sorted(needed | variables)) or "none"
+        raise QueryError(f"unknown parameter {min(unknown)}; the parameters of this SQL are: {known}")
+    if missing := needed - given.keys():
+        raise QueryError(f"${min(missing)} has no value; add --param {min(missing)}=VALUE")
     for name in given.keys() & variables:
         connection.execute(f"SET VARIABLE {name} = ?", [given[name]])
 
 
-def _print(answer: Any, format_: str) -> None:  # noqa: ANN401 - DuckDB's
-    """Print a result."""
+def _print(answer: Any, format_: str) -> None:
     names = _distinct([column[0] for column in answer.description or ()])
     if format_ == "parquet":
-        from catalogue.cli.row_writer import write  # noqa: PLC0415 - --help needs none of what this imports
+        from catalogue.cli.row_writer import write
 
         batches = answer.to_arrow_reader(_AT_ONCE)
         write(batches, batches.schema, format_, None, chosen_columns=True)
@@ -179,7 +176,7 @@ def _print(answer: Any, format_: str) -> None:  # noqa: ANN401 - DuckDB's
 
 
 def _text(value: object) -> str:
-    """A value as programs read it."""
+    """Return the text of a value for programs."""
     value = to_json(value)
     if value is None:
         return "NULL"
@@ -187,44 +184,48 @@ def _text(value: object) -> str:
 
 
 def _distinct(names: list[str]) -> list[str]:
-    """Names of columns as keys of one object: those that come again are numbered."""
+    """Number repeated names of columns, because keys of a JSON object must differ."""
     return [name if name not in names[:at] else f"{name}_{names[:at].count(name)}" for at, name in enumerate(names)]
 
 
-def _question(text: str, table: Any) -> str:  # noqa: ANN401 - importing its type is slow
-    """The SQL itself, or that of a file of ``queries/``."""
+def _statement(text: str, table: Any) -> str:
+    """Return the SQL, or the SQL of a file of ``queries/`` with this name."""
     folder = queries_folder()
-    there_are = {
-        file.stem: str(file.relative_to(folder)) for kind in ("", "lake/") for file in folder.glob(f"{kind}*.sql")
-    }
-    return queries_statement(there_are[text], table) if text in there_are else text
+    files = {file.stem: str(file.relative_to(folder)) for kind in ("", "lake/") for file in folder.glob(f"{kind}*.sql")}
+    return queries_statement(files[text], table) if text in files else text
 
 
-def _shell(options: Common, catalogue: Any) -> NoReturn:  # noqa: ANN401 - importing its type is slow
-    """Become DuckDB's own shell."""
-    beside, path = Path(sys.executable).with_name("duckdb"), catalogue.path
-    program = str(beside) if beside.exists() else shutil.which("duckdb")
+def _shell(options: Common, catalogue: Any) -> NoReturn:
+    """Replace this process by a DuckDB shell."""
+    installed, path = Path(sys.executable).with_name("duckdb"), catalogue.path
+    program = str(installed) if installed.exists() else shutil.which("duckdb")
     if program is None:
-        message = f"no DuckDB shell is installed; run: {install_command('shell')}; or run: catalogue sql 'SQL'"
-        raise QueryError(message)
-    command = [program, "-readonly", str(path), "-cmd", _NO_INTERNALS, *(_attaching(options, catalogue, program))]
-    if not path.is_relative_to(catalogue.session.data):  # it is temporary, and gone when the catalogue is closed
+        raise QueryError(f"no DuckDB shell is installed; run: {install_command('shell')}; or run: catalogue sql 'SQL'")
+    command = [
+        program,
+        "-readonly",
+        str(path),
+        "-cmd",
+        _NO_INTERNALS,
+        *(_attach_arguments(options, catalogue, program)),
+    ]
+    if not path.is_relative_to(catalogue.session.data):  # close() deletes a temporary database
         sys.exit(subprocess.call(command))  # noqa: S603
     catalogue.close()
     if os.name == "posix":
-        os.execv(program, command)  # noqa: S606 - no shell is what we want
+        os.execv(program, command)  # noqa: S606
     sys.exit(subprocess.call(command))  # noqa: S603
 
 
-def _attaching(options: Common, catalogue: Any, program: str) -> list[str]:  # noqa: ANN401 - likewise
-    """Words with which a shell attaches the DuckLake in the folder, if there is one and that works."""
-    from catalogue.export.ducklake_attach import NO_DOWNLOADS, attach_statements, not_attached  # noqa: PLC0415 - --help needs none of it
-    from catalogue.sql import lake_path, missing_in_lake  # noqa: PLC0415 - --help needs none of what this imports
+def _attach_arguments(options: Common, catalogue: Any, program: str) -> list[str]:
+    """Return the arguments of a shell that attach the DuckLake of the folder, if there is one."""
+    from catalogue.export.ducklake_attach import NO_DOWNLOADS, attach_statements, not_attached
+    from catalogue.sql import lake_path, missing_in_lake
 
     if not lake_path(catalogue.session).exists():
         return []
     try:
-        lacking = missing_in_lake(catalogue.session)
+        incomplete = missing_in_lake(catalogue.session)
         version = _run([program, "--version"]).stdout.partition(" ")[0].removeprefix("v")
         statements = ";".join(
             attach_statements(lake_path(catalogue.session), catalogue.session.settings.source, version)
@@ -233,7 +234,7 @@ def _attaching(options: Common, catalogue: Any, program: str) -> list[str]:  # n
         options.say(f"cannot attach cc: {error}")
         return []
     tried = _run([program, "-bail", "-c", f"{NO_DOWNLOADS};{statements};"])
-    if problem := not_attached(lake_path(catalogue.session), tried.stderr) if tried.returncode else lacking:
+    if problem := not_attached(lake_path(catalogue.session), tried.stderr) if tried.returncode else incomplete:
         options.say(problem)
     return [] if tried.returncode else ["-cmd", f"{statements};"]
 

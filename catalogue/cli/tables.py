@@ -85,7 +85,7 @@ def table(
         drop_first: columns that are left out before others.
         format_value: returns the text of a value.
     """
-    from rich.cells import cell_len, set_cell_size  # noqa: PLC0415 - --help and completion need no table
+    from rich.cells import cell_len, set_cell_size
 
     def pad(text: str, column: _Column, *, cut: bool) -> str:
         if cut and cell_len(text) > column.width:
@@ -143,23 +143,23 @@ def _print_line(texts: Iterable[str]) -> None:
 
 
 def _how_to_see() -> str:
-    """What shows the columns that a terminal has no room for, in the command that is run."""
-    there_are = options_of_command()
+    """Return how to see the columns that were left out, with options of the running command."""
+    options = options_of_command()
     ways = {"--columns": "choose some by --columns", "--format": "add --format jsonl", "--json": "add --json"}
-    if "--format" in there_are:  # where --json may be of something else
+    if "--format" in options:  # then --json is not about rows
         del ways["--json"]
-    possible = ["widen the terminal", *(way for option, way in ways.items() if option in there_are)]
+    possible = ["widen the terminal", *(way for option, way in ways.items() if option in options)]
     return ", or ".join(filter(None, [", ".join(possible[:-1]), possible[-1]]))
 
 
 def options_of_command() -> set[str]:
-    """Names of the options of the command that is run."""
+    """Return the names of the options of the running command."""
     context = click.get_current_context(silent=True)
     return {option for each in (context.command.params if context else ()) for option in each.opts}
 
 
 def options_given(values: dict[str, Any]) -> list[str]:
-    """Names of those options of the command that is run, among these parameters, that have a value."""
+    """Return the names of the options among these parameters that have a value."""
     given = {name for name, value in values.items() if value is not None and value is not False and value != ()}
     return [each.opts[0] for each in click.get_current_context().command.params if each.name in given]
 
@@ -170,26 +170,26 @@ def as_json(value: object) -> None:
 
 
 def can_ask() -> bool:
-    """Whether a person is at the terminal."""
+    """Return whether questions can be asked on a terminal."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def confirmed(question: str) -> bool:
-    """Ask the person at the terminal; nobody there means no."""
+    """Ask the user a question on a terminal. Without a terminal the answer is no."""
     return can_ask() and click.confirm(wrapped(question), err=True)
 
 
-def batches_of(found: Any, options: Common, *, to_stdout: bool) -> Iterator[Any]:  # noqa: ANN401 - importing its type is slow
-    """Read the rows of an answer, with a bar on a terminal until rows are printed there.
+def batches_of(captures: Any, options: Common, *, to_stdout: bool) -> Iterator[Any]:
+    """Read captures, with a progress bar until the first rows are printed on a terminal.
 
     Args:
-        found: the answer.
+        captures: of ``Catalogue.captures``.
         options: of the command.
-        to_stdout: whether the rows are printed.
+        to_stdout: whether rows are printed.
     """
     first: list[Any] = []
     with options.bars("row groups") as bar:
-        batches = found.batches(report=bar)
+        batches = captures.batches(report=bar)
         if not (to_stdout and sys.stdout.isatty()):
             yield from batches
         while sum(batch.num_rows for batch in first) < _PAGE and (batch := next(batches, None)) is not None:
@@ -199,8 +199,8 @@ def batches_of(found: Any, options: Common, *, to_stdout: bool) -> Iterator[Any]
 
 
 @contextmanager
-def harvest_bar(options: Common, what: str = "files", *, resumes: bool = True) -> Iterator[Report]:
-    """A progress bar a crawl, on a terminal, for work that the same command resumes; elsewhere nothing."""
-    shown = no_bar(what) if options.quiet or not is_terminal() else terminal_bar(what)
+def harvest_bar(options: Common, unit: str = "files", *, resumes: bool = True) -> Iterator[Report]:
+    """Show progress bars on a terminal, for work that the same command resumes after an interruption."""
+    shown = no_bar(unit) if options.quiet or not is_terminal() else terminal_bar(unit)
     with resumable() if resumes else nullcontext(), shown as bar:
         yield bar

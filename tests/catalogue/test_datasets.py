@@ -246,7 +246,7 @@ def test_command_line(tmp_path: Path, hosts: tuple[Path, pa.Table]) -> None:
     one_file = every.slice(0, len(host_keys(0)))
     assert command("query", "--table", "some", "*", "--count").out == f"{len(one_file)}\n"
     for words, what in [
-        (["harvest", "--key", "x"], "name one with --table"),
+        (["harvest", "--key", "x"], "need --table"),
         (["harvest"], "which crawl"),
         (["harvest", "--table", "new"], "no dataset new"),
         (["harvest", "--table", "new", "x.parquet"], "say it with --key"),

@@ -47,7 +47,7 @@ def test_the_data_folder_is_the_users_own(command: Command, tmp_path: Path, craw
     }
     shown = command("status", CATALOGUE_DATA="").out
     assert f"store     {tmp_path / HOME_DATA}/footers.sqlite\n" in shown
-    assert f"config    {tmp_path}/.config/catalogue/config.toml (not there)\n" in shown
+    assert f"config    {tmp_path}/.config/catalogue/config.toml (does not exist)\n" in shown
 
 
 @pytest.mark.parametrize("store", ["data/footers.sqlite", "data/hosts/footers.sqlite"])

@@ -131,10 +131,10 @@ def test_the_types_are_those_declared(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_what_cannot_be_used(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(f"CATALOGUE_{name.upper()}", value)
-    with pytest.raises(QueryError, match=f"cannot be the setting {name}$"):
+    with pytest.raises(QueryError, match=f"of the setting {name}$"):
         load_settings()
     monkeypatch.delenv(f"CATALOGUE_{name.upper()}")
-    with pytest.raises(QueryError, match=f"cannot be the setting {name}$"):
+    with pytest.raises(QueryError, match=f"of the setting {name}$"):
         load_settings(**{name: value})
 
 
@@ -162,7 +162,7 @@ def test_what_cannot_be_used(name: str, value: str, monkeypatch: pytest.MonkeyPa
 )
 def test_what_cannot_be_used_in_the_file(line: str, config: Config) -> None:
     config(line)
-    with pytest.raises(QueryError, match=f"cannot be the setting {line.partition(' ')[0]}$"):
+    with pytest.raises(QueryError, match=f"of the setting {line.partition(' ')[0]}$"):
         load_settings()
 
 
@@ -194,7 +194,7 @@ def test_a_file_instead_of_a_folder() -> None:
 def test_settings_that_there_are_not(line: str, config: Config) -> None:
     file = config(line)
     with pytest.raises(
-        QueryError, match=f"{file}: there is no setting '.*'; there are source, contact, rate, connections, patience"
+        QueryError, match=f"{file}: unknown setting '.*'; the settings are source, contact, rate, connections, patience"
     ):
         load_settings()
 

@@ -49,12 +49,12 @@ def sentence(ran: Ran) -> str:
         (["query", "x.com", "--subset", "wat"], 2, "choose among warc"),
         (["query", "*.com", "--exact-url"], 2, "is no whole URL"),
         (["query", "x.com", "-o", "found.xyz"], 2, "add --format"),
-        (["query", "x.com", "--format", "table", "-o", "found.txt"], 2, "a table is for terminals"),
+        (["query", "x.com", "--format", "table", "-o", "found.txt"], 2, "--format table cannot be written to a file"),
         (["query", "x.com", "-o", "found"], 2, "add --format"),
-        (["query", "x.com", "-o", "found.parquet.gz"], 2, "choose a name without .gz"),
+        (["query", "x.com", "-o", "found.parquet.gz"], 2, "use a name without .gz"),
         (["query", "x.com", "--format", "url", "--columns", "fetch_time"], 2, "needs the column url"),
         (["query", "nowhere.example", "--format", "cdxj", "--columns", "url"], 2, "needs the columns"),
-        (["query", "x.com", "--count", "-o", "found.csv"], 2, "prints a number"),
+        (["query", "x.com", "--count", "-o", "found.csv"], 2, "prints only a number"),
         (["forget", "--crawl", "all"], 2, "add --yes"),
         (["forget", "--crawl", "CC-MAIN-2099-10", "--yes"], 2, "there is no crawl CC-MAIN-2099-10; the newest is"),
         (["query", "*", "--max-requests", "1"], 2, "add --yes"),
@@ -72,7 +72,7 @@ def sentence(ran: Ran) -> str:
         (["plan", "http://192.168.0.*"], 2, "name each address that is meant; patterns look like"),
         (["plan", "x.com", "-o", "plan.xyz"], 2, "does not say its format; use an ending: .arrow, .arrows, .cdxj, "),
         (["plan", "*.example.com/path*"], 2, "ask for *.example.com, and choose by url_path"),
-        (["sql", "  "], 2, "no SQL is given"),
+        (["sql", "  "], 2, "no SQL"),
         (["query", "x.com", "--status", "ok"], 2, "invalid status 'ok'; use 200, 40x, 2xx or 200,404"),
         (["query", "x.com", "--status", "404", "--where", "true) or (true"], 2, "these brackets are odd"),
         (["query", "x.com", "-o", "no/such/folder/x.csv"], 2, "there is no folder"),
@@ -81,7 +81,7 @@ def sentence(ran: Ran) -> str:
         (["status", "--source", "gopher://x"], 0, ""),
         (["crawls", "--source", "gopher://x"], 2, "is no folder and no http, https or s3 address"),
         (["crawls", "--source", "https://user:secret@example.com/"], 2, "without query or credentials"),
-        (["crawls", "--rate", "0"], 2, "cannot be the setting rate"),
+        (["crawls", "--rate", "0"], 2, "of the setting rate"),
     ],
 )
 def test_a_mistake_is_one_sentence_and_a_status(asking: Command, words: list[str], status: int, says: str) -> None:
@@ -254,7 +254,7 @@ def test_standard_output_by_its_other_names(asking: Command, tmp_path: Path) -> 
     [
         (["doctor"], "stopped"),
         (["query", "example.com", "--no-cache"], "stopped"),
-        (["query", "example.com", "--no-cache", "-o", "found/"], "the same command goes on from there"),
+        (["query", "example.com", "--no-cache", "-o", "found/"], "the same command resumes it"),
     ],
 )
 def test_terminated_is_143(asking: Command, mirror: Path, words: list[str], says: str) -> None:

@@ -39,7 +39,7 @@ def test_a_plan_fetches_indexes_if_it_is_told_to(harvested: Command, server: Loo
     assert not server.log
     shown = harvested("plan", *ASKED, **SLOW)
     assert "about" in shown.out
-    assert "--indexes does it now" in shown.out
+    assert "--indexes fetches them now" in shown.out
     exact = harvested("plan", *ASKED, "--indexes", "--json", **SLOW).json()
     assert len(server.log) == estimate["indexes"]["requests"] > 0 == exact["indexes"]["requests"]
     assert exact["exact"]
@@ -63,7 +63,7 @@ def test_what_was_read_is_kept_unless_it_is_not_to_be(harvested: Command, server
     assert harvested("query", *ASKED, **SLOW).out == rows
     assert not server.log
     planned = harvested("plan", *ASKED, **SLOW).out
-    assert "more are in the cache" in planned
+    assert "more are cached" in planned
     assert harvested("query", *ASKED, "--no-cache", **SLOW).out == rows
     assert server.log
 

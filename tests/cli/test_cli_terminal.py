@@ -142,7 +142,7 @@ def test_offers_to_harvest_a_crawl_at_its_price(command: Command, crawl: str, wo
     words += ["--crawl", crawl]
     for _ in range(2):
         seen = on_a_terminal(command, *words, typed="n\n", columns=1000)
-        assert re.search(rf"is harvested.*To harvest {crawl} takes \d+ requests, [\d.]+ [kM]B, about \d+ s\. ", seen)
+        assert re.search(rf"is harvested.*Harvesting {crawl} takes \d+ requests, [\d.]+ [kM]B, about \d+ s\. ", seen)
         assert f"run: catalogue harvest --crawl {crawl}" in seen
     assert f"harvest --crawl {crawl}" in command(*words).err
     assert done in on_a_terminal(command, *words, typed="y\n")

@@ -56,7 +56,7 @@ def test_a_file_a_crawl(asking: Command, tmp_path: Path, harvested: Catalogue) -
     noted = json.loads((tmp_path / "found" / "answer.json").read_text())["parts"]
     assert {crawl: part["captures"] for crawl, part in noted.items()} == {c: len(rows) for c, rows in parts.items()}
     again = asking("query", "*.example.com", "-o", "found")
-    assert (again.status, again.err) == (0, f"found has the answer of {len(parts)} crawls already\n")
+    assert (again.status, again.err) == (0, f"found already has the captures of {len(parts)} crawls\n")
 
 
 def test_killed_it_goes_on(asking: Command, tmp_path: Path, mirror: Path, harvested: Catalogue) -> None:
@@ -188,16 +188,16 @@ def test_killed_before_a_part_is_noted_it_goes_on(
 @pytest.mark.parametrize(
     ("words", "what"),
     [
-        (["*.is", "-o", "held/"], "the answer to another question"),
-        (["*.org", "-o", "held/", "--status", "200"], "the answer to another question"),
-        (["*.org", "-o", "held/", "--columns", "url"], "the answer to another question"),
-        (["*.org", "-o", "held/", "--format", "csv"], "the answer to another question"),
-        (["*.org", "-o", "other"], "holds something else"),
+        (["*.is", "-o", "held/"], "the captures of another query"),
+        (["*.org", "-o", "held/", "--status", "200"], "the captures of another query"),
+        (["*.org", "-o", "held/", "--columns", "url"], "the captures of another query"),
+        (["*.org", "-o", "held/", "--format", "csv"], "the captures of another query"),
+        (["*.org", "-o", "other"], "contains other files"),
         (["*.org", "-o", "no/such/"], "there is no folder"),
         (["*.org", "-o", "new/", "--limit", "3"], "leave out --limit"),
-        (["*.org", "-o", "new/", "--format", "table"], "a table is for terminals"),
+        (["*.org", "-o", "new/", "--format", "table"], "--format table cannot be written to a file"),
         (["*.org", "-o", "new/", "--count"], "leave out --format and -o"),
-        (["*.org", "--by", "crawl"], "goes with --count"),
+        (["*.org", "--by", "crawl"], "--by needs --count"),
         (["*.org", "--count", "--by", "crawl", "--limit", "1"], "without a limit"),
         (["*.org", "-o", "spoilt/"], "cannot be read"),
     ],

@@ -64,7 +64,7 @@ def test_formats(asking: Command, tmp_path: Path) -> None:
         "i": list(range(2500)),
         "list": [[i] for i in range(2500)],
     }
-    assert "is no text for a terminal" in on_a_terminal(asking, "sql", "select 1", "--format", "parquet")
+    assert "cannot be printed on a terminal" in on_a_terminal(asking, "sql", "select 1", "--format", "parquet")
 
 
 def test_statements_on_stdin(asking: Command) -> None:
@@ -72,13 +72,13 @@ def test_statements_on_stdin(asking: Command) -> None:
     assert given(asking, script, "--json").json_lines() == [{"answer": 42}, {"least": 1}]
     assert given(asking, script, "-", "--format", "csv").out == "answer\n42\n\nleast\n1\n"
     assert given(asking, "coverage\n", "--json").json_lines()[0]["files_harvested"] >= 1
-    for text, says in (("", "no SQL is given"), (" \n", "no SQL is given"), ("selct 1", 'at or near "selct"')):
+    for text, says in (("", "no SQL"), (" \n", "no SQL"), ("selct 1", 'at or near "selct"')):
         ran = given(asking, text)
         assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
         assert says in ran.err
     ran = given(asking, "select 1; select 2", "--format", "parquet")
     assert (ran.status, ran.out) == (2, "")
-    assert "holds one result" in ran.err
+    assert "can have one result" in ran.err
 
 
 def test_parameters_of_named_queries_and_of_sql(asking: Command, harvested: catalogue.Catalogue) -> None:
@@ -97,8 +97,8 @@ def test_parameters_of_named_queries_and_of_sql(asking: Command, harvested: cata
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["find-url", "--param", "patern=x"], "there is no parameter patern in this SQL; it has pattern"),
-        (["select 1", "--param", "a=1"], "it has no parameter"),
+        (["find-url", "--param", "patern=x"], "unknown parameter patern; the parameters of this SQL are: pattern"),
+        (["select 1", "--param", "a=1"], "parameters of this SQL are: none"),
         (["select $a"], "$a has no value; add --param a=VALUE"),
         (["select $a", "--param", "a"], "write NAME=VALUE"),
         (["select $a", "--param", "a=1", "--param", "a=2"], "invalid or repeated --param 'a=2'"),
@@ -113,7 +113,7 @@ def test_mistakes_with_parameters(asking: Command, words: list[str], says: str) 
 def test_json_and_another_format_are_refused(asking: Command) -> None:
     ran = asking("sql", "select 1", "--json", "--format", "csv")
     assert (ran.status, ran.out) == (2, "")
-    assert "--json is short for --format jsonl" in ran.err
+    assert "--json means --format jsonl" in ran.err
 
 
 def test_the_shell_lists_the_views_and_no_internals(asking: Command) -> None:

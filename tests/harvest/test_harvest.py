@@ -198,7 +198,7 @@ def test_interrupted_by_ctrl_c_it_keeps_what_it_has(mirror: Path, crawl: str, tm
         started.append(command.start("harvest", "--crawl", crawl, "--subset", "all", CATALOGUE_CONNECTIONS="1"))
         _, err = started[0].communicate(timeout=60)
         assert started[0].returncode == 130, err
-        assert b"goes on from there" in err
+        assert b"same command resumes it" in err
         assert b"Traceback" not in err
     with Store(tmp_path / "data" / "footers.sqlite") as store:
         assert files - 3 <= len(held(store)) < files

@@ -307,7 +307,7 @@ def test_commands(asking: Command, command: Command, whole_crawls: list[str], tm
     assert ran.status == 0
     assert f"1 crawl: {files} footers added, 0 stored before; page indexes of " in ran.err
     assert "3 compared with the source" in ran.err
-    assert command("pull", str(place)).err == "1 crawl: nothing is new since the last pull\n"
+    assert command("pull", str(place)).err == "1 crawl: nothing new since the last pull\n"
     again = command("pull", str(place), "--json", "--compare", "0").json()
     assert (again["files"], again["compared"], again["unchanged"], again["crawls"]) == (0, 0, 1, [crawl])
     (wrong,) = command("pull", str(tmp_path / "nowhere")).err.splitlines()
@@ -319,4 +319,4 @@ def test_commands(asking: Command, command: Command, whole_crawls: list[str], tm
     assert "it is incomplete: 1 of the" in part.err
     pulled = replace(command, data=tmp_path / "third")("pull", str(tmp_path / "part"))
     assert pulled.status == 1
-    assert "what is stored is incomplete: 1 of the" in pulled.err
+    assert "the store is incomplete: 1 of the" in pulled.err

@@ -357,7 +357,7 @@ def test_rows_of_any_record() -> None:
         ("full", "payload", None, "holds something else"),
         ("empty", "payload", None, None),
         ("..", "payload", None, "is no valid name"),
-        ("full", "payload", 5, "payloads are a file each"),
+        ("full", "payload", 5, "each payload is a file"),
         ("empty", "warc", None, "is a folder"),
         ("out.warc.gz", "warc", 0, "one byte at least"),
         ("s3://key:secret@bucket/out.warc.gz", "warc", None, "without credentials"),
@@ -393,7 +393,7 @@ def test_what_no_output_can_be(
     ("words", "what"),
     [
         (["-o", "a.jsonl", "--format", "parquet"], "end in .parquet"),
-        (["-o", "a.parquet", "--format", "payload"], "payloads go to a folder"),
+        (["-o", "a.parquet", "--format", "payload"], "payloads are written to a folder"),
         (["-o", "a", "--format", "payload", "--max-size", "1GB"], "leave out --max-size"),
         (["-o", "s3://bucket"], "an output's address"),
         (["-o", "folder.warc.gz"], "is a folder"),

@@ -228,7 +228,7 @@ def test_python_that_is_not_run_can_be_read() -> None:
 def test_the_readme_is_short_and_names_every_command() -> None:
     readme = text_of(README)
     assert len(readme.split()) <= 900
-    for name in _Commands.homes:
+    for name in _Commands.modules:
         assert f"catalogue {name}" in readme or name in {"status", "forget"}, name
 
 

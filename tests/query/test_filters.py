@@ -166,7 +166,7 @@ def test_repeated_options_add_up(asking: Command, words: list[str], same: list[s
 def test_an_option_of_one_value_is_refused_twice(asking: Command, words: list[str], option: str) -> None:
     ran = asking(*words)
     assert ran.status == 2
-    assert f"{option} takes one value, and is given 2 times" in sentence(ran)
+    assert f"{option} takes one value, but is given 2 times" in sentence(ran)
 
 
 def test_every_command_refuses_such_options() -> None:

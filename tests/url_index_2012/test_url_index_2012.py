@@ -375,7 +375,7 @@ def test_much_is_asked_about_first(tmp_path: Path) -> None:
     for limit in ([], ["--limit", "100"]):
         ran = Command(tmp_path / "data", str(tmp_path), tmp_path)("old-index", "*.com", "--max-bytes", "10", *limit)
         assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
-        assert "narrow it, or add --yes" in ran.err
+        assert "narrow the query, or add --yes" in ran.err
 
 
 def test_an_index_that_is_not_there(tmp_path: Path) -> None:
