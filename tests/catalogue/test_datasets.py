@@ -247,9 +247,9 @@ def test_command_line(tmp_path: Path, hosts: tuple[Path, pa.Table]) -> None:
     assert command("query", "--table", "some", "*", "--count").out == f"{len(one_file)}\n"
     for words, what in [
         (["harvest", "--key", "x"], "need --table"),
-        (["harvest"], "which crawl"),
+        (["harvest"], "no crawl; add one"),
         (["harvest", "--table", "new"], "no dataset new"),
-        (["harvest", "--table", "new", "x.parquet"], "say it with --key"),
+        (["harvest", "--table", "new", "x.parquet"], "add one with --key"),
         (["query", "x", "--table", "none"], "no dataset none"),
         (["query", "x:y", "--table", "hosts"], "is no host"),
     ]:

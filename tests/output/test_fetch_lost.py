@@ -288,7 +288,7 @@ def test_lists_of_captures(tmp_path: Path, text: bytes, columns: list[tuple[str,
 @pytest.mark.parametrize("text", [b"https://example.com/\n", b"a,b\n1,2\n"])
 def test_what_is_no_list_of_captures_is_not_taken_for_an_empty_one(tmp_path: Path, text: bytes) -> None:
     (tmp_path / "list").write_bytes(text)
-    with (tmp_path / "list").open("rb") as file, pytest.raises(QueryError, match="names no column of captures"):
+    with (tmp_path / "list").open("rb") as file, pytest.raises(QueryError, match="nor a header with columns of captures"):
         captures_in(file)
 
 
@@ -301,15 +301,15 @@ def test_what_is_no_list_of_captures_is_not_taken_for_an_empty_one(tmp_path: Pat
             ["--captures", "rows.jsonl", "--limit", "0", "--status", "200", "--crawl", "latest", "--latest"],
             "leave out --crawl, --status, --limit, --latest\n",
         ),
-        (["*.com", "-o", "a.warc.gz", "--main-content"], "warc has none"),
-        (["*.com", "-o", "a", "--format", "payload", "--main-content"], "payload has none"),
-        (["*.com"], "say it with -o"),
-        (["*.com", "-o", "a.warc.gz", "--columns", "url"], "leave it out"),
+        (["*.com", "-o", "a.warc.gz", "--main-content"], "warc has no texts"),
+        (["*.com", "-o", "a", "--format", "payload", "--main-content"], "payload has no texts"),
+        (["*.com"], "no output; add one"),
+        (["*.com", "-o", "a.warc.gz", "--columns", "url"], "leave out --columns"),
         (["*.com", "-o", "a.zip"], "use an ending: .warc.gz"),
-        (["*.com", "-o", "a.zip", "--format", "warc"], "end in .warc.gz"),
-        (["*.com", "-o", "a.warc.gz", "--format", "text"], "end in .jsonl"),
+        (["*.com", "-o", "a.zip", "--format", "warc"], "ends in .warc.gz"),
+        (["*.com", "-o", "a.warc.gz", "--format", "text"], "ends in .jsonl"),
         (["*.com", "-o", "no/a.warc.gz"], "there is no folder no"),
-        (["--captures", "rows.jsonl", "-o", "a.warc.gz"], "holds no captures"),
+        (["--captures", "rows.jsonl", "-o", "a.warc.gz"], "contains no captures"),
         (["*.example.com", "-o", "a.warc.gz", "--max-requests", "0"], "add --yes"),
         (["*.example.com", "-o", "held.warc.gz", "--max-size", "1GB", "--yes"], "is of another output"),
     ],

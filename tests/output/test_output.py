@@ -357,7 +357,7 @@ def test_rows_of_any_record() -> None:
         ("full", "payload", None, "holds something else"),
         ("empty", "payload", None, None),
         ("..", "payload", None, "is no valid name"),
-        ("full", "payload", 5, "each payload is a file"),
+        ("full", "payload", 5, "payloads are a file each"),
         ("empty", "warc", None, "is a folder"),
         ("out.warc.gz", "warc", 0, "one byte at least"),
         ("s3://key:secret@bucket/out.warc.gz", "warc", None, "without credentials"),
@@ -392,12 +392,12 @@ def test_what_no_output_can_be(
 @pytest.mark.parametrize(
     ("words", "what"),
     [
-        (["-o", "a.jsonl", "--format", "parquet"], "end in .parquet"),
+        (["-o", "a.jsonl", "--format", "parquet"], "ends in .parquet"),
         (["-o", "a.parquet", "--format", "payload"], "payloads are written to a folder"),
         (["-o", "a", "--format", "payload", "--max-size", "1GB"], "leave out --max-size"),
         (["-o", "s3://bucket"], "an output's address"),
         (["-o", "folder.warc.gz"], "is a folder"),
-        (["-o", "a.warc.gz", "--max-size", "0"], "a byte at least"),
+        (["-o", "a.warc.gz", "--max-size", "0"], "must not be 0"),
     ],
 )
 def test_mistakes_of_the_command(asking: Command, tmp_path: Path, words: list[str], what: str) -> None:

@@ -158,13 +158,13 @@ def test_a_log_that_grew_shrinks_when_who_read_all_the_time_has_ended(tmp_path: 
         writer.execute("DELETE FROM facts")
         assert store.log_size() > 33 << 20
         told = command("status")
-        assert "because some program reads it all the time; end that one" in told.out, told
+        assert "because a program keeps reading the store; stop it" in told.out, told
         assert command("status", "--json").json()["store_log_bytes"] > 33 << 20
         reader.execute("ROLLBACK")
         store.put("files", batch(0, 1))  # folds it in
         store.put("files", batch(1, 1))  # begins anew
         assert store.log_size() <= 16 << 20
-        assert "all the time" not in command("status").out
+        assert "keeps reading" not in command("status").out
 
 
 @needs_forks
