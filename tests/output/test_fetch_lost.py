@@ -245,7 +245,7 @@ def test_the_command_fetches_patterns_and_captures(
     ran = asking("fetch", "example.com/*", "--crawl", crawl, "-o", "a.warc.gz")
     part = harvested.captures("example.com/*", crawls=crawl).count()
     others = f"{rows.num_rows - part:,} of other queries"
-    assert (ran.status, ran.err) == (0, f"{part} records in a.warc.gz, which has {others}\n")
+    assert (ran.status, ran.err) == (0, f"{part} records in a.warc.gz, which also has {others}\n")
 
 
 def test_what_is_lost_is_said_by_the_command(asking: Command, tmp_path: Path, rows: list[dict[str, Any]]) -> None:
@@ -288,7 +288,7 @@ def test_lists_of_captures(tmp_path: Path, text: bytes, columns: list[tuple[str,
 @pytest.mark.parametrize("text", [b"https://example.com/\n", b"a,b\n1,2\n"])
 def test_what_is_no_list_of_captures_is_not_taken_for_an_empty_one(tmp_path: Path, text: bytes) -> None:
     (tmp_path / "list").write_bytes(text)
-    with (tmp_path / "list").open("rb") as file, pytest.raises(QueryError, match="nor a header with columns of captures"):
+    with (tmp_path / "list").open("rb") as file, pytest.raises(QueryError, match="nor a header with columns"):
         captures_in(file)
 
 
