@@ -196,7 +196,7 @@ def common(command: Callable[..., Any]) -> Callable[..., Any]:
 class Command(click.Command):
     """A command that refuses to take an option twice if only the last value would be used."""
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:  # noqa: D102 - click's
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not ctx.resilient_parsing:
             _, _, given = self.make_parser(ctx).parse_args(args=[*args])
             for option, times in Counter(given).items():

@@ -1,4 +1,4 @@
-"""One capture: what the index says of a record, which is the ``length`` bytes at ``offset`` of ``filename``."""
+"""A capture: the place of a record, and what the index says of it."""
 
 import re
 from collections.abc import Iterable, Mapping, Sized
@@ -11,13 +11,13 @@ from catalogue.formatting import in_utc
 from catalogue.source.byte_ranges import ByteRange
 
 MAX_RECORD = 64 << 20
-"""Bytes that a record may have as it is archived, unless more is asked for; the largest known have 7 MB."""
+"""Default limit of an archived record in bytes; the largest known have 7 MB."""
 
 _ARCHIVE = re.compile(
     r"(?:common-crawl/)?((?:crawl-data|cc-index|projects|contrib|crawl-00[12]|parse-output)"
     r"(?:/[A-Za-z0-9][A-Za-z0-9._=+-]*){1,12})"
 )
-"""Names of archives as they have been; some old ones stand below a folder that is gone."""
+"""Paths of archives; some old ones are in a folder that no longer exists."""
 _NAMES = {
     "url": ("url",),
     "time": ("fetch_time", "timestamp"),
@@ -27,49 +27,48 @@ _NAMES = {
     "digest": ("content_digest", "digest"),
     "status": ("fetch_status", "status"),
 }
-"""What a capture is made of, under its names in the index and in CDX."""
+"""Fields of a capture, by their names in the index and in CDX."""
 
 _NOTHING = {"", "-", "None", "nan", "NaN", "NaT", "<NA>"}
-"""What a value is as text that is not known: in CDX, in CSV, in Python, and three of pandas' ways."""
+"""Texts for unknown values: of CDX, CSV, Python and pandas."""
 _NUMBER = re.compile(r"\s*(-?[0-9]{1,19})(?:\.0*)?\s*")
 _DIGITS = re.compile(r"\s*([0-9]+)(?:\.0*)?\s*")
 _STAMPS = {14: "%Y%m%d%H%M%S", 12: "%Y%m%d%H%M"}
-"""Times by how many digits they have."""
+"""Formats of times by number of digits."""
 _MILLISECONDS = 13
-"""Digits of a time as pandas writes it to JSON, from 2001 to 2286."""
+"""Digits of a time that pandas writes to JSON, from 2001 to 2286."""
 
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """Where the record of a capture lies, and what is known of it."""
+    """The place of a record, and what is known of it."""
 
     filename: str
-    """Of its archive, a path below the source."""
+    """Path of its archive."""
     offset: int
-    """Of its first byte there."""
+    """Of its first byte."""
     length: int
-    """Bytes; the last one is at ``offset + length - 1``."""
+    """In bytes."""
     url: str | None = None
     time: datetime | None = None
     digest: str | None = None
-    """Of the payload: SHA-1 in base 32, as Common Crawl has it, or with another algorithm's name before it."""
+    """Of the payload: SHA-1 in base 32, or with the name of another algorithm."""
     status: int | None = None
 
     @property
     def range(self) -> ByteRange:
-        """Its bytes."""
         return ByteRange(self.offset, self.offset + self.length)
 
 
 def capture_of(row: Mapping[str, Any], *, most: int = MAX_RECORD) -> Capture:
-    """The capture of a row of the index, or of an answer of a CDX server; what it says is checked.
+    """Convert and check a row of the index or of a CDX server.
 
     Args:
-        row: values by name of column, of their own types or as text.
-        most: bytes that its record may have.
+        row: values by column, typed or as text.
+        most: largest length of the record in bytes.
 
     Raises:
-        BadRecord: if it names no record that could be fetched.
+        BadRecord: if the record could not be fetched.
     """
     try:
         found = {
@@ -92,16 +91,16 @@ def capture_of(row: Mapping[str, Any], *, most: int = MAX_RECORD) -> Capture:
 
 
 RECORD_COLUMNS = tuple(names[0] for names in _NAMES.values())
-"""The columns of the index that a capture is made of."""
+"""Columns of the index that make a capture."""
 CAPTURE_COLUMNS = tuple(name for names in _NAMES.values() for name in names)
 """These and those of CDX."""
 
 
 def record_columns(names: Iterable[str]) -> dict[str, str]:
-    """Those of some columns that a capture is made of, by what they tell of it.
+    """Return the columns that make a capture, by field.
 
     Raises:
-        QueryError: if they do not tell where its record lies.
+        QueryError: if the place of the record is missing.
     """
     there = set(names)
     found = {what: name for what, known in _NAMES.items() if (name := next((n for n in known if n in there), None))}
@@ -112,10 +111,10 @@ def record_columns(names: Iterable[str]) -> dict[str, str]:
 
 
 def _told(value: object) -> str | None:
-    """A value of a row as text; None if it says nothing.
+    """Return a value as text; None if it is unknown.
 
     Raises:
-        TypeError: if it is no single value.
+        TypeError: if it is not a single value.
     """
     if isinstance(value, Sized) and not isinstance(value, str):
         message = f"{str(value)[:100]!r} is not one value"
@@ -125,10 +124,10 @@ def _told(value: object) -> str | None:
 
 
 def _whole(text: str | None) -> int:
-    """A number that pandas may have made a float of.
+    """Parse an integer, also one that pandas made a float.
 
     Raises:
-        ValueError: if it is none.
+        ValueError: if it is not an integer.
     """
     if not (found := _NUMBER.fullmatch(text or "")):
         message = f"{(text or '')[:100]!r} is no number"
@@ -137,9 +136,7 @@ def _whole(text: str | None) -> int:
 
 
 def parse_timestamp(text: str) -> datetime:
-    """A time, in UTC: from ISO 8601, 14 digits, or 12 without seconds, or milliseconds since 1970.
-
-    One of ISO 8601 without a zone is taken for UTC.
+    """Parse a time, UTC by default: ISO 8601, 14 or 12 digits, or milliseconds since 1970.
 
     Raises:
         ValueError: if it is none of these.
@@ -158,7 +155,7 @@ def parse_timestamp(text: str) -> datetime:
 
 
 def format_timestamp(time: datetime | None) -> str:
-    """A time in 14 digits, UTC, for which one without a zone is taken; ``-`` for none."""
+    """Return 14 digits, UTC; ``-`` for None."""
     if time is None:
         return "-"
     time = in_utc(time)

@@ -144,12 +144,12 @@ def select_crawls(words: Iterable[str], known: Sequence[str], *, every: bool = F
 
 
 def _earliest(end: str, known: Collection[str]) -> tuple[str, str]:
-    """Return the smallest age of a range that begins at a crawl, a year, or (empty) at the first crawl."""
+    """Return the smallest age of a range; an empty end is the first crawl."""
     return _age(_checked_end(end, known)) if end and not _YEAR.fullmatch(end) else (end, "")
 
 
 def _latest(end: str, known: Collection[str]) -> tuple[str, str]:
-    """Return the greatest age of a range that ends at a crawl, a year, or (empty) at the newest crawl."""
+    """Return the greatest age of a range; an empty end is the newest crawl."""
     return _age(_checked_end(end, known)) if end and not _YEAR.fullmatch(end) else (end or "~", "~")
 
 

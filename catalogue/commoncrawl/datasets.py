@@ -67,7 +67,7 @@ class Dataset:
         return "fetch_time" if self.keys is Keys.URL else None
 
     def file(self, path: str) -> IndexFile | None:
-        """Return the file at a path, or None for a path that is not of this dataset."""
+        """Return the file at a path, or None for a path of another dataset."""
         if self == COMMON_CRAWL:
             return index_file(path)
         if not _PATH.fullmatch(path):
@@ -76,7 +76,7 @@ class Dataset:
         return IndexFile(path, parts.get("crawl", self.name), parts.get("subset", "all"))
 
     def harvest_command(self, crawl: str, subsets: Collection[str] = ()) -> str:
-        """Return the command that harvests a crawl, or some subsets of it."""
+        """Return the command that harvests a crawl or some of its subsets."""
         options = "" if self == COMMON_CRAWL else f" --table {self.name}"
         words = ["all"] if {*subsets} == {*SUBSETS} else subsets
         chosen = "".join(f" --subset {word}" for word in words) if self == COMMON_CRAWL else ""

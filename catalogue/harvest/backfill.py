@@ -1,9 +1,7 @@
-"""Row groups whose footers say too little → what their keys say, taken once and kept.
+"""Find the keys of row groups whose footers lack useful bounds, by reading once.
 
-The cheapest source that is sure comes first: the page index, where the file has one and only bounds are lacking; else
-the chunk of keys is read, once. Deprecated bounds, which other readers ignore, are used without any of this. Page
-headers are not probed one by one, since a hundred requests cost more than the chunk; and first and last keys are not
-taken for bounds, since a zipped file need not begin with its least key.
+The cheapest certain source is used: the page index if only bounds are missing, else the complete key chunk. A hundred
+requests for page headers would cost more than the chunk, and the first and last keys are no bounds in zipped files.
 """
 
 import time
@@ -30,27 +28,27 @@ from catalogue.session import Session
 from catalogue.surt import EVERYTHING
 
 Ask = Callable[[ResolvedQuery, Scope], PlanContext]
-"""Makes a question about some candidates."""
+"""Plans a query for some candidates."""
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What filling takes, about."""
+    """The approximate cost."""
 
     files: int
     row_groups: int
     requests: int
     bytes: int
     seconds: float
-    """At the rate that the source allows."""
+    """At the rate of the source."""
 
 
 @dataclass(slots=True)
 class Filled:
-    """What a backfill came to, or how far it is."""
+    """The result, or the progress, of a backfill."""
 
     done: int = 0
-    """Files filled."""
+    """Number of completed files."""
     row_groups: int = 0
     requests: int = 0
     bytes: int = 0
@@ -61,7 +59,7 @@ class Filled:
 
 
 class Backfill(ReprMixin):
-    """Gaps to be filled; nothing is read until ``run``."""
+    """Gaps to be filled; nothing is read before ``run``."""
 
     def __init__(
         self,
@@ -73,15 +71,15 @@ class Backfill(ReprMixin):
         *,
         bars: Bars = no_bar,
     ) -> None:
-        """Look at gaps of a table.
+        """Prepare to fill gaps of a dataset.
 
         Args:
             gaps: by file.
-            table: of the files.
-            ask: makes questions about them.
-            readers: who read.
-            made: how many requests were made so far, and how many bytes received.
-            bars: show how far it is.
+            table: the dataset.
+            ask: plans a query for them.
+            readers: read the plans.
+            made: returns requests and bytes so far.
+            bars: show the progress.
         """
         self._everything = ResolvedQuery((EVERYTHING,), ("*",), columns=(table.key,), table=table)
         self.gaps = gaps
@@ -98,7 +96,7 @@ class Backfill(ReprMixin):
 
     @cached_property
     def estimate(self) -> Estimate:
-        """What it takes."""
+        """Return the cost."""
         takes = [self.takes(each) for each in self.gaps]
         requests, size = sum(each.requests for each in takes), sum(each.bytes for each in takes)
         row_groups = sum(len(_offsets(gaps.missing)) + len(_offsets(gaps.overlapping)) for gaps in self.gaps)
@@ -106,19 +104,19 @@ class Backfill(ReprMixin):
         return Estimate(len(self.gaps), row_groups, requests, size, seconds)
 
     def run(self, *, budget: int | None = None, report: Callable[[Filled], None] | None = None) -> Filled:
-        """Fill gaps file by file. Each is kept as soon as it is known: stopped at any time, it goes on from there.
+        """Fill gaps file by file, each stored at once, so that a later run continues.
 
         Args:
-            budget: bytes that may be received; it ends before the file that would take more.
-            report: told how far it is, after each file, instead of a bar.
+            budget: bytes that may be received; it ends before a file that would exceed them.
+            report: called after each file, instead of a progress bar.
 
         Returns:
-            How far it got; the rest is left by a budget, or failed.
+            What was filled; the rest failed or exceeds the budget.
 
         Raises:
-            SourceUnavailable: if the source failed as a whole.
-            WorkersLost: if those who read were lost.
-            StoreError: if what was found cannot be kept.
+            SourceUnavailable: if the source failed.
+            WorkersLost: if the workers were lost.
+            StoreError: if a result cannot be stored.
         """
         with self._bars("files") as bar:
 
@@ -131,7 +129,7 @@ class Backfill(ReprMixin):
         return filling.progress
 
     def takes(self, gaps: Gaps) -> "_Takes":
-        """What one file takes, if its page indexes are right."""
+        """Return the cost of one file, if its page indexes are valid."""
         indexes: tuple[PlannedRequest, ...] = ()
         unread = _offsets(gaps.overlapping)
         if gaps.missing:
@@ -145,7 +143,7 @@ class Backfill(ReprMixin):
         return self._ask(self._everything, Scope((candidate,), len(candidate.row_groups), ()))
 
     def prepared(self, gaps: Gaps) -> tuple[PlanContext, ReadPlan]:
-        """What is to be read of a file, after its page indexes have been fetched where they are enough."""
+        """Return what to read of a file, after fetching its page indexes if they are sufficient."""
         unread = _offsets(gaps.overlapping)
         if gaps.missing:
             question = self._question(gaps.missing)
@@ -161,7 +159,7 @@ class Backfill(ReprMixin):
 
 
 class _Filling:
-    """A backfill under way."""
+    """A running backfill."""
 
     def __init__(self, backfill: Backfill, budget: int | None, report: Callable[[Filled], None]) -> None:
         self.progress = Filled()
@@ -171,10 +169,10 @@ class _Filling:
         self._made = backfill.made
         self._before, self._started = backfill.made(), time.monotonic()
         self._asked: deque[tuple[Gaps, PlanContext, int]] = deque()
-        """Files that are being read, and the bytes that they take."""
+        """Files that are being read, and their bytes."""
 
     def plans(self) -> Iterator[ReadPlan]:
-        """What is to be read, as long as the budget lasts."""
+        """Yield what to read, within the budget."""
         self._report(self.progress)
         for each in self._backfill.gaps:
             size = self._backfill.takes(each).bytes if self._budget is not None else 0
@@ -192,7 +190,7 @@ class _Filling:
             yield plan
 
     def take(self, lesson: Lesson) -> None:
-        """Keep what reading the next file taught."""
+        """Store what was learned from the next file."""
         gaps, question, _ = self._asked.popleft()
         for each in lesson.learned:
             question.learn(*each)
@@ -232,7 +230,7 @@ def _some(gaps: Gaps, offsets: dict[int, int]) -> Candidate:
 def prepare_backfill(
     session: Session, crawls: str | Iterable[str] = "all", *, only_gaps: bool = False, files: str | Iterable[str] = ()
 ) -> Backfill:
-    """Find row groups whose footers say too little; see ``Catalogue.backfill``."""
+    """Find row groups whose footers lack bounds; see ``Catalogue.backfill``."""
     with session.database() as connection:
         words = select_stored(session, session.metadata().crawls, crawls)
         found = metadata_db.gaps(connection, words, several(files), overlapping=not only_gaps)

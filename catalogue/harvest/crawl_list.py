@@ -102,7 +102,7 @@ def _from_store(
 def _probe(source: PoliteSource, newest: str | None, now: datetime) -> tuple[tuple[str, ...], bool]:
     """Return the crawls whose manifests exist since ``newest``, newest first, and whether every week was tried.
 
-    Without a known crawl the search ends at the first one that is found.
+    Without a known crawl the search ends at the first one that exists.
     """
     found: list[str] = []
     for weeks in range(MAX_PROBES):

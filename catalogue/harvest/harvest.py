@@ -1,6 +1,6 @@
-"""Manifest → the footers that are missing → the store.
+"""Fetch missing footers of a crawl into the store.
 
-One request a file in the common case: its tail, by a suffix range whose length is learned from the footers before it.
+Usually one request per file: a suffix range whose length is learned from earlier footers.
 """
 
 import time
@@ -31,28 +31,28 @@ from catalogue.store.stored_file import StoredFile
 from catalogue.store.stored_lists import held_paths, listed, note_requested
 
 FILES_OF_A_SUBSET = 300
-"""Index files of most crawls' subsets."""
+"""Index files of a subset in most crawls."""
 FOOTER, FOOTER_WITH_PAGES = 85_000, 1_000_000
-"""Bytes of a footer of most crawls, and of one with page indexes."""
+"""Usual bytes of a footer, without and with page indexes."""
 
 _BATCH_FILES, _BATCH_BYTES, _BATCH_SECONDS = 200, 8 << 20, 5.0
 _HOPELESS = 25
-"""Files that fail one after another, before any succeeded, after which the rest is not tried."""
+"""Failures in a row, before any success, after which the rest is not tried."""
 
 
 @dataclass(slots=True, repr=False)
 class Harvested(ReprMixin):
-    """What the harvest of a crawl came to."""
+    """The result of the harvest of a crawl."""
 
     progress: Progress
     facts: dict[str, FileSummary] = field(default_factory=dict)
-    """Of the files that were taken, by path."""
+    """Of the fetched files, by path."""
     failures: dict[str, str] = field(default_factory=dict)
     """Reasons, by path."""
 
     @property
     def told(self) -> str:
-        """What it came to, in a sentence."""
+        """Return the result as a sentence."""
         at = self.progress
         cost = f"{plural(at.requests, 'request')}, {size(at.bytes)}, {at.seconds:.1f} s"
         held = f"{at.done:,} of {plural(at.listed, 'file')} held, {len(self.facts):,} of them taken now"
@@ -70,7 +70,7 @@ class Harvested(ReprMixin):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class HarvestEstimate(ReprMixin):
-    """What a harvest will take."""
+    """The cost of a harvest."""
 
     crawls: int
     files: int
@@ -99,7 +99,7 @@ def estimate_harvest(
     refresh: bool = False,
     pages: bool = False,
 ) -> HarvestEstimate:
-    """Estimate what harvesting crawls takes, without a request; see ``harvest`` for the arguments."""
+    """Estimate the cost of a harvest without requests; see ``harvest`` for the arguments."""
     files = requests = 0
     known = listed(store, table)
     for crawl in crawls:
@@ -128,22 +128,22 @@ def harvest(  # noqa: PLR0913 - each is named
     report: Callable[[Progress], None] = lambda _: None,
     notify: Callable[[str], None] = lambda _: None,
 ) -> Harvested:
-    """Take the footers of a crawl's index files that are not held yet.
+    """Fetch the footers of a crawl's index files that are not stored yet.
 
     Args:
         crawl: its name.
-        subsets: of the files to take, of the index; of another table all are.
-        table: they belong to. Of another than Common Crawl's index the store holds the list of files.
-        store: takes what is found, a transaction a batch; what failed is noted there with its reason.
+        subsets: of the files, for Common Crawl's index.
+        table: the dataset; the store has the list of files of other datasets.
+        store: receives the results in batches, and the reasons of failures.
         source: where the files are.
-        refresh: take every footer again, and the manifest too; what that no longer lists is forgotten.
-        pages: take the page indexes too, of the keys, and where the pages of every column lie.
-        only: paths of files to take, held or not, and no others; with ``pages``, of those held only what they lack.
-        report: told how far it is, often.
-        notify: told beforehand what page indexes will cost.
+        refresh: fetch all footers and the manifest again; files that are no longer listed are removed.
+        pages: fetch page indexes too.
+        only: paths to fetch, stored or not; with ``pages``, only what stored ones lack.
+        report: called often with the progress.
+        notify: called before with the cost of page indexes.
 
     Raises:
-        SourceError: if the source failed as a whole; what was taken until then is in the store.
+        SourceError: if the source failed; what was fetched before is stored.
         StoreLocked: if another process harvests this crawl.
     """
     chosen = set(subsets)
@@ -186,7 +186,7 @@ def harvest(  # noqa: PLR0913 - each is named
 
 
 class _Run:
-    """A harvest of a crawl under way."""
+    """A running harvest of a crawl."""
 
     def __init__(
         self,
@@ -213,7 +213,7 @@ class _Run:
         report(outcome.progress)
 
     def take(self, taker: Taker, missing: Iterable[IndexFile], workers: int) -> None:
-        """Take files; one with the footer or page indexes of another is left to ``take_doubtful``."""
+        """Fetch files; those with the footer or page indexes of another are left to ``take_doubtful``."""
         with closing(_in_parallel(taker.take, missing, workers)) as results:
             for file, result in results:
                 if isinstance(result, Taken) and result.exchange:
@@ -224,10 +224,11 @@ class _Run:
                     self._note(file, result)
 
     def take_doubtful(self, taker: Taker, table: Dataset) -> None:
-        """Take files again, each on a connection of its own, whose answers may be those to other requests.
+        """Fetch files again, each on a new connection, whose responses may belong to other requests.
 
-        Those are files that have the footer or page indexes of another, which is an error if it stays so, and those
-        whose connection sent more than was requested.
+        These have the footer or page indexes of another file, which is an error if it remains so, or their connection
+        received
+        more than was requested.
         """
         results: dict[str, tuple[IndexFile, Taken | CatalogueError]] = {}
         while doubtful := self._doubtful() - results.keys():
@@ -267,7 +268,7 @@ class _Run:
 
 
 def _without_pages(store: Store, table: Dataset, crawl: str, paths: Iterable[str]) -> dict[str, StoredFile]:
-    """The files held whose page indexes are not, though they have some."""
+    """Return the stored files that have page indexes which are not stored."""
     keys = store.keys("indexes", "" if crawl == table.name else f"crawl={crawl}/")
     known = {of[0] for key in keys if (of := row_group_of(key))}
     found = {}
@@ -284,7 +285,7 @@ def _without_pages(store: Store, table: Dataset, crawl: str, paths: Iterable[str
 
 
 class _Batch:
-    """Collects what goes into the store in one transaction."""
+    """Collect what is stored in one transaction."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -336,7 +337,7 @@ def _note(outcome: Harvested, batch: _Batch, file: IndexFile, result: Taken | Ca
 def _in_parallel(
     work: Callable[[IndexFile], Taken], items: Iterable[IndexFile], workers: int
 ) -> Generator[tuple[IndexFile, Taken | CatalogueError], None, None]:
-    """Results as they come, with no more than a few items under way, however many there are."""
+    """Yield results as they complete, with few items under way."""
     executor = ThreadPoolExecutor(workers, thread_name_prefix="harvest")
     try:
         for item, future in map_as_completed(executor, work, items, limit=2 * workers):

@@ -150,7 +150,7 @@ def estimate_crawls(
 def _select(
     session: Session, crawls: str | Iterable[str] | None, subsets: str | Iterable[str], *, refresh: bool
 ) -> tuple[list[str], list[str], tuple[str, ...]]:
-    """Return the words for crawls, the crawls that they mean, newest first, and the subsets to harvest."""
+    """Return the words for crawls, their crawls, newest first, and the subsets to harvest."""
     if session.is_read_only:
         raise unwritable(session.store.path)
     if session.dataset == COMMON_CRAWL:

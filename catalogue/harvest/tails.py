@@ -1,4 +1,4 @@
-"""The ends of files: how much of one to request, and the footer and page indexes in it."""
+"""Fetch the ends of files, with footers and page indexes."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -22,23 +22,23 @@ from catalogue.store.stored_file import StoredFile
 from catalogue.store.stored_lists import stored_response
 
 FIRST_TAIL = 128 << 10
-"""Bytes of the first tails of a crawl: more than the footer of nearly every index file so far."""
+"""Bytes of the first tails of a crawl: more than nearly every footer."""
 FIRST_TAIL_WITH_PAGES = 1 << 20
-"""The same with page indexes, which lie before the footer: of 11 row groups with 30 columns they have about 0.9 MB."""
+"""The same with page indexes, which precede the footer: about 0.9 MB for 11 row groups of 30 columns."""
 
 _LENGTHS = 256
-"""Lengths in turn, so that no answer fits the request before or after it: the range that it states would be another."""
+"""Added in turn, so that a response to the request before or after states another range."""
 
 
 def whole(store: Store, path: str) -> StoredFile | None:
-    """A file's value; none that is damaged, from which nothing is learned."""
+    """Return a file's value; None if it is missing or damaged."""
     with suppress(StoreDamaged):
         return store.get("files", path)
     return None
 
 
 def index_ranges(groups: Iterable[RowGroup], key: str) -> list[ByteRange]:
-    """Where the page indexes lie that are worth keeping."""
+    """Return where the page indexes are that are stored."""
     groups = list(groups)
     keys = (group.chunks[key].column_index for group in groups if key in group.chunks)
     located = (chunk.offset_index for group in groups for chunk in group.chunks.values())
@@ -46,7 +46,7 @@ def index_ranges(groups: Iterable[RowGroup], key: str) -> list[ByteRange]:
 
 
 class Tails:
-    """How long a tail to ask for: enough for the largest footer of the crawl and subset so far, and a little more."""
+    """The length of a tail: the largest footer of the crawl and subset so far, and some more."""
 
     def __init__(self, store: Store, table: Dataset, paths: Sequence[str], *, pages: bool) -> None:
         """Learn from some of the stored files."""
@@ -62,37 +62,36 @@ class Tails:
                 self.learn(file.subset, known.size - TRAILER - ranges[0].start if ranges else len(known.data))
 
     def length(self, subset: str) -> int:
-        """Bytes to request of the next file."""
         with self._lock:
             largest = self._largest.get(subset)
             more = next(self._turn) % _LENGTHS
         return more + (self._first if largest is None else largest * 5 // 4 + 4096)
 
     def learn(self, subset: str, footer_length: int) -> None:
-        """Note how many bytes of an end were needed."""
+        """Note the length that was needed."""
         with self._lock:
             self._largest[subset] = max(footer_length, self._largest.get(subset, 0))
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What was taken of a file."""
+    """What was fetched of a file."""
 
     held: StoredFile
     facts: FileSummary | None
-    """None of a footer that was held before."""
+    """None for a footer that was stored before."""
     indexes: dict[int, Indexes] = field(default_factory=dict)
     exchange: Exchange | None = None
 
     @property
     def parts(self) -> list[bytes]:
-        """The footer, and the page indexes."""
+        """Return the footer and the page indexes."""
         packed = b"".join(indexes.pack() for _, indexes in sorted(self.indexes.items()))
         return [self.held.data, packed] if packed else [self.held.data]
 
 
 class Taker:
-    """Takes one file's footer, and its page indexes if they are wanted."""
+    """Fetch the footer of a file, and optionally its page indexes."""
 
     def __init__(
         self,
@@ -103,7 +102,7 @@ class Taker:
         *,
         pages: bool,
     ) -> None:
-        """Prepare to take files of ``source``, of those in ``known`` their page indexes alone."""
+        """Prepare to fetch from ``source``; of files in ``known`` only page indexes."""
         self._source = source
         self._tails = tails
         self._known = known
@@ -111,11 +110,11 @@ class Taker:
         self._pages = pages
 
     def take(self, file: IndexFile) -> Taken:
-        """Take a file.
+        """Fetch a file.
 
         Raises:
-            SourceError: if the source does not give it.
-            FormatError: if it is not such a file.
+            SourceError: if the source fails.
+            FormatError: if it is not an index file.
         """
         if known := self._known.get(file.path):
             pin = FileVersion(known.size, known.etag if known.source == self._source.url else None)
@@ -150,12 +149,12 @@ class Taker:
         return Taken(taken, facts, indexes, tail.exchange)
 
     def take_apart(self, file: IndexFile) -> Taken:
-        """Take a file on a connection of its own, its footer too if that is stored."""
+        """Fetch a file on a new connection, including a stored footer."""
         with self._source.apart() as source:
             return Taker(source, self._tails, {}, self._table, pages=self._pages).take(file)
 
     def _indexes(self, file: IndexFile, footer: Footer, pin: FileVersion, body: bytes) -> dict[int, Indexes]:
-        """The page indexes of a file, of which the last bytes, ``body``, are here."""
+        """Return the page indexes of a file whose last bytes are ``body``."""
         ranges = index_ranges(footer.row_groups, self._table.key)
         if not ranges:
             return {}

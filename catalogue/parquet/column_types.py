@@ -1,9 +1,8 @@
-"""What a column holds, in a word: the type under which it is shown where that is not settled beforehand.
+"""Column types as words, for columns that are not in a dataset's schema.
 
-Words are ``int64``, ``uint64``, ``double``, ``bool``, ``string``, ``binary``, ``date``, ``decimal(precision,scale)``,
-``timestamp(unit)``, ``timestamp(unit,utc)``, ``null`` for a type without values, and ``nested`` for more than one value
-a row. Narrow numbers are shown as
-wide ones, since files of one table differ in that (apache/parquet-format, LogicalTypes.md).
+``int64``, ``uint64``, ``double``, ``bool``, ``string``, ``binary``, ``date``, ``decimal(precision,scale)``,
+``timestamp(unit)``, ``timestamp(unit,utc)``, ``null`` for a type without values, and ``nested``. Narrow numbers are
+widened, since files of one dataset differ (apache/parquet-format, LogicalTypes.md).
 """
 
 import re
@@ -29,7 +28,7 @@ _MOST_DIGITS = 38
 
 
 def kind_of(column: Column) -> str:
-    """What a column holds."""
+    """Return the type of a column."""
     if not column.flat:
         return NESTED
     element: Struct = Reader(column.element).struct()
@@ -73,12 +72,12 @@ def _of_integers(column: Column, logical: Struct) -> str:
 
 
 def _struct(value: object) -> Struct:
-    """What should be a struct, if it is one: a footer may be damaged, and say so elsewhere."""
+    """Return a value if it is a struct; footers may be damaged."""
     return value if isinstance(value, dict) else {}
 
 
 def wider(one: str, other: str) -> str:
-    """What takes both; text, if nothing else does."""
+    """Return a type for the values of both; text if there is no other."""
     if one == other:
         return one
     both = {one, other}
@@ -107,7 +106,7 @@ def wider(one: str, other: str) -> str:
 
 
 def arrow_type(kind: str) -> pa.DataType:
-    """The Arrow type of what is called so; text for what is not known."""
+    """Return the Arrow type of a word; text if it is unknown."""
     plain = {
         "int64": pa.int64(),
         "uint64": pa.uint64(),

@@ -1,8 +1,8 @@
 """Decode a Parquet footer, checked against itself and the size of the file.
 
-The footer is the thrift struct ``FileMetaData`` at a file's end (apache/parquet-format, README and parquet.thrift):
-``… footer, its length in 4 bytes little-endian, "PAR1"``. Names of fields are the format's own. Decoding is
-bounded in depth, containers and values, since footers come from outside; pyarrow, which can abort on one, gets none.
+A file ends with the thrift struct ``FileMetaData``, its length in 4 bytes, little-endian, and ``PAR1``
+(apache/parquet-format, README and parquet.thrift). Fields have the format's names. Decoding is bounded in depth,
+containers and values, since footers come from outside; pyarrow can abort on such footers, so it never gets one.
 """
 
 import re
@@ -27,17 +27,16 @@ from catalogue.source.byte_ranges import ByteRange
 MAGIC = b"PAR1"
 ENCRYPTED_MAGIC = b"PARE"
 TRAILER = 8
-"""Bytes behind the footer: its length and the magic."""
+"""Bytes after the footer: its length and the magic."""
 MAX_FOOTER = 4 << 20
-"""Bytes a footer may have; Common Crawl's have 10 to 100 kB, and 15 MB can claim gigabytes of memory."""
+"""Bytes; Common Crawl's footers have 10 to 100 kB, and 15 MB can claim gigabytes of memory."""
 
 MAX_ROWS = 1 << 25
-"""Rows that a row group may have. Writers put about a million into one; to number them takes some 15 bytes a row, and
-to claim them none."""
+"""Of a row group. Writers use about a million; row numbers take 15 bytes each, and claiming rows is free."""
 
 _DEEPEST_COLUMN = 16
 _LONGEST_NAME = 1000
-"""Bytes; every column below a group repeats the group's name, so that a few megabytes could claim gigabytes."""
+"""Bytes; each column repeats the names of its groups, so a few megabytes could claim gigabytes."""
 
 _REPEATED = 2
 _TRUSTWORTHY_DEPRECATED = re.compile(rb"parquet-mr version 1\.(?:[89]|[1-9][0-9])\.")
@@ -45,11 +44,11 @@ _TRUSTWORTHY_DEPRECATED = re.compile(rb"parquet-mr version 1\.(?:[89]|[1-9][0-9]
 
 
 def footer_length(tail: bytes, *, limit: int = MAX_FOOTER) -> int:
-    """The length in bytes of the footer of a file that ends with ``tail``, which holds at least its last 8 bytes.
+    """Return the footer's length in bytes from the file's last 8 bytes or more.
 
     Raises:
-        NotParquet: if the file does not end as a Parquet file does.
-        Encrypted: if the footer itself is encrypted.
+        NotParquet: if the file does not end like a Parquet file.
+        Encrypted: if the footer is encrypted.
         BadFooter: if the length is zero or over ``limit``.
     """
     magic = tail[-4:]
@@ -67,7 +66,7 @@ def footer_length(tail: bytes, *, limit: int = MAX_FOOTER) -> int:
 
 
 def with_trailer(footer: bytes) -> bytes:
-    """A footer as it ends a file: its length and the magic behind it."""
+    """Return a footer with its length and the magic."""
     return footer + len(footer).to_bytes(TRAILER - len(MAGIC), "little") + MAGIC
 
 
@@ -75,30 +74,27 @@ def decode_footer(data: bytes, file_size: int) -> Footer:
     """Decode and check a footer.
 
     Args:
-        data: the footer's bytes, without length and magic.
-        file_size: bytes of the whole file; every column chunk must lie within it.
+        data: the footer without length and magic.
+        file_size: bytes of the file; every column chunk must be inside.
 
     Raises:
-        BadFooter: if it cannot be decoded or contradicts itself.
+        BadFooter: if it is invalid.
         Encrypted: if columns are encrypted.
     """
     return _decoded(lambda: _Decoder(data, file_size).footer())
 
 
 def decode_row_groups(data: bytes, file_size: int, offsets: Mapping[int, int], rest: int) -> Footer:
-    """Decode a footer that was decoded before, but of its row groups only some, in a fraction of the time.
+    """Decode some row groups of a footer that was decoded before, in a fraction of the time.
 
     Args:
-        data: the footer's bytes, without length and magic.
-        file_size: bytes of the whole file.
-        offsets: of the row groups wanted, by ordinal; see ``RowGroup.offset``.
+        data: the footer without length and magic.
+        file_size: bytes of the file.
+        offsets: of these row groups, by ordinal; see ``RowGroup.offset``.
         rest: see ``Footer.rest``.
 
-    Returns:
-        The footer with these row groups, ascending.
-
     Raises:
-        BadFooter: if that cannot be decoded.
+        BadFooter: if it is invalid.
         Encrypted: if columns are encrypted.
     """
     return _decoded(lambda: _Decoder(data, file_size).some_of_footer(offsets, rest))
@@ -115,7 +111,7 @@ def _decoded(decode: Callable[[], Footer]) -> Footer:
 
 
 class _Decoder:
-    """The state that decoding one footer needs: the schema is wanted by every chunk."""
+    """The state for decoding one footer."""
 
     def __init__(self, data: bytes, file_size: int) -> None:
         self.data = data
@@ -267,7 +263,7 @@ class _Decoder:
         return ByteRange(start, start + length)
 
     def _index(self, offset: int | None, length: int | None) -> ByteRange | None:
-        """Where a page index lies; a wrong one is as good as none, since it is only ever a short cut."""
+        """Return where a page index is; an invalid one counts as missing, since it is only a shortcut."""
         if offset is None or length is None or not (len(MAGIC) <= offset and 0 < length <= self.data_end - offset):
             return None
         return ByteRange(offset, offset + length)
@@ -298,7 +294,7 @@ class _Decoder:
 def _leaves(
     walk: Iterator[tuple[Struct, bytes]], children: int, path: tuple[str, ...], *, flat: bool
 ) -> Iterator[Column]:
-    """The leaves below a schema element, depth first, as parquet.thrift flattens the tree."""
+    """Yield the leaves of the schema, depth first, as parquet.thrift flattens the tree."""
     for _ in range(children):
         element, raw = next(walk, ({}, b""))
         name = (*path, element[4].decode())
@@ -323,7 +319,7 @@ def _leaves(
 
 
 def _dictionary_coded(encoding_stats: list[Struct] | None) -> int | None:
-    """Data pages that refer to a dictionary. Writers give a dictionary up once, and never come back to it."""
+    """Return the number of data pages with dictionary indices. Writers that give up a dictionary never return to it."""
     if encoding_stats is None:
         return None
     coded = (s for s in encoding_stats if s[1] in DATA_PAGES and s[2] in DICTIONARY_ENCODINGS)
@@ -338,7 +334,7 @@ def _integer(value: object) -> int:
 
 
 def _known(value: object) -> int | None:
-    """A number that may be missing; what is none says nothing, as to pyarrow, which passes over it."""
+    """Return a number if it is one; like pyarrow, treat anything else as missing."""
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
@@ -354,7 +350,7 @@ def _null_count(statistics: Struct, num_values: int) -> int | None:
 
 
 def _plausible(physical_type: str, bounds: Bounds) -> bool:
-    """Whether bounds can be believed at all; those that cannot are treated as missing, never pruned with."""
+    """Return whether bounds are valid; invalid ones count as missing."""
     if physical_type == "BYTE_ARRAY":
         try:
             bounds.min.decode()

@@ -1,7 +1,7 @@
-"""Keys → the few disjoint intervals that they really fill.
+"""Reduce keys to the few disjoint intervals that contain them.
 
-Index files of before mid 2022 are two sorted streams zipped together (commoncrawl/cc-index-table#12): between the least
-and the greatest key of a page lies nearly everything, and next to none of it is there.
+Index files before mid 2022 are two sorted streams zipped together (commoncrawl/cc-index-table#12): the bounds of a page
+span nearly everything, and most of it is empty.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,18 +17,18 @@ from catalogue.parquet.stored_indexes import cut_bounds
 from catalogue.surt import shared_prefix
 
 MOST = 4
-"""Intervals that are told apart at most."""
+"""Largest number of intervals."""
 WORTH = 0.5
-"""Share of what lies between the least and the greatest key that must be empty for intervals to be told apart."""
+"""Share of the range that must be empty to split it."""
 NOTABLE = 0.05
-"""The same of a single gap."""
+"""The same for a single gap."""
 
 _WIDTH = 8
-"""Bytes behind what all keys begin with, by which the distance of two keys is measured."""
+"""Bytes after the common prefix by which distances of keys are measured."""
 
 
 def clusters(keys: pa.BinaryArray) -> tuple[Bounds, ...]:
-    """The intervals that keys fill, ascending; one if that is nearly as good, none without keys."""
+    """Return the ascending intervals of keys: one if more would gain little, none without keys."""
     least, greatest = pc.min_max(keys).values()
     if not least.is_valid:
         return ()
@@ -48,7 +48,7 @@ def clusters(keys: pa.BinaryArray) -> tuple[Bounds, ...]:
 
 
 def merged(parts: Iterable[Bounds]) -> tuple[Bounds, ...]:
-    """The intervals that some intervals, in any order, fill together, ascending; likewise few."""
+    """Return the union of intervals, ascending and few."""
     joined: list[Bounds] = []
     for part in sorted(parts, key=lambda each: each.min):
         if joined and part.min <= joined[-1].max:
@@ -68,7 +68,7 @@ def merged(parts: Iterable[Bounds]) -> tuple[Bounds, ...]:
 
 
 def _split(first: np.ndarray, last: np.ndarray) -> list[tuple[np.uint64, np.uint64]]:
-    """Where to part ascending intervals, which have these ends: at the widest gaps, if that is worth it."""
+    """Return where to split ascending intervals: at the widest gaps, if that is worth it."""
     gaps = (first[1:] - np.minimum(last[:-1], first[1:])).astype(float)
     whole = float(last[-1] - first[0])
     widest = np.sort(np.argsort(gaps, kind="stable")[-(MOST - 1) :])
@@ -80,7 +80,7 @@ def _split(first: np.ndarray, last: np.ndarray) -> list[tuple[np.uint64, np.uint
 
 
 def _numbers(keys: pa.BinaryArray, start: int) -> np.ndarray:
-    """Some bytes of each key as a number, which grows with the key; shape (len(keys),), of type uint64."""
+    """Return some bytes of each key as a number in the order of the keys; shape (len(keys),), uint64."""
     padding = binaries([b"\0" * _WIDTH])[0]
     part = pc.binary_join_element_wise(pc.binary_slice(keys, start, start + _WIDTH), padding, binaries([b""])[0])
     fixed = pc.binary_slice(part, 0, _WIDTH).cast(pa.binary(_WIDTH))
@@ -88,10 +88,10 @@ def _numbers(keys: pa.BinaryArray, start: int) -> np.ndarray:
 
 
 def covers(parts: Sequence[Bounds], seen: Iterable[Bounds]) -> bool:
-    """Whether what was seen begins and ends within the intervals."""
+    """Return whether bounds begin and end inside the intervals."""
     return all(any(part.min <= end <= part.max for part in parts) for each in seen for end in (each.min, each.max))
 
 
 def disjoint(parts: Sequence[Bounds]) -> bool:
-    """Whether these are intervals, ascending and apart."""
+    """Return whether intervals are ascending and disjoint."""
     return all(part.min <= part.max for part in parts) and all(a.max < b.min for a, b in pairwise(parts))

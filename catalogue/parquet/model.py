@@ -1,4 +1,4 @@
-"""What a footer says. Names of fields are the format's own (apache/parquet-format, parquet.thrift)."""
+"""The contents of a footer, with the format's names (apache/parquet-format, parquet.thrift)."""
 
 import enum
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ _SIGNED_INTEGERS = {None, 15, 16, 17, 18}
 
 
 class Order(enum.Enum):
-    """By which comparison a bound is one."""
+    """How bounds were compared."""
 
     UNSIGNED = "unsigned"
     """Bytes as 0 to 255: ``min_value`` and ``max_value``."""
@@ -30,14 +30,14 @@ class Order(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """No value of a column chunk is less than ``min`` or greater than ``max``; they need not occur themselves."""
+    """All values are between ``min`` and ``max``, which need not occur."""
 
     min: bytes
     """Plain-encoded: little-endian for numbers."""
     max: bytes
     order: Order = Order.UNSIGNED
     cut: bool = False
-    """Whether the writer said that it shortened them."""
+    """Whether the writer stated that it shortened them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,23 +45,23 @@ class Column:
     """A leaf of the schema."""
 
     name: str
-    """Path of names, joined by dots where nested; this table has no nested columns so far."""
+    """Path of names, joined by dots."""
     physical_type: str
     optional: bool
     flat: bool
-    """Whether every row has at most one value of it."""
+    """Whether each row has at most one value."""
     element: bytes
-    """Its ``SchemaElement`` as it stands in the footer."""
+    """Its encoded ``SchemaElement``."""
     converted_type: int | None
-    """The older way to say what the bytes mean: 0 is UTF8, 9 TIMESTAMP_MILLIS."""
+    """0 is UTF8, 9 TIMESTAMP_MILLIS."""
     timestamp_unit: int | None
     """Of a logical timestamp: 1 is MILLIS."""
     utc: bool
-    """Whether it is declared to be an instant."""
+    """Whether it is declared an instant."""
 
     @property
     def plain_integer(self) -> bool:
-        """Whether its bytes are signed integers and mean nothing else, such as a decimal."""
+        """Return whether it contains signed integers and not, for example, decimals."""
         logical = Reader(self.element).struct().get(10)
         told = logical.get(10) if isinstance(logical, dict) else None
         signed = not logical or (isinstance(told, dict) and bool(told.get(2, False)))
@@ -74,7 +74,7 @@ class ColumnChunk:
 
     column: Column
     range: ByteRange
-    """Where its pages lie in the file, the dictionary page among them."""
+    """Its pages, including the dictionary page."""
     codec: int
     encodings: tuple[int, ...]
     num_values: int
@@ -82,7 +82,7 @@ class ColumnChunk:
     data_page_offset: int
     dictionary_page_offset: int | None
     dictionary_coded: int | None
-    """How many of its data pages need the dictionary page: the first ones. None where the writer did not say."""
+    """Number of data pages that need the dictionary page, from the first; None if unknown."""
     null_count: int | None
     bounds: Bounds | None
     column_index: ByteRange | None
@@ -90,11 +90,7 @@ class ColumnChunk:
 
     @property
     def milliseconds(self) -> tuple[int, int] | None:
-        """Of times in milliseconds since 1970, between which they lie, both inclusive; None where that is not known.
-
-        So it is where they begin before the year 1 or end behind 9999: nothing was fetched then, and what reads them
-        has no such times, or none that it can multiply.
-        """
+        """Return bounds of times in milliseconds since 1970, inclusive; None if unknown or outside the years 1 to 9999."""
         # Both ways to say so have been written: TIMESTAMP_MILLIS, and a logical type with unit MILLIS.
         declared = self.column.converted_type == 9 or self.column.timestamp_unit == 1  # noqa: PLR2004
         if not (declared and self.bounds):
@@ -106,7 +102,7 @@ class ColumnChunk:
 
     @property
     def codec_name(self) -> str:
-        """The codec's name, ``UNKNOWN(n)`` for one that was invented later."""
+        """Return the codec's name, ``UNKNOWN(n)`` for a later one."""
         return CODECS[self.codec] if 0 <= self.codec < len(CODECS) else f"UNKNOWN({self.codec})"
 
 
@@ -117,37 +113,35 @@ class RowGroup:
     ordinal: int
     num_rows: int
     total_byte_size: int
-    """Bytes of all its pages, uncompressed."""
+    """Bytes of all pages, uncompressed."""
     chunks: dict[str, ColumnChunk]
-    """By name of column, in the order of the schema."""
+    """By column name, in the order of the schema."""
     offset: int = field(compare=False)
-    """Where it stands in the footer; see ``decode_row_groups``."""
+    """Its offset in the footer; see ``decode_row_groups``."""
 
     @property
     def total_compressed_size(self) -> int:
-        """Bytes of all its pages as stored."""
         return sum(len(chunk.range) for chunk in self.chunks.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """What a file says of itself."""
+    """A decoded footer."""
 
     num_rows: int
     created_by: str
     columns: dict[str, Column]
     row_groups: tuple[RowGroup, ...]
-    """Ascending; those without rows are left out."""
+    """Ascending, without empty ones."""
     rest: int | None = field(compare=False)
-    """Where that stands in the footer which follows the row groups; None if it does not come in the usual order."""
+    """Offset in the footer of what follows the row groups; None if the order of fields is unusual."""
 
     @property
     def codecs(self) -> tuple[str, ...]:
-        """Names of the codecs in use, each once."""
         return tuple(dict.fromkeys(chunk.codec_name for group in self.row_groups for chunk in group.chunks.values()))
 
 
 def number(physical_type: str, plain: bytes) -> int | None:
-    """A plain-encoded INT32 or INT64, or None for anything else."""
+    """Decode a plain INT32 or INT64; None for anything else."""
     width = {"INT32": 4, "INT64": 8}.get(physical_type)
     return int.from_bytes(plain, "little", signed=True) if width == len(plain) else None

@@ -1,4 +1,4 @@
-"""Page headers → what pages say of themselves, and where the pages of a chunk lie that was read whole."""
+"""Decode and check page headers, and derive an offset index from them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from catalogue.parquet.stored_indexes import OffsetIndex, typed
 from catalogue.parquet.thrift import I32, STRUCT, Reader, ThriftError
 
 MAX_PAGES = 20_000
-"""Of a column chunk; Common Crawl's have some 120."""
+"""Of a column chunk; Common Crawl's have about 120."""
 
 _V1 = DATA_PAGES[0]
 _PLAIN, _RLE = 0, 3
@@ -18,38 +18,37 @@ _PLAIN, _RLE = 0, 3
 _CRC = 4
 """``PageHeader.crc``."""
 _KINDS = {1: I32, 2: I32, 3: I32, _CRC: I32, 5: STRUCT, 7: STRUCT, 8: STRUCT}
-"""Kinds of the fields of ``PageHeader``. Decoders skip a field of another kind, and a checksum with it."""
+"""Thrift types of the fields of ``PageHeader``. Decoders skip fields of other types, even a checksum."""
 
 
 @dataclass(frozen=True, slots=True)
 class PageHeader:
-    """What a page says of itself."""
+    """A decoded page header."""
 
     data_page: bool
     size: int
-    """Bytes, as stored, with this header."""
+    """Compressed bytes, including this header."""
     inflated: int
-    """Bytes, without this header, once they are decompressed, as it says; decoders make room for that."""
+    """Uncompressed bytes without this header, as stated; decoders allocate them."""
     num_values: int
-    """Nulls included; rows, where the column is flat."""
+    """Including nulls; rows of a flat column."""
     encoding: int | None
-    """Of its values; None for what is no data page, or does not say."""
+    """Of the values; None for other pages, or if unknown."""
     has_crc: bool
-    """Whether it has a checksum of its bytes."""
     levels: int | None = None
-    """Encoding of its definition levels, in a data page of the first version."""
+    """Encoding of the definition levels, in a data page of version 1."""
 
     @property
     def needs_dictionary(self) -> bool:
-        """Whether its values are numbers of those in the dictionary."""
+        """Return whether the values are dictionary indices."""
         return self.encoding in DICTIONARY_ENCODINGS
 
 
 def page_header(data: bytes, start: int = 0) -> PageHeader:
-    """The header of the page at an offset of ``data``.
+    """Decode the page header at an offset.
 
     Raises:
-        BadPageIndex: if there is none.
+        BadPageIndex: if it is invalid.
     """
     reader = Reader(data, start)
     try:
@@ -77,14 +76,10 @@ def page_header(data: bytes, start: int = 0) -> PageHeader:
 
 
 def page_headers(data: bytes, num_values: int) -> Iterator[PageHeader]:
-    """The headers of pages that lie one behind the other.
-
-    Args:
-        data: the pages.
-        num_values: in them; what follows the page with the last is not looked at, as decoders do not.
+    """Yield the headers of consecutive pages until ``num_values`` are complete, as decoders do.
 
     Raises:
-        BadPageIndex: if a page has no header.
+        BadPageIndex: if one is invalid.
     """
     position = values = 0
     while position < len(data) and values < num_values:
@@ -95,15 +90,15 @@ def page_headers(data: bytes, num_values: int) -> Iterator[PageHeader]:
 
 
 def check_headers(headers: Sequence[PageHeader], chunk: ColumnChunk, num_rows: int) -> None:
-    """Check page headers against each other and against the footer, since a page's checksum does not cover its header.
+    """Check page headers against each other and the footer; a page's checksum does not cover its header.
 
     Args:
-        headers: of the pages to decode, in their order.
-        chunk: the column chunk they belong to.
+        headers: of the pages to decode, in order.
+        chunk: their column chunk.
         num_rows: rows in these pages.
 
     Raises:
-        BadPageIndex: if only some pages have a checksum, or a header contradicts the footer.
+        BadPageIndex: if they contradict, or only some pages have a checksum.
     """
     if len({header.has_crc for header in headers}) > 1:
         message = "a page lacks the checksum that other pages of its column chunk have"
@@ -121,16 +116,16 @@ def check_headers(headers: Sequence[PageHeader], chunk: ColumnChunk, num_rows: i
 
 
 def check_pages(data: bytes, index: OffsetIndex, pages: range, *, dictionary: bool) -> None:
-    """Check consecutive pages against what the index says of them.
+    """Check consecutive pages against the offset index.
 
     Args:
-        data: the pages' bytes.
+        data: bytes of the pages.
         index: of their column.
-        pages: which they are.
-        dictionary: whether the dictionary page is at hand.
+        pages: their numbers.
+        dictionary: whether the dictionary page is available.
 
     Raises:
-        BadPageIndex: if a page is of another length, holds other rows or needs a dictionary that is not there.
+        BadPageIndex: if a page has another length or other rows, or needs a missing dictionary.
     """
     base = index.offsets[pages.start]
     for page in pages:
@@ -147,10 +142,10 @@ def check_pages(data: bytes, index: OffsetIndex, pages: range, *, dictionary: bo
 
 
 def walk(data: bytes, chunk: ColumnChunk) -> OffsetIndex:
-    """The index of a flat column chunk that was read whole, from its pages' headers.
+    """Derive the offset index of a complete flat column chunk from its page headers.
 
     Raises:
-        BadPageIndex: if the headers do not lead to the chunk's end and to all of its rows.
+        BadPageIndex: if they do not cover the chunk and all rows.
     """
     offsets: list[int] = []
     sizes: list[int] = []

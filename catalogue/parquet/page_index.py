@@ -1,4 +1,4 @@
-"""Page indexes in the format's own form, checked against the footer when they are decoded."""
+"""Decode, check and encode page indexes."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -23,18 +23,17 @@ from catalogue.parquet.thrift import (
 )
 
 _DECODED = 1024
-"""Offset indexes, of some 6 kB each, that are remembered: questions about one site meet the same ones."""
+"""Decoded offset indexes, of about 6 kB each, that are cached: queries for one site need the same ones."""
 
 
 @lru_cache(_DECODED)
 def decode_offset_index(data: bytes, chunk: ColumnChunk, num_rows: int) -> OffsetIndex:
     """Decode an ``OffsetIndex`` and check it against its column chunk.
 
-    Every writer so far puts a chunk's data pages one behind the other up to its end, and an index that says otherwise
-    is not believed.
+    All writers place data pages consecutively up to the end of the chunk; anything else is refused.
 
     Raises:
-        BadPageIndex: if it cannot be decoded or contradicts the footer.
+        BadPageIndex: if it is invalid or contradicts the footer.
     """
     try:
         locations = Reader(data).struct()[1]
@@ -46,10 +45,10 @@ def decode_offset_index(data: bytes, chunk: ColumnChunk, num_rows: int) -> Offse
 
 
 def tiled(offsets: list[int], sizes: list[int], first_rows: list[int], chunk: ColumnChunk) -> OffsetIndex:
-    """An index from where pages begin and the chunk ends, how long they are, and where their rows begin and all end.
+    """Return an index from page offsets, sizes and first rows, ending with those of the chunk.
 
     Raises:
-        BadPageIndex: if they do not fill the chunk.
+        BadPageIndex: if the pages do not fill the chunk.
     """
     # Only a dictionary page of which the footer does not tell may lie before the first data page.
     untold = chunk.dictionary_page_offset is None and not {*DICTIONARY_ENCODINGS}.isdisjoint(chunk.encodings)
@@ -74,12 +73,12 @@ def decode_column_index(
 
     Args:
         data: its bytes.
-        chunk: whose pages it describes.
-        num_pages: how many there are.
-        clusters: what is known beside it of the keys of some pages.
+        chunk: of the pages.
+        num_pages: number of pages.
+        clusters: intervals of keys by page, where known.
 
     Raises:
-        BadPageIndex: if it cannot be decoded or contradicts itself or the footer.
+        BadPageIndex: if it contradicts itself or the footer.
     """
     try:
         index = Reader(data).struct()
@@ -105,15 +104,10 @@ def decode_column_index(
 
 
 def page_bounds(indexes: Indexes, chunk: ColumnChunk, num_rows: int) -> list[tuple[Bounds, int]]:
-    """Of each page of a column of texts, unless all is null, between which values it lies and how many rows it has.
-
-    Args:
-        indexes: of its row group.
-        chunk: the column's.
-        num_rows: of the row group.
+    """Return bounds and rows of each page of a text column, without pages of nulls.
 
     Returns:
-        Nothing, if the indexes are not there or wrong.
+        Nothing if the indexes are missing or invalid.
     """
     located = indexes.offset_indexes.get(chunk.column.name)
     if located is None or indexes.column_index is None:
@@ -126,7 +120,7 @@ def page_bounds(indexes: Indexes, chunk: ColumnChunk, num_rows: int) -> list[tup
 
 
 def _fit(parts: Sequence[Bounds], bounds: Sequence[Bounds | None], page: int) -> bool:
-    """Whether intervals can be those of a page; what cannot is left alone."""
+    """Return whether intervals are inside the bounds of a page."""
     known = bounds[page] if 0 <= page < len(bounds) else None
     inside = known is not None and len(parts) > 1 and known.min <= parts[0].min and parts[-1].max <= known.max
     return inside and disjoint(parts)
@@ -154,7 +148,7 @@ def _doubts(
 
 
 def _contradictions(known: Sequence[Bounds], whole: Bounds) -> Iterator[str]:
-    """What speaks against bounds of pages, given those of their chunk."""
+    """Yield what contradicts page bounds, given those of their chunk."""
     if not known:
         yield "knows no values where the footer does"
         return
@@ -165,22 +159,20 @@ def _contradictions(known: Sequence[Bounds], whole: Bounds) -> Iterator[str]:
 
 
 def _below(cut: bytes, least: bytes) -> bool:
-    """Whether no value from ``least`` on can have been cut to this bound."""
+    """Return whether a bound cannot be a cut value of ``least`` or above."""
     return cut < least[: len(cut)]
 
 
 def _above(cut: bytes, greatest: bytes) -> bool:
-    """Whether no value up to ``greatest`` can have been cut, and its last character incremented, to this bound.
+    """Return whether a bound cannot be a cut and incremented value of ``greatest`` or below.
 
-    Beyond ASCII the character that follows may have more bytes than the one it takes the place of; keys have none such.
-    The last of ASCII is therefore left as it is, and the character before it incremented.
+    The character after the last of ASCII has more bytes, so writers increment the one before it. Keys are ASCII.
     """
     raised = cut.rstrip(b"\x7f")[:-1]
     return cut.isascii() and cut > greatest and raised > greatest[: len(raised)]
 
 
 def encode_offset_index(index: OffsetIndex) -> bytes:
-    """An index in the format's own form."""
     sizes = (end - start for start, end in pairwise(index.offsets))
     locations = [
         encode_struct([(1, I64, offset), (2, I32, size), (3, I64, row)])
@@ -190,7 +182,7 @@ def encode_offset_index(index: OffsetIndex) -> bytes:
 
 
 def encode_column_index(index: ColumnIndex) -> bytes:
-    """An index of texts in the format's own form, without a claim of order."""
+    """Encode an index of texts, without an order."""
     unordered = 0
     return encode_struct(
         [

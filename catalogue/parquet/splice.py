@@ -1,8 +1,7 @@
-"""Fetched pages of a column + what its footer says → a tiny valid Parquet file.
+"""Make a small valid Parquet file of fetched pages of a column, for pyarrow to decode.
 
-pyarrow decodes whole files; so the pages, untouched, are put behind a magic and before a footer of one row group with
-one column. The schema element is the file's own, byte for byte; only offsets are new. Statistics are left out: nothing
-reads them. See apache/parquet-format, parquet.thrift, for the numbers of the fields.
+The pages, unchanged, follow the magic and precede a footer of one row group with one column. The schema element is that
+of the original file; only offsets are new. Statistics are left out. Field numbers are those of parquet.thrift.
 """
 
 from dataclasses import replace
@@ -13,15 +12,16 @@ from catalogue.parquet.thrift import BINARY, I32, I64, LIST, STRUCT, Reader, enc
 
 
 def splice(chunk: ColumnChunk, pages: bytes, *, dictionary_size: int, num_rows: int, created_by: str) -> bytes:
-    """A Parquet file of one column.
+    """Return a Parquet file of one column.
 
     Args:
-        chunk: whose pages these are.
-        pages: the dictionary page, if one is needed, then data pages in ascending order, which need not be neighbours.
-        dictionary_size: bytes of the dictionary page; 0 if there is none, or if it may still be found where
-            ``data_page_offset`` says that data begin, as older writers left it.
-        num_rows: rows, and for a flat column values, that the data pages hold.
-        created_by: of the original file; readers mend known faults of known writers by it.
+        chunk: of the pages.
+        pages: the dictionary page, if needed, then data pages in ascending order, with or without gaps.
+        dictionary_size: bytes of the dictionary page; 0 without one, or if it is at ``data_page_offset``, as in files
+            of
+            older writers.
+        num_rows: rows of the data pages.
+        created_by: of the original file; readers work around known bugs of writers.
     """
     start = len(MAGIC)
     meta = encode_struct(
@@ -41,17 +41,15 @@ def splice(chunk: ColumnChunk, pages: bytes, *, dictionary_size: int, num_rows: 
 
 
 def splice_dictionary(chunk: ColumnChunk, page: bytes) -> bytes:
-    """A Parquet file of the values in the dictionary page of a column of byte strings.
-
-    The page becomes a data page, which holds values in the same way.
+    """Return a Parquet file whose data page is the dictionary page of a column of byte strings.
 
     Args:
-        chunk: whose page it is.
+        chunk: of the page.
         page: with its header.
 
     Raises:
-        ThriftError: if it has none.
-        KeyError: if that is none of a dictionary page.
+        ThriftError: if it has no header.
+        KeyError: if it is not a dictionary page.
     """
     reader = Reader(page)
     header = reader.struct()

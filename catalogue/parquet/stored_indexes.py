@@ -1,4 +1,4 @@
-"""What is known of pages, and what of it is kept."""
+"""Page indexes as they are used and stored."""
 
 import json
 from bisect import bisect_left, bisect_right
@@ -12,33 +12,33 @@ from catalogue.parquet.model import Bounds, Footer
 from catalogue.source.byte_ranges import ByteRange
 
 LONGEST_BOUND = 256
-"""Bytes up to which bounds of our own making are kept whole; parquet-mr cuts at 64."""
+"""Bytes; longer bounds of our own are cut. parquet-mr cuts at 64."""
 
 _T = TypeVar("_T", int, bytes, bool, str)
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetIndex:
-    """Where the data pages of a column chunk lie, and which rows they hold; pages are numbered from 0."""
+    """Offsets and rows of the data pages of a column chunk; pages are numbered from 0."""
 
     offsets: tuple[int, ...]
-    """Of the start of each page in the file, and of the end of the last: one more than there are pages."""
+    """Of each page in the file, and of the end of the last one."""
     first_rows: tuple[int, ...]
-    """Number in the row group of the first row of each page, and last the number of rows: one more likewise."""
+    """First row of each page in the row group, and the number of rows."""
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
     def extent(self, pages: range) -> ByteRange:
-        """Where consecutive pages lie."""
+        """Return the range of consecutive pages."""
         return ByteRange(self.offsets[pages.start], self.offsets[pages.stop])
 
     def rows(self, pages: range) -> range:
-        """The rows that consecutive pages hold."""
+        """Return the rows of consecutive pages."""
         return range(self.first_rows[pages.start], self.first_rows[pages.stop])
 
     def covering(self, rows: Iterable[range]) -> tuple[range, ...]:
-        """The pages, as runs of consecutive ones, that hold rows, which are given as ascending, disjoint runs."""
+        """Return the runs of consecutive pages that contain rows, given as ascending, disjoint runs."""
         runs: list[range] = []
         for run in filter(None, rows):
             first = bisect_right(self.first_rows, run.start) - 1
@@ -52,42 +52,42 @@ class OffsetIndex:
 
 @dataclass(frozen=True, slots=True)
 class ColumnIndex:
-    """Which values the data pages of a column chunk hold."""
+    """Bounds of the data pages of a column chunk."""
 
     bounds: tuple[Bounds | None, ...]
-    """A page each; None for a page of nothing but nulls. Often cut short, which leaves them valid bounds."""
+    """By page; None for a page of nulls. Often cut, but valid."""
     null_counts: tuple[int, ...] | None
-    """A page each, if the writer counted them."""
+    """By page, if the writer counted."""
     clusters: Mapping[int, tuple[Bounds, ...]] = field(default_factory=dict)
-    """By page, the intervals that its keys really fill, where that is known and more than one; see ``clusters``."""
+    """By page, the intervals of its keys where there are several; see ``key_ranges``."""
 
     def filled(self, page: int) -> tuple[Bounds, ...]:
-        """The intervals, ascending, in which all keys of a page lie; none for a page of nothing but nulls."""
+        """Return the ascending intervals that contain all keys of a page; none for a page of nulls."""
         bounds = self.bounds[page]
         return self.clusters.get(page, (bounds,)) if bounds else ()
 
     @property
     def overlapping(self) -> bool:
-        """Whether most pages hold keys that belong between those of the next: two sorted streams were zipped."""
+        """Return whether most pages overlap the next one: two sorted streams were zipped."""
         known = [bounds for bounds in self.bounds if bounds]
         return sum(a.max > b.min for a, b in pairwise(known)) > (len(known) - 1) / 2
 
 
 @dataclass(frozen=True, slots=True)
 class Indexes:
-    """What is held, raw, of the page indexes of one row group."""
+    """The encoded page indexes of one row group."""
 
     column_index: bytes | None = None
     """Of the key column."""
     offset_indexes: Mapping[str, bytes] = field(default_factory=dict)
     """By column."""
     own: bool = False
-    """Whether some were made from pages that were read, and not written with the file."""
+    """Whether some were derived from pages instead of being in the file."""
     clusters: Mapping[int, tuple[Bounds, ...]] = field(default_factory=dict)
     """Of pages of the key column; see ``ColumnIndex``."""
 
     def joined(self, other: "Indexes") -> "Indexes":
-        """Both; what was read from the pages themselves is believed before what the file says of them."""
+        """Return the union; derived ones win."""
         below, above = (other, self) if self.own and not other.own else (self, other)
         merged = {**below.offset_indexes, **above.offset_indexes}
         clusters = {**below.clusters, **above.clusters}
@@ -95,11 +95,11 @@ class Indexes:
 
     @property
     def written(self) -> "Indexes | None":
-        """The part that stands in the file, which can be compared with the source; None if some of it was derived."""
+        """Return the part that is in the file and can be compared with the source; None if some of it was derived."""
         return None if self.own else Indexes(self.column_index, self.offset_indexes)
 
     def pack(self) -> bytes:
-        """As bytes for the store: a line of JSON that names what follows, and the indexes one behind the other."""
+        """Encode for the store: a line of JSON, then the indexes."""
         parts = [("", self.column_index or b""), *self.offset_indexes.items()]
         header = {"own": self.own, "column_index": len(parts[0][1])}
         sizes = [[name, len(data)] for name, data in parts[1:]]
@@ -115,10 +115,10 @@ class Indexes:
 
     @classmethod
     def unpack(cls, packed: bytes) -> "Indexes":
-        """The reverse.
+        """Decode what ``pack`` returned.
 
         Raises:
-            BadPageIndex: if it is nothing that ``pack`` made.
+            BadPageIndex: if it is invalid.
         """
         head, _, body = packed.partition(b"\n")
         try:
@@ -144,12 +144,12 @@ def _cluster(parts: list[list[str]]) -> tuple[Bounds, ...]:
 
 
 def cut_indexes(footer: Footer, key_column: str, body: bytes, start: int) -> dict[int, Indexes]:
-    """The page indexes in some bytes of a file, by row group: all offset indexes, and the key's column index.
+    """Return the page indexes in a part of a file by row group: all offset indexes, and the key's column index.
 
     Args:
         footer: of the file.
         key_column: its name.
-        body: the bytes.
+        body: bytes of the file.
         start: their offset in the file.
     """
     held = ByteRange(start, start + len(body))
@@ -165,7 +165,7 @@ def cut_indexes(footer: Footer, key_column: str, body: bytes, start: int) -> dic
 
 
 def cut_bounds(least: bytes, greatest: bytes) -> Bounds:
-    """Bounds of values, cut to a length that is worth keeping."""
+    """Return bounds, shortened to ``LONGEST_BOUND``."""
     if len(greatest) > LONGEST_BOUND:
         kept = greatest[:LONGEST_BOUND].rstrip(b"\xff")
         greatest = kept[:-1] + bytes([kept[-1] + 1]) if kept else greatest
@@ -173,7 +173,7 @@ def cut_bounds(least: bytes, greatest: bytes) -> Bounds:
 
 
 def typed(value: object, kind: type[_T]) -> _T:
-    """The value, if it is of that type; what others can be made into, and how large, is not for a file to say."""
+    """Return a value if it has exactly that type; a file must not decide what is converted."""
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
         message = f"{type(value).__name__} instead of {kind.__name__}"
         raise TypeError(message)

@@ -24,12 +24,12 @@ class RowGroupSummary:
     bounds_from: str
     """``footer``, ``footer (signed)`` or ``missing``."""
     first_fetch: int | None
-    """Milliseconds since 1970 before which nothing was fetched; None where the footer does not say."""
+    """Lower bound of fetch times in milliseconds since 1970; None if unknown."""
     last_fetch: int | None
     footer_offset: int
-    """Where the row group stands in the footer."""
+    """Offset of the row group in the footer."""
     file_offset: int | None
-    """Where its first page starts; None if it has none."""
+    """Offset of its first page; None without pages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class ChunkSummary:
     total_compressed_size: int
     total_uncompressed_size: int
     min: str | None
-    """Bounds as text where they are text, else null."""
+    """Bounds as text; null for other types."""
     max: str | None
     has_page_index: bool
 
@@ -60,24 +60,24 @@ class FileSummary:
     codec: str
     column_names: tuple[str, ...]
     column_kinds: tuple[str, ...]
-    """What they hold, in the words of ``catalogue.parquet.column_types``."""
+    """Types, see ``catalogue.parquet.column_types``."""
     utc_times: bool
-    """Whether ``fetch_time`` is declared an instant; older writers left the zone, always UTC, to be known."""
+    """Whether ``fetch_time`` is declared an instant; older writers do not state the zone, which is UTC."""
     has_page_index: bool
     footer_rest: int | None
-    """Where that stands in the footer which follows the row groups."""
+    """See ``Footer.rest``."""
     row_groups: tuple[RowGroupSummary, ...]
     column_chunks: tuple[ChunkSummary, ...]
-    """Empty unless asked for: there are some 330 a file."""
+    """Empty unless requested: about 330 a file."""
     digest: str = field(default="", compare=False)
-    """Of the footer that this was found in; empty unless it was examined."""
+    """Of the footer; empty unless it was examined."""
 
 
 def summarize_file(footer: Footer, key: str = KEY_COLUMN, *, column_chunks: bool = False) -> FileSummary:
     """Summarize a footer.
 
     Raises:
-        BadFooter: if the column of keys is there and does not hold text.
+        BadFooter: if the key column is not text.
     """
     # Keys of Common Crawl's index are text even where a file does not say so; numbers would break whoever reads bounds.
     texts = {"string", "binary"} if key == KEY_COLUMN else {"string"}
@@ -139,7 +139,6 @@ def _chunk_facts(footer: Footer) -> Iterator[ChunkSummary]:
 
 
 def footer_digest(footer: bytes) -> str:
-    """Return a digest of a footer, in hexadecimal digits."""
     return blake2b(footer, digest_size=16).hexdigest()
 
 
@@ -147,7 +146,7 @@ def examine_footer(footer: bytes, file_size: int, key: str = KEY_COLUMN, *, colu
     """Decode a footer from outside and summarize it.
 
     Raises:
-        BadFooter: if it cannot be decoded.
+        BadFooter: if it is invalid.
         Encrypted: if it or a column is encrypted.
     """
     summary = summarize_file(decode_footer(footer, file_size), key, column_chunks=column_chunks)

@@ -1,9 +1,8 @@
-"""Thrift's compact protocol: decoding that a hostile input cannot exhaust, and encoding.
+"""Thrift's compact protocol: bounded decoding, and encoding.
 
-Just what Parquet's metadata needs (apache/thrift, doc/specs/thrift-compact-protocol.md; apache/parquet-format,
-parquet.thrift). A struct is decoded to a dict from field number to value, so fields that are added to the format later
-are carried along unharmed: integers as int, binary as bytes, lists and sets as list, structs as dict, maps as a list of
-pairs. The compact protocol does not say what a field means; ``catalogue.footer`` does.
+Only what Parquet's metadata needs (apache/thrift, doc/specs/thrift-compact-protocol.md; parquet.thrift). A struct is
+decoded to a dict by field number, so that unknown fields survive: integers as int, binary as bytes, lists and sets as
+list, structs as dict, maps as a list of pairs.
 """
 
 import struct as _struct
@@ -24,12 +23,13 @@ MAP: Final = 11
 STRUCT: Final = 12
 
 MAX_DEPTH = 16
-"""Structs and containers within each other; Parquet's own metadata needs 7."""
+"""Of nested structs and containers; Parquet's metadata needs 7."""
 MAX_ELEMENTS = 20_000
-"""Elements of one container; pyarrow is given the same limit."""
+"""Of one container."""
 MAX_VALUES = 1_500_000
-"""Values that one ``Reader`` decodes in all, which bounds the memory that a few megabytes of input can claim. A footer
-has about one value in four bytes."""
+"""Decoded by one ``Reader``, which bounds the memory that a few megabytes can claim. A footer has about one value in
+four bytes.
+"""
 
 Struct = dict[int, Any]
 
@@ -39,25 +39,25 @@ _LONGEST_VARINT: Final = 63
 
 
 class ThriftError(ValueError):
-    """The bytes are not what the compact protocol allows, or more than the limits do."""
+    """Invalid input, or more than the limits allow."""
 
 
 class Reader:
-    """Reads values one after another from bytes."""
+    """Decode values one after another."""
 
     __slots__ = ("_budget", "data", "position")
 
     def __init__(self, data: bytes, position: int = 0) -> None:
         self.data = data
         self.position = position
-        """Offset of the next byte to be read."""
+        """Offset of the next byte."""
         self._budget = MAX_VALUES
 
     def struct(self, depth: int = 0) -> Struct:
-        """A struct's fields by number.
+        """Decode a struct.
 
         Raises:
-            ThriftError: if it is malformed, cut short or beyond the limits.
+            ThriftError: if it is invalid or exceeds the limits.
         """
         fields: Struct = {}
         number = 0
@@ -76,10 +76,10 @@ class Reader:
                 fields[number] = self.field(kind, depth + 1)
 
     def fields(self, *, after: int = 0) -> Iterable[tuple[int, int]]:
-        """A struct's fields as (number, kind), for a caller that reads each ``field`` before asking for the next.
+        """Yield (number, kind) of each field of a struct; the caller decodes it before the next one.
 
         Args:
-            after: the number of the field that was read last, if this goes on in the middle of a struct.
+            after: the last field number, to continue in the middle of a struct.
         """
         number = after
         while (header := self._byte()) != _STOP:
@@ -87,14 +87,14 @@ class Reader:
             yield number, header & 0x0F
 
     def field(self, kind: int, depth: int = 0) -> Any:  # noqa: ANN401 - the protocol decides
-        """The value of a struct's field, where a boolean is nothing but its kind."""
+        """Decode the value of a struct's field, where a boolean is its kind."""
         if BOOLEAN_TRUE <= kind <= BOOLEAN_FALSE:
             self._spend(depth)
             return kind == BOOLEAN_TRUE
         return self.value(kind, depth)
 
     def value(self, kind: int, depth: int = 0) -> Any:  # noqa: ANN401
-        """One value of a kind, where a boolean is a byte of its own as in a list."""
+        """Decode a value, where a boolean is one byte, as in a list."""
         self._spend(depth)
         match kind:
             case 4 | 5 | 6:  # I16 | I32 | I64, written out because a name in a pattern binds
@@ -118,7 +118,7 @@ class Reader:
         raise ThriftError(message)
 
     def list_header(self) -> tuple[int, int]:
-        """A list's kind of element and number of elements."""
+        """Decode the kind and the number of a list's elements."""
         header = self._byte()
         count = header >> 4
         if count == _SMALL_LIST:
@@ -200,10 +200,7 @@ class Reader:
 
 
 def encode_struct(fields: Sequence[tuple[int, int, Any]]) -> bytes:
-    """A struct from (number, kind, value), in ascending order of number.
-
-    The value of a STRUCT is its encoding, that of a LIST is ``encode_list``'s. A value of None leaves its field out.
-    """
+    """Encode a struct from (number, kind, value) in ascending order; None leaves a field out."""
     out = bytearray()
     previous = 0
     for number, kind, value in fields:
@@ -220,7 +217,7 @@ def encode_struct(fields: Sequence[tuple[int, int, Any]]) -> bytes:
 
 
 def encode_list(kind: int, values: Sequence[Any]) -> bytes:
-    """A list of values of one kind; those of a STRUCT are encodings."""
+    """Encode a list of values of one kind; those of a STRUCT are encoded."""
     count = len(values)
     header = bytes([count << 4 | kind]) if count < _SMALL_LIST else bytes([0xF0 | kind]) + _encode_varint(count)
     return header + b"".join(_encode_value(kind, value) for value in values)

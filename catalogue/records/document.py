@@ -15,7 +15,7 @@ from catalogue.settings import install_command
 
 _NEEDED = ("feedparser", "resiliparse.extract.html2text", "resiliparse.parse.encoding", "resiliparse.parse.html")
 _MOST = 16 << 20
-"""Bytes of a document that are looked at; Common Crawl keeps 5 MiB of each."""
+"""Bytes of a document that are parsed; Common Crawl keeps 5 MiB."""
 
 
 class Documents:
@@ -57,8 +57,8 @@ class Documents:
 
         Returns:
             ``charset``, ``charset_detector``, ``parsed_as`` (``html``, ``rss``, ``atom`` or ``text``), ``text``, its
-            ``simhash``, and ``content``, described in ``catalogue.records.metadata``; all of them None for what is
-            none of these, and ``content`` for plain text.
+            ``simhash``, and ``content``, described in ``catalogue.records.metadata``; None for other documents, and
+            ``content`` None for plain text.
 
         Raises:
             BadDocument: if it cannot be parsed, or its parser died or took too long.

@@ -16,13 +16,13 @@ _TARGETS = ("href", "src", "action", "xlink:href")
 _FEED = re.compile(rb"<(rss|feed|rdf:RDF)[\s>]", re.IGNORECASE)
 _META = re.compile(rb"<meta[^>]+charset", re.IGNORECASE)
 _HEAD = 1024
-"""Bytes of a page in which it may name its charset."""
+"""Bytes of a page that may declare its charset."""
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([A-Za-z0-9._:-]+)", re.IGNORECASE)
 _WORD = re.compile(r"\w+")
 _FOUND = ("charset", "charset_detector", "parsed_as", "text", "simhash", "content")
-"""What is told of any document."""
+"""Keys of every result."""
 _ITEMS = 10_000
-"""Items of a feed, and links of a page, that are told of at most."""
+"""Largest number of a feed's items and a page's links."""
 _SHINGLE = 3
 
 
@@ -74,7 +74,7 @@ def _feed_kind(mime: str, data: bytes) -> str | None:
 
 
 def _charset(kind: str, data: bytes, *, html: bool) -> tuple[str, str]:
-    """The charset of a document, as Python calls it, and who says so."""
+    """Return the charset of a document by its Python name, and who declares it."""
     from resiliparse.parse.encoding import detect_encoding, map_encoding_to_html5  # noqa: PLC0415
 
     declared = _CHARSET.search(kind)
@@ -85,7 +85,7 @@ def _charset(kind: str, data: bytes, *, html: bool) -> tuple[str, str]:
 
 
 def _usual(charset: str) -> str:
-    """A charset as the web calls it."""
+    """Return the web's name of a charset."""
     return charset.replace("cp125", "windows-125") if charset.startswith("cp125") else charset
 
 
@@ -168,10 +168,11 @@ def _without_nothing(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def simhash(text: str) -> int:
-    """64 bits that are nearly the same for texts that are nearly the same (Charikar, 2002).
+    """Return 64 bits that are similar for similar texts (Charikar, 2002).
 
-    Each run of three words, in small letters, is hashed to 64 bits by BLAKE2b; a bit of the result is what most of
-    them, each as often as it occurs, have there. The number of bits in which two texts differ says how unlike they are.
+    Each run of three lower-case words is hashed to 64 bits by BLAKE2b; each bit of the result is that of the majority.
+    The
+    number of different bits measures the difference of two texts.
     """
     balance = [0] * 64
     for shingle in _shingles(text):

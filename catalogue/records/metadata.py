@@ -1,11 +1,11 @@
-"""A record and what is in its document → one object, in the terms of Common Crawl's metadata files of 2012.
+"""Describe a record and its document like Common Crawl's metadata files of 2012.
 
 ``attempt_time`` (milliseconds since 1970, UTC), ``disposition`` (``SUCCESS`` or ``FAILURE`` with ``failure_reason`` and
 ``failure_detail``), ``server_ip``, ``http_result``, ``http_headers``, ``redirect_from``, ``content_len`` (bytes of the
-payload), ``mime_type``, ``download_size`` (bytes as they were archived), ``md5`` of the payload, ``text_simhash``
-(see ``catalogue.records.extract``), ``charset_detected``, ``charset_detector``, ``parsed_as``, and ``content``:
-``type`` is ``html-doc`` with ``title``, ``base``, ``meta_tags`` and ``links`` as they were written, or ``rss-feed`` or
-``atom-feed`` with ``items``. What is not known is left out.
+payload), ``mime_type``, ``download_size`` (archived bytes), ``md5`` of the payload, ``text_simhash`` (see
+``catalogue.records.extract``), ``charset_detected``, ``charset_detector``, ``parsed_as``, and ``content``: ``type`` is
+``html-doc`` with ``title``, ``base``, ``meta_tags`` and ``links`` as written, or ``rss-feed`` or ``atom-feed`` with
+``items``. Unknown values are left out.
 """
 
 import hashlib
@@ -34,24 +34,25 @@ ROW = pa.schema(
         ("warc_record_length", pa.int64()),
     ]
 )
-"""Columns of pages in tables. ``headers`` are those of the HTTP answer, ``mime`` is as it was detected; ``text`` is
-null where there is none, or where ``failure`` says why it could not be had. ``links`` are those of an HTML page, else
-null: the element's name (``a``, ``img``), the text in it if there is any, and the whole URL that it leads to; those to
-anything but http and https are left out, and those relative to an address of over 10,000 characters."""
+"""Columns of pages in tables. ``headers`` are those of the HTTP response, ``mime`` is the detected type, ``text`` is
+null
+without text or with ``failure``. ``links`` of an HTML page have the element's name (``a``, ``img``), its text and the
+absolute URL, http and https only; relative links with a base of over 10,000 characters are left out.
+"""
 
 _LED_TO = ("http://", "https://")
 _NO_BASE = ("data:", "javascript:")
-"""Browsers take none of these for a base."""
+"""Schemes that browsers do not accept for a base."""
 _LONGEST_BASE = 10_000
-"""Characters. Each of thousands of links would repeat a longer one, which would fill any memory."""
+"""Characters; each of thousands of links repeats the base."""
 
 
 def metadata_of(record: Record, look: Callable[[Record], dict[str, Any]]) -> dict[str, Any]:
-    """The object of a record.
+    """Return the metadata of a record.
 
     Args:
-        record: as it was archived.
-        look: what is in its document; see ``Documents.look``.
+        record: as archived.
+        look: the result of ``Documents.look``.
     """
     time, body = record.time, record.body
     found: dict[str, Any] = {
@@ -83,7 +84,7 @@ def metadata_of(record: Record, look: Callable[[Record], dict[str, Any]]) -> dic
 
 
 def text_of(record: Record, look: Callable[[Record], dict[str, Any]]) -> dict[str, Any]:
-    """A record's text, with what tells it from others; ``text`` is None where there is none, as of a picture.
+    """Return a record's text and what identifies it; ``text`` is None if there is none.
 
     Raises:
         BadDocument: if the document cannot be parsed.
@@ -100,7 +101,7 @@ def text_of(record: Record, look: Callable[[Record], dict[str, Any]]) -> dict[st
 
 
 def row_of(record: Record, look: Callable[[Record], dict[str, Any]]) -> dict[str, Any]:
-    """A record as a row with the columns of ``ROW``; its time in milliseconds since 1970, UTC."""
+    """Return a record as a row with the columns of ``ROW``; its time is in milliseconds since 1970, UTC."""
     inside: dict[str, Any] = {"text": None, "content": None}
     failure = None
     try:
@@ -127,12 +128,12 @@ def row_of(record: Record, look: Callable[[Record], dict[str, Any]]) -> dict[str
 
 
 def _links(links: Iterable[Mapping[str, str]], page: str, base: str) -> Iterator[dict[str, str | None]]:
-    """Links with the URLs that a browser would go to.
+    """Yield links with absolute URLs, as a browser resolves them.
 
     Args:
-        links: as they were written.
-        page: the URL of that they are on.
-        base: what they are relative to, if the page says so, itself relative to the page.
+        links: as written.
+        page: URL of the page.
+        base: declared by the page, relative to ``page``.
     """
     base = "" if base.strip().lower().startswith(_NO_BASE) else base
     start = _joined(page, base) or page
@@ -144,7 +145,7 @@ def _links(links: Iterable[Mapping[str, str]], page: str, base: str) -> Iterator
 
 
 def _joined(start: str, href: str) -> str | None:
-    """A URL relative to another; None if it is none."""
+    """Return an absolute URL; None if it is invalid."""
     try:
         return urljoin(start, href.strip())
     except ValueError:  # brackets that hold no address, for instance

@@ -1,7 +1,7 @@
-"""One member of a WARC or ARC file → the record in it, if it is the one that the index speaks of.
+"""Decode the WARC or ARC record in a gzip member, and check that it is the one in the index.
 
-The bytes are hostile until checked: a member of 2 kB can inflate without end, and warcio takes what is cut short for
-whole. A record that is not what its capture says is an error, never a result.
+The bytes come from outside: 2 kB can inflate without end, and warcio accepts truncated records. A record that is not
+its capture is an error.
 """
 
 import base64
@@ -23,26 +23,26 @@ from catalogue.errors import BadManifest, BadRecord, CatalogueError
 from catalogue.formatting import ReprMixin, clock, printable, size
 
 MAX_INFLATED = 64 << 20
-"""Bytes that a record, or the payload in it, may have once it is inflated."""
+"""Bytes of a decompressed record or payload."""
 
 _MOST_HEAD, _MOST_LINES = 1 << 20, 10_000
-"""Bytes and lines of a head, the record's or the answer's: of millions warcio makes gigabytes."""
+"""Bytes and lines of the head of a record or response: warcio makes gigabytes of millions."""
 _WARC = b"WARC/"
 _KINDS = {"response", "revisit", "resource", "conversion"}
 _ENDS = {b"\r\n\r\n", b"\r\n\r\n\r\n", b"\r\n", b"\n", b"", b"\n\n"}
-"""What may follow a record's content: two ends of line in WARC files, or somewhat more or less; one or none in ARC."""
+"""What may follow a record's content: usually two line ends in WARC files; one or none in ARC."""
 _STRAY = b"\r\n"
-"""What stands between the head and the body of answers in CC-MAIN-2018-34, https://github.com/commoncrawl/nutch/issues/5."""
+"""Between head and body of responses in CC-MAIN-2018-34, https://github.com/commoncrawl/nutch/issues/5."""
 _HTTP_KINDS = {"response", "revisit"}
 _HTTP_SCHEMES = ("http:", "https:")
 _LENGTH = re.compile(r"[0-9]{1,15}")
 _GZIP, _DEFLATE, _RAW_DEFLATE = 31, 15, -15
-"""Content codings, as the window bits that zlib calls them by; some servers call the last one deflate too."""
+"""Content codings as window bits of zlib; some servers call the last one deflate too."""
 _MOST_MEMBERS = 100
-"""Members of gzip in a body: behind each, what follows is copied."""
+"""Gzip members of a body; the rest is copied after each."""
 _ALGORITHMS = {"md5", "sha1", "sha256", "sha384", "sha512"}
 _PROTOCOL = re.compile(r"HTTP/[0-9]+(?:\.[0-9])?|(?:HTTP|ICY)(?=\s+[0-9]{3})", re.IGNORECASE)
-"""What an answer starts with; warcio knows two versions of HTTP alone, and ARC files have others."""
+"""The start of a response; warcio knows only two versions of HTTP, and ARC files have others."""
 _STATUS = re.compile(r"[0-9]{1,9}")
 
 Headers = tuple[tuple[str, str], ...]
@@ -50,11 +50,11 @@ Headers = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Record(ReprMixin):
-    """What was archived of a capture."""
+    """The archived record of a capture."""
 
     capture: Capture
     member: bytes
-    """As it lies in the archive, gzipped."""
+    """The gzip member in the archive."""
     archive: str
     """``warc`` or ``arc``."""
     kind: str
@@ -62,12 +62,12 @@ class Record(ReprMixin):
     headers: Headers
     """Of the record."""
     status_line: str
-    """Of the HTTP answer, without its protocol; empty if there is none."""
+    """Of the HTTP response, without its protocol; empty if there is none."""
     http_headers: Headers
     http_head: bytes
-    """That and those as they were archived, with the blank line behind them."""
+    """Status line and headers as archived, with the blank line."""
     body: bytes
-    """Of the answer as it was archived; see ``payload``."""
+    """Of the response, as archived; see ``payload``."""
 
     def _line(self) -> str:
         return f"of {self.url}: {self.kind}, {size(len(self.body))}"
@@ -81,46 +81,49 @@ class Record(ReprMixin):
         yield "bytes there", f"{self.capture.offset:,} to {self.capture.offset + self.capture.length - 1:,}"
 
     def header(self, name: str) -> str | None:
-        """A header of the record; case does not matter."""
+        """Return a header of the record, ignoring case."""
         return _find(self.headers, name)
 
     def http_header(self, name: str) -> str | None:
-        """A header of the HTTP answer, likewise."""
+        """Return a header of the HTTP response, ignoring case."""
         return _find(self.http_headers, name)
 
     @property
     def url(self) -> str:
-        """That was asked for."""
+        """The requested URL."""
         return _url(self.headers, self.archive)
 
     @property
     def time(self) -> datetime | None:
-        """When, UTC."""
+        """Time of the request, UTC."""
         return _time(self.header("WARC-Date" if self.archive == "warc" else "archive-date") or "")
 
     @property
     def status(self) -> int | None:
-        """Of the HTTP answer."""
+        """Status of the HTTP response."""
         code = _STATUS.match(self.status_line)  # what follows is not always parted from it
         return int(code[0]) if code else None
 
     @property
     def mime(self) -> str | None:
-        """As the crawler detected it, else as the server says, without parameters and in small letters."""
+        """The detected type, else that of the response, lower case and without parameters."""
         told = self.header("WARC-Identified-Payload-Type") or self.http_header("content-type") or ""
         return told.partition(";")[0].strip().lower() or None
 
     @property
     def payload(self) -> bytes:
-        """The body without its content coding, if it was archived with gzip or deflate.
+        """The body without its content coding, if that is gzip or deflate.
 
-        With any other coding it is the body as it was archived. So it is where the body does not begin as the coding
-        does: Common Crawl's files since 2013 hold bodies that were decoded already, whatever their header says. Raw
-        deflate has no beginning to be told by, so a body is inflated from its first byte to its last, or left as it is.
+        With another coding it is the body as archived; also where the body does not begin like the coding: Common
+        Crawl's files
+        since 2013 contain decoded bodies, whatever their header. Raw deflate has no signature, so such a body is
+        decoded
+        completely or returned as it is.
 
         Raises:
-            BadRecord: if it begins as its coding does and is damaged, ends early or has something behind its end, or if
-                it inflates to more than ``MAX_INFLATED`` bytes. ``body`` is what was archived.
+            BadRecord: if it begins like its coding and is damaged, truncated or followed by something, or inflates to
+                more
+                than ``MAX_INFLATED`` bytes. ``body`` is what was archived.
         """
         coding = (self.http_header("content-encoding") or "").strip().lower()
         if coding in {"gzip", "x-gzip"} and self.body.startswith(b"\x1f\x8b"):
@@ -136,15 +139,14 @@ class Record(ReprMixin):
 
 
 def read_record(capture: Capture, member: bytes) -> Record:
-    """Read a record and make sure it is the one that is meant.
+    """Decode a record and check that it is that of the capture.
 
     Args:
-        capture: what the index says of it; what that does not say is not compared, nor is a digest by an algorithm
-            that is not one of MD5, SHA-1, SHA-256, SHA-384 and SHA-512.
-        member: the bytes at its place.
+        capture: missing values are not compared, nor digests other than MD5, SHA-1, SHA-256, SHA-384 and SHA-512.
+        member: the bytes of the capture.
 
     Raises:
-        BadRecord: if it is not, or is damaged.
+        BadRecord: if it is another record, or damaged.
     """
     try:
         return _record(capture, member, _inflated(member))
@@ -156,11 +158,11 @@ def read_record(capture: Capture, member: bytes) -> Record:
 
 
 class _AnswerParser(StatusAndHeadersParser):  # type: ignore[misc]  # warcio has no types
-    """Heads of HTTP answers as servers sent them."""
+    """Parse heads of HTTP responses as servers sent them."""
 
     @staticmethod
     def split_prefix(key: str, prefixs: list[str]) -> tuple[str, str] | None:  # noqa: ARG004 - warcio's
-        """The protocol of a status line and the rest of it; None if it is none."""
+        """Split the protocol off a status line; None if it has none."""
         found = _PROTOCOL.match(key)
         return (found[0].upper(), key[found.end() :]) if found else None
 
@@ -215,7 +217,7 @@ def _record(capture: Capture, member: bytes, data: bytes) -> Record:
 
 
 def _without_stray(record: Record) -> Record:
-    """The same without an end of line that does not belong to the body, as its digest says."""
+    """Return the record without a stray line end, if its digest excludes one."""
     digest = record.capture.digest or record.header("WARC-Payload-Digest")
     if not digest or not record.body.startswith(_STRAY) or _has_digest(record.body, digest):
         return record
@@ -224,7 +226,7 @@ def _without_stray(record: Record) -> Record:
 
 
 class _Lines(BytesIO):
-    """Lines of a head, not more than one should have."""
+    """Lines of a head, limited."""
 
     _count = 0
 
@@ -237,7 +239,7 @@ class _Lines(BytesIO):
 
 
 def _head(parser: Any, data: bytes, start: int, end: int) -> tuple[StatusAndHeaders, int]:  # noqa: ANN401 - warcio's
-    """A head that begins somewhere, and where it ends."""
+    """Parse a head; return it and its end."""
     lines = _Lines(data[start : min(end, start + _MOST_HEAD)])
     head = parser.parse(lines)
     if lines.tell() == _MOST_HEAD:
@@ -259,15 +261,15 @@ def _url(headers: Iterable[tuple[str, str]], archive: str) -> str:
 
 
 class _NotCoded(BadRecord):
-    """A body has not the coding that it is to be rid of, or not from its beginning to its end."""
+    """The body does not completely have the coding."""
 
 
 def _decoded(body: bytes, bits: int) -> bytes:
-    """A body without its coding, which may be in several members of gzip.
+    """Decode a body, which may have several gzip members.
 
     Raises:
-        BadRecord: if it is too large, or in too many members.
-        _NotCoded: if it has not that coding from its beginning to its end.
+        BadRecord: if it is too large or has too many members.
+        _NotCoded: if it does not completely have that coding.
     """
     parts, room, rest = [], MAX_INFLATED, body
     for _ in range(_MOST_MEMBERS):
@@ -296,11 +298,11 @@ def _decoded(body: bytes, bits: int) -> bytes:
 
 
 def _differences(record: Record, block: memoryview | None) -> Iterator[str]:
-    """What a record is that its capture, or it itself, says it is not, a sentence each.
+    """Yield in what a record contradicts its capture or itself, a sentence each.
 
     Args:
-        record: as it was archived.
-        block: its content, head and body; None if a stray end of line was in it, and who knows in its digest.
+        record: as archived.
+        block: head and body; None if a stray line end was removed, which its digest may include.
     """
     capture, time = record.capture, record.time
     if capture.url is not None and _spaceless(record.url) != _spaceless(capture.url):
@@ -321,12 +323,12 @@ def _differences(record: Record, block: memoryview | None) -> Iterator[str]:
 
 
 def _spaceless(url: str) -> str:
-    """A URL as it has to be; that of a record, or the index, may have been written with spaces all the same."""
+    """Escape spaces, which URLs of records and the index may contain."""
     return url.replace(" ", "%20")
 
 
 def _has_digest(content: bytes | memoryview, digest: str) -> bool:
-    """Whether a digest is that of some content; by an algorithm that is not one of ``_ALGORITHMS`` all are."""
+    """Return whether content has a digest; unknown algorithms are accepted."""
     name, _, value = digest.rpartition(":")
     algorithm = name.lower().replace("-", "").replace("sha2256", "sha256") or "sha1"
     if algorithm not in _ALGORITHMS:
@@ -336,7 +338,7 @@ def _has_digest(content: bytes | memoryview, digest: str) -> bool:
 
 
 def _time(text: str) -> datetime | None:
-    """A time as WARC or ARC writes it."""
+    """Parse a time of WARC or ARC."""
     try:
         return parse_timestamp(text)
     except ValueError:
@@ -344,7 +346,7 @@ def _time(text: str) -> datetime | None:
 
 
 def _shown(told: object) -> str:
-    """What a record says, so that a terminal does nothing but show it."""
+    """Return a record's text, safe for a terminal."""
     return printable(str(told)[:200])
 
 

@@ -1,13 +1,13 @@
-"""What the AWS SDK would log."""
+"""Limit what the AWS SDK logs."""
 
 import logging
 
 _TALKATIVE = ("botocore.auth", "botocore.endpoint", "botocore.parsers")
-"""Loggers that tell whoever logs everything how requests are signed and what answers say: keys, and session tokens."""
+"""Loggers that, at their lowest level, log signatures and responses: keys and session tokens."""
 
 
 def be_discreet() -> None:
-    """Keep credentials out of everybody's logs, whatever is logged."""
+    """Keep credentials out of all logs, whatever their level."""
     for name in _TALKATIVE:
         logging.getLogger(name).addFilter(_worth_a_word)
 

@@ -1,4 +1,4 @@
-"""A loop in a thread of its own, so that asking works in a notebook whose loop is running."""
+"""An event loop in a thread of its own, so that requests work in a notebook whose loop is running."""
 
 import asyncio
 import os
@@ -13,14 +13,10 @@ _T = TypeVar("_T")
 
 
 class Background:
-    """Runs coroutines for callers in any thread, until it is closed."""
+    """Run coroutines for callers in any thread, until it is closed."""
 
     def __init__(self, name: str) -> None:
-        """Start the thread.
-
-        Args:
-            name: of what runs there, for messages.
-        """
+        """Start the thread, whose name appears in messages."""
         self._name = name
         self._process = os.getpid()
         self._lock = Lock()
@@ -33,7 +29,7 @@ class Background:
         """Run a coroutine to its end.
 
         Raises:
-            SourceUnavailable: if all is closed, before or meanwhile, or this is a process that was forked off.
+            SourceUnavailable: if the loop was closed, or this process was forked from the one that started it.
         """
         if self._process != os.getpid():  # where there is no such thread, and the lock may be held for ever
             work.close()
@@ -53,7 +49,7 @@ class Background:
             raise SourceUnavailable(message) from error
 
     def close(self, last: Callable[[], Awaitable[None]]) -> None:
-        """Break off what is under way, do one last thing, and end."""
+        """Cancel what is under way, run a last coroutine, and end the thread."""
         if self._process != os.getpid():
             return
         with self._lock:

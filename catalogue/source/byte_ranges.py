@@ -1,7 +1,4 @@
-"""Byte ranges: half-open everywhere, coalesced by cost, and the only home of ``Range`` and ``Content-Range`` text.
-
-HTTP's ranges include their last byte (RFC 9110, section 14); the one place that knows is this module.
-"""
+"""Byte ranges: half-open in this package, converted to and from HTTP's inclusive ones here (RFC 9110, section 14)."""
 
 import re
 from collections.abc import Iterable
@@ -14,12 +11,12 @@ _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})")
 
 @dataclass(frozen=True, slots=True, order=True)
 class ByteRange:
-    """Some bytes of a file."""
+    """A range of bytes of a file."""
 
     start: int
     """Offset of the first byte."""
     end: int
-    """Offset after the last byte: exclusive."""
+    """Offset after the last byte."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.start < self.end:
@@ -35,10 +32,10 @@ class ByteRange:
 
 @dataclass(frozen=True, slots=True)
 class SuffixRange:
-    """The last bytes of a file whose size need not be known."""
+    """The last bytes of a file of unknown size."""
 
     length: int
-    """How many; a shorter file is answered whole."""
+    """Number of bytes; a shorter file is returned completely."""
 
     def __post_init__(self) -> None:
         if self.length < 1:
@@ -48,16 +45,16 @@ class SuffixRange:
 
 @dataclass(frozen=True, slots=True)
 class FileVersion:
-    """Which version of a file is meant."""
+    """The version of a file that a request expects."""
 
     size: int
-    """Bytes of the whole file."""
+    """Bytes of the file."""
     etag: str | None
-    """As the source gave it; None where it gave none, or where the version is known from another source."""
+    """As the source sent it; None if it sent none, or if the version comes from another source."""
 
 
 def range_header(wanted: ByteRange | SuffixRange) -> str:
-    """The value of a request's ``Range`` header."""
+    """Return the value of a request's ``Range`` header."""
     match wanted:
         case SuffixRange(length):
             return f"bytes=-{length}"
@@ -66,15 +63,15 @@ def range_header(wanted: ByteRange | SuffixRange) -> str:
 
 
 def content_range(given: ByteRange, total: int) -> str:
-    """The value of an answer's ``Content-Range`` header for bytes of a file of ``total`` bytes."""
+    """Return the ``Content-Range`` of a response that holds bytes of a file of ``total`` bytes."""
     return f"bytes {given.start}-{given.end - 1}/{total}"
 
 
 def parse_content_range(text: str | None) -> tuple[ByteRange, int]:
-    """An answer's ``Content-Range``, as the bytes it holds and the size of the whole file.
+    """Return the range and the file size that a response's ``Content-Range`` states.
 
     Raises:
-        WrongRange: if there is none, or it is not of the one form that a single range has.
+        WrongRange: if it is missing or does not have the form for a single range.
     """
     matched = _CONTENT_RANGE.fullmatch(text or "")
     if not matched:
@@ -88,12 +85,12 @@ def parse_content_range(text: str | None) -> tuple[ByteRange, int]:
 
 
 def resolve(wanted: ByteRange | SuffixRange, total: int) -> ByteRange:
-    """The bytes of a file of ``total`` bytes that answer ``wanted``.
+    """Return the range that answers a request to a file of ``total`` bytes.
 
-    A suffix longer than the file is the whole file; a range that ends behind the file's end does not fit.
+    A suffix longer than the file is the complete file.
 
     Raises:
-        WrongRange: if the range does not lie within the file.
+        WrongRange: if a range is not inside the file.
     """
     match wanted:
         case SuffixRange(length):
@@ -109,15 +106,15 @@ def resolve(wanted: ByteRange | SuffixRange, total: int) -> ByteRange:
 
 
 def coalesce(ranges: Iterable[ByteRange], *, max_gap: int, max_length: int) -> list[ByteRange]:
-    """Merge ranges of one file that are so close that one request is cheaper than two.
+    """Merge ranges of one file where one request costs less than two.
 
     Args:
         ranges: in any order; they may touch or overlap.
-        max_gap: bytes between two ranges that are cheaper to read than another request, see ``plan.Cost.max_gap``.
-        max_length: ranges that do not overlap are not merged into a longer one; a single longer range stays as it is.
+        max_gap: bytes between two ranges that cost less than a request, see ``Cost.max_gap``.
+        max_length: limit of a merged range; overlapping ranges and a single longer one are not split.
 
     Returns:
-        Disjoint ranges in ascending order that cover every given one.
+        Disjoint ascending ranges that cover all given ones.
     """
     merged: list[ByteRange] = []
     for current in sorted(ranges):
@@ -133,7 +130,7 @@ def coalesce(ranges: Iterable[ByteRange], *, max_gap: int, max_length: int) -> l
 
 
 def without(ranges: Iterable[ByteRange], taken: Iterable[ByteRange]) -> list[ByteRange]:
-    """The parts of some ranges of one file that lie in none of those taken; all of them may overlap."""
+    """Return the parts of ``ranges`` that are in none of the other ranges."""
     left = list(ranges)
     for each in taken:
         left = [

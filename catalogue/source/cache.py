@@ -1,4 +1,4 @@
-"""Bytes that were fetched, kept on this machine: only of versions that a strong ETag tells apart from every other."""
+"""Cache fetched byte ranges on disk, for file versions that a strong ETag identifies."""
 
 import hashlib
 import json
@@ -15,46 +15,43 @@ from catalogue.source.checks import Response, Source, Wanted, is_strong
 
 _DIGEST_SIZE = 16
 _LARGEST_SHARE = 8
-"""A body of more than this part of the limit is not kept: it would drive out too much of what is asked for again."""
+"""A body above this share of the limit is not cached: it would evict too much."""
 _VERSION = re.compile("[0-9a-f]{32}")
 _ENTRY = re.compile("(0|[1-9][0-9]{0,17})-([1-9][0-9]{0,17})")
 _BESIDE = re.compile(r"\.[a-z0-9_]+\.part")
-"""An entry being written. What a kill left of one takes room, and goes when it is what was not used for longest."""
+"""An entry that is being written. After a kill it is evicted like any other."""
 
 
 class RangeCache:
-    """Byte ranges of versions of files, in a folder that threads and processes share.
+    """Byte ranges in a folder that threads and processes share.
 
-    Each range is a file ``<version>/<start>-<end>``: a digest, then the bytes. No disk that is full, read-only, damaged
-    or gone raises anything here: what cannot be had or kept is not held.
+    Each range is a file ``<version>/<start>-<end>``: a digest, then the bytes. A full, read-only, damaged or missing
+    disk raises nothing here: such entries count as missing.
     """
 
     def __init__(self, folder: Path, limit: int) -> None:
-        """Prepare; nothing is made or read before the first call.
+        """Prepare; the first call reads the folder.
 
         Args:
-            folder: made when the first range is kept, for nobody but the user.
-            limit: bytes that the folder may hold; with 0 nothing is looked up either. Each process looks through it at
-                least once for every eighth that it adds, so of several at work at once each may pass the limit by as
-                much.
+            folder: created for the user alone when the first range is saved.
+            limit: bytes of the folder; 0 disables the cache. Each process measures the folder once for every eighth
+                that
+                it adds, so each of several processes may exceed the limit by that much.
         """
         self.folder = folder
         self.limit = limit
         self._lock = Lock()
         self._room = 0
-        """Bytes that may be added before the folder is looked through again."""
+        """Bytes that may be added before the folder is measured again."""
 
     def held(self, url: str, path: str, pin: FileVersion) -> list[ByteRange]:
-        """The bytes that are here: ranges in ascending order that neither overlap nor touch.
-
-        What is damaged is found out by ``get`` alone, and counts here until then.
-        """
+        """Return the cached ranges, disjoint and ascending. Only ``get`` finds out that one is damaged."""
         return coalesce(self._entries(url, path, pin), max_gap=0, max_length=pin.size)
 
     def get(self, url: str, path: str, pin: FileVersion, wanted: ByteRange) -> bytes | None:
-        """The bytes of a range, from one entry or several; None if they are not all here.
+        """Return the bytes of a range, from one or several entries; None if some are missing.
 
-        An entry that is not what was written is removed.
+        A damaged entry is removed.
         """
         entries = self._entries(url, path, pin)
         while cover := _cover(entries, wanted):
@@ -71,9 +68,9 @@ class RangeCache:
         return None
 
     def put(self, url: str, path: str, pin: FileVersion, start: int, body: bytes) -> None:
-        """Keep the bytes of a file from ``start`` on, unless they are here already or more than an eighth of the limit.
+        """Save bytes of a file from ``start`` on, unless they are cached or more than an eighth of the limit.
 
-        If the folder then holds more than the limit, what was not used for longest is removed, down to nine tenths.
+        Above the limit, the least recently used entries are removed until nine tenths of it are left.
         """
         if not 0 <= start < start + len(body):
             return
@@ -92,7 +89,7 @@ class RangeCache:
                 self._make_room()
 
     def keeps(self, pin: FileVersion, added: ByteRange) -> bool:
-        """Whether there can be an entry of a range of this version."""
+        """Return whether a range of this version can be cached."""
         return is_strong(pin.etag) and added.end <= pin.size and len(added) <= self.limit // _LARGEST_SHARE
 
     def _file(self, url: str, path: str, pin: FileVersion, entry: ByteRange) -> Path:
@@ -109,11 +106,11 @@ class RangeCache:
         return [entry for entry in named if entry and entry.end <= pin.size]
 
     def size(self) -> int:
-        """Bytes that the folder holds; it is looked through for that."""
+        """Measure the folder, in bytes."""
         return sum(size for _, size, _ in self._found())
 
     def _found(self) -> Iterator[tuple[int, int, str]]:
-        """When each file was last used, in nanoseconds, its bytes, and its path."""
+        """Yield time of last use in nanoseconds, size and path of each entry."""
         for version in _listed(self.folder, _VERSION.fullmatch, folders=True):
             for file in _listed(Path(version.path), lambda name: _parsed(name) or _BESIDE.fullmatch(name)):
                 with suppress(OSError):  # another process has removed it
@@ -121,7 +118,6 @@ class RangeCache:
                     yield status.st_mtime_ns, status.st_size, file.path
 
     def _make_room(self) -> None:
-        """Look through the folder, and remove what was not used for longest if it holds too much."""
         found = list(self._found())
         for version in _listed(self.folder, _VERSION.fullmatch, folders=True):
             with suppress(OSError):  # unless it is empty, as a kill may leave it
@@ -138,7 +134,7 @@ class RangeCache:
 
 
 class CachedSource:
-    """A source that makes no request for what a cache holds, and keeps there what it has to ask for."""
+    """A source that requests only what the cache does not have, and caches it."""
 
     def __init__(self, inner: Source, cache: RangeCache) -> None:
         self.inner = inner
@@ -147,20 +143,18 @@ class CachedSource:
 
     @property
     def url(self) -> str:
-        """See ``Source.url``."""
         return self.inner.url
 
     @property
     def connections(self) -> int:
-        """See ``Source.connections``."""
         return self.inner.connections
 
     def held(self, path: str, pin: FileVersion) -> list[ByteRange]:
-        """The bytes of a file that need no request: ascending, neither overlapping nor touching."""
+        """Return the cached ranges of a file, disjoint and ascending."""
         return self.cache.held(self.url, path, pin)
 
     def get(self, path: str, wanted: Wanted = None, *, pin: FileVersion | None = None) -> Response:
-        """See ``Source.get``; makes no request for a range of a pinned version that is held whole."""
+        """See ``Source.get``; a fully cached range of a known version needs no request."""
         if self._closed or pin is None or not isinstance(wanted, ByteRange):
             return self.inner.get(path, wanted, pin=pin)
         body = self.cache.get(self.url, path, pin, wanted)
@@ -169,7 +163,6 @@ class CachedSource:
         return self._fetched(path, wanted, pin)
 
     def _fetched(self, path: str, wanted: ByteRange, pin: FileVersion) -> Response:
-        """What is not held whole."""
         response = self.inner.get(path, wanted, pin=pin)
         # An answer without an ETag passes for the pinned version, but does not prove to be it.
         if (response.etag, response.total_size) == (pin.etag, pin.size):
@@ -177,13 +170,12 @@ class CachedSource:
         return response
 
     def close(self) -> None:
-        """See ``Source.close``."""
         self._closed = True
         self.inner.close()
 
 
 def _cover(entries: list[ByteRange], wanted: ByteRange) -> list[ByteRange]:
-    """As few entries as hold all that is wanted, ascending, the shorter of equally good ones; none if none do."""
+    """Return the fewest entries that cover a range, ascending, the shorter of equally good ones; none if none do."""
     cover: list[ByteRange] = []
     place = wanted.start
     while place < wanted.end:
@@ -196,14 +188,13 @@ def _cover(entries: list[ByteRange], wanted: ByteRange) -> list[ByteRange]:
 
 
 def _parsed(name: str) -> ByteRange | None:
-    """The range that an entry's name says it holds; None if it is no such name."""
     matched = _ENTRY.fullmatch(name)
     start, end = map(int, matched.groups()) if matched else (0, 0)
     return ByteRange(start, end) if start < end else None
 
 
 def _listed(folder: Path, named: Callable[[str], object], *, folders: bool = False) -> list[os.DirEntry[str]]:
-    """The files, or folders, in a folder whose names are right. A link is neither, nor are there files behind one."""
+    """List the files (or folders) whose names are valid, without following links."""
     kind = os.DirEntry.is_dir if folders else os.DirEntry.is_file
     with suppress(OSError):
         if folders or not folder.is_symlink():  # the cache's own folder may be wherever the user put it
@@ -213,14 +204,14 @@ def _listed(folder: Path, named: Callable[[str], object], *, folders: bool = Fal
 
 
 def _digest(file: Path, body: bytes) -> bytes:
-    """Of an entry's place too, so that one moved to another name is found out."""
+    """Return a digest that includes the entry's name, so that a renamed entry is invalid."""
     digest = hashlib.blake2b(f"{file.parent.name}/{file.name}\n".encode(), digest_size=_DIGEST_SIZE)
     digest.update(body)
     return digest.digest()
 
 
 def _read(file: Path, length: int) -> bytes | None:
-    """An entry's bytes, and that they were used is noted; None if they cannot be had, or are wrong and removed."""
+    """Return an entry's bytes and update its time of use; None if it cannot be read or was damaged and removed."""
     try:
         with file.open("rb") as opened:
             if os.fstat(opened.fileno()).st_size == _DIGEST_SIZE + length:  # or memory would be set aside for a name
@@ -236,11 +227,7 @@ def _read(file: Path, length: int) -> bytes | None:
 
 
 def _write(file: Path, *parts: bytes) -> None:
-    """Write an entry beside its place first: it is there whole or not at all. A power cut the digest finds out.
-
-    Raises:
-        OSError: if it cannot be written; nothing is left of it.
-    """
+    """Write an entry atomically. No fsync: the digest reveals what a power cut damaged."""
     handle, name = tempfile.mkstemp(prefix=".", suffix=".part", dir=file.parent)
     beside = Path(name)
     try:
@@ -254,7 +241,7 @@ def _write(file: Path, *parts: bytes) -> None:
 
 
 def _remove(file: Path) -> bool:
-    """Remove an entry, and its folder if it was the last one there; whether it is gone."""
+    """Remove an entry and its folder if that is empty; return whether the entry is gone."""
     with suppress(OSError):
         file.unlink(missing_ok=True)
         with suppress(OSError):

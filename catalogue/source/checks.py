@@ -1,7 +1,7 @@
-"""What every source answers, and the checks that no answer escapes.
+"""The ``Source`` protocol, and the checks of every response.
 
-Of eleven ways that Python's HTTP and S3 clients are called, none refuses every wrong answer; all of them can hand on
-short or misplaced bytes as if nothing were wrong. So nothing is believed here that was not compared with the request.
+HTTP and S3 clients for Python accept some wrong responses: short bodies, other ranges, other versions of a file. So
+every response is compared with its request before its bytes are used.
 """
 
 import re
@@ -30,12 +30,12 @@ from catalogue.formatting import without_secrets
 from catalogue.source.byte_ranges import ByteRange, FileVersion, SuffixRange, parse_content_range, resolve
 
 MAX_DOCUMENT = 16 << 20
-"""Bytes of a whole file that are read at most unless said otherwise."""
+"""Default limit in bytes for files that are read completely."""
 EXCERPT = 2000
-"""Bytes of an error's body that are read: Common Crawl says there how to get in touch when it blocks somebody."""
+"""Bytes of an error's body that are read; Common Crawl names a contact there when it blocks a client."""
 
 _TEXTS = ("text/html", "application/xml", "text/xml")
-"""What index files, lists of them and records are never sent as, but errors, captive portals and the like are."""
+"""Content types of errors and captive portals, never of index files, manifests or records."""
 _LENGTH = re.compile("[0-9]{1,18}")
 
 Wanted: TypeAlias = ByteRange | SuffixRange | None
@@ -43,76 +43,75 @@ Wanted: TypeAlias = ByteRange | SuffixRange | None
 
 @dataclass(slots=True, eq=False)
 class Exchange:
-    """A request, and whether its answer may be that to another."""
+    """A request on a connection, and whether its response may belong to another request."""
 
     doubtful: bool = False
-    """Whether its connection had served others before, and received more after its answer."""
+    """Whether the connection was reused and received more bytes than the response has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """An answer that passed every check."""
+    """A response that passed every check."""
 
     body: bytes
     start: int
-    """Offset in the file of the body's first byte."""
+    """Offset of the first byte of the body in the file."""
     total_size: int
-    """Bytes of the whole file."""
+    """Bytes of the file."""
     etag: str | None
     last_modified: str | None
     date: str | None = field(default=None, compare=False)
-    """When the source says that it answered, in which the same bytes may differ."""
+    """The ``Date`` header."""
     server: str | None = None
-    """What it says that it is."""
+    """The ``Server`` header."""
     exchange: Exchange | None = field(default=None, compare=False)
-    """That the answer came by, whose doubts may come later; None where there are none."""
+    """The exchange, which can become doubtful after the response; None where that cannot happen."""
 
 
 class Source(Protocol):
-    """Where files are read from: one method, shaped like the request it makes."""
+    """Where files are read from."""
 
     @property
     def url(self) -> str:
-        """What identifies the source; holds no secret."""
+        """Return the address that identifies the source, without secrets."""
 
     @property
     def connections(self) -> int:
-        """How many requests may be under way at once."""
+        """Return how many requests may be under way at once."""
 
     def get(self, path: str, wanted: Wanted = None, *, pin: FileVersion | None = None) -> Response:
         """Make exactly one request.
 
         Args:
             path: relative to the source.
-            wanted: the bytes of the file; None for all of it, if that is no more than ``MAX_DOCUMENT`` bytes.
-            pin: refuse any other version of the file.
+            wanted: a range of the file; None for all of it, up to ``MAX_DOCUMENT`` bytes.
+            pin: the expected version of the file; any other is refused.
 
         Raises:
-            SourceError: naming what went wrong with which file.
-            NotParquet: if a suffix was asked of an empty file.
+            SourceError: with the file and what went wrong.
+            NotParquet: if a suffix of an empty file was requested.
         """
 
     def close(self) -> None:
-        """Let go of connections; a source that is closed answers no more."""
+        """Close all connections; later requests fail."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request, and what an answer to it must be."""
+    """One request, and what its response must be."""
 
     where: str
-    """For messages: the source and the path."""
+    """Source and path, for messages."""
     wanted: Wanted
     pin: FileVersion | None
 
     @property
     def good_status(self) -> int:
-        """The only status of an answer that is believed."""
         return 200 if self.wanted is None else 206
 
     @property
     def most(self) -> int:
-        """Bytes that an answer may have."""
+        """Return the largest length of the body."""
         match self.wanted:
             case None:
                 return MAX_DOCUMENT
@@ -122,10 +121,10 @@ class Request:
                 return len(wanted)
 
     def refuse(self, status: int, headers: Mapping[str, str], body: str) -> CatalogueError:
-        """What an answer with another status than the good one means.
+        """Return the error for a response with another status than the expected one.
 
         Args:
-            status: the answer's.
+            status: of the response.
             headers: by lower-case name.
             body: its beginning, decoded.
         """
@@ -163,12 +162,12 @@ class Request:
         return NotParquet(f"{self.where} is not a Parquet file: it is empty")
 
     async def read(self, status: int, headers: Mapping[str, str], more: Callable[[int], Awaitable[bytes]]) -> Response:
-        """Read an answer as far as it can be believed, and no further.
+        """Check and read a response.
 
         Args:
-            status: the answer's.
+            status: of the response.
             headers: by lower-case name.
-            more: the next bytes of the body, at least one and at most so many; none at its end.
+            more: returns the next bytes of the body, at least one and at most the given number; none at its end.
         """
         if status != self.good_status or _is_text(headers):
             # Of a whole file that nobody asked for nothing is read, unless its type says that it is an error's text.
@@ -183,14 +182,14 @@ class Request:
         return self.response(bytes(body), given, total, headers)
 
     def check(self, headers: Mapping[str, str]) -> tuple[ByteRange | None, int]:
-        """Check an answer with the good status before its body is read.
+        """Check the headers of a response before its body is read.
 
         Args:
             headers: by lower-case name.
 
         Returns:
-            The bytes that the body must hold (None for a whole file whose size is not announced) and the whole file's
-            size (0 if not announced).
+            The range that the body must hold (None for a complete file of unknown size) and the file's size (0 if
+                unknown).
         """
         encoding = headers.get("content-encoding", "identity")
         if encoding.lower() != "identity":
@@ -242,7 +241,7 @@ class Request:
             raise FileChanged(message)
 
     def response(self, body: bytes, given: ByteRange | None, total: int, headers: Mapping[str, str]) -> Response:
-        """The answer, after the last check: that the body has the length it must have."""
+        """Check the length of the body and return the response."""
         most = len(given) if given else MAX_DOCUMENT
         if len(body) > most or (given and len(body) < most):
             message = f"{self.where}: {len(body):,} bytes came, {most:,} were expected"
@@ -260,10 +259,10 @@ class Request:
         )
 
     def of(self, exchange: Exchange, response: Response) -> Response:
-        """The answer with its exchange.
+        """Return the response with its exchange.
 
         Raises:
-            Unreachable: if more than the answer came, so that it may be that to another request.
+            Unreachable: if more bytes followed, so that it may be the response to another request.
         """
         if exchange.doubtful:
             message = f"{self.where}: the connection sent more than was requested; the answer may be to another request"
@@ -272,7 +271,7 @@ class Request:
 
 
 def is_strong(etag: str | None) -> bool:
-    """Whether equal ETags promise equal bytes (RFC 9110, section 8.8.1)."""
+    """Return whether equal ETags promise equal bytes (RFC 9110, section 8.8.1)."""
     return etag is not None and etag.startswith('"')
 
 
@@ -289,7 +288,7 @@ def _is_text(headers: Mapping[str, str]) -> bool:
 
 
 async def _excerpt(more: Callable[[int], Awaitable[bytes]]) -> bytes:
-    """An error's text as far as it comes; that it breaks off must not hide what the status says."""
+    """Read the beginning of an error's body; if that fails, the status still counts."""
     text = bytearray()
     with suppress(Exception):
         while len(text) < EXCERPT and (piece := await more(EXCERPT - len(text))):
@@ -298,7 +297,7 @@ async def _excerpt(more: Callable[[int], Awaitable[bytes]]) -> bytes:
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """``Retry-After`` in seconds (RFC 9110, section 10.2.3); a date counts from the answer's own, not by our clock."""
+    """Return ``Retry-After`` in seconds (RFC 9110, section 10.2.3); a date is relative to the response's ``Date``."""
     text = headers.get("retry-after", "")
     if _LENGTH.fullmatch(text):
         return float(text)
@@ -308,6 +307,6 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def _plain(body: str) -> str:
-    """An error page as one short line: Common Crawl says there whom to write to."""
+    """Return an error page as one short line."""
     text = re.sub(r"<(?:style|script)[^>]*>.*?</(?:style|script)>|<[^>]*>", " ", body, flags=re.DOTALL)
     return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())[:300]

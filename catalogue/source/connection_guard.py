@@ -1,7 +1,7 @@
-"""Connections that are closed as soon as they receive something that was not requested.
+"""Close a connection that receives bytes that were not requested.
 
-A server or proxy that sends one answer too many on a kept connection gives every later request on it the answer to the
-request before. aiohttp would take a surplus answer for the answer to the next request.
+If a server sends one response too many on a kept connection, every later request gets the response to the one before:
+aiohttp would take the surplus response for the next one.
 """
 
 from contextvars import ContextVar
@@ -14,7 +14,7 @@ from aiohttp.client_proto import ResponseHandler
 from catalogue.source.checks import Exchange
 
 EXCHANGE: ContextVar[Exchange] = ContextVar("exchange")
-"""The exchange that the current task is making."""
+"""The exchange of the current task."""
 
 
 class _Connection(ResponseHandler):
@@ -52,7 +52,7 @@ class _Connection(ResponseHandler):
 
 
 def guard(session: aiohttp.ClientSession) -> aiohttp.ClientSession:
-    """Make the connections of a new session such."""
+    """Make a session use such connections."""
     connector: Any = session.connector
     connector._factory = partial(_Connection, loop=connector._loop)  # noqa: SLF001 - aiohttp has no argument for it
     return session

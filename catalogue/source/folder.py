@@ -1,4 +1,4 @@
-"""Files in a folder on this machine."""
+"""Files in a local folder."""
 
 import os
 from pathlib import Path
@@ -11,17 +11,15 @@ from catalogue.source.checks import Request, Response, Wanted
 
 
 class FolderSource:
-    """Files below a folder. A file's ETag is made of its size and time of change."""
+    """Files below a folder, with ETags made of size and modification time."""
 
     def __init__(self, folder: Path, *, connections: int = 4) -> None:
-        """Prepare; nothing is opened before the first request."""
         self.url = folder.resolve().as_uri() + "/"
         self.connections = connections
         self._folder = folder.resolve()
         self._closed = False
 
     def get(self, path: str, wanted: Wanted = None, *, pin: FileVersion | None = None) -> Response:
-        """See ``Source.get``."""
         file = self._folder / path
         request = Request(f"{file}", wanted, pin)
         if self._closed:
@@ -47,7 +45,6 @@ class FolderSource:
         raise NotFound(message)
 
     def close(self) -> None:
-        """See ``Source.close``."""
         self._closed = True
 
 
@@ -68,7 +65,7 @@ def _read(file: BinaryIO, request: Request) -> Response:
 
 
 def _place(wanted: ByteRange | SuffixRange, total: int) -> tuple[int, int]:
-    """Where the bytes start and end that a server would send."""
+    """Return start and end of the bytes that a server would send."""
     match wanted:
         case SuffixRange(length):
             return max(0, total - length), total

@@ -1,4 +1,4 @@
-"""Files over HTTP."""
+"""Files over HTTP, by aiohttp."""
 
 import errno
 import os
@@ -27,23 +27,23 @@ from catalogue.source.checks import Exchange, Request, Response, Wanted, is_stro
 from catalogue.source.connection_guard import EXCHANGE, guard
 
 _SLOWEST = 100_000
-"""Bytes a second below which a body is given up, on top of ``Timeouts.total``."""
+"""Bytes per second; a slower body is given up."""
 _BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
-"""Variables that name certificates for requests and curl; OpenSSL itself looks at SSL_CERT_FILE and SSL_CERT_DIR."""
+"""Variables for certificates of requests and curl; OpenSSL reads SSL_CERT_FILE and SSL_CERT_DIR itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Seconds after which a request is given up."""
+    """Seconds after which a request fails."""
 
     connect: float = 10.0
     silence: float = 20.0
-    """Without a single byte."""
+    """Without a byte received."""
     total: float = 60.0
-    """For everything but the body, which has time in proportion to its length."""
+    """In all, without the time that the length of the body adds."""
 
     def of(self, request: Request) -> float:
-        """Seconds for a request in all."""
+        """Return the seconds for a request in all."""
         return self.total + request.most / _SLOWEST
 
 
@@ -51,16 +51,16 @@ class HttpSource:
     """Files below an http or https address."""
 
     def __init__(self, url: str, *, user_agent: str, connections: int, timeouts: Timeouts | None = None) -> None:
-        """Prepare; nothing is connected to before the first request.
+        """Prepare; the first request connects.
 
         Args:
             url: ends with a slash; without query or credentials.
-            user_agent: names the tool and whom to write to.
+            user_agent: names the tool and a contact.
             connections: open at most at once.
             timeouts: for every request.
 
         Raises:
-            QueryError: if the environment names certificates or a proxy that cannot be used.
+            QueryError: if the environment sets unusable certificates or proxies.
         """
         self.url = url
         self.connections = connections
@@ -78,11 +78,10 @@ class HttpSource:
         finalize(self, self._background.close, self._session.close)
 
     def get(self, path: str, wanted: Wanted = None, *, pin: FileVersion | None = None) -> Response:
-        """See ``Source.get``."""
         return self._background.run(self._get(path, wanted, pin))
 
     def close(self) -> None:
-        """Close the connections, breaking off what is under way."""
+        """Close the connections and cancel what is under way."""
         self._background.close(self._session.close)
 
     async def _open(self) -> aiohttp.ClientSession:
@@ -141,7 +140,7 @@ class HttpSource:
 async def once(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
     """Send a request once.
 
-    If a connection breaks, aiohttp repeats the request by itself, uncounted and without asking the limiter.
+    aiohttp repeats a request by itself when a connection breaks, past the rate limit and our counts.
     """
     try:
         return await send(request)
@@ -157,7 +156,7 @@ def _refused(error: Exception) -> bool:
 
 
 def no_answer(where: str, error: BaseException) -> Unreachable:
-    """The error to raise for a failed request, by the type of failure: the texts of aiohttp can hold whole headers."""
+    """Return the error for a failed request by its type: texts of aiohttp can contain headers."""
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         message = (
             f"the name {error.host} cannot be resolved; check whether this machine is online, the name is right, "
@@ -169,7 +168,7 @@ def no_answer(where: str, error: BaseException) -> Unreachable:
 
 
 def _headers(answer: aiohttp.ClientResponse) -> dict[str, str]:
-    """By lower-case name; what comes twice is a list (RFC 9110, section 5.3), and fails where one value is wanted."""
+    """Return headers by lower-case name; repeated ones are joined (RFC 9110, section 5.3) and fail later checks."""
     return {name.lower(): ", ".join(answer.headers.getall(name)) for name in answer.headers}
 
 
@@ -190,9 +189,9 @@ def _trusted() -> ssl.SSLContext:
 
 
 def _proxy(url: str) -> tuple[URL | None, dict[str, str]]:
-    """The proxy that the environment wants for an address, and the headers that it wants.
+    """Return the environment's proxy for an address, and the headers it needs.
 
-    Not left to aiohttp, which would look into .netrc too and tell the host the user's name and password.
+    aiohttp would also read .netrc and send the user's name and password to the host.
     """
     parts = urlsplit(url)
     name = None if proxy_bypass(parts.netloc) else getproxies().get(parts.scheme)

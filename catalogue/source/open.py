@@ -1,4 +1,4 @@
-"""An address → a source that asks it politely."""
+"""Open the source of an address, with its rate limit and retries."""
 
 import math
 import os
@@ -22,7 +22,7 @@ _ENVIRONMENT = (
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
     *("AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"),
 )
-"""Variables that say by which way a source is asked, or who is believed to be it."""
+"""Environment variables that change how a source is reached or trusted."""
 _COMMON_CRAWL_HOSTS = ("commoncrawl.org", "ds5q9oxwqwsfj.cloudfront.net")
 
 
@@ -38,15 +38,15 @@ def open_source(
     """Open an https, http or s3 address, or a folder.
 
     Args:
-        url: which.
-        settings: of the user; theirs of patience is how long to wait at least when a source asks for it.
-        clock: to wait by; the machine's unless given.
+        url: the address.
+        settings: the user's; ``min_pause`` applies when a source asks to slow down.
+        clock: for waits; the machine's by default.
         notify: see ``PoliteSource``.
-        attempts: likewise.
-        patience: likewise, how long to wait at most.
+        attempts: see ``PoliteSource``.
+        patience: see ``PoliteSource``.
 
     Raises:
-        QueryError: if it is none of these.
+        QueryError: if the address is none of these.
     """
     parts = address(url)
     if not (parts.scheme in {"http", "https", "s3"} or is_folder(url)):
@@ -74,20 +74,20 @@ def open_source(
 
 
 def environment_settings() -> dict[str, str]:
-    """What the environment says of the way to a source, without what might be secret in it."""
+    """Return the environment variables that change how a source is reached, without secrets."""
     return {name: _open_part(value) for name in _ENVIRONMENT if (value := os.environ.get(name))}
 
 
 def _open_part(value: str) -> str:
-    """Of a place without a path that matters: a password may have a slash in it that should have been written %2F."""
+    """Return an address without path and credentials; an unescaped slash in a password must not reveal it."""
     scheme, slashes, rest = value.rpartition("://") if value.count("://") == 1 else ("", "", value)
     return without_secrets(f"{scheme}{slashes}{rest.rpartition('@')[2]}")
 
 
 def credentials_from() -> str | None:
-    """The kind of place where the AWS SDK finds credentials, as it names it; None if it finds none, or is not here.
+    """Return where the AWS SDK finds credentials, in its own words; None if it finds none or is not installed.
 
-    Where it finds none elsewhere, it asks the cloud's own service for them, as it would for a request.
+    It may ask the cloud's metadata service, as a request would.
     """
     try:
         from botocore.session import Session  # noqa: PLC0415 - an extra, and slow to import

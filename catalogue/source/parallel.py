@@ -1,8 +1,7 @@
-"""Run a function on many items in an executor, with a bounded number of them under way.
+"""Run a function on many items in an executor, with a bounded number under way.
 
-``map_in_order`` yields results in the order of the items, as record downloads and workers need. ``map_as_completed``
-yields them as they finish, as the harvest needs. Both read items only when there is room for them, so that millions of
-items may be passed, and cancel what has not started when they are closed. The executor stays the caller's.
+``map_in_order`` yields results in the order of the items, ``map_as_completed`` as they finish. Both read items only
+when there is room, and cancel what has not started when they are closed. The caller owns the executor.
 """
 
 from collections import deque

@@ -1,8 +1,8 @@
-"""How often a host may be asked, by all processes of a user together.
+"""The rate limit of a host, shared by all processes of a user.
 
-Common Crawl's limits, as far as they are known: "We can handle a few thousand requests per second, not millions" for
-everybody together (status.commoncrawl.org); 12 requests a second from one address were blocked after minutes, 7 were
-not in hours; who is blocked gets 403 for everything for some minutes; 503 asks for at least 10 seconds of patience.
+What is known of Common Crawl's limits: "We can handle a few thousand requests per second, not millions" for all
+clients together (status.commoncrawl.org); 12 requests per second from one address were blocked after minutes, 7 were
+not in hours; a blocked client gets 403 for everything for some minutes; 503 asks for a pause of at least 10 seconds.
 """
 
 import json
@@ -22,76 +22,73 @@ from catalogue.atomic_files import create
 from catalogue.errors import Blocked, SourceUnavailable, Throttled
 
 _PROBE_PATIENCE = 120.0
-"""Seconds after which a probe that never reported back is taken for dead."""
+"""Seconds after which an unfinished probe counts as failed."""
 _LOOK_AGAIN = 1.0
-"""Seconds after which whoever waits for somebody else's probe looks whether it is over."""
+"""Seconds between checks whether another process's probe is done."""
 _FLOOR = 0.5
-"""Requests a second below which the rate is not halved."""
+"""Requests per second; the rate is not halved below."""
 _LEAST = 0.001
-"""Requests a second below which a noted rate is no rate."""
+"""Requests per second; a stored rate below is invalid."""
 _CLEAN = 10.0
-"""Seconds without a complaint after which the rate grows by 1 a second."""
+"""Seconds without a complaint after which the rate grows by 1 per second."""
 _LOCK_SECONDS = 2.0
-"""For which the lock of the state is waited for, which others have for a millisecond."""
+"""How long to wait for the state's lock, which is held for about a millisecond."""
 _HORIZON = 3600.0
-"""Seconds beyond which no state that makes sense looks ahead, unless a pause is longer."""
+"""Seconds; a stored time further ahead is invalid, unless a pause is longer."""
 
 
 class Clock(Protocol):
-    """Time, handed in so that a test need not wait."""
+    """The time, passed in so that tests need not wait."""
 
     def now(self) -> float:
-        """Seconds; never goes backwards and is the same for all processes of the machine."""
+        """Return seconds that never go backwards and are the same in all processes of the machine."""
 
     def sleep(self, seconds: float) -> None:
         """Wait.
 
         Raises:
-            SourceUnavailable: if the wait was broken off.
+            SourceUnavailable: if the wait was interrupted by ``stop``.
         """
 
     def stop(self) -> None:
-        """Break off this wait and every later one."""
+        """Interrupt this wait and every later one."""
 
 
 class SystemClock:
-    """The machine's time since it started."""
+    """Seconds since the machine started."""
 
     def __init__(self) -> None:
         self._stopped = Event()
 
     def now(self) -> float:
-        """See ``Clock.now``."""
         return time.monotonic()
 
     def sleep(self, seconds: float) -> None:
-        """See ``Clock.sleep``."""
         if self._stopped.wait(max(0.0, seconds)):
             message = "the wait was broken off, for the source was closed"
             raise SourceUnavailable(message)
 
     def stop(self) -> None:
-        """See ``Clock.stop``."""
         self._stopped.set()
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What politeness means towards a host."""
+    """How politely a host is treated."""
 
     rate: float | None = None
-    """Requests a second in the long run; None for as many as come."""
+    """Requests per second in the long run; None for no limit."""
     burst: int = 10
-    """Requests that may go out at once after a rest."""
+    """Requests that may be sent at once after a pause."""
     connections: int = 16
     slow_down: float = 1.0
-    """Seconds to wait at least when asked to slow down; doubled each time."""
+    """Shortest pause in seconds after a request to slow down; doubled each time."""
     pauses: tuple[float, ...] = (300.0, 900.0)
-    """Seconds of silence after the first block, the second, …; then it is given up for now."""
+    """Seconds of pause after the first block, the second and so on; after the last the host is given up."""
     refused: int = 5
-    """Requests for one thing where nobody listens: whoever restarts a server of their own has some seconds for it."""
+    """Attempts when connections are refused, so that a server may restart."""
     never_honoured: int = 2
-    """Requests for one range where the whole file comes, if no range was ever honoured."""
+    """Attempts for a range when the complete file is sent and no range was ever honoured."""
 
 
 # Of many machines that answer in their name one may be gone, or ignore a range, while others do as they should.
@@ -101,33 +98,33 @@ S3_COMMON_CRAWL = Policy(rate=100.0, burst=100, connections=32, slow_down=2.0, r
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What all processes know of a host; times are the clock's."""
+    """What all processes share about a host; times are the clock's."""
 
     next_slot: float = 0.0
     rate: float | None = None
-    """The rate after halving; None while it is the policy's."""
+    """The rate after halving; None if it is the policy's."""
     changed: float = 0.0
     blocks: int = 0
-    """Blocks in a row."""
+    """Consecutive blocks."""
     paused_until: float = 0.0
     probed: float | None = None
-    """When the one request went out that finds out whether a block is over."""
+    """When the request was sent that finds out whether a block is over."""
     ignores_suffixes: bool = False
-    """Whether the host answers a suffix range with the whole file."""
+    """Whether the host answers suffix ranges with the complete file."""
     noted: float = 0.0
-    """When all this was written down."""
+    """When this state was written."""
 
 
 class Limiter:
-    """Gives leave to make requests of one host."""
+    """Grant permission for requests to one host."""
 
     def __init__(self, policy: Policy, *, clock: Clock, file: Path | None = None) -> None:
-        """Start with what is known.
+        """Start with the shared state.
 
         Args:
-            policy: the host's.
-            clock: to wait by.
-            file: shared with the user's other processes; None to share with nobody.
+            policy: of the host.
+            clock: for waits.
+            file: shared with the user's other processes; None to share nothing.
         """
         self.policy = policy
         self.clock = clock
@@ -137,26 +134,25 @@ class Limiter:
 
     @property
     def rate(self) -> float | None:
-        """Requests a second at present; None for as many as come."""
+        """Return the current requests per second; None for no limit."""
         return self._rate(self.state)
 
     @property
     def state(self) -> State:
-        """What is known at present."""
         return self._update(lambda state: state)
 
     def acquire(self, patience: float = math.inf) -> float:
-        """Wait for leave to make one request.
+        """Wait for permission to make one request.
 
         Args:
-            patience: seconds to wait at most; leave that needs no wait is given however little that is.
+            patience: longest wait in seconds; permission without a wait is always granted.
 
         Returns:
-            When leave was given; ``succeeded`` and ``blocked`` want it back.
+            When permission was granted, for ``succeeded`` and ``blocked``.
 
         Raises:
             Blocked: if the host has blocked us too often in a row.
-            Throttled: at once, if it would take longer than there is patience; no turn is taken then.
+            Throttled: at once, if the wait would be longer; no slot is taken then.
         """
         until = self.clock.now() + patience
         while True:
@@ -193,11 +189,11 @@ class Limiter:
         self.clock.sleep(end - now)
 
     def _slot(self, state: State, now: float, rate: float) -> float:
-        """When the next request may go out."""
+        """Return when the next request may be sent."""
         return max(state.next_slot, now - (self.policy.burst - 1) / rate)
 
     def _taken(self, state: State, now: float, until: float) -> State:
-        """The state after a slot, or the right to probe, was taken if there was one to take in time."""
+        """Return the state after taking a slot, or the probe, if one is free by ``until``."""
         if now < state.paused_until:
             return state
         if state.blocks:
@@ -210,7 +206,7 @@ class Limiter:
         return state if slot > max(now, until) else replace(state, next_slot=slot + 1 / rate)
 
     def succeeded(self, asked: float) -> None:
-        """Note that the host answered a request as it should."""
+        """Note that the host answered a request."""
         now = self.clock.now()
 
         def change(state: State) -> State:
@@ -228,7 +224,7 @@ class Limiter:
         self._update(change)
 
     def slow_down(self) -> None:
-        """Note that the host asked to be asked more slowly: halve the rate."""
+        """Note that the host asked to slow down: halve the rate."""
         now = self.clock.now()
         self._update(lambda state: self._halved(state, now))
 
@@ -236,10 +232,10 @@ class Limiter:
         """Note that the host refuses everything.
 
         Args:
-            asked: when leave for the refused request was given; of several refused at the same time one counts.
+            asked: when permission for the refused request was granted; of several refused at once one counts.
 
         Returns:
-            Seconds of silence that follow.
+            Seconds of pause that follow.
 
         Raises:
             Blocked: if this happened too often in a row.
@@ -259,7 +255,7 @@ class Limiter:
         return pause
 
     def note_suffixes(self, *, ignored: bool) -> None:
-        """Remember how the host answers suffix ranges."""
+        """Share how the host answers suffix ranges."""
         self._update(lambda state: replace(state, ignores_suffixes=ignored))
 
     def _rate(self, state: State) -> float | None:
@@ -280,7 +276,7 @@ class Limiter:
         )
 
     def _update(self, change: Callable[[State], State]) -> State:
-        """Change the state, alone; returns what it is then."""
+        """Change the state under its lock and return the new one."""
         with self._lock:
             if self._file is not None:
                 try:
@@ -308,7 +304,6 @@ class Limiter:
             return after
 
     def _read(self, file: Path) -> State:
-        """What the file says, if that can be."""
         now = self.clock.now()
         with suppress(OSError, ValueError, TypeError, RecursionError):
             state = State(**json.loads(file.read_text(encoding="ascii")))
@@ -322,5 +317,5 @@ class Limiter:
 
 
 def impatient(why: str, seconds: float) -> Throttled:
-    """What is raised instead of a wait of so many seconds, if somebody has less patience."""
+    """Return the error for a wait that is too long."""
     return Throttled(f"{why}; ask again in {math.ceil(seconds)} s", retry_after=seconds)

@@ -1,4 +1,4 @@
-"""Asking politely, and again: the same protocol around another source."""
+"""A source that respects the rate limit and retries."""
 
 import math
 import random
@@ -26,25 +26,25 @@ from catalogue.source.checks import Response, Source, Wanted
 from catalogue.source.rate_limit import Limiter, impatient
 
 ATTEMPTS = 12
-"""Requests made for one thing before it is given up."""
+"""Requests for one range before it fails."""
 _IGNORED_ATTEMPTS = 4
-"""The same where the whole file comes each time: its body is not read, but the server may have sent some of it."""
+"""The same when the complete file is sent instead of a range, since a server may send much of it."""
 _UNRESOLVED_ATTEMPTS, _UNRESOLVED_PAUSE = 2, 2.0
-"""Requests to a host whose name has not been resolved yet, and the seconds between them."""
+"""Requests to a host whose name was never resolved, and seconds between them."""
 _LONGEST_BACKOFF = 20.0
 _LONGEST_RETRY_AFTER = 300.0
 _WORTH_A_WORD = 10.0
-"""Seconds of waiting that the user is told of."""
+"""Seconds of waiting that the user is told about."""
 _THROTTLED_SHARE, _THROTTLED_ALLOWANCE = 0.1, 500
 _RECENT, _RECENT_FAILURES = 200, 180
 _DEAF = 3
-"""Files of which no range can be had, before one was of any, after which the host is taken to honour none."""
+"""Files without any range, before any success, after which a host counts as not supporting ranges."""
 _AN_HOUR = 3600.0
-"""Seconds for which a host that was given up is not asked."""
+"""Seconds for which a host that was given up gets no requests."""
 
 
 class PoliteSource:
-    """A source that waits its turn, tries again what may go better, and knows when to stop."""
+    """A source that waits for permission, retries temporary failures, and gives up in time."""
 
     def __init__(
         self,
@@ -62,11 +62,11 @@ class PoliteSource:
         Args:
             inner: makes the requests.
             limiter: of the source's host.
-            notify: told in a sentence why there is a long wait.
-            jitter: a number in [0, 1), so that many clients do not come back at the same moment.
-            attempts: requests made for one thing before it is given up.
-            patience: seconds after which no request is made, and until which at most is waited, for one thing.
-            another: opens the same source with connections of its own.
+            notify: called with a sentence before a long wait.
+            jitter: returns a number in [0, 1), so that clients do not retry at the same moment.
+            attempts: requests for one range before it fails.
+            patience: longest wait in seconds for one range.
+            another: opens the same source with new connections.
         """
         self.inner = inner
         self.limiter = limiter
@@ -86,32 +86,30 @@ class PoliteSource:
         self._answered = False
         """Whether the host ever answered."""
         self._deaf: set[str] = set()
-        """Files of which no range could be had."""
+        """Files for which no range was honoured."""
         self._rest_until = 0.0
-        """When the host may be asked again, which asked for more patience than somebody had."""
+        """Until when requests wait, after a caller did not wait as long as the host asked."""
         self._throttled = 0
         self._uncounted = 0
-        """Requests made before the host was given up last; what they came to says nothing any more."""
+        """Requests made before the host was given up; their results no longer count."""
         self._given_up: tuple[str, float] | None = None
-        """Why, and when that is over."""
+        """Why the host was given up, and until when."""
         self._recent: deque[bool] = deque(maxlen=_RECENT)
 
     @property
     def url(self) -> str:
-        """See ``Source.url``."""
         return self.inner.url
 
     @property
     def connections(self) -> int:
-        """See ``Source.connections``."""
         return self.inner.connections
 
     def get(self, path: str, wanted: Wanted = None, *, pin: FileVersion | None = None) -> Response:
-        """See ``Source.get``; makes as many requests as it takes.
+        """See ``Source.get``; retries as often as needed.
 
         Raises:
-            SourceUnavailable: if so much fails that going on would be rude or useless.
-            Throttled: also if it would take longer than there is patience; it says in how many seconds it might not.
+            SourceUnavailable: if so many requests fail that more would be useless.
+            Throttled: if the wait would be too long; the message says how long.
         """
         last: SourceError = SourceUnavailable(f"{self.url}{path} was not asked for")
         complaints = 0
@@ -163,7 +161,7 @@ class PoliteSource:
 
     @contextmanager
     def apart(self) -> Iterator["PoliteSource"]:
-        """This source with a connection that nothing else was sent on."""
+        """Yield this source with a connection that carried no other request."""
         own = copy(self)
         if self._another:
             own.inner = self._another()
@@ -178,12 +176,12 @@ class PoliteSource:
                 self.bytes += own.bytes - received
 
     def close(self) -> None:
-        """See ``Source.close``; breaks off waits too."""
+        """See ``Source.close``; also interrupts waits."""
         self.limiter.clock.stop()
         self.inner.close()
 
     def _bear_with(self, error: SourceError, path: str, wanted: Wanted, attempts: int) -> None:
-        """Raise what has failed often enough of those kinds that hardly ever pass."""
+        """Raise an error that rarely passes, once it occurred often enough."""
         policy = self.limiter.policy
         if isinstance(error, ConnectionRefused) and min(policy.refused, self._attempts) <= attempts < ATTEMPTS:
             message = f"{error}; is the server running?"
@@ -221,7 +219,6 @@ class PoliteSource:
         return wait
 
     def _rest(self, until: float) -> None:
-        """Wait as long as the host asked somebody to who did not."""
         seconds = self._rest_until - self.limiter.clock.now()
         if seconds > 0:
             self._wait(seconds, Throttled(f"{self.url} asked for patience"), until)

@@ -1,4 +1,4 @@
-"""Files in S3, by s3fs's session and credentials, under our own checks."""
+"""Files in S3: s3fs's session and credentials, our own checks."""
 
 import asyncio
 from typing import Any
@@ -36,13 +36,13 @@ _WITHOUT_CREDENTIALS = (
 
 
 class S3Source:
-    """Files below an ``s3://bucket/prefix/``.
+    """Files below ``s3://bucket/prefix/``.
 
-    Credentials, region, profile and endpoint are whatever the user's AWS settings and environment say.
+    Credentials, region, profile and endpoint come from the user's AWS settings and environment.
     """
 
     def __init__(self, url: str, *, user_agent: str, connections: int, timeouts: Timeouts | None = None) -> None:
-        """Prepare; nothing is connected to before the first request.
+        """Prepare; the first request connects.
 
         Args:
             url: ends with a slash.
@@ -72,11 +72,10 @@ class S3Source:
         self._background = Background(url)
 
     def get(self, path: str, wanted: Wanted = None, *, pin: FileVersion | None = None) -> Response:
-        """See ``Source.get``."""
         return self._background.run(self._get(path, wanted, pin))
 
     def close(self) -> None:
-        """Close the connections, breaking off what is under way."""
+        """Close the connections and cancel what is under way."""
         self._background.close(self._shut)
 
     async def _shut(self) -> None:
@@ -119,7 +118,7 @@ class S3Source:
 
 
 class _Session(AIOHTTPSession):  # type: ignore[misc] # it has no types
-    """The SDK's own way to send requests, but each goes to the one place and once."""
+    """The SDK's HTTP session, without redirects and retries."""
 
     async def _get_session(self, proxy: str | None) -> aiohttp.ClientSession:
         session: aiohttp.ClientSession = await super()._get_session(proxy)
@@ -135,7 +134,7 @@ class _Elsewhere(Exception):
 
 
 async def _no_further(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    """Refuse to be led elsewhere; a bucket's region is found by the SDK, which needs no place to be named."""
+    """Refuse redirects; the SDK finds a bucket's region without them."""
     answer = await send(request)
     place = answer.headers.get("Location")
     if 300 <= answer.status < 400 and place:  # noqa: PLR2004

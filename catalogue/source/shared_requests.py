@@ -1,4 +1,4 @@
-"""A source for many threads, each of which may ask for what another is just being sent."""
+"""Share requests between threads: a thread waits for bytes that another is already fetching."""
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
@@ -14,16 +14,16 @@ from catalogue.source.checks import Response, Source
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Flight:
-    """A request that some thread makes, now or after others of its own that wait for nobody."""
+    """A request that a thread makes now or next, and the threads that wait for it."""
 
     range: ByteRange
     answer: "Future[Response | None]" = field(default_factory=Future)
-    """None if that thread was stopped by something that says nothing about the source."""
+    """None if the thread was stopped for a reason that says nothing about the source."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Claim:
-    """Where a thread gets what it lacks from."""
+    """How a thread gets the bytes that it needs."""
 
     cached: Sequence[ByteRange]
     ours: Sequence[_Flight]
@@ -31,25 +31,23 @@ class _Claim:
 
 
 class SharedSource(CachedSource):
-    """A source that fetches no byte twice, though many threads ask at once, as far as its cache can keep it.
+    """A source for many threads that fetches no byte twice, as far as its cache can keep it.
 
-    A range of a pinned version is put together from what the cache holds, what is under way already, and one request
-    for each gap between. What the cache cannot keep is asked for as it is wanted, once by all who want exactly that.
-
-    An error is everybody's who waits for the request. A thread waits for others only when its own requests are done, so
-    that two never wait for each other.
+    A range of a known version is assembled from the cache, from requests under way, and from one request for each gap.
+    Ranges that cannot be cached are shared only by threads that request exactly the same. An error is raised in every
+    thread that waits for the request. A thread waits for others only after its own requests, so there is no deadlock.
     """
 
     def __init__(self, inner: Source, cache: RangeCache) -> None:
         super().__init__(inner, cache)
         self._lock = Lock()
         self._flights: dict[tuple[str, FileVersion], list[_Flight]] = {}
-        """What is under way, by file and version."""
+        """Requests under way, by file and version."""
 
     def _fetched(self, path: str, wanted: ByteRange, pin: FileVersion) -> Response:
         pieces: dict[ByteRange, bytes] = {}
         believed = True
-        """Whether the cache has what it says; damage that it can neither read nor remove it goes on to speak of."""
+        """Whether the cache still counts: it keeps listing a damaged entry that it cannot remove."""
         while lacking := without([wanted], pieces):
             with self._claim(path, pin, wanted, lacking, believed=believed) as claim:
                 for each in claim.cached:
@@ -75,7 +73,7 @@ class SharedSource(CachedSource):
     def _claim(
         self, path: str, pin: FileVersion, wanted: ByteRange, lacking: Sequence[ByteRange], *, believed: bool
     ) -> Iterator[_Claim]:
-        """Divide what is lacking of a range; nobody else asks for our part of it meanwhile."""
+        """Divide the missing parts of a range; no other thread requests our share of it."""
         ours: list[_Flight] = []
         try:
             # What has landed is in the cache: in one step, or it could be missed both there and here.
@@ -107,7 +105,7 @@ class SharedSource(CachedSource):
     def _land(
         self, path: str, pin: FileVersion, flights: Sequence[_Flight], outcome: Response | CatalogueError | None
     ) -> None:
-        """Tell those who wait what became of requests, unless they have been told."""
+        """Pass the outcome to waiting threads that have none yet."""
         with self._lock:
             left = [each for each in self._flights.get((path, pin), []) if each not in flights]
             if left:
@@ -124,5 +122,5 @@ class SharedSource(CachedSource):
 
 
 def _inside(ranges: Sequence[ByteRange], others: Sequence[ByteRange]) -> list[ByteRange]:
-    """What of some ranges, none of which overlap, lies in any of others."""
+    """Return the parts of disjoint ranges that lie in any of the others."""
     return without(ranges, without(ranges, others))

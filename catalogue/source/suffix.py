@@ -1,4 +1,4 @@
-"""A file's end, when its size is not known."""
+"""Read the end of a file of unknown size."""
 
 from catalogue.errors import FileChanged, RangeIgnored
 from catalogue.source.byte_ranges import ByteRange, FileVersion, SuffixRange
@@ -7,10 +7,10 @@ from catalogue.source.retry import PoliteSource
 
 
 def get_tail(source: PoliteSource, path: str, length: int) -> Response:
-    """The last ``length`` bytes of a file, or all of it if it is shorter.
+    """Return the last ``length`` bytes of a file, or all of a shorter one.
 
-    One request, by a suffix range. CloudFront's documentation allows itself to answer such a range with the whole file;
-    a host that does is asked for the first byte, which tells the size, and then for an explicit range, from then on.
+    One suffix range. CloudFront may answer one with the complete file; for a host that does, the first byte tells the
+    size, and an explicit range follows.
     """
     ignores_suffixes = source.limiter.state.ignores_suffixes
     if not ignores_suffixes:

@@ -1,8 +1,8 @@
-"""The store: one SQLite file of raw footers and page indexes, in the layout of ``sqlitedict``.
+"""The store: one SQLite file of raw footers and page indexes, in sqlitedict's layout.
 
-Anybody can read it with ``SqliteDict(path, tablename="files", encode=encode, decode=decode, flag="r",
-journal_mode="WAL")`` (without the last, sqlitedict changes the file even to read it). It is written here by
-transactions (piskvorky/sqlitedict#108).
+Read it with ``SqliteDict(path, tablename="files", encode=encode, decode=decode, flag="r", journal_mode="WAL")``
+(without the last, sqlitedict changes the file even to read it). It is written by our own transactions, see
+piskvorky/sqlitedict#108.
 """
 
 import os
@@ -28,20 +28,20 @@ _SHORT_WAIT = 1000
 
 
 class Store:
-    """The store's file, open. One connection, safe to use from many threads, and refused after a fork."""
+    """An open store: one connection, safe for many threads, refused after a fork."""
 
     def __init__(self, path: Path, *, create: bool = False, busy_seconds: float = 30.0) -> None:
-        """Open a store, and with ``create`` make one where there is none.
+        """Open a store.
 
         Args:
-            path: of the file. If it or its folder cannot be written to, it is only read.
-            create: make the file, and its folder, if need be.
+            path: of the file; it is opened read-only if it or its folder is not writable.
+            create: create the file and its folder if missing.
             busy_seconds: how long to wait for another process that is writing.
 
         Raises:
-            NotHarvested: if there is none.
-            StoreError: if the file is something else or of a newer version, or the log beside it is not its own.
-            DiskFailed: if it is to be made where nothing can be written.
+            NotHarvested: if there is no file.
+            StoreError: if it is not a store, is of a newer version, or its log belongs to another file.
+            DiskFailed: if it cannot be created.
         """
         self.path = path
         self._busy_seconds = busy_seconds
@@ -51,7 +51,7 @@ class Store:
             message = f"nothing is harvested in {path.parent} yet; run: catalogue harvest --crawl latest"
             raise NotHarvested(message, call="harvest('latest')")
         self.read_only = not is_writable(path)
-        """Whether nothing can be written to it."""
+        """Whether nothing can be written."""
         if create and self.read_only:
             raise unwritable(path)
         with disk_errors(path):
@@ -81,14 +81,14 @@ class Store:
         return connection
 
     def close(self) -> None:
-        """Close the file, once no thread is at it: SQLite's connections do not survive being closed in use."""
+        """Close the file once no thread uses it: SQLite may crash otherwise."""
         if self._process == os.getpid():
             with self._mutex:
                 self._connection.close()
 
     @contextmanager
     def _using(self) -> Iterator[sqlite3.Connection]:
-        """The connection, for one thread at a time."""
+        """Yield the connection to one thread at a time."""
         if self._process != os.getpid():  # a connection carried across a fork can damage the file
             message = f"{self.path} was opened by another process; open it again in this one"
             raise StoreError(message)
@@ -99,10 +99,10 @@ class Store:
             yield self._connection
 
     def get(self, table: str, key: str) -> StoredFile | None:
-        """The value of a key.
+        """Return the value of a key.
 
         Raises:
-            StoreDamaged: if it is not what was written; the message names the key.
+            StoreDamaged: with the key, if it is not what was written.
         """
         with self._using() as connection:
             row = connection.execute(f'SELECT value FROM "{_known(table)}" WHERE key = ?', [key]).fetchone()  # noqa: S608
@@ -115,10 +115,9 @@ class Store:
             raise StoreDamaged(message) from error
 
     def put(self, table: str, items: Iterable[tuple[str, StoredFile]]) -> None:
-        """Write values in one transaction: all of them or, if it raises, none.
+        """Write values in one transaction.
 
-        A file that is written stops being a failure, and what was held of the pages of another version of it is
-        forgotten.
+        This removes the failures of these files, and page indexes of their other versions.
         """
         values = list(items)
         encoded = [(key, encode(held)) for key, held in values]
@@ -133,7 +132,7 @@ class Store:
             run(f'INSERT OR REPLACE INTO "{_known(table)}" (key, value) VALUES (?, ?)', encoded)  # noqa: S608
 
     def delete(self, table: str, keys: Iterable[str]) -> None:
-        """Forget keys, in one transaction; with a file what is held of its pages."""
+        """Remove keys in one transaction, and page indexes of these files."""
         gone = list(keys)
         if not gone:
             return
@@ -144,11 +143,7 @@ class Store:
                 connection.executemany('DELETE FROM "facts" WHERE key = ?', [(key,) for key in gone])
 
     def add_missing(self, table: str, rows: Iterable[tuple[str, bytes]]) -> set[str]:
-        """Add values, as they stand in a store, under keys of which nothing is held; in one transaction.
-
-        Returns:
-            The keys that were added.
-        """
+        """Add encoded values under keys that do not exist, in one transaction, and return these keys."""
         added = set()
         with self._using() as connection, self._transaction(COUNTERS[table]):
             for key, value in rows:
@@ -160,14 +155,14 @@ class Store:
         return added
 
     def indexes(self, path: str, row_groups: Iterable[int], version: StoredFile) -> dict[int, Indexes]:
-        """The page indexes held of row groups of a file.
+        """Return the stored page indexes of row groups of a file.
 
-        What is damaged counts as not held, since it can be had again.
+        Damaged ones count as missing: they can be fetched again.
 
         Args:
             path: of the file.
-            row_groups: which.
-            version: the file's own value, so that indexes of another version are not given.
+            row_groups: numbers.
+            version: of the stored file, so that indexes of another version are left out.
         """
         wanted = {index_key(path, ordinal): ordinal for ordinal in row_groups}
         with self._using() as connection:
@@ -185,12 +180,12 @@ class Store:
         return found
 
     def add_indexes(self, path: str, indexes: Mapping[int, Indexes], version: StoredFile) -> None:
-        """Keep page indexes beside what is held of the same row groups already, in one transaction.
+        """Merge page indexes into the stored ones, in one transaction.
 
         Args:
             path: of the file.
             indexes: by row group.
-            version: the file's own value.
+            version: of the stored file.
         """
         now = datetime.now(UTC).isoformat(timespec="seconds")
         with self._using() as connection, self._impatient(), self._transaction("index_changes"):
@@ -203,7 +198,7 @@ class Store:
 
     @contextmanager
     def _impatient(self) -> Iterator[None]:
-        """Wait for other processes no longer than a short cut is worth."""
+        """Wait for other processes no longer than a shortcut is worth."""
         self._connection.execute(f"PRAGMA busy_timeout={_SHORT_WAIT}")
         try:
             yield
@@ -211,7 +206,7 @@ class Store:
             self._connection.execute(f"PRAGMA busy_timeout={int(1000 * self._busy_seconds)}")
 
     def facts(self, paths: Iterable[str]) -> dict[str, StoredFile]:
-        """What is known of files by examining their footers; what is damaged counts as not known."""
+        """Return the stored summaries of files, without damaged ones."""
         found = {}
         with self._using() as connection:
             rows = [
@@ -225,10 +220,9 @@ class Store:
         return found
 
     def add_facts(self, facts: Iterable[tuple[str, StoredFile]]) -> None:
-        """Keep what examining footers found, by path, in one transaction.
+        """Store summaries of files, each in one transaction; a read-only store ignores them.
 
-        It can be found again, and so changes nothing, and is not kept in a store that is only read. One is taken after
-        the other, as they may be large.
+        They can be derived again, so they do not count as a change.
         """
         if self.read_only:
             return
@@ -237,7 +231,7 @@ class Store:
             connection.executemany('INSERT OR REPLACE INTO "facts" (key, value) VALUES (?, ?)', values)
 
     def _forget_other_indexes(self, files: Iterable[tuple[str, StoredFile]]) -> None:
-        """Forget what is held of the pages of other versions of files than are about to be written."""
+        """Remove page indexes of other versions of files that are about to be written."""
         for path, held in files:
             row = self._connection.execute('SELECT value FROM "files" WHERE key = ?', [path]).fetchone()
             before = None
@@ -259,7 +253,7 @@ class Store:
         self._connection.executemany('DELETE FROM "indexes" WHERE key > ? AND key < ?', between)
 
     def keys(self, table: str, containing: str = "") -> list[str]:
-        """The keys that contain a text, ascending."""
+        """Return the keys that contain a text, ascending."""
         with self._using() as connection:
             rows = connection.execute(
                 f'SELECT key FROM "{_known(table)}" WHERE instr(key, ?) ORDER BY key',  # noqa: S608
@@ -268,21 +262,20 @@ class Store:
         return [key for (key,) in rows]
 
     def count(self, table: str) -> int:
-        """How many keys there are."""
         with self._using() as connection:
             return int(connection.execute(f'SELECT count(*) FROM "{_known(table)}"').fetchone()[0])  # noqa: S608
 
     def index_keys(self, path: str) -> list[str]:
-        """The keys, ``path#row_group``, of what is held of a file's page indexes."""
+        """Return the keys, ``path#row_group``, of a file's stored page indexes."""
         with self._using() as connection:
             query = 'SELECT key FROM "indexes" WHERE key > ? AND key < ?'
             rows = connection.execute(query, [f"{path}#", f"{path}$"]).fetchall()  # "$" follows "#"
         return [key for (key,) in rows]
 
     def last_row(self, table: str) -> str:
-        """Return what identifies the row of a table that was written last; empty if there is none.
+        """Return what identifies the row that was written last; empty if there is none.
 
-        SQLite numbers rows in the order in which they are written, also if they replace others.
+        SQLite numbers rows in the order in which they are written, also replacements.
         """
         query = f'SELECT rowid, substr(value, 2, {DIGEST_SIZE}) FROM "{_known(table)}" ORDER BY rowid DESC LIMIT 1'  # noqa: S608
         with self._using() as connection:
@@ -297,8 +290,7 @@ class Store:
             last_row: as ``last_row`` returned it.
 
         Returns:
-            None if that is not known, as in a store that was replaced by a backup. Of files it is not known either if
-            the row was replaced; other tables replace their last row often.
+            None if that is unknown: the store was replaced by a backup, or, for files, the row itself was replaced.
         """
         number, _, digest = last_row.partition(":")
         first = int(number or 0)
@@ -315,7 +307,7 @@ class Store:
         return [key for row, key, _ in rows if row > first]
 
     def versions(self, table: str, keys: Iterable[str]) -> dict[str, bytes]:
-        """For those of the keys that are held their value's digest, which changes whenever anything about it does."""
+        """Return the digests of the values of existing keys."""
         query = f'SELECT substr(value, 2, {DIGEST_SIZE}) FROM "{_known(table)}" WHERE key = ?'  # noqa: S608
         with self._using() as connection:
             found = {key: connection.execute(query, [key]).fetchone() for key in keys}
@@ -326,16 +318,16 @@ class Store:
         return versions
 
     def version(self, path: str) -> bytes | None:
-        """The same for one file."""
+        """Return the digest of one file's value; None if it does not exist."""
         return self.versions("files", [path]).get(path)
 
     def state(self) -> str:
-        """Return a text that names this store and its last change, apart from page indexes; see ``index_state``."""
+        """Return a text that identifies this store and its last change, apart from page indexes."""
         with self._using() as connection:
             return ":".join(connection.execute("SELECT id, changes FROM identity").fetchone())
 
     def index_state(self) -> str:
-        """Return a text that changes with the stored page indexes, to which queries add."""
+        """Return a text that changes with the stored page indexes."""
         with self._using() as connection:
             return str(connection.execute("SELECT index_changes FROM identity").fetchone()[0])
 
@@ -346,7 +338,7 @@ class Store:
         return None if found == ["ok"] else " ".join(" ".join(found).split())[:300]
 
     def values(self, table: str) -> Iterator[tuple[str, bytes]]:
-        """Yield keys and encoded values of a table, as they were at one moment."""
+        """Yield keys and encoded values of a table from one snapshot."""
         with disk_errors(self.path):
             connection = open_to_read(self.path)[0]
             connection.text_factory = lambda text: text.decode(errors="replace")
@@ -354,20 +346,20 @@ class Store:
             yield from connection.execute(f'SELECT key, value FROM "{_known(table)}"')  # noqa: S608
 
     def size(self) -> int:
-        """Bytes on disk, the write-ahead log among them."""
+        """Return bytes on disk, including the write-ahead log."""
         return self.path.stat().st_size + self.log_size()
 
     def log_size(self) -> int:
-        """Bytes of the write-ahead log: it grows for as long as somebody else reads in one transaction."""
+        """Return bytes of the write-ahead log, which grows while another process keeps a transaction open."""
         with suppress(FileNotFoundError):
             return log_of(self.path).stat().st_size
         return 0
 
     def harvesting(self, crawl: str) -> AbstractContextManager[None]:
-        """Hold the right to harvest a crawl, which only one process at a time has.
+        """Lock the harvest of a crawl for this process.
 
         Raises:
-            StoreLocked: if another process has it.
+            StoreLocked: if another process has the lock.
         """
         if self.read_only:
             raise unwritable(self.path)

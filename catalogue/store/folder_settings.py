@@ -42,5 +42,4 @@ def settings_for(
 
 
 def _as_setting(source: str) -> str:
-    """Return a source as a user would set it: a folder as a path."""
     return url2pathname(urlsplit(source).path).rstrip("/") or "/" if source.startswith("file:") else source

@@ -1,4 +1,4 @@
-"""A look at documents of a store that costs next to nothing, for a shell that waits for it between two keys."""
+"""Fast reads of a store's documents, for shell completion."""
 
 import json
 import os
@@ -14,18 +14,18 @@ from catalogue.store.stored_file import decode, label_of
 _WAIT = 0.1
 """Seconds for another process that is writing."""
 _PATIENCE = 2.0
-"""Seconds for all of it: what is no store of ours may have no end."""
+"""Seconds for everything: a foreign file may take forever."""
 _OFTEN = 10_000
-"""SQLite's own instructions between two looks at the clock."""
+"""SQLite instructions between two checks of the clock."""
 
 
 def names_of(path: Path, *, seconds: float = _PATIENCE) -> list[str]:
-    """The names of a store's documents; none if it cannot be read at once."""
+    """Return the names of a store's documents; none if it cannot be read at once."""
     return [str(key) for (key,) in _rows(path, "SELECT key FROM documents", seconds=seconds)]
 
 
 def named_in(path: Path, name: str) -> list[str]:
-    """The values of ``id`` in a document that is a list of objects in JSON; none if it is not, or not there."""
+    """Return the ``id`` values of a document that is a JSON list of objects; none if there is no such document."""
     for (value,) in _rows(path, "SELECT value FROM documents WHERE key = ?", name):
         with suppress(StoreDamaged, ValueError, TypeError, KeyError, RecursionError):
             return [str(item["id"]) for item in json.loads(decode(value).data)]
@@ -33,7 +33,7 @@ def named_in(path: Path, name: str) -> list[str]:
 
 
 def sources_of(path: Path) -> list[str]:
-    """The sources that the file stored last and the one stored first came from; none if that cannot be read at once."""
+    """Return the sources of the newest and of the oldest file; none if they cannot be read at once."""
     ends = "SELECT value FROM files WHERE rowid IN (SELECT max(rowid) FROM files UNION SELECT min(rowid) FROM files)"
     labels = [label_of(value) for (value,) in _rows(path, f"{ends} ORDER BY rowid DESC")]
     return list(dict.fromkeys(label.version[0] for label in labels if label and isinstance(label.version[0], str)))

@@ -1,4 +1,4 @@
-"""Whether a folder is on a disk of this machine, where a store is safe."""
+"""Find out whether a folder is on a local disk, where SQLite's locks are safe."""
 
 import re
 from collections.abc import Callable
@@ -6,12 +6,12 @@ from contextlib import suppress
 from pathlib import Path
 
 _MOUNTS = Path("/proc/self/mounts")
-"""Where Linux tells of them (proc(5)); elsewhere there is no such file."""
+"""Linux's list of mounts (proc(5))."""
 _REMOTE = re.compile(
     r"nfs4?|cifs|smb[0-9]*|smbfs|afs|ceph|9p|lustre|gpfs|glusterfs|beegfs|davfs|ncpfs"
     r"|fuse\.(?:sshfs|s3fs|rclone|gcsfuse|goofys|glusterfs|ceph|juicefs|mount-s3|blobfuse2?|davfs2?|curlftpfs)"
 )
-"""Kinds of file systems whose files are on other machines."""
+"""Types of network file systems."""
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
@@ -22,11 +22,11 @@ def _told() -> str:
 
 
 def remote_kind(folder: Path, told: Callable[[], str] = _told) -> str | None:
-    """The kind of the file system that a folder is, or will be, on, if its files are on another machine; else None.
+    """Return the type of a folder's file system if it is a network one, else None.
 
     Args:
-        folder: need not be there.
-        told: the lines of all mounts, as Linux writes them.
+        folder: need not exist.
+        told: lines of the list of mounts.
     """
     there = folder.resolve()
     kind = None

@@ -1,6 +1,6 @@
-"""Reading a store whose file or folder cannot be written to, as on a read-only medium or in another user's folder.
+"""Read a store whose file or folder is not writable, as on read-only media or in another user's folder.
 
-SQLite keeps files next to a store, ``-wal`` and ``-shm``, which it needs even to read. None of them is created here.
+SQLite normally needs the files ``-wal`` and ``-shm`` even to read; none is created here.
 """
 
 import os
@@ -16,16 +16,16 @@ _USES_LOG = b"\x02\x02"
 """In the header of a file in WAL mode."""
 
 Footprint: TypeAlias = tuple[tuple[int, int, int] | None, ...]
-"""Changes with the store's files."""
+"""Sizes and times that change with the store's files."""
 
 
 def log_of(path: Path) -> Path:
-    """Return the path of SQLite's write-ahead log of a store."""
+    """Return the path of a store's write-ahead log."""
     return path.with_name(path.name + "-wal")
 
 
 def is_writable(path: Path) -> bool:
-    """Whether a file, which need not be there, and others next to it can be written to."""
+    """Return whether a file, which need not exist, and files next to it can be written."""
     folder = next(each for each in path.absolute().parents if each.exists())
     effective = os.access in os.supports_effective_ids
     needed = (folder, path) if path.exists() else (folder,)
@@ -33,17 +33,17 @@ def is_writable(path: Path) -> bool:
 
 
 def unwritable(path: Path) -> DiskFailed:
-    """The error where something is to be written to such a store."""
+    """Return the error for a write to such a store."""
     return DiskFailed(
         f"{path.parent} cannot be written to, only read; choose another --data folder, or run this as its owner"
     )
 
 
 def open_to_read(path: Path) -> tuple[sqlite3.Connection, Footprint | None]:
-    """Connect to a store to read, without creating a file next to it if nothing can be written there.
+    """Connect to a store to read it, without creating files.
 
     Returns:
-        The connection, and the footprint with which it is valid; None if SQLite notices changes itself.
+        The connection, and the footprint for which it is valid; None if SQLite notices changes itself.
     """
     if is_writable(path):
         return read_only(path), None
@@ -60,7 +60,6 @@ def open_to_read(path: Path) -> tuple[sqlite3.Connection, Footprint | None]:
 
 
 def footprint_of(path: Path) -> Footprint:
-    """See ``Footprint``."""
     return tuple(_stat(each) for each in (path, log_of(path)))
 
 

@@ -1,4 +1,4 @@
-"""The layout of a store's file: how it is made, brought up to date, and known for what it is."""
+"""The layout of a store's file: creation, migration and checks."""
 
 import errno
 import re
@@ -14,12 +14,12 @@ from catalogue.atomic_files import room
 from catalogue.errors import CatalogueError, DiskFailed, StoreDamaged, StoreError, StoreLocked
 
 APPLICATION_ID = 0x43434154
-"""``CCAT``, in the SQLite header, so that ``file`` and we know a store at sight."""
+"""``CCAT``, in the SQLite header."""
 VERSION = 5
 TABLES = ("files", "documents", "failures", "indexes", "facts")
-"""Footers by path; manifests and the list of crawls; reasons why a file could not be harvested; page indexes, as
-``catalogue.pages.Indexes`` packs them, by ``index_key``; and by path again what examining a footer found, which
-the catalogue is made of."""
+"""By name: footers by path; manifests and the list of crawls; failures of files with reasons; packed page indexes by
+``index_key``; and summaries of footers by path, from which the database is built.
+"""
 
 _INDEX_KEY = re.compile(r"(.+)#(0|[1-9][0-9]{0,5})")
 
@@ -28,30 +28,30 @@ _LAYOUT = {
     "identity": "CREATE TABLE identity (id TEXT, changes TEXT, index_changes TEXT)",
 }
 COUNTERS = {"files": "changes", "documents": "changes", "failures": "changes", "indexes": "index_changes"}
-"""The column of ``identity`` that gets a new random text with each change of a table; ``facts`` change nothing."""
+"""The column of ``identity`` that gets a new random text with each change of a table; summaries change nothing."""
 _LOG_LIMIT = 16 << 20
-"""Bytes that the write-ahead log keeps on the disk, once nobody reads what is in it any more."""
+"""Bytes of the write-ahead log that stay on disk after a checkpoint."""
 _CLOSED_FOLDER = ("SQLITE_READONLY", "SQLITE_CANTOPEN")
 _CLOSED = (errno.EACCES, errno.EROFS)
 _DISK_ERRORS = ("SQLITE_FULL", "SQLITE_IOERR", *_CLOSED_FOLDER)
 
 
 def index_key(path: str, row_group: int) -> str:
-    """By what the page index of a row group is held."""
+    """Return the key of a row group's page indexes."""
     return f"{path}#{row_group}"
 
 
 def row_group_of(key: str) -> tuple[str, int] | None:
-    """Whose page index is held by a key, path and row group; None if by such a key none is."""
+    """Return path and row group of a page index key; None if it is not one."""
     named = _INDEX_KEY.fullmatch(key)
     return (named[1], int(named[2])) if named else None
 
 
 def prepare(connection: sqlite3.Connection, path: Path, busy_seconds: float) -> None:
-    """Make the tables of an empty file, or see that those that are there are a store's of today.
+    """Create the tables of an empty file, or check and migrate existing ones.
 
     Raises:
-        StoreError: if they are not, or cannot be made so.
+        StoreError: if that is not possible.
     """
     run = connection.execute
     run("PRAGMA trusted_schema=OFF")
@@ -69,11 +69,11 @@ def prepare(connection: sqlite3.Connection, path: Path, busy_seconds: float) -> 
 
 
 def check_header(connection: sqlite3.Connection, path: Path) -> None:
-    """See that a file says of itself that it is a store, of a version that there has been.
+    """Check that a file is a store of a known version.
 
     Raises:
-        StoreError: if it is something else, or of a newer version.
-        StoreDamaged: if there never was such a version.
+        StoreError: if it is another file or of a newer version.
+        StoreDamaged: if there is no such version.
     """
     if number(connection, "PRAGMA application_id") != APPLICATION_ID:
         message = f"{path} is a SQLite file, but not a store of footers; choose another --data folder"
@@ -88,7 +88,7 @@ def check_header(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def number(connection: sqlite3.Connection, query: str) -> int:
-    """The one number that a query asks for."""
+    """Return the single number that a query selects."""
     return int(connection.execute(query).fetchone()[0])
 
 
@@ -117,7 +117,7 @@ def _create(connection: sqlite3.Connection, path: Path, busy_seconds: float) -> 
 
 
 def _migrate(connection: sqlite3.Connection) -> None:
-    """Bring a store of an earlier version up to date."""
+    """Migrate a store of an earlier version."""
     run = connection.execute
     with transaction(connection):
         if number(connection, "PRAGMA user_version") == VERSION:  # another process was faster
@@ -133,7 +133,7 @@ def _migrate(connection: sqlite3.Connection) -> None:
 
 
 def _check_layout(connection: sqlite3.Connection, path: Path) -> None:
-    """Refuse what a stranger may have added: a trigger, a view, or a table that is not quite ours."""
+    """Refuse triggers, views and other tables, which a stranger may have added."""
     run = connection.execute
     for kind, table, layout in run("SELECT type, tbl_name, sql FROM sqlite_schema WHERE sql IS NOT NULL"):
         if kind in {"trigger", "view"} or _LAYOUT.get(table, layout) != layout:
@@ -145,14 +145,14 @@ def _check_layout(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def read_only(path: Path, *, immutable: bool = False, vfs: str = "") -> sqlite3.Connection:
-    """A connection that changes nothing; to a file that nobody changes meanwhile, if it is said to be immutable."""
+    """Open a read-only connection; ``immutable`` promises SQLite that no one changes the file."""
     uri = f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if immutable else ''}{vfs and f'&vfs={vfs}'}"
     return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
 
 
 @contextmanager
 def transaction(connection: sqlite3.Connection, counter: str | None = None) -> Iterator[None]:
-    """Commit all statements or none; ``counter`` is the column of ``identity`` that changes with them."""
+    """Commit all statements or none; ``counter`` is the column of ``identity`` to change."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         last = _last_rows(connection) if counter else []
@@ -175,7 +175,7 @@ def _last_rows(connection: sqlite3.Connection) -> list[int]:
 
 @contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
-    """Turn what SQLite and the disk say into errors of ours."""
+    """Turn errors of SQLite and the disk into ours."""
     try:
         yield
     except CatalogueError:  # some are errors of the disk too, and have said it already

@@ -1,7 +1,7 @@
-"""A value of the store: some bytes of a file of the source, and all that belongs to them, so that no crash parts them.
+"""One stored value: bytes of a source file and their metadata, written in one transaction.
 
-It starts with a byte that is no pickle and the digest of the rest: stores are passed between people, and SQLite's own
-integrity check does not see a flipped bit in a value.
+It starts with a byte that no pickle starts with, and a digest of the rest: users exchange stores, and SQLite's
+integrity check does not notice a flipped bit in a value.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from catalogue.errors import StoreDamaged
 from catalogue.formatting import in_utc
 
 DIGEST_SIZE = 16
-"""Bytes of the digest, which stands behind the first byte of a value."""
+"""Bytes of the digest, after the first byte of a value."""
 
 _TAG = b"\x01"
 _LARGEST_VALUE = 64 << 20
@@ -23,33 +23,33 @@ _LARGEST_VALUE = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """What is held of one file of the source."""
+    """Bytes of one file of the source."""
 
     data: bytes
-    """The footer without length and magic; of a document, the whole of it; of a failure, nothing."""
+    """The footer without length and magic; all of a document; nothing for a failure."""
     size: int
-    """Bytes of the whole file at the source."""
+    """Bytes of the file at the source."""
     etag: str | None
-    """As the source gave it, quotes included; None if it gave none."""
+    """As the source sent it, with quotes; None if it sent none."""
     last_modified: str | None
     source: str
-    """Where it came from; an ETag means nothing to another source."""
+    """Its address; ETags of different sources cannot be compared."""
     taken: str
-    """When, ISO 8601, UTC."""
+    """When it was fetched: ISO 8601, UTC."""
     note: str = ""
-    """For a failure, the reason."""
+    """The reason of a failure."""
 
     @property
     def version(self) -> tuple[str, int, str | None]:
-        """What tells one version of a file from another."""
+        """Return what identifies the version of the file."""
         return self.source, self.size, self.etag
 
     @property
     def taken_at(self) -> datetime:
-        """When, in UTC.
+        """Return when it was fetched, in UTC.
 
         Raises:
-            StoreDamaged: if ``taken`` is no time, as in a store of a stranger's.
+            StoreDamaged: if ``taken`` is not a time.
         """
         try:
             return in_utc(datetime.fromisoformat(self.taken))
@@ -62,19 +62,19 @@ _HELD_TYPES = get_type_hints(StoredFile)
 
 
 def encode(held: StoredFile) -> bytes:
-    """A value as it stands in the store."""
+    """Encode a value for the store."""
     header = {name: value for name, value in asdict(held).items() if name != "data"}
     body = json.dumps([len(held.data), header]).encode() + b"\n" + zlib.compress(held.data)
     return _TAG + hashlib.blake2b(body, digest_size=DIGEST_SIZE).digest() + body
 
 
 def version_of(value: bytes) -> bytes:
-    """What changes whenever anything about a value does: its digest, which is not looked at."""
+    """Return a value's digest without verifying it; it changes with the value."""
     return value[1 : 1 + DIGEST_SIZE]
 
 
 def is_whole(value: object) -> bool:
-    """Whether a value has the digest that was written with it, which is quick to see."""
+    """Verify the digest of a value."""
     if not isinstance(value, bytes) or value[:1] != _TAG:
         return False
     body = memoryview(value)[1 + DIGEST_SIZE :]
@@ -83,17 +83,17 @@ def is_whole(value: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """What a value says of itself before its data."""
+    """The metadata of a value."""
 
     length: int
     """Bytes of the data."""
     version: tuple[str, int, str | None]
-    """See ``Held.version``."""
+    """See ``StoredFile.version``."""
     note: str
 
 
 def label_of(value: object) -> Label | None:
-    """What a value says of itself, without inflating it; None of one that is damaged."""
+    """Return the metadata of a value without decompressing it; None if it is damaged."""
     if not isinstance(value, bytes) or not is_whole(value):
         return None
     try:
@@ -104,7 +104,7 @@ def label_of(value: object) -> Label | None:
 
 
 def decode(value: object) -> StoredFile:
-    """Read a value of the store.
+    """Decode a value of the store.
 
     Raises:
         StoreDamaged: if it is not what was written.

@@ -121,7 +121,7 @@ def save_dataset(store: Store, table: Dataset, paths: tuple[str, ...] = ()) -> N
 
 
 def stored_document(store: Store, path: str) -> StoredFile | None:
-    """Return a stored document, or None if there is none or it is damaged; it can be fetched again."""
+    """Return a stored document; None if it is missing or damaged, as it can be fetched again."""
     with suppress(StoreDamaged):
         return store.get("documents", path)
     return None

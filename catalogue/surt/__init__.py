@@ -1,4 +1,4 @@
-"""URL to ``url_surtkey``; exact, prefix, host and domain patterns to intervals of keys; and keys of other kinds."""
+"""URLs to ``url_surtkey``, and patterns to intervals of keys."""
 
 from catalogue.surt.interval import (
     END,

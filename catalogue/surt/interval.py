@@ -1,4 +1,4 @@
-"""Half-open intervals of keys, compared byte by byte as the index is sorted."""
+"""Half-open intervals of keys, compared byte by byte, as the index is sorted."""
 
 import sys
 from bisect import bisect_right
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 END = b"\xff"
-"""Above every key: keys are UTF-8, where the byte 0xff never occurs (RFC 3629, section 1)."""
+"""Above every key: the byte 0xff never occurs in UTF-8 (RFC 3629, section 1)."""
 
 _SURROGATES, _BEHIND_SURROGATES = 0xD800, 0xE000
 _start = attrgetter("start")
@@ -15,12 +15,12 @@ _start = attrgetter("start")
 
 @dataclass(frozen=True, slots=True, order=True)
 class KeyInterval:
-    """All keys from ``start`` up to, but without, ``end``."""
+    """All keys from ``start`` up to ``end``, exclusive."""
 
     start: bytes
-    """The lowest key: inclusive."""
+    """The lowest key."""
     end: bytes
-    """What follows the highest key: exclusive; ``END`` if there is no highest."""
+    """Above the highest key; ``END`` if there is no limit."""
 
     def __post_init__(self) -> None:
         if not self.start < self.end:
@@ -32,19 +32,19 @@ class KeyInterval:
 
 
 EVERYTHING = KeyInterval(b"", END)
-"""Every key there can be."""
+"""All keys."""
 
 
 def exact_interval(key: bytes) -> KeyInterval:
-    """The interval that holds ``key`` alone."""
+    """Return the interval of a single key."""
     return KeyInterval(key, key + b"\x00")
 
 
 def prefix_interval(prefix: bytes) -> KeyInterval:
-    """The interval of all keys that start with ``prefix``; every key if it is empty.
+    """Return the interval of all keys with a prefix; all keys if it is empty.
 
     Raises:
-        ValueError: if ``prefix`` is made of bytes 0xff alone, as no key starts so.
+        ValueError: if ``prefix`` consists of bytes 0xff alone.
     """
     if not prefix:
         return EVERYTHING
@@ -57,18 +57,18 @@ def prefix_interval(prefix: bytes) -> KeyInterval:
 
 
 def shared_prefix(one: Sequence[object], other: Sequence[object]) -> int:
-    """With how many bytes, or characters, two keys begin alike."""
+    """Return the length of the common prefix of two keys."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def text_from(key: bytes) -> str:
-    """A text that is not greater than ``key``, which need not be one: the end of a prefix's interval is not always."""
+    """Return a text that is not above ``key``, which may be the end of an interval and not valid UTF-8."""
     return key[: _not_text(key)].decode()
 
 
 def text_after(key: bytes) -> str | None:
-    """A text that is not less than ``key``, so that every key below that is below this, too; None if there is none."""
+    """Return a text that is not below ``key``; None if there is none."""
     cut = _not_text(key)
     if cut is None:
         return key.decode()
@@ -82,7 +82,7 @@ def text_after(key: bytes) -> str | None:
 
 
 def _not_text(key: bytes) -> int | None:
-    """Where a key stops to be text; None if it does not."""
+    """Return where a key stops being valid UTF-8; None if it is valid."""
     try:
         key.decode()
     except UnicodeDecodeError as error:
@@ -91,7 +91,7 @@ def _not_text(key: bytes) -> int | None:
 
 
 def merge(intervals: Iterable[KeyInterval]) -> tuple[KeyInterval, ...]:
-    """The same keys as disjoint intervals in ascending order, those that overlap or touch made one."""
+    """Return the same keys as disjoint ascending intervals."""
     merged: list[KeyInterval] = []
     for current in sorted(intervals):
         if merged and current.start <= merged[-1].end:
@@ -104,11 +104,6 @@ def merge(intervals: Iterable[KeyInterval]) -> tuple[KeyInterval, ...]:
 
 
 def covers(intervals: Sequence[KeyInterval], key: bytes) -> bool:
-    """Whether one of the intervals holds ``key``; a binary search.
-
-    Args:
-        intervals: disjoint and ascending, as ``merge`` makes them.
-        key: of any row.
-    """
+    """Return whether one of the intervals, which ``merge`` returned, contains ``key``; a binary search."""
     place = bisect_right(intervals, key, key=_start)
     return place > 0 and key < intervals[place - 1].end

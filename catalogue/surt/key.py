@@ -1,18 +1,18 @@
 """URL to ``url_surtkey``, as Common Crawl's crawler makes it.
 
-The crawler (commoncrawl/nutch, ``WarcCdxWriter``) asks ``WaybackURLKeyMaker`` of iipc/webarchive-commons, whose rules
-are written anew here and were compared with release 2.0.1. They are, in order:
+The crawler (commoncrawl/nutch, ``WarcCdxWriter``) uses ``WaybackURLKeyMaker`` of iipc/webarchive-commons. Its rules are
+implemented here and were compared with release 2.0.1. In order:
 
-- scheme: ``http`` where there is none; it decides which port is the default, and is not part of the key;
+- scheme: ``http`` if missing; it decides the default port, and is not part of the key;
 - user, password and fragment are dropped, and so is the default port;
-- host: unescaped, IDNA 2003, surplus dots dropped, every spelling of an IPv4 address made one, every leading ``www.``,
+- host: unescaped, IDNA 2003, surplus dots dropped, all spellings of an IPv4 address made one, every leading ``www.``,
   ``www1.`` and so on dropped, labels reversed; IPv6 addresses lose their brackets;
-- path: unescaped until nothing is left to unescape, ``.``, ``..`` and ``//`` resolved, escaped once, a trailing slash
-  dropped; ASP.NET's session ids dropped;
-- query: unescaped and escaped likewise, session ids dropped, arguments sorted by name and value;
-- all of it in lower case.
+- path: unescaped repeatedly, ``.``, ``..`` and ``//`` resolved, escaped once, a trailing slash dropped; session ids of
+  ASP.NET dropped;
+- query: unescaped and escaped like the path, session ids dropped, arguments sorted by name and value;
+- all in lower case.
 
-Rows of older crawls were made by older releases, see ``ERAS``.
+Keys of older crawls were made by older releases, see ``ERAS``.
 """
 
 import re
@@ -23,7 +23,7 @@ from encodings import idna
 from catalogue.errors import QueryError
 
 KNOWN_SCHEME = re.compile(r"(?:https?|ftp|mms|rtsp|wais)://", re.ASCII | re.IGNORECASE)
-"""What a URL may start with; anything else is a host without a scheme."""
+"""Schemes of URLs; any other text starts with a host."""
 
 _OPAQUE = ("dns:", "filedesc:", "warcinfo:")
 _BLANKS = "".join(map(chr, range(0x21)))
@@ -52,7 +52,7 @@ _PATH_SESSIONS = tuple(
     re.compile(rf"(.*/)\({token}\)/([^?]+\.aspx.*)") for token in (r"(?:[a-z]\([0-9a-z]{24}\))+", "[0-9a-z]{24}")
 )
 _FIRST_SESSION = re.compile(r"[a-z]*id[a-z]*=", re.ASCII | re.IGNORECASE)
-"""What any session id looks like that stands first in a query; other arguments may too."""
+"""Session ids at the beginning of a query; other arguments may match too."""
 _QUERY_SESSIONS = tuple(
     (marker, re.compile(rf"(.*){argument}(?:&(.*))?"))
     for marker, argument in (
@@ -67,7 +67,7 @@ _QUERY_SESSIONS = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Era:
-    """What the release of webarchive-commons that made a crawl's keys does otherwise than the newest one."""
+    """How a release of webarchive-commons differs from the newest one."""
 
     escapes_percent: bool = False
     """Escapes the percent sign of an escape that is not UTF-8: ``%E9`` becomes ``%25e9``. Until 1.2.0."""
@@ -82,43 +82,44 @@ ERAS = (NEWEST, Era(escapes_percent=True), Era(escapes_percent=True, keeps_first
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """A URL taken apart, and nothing else done to it."""
+    """The parts of a URL, not normalized."""
 
     scheme: str
     host: str
     port: int | None
-    """As it was written, be it the default one or not."""
+    """As written, even if it is the default."""
     path: str
     query: str | None
-    """None if there is no question mark."""
+    """None without a question mark."""
 
 
 def url_surtkey(url: str) -> str:
-    """The key under which the index holds a URL.
+    """Return the key under which the index stores a URL.
 
     Args:
-        url: as a browser shows it or as the index spells it; without a scheme it is taken for ``http``.
+        url: as a browser or the index shows it; without a scheme, ``http`` is assumed.
 
     Raises:
-        QueryError: if there is no host in it, or a port that is no number.
+        QueryError: if it has no host or an invalid port.
     """
     return _opaque_key(url) if url.startswith(_OPAQUE) else _key(split(url), NEWEST)
 
 
 def url_surtkeys(url: str) -> tuple[str, ...]:
-    """Every key under which the index may hold a URL, depending on the age of the crawl; the newest one first.
+    """Return all keys under which the index may store a URL, depending on the age of the crawl; the newest first.
 
-    There is more than one only if the URL has an escape that is not UTF-8 (``%E9``: two) or starts its query with a
-    session id (up to three).
+    There are several only if the URL has an escape that is not UTF-8 (``%E9``: two) or starts its query with a session
+    id
+    (up to three).
 
     Raises:
-        QueryError: as ``url_surtkey`` does.
+        QueryError: if it has no host or an invalid port.
     """
     return (_opaque_key(url),) if url.startswith(_OPAQUE) else keys_of(split(url))
 
 
 def keys_of(parts: Parts) -> tuple[str, ...]:
-    """As ``url_surtkeys``, of a URL that has been taken apart."""
+    """See ``url_surtkeys``."""
     query = parts.query or ""
     if "%" in f"{parts.host}{parts.path}{query}" or _FIRST_SESSION.match(query):
         return tuple(dict.fromkeys(_key(parts, era) for era in ERAS))
@@ -132,16 +133,16 @@ def _key(parts: Parts, era: Era) -> str:
 
 
 def _opaque_key(url: str) -> str:
-    """The key of what a web archive has beside pages: itself, but for name look-ups."""
+    """Return the key of a web archive's other records: the URL itself, except for DNS look-ups."""
     _check_unicode(url)
     return f"{_reversed(url.removeprefix('dns:'))})" if url.startswith("dns:") else url
 
 
 def split(url: str) -> Parts:
-    """Take a URL apart.
+    """Split a URL into its parts.
 
     Raises:
-        QueryError: if there is no host in it, or a port that is no number.
+        QueryError: if it has no host or an invalid port.
     """
     text = _STRAY.sub("", url.strip(_BLANKS))
     if not text.isascii():
@@ -166,7 +167,7 @@ def split(url: str) -> Parts:
 
 
 def no_key(url: str, why: str) -> QueryError:
-    """The error that says why a URL has no key."""
+    """Return the error for a URL without a key."""
     message = f"{url[:200]!r} has no key, because {why}; a URL looks like https://example.com/page"
     return QueryError(message)
 
@@ -188,7 +189,7 @@ def _port(url: str, digits: str) -> int | None:
 
 
 def host_key(parts: Parts, era: Era) -> str:
-    """Host and port as they start a key, up to and with the closing parenthesis."""
+    """Return host and port of a key, including the closing parenthesis."""
     host = canonical_host(parts.host, era)
     if not host:
         raise no_key(parts.host, "it has no host")
@@ -196,14 +197,14 @@ def host_key(parts: Parts, era: Era) -> str:
 
 
 def port_key(parts: Parts) -> str:
-    """The port as it stands in a key: nothing if it is the scheme's own."""
+    """Return the port of a key: nothing if it is the scheme's default."""
     if parts.port is None or parts.port == _DEFAULT_PORTS.get(parts.scheme, 0):
         return ""
     return f":{parts.port}"
 
 
 def canonical_host(host: str, era: Era) -> str:
-    """The one spelling of a host, in the usual order of labels and with its ``www.``; empty if nothing is left."""
+    """Return the normalized host in the usual order of labels, with its ``www.``; empty if nothing is left."""
     host = _unescaped(host)
     if not host.isascii():
         host = _to_ascii(host)
@@ -213,13 +214,13 @@ def canonical_host(host: str, era: Era) -> str:
 
 
 def strip_www(host: str) -> str:
-    """A host without any ``www.``, ``www1.`` and so on before it, be it a whole top-level domain that remains."""
+    """Remove all leading ``www.``, ``www1.`` and so on, even if only a top-level domain remains."""
     found = _WWW.match(host)
     return host[found.end() :] if found else host
 
 
 def reversed_host(host: str) -> str:
-    """A host's labels in the order of a key; an IPv6 address without its brackets."""
+    """Return the labels of a host in reverse order; an IPv6 address without brackets."""
     if "." not in host:
         return host[1:-1] if host.startswith("[") and host.endswith("]") else host
     return _reversed(host)
@@ -230,7 +231,7 @@ def _reversed(host: str) -> str:
 
 
 def _to_ascii(host: str) -> str:
-    """What ``java.net.IDN.toASCII`` makes of a host; the host itself if one of its labels cannot be encoded."""
+    """Encode a host like ``java.net.IDN.toASCII``; return it unchanged if a label cannot be encoded."""
     labels = _LABEL_ENDS.split(host)
     if labels[-1] == "":
         labels.pop()
@@ -252,7 +253,7 @@ def _label_to_ascii(label: str) -> str:
 
 
 def _ipv4(host: str) -> str | None:
-    """The usual spelling of an IPv4 address written as one number, in octal or in decimal; None if it is none."""
+    """Return the usual spelling of an IPv4 address given as one number, octal or decimal; None if it is not one."""
     if not host[-1:].isdecimal():
         return None
     if whole := _WHOLE_IPV4.fullmatch(host):
@@ -268,12 +269,12 @@ def _ipv4(host: str) -> str | None:
 
 
 def path_key(path: str, era: Era, *, more_follows: bool = False) -> str:
-    """A path as it stands in a key.
+    """Return the path of a key.
 
     Args:
-        path: the URL's, empty or starting with a slash.
+        path: of the URL; empty or starting with a slash.
         era: whose rules to follow.
-        more_follows: the path is only the beginning of one: its last segment is kept as it is, even ``..`` or nothing.
+        more_follows: the path is a prefix, so its last segment is kept as it is, even ``..`` or an empty one.
     """
     path = _unescaped(path)
     if "//" in path or "/." in path:
@@ -302,23 +303,23 @@ def _resolved(path: str, *, more_follows: bool) -> str:
 
 
 def query_key(query: str, era: Era) -> str:
-    """A query as it stands in a key, without its question mark; empty if nothing is left of it."""
+    """Return the query of a key, without the question mark; empty if nothing is left."""
     text = without_sessions(lower_query(query, era), era)
     return "&".join(sorted(text.split("&"), key=argument_order)) if "&" in text else text
 
 
 def lower_query(query: str, era: Era) -> str:
-    """A query in a key's spelling, but with all of its arguments in their own order."""
+    """Return a query in a key's spelling, with its arguments in their original order."""
     return _escaped(_unescaped(query), era).lower()
 
 
 def argument_order(argument: str) -> tuple[str, str, str]:
-    """Sorts arguments as in a key: by name, then those without a value, then by value."""
+    """Return a sort key for arguments: by name, those without a value first, then by value."""
     return argument.partition("=")
 
 
 def without_sessions(query: str, era: Era) -> str:
-    """A query in a key's spelling without session ids; an ampersand before a last one is left behind."""
+    """Remove session ids from a query in a key's spelling; an ampersand before the last one stays."""
     if "=" not in query:
         return query
     whole = query
@@ -330,7 +331,7 @@ def without_sessions(query: str, era: Era) -> str:
 
 
 def _unescaped(text: str) -> str:
-    """Percent escapes decoded, and those that this brings to light, until only escapes that are not UTF-8 are left."""
+    """Decode percent escapes repeatedly, until only those that are not UTF-8 are left."""
     if "%" not in text:
         return text
     start, *pieces = text.split("%")
@@ -350,6 +351,6 @@ def _decoded(escapes: re.Match[str]) -> str:
 
 
 def _escaped(text: str, era: Era) -> str:
-    """All that is not printable ASCII escaped, and ``#``, and a percent sign that starts no escape."""
+    """Escape everything but printable ASCII, and also ``#`` and any percent sign that starts no escape."""
     unsafe = _UNSAFE_BEFORE_1_3 if era.escapes_percent else _UNSAFE
     return unsafe.sub(lambda found: "".join(f"%{byte:02x}" for byte in found[0].encode()), text)

@@ -1,9 +1,9 @@
-"""What the keys of a table are, and patterns of those that are not URLs' keys.
+"""What the keys of a dataset are, and patterns of keys that are not URLs.
 
 ====================== ========================================================================================
-names of hosts         ``example.com`` that host, ``*.example.com`` it and what is below it, ``*.is`` a whole top-level
-                       domain; or as they stand in the table, ``com,example`` and ``com,example*``
-any text               ``text`` itself, ``text*`` what starts so
+host names             ``example.com`` that host, ``*.example.com`` it and its subdomains, ``*.is`` a top-level
+                       domain; or as stored, ``com,example`` and ``com,example*``
+text                   ``text`` itself, ``text*`` a prefix
 both                   ``*`` everything
 ====================== ========================================================================================
 """
@@ -18,17 +18,17 @@ from catalogue.surt.pattern import Match, Pattern, parse_pattern
 
 
 class Keys(enum.Enum):
-    """What the key column of a table holds."""
+    """What the key column of a dataset contains."""
 
     URL = "url"
     """Keys of URLs, ``com,example)/page``."""
     HOST = "host"
-    """Names of hosts, turned round: ``com,example``."""
+    """Reversed host names, ``com,example``."""
     TEXT = "text"
     """Any text."""
 
     def spelt(self, key: str) -> str:
-        """A key as people spell what it is of: ``example.com/page`` for ``com,example)/page``."""
+        """Return a key in its usual spelling: ``example.com/page`` for ``com,example)/page``."""
         host, bracket, rest = key.partition(")")
         if self is Keys.TEXT or (self is Keys.URL and not bracket):  # such as that of a mailto:
             return key
@@ -37,10 +37,10 @@ class Keys(enum.Enum):
 
 
 def parse_key_pattern(text: str, keys: Keys, match: Match | None = None) -> Pattern:
-    """Read a pattern of such keys; see ``parse_pattern`` for those of URLs.
+    """Parse a pattern of such keys; see ``parse_pattern`` for URLs.
 
     Raises:
-        QueryError: if it is none.
+        QueryError: if it is invalid.
     """
     if keys is Keys.URL:
         return parse_pattern(text, match)
@@ -66,7 +66,7 @@ def parse_key_pattern(text: str, keys: Keys, match: Match | None = None) -> Patt
 def parse_key_patterns(
     texts: Iterable[str], keys: Keys, match: Match | None = None, *, exact_url: bool = False
 ) -> list[Pattern]:
-    """Read patterns.
+    """Parse patterns.
 
     Raises:
         QueryError: if one is invalid, or, with ``exact_url``, is not a URL.

@@ -1,9 +1,8 @@
-"""Patterns of URLs in SQL: macros of DuckDB for those whose keys SQL makes rightly.
+"""URL patterns in SQL: DuckDB macros for URLs whose keys SQL can make.
 
-Hosts, domains and plain paths are taken; of what needs more (other alphabets, escapes, queries, ``..``, session ids,
-odd spellings of addresses) a macro makes an error and never a key that might be wrong. Each macro is one expression
-that calls no other, so that it can be kept anywhere, and is a constant where the pattern is one, so that DuckDB prunes
-files by it.
+They accept hosts, domains and plain paths; for anything else (other alphabets, escapes, queries, ``..``, session ids,
+unusual addresses) a macro raises an error instead of returning a wrong key. Each is one expression that calls no other
+macro, and constant for a constant pattern, so that DuckDB prunes files by it.
 """
 
 from dataclasses import dataclass
@@ -18,30 +17,30 @@ _DOMAIN = rf"^{_SCHEME}\*\.({_LABELS})(?:/\*?)?$"
 
 _BELOW_256 = "25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9]"
 _IPV4 = rf"^(?:25[0-5]|2[0-4][0-9]|1[0-9]{{2}}|[1-9][0-9]?)(?:\.(?:{_BELOW_256})){{3}}$"
-"""As a key spells it; other spellings are made this one, which is left to Python."""
+"""As a key spells it; other spellings need Python."""
 _RESOLVED = r"//|/\.{1,2}(?:/|$)"
 _SESSION = r"/\(.*\)/.*\.aspx"
 _OPAQUE = "^(?:dns|filedesc|warcinfo):"
-"""What a web archive has beside pages, whose keys are other than those of hosts with a port."""
+"""Other records of a web archive, whose keys are not made of a host and a port."""
 
 
 @dataclass(frozen=True, slots=True)
 class Macro:
-    """A macro that gives one value."""
+    """A scalar macro."""
 
     name: str
     parameters: tuple[str, ...]
     body: str
-    """An expression."""
+    """An SQL expression."""
 
     @property
     def statement(self) -> str:
-        """What makes it in a DuckDB file."""
+        """Return the SQL that creates it."""
         return f"CREATE OR REPLACE MACRO {self.name}({', '.join(self.parameters)}) AS {self.body}"
 
 
 def _is(form: str, text: str) -> str:
-    """Whether a text is of a form, and SQL makes the right key of it."""
+    """Return SQL that tests whether SQL can make the key of a text of this form."""
     host, path = _part(form, 2, text), "''" if form == _DOMAIN else _part(form, 4, text)
     odd_address = f"regexp_matches({host}, '^[0-9.]+$') AND NOT regexp_matches({host}, '{_IPV4}')"
     odd_path = f"regexp_matches({path}, '{_RESOLVED}') OR regexp_matches(lower({path}), '{_SESSION}')"
@@ -57,12 +56,12 @@ def _reversed(host: str) -> str:
 
 
 def _bare(form: str, text: str) -> str:
-    """A host without any ``www.`` before it."""
+    """Return SQL for a host without its leading ``www.``."""
     return rf"regexp_replace(lower({_part(form, 2, text)}), '^(?:www[0-9]*\.)+', '')"
 
 
 def _host_key(form: str, text: str) -> str:
-    """Host and port as they start a key."""
+    """Return SQL for host and port of a key."""
     scheme, port = f"lower({_part(form, 1, text)})", _part(form, 3, text)
     own = f"{port} = '' OR ({scheme} IN ('', 'http') AND {port} = '80') OR ({scheme} = 'https' AND {port} = '443')"
     return f"({_reversed(_bare(form, text))} || CASE WHEN {own} THEN '' ELSE ':' || {port} END || ')')"
@@ -79,15 +78,15 @@ def _refused(text: str, instead: str) -> str:
 
 
 _PATTERN, _TYPED = "trim(pattern, ' ')", "trim(url, ' ')"
-"""Without spaces around it; plain ``trim`` takes blanks beyond ASCII, too, which keys keep."""
+"""Without surrounding spaces; plain ``trim`` also removes other blanks, which keys keep."""
 _ASK = "ask instead: catalogue query PATTERN, or compare with a key of catalogue.url_surtkey"
 _PREFIX = f"({_host_key(_START, _PATTERN)} || lower({_part(_START, 4, _PATTERN)}))"
 _BEHIND = f"(left({_PREFIX}, -1) || chr(ascii(right({_PREFIX}, 1)) + 1))"
-"""The least text that is greater than all that start with the prefix, which is ASCII."""
+"""The smallest text above all that start with the prefix, which is ASCII."""
 _HOST = _reversed(_bare(_DOMAIN, _PATTERN))
 _WITH_WWW = f"lower({_part(_DOMAIN, 2, _PATTERN)})"
 _BELOW = f"""CASE WHEN contains({_bare(_DOMAIN, _PATTERN)}, '.') THEN {_HOST} ELSE {_reversed(_WITH_WWW)} END"""
-"""So that ``*.www.com`` is not the whole of ``com``."""
+"""``*.www.com`` does not match all of ``com``."""
 
 
 def _cases(everything: str, domain: str, prefix: str, exact: str) -> str:
@@ -133,4 +132,5 @@ MACROS = (
     ),
 )
 """``surt_key(url)``; ``surt_match(url_surtkey, pattern)``; and ``surt_overlaps(min_url_surtkey, max_url_surtkey,
-pattern)``, whether keys that match may lie between bounds, which is so of bounds that are not known."""
+pattern)``, whether matching keys may lie between bounds (true for unknown bounds).
+"""

@@ -1,19 +1,19 @@
-"""Patterns, as people type them, to the keys they stand for.
+"""Patterns of URLs, and the keys that they match.
 
 ====================== ========================================================================================
 ``example.com/page``   that page, whatever its scheme, ``www.``, case or trailing slash
 ``example.com``        the home page alone
-``example.com/dir/*``  what lies below ``/dir/``, on the scheme's own port; not the page ``/dir/`` itself, whose key has
-                       lost its slash: that is ``example.com/dir``
-``example.com/di*``    every path that starts so: ``/di``, ``/dir``, ``/direct/page``
+``example.com/dir/*``  pages below ``/dir/``, on the default port; not ``/dir/`` itself, whose key has lost its slash:
+                       that is ``example.com/dir``
+``example.com/di*``    every path with that prefix: ``/di``, ``/dir``, ``/direct/page``
 ``example.com/page?*`` that page with any query
 ``*.example.com``      the host and every subdomain, on every port; ``*.example.com/*`` is the same
-``*.is``               a whole top-level domain
+``*.is``               a top-level domain
 ``*``                  everything
 ====================== ========================================================================================
 
-Elsewhere an asterisk is an error, because it would be a guess what it means; ``%2A`` is the character itself. With an
-explicit ``Match``, an asterisk that does not say the same thing again is the character itself too.
+An asterisk elsewhere is an error, because its meaning would be a guess; ``%2A`` is the character itself. With an
+explicit ``Match``, an asterisk that does not repeat it is the character itself.
 """
 
 import enum
@@ -52,54 +52,54 @@ _NUMBERS = re.compile(r"(?:\d+\.)+\*")
 _PORTS = range(1 << 16)
 _NO_TLD = "has a * where a top-level domain should be, with which keys begin; name each that is meant"
 _LONGEST_PROPOSED = 300
-"""Characters; the name of a host has 253 at most (RFC 1035)."""
+"""Characters; a host name has at most 253 (RFC 1035)."""
 _CUT_ESCAPE = re.compile(r"%[0-9A-Fa-f]?\Z")
 
 
 class Match(enum.Enum):
-    """What a pattern takes."""
+    """What a pattern matches."""
 
     EXACT = "exact"
     """One URL."""
     PREFIX = "prefix"
-    """Keys that start as the URL's does; a trailing ``/`` or ``?``, which keys drop, counts.
+    """Keys with the URL's prefix; a trailing ``/`` or ``?``, which keys drop, counts.
 
-    Keys hold the arguments of a query in order, so ``page?b=1*`` does not take the page with ``a=0&b=1``.
+    Keys sort the arguments of a query, so ``page?b=1*`` does not match the page with ``a=0&b=1``.
     """
     HOST = "host"
-    """One host, its path ignored: on every port, or on the one that is written."""
+    """One host, on every port or on the one that is written; the path is ignored."""
     DOMAIN = "domain"
-    """One host and its subdomains, path ignored, on every port.
+    """One host and its subdomains, on every port; the path is ignored.
 
-    ``www.example.com`` is taken for ``example.com`` as in keys, but ``www.com`` not for the whole of ``com``.
+    ``www.example.com`` means ``example.com`` as in keys, but ``www.com`` does not mean all of ``com``.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A pattern and the keys it stands for."""
+    """A pattern and the keys that it matches."""
 
     text: str
-    """As it was typed, without blanks around it."""
+    """As the user wrote it, without surrounding blanks."""
     match: Match
     intervals: tuple[KeyInterval, ...]
-    """Disjoint and ascending; never none.
+    """Disjoint and ascending; at least one.
 
-    A key is many-to-one: it says nothing of scheme, ``www.``, case or fragment.
+    Keys ignore scheme, ``www.``, case and fragment, so other URLs may have the same key.
     """
     url: str | None = None
-    """The URL as it was typed, for who wants no other spelling of it; None unless it is exact and has a scheme."""
+    """The URL as written, to match no other spelling; None unless the pattern is exact and has a scheme."""
 
 
 def parse_pattern(text: str, match: Match | None = None) -> Pattern:
-    """Read a pattern.
+    """Parse a pattern.
 
     Args:
-        text: in one of the forms above; blanks around it do not matter.
-        match: what to take, whatever the form says; None to go by the form.
+        text: in one of the forms above; surrounding blanks are ignored.
+        match: what to match, whatever the form; None to follow the form.
 
     Raises:
-        QueryError: if it is not a pattern, or contradicts ``match``; the message shows one that is.
+        QueryError: if it is invalid or contradicts ``match``; the message shows a valid one.
     """
     typed = text.strip()
     try:
@@ -110,7 +110,7 @@ def parse_pattern(text: str, match: Match | None = None) -> Pattern:
 
 
 class _Refused(Exception):
-    """Why a text is no pattern, as the rest of a sentence that starts with the text."""
+    """Why a pattern is invalid, as the rest of a sentence that starts with the pattern."""
 
 
 def _parse(typed: str, match: Match | None) -> Pattern:
@@ -139,7 +139,7 @@ def _without_scheme(typed: str) -> str:
 
 
 def _by_form(typed: str) -> tuple[Match, str]:
-    """What the form of a pattern says, and the URL in it."""
+    """Return what a pattern matches by its form, and its URL."""
     rest = _without_scheme(typed)
     below = rest.removeprefix("*.")
     if "*" in below[:-1]:
@@ -159,7 +159,7 @@ def _by_form(typed: str) -> tuple[Match, str]:
 
 
 def _by_match(typed: str, match: Match) -> str:
-    """The URL in a pattern of which is known what it is to take."""
+    """Return the URL of a pattern with an explicit ``Match``."""
     if match is Match.PREFIX and typed.endswith("*"):
         return _before_asterisk(typed)
     if match is Match.DOMAIN:
@@ -179,7 +179,7 @@ def _before_asterisk(typed: str) -> str:
 
 
 def _proposed(before: str, pattern: str, after: str = "") -> str:
-    """What to ask for instead; nothing where that is longer than any host's name, or cannot be shown."""
+    """Return a pattern to suggest; empty if it would be longer than a host name or not printable."""
     return f"{before}{pattern}{after}" if len(pattern) <= _LONGEST_PROPOSED and pattern.isprintable() else ""
 
 
@@ -203,7 +203,7 @@ def _is_host(host: str, *, in_url: bool) -> bool:
 
 
 def _eras(url: str) -> tuple[Era, ...]:
-    """Those that may differ in how a key starts; keys that once had session ids are not told by their start."""
+    """Return the eras that may differ in the beginning of a key."""
     return ERAS[:2] if "%" in url else (NEWEST,)
 
 
@@ -226,7 +226,7 @@ def _prefix(url: str) -> Iterator[KeyInterval]:
 
 
 def _query_start(query: str, era: Era) -> str:
-    """The beginning of a query as it stands in keys."""
+    """Return the beginning of a query as keys spell it."""
     before, ampersand, last = lower_query(query, era).rpartition("&")
     whole = without_sessions(before + ampersand, era)
     arguments = whole.split("&")[:-1]
