@@ -90,7 +90,7 @@ class ColumnChunk:
 
     @property
     def milliseconds(self) -> tuple[int, int] | None:
-        """Return bounds of times in milliseconds since 1970, inclusive; None if unknown or outside the years 1 to 9999."""
+        """Return inclusive bounds in milliseconds since 1970; None if unknown or outside the years 1 to 9999."""
         # Both ways to say so have been written: TIMESTAMP_MILLIS, and a logical type with unit MILLIS.
         declared = self.column.converted_type == 9 or self.column.timestamp_unit == 1  # noqa: PLR2004
         if not (declared and self.bounds):
