@@ -340,19 +340,17 @@ class Catalogue(ReprMixin):
     def sample(self, captures: Captures, size: int, *, seed: int = 0, per: str | None = None, most: int = 1) -> Sample:
         """Draw a random sample of captures, each as likely as any other. Nothing is read yet: look at ``.plan``.
 
-        What is read for it is kept in the cache on disk, or in a temporary one, so that no page is fetched twice while
-        there is room for it, and the files say by an ETag that they are the same.
+        Pages are cached, so that no page is fetched twice.
 
         Args:
-            captures: of which; neither limited nor ordered.
-            size: how many are wanted.
-            seed: the same gives the same sample, of the same captures.
-            per: ``host``, ``domain`` or a column: of each of its values there are at most ``most`` captures, so that
-                the large do not make up most of the sample. Those of one value are as likely as each other.
+            captures: the captures to sample; neither limited nor ordered.
+            size: number of captures.
+            seed: the same seed gives the same sample of the same files; a smaller sample is the start of a larger one.
+            per: ``host``, ``domain`` or a column, with at most ``most`` captures for each of its values.
             most: see ``per``.
 
         Raises:
-            QueryError: if that is no sample.
+            QueryError: if the captures cannot be sampled, or ``size`` or ``most`` is not positive.
         """
         return draw_sample(self.session, captures, size, seed=seed, per=per, most=most)
 

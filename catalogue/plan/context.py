@@ -19,7 +19,7 @@ from catalogue.plan.plan import ReadPlan
 from catalogue.plan.planner import plan_reads
 from catalogue.plan.prune import FileMetadata, key_indexes
 from catalogue.plan.requests import PlannedRequest
-from catalogue.query.random_order import Drawn
+from catalogue.query.random_order import DrawnRows
 from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.source.byte_ranges import FileVersion
 from catalogue.source.cache import CachedSource
@@ -115,7 +115,7 @@ class Scope:
     """Number of row groups of the requested crawls and subsets."""
     missing: tuple[str, ...]
     """A sentence for each subset that is not completely stored."""
-    drawn: Mapping[str, Mapping[int, Drawn]] | None = None
+    drawn: Mapping[str, Mapping[int, DrawnRows]] | None = None
     """By path and row group, the rows that may be in the result; None for all."""
 
 

@@ -13,7 +13,7 @@ from catalogue.parquet.model import ColumnChunk
 from catalogue.parquet.stored_indexes import ColumnIndex, OffsetIndex
 from catalogue.plan.cost import Cost
 from catalogue.plan.requests import Part, PlannedRequest, Purpose
-from catalogue.query.random_order import Drawn
+from catalogue.query.random_order import DrawnRows
 from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.source.byte_ranges import ByteRange, FileVersion
 from catalogue.surt import KeyInterval
@@ -92,7 +92,7 @@ class PlannedRowGroup:
     """Whether every row matches for certain, so that page indexes were not needed."""
     counted: int = 0
     """Rows that the plan counts without reading them."""
-    drawn: Drawn | None = field(default=None, compare=False)
+    drawn: DrawnRows | None = field(default=None, compare=False)
     """The drawn rows of a sample; None otherwise. ``rows`` are those that no index excludes."""
 
     untyped: bool = False

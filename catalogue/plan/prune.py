@@ -11,7 +11,7 @@ from catalogue.parquet.model import ColumnChunk, Footer, RowGroup
 from catalogue.parquet.page_index import decode_column_index, decode_offset_index
 from catalogue.parquet.stored_indexes import ColumnIndex, Indexes, OffsetIndex
 from catalogue.plan.requests import Part, PlannedRequest, Purpose, plan_requests
-from catalogue.query.random_order import Drawn
+from catalogue.query.random_order import DrawnRows
 from catalogue.query.resolved_query import ResolvedQuery, holds, near
 from catalogue.source.byte_ranges import ByteRange, FileVersion
 from catalogue.surt import KeyInterval
@@ -35,7 +35,7 @@ class FileMetadata:
     """Returns the stored page indexes of a row group, by its ordinal."""
     cached: tuple[ByteRange, ...] = ()
     """Cached ranges of it, disjoint and ascending."""
-    drawn: Mapping[int, Drawn] | None = field(default=None, compare=False)
+    drawn: Mapping[int, DrawnRows] | None = field(default=None, compare=False)
     """The rows that may be in the result, by row group; None for all."""
     least: str = ""
     """A lower bound of its keys, by which files are sorted."""
@@ -79,7 +79,7 @@ class Choice:
     """Whether every row matches for certain, so that page indexes are not needed."""
     counted: int = 0
     """Rows that match for certain, and are not in ``units``."""
-    drawn: Drawn | None = field(default=None, compare=False)
+    drawn: DrawnRows | None = field(default=None, compare=False)
     """The rows in ``units`` that may be in the result; None for all."""
 
     @property
@@ -201,7 +201,7 @@ def _drawn(choice: Choice) -> Choice:
     return replace(
         choice,
         units=tuple(unit for unit, (first, behind) in zip(choice.units, ends, strict=True) if first < behind),
-        drawn=Drawn(rows[metadata], choice.drawn.times[metadata]),
+        drawn=DrawnRows(rows[metadata], choice.drawn.order[metadata]),
     )
 
 

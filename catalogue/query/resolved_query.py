@@ -20,8 +20,8 @@ from catalogue.surt import KeyInterval
 
 _NO_SCHEMA = pa.schema([])
 
-DRAWN = "__drawn"
-"""The column that tells of rows that were drawn when; see ``Drawn.times``."""
+DRAWN_ORDER = "__drawn_order"
+"""Column with the place of a drawn row in the random order of a sample."""
 
 CDX_COLUMNS = (
     "url_surtkey",
@@ -94,7 +94,7 @@ class ResolvedQuery:
     counts: bool = False
     """Whether only their number is wanted."""
     draws: bool = False
-    """Whether only some rows are looked at, which were drawn, and the answer tells when each was."""
+    """Whether only drawn rows are read, and the result has ``DRAWN_ORDER``."""
     table: Dataset = COMMON_CRAWL
     newer: pa.Schema = _NO_SCHEMA
     """The types of columns that are not known beforehand."""
@@ -255,7 +255,7 @@ def check_columns(names: Iterable[str], known: Collection[str] = (), table: Data
 
 
 def schema_of(query: ResolvedQuery, names: Iterable[str]) -> pa.Schema:
-    """The types of columns, those of the files' paths always among them, and ``DRAWN`` if rows are drawn."""
+    """The types of columns, those of the files' paths always among them, and ``DRAWN_ORDER`` if rows are drawn."""
     every, known, newer = dict.fromkeys([*names, *query.table.path_columns]), query.table.schema, query.newer
     fields = [known.field(name) if name in known.names else newer.field(name) for name in every]
-    return pa.schema([*fields, pa.field(DRAWN, pa.float64())] if query.draws else fields)
+    return pa.schema([*fields, pa.field(DRAWN_ORDER, pa.float64())] if query.draws else fields)

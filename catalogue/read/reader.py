@@ -19,8 +19,8 @@ from catalogue.parquet.stored_indexes import Indexes
 from catalogue.plan.plan import ColumnRead, ReadPlan
 from catalogue.plan.planner import plan_second_wave
 from catalogue.plan.requests import PlannedRequest, plan_requests
-from catalogue.query.random_order import Drawn
-from catalogue.query.resolved_query import DRAWN, ResolvedQuery
+from catalogue.query.random_order import DrawnRows
+from catalogue.query.resolved_query import DRAWN_ORDER, ResolvedQuery
 from catalogue.query.where import connect
 from catalogue.read.decode import BATCH_ROWS, Numbered, aligned, decode, wanted
 from catalogue.read.learn import Observed, own_indexes, within
@@ -206,7 +206,7 @@ class _Reading:
         rows = np.concatenate([np.arange(0), *numbers])
         decided = pa.concat_tables(tables)
         if group.read.drawn:
-            decided = decided.append_column(*_times(group.read.drawn, rows))
+            decided = decided.append_column(*_order_column(group.read.drawn, rows))
         if seen and group.read.key_index:
             seen.check(group.read.key_index)
         later = [_narrow(read, rows) for read in group.read.columns if read.later] if len(rows) else []
@@ -269,8 +269,8 @@ class _Reading:
             rows, start = table, start + table.num_rows
             if drawn:
                 among = drawn.rows[slice(*np.searchsorted(drawn.rows, (start - table.num_rows, start)))]
-                rows = table.drop_columns([DRAWN]).take(positions(among - (start - table.num_rows)))
-                rows = rows.append_column(*_times(drawn, among))
+                rows = table.drop_columns([DRAWN_ORDER]).take(positions(among - (start - table.num_rows)))
+                rows = rows.append_column(*_order_column(drawn, among))
             matching, _ = self._residual(group).keep(rows, group.read.intervals)
             if matching.num_rows:
                 yield matching
@@ -321,9 +321,8 @@ def _observer(group: LoadedRowGroup, read: ColumnRead, data: bytes) -> Observed 
         return None
 
 
-def _times(drawn: Drawn, rows: np.ndarray) -> tuple[pa.Field, pa.Array]:
-    """Return the column of the times of drawn rows, and its field."""
-    return pa.field(DRAWN, pa.float64()), fractions(drawn.times[np.searchsorted(drawn.rows, rows)])
+def _order_column(drawn: DrawnRows, rows: np.ndarray) -> tuple[pa.Field, pa.Array]:
+    return pa.field(DRAWN_ORDER, pa.float64()), fractions(drawn.order[np.searchsorted(drawn.rows, rows)])
 
 
 def _check(read: ColumnRead, data: bytes) -> None:

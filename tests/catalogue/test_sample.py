@@ -1,8 +1,9 @@
-"""A sample is the rows that match, by the times that were drawn for them: whatever is pruned, held or asked first."""
+"""A sample is the first matching rows in a random order: each is as likely, and the same seed gives the same sample."""
 
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import reduce
 from itertools import pairwise
@@ -12,7 +13,6 @@ from shutil import copytree
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import pytest
 from warcio.archiveiterator import ArchiveIterator
 
@@ -22,7 +22,7 @@ from catalogue.commoncrawl.columns import KEY_COLUMN
 from catalogue.demo import LoopbackServer
 from catalogue.parquet.thrift import Reader
 from catalogue.plan.plan import ReadPlan
-from catalogue.query.random_order import Draws
+from catalogue.query.random_order import RandomOrder, RowGroupId
 from catalogue.session import Session
 from catalogue.settings import Settings
 from catalogue.surt import parse_pattern
@@ -42,16 +42,15 @@ CONDITIONS = [
 ]
 
 
-def drawn(mirror: Path, everything: pa.Table, seed: int) -> pa.Table:
-    """Every row in the order in which it is drawn, found by drawing them all."""
-    groups = {}
-    for path in sorted(mirror.rglob("*.parquet")):
-        metadata = pq.ParquetFile(path).metadata
-        for ordinal in range(metadata.num_row_groups):
-            groups[str(path.relative_to(mirror)), ordinal] = metadata.row_group(ordinal).num_rows
-    found = Draws(groups, seed).next(everything.num_rows)
-    times = [time for place in groups for time in found[place].times.tolist()]
-    return everything.append_column("drawn", pa.array(times)).sort_by("drawn")
+def row_groups_in_random_order(sizes: Mapping[RowGroupId, int], seed: int) -> list[tuple[str, int, int]]:
+    """Return (path, row group, row) of every row in the order in which rows are drawn."""
+    places = [
+        (place, *group, row)
+        for some in RandomOrder(sizes, seed).rest()
+        for group, drawn in some.items()
+        for row, place in zip(drawn.rows.tolist(), drawn.order.tolist(), strict=True)
+    ]
+    return [row[1:] for row in sorted(places)]
 
 
 def fast(server: LoopbackServer, folder: Path, *, cache_size: int) -> Settings:
@@ -60,29 +59,44 @@ def fast(server: LoopbackServer, folder: Path, *, cache_size: int) -> Settings:
     )
 
 
-def test_a_sample_of_what_a_filter_keeps(harvested: Catalogue, mirror: Path, all_rows: pa.Table) -> None:
-    """Random patterns, conditions and crawls: the first rows of all that match, on every era, sorted or zipped."""
+def test_has_only_matching_rows_and_each_once(harvested: Catalogue, all_rows: pa.Table) -> None:
+    """Random patterns, conditions and crawls, on every era, sorted or zipped."""
     chance = random.Random(0)
-    inorder = drawn(mirror, all_rows, 0)
-    inorder = inorder.select([*COLUMNS, "crawl", "content_languages", "url_host_tld", "warc_record_length", "drawn"])
-    keys = inorder.column("url_surtkey").cast(pa.binary())
+    keys = all_rows.column("url_surtkey").cast(pa.binary())
     crawls = ["all", *sorted(pc.unique(all_rows.column("crawl")).to_pylist())]
     for text in ["*", "*.com", "*.is", *random_patterns(all_rows, 5, 0)]:
         where, crawl, size = chance.choice(CONDITIONS), chance.choice(crawls), chance.choice([1, 5, 40])
         intervals = parse_pattern(text).intervals
         inside = [pc.and_(pc.greater_equal(keys, each.start), pc.less(keys, each.end)) for each in intervals]
-        expected = inorder.filter(reduce(pc.or_, inside))
+        matching = all_rows.filter(reduce(pc.or_, inside))
         with duckdb.connect() as connection:
-            rows = connection.sql(f"FROM expected WHERE ({where or 'true'}) AND '{crawl}' IN ('all', crawl)")
-            expected = rows.to_arrow_table().sort_by("drawn").slice(0, size).select(COLUMNS)
+            rows = connection.sql(f"FROM matching WHERE ({where or 'true'}) AND '{crawl}' IN ('all', crawl)")
+            matching = rows.to_arrow_table().select(COLUMNS)
+        expected = Counter(tuple(row.values()) for row in matching.to_pylist())
         sample = harvested.sample(harvested.captures(text, crawls=crawl, columns=COLUMNS, where=where), size, seed=0)
-        if expected.num_rows == size:
+        if expected.total() >= size:
             found = sample.to_arrow()
         else:
-            with pytest.warns(IncompleteAnswer, match=f"only {expected.num_rows} of {size} captures were found"):
+            with pytest.warns(IncompleteAnswer, match=f"only {expected.total()} of {size} captures were found"):
                 found = sample.to_arrow()
-        assert found.select(COLUMNS).to_pylist() == expected.to_pylist(), (text, where, crawl)
+        assert found.num_rows == min(size, expected.total()), (text, where, crawl)
+        assert Counter(tuple(row.values()) for row in found.select(COLUMNS).to_pylist()) <= expected
         assert (sample.found, sample.complete) == (len(found), len(found) == size)
+
+
+def test_every_matching_row_is_as_likely(tmp_path: Path) -> None:
+    """40 of 1,000 rows match, in two files of four row groups: some rounds draw single rows, the last one scans."""
+    tables = [table([f"com,example)/{file}/{row:03}" for row in range(500)]) for file in range(2)]
+    source = crawl_of(tmp_path / "source", *tables, row_group_size=150)
+    drawn: Counter[str] = Counter()
+    with catalogue.open(tmp_path / "data", settings=Settings(source=str(source), cache=tmp_path / "cache")) as cat:
+        cat.harvest("CC-MAIN-2022-33")
+        captures = cat.captures("*", columns=["url_surtkey"], where="url[-3:]::int % 25 = 7")
+        for seed in range(40):
+            drawn.update(cat.sample(captures, 8, seed=seed).to_arrow().column("url_surtkey").to_pylist())
+    assert (len(drawn), drawn.total()) == (40, 320)
+    # The 99.9th percentile of chi-squared with 39 degrees of freedom.
+    assert sum((count - 8) ** 2 / 8 for count in drawn.values()) < 72.1
 
 
 def test_a_smaller_one_is_its_beginning(harvested: Catalogue, crawl: str) -> None:
@@ -205,13 +219,12 @@ def test_rare_rows_are_found_in_a_few_rounds(
     sample = cat.sample(found_by, size, seed=size)
     rounds: list[ReadPlan] = []
     found = pa.Table.from_batches(sample.batches(rounds.append), sample.schema)
-    inorder = sorted(
-        (time, f"com,example)/{int('part-00001' in path)}/{6_000 * group + row:07}")
-        for (path, group), drawn in Draws(groups, size).next(20_000).items()
-        for row, time in zip(drawn.rows.tolist(), drawn.times.tolist(), strict=True)
-        if (6_000 * group + row) % each == 7
+    numbers = (
+        (int("part-00001" in path), 6_000 * group + row)
+        for path, group, row in row_groups_in_random_order(groups, size)
     )
-    assert found.column("url_surtkey").to_pylist() == [key for _, key in inorder[:size]]
+    expected = [f"com,example)/{file}/{number:07}" for file, number in numbers if number % each == 7]
+    assert found.column("url_surtkey").to_pylist() == expected[:size]
     assert len(rounds) < 12
     assert sum(plan.rows for plan in rounds) < 2.2 * 20_000
 
