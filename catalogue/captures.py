@@ -1,4 +1,4 @@
-"""Captures that were asked for and not read yet."""
+"""Captures: the result of a query, read when it is needed."""
 
 import warnings
 from collections import Counter
@@ -20,7 +20,7 @@ from catalogue.plan.plan import ReadPlan
 from catalogue.plan.requests import PlannedRequest
 from catalogue.progress import Bars, Progress, no_bar
 from catalogue.query.deduplicate import Distinct
-from catalogue.read.dask_cluster import dask_frame, machines_of_client
+from catalogue.read.dask_cluster import client_machines, dask_frame
 from catalogue.read.dataframes import frame_of
 from catalogue.read.reader import ReadEvents, read
 from catalogue.read.workers import Workers, tasks
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 
 _ROWS = 1 << 12
-"""Of a batch that are made into Python's values together."""
+"""Rows converted to Python values at a time."""
 
 
 class Captures(ReprMixin):
-    """The answer to a question, read when it is looked at; each look reads it anew."""
+    """The result of a query. Each use reads it again; nothing is read before."""
 
     def __init__(
         self,
@@ -50,30 +50,28 @@ class Captures(ReprMixin):
         notify: Callable[[str], None] | None = None,
         bars: Bars | None = None,
     ) -> None:
-        """Take a question.
+        """Take a planned query.
 
         Args:
-            question: what is asked, and where.
-            share: settings of one of so many machines.
-            space: where what a plan reads of a crawl lies in it; of the newest that it reads, if none is named.
-            workers: who read; None for threads of this process.
-            counts: whether only the number of captures is wanted.
-            distinct: which of what is found are wanted; None for all.
-            notify: told in a sentence of a page index that turns out to be wrong.
-            bars: show how far it is.
+            question: the query and its scope.
+            share: returns the settings for one of several machines.
+            space: returns where a plan reads in the keys of a crawl.
+            workers: reads plans; None for threads of this process.
+            counts: whether only the number of captures is requested.
+            distinct: how duplicates are removed; None to keep them.
+            notify: called with a sentence about an invalid page index.
+            bars: progress bars.
         """
         self.question = question
-        """That was asked."""
         self._share = share
         self.space_of = space
-        """See ``__init__``."""
         self._workers = workers
         self._counts = counts
         self._distinct = distinct
         self._notify = notify or (lambda _: None)
         self._bars = bars or no_bar
         self._uncounted: Counter[str] = Counter()
-        """Rows that the plan counted by an index that turned out to be wrong, so that they were looked at after all."""
+        """Rows that the plan counted by an invalid index, and that were read instead."""
         self._plan: ReadPlan | None = None
         self._length: int | None = None
 
@@ -89,19 +87,19 @@ class Captures(ReprMixin):
 
     @property
     def plan(self) -> ReadPlan:
-        """What will be read, and what that costs; an estimate while page indexes are to be fetched first."""
+        """What is read, and its cost; an estimate while page indexes are missing."""
         if self._plan is None:
             self._plan = self.question.plan(counts=self._counts)
         return self._plan
 
     def space(self, crawl: str | None = None) -> KeySpace:
-        """Where what the plan reads lies among the keys of a crawl.
+        """Return where the plan reads in the keys of a crawl.
 
         Args:
-            crawl: of those asked about; by default the newest of which something is read.
+            crawl: one of the query's; by default the newest one that is read.
 
         Raises:
-            QueryError: if it is none of those asked about.
+            QueryError: if the query does not include the crawl.
         """
         return self.space_of(self.plan, crawl)
 
@@ -120,60 +118,59 @@ class Captures(ReprMixin):
 
     @property
     def complete(self) -> bool:
-        """Whether all files that might match are held; if not, the answer may lack rows."""
+        """Whether all files that may match are stored; otherwise rows may be missing."""
         return not self.plan.missing
 
     def fetch_indexes(self, *, report: Callable[[Progress], None] | None = None) -> ReadPlan:
-        """Fetch the page indexes that the plan lacks, keep them in the store, and plan anew; returns the plan.
+        """Fetch and store the missing page indexes; return the new plan.
 
         Args:
-            report: told how far it is, instead of a bar.
+            report: called with progress, instead of a bar.
 
         Raises:
-            SourceError: if they cannot be had.
+            SourceError: if they cannot be fetched.
         """
         at = Progress("page indexes", 0, 0)
         with self._bars("") as bar:
 
-            def told(fetch: PlannedRequest) -> None:
+            def events(fetch: PlannedRequest) -> None:
                 at.done, at.bytes = at.done + 1, at.bytes + len(fetch.range)
                 (report or bar)(at)
 
             while lacking := self.plan.indexes:  # what some say can make those of others worth their price
                 at.listed += len(lacking)
-                self.question.fetch_indexes(lacking, told)
+                self.question.fetch_indexes(lacking, events)
                 self._plan = self.question.plan(counts=self._counts)
         return self.plan
 
     @property
     def distinct(self) -> bool:
-        """Whether of captures that are the same in some way a single one is wanted."""
+        """Whether duplicates are removed."""
         return self._distinct is not None
 
     @property
     def schema(self) -> pa.Schema:
-        """Of the answer."""
+        """The schema of the rows."""
         schema = self.plan.schema
         return pa.schema([schema.field(name) for name in self._distinct.columns]) if self._distinct else schema
 
     @property
     def columns(self) -> list[str]:
-        """Names of the answer's columns."""
         return list(self.schema.names)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Each row as a dict, some thousands of rows in memory at a time; see ``batches``."""
+        """Yield each row as a dict; see ``batches``."""
         with closing(self.batches()) as batches:
             for batch in batches:
                 for start in range(0, batch.num_rows, _ROWS):
                     yield from batch.slice(start, _ROWS).to_pylist()
 
     def head(self, n: int = 5) -> "pd.DataFrame":
-        """The first rows as a DataFrame; reading stops when they are found.
+        """Return the first rows as a DataFrame; reading stops when they are found.
 
         Raises:
             QueryError: if ``n`` is negative.
-            SourceError: if something planned could not be read.
+            SourceError: if a request fails.
         """
         if n < 0:
             message = f"invalid number of rows {n}; use 0 or more"
@@ -183,7 +180,6 @@ class Captures(ReprMixin):
         return few.to_pandas()
 
     def _with(self, question: PlanContext) -> "Captures":
-        """A copy that has read nothing yet, of another question."""
         other = copy(self)
         other.question, other._plan, other._length, other._uncounted = question, None, None, Counter()  # noqa: SLF001 - likewise
         return other
@@ -191,14 +187,14 @@ class Captures(ReprMixin):
     def batches(
         self, *, warn: bool = True, report: Callable[[Progress], None] | None = None
     ) -> Generator[pa.RecordBatch, None, None]:
-        """The rows, some thousands at a time, in bounded memory (unless they are ordered, or the latest of something).
+        """Yield the rows in batches, in bounded memory (unless they are ordered, or the latest of something).
 
         Args:
-            warn: whether there is a warning if the answer may lack rows; who says no says so otherwise.
-            report: told how far it is, row group by row group.
+            warn: whether to warn if rows may be missing.
+            report: called after each row group.
 
         Raises:
-            SourceError: if something planned could not be read.
+            SourceError: if a request fails.
         """
         if warn:
             self._warn()
@@ -210,7 +206,6 @@ class Captures(ReprMixin):
         self._length = None if self._counts else length
 
     def _found(self, report: Callable[[Progress], None]) -> Generator[pa.RecordBatch, None, None]:
-        """The rows that the question finds."""
         plan = self.fetch_indexes(report=report)
         self._uncounted.clear()
         if not plan.waves:
@@ -221,18 +216,20 @@ class Captures(ReprMixin):
             at.done += 1
             report(at)
 
-        told = ReadEvents(self.question.learn, self.question.would_learn, self._notify, self._uncount, done)
+        events = ReadEvents(self.question.learn, self.question.would_learn, self._notify, self._uncount, done)
         try:
-            with closing(self._workers.read(plan, told) if self._workers else self._read_here(plan, told)) as batches:
+            with closing(
+                self._workers.read(plan, events) if self._workers else self._read_here(plan, events)
+            ) as batches:
                 yield from batches
         finally:
             self.question.finish()
 
-    def _read_here(self, plan: ReadPlan, told: ReadEvents) -> Generator[pa.RecordBatch, None, None]:
+    def _read_here(self, plan: ReadPlan, events: ReadEvents) -> Generator[pa.RecordBatch, None, None]:
         source = self.question.source()
         executor = ThreadPoolExecutor(source.connections, thread_name_prefix="read")
         try:
-            with closing(read(plan, source, executor, told)) as batches:
+            with closing(read(plan, source, executor, events)) as batches:
                 yield from batches
         finally:
             executor.shutdown(wait=False, cancel_futures=True)
@@ -242,7 +239,7 @@ class Captures(ReprMixin):
             warnings.warn(lack, IncompleteAnswer, stacklevel=3)
 
     def counting(self) -> "Captures":
-        """The same question, of which only the number of captures is wanted; its plan is what ``count`` reads."""
+        """Return a query of the number of captures; its plan is what ``count`` reads."""
         if self._counts or self._distinct:
             return self
         other = self._with(self.question)
@@ -250,7 +247,7 @@ class Captures(ReprMixin):
         return other
 
     def __len__(self) -> int:
-        """The number of captures, where it is known without reading: it was counted or read, or nothing can match.
+        """Return the number of captures, if it was counted or read, or nothing can match.
 
         Raises:
             TypeError: if it is not known.
@@ -261,14 +258,14 @@ class Captures(ReprMixin):
         return self.count() if self._length is None else self._length
 
     def __bool__(self) -> bool:
-        """Whether it is an answer, which an empty one is, too."""
+        """Always true, so that an empty result is not taken for none."""
         return True
 
     def count(self) -> int:
-        """How many captures there are: pages that match as a whole are counted by what is known of them, not read.
+        """Count the captures; pages that match as a whole are counted by their metadata and not read.
 
         Raises:
-            SourceError: if something planned could not be read.
+            SourceError: if a request fails.
         """
         asked = self.counting()
         with self._bars("row groups") as bar:
@@ -279,11 +276,11 @@ class Captures(ReprMixin):
         return self._length
 
     def count_by_crawl(self) -> dict[str, int]:
-        """How many captures there are in each crawl that has some, newest first; see ``count``.
+        """Count the captures of each crawl that has any, newest first; see ``count``.
 
         Raises:
-            SourceError: if something planned could not be read.
-            QueryError: if there is a limit, or the table is not one of crawls.
+            SourceError: if a request fails.
+            QueryError: if there is a limit, or the dataset has no crawls.
         """
         asked = self.counting()
         limit = asked._distinct.limit if asked._distinct else asked.plan.query.limit  # noqa: SLF001 - likewise
@@ -302,27 +299,26 @@ class Captures(ReprMixin):
         self._uncounted[crawl] += rows
 
     def to_arrow(self) -> pa.Table:
-        """All rows as an Arrow table."""
+        """Return all rows as an Arrow table."""
         with self._bars("row groups") as bar:
             return pa.Table.from_batches(self.batches(report=bar), schema=self.schema)
 
     def to_pandas(self) -> "pd.DataFrame":
-        """All rows as a DataFrame; integers stay integers where values are missing, and times are in UTC."""
+        """Return all rows as a DataFrame; integers stay integers where values are missing, and times are in UTC."""
         return frame_of(self.to_arrow())
 
     def to_dask(self) -> "dd.DataFrame":
-        """A Dask DataFrame with a partition a slice of the plan, read by Dask's workers when it is computed.
+        """Return a Dask DataFrame with a partition for each part of the plan, read by Dask's workers.
 
-        The rate is divided among the machines that the workers of the present client are on. Reads of it teach the
-        store nothing.
+        The rate is divided among the machines of the current client. Reading teaches the store nothing.
 
         Raises:
-            QueryError: if Dask is not installed, or rows are to be limited or ordered, which needs all of them at hand.
+            QueryError: if Dask is not installed, or rows are limited or ordered.
         """
         query = self.plan.query
         if query.limit is not None or query.ordered or self._distinct:
             message = "a Dask DataFrame has all rows, as they lie; leave out limit, ordered, unique and latest"
             raise QueryError(message)
         self._warn()
-        settings = self._share(machines_of_client())
+        settings = self._share(client_machines())
         return dask_frame(list(tasks(self.fetch_indexes(), settings)), self.plan.schema.empty_table())

@@ -19,7 +19,7 @@ from catalogue.formatting import closest_name
 from catalogue.plan.context import FooterCache
 from catalogue.plan.cost import Cost
 from catalogue.progress import Bars, Report, no_bar
-from catalogue.read.dask_cluster import places
+from catalogue.read.dask_cluster import machines_and_tasks
 from catalogue.read.workers import Workers
 from catalogue.settings import STORE_NAME, Settings
 from catalogue.source.cache import CachedSource, RangeCache
@@ -358,7 +358,7 @@ class Session:
         """The workers of the executor, or None without one."""
         if self._executor is None:
             return None
-        machines, at_once = places(self._executor)
+        machines, at_once = machines_and_tasks(self._executor)
         settings = self.machine_settings(machines, -(-at_once // machines))
         return Workers(self._executor, settings, at_once=2 * at_once)
 

@@ -72,7 +72,7 @@ class Common:
     def opened(self, *, scheduler: str | None = None, **settings: object) -> "Iterator[Catalogue]":
         """Open the catalogue with these options and other settings, and connect to a cluster."""
         from catalogue.catalogue import Catalogue
-        from catalogue.read.dask_cluster import connected
+        from catalogue.read.dask_cluster import connect_to_cluster
         from catalogue.session import Session
 
         chosen = self.settings(**settings)
@@ -82,7 +82,7 @@ class Common:
             variables = "".join(f", {name}={value}" for name, value in environment_settings().items())
             click.echo(f"source: {chosen.source}{variables}", err=True)
         with (
-            connected(scheduler) if scheduler else nullcontext() as executor,
+            connect_to_cluster(scheduler) if scheduler else nullcontext() as executor,
             Catalogue(
                 Session(chosen.data, chosen, dataset=self.table, executor=executor, notify=self.say, bars=self.bars)
             ) as catalogue,

@@ -22,7 +22,7 @@ from catalogue.plan.plan import ReadPlan
 from catalogue.plan.requests import PlannedRequest
 from catalogue.progress import Bars, Progress, no_bar
 from catalogue.query.resolved_query import ResolvedQuery
-from catalogue.read.workers import Here, Lesson, Workers
+from catalogue.read.workers import Learned, LocalReader, Workers
 from catalogue.selection import select_stored, several
 from catalogue.session import Session
 from catalogue.surt import EVERYTHING
@@ -66,7 +66,7 @@ class Backfill(ReprMixin):
         gaps: Sequence[Gaps],
         table: Dataset,
         ask: Ask,
-        readers: Here | Workers,
+        readers: LocalReader | Workers,
         made: Callable[[], tuple[int, int]],
         *,
         bars: Bars = no_bar,
@@ -189,7 +189,7 @@ class _Filling:
             self._asked.append((each, question, size))
             yield plan
 
-    def take(self, lesson: Lesson) -> None:
+    def take(self, lesson: Learned) -> None:
         """Store what was learned from the next file."""
         gaps, question, _ = self._asked.popleft()
         for each in lesson.learned:
@@ -240,7 +240,7 @@ def prepare_backfill(
         lambda query, scope: PlanContext(
             query, scope, session.footers, lambda: session.source, session.cost(), must_learn=True
         ),
-        session.workers or Here(lambda: session.source),
+        session.workers or LocalReader(lambda: session.source),
         lambda: session.spent,
         bars=session.bars,
     )

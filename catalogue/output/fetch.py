@@ -18,7 +18,7 @@ from catalogue.output.targets import digest_of
 from catalogue.output.writer import RecordWriter
 from catalogue.plan.cost import Cost
 from catalogue.plan.record_requests import RecordFetch, record_fetches
-from catalogue.read.workers import Workers, at_home
+from catalogue.read.workers import Workers, on_worker
 from catalogue.records.fetch_records import FailedRecord, fetch_members, read_member
 from catalogue.settings import Settings
 from catalogue.source.checks import Source
@@ -179,7 +179,7 @@ class RecordTaskResult:
     records: tuple[EncodedRecord | FailedRecord, ...]
     remaining: tuple[Capture, ...]
     """Captures left out to keep the result small."""
-    said: tuple[str, ...]
+    messages: tuple[str, ...]
     """Messages for the user."""
     requests: int
     bytes: int
@@ -191,7 +191,7 @@ def run(task: RecordTask) -> RecordTaskResult:
     Raises:
         SourceUnavailable: if the source failed as a whole.
     """
-    settings = at_home(task.settings)
+    settings = on_worker(task.settings)
     messages: list[str] = []
     records: list[EncodedRecord | FailedRecord] = []
     room = task.max_bytes
@@ -236,7 +236,7 @@ def fetch_by_workers(
 
     def results(batches: Iterable[tuple[RecordFetch, ...]]) -> EncodedRecords:
         tasks = (RecordTask(batch, spec, workers.settings, max_bytes) for batch in batches)
-        with closing(workers.done(tasks, notify, do=run)) as done:
+        with closing(workers.results(tasks, notify, do=run)) as done:
             for result in done:
                 if not isinstance(result, RecordTaskResult):
                     raise result

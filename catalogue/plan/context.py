@@ -28,7 +28,7 @@ from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
 
 _DECODED = 300
-"""Decoded footers in memory, of some 30 kB a row group."""
+"""Maximum decoded footers in memory, about 30 kB a row group."""
 
 _AnySource: TypeAlias = PoliteSource | CachedSource
 
@@ -47,10 +47,10 @@ class DecodedFile:
 
 @dataclass(slots=True)
 class _Decoded:
-    known: DecodedFile
+    decoded: DecodedFile
     """Without row groups."""
     row_groups: dict[int, RowGroup]
-    """Those that queries needed, by ordinal."""
+    """Decoded row groups by ordinal."""
     version: bytes
     """See ``Candidate``."""
     state: str
@@ -61,7 +61,6 @@ class FooterCache:
     """Decoded footers; queries of one site need the same files repeatedly."""
 
     def __init__(self, store: Store, table: Dataset = COMMON_CRAWL) -> None:
-        """Use a store of a dataset."""
         self.store = store
         self._table = table
         self._decoded: dict[str, _Decoded] = {}
@@ -73,36 +72,35 @@ class FooterCache:
         return [self._known(candidate, state) for candidate in candidates]
 
     def _known(self, candidate: Candidate, state: str) -> DecodedFile:
-        decoded = self._decoded.pop(candidate.path, None)
-        if decoded and decoded.version != candidate.version:
-            decoded = None
-        there = decoded.row_groups if decoded else {}
+        entry = self._decoded.pop(candidate.path, None)
+        if entry and entry.version != candidate.version:
+            entry = None
+        there = entry.row_groups if entry else {}
         missing = {ordinal: offset for ordinal, offset in candidate.row_groups if ordinal not in there}
-        if not decoded or missing or decoded.state != state:
-            known = self._decode(candidate, missing)
-            there |= {group.ordinal: group for group in known.footer.row_groups}
-            decoded = _Decoded(
-                replace(known, footer=replace(known.footer, row_groups=())), there, candidate.version, state
+        if not entry or missing or entry.state != state:
+            decoded = self._decode(candidate, missing)
+            there |= {group.ordinal: group for group in decoded.footer.row_groups}
+            entry = _Decoded(
+                replace(decoded, footer=replace(decoded.footer, row_groups=())), there, candidate.version, state
             )
-        self._decoded[candidate.path] = decoded
+        self._decoded[candidate.path] = entry
         if len(self._decoded) > _DECODED:
             del self._decoded[next(iter(self._decoded))]
         groups = tuple(there[ordinal] for ordinal, _ in candidate.row_groups if ordinal in there)
-        known = decoded.known
-        return replace(known, footer=replace(known.footer, row_groups=groups), least=candidate.least)
+        return replace(entry.decoded, footer=replace(entry.decoded.footer, row_groups=groups), least=candidate.least)
 
     def _decode(self, candidate: Candidate, row_groups: dict[int, int]) -> DecodedFile:
-        held, file = self.store.get("files", candidate.path), self._table.file(candidate.path)
-        if held is None or file is None or self.store.version(candidate.path) != candidate.version:
+        stored, file = self.store.get("files", candidate.path), self._table.file(candidate.path)
+        if stored is None or file is None or self.store.version(candidate.path) != candidate.version:
             message = f"{candidate.path} was harvested again or deleted by another process; run the query again"
             raise StoreLocked(message)
         rest = candidate.footer_rest
         footer = (
-            decode_footer(held.data, held.size)
+            decode_footer(stored.data, stored.size)
             if rest is None
-            else decode_row_groups(held.data, held.size, row_groups, rest)
+            else decode_row_groups(stored.data, stored.size, row_groups, rest)
         )
-        return DecodedFile(file, replace(held, data=b""), footer, candidate.least)
+        return DecodedFile(file, replace(stored, data=b""), footer, candidate.least)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +114,7 @@ class Scope:
     missing: tuple[str, ...]
     """A sentence for each subset that is not completely stored."""
     drawn: Mapping[str, Mapping[int, DrawnRows]] | None = None
-    """By path and row group, the rows that may be in the result; None for all."""
+    """By path and row group, the drawn rows of a sample; None for all."""
 
 
 class PlanContext:
@@ -132,16 +130,7 @@ class PlanContext:
         *,
         must_learn: bool = False,
     ) -> None:
-        """Prepare a plan.
-
-        Args:
-            query: the query.
-            scope: the files it may have to read.
-            footers: the stored footers.
-            source: returns the source.
-            cost: of the source.
-            must_learn: fail if what reading teaches cannot be stored; otherwise that is ignored.
-        """
+        """Prepare a plan; ``must_learn`` fails if learned indexes cannot be stored, which is ignored otherwise."""
         self.query = query
         self.source = source
         self.scope = scope
@@ -154,17 +143,16 @@ class PlanContext:
         self._learned: tuple[DecodedFile | None, dict[int, Indexes]] = (None, {})
 
     def limited(self, limit: int) -> "PlanContext":
-        """Return a context of the same query with a limit."""
         query = replace(self.query, limit=limit if self.query.limit is None else min(limit, self.query.limit))
         return PlanContext(query, self.scope, self._footers, self.source, self._cost)
 
     def plan(self, *, counts: bool = False) -> ReadPlan:
         """Plan the query, or one that counts its captures."""
         source = self.source()
-        self._files = {known.file.path: known for known in self._footers.get(self.scope.candidates)}
+        self._files = {decoded.file.path: decoded for decoded in self._footers.get(self.scope.candidates)}
         return plan_reads(
             self._counting if counts else self.query,
-            [self._metadata(known, source) for known in self._files.values()],
+            [self._metadata(decoded, source) for decoded in self._files.values()],
             cost=self._cost,
             considered=self.scope.considered,
             missing=self.scope.missing,
@@ -172,66 +160,63 @@ class PlanContext:
 
     @property
     def _counting(self) -> ResolvedQuery:
-        """The query that counts; it needs at least one column."""
+        """Return the counting query; it needs at least one column."""
         table = self.query.table
         return replace(self.query, columns=() if table.path_columns else (table.key,), ordered=False, counts=True)
 
-    def _metadata(self, known: DecodedFile, source: _AnySource) -> FileMetadata:
-        path, version = known.file.path, known.version
+    def _metadata(self, decoded: DecodedFile, source: _AnySource) -> FileMetadata:
+        path, version = decoded.file.path, decoded.version
         # An ETag means nothing to another source.
         pin = FileVersion(version.size, version.etag if version.source == source.url else None)
 
         def indexes(ordinal: int) -> Indexes | None:
             fetched = self._fetched.get((path, ordinal))
-            held = self._footers.store.indexes(path, [ordinal], version).get(ordinal)
-            return held.joined(fetched) if held and fetched else held or fetched
+            stored = self._footers.store.indexes(path, [ordinal], version).get(ordinal)
+            return stored.joined(fetched) if stored and fetched else stored or fetched
 
         cached = tuple(source.held(path, pin)) if isinstance(source, CachedSource) else ()
         drawn = self.scope.drawn[path] if self.scope.drawn else None
-        return FileMetadata(known.file, pin, known.footer, indexes, cached, drawn, known.least)
+        return FileMetadata(decoded.file, pin, decoded.footer, indexes, cached, drawn, decoded.least)
 
     def key_indexes(self) -> tuple[PlannedRequest, ...]:
         """Return the requests for missing page indexes of the key column."""
         source = self.source()
-        held = (self._metadata(known, source) for known in self._footers.get(self.scope.candidates))
-        return tuple(fetch for file in held for fetch in key_indexes(file, self.query.table.key, self._cost.max_gap))
+        files = (self._metadata(decoded, source) for decoded in self._footers.get(self.scope.candidates))
+        return tuple(fetch for file in files for fetch in key_indexes(file, self.query.table.key, self._cost.max_gap))
 
     def key_bounds(self, *, pages: bool = True) -> list[list[tuple[Bounds, int]]]:
-        """Return bounds and number of rows of the pages of each row group, as the files state them.
+        """Return bounds and number of rows of the pages of each row group, or of row groups, as the files state them.
 
-        Missing page indexes are fetched. Where a file has none, or a wrong one, the result has the whole row group.
-        What was learned by reading is ignored, so that the result does not change.
-
-        Args:
-            pages: return bounds of pages; otherwise those of row groups.
+        Missing page indexes are fetched. Where a file has none, or a wrong one, the result has the complete row group.
+        Learned indexes are ignored, so that the result does not change.
 
         Raises:
             SourceError: if page indexes cannot be fetched.
         """
         key = self.query.table.key
         source = self.source()
-        self._files = {known.file.path: known for known in self._footers.get(self.scope.candidates)}
+        self._files = {decoded.file.path: decoded for decoded in self._footers.get(self.scope.candidates)}
         if pages:
             self.fetch_indexes(self.key_indexes())
         found = []
-        for known in self._files.values():
-            held = self._metadata(known, source)
-            written = self._written(known, held, source) if pages else {}
-            for group in known.footer.row_groups:
+        for decoded in self._files.values():
+            stored = self._metadata(decoded, source)
+            written = self._written(decoded, stored, source) if pages else {}
+            for group in decoded.footer.row_groups:
                 if chunk := group.chunks.get(key):
-                    indexes = written.get(group.ordinal) or (held.indexes(group.ordinal) if pages else None)
+                    indexes = written.get(group.ordinal) or (stored.indexes(group.ordinal) if pages else None)
                     bounds = page_bounds(indexes, chunk, group.num_rows) if indexes and not indexes.own else []
                     found.append(bounds or ([(chunk.bounds, group.num_rows)] if chunk.bounds else []))
         return found
 
-    def _written(self, known: DecodedFile, held: FileMetadata, source: _AnySource) -> dict[int, Indexes]:
+    def _written(self, decoded: DecodedFile, stored: FileMetadata, source: _AnySource) -> dict[int, Indexes]:
         """Fetch the file's own key indexes of row groups for which learned ones are stored."""
-        key, footer = self.query.table.key, known.footer
-        learned_groups = tuple(g for g in footer.row_groups if (there := held.indexes(g.ordinal)) and there.own)
-        without = replace(held, footer=replace(footer, row_groups=learned_groups), indexes=lambda _: None)
+        key, footer = self.query.table.key, decoded.footer
+        learned_groups = tuple(g for g in footer.row_groups if (there := stored.indexes(g.ordinal)) and there.own)
+        without = replace(stored, footer=replace(footer, row_groups=learned_groups), indexes=lambda _: None)
         found: dict[int, Indexes] = {}
         for fetch in key_indexes(without, key, self._cost.max_gap):
-            answer = source.get(fetch.path, fetch.range, pin=held.pin)
+            answer = source.get(fetch.path, fetch.range, pin=stored.pin)
             for ordinal, indexes in cut_indexes(without.footer, key, answer.body, fetch.range.start).items():
                 found[ordinal] = found[ordinal].joined(indexes) if ordinal in found else indexes
         return found
@@ -239,11 +224,7 @@ class PlanContext:
     def fetch_indexes(
         self, fetches: Sequence[PlannedRequest], report: Callable[[PlannedRequest], None] = lambda _: None
     ) -> None:
-        """Fetch and store page indexes; ``report`` is called after each request.
-
-        Raises:
-            SourceError: if one cannot be fetched.
-        """
+        """Fetch and store page indexes; ``report`` is called after each request."""
         source = self.source()
         pins = {path: self._metadata(self._files[path], source).pin for path in {fetch.path for fetch in fetches}}
         executor = ThreadPoolExecutor(source.connections, thread_name_prefix="indexes")
@@ -261,26 +242,25 @@ class PlanContext:
             executor.shutdown(wait=False, cancel_futures=True)
 
     def would_learn(self, file: IndexFile, row_group: int, columns: Collection[str]) -> bool:
-        """Whether reading these columns of a row group whole teaches something that is not stored."""
-        held = self._footers.store.indexes(file.path, [row_group], self._files[file.path].version).get(row_group)
-        return not (held and held.column_index and held.offset_indexes.keys() >= {*columns})
+        """Whether reading these columns of a row group teaches something that is not stored."""
+        stored = self._footers.store.indexes(file.path, [row_group], self._files[file.path].version).get(row_group)
+        return not (stored and stored.column_index and stored.offset_indexes.keys() >= {*columns})
 
     def learn(self, file: IndexFile, row_group: int, indexes: Indexes) -> None:
         """Note what reading a row group taught; it is stored with the next file, or by ``finish``."""
-        known, learned = self._learned
-        if known is None or known.file != file:
+        decoded, learned = self._learned
+        if decoded is None or decoded.file != file:
             self.finish()
-            known, learned = self._files[file.path], {}
+            decoded, learned = self._files[file.path], {}
         learned[row_group] = indexes
-        self._learned = known, learned
+        self._learned = decoded, learned
 
     def finish(self) -> None:
-        """Store what was learned last."""
-        known, learned = self._learned
+        decoded, learned = self._learned
         self._learned = (None, {})
-        if known and learned:
-            self._save(known, learned)
+        if decoded and learned:
+            self._save(decoded, learned)
 
-    def _save(self, known: DecodedFile, indexes: dict[int, Indexes]) -> None:
+    def _save(self, decoded: DecodedFile, indexes: dict[int, Indexes]) -> None:
         with suppress(*self._suppressed):
-            self._footers.store.add_indexes(known.file.path, indexes, known.version)
+            self._footers.store.add_indexes(decoded.file.path, indexes, decoded.version)

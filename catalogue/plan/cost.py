@@ -33,7 +33,6 @@ class Cost:
         return requests * self.request + size / self.bandwidth
 
     def seconds(self, requests: int, size: int, waves: int) -> float:
-        """Estimate the seconds of a plan."""
         if not requests:
             return 0.0
         waiting = max(0, requests - self.burst) / self.rate if self.rate else requests * self.latency / self.connections

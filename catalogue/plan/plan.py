@@ -25,15 +25,15 @@ class ColumnRead:
 
     chunk: ColumnChunk
     index: OffsetIndex | None = None
-    """None for the whole chunk."""
+    """None if the chunk is read whole."""
     pages: tuple[range, ...] = ()
-    """Runs of consecutive pages, ascending; of a whole chunk none."""
+    """Runs of consecutive pages, ascending."""
     later: bool = False
     """Whether it is read in the second wave, after the first has decided which pages match."""
 
     @property
     def dictionary(self) -> ByteRange | None:
-        """Where the dictionary page is, if one of the pages needs it."""
+        """The dictionary page, if one of the pages needs it."""
         if self.index is None or not self.pages:
             return None
         start, end = self.chunk.range.start, self.index.offsets[0]
@@ -44,13 +44,11 @@ class ColumnRead:
 
     @property
     def rows(self) -> tuple[range, ...]:
-        """The rows that are read, as runs."""
         if self.index is None:
             return (range(self.chunk.num_values),)
         return tuple(self.index.rows(run) for run in self.pages)
 
     def parts(self, row_group: int) -> Iterator[Part]:
-        """The bytes that are read."""
         name = self.chunk.column.name
         if self.index is None:
             yield Part(Purpose.CHUNK, row_group, name, self.chunk.range)
@@ -61,7 +59,7 @@ class ColumnRead:
             yield Part(Purpose.PAGES, row_group, name, self.index.extent(run))
 
     def single_pages(self) -> Iterator[ByteRange]:
-        """Yield the bytes that are read, page by page, of which the second wave may need some."""
+        """Yield the pages one by one, of which the second wave may need some."""
         if self.index is None:
             yield self.chunk.range
             return
@@ -79,7 +77,6 @@ class PlannedRowGroup:
     ordinal: int
     num_rows: int
     intervals: tuple[KeyInterval, ...]
-    """The intervals of keys that may be in this row group."""
     rows: tuple[range, ...]
     """The rows that may match, as ascending runs; others are skipped."""
     columns: tuple[ColumnRead, ...]
@@ -100,7 +97,6 @@ class PlannedRowGroup:
 
     @property
     def later(self) -> bool:
-        """Whether some columns wait for others."""
         return any(column.later for column in self.columns)
 
 
@@ -113,7 +109,6 @@ class PlannedFile:
     created_by: str
     row_groups: tuple[PlannedRowGroup, ...]
     cached: tuple[ByteRange, ...] = ()
-    """Its cached ranges."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +144,6 @@ class ReadPlan(ReprMixin):
 
     query: ResolvedQuery
     schema: pa.Schema
-    """Of the result."""
     row_schema: pa.Schema
     """Of the rows before the residual filter: everything that is read."""
     files: tuple[PlannedFile, ...]
@@ -183,17 +177,14 @@ class ReadPlan(ReprMixin):
 
     @property
     def cached_bytes(self) -> int:
-        """Bytes that are in the cache."""
         return sum(len(fetch.range) for wave in self.waves for fetch in wave if fetch.cached)
 
     @property
     def row_groups(self) -> int:
-        """Number of row groups that are read."""
         return sum(len(file.row_groups) for file in self.files) + len(self.awaited)
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Paths of the files that are read."""
         return tuple(dict.fromkeys([file.file.path for file in self.files] + [each.path for each in self.awaited]))
 
     @property
@@ -233,12 +224,10 @@ class ReadPlan(ReprMixin):
 
     @property
     def seconds(self) -> float:
-        """Estimated seconds at the present rate."""
         return self.cost.seconds(self.requests, self.bytes, self.round_trips)
 
     @property
     def price(self) -> str:
-        """Requests, bytes and seconds in words."""
         what = f"{plural(self.requests, 'request')}, {size(self.bytes)}, {duration(self.seconds)}"
         return f"{self.about}{what}"
 
@@ -294,10 +283,7 @@ class ReadPlan(ReprMixin):
         yield from (f"The answer may be incomplete: {lack}" for lack in self.missing)
 
     def to_arrow(self) -> pa.Table:
-        """Return the plan as a table for other engines, a row for each byte range of a column; see ``READS``.
-
-        Ranges are half-open, as those of fsspec's ``cat_ranges``. Adjacent ones can be merged.
-        """
+        """Return the plan as a table, a row for each byte range of a column; see ``READS``. Ranges are half-open."""
         rows: list[tuple[object, ...]] = []
         for read in self.files:
             for group in read.row_groups:
@@ -314,7 +300,7 @@ class ReadPlan(ReprMixin):
         )
 
     def summary(self) -> dict[str, Any]:
-        """Return the numbers of the plan, as ``plan --json`` prints them."""
+        """Return the numbers of ``plan --json``."""
         groups, size = self.unbounded
         return {
             "files": len(self.paths),

@@ -35,7 +35,7 @@ def plan_reads(
     missing: tuple[str, ...] = (),
     warnings: tuple[str, ...] = (),
 ) -> ReadPlan:
-    """Plan a query.
+    """Plan a query in the order of the result: ``warc`` first, newest crawl first, files by least key.
 
     Args:
         query: the query.
@@ -44,9 +44,6 @@ def plan_reads(
         considered: number of row groups of the requested crawls and subsets.
         missing: sentences about subsets that are not completely stored.
         warnings: of the plan.
-
-    Returns:
-        A plan in the order of the result: successful fetches (``warc``) first, newest crawl first, files by least key.
     """
     files = list(metadata)
     keyless = tuple(
@@ -79,7 +76,6 @@ def plan_reads(
 def plan_second_wave(
     file: PlannedFile, row_group: int, reads: Iterable[ColumnRead], cost: Cost
 ) -> tuple[PlannedRequest, ...]:
-    """Return the requests of the second wave of a row group, for the pages with matching rows."""
     parts = (part for read in reads for part in read.parts(row_group))
     return tuple(plan_requests(file.file.path, parts, max_gap=cost.max_gap, cached=file.cached))
 
@@ -157,7 +153,6 @@ class _Odds:
         self._unbounded = min(1.0, holders * len(self._partial) / max(1, considered))
 
     def of(self, choice: Choice) -> float:
-        """Return the probability for a unit of a row group that is not certain."""
         if not choice.bounded:
             return self._unbounded
         partial = self._partial[choice.metadata.file.crawl, choice.metadata.file.subset]
@@ -166,8 +161,6 @@ class _Odds:
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
-    """A row group, either planned or waiting for its page index."""
-
     choice: Choice
     read: PlannedRowGroup | None
     awaited: Awaited | None = None

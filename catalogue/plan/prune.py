@@ -17,7 +17,7 @@ from catalogue.source.byte_ranges import ByteRange, FileVersion
 from catalogue.surt import KeyInterval
 
 PAGE_ROWS, PAGE_BYTES = 20_000, 1 << 20
-"""Of a data page, uncompressed, at most, as parquet-mr writes it; where an index is not held yet this must do."""
+"""Maximum size of a data page, uncompressed, as parquet-mr writes it; an estimate where an index is not stored."""
 
 
 def _no_indexes(_: int) -> Indexes | None:
@@ -32,11 +32,11 @@ class FileMetadata:
     pin: FileVersion
     footer: Footer
     indexes: Callable[[int], Indexes | None] = field(default=_no_indexes, compare=False)
-    """Returns the stored page indexes of a row group, by its ordinal."""
+    """Returns the stored page indexes of a row group."""
     cached: tuple[ByteRange, ...] = ()
-    """Cached ranges of it, disjoint and ascending."""
+    """Cached ranges, disjoint and ascending."""
     drawn: Mapping[int, DrawnRows] | None = field(default=None, compare=False)
-    """The rows that may be in the result, by row group; None for all."""
+    """The drawn rows of a sample, by row group; None for all."""
     least: str = ""
     """A lower bound of its keys, by which files are sorted."""
 
@@ -53,7 +53,6 @@ class Unit:
 
     @property
     def sure_rows(self) -> int:
-        """Number of rows that match for certain."""
         return len(self.rows) - self.nulls if self.certain and self.nulls is not None else 0
 
 
@@ -65,7 +64,6 @@ class Choice:
     group: RowGroup
     intervals: tuple[KeyInterval, ...]
     bounded: bool
-    """Whether the bounds of its keys are known."""
     units: tuple[Unit, ...]
     """Its parts that may match; the whole row group if page indexes are ``missing``."""
     key_index: ColumnIndex | None = None
@@ -74,17 +72,15 @@ class Choice:
     missing: tuple[Part, ...] = ()
     """Page indexes that the file has and that are not stored."""
     defect: str = ""
-    """The defect of its page index."""
     whole: bool = False
     """Whether every row matches for certain, so that page indexes are not needed."""
     counted: int = 0
     """Rows that match for certain, and are not in ``units``."""
     drawn: DrawnRows | None = field(default=None, compare=False)
-    """The rows in ``units`` that may be in the result; None for all."""
+    """The drawn rows in ``units``; None for all."""
 
     @property
     def rows(self) -> tuple[range, ...]:
-        """The rows that may match, as ascending runs."""
         if self.drawn:
             rows = self.drawn.rows
             parted = np.split(rows, np.flatnonzero(np.diff(rows) > 1) + 1)
@@ -127,7 +123,6 @@ def choose(query: ResolvedQuery, metadata: FileMetadata, group: RowGroup) -> Cho
 
 
 def _enough(query: ResolvedQuery, unit: Unit) -> bool:
-    """Check whether some of these rows are enough for the limit."""
     return query.limit is not None and query.keys_decide and not query.ordered and query.limit < unit.sure_rows
 
 
@@ -166,7 +161,6 @@ def _missing_indexes(indexes: Indexes, chunks: Sequence[ColumnChunk], ordinal: i
 
 
 def key_indexes(metadata: FileMetadata, key: str, max_gap: int) -> Iterator[PlannedRequest]:
-    """Return the requests for missing page indexes of the key column."""
     parts: list[Part] = []
     for group in metadata.footer.row_groups:
         known = metadata.indexes(group.ordinal) or Indexes()
@@ -175,7 +169,6 @@ def key_indexes(metadata: FileMetadata, key: str, max_gap: int) -> Iterator[Plan
 
 
 def _by_pages(choice: Choice, key: ColumnChunk, indexes: Indexes) -> Choice:
-    """Return the choice with the pages that may match, if the page index is stored."""
     group, located = choice.group, indexes.offset_indexes.get(key.column.name)
     if located is None or indexes.column_index is None:
         return choice
@@ -192,7 +185,6 @@ def _by_pages(choice: Choice, key: ColumnChunk, indexes: Indexes) -> Choice:
 
 
 def _drawn(choice: Choice) -> Choice:
-    """Return the choice with only drawn rows, and the units that contain them."""
     if not choice.drawn:
         return choice
     rows = choice.drawn.rows
@@ -220,7 +212,6 @@ def _offset_indexes(
 
 
 def expected_pages(chunk: ColumnChunk) -> int:
-    """Estimate the number of data pages of a column chunk."""
     return max(1, -(-chunk.num_values // PAGE_ROWS), -(-chunk.total_uncompressed_size // PAGE_BYTES))
 
 

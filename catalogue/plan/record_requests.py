@@ -1,4 +1,4 @@
-"""Captures → the requests that bring their records."""
+"""Plan the requests for the records of captures."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -19,16 +19,11 @@ class RecordFetch:
     path: str
     range: ByteRange
     captures: tuple[Capture, ...]
-    """By offset; all within ``range``, and what lies between them is dropped."""
+    """By offset; bytes between their records are dropped."""
 
 
 def record_fetches(captures: Iterable[Capture], *, max_gap: int) -> Iterator[RecordFetch]:
-    """The requests for records, by archive and offset; those near each other in one.
-
-    Args:
-        captures: in any order.
-        max_gap: see ``Cost.max_gap``.
-    """
+    """Return the requests for records, by archive and offset; records near each other share one."""
     for path, group in groupby(sorted(captures, key=_place), key=_filename):
         waiting = list(group)
         at = 0

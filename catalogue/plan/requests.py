@@ -50,14 +50,7 @@ class PlannedRequest:
 def plan_requests(
     path: str, parts: Iterable[Part], *, max_gap: int, cached: Sequence[ByteRange] = ()
 ) -> Iterator[PlannedRequest]:
-    """Yield the requests for parts of one file, in ascending order.
-
-    Args:
-        path: of the file.
-        parts: in any order, disjoint.
-        max_gap: see ``Cost.max_gap``.
-        cached: ranges in the cache, disjoint and ascending.
-    """
+    """Yield the requests for disjoint parts of one file, in ascending order."""
     here: list[Part] = []
     needed: list[Part] = []
     for part in sorted(parts, key=lambda part: part.range):
@@ -77,7 +70,7 @@ def plan_requests(
 
 
 def _cut(range_: ByteRange, cached: Sequence[ByteRange]) -> Iterator[tuple[ByteRange, bool]]:
-    """Cut a range into pieces that are cached and pieces that are not."""
+    """Cut a range into cached and missing pieces."""
     at = range_.start
     for each in cached[bisect_right(cached, range_.start, key=attrgetter("end")) :]:
         if each.start >= range_.end:
@@ -92,12 +85,7 @@ def _cut(range_: ByteRange, cached: Sequence[ByteRange]) -> Iterator[tuple[ByteR
 
 
 def most_requests(ranges: Iterable[ByteRange], max_gap: int) -> int:
-    """Return the maximum number of requests for any selection of these ranges.
-
-    Args:
-        ranges: ascending and disjoint.
-        max_gap: bytes between ranges that are merged.
-    """
+    """Return the maximum number of requests for any selection of these ascending, disjoint ranges."""
     count, end = 0, None
     for each in ranges:
         if end is None or each.start - end > max_gap:

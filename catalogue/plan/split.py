@@ -1,4 +1,4 @@
-"""A plan → slices of it that can be read apart from each other, in as many requests as the whole."""
+"""Split a plan into parts that can be read independently, with the same requests."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -8,14 +8,9 @@ from catalogue.plan.requests import PlannedRequest
 
 
 def sliced(plan: ReadPlan, size: int) -> Iterator[ReadPlan]:
-    """Slices of a plan, in its order.
+    """Return parts of a plan, in its order, of about ``size`` bytes.
 
-    Args:
-        plan: whose indexes have been fetched.
-        size: bytes of a slice, about: whole row groups, and those that share a request stay together.
-
-    Returns:
-        Plans that read every row group of the plan once, with its requests; none if it reads nothing.
+    Row groups that share a request stay together. The page indexes of the plan have been fetched.
     """
     by_path: dict[str, list[list[PlannedRequest]]] = {}
     for number, wave in enumerate(plan.waves):
@@ -38,7 +33,7 @@ def sliced(plan: ReadPlan, size: int) -> Iterator[ReadPlan]:
 
 
 def _together(file: PlannedFile, waves: list[list[PlannedRequest]], size: int) -> Iterator[list[PlannedRowGroup]]:
-    """The row groups of a file in runs of about a size, cut where no request reaches over."""
+    """Yield runs of row groups of a file, cut where no request is shared."""
     sizes: dict[int, int] = {}
     goes_on: set[int] = set()
     for fetch in (fetch for wave in waves for fetch in wave):
@@ -47,12 +42,12 @@ def _together(file: PlannedFile, waves: list[list[PlannedRequest]], size: int) -
         # Of a request for several, each but the last goes on into the next that is read.
         goes_on.update(group.ordinal for group in file.row_groups if ordinals[0] <= group.ordinal < ordinals[-1])
     run: list[PlannedRowGroup] = []
-    held = 0
+    size_so_far = 0
     for group in file.row_groups:
         run.append(group)
-        held += sizes.get(group.ordinal, 0)
-        if held >= size and group.ordinal not in goes_on:
+        size_so_far += sizes.get(group.ordinal, 0)
+        if size_so_far >= size and group.ordinal not in goes_on:
             yield run
-            run, held = [], 0
+            run, size_so_far = [], 0
     if run:
         yield run

@@ -1,4 +1,4 @@
-"""Of captures that are of one page, or have one content, a single one."""
+"""Keep one capture of each page or each content."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -12,28 +12,22 @@ from catalogue.parquet.arrow_arrays import flags, numbers, positions, true_posit
 
 @dataclass(frozen=True, slots=True)
 class Distinct:
-    """What makes captures the same, and which of them is wanted."""
+    """Which captures are duplicates, and which one is kept."""
 
     by: str
-    """A column; rows without a value there are all different."""
+    """Column of equal values; rows without a value are all kept."""
     time: str | None
-    """The column by which the latest is chosen; None for the first that comes, so that nothing waits for the last."""
+    """Column by which the latest is kept; None to keep the first, which streams."""
     limit: int | None
-    """Of those that are left."""
+    """Maximum rows that are kept."""
     columns: tuple[str, ...]
-    """That are wanted of them."""
+    """Columns of the result."""
 
     def limited(self, limit: int) -> "Distinct":
-        """The same with no more rows than this."""
         return replace(self, limit=limit if self.limit is None else min(limit, self.limit))
 
     def of(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """The rows that are left of all, in their order.
-
-        Args:
-            batches: all rows; with ``time`` they are in memory together, else only what makes them different.
-            schema: theirs.
-        """
+        """Yield the rows that are kept, in their order; with ``time`` all rows are in memory."""
         left = self.limit
         if left == 0:
             return

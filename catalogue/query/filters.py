@@ -23,15 +23,15 @@ from catalogue.query.resolved_query import Where
 from catalogue.query.where import check_expression, literal, parse_where
 
 Values = str | int | Iterable[str | int] | None
-"""What a filter may be given as; None for no filter."""
+"""Values of a filter; None for no filter."""
 
 STATUS = "[1-9](?:[0-9]{2}|[0-9][xX]|[xX]{2})"
 MIME = "[uU][nN][kK]|[A-Za-z0-9!#$&^_.+-]{1,127}/(?:\\*|[A-Za-z0-9!#$&^_.+-]{1,127}\\*?)?"
-"""``unk`` is what the index has where the server named no type."""
+"""The pattern of a media type; ``unk`` stands in the index where the server named none."""
 LANGUAGE = "[A-Za-z]{3}"
 
 _DETECTED_TYPE, _DECLARED_TYPE = "content_mime_detected", "content_mime_type"
-"""The media type as Common Crawl detected it, which the first crawls do not have, and as the server named it."""
+"""The media type as detected, absent from the first crawls, and as declared by the server."""
 
 _TWO_LETTERS = (
     "af:afr am:amh ar:ara as:asm az:aze be:bel bg:bul bn:ben bs:bos ca:cat cs:ces cy:cym da:dan de:deu el:ell en:eng "
@@ -55,15 +55,10 @@ class Filters:
 
     @classmethod
     def of(cls, status: Values = None, mime: Values = None, lang: Values = None) -> "Filters":
-        """Parse values.
-
-        Raises:
-            QueryError: if one is invalid.
-        """
         return cls(statuses(status), media_types(mime), languages(lang))
 
     def parsed(self, where: Sequence[str], newer: pa.Schema, table: Dataset) -> tuple[Where | None, Where | None]:
-        """Join the filters and other expressions by AND; None if there is nothing to join.
+        """Join the filters and SQL expressions by AND.
 
         Args:
             where: boolean expressions in SQL.
@@ -71,7 +66,7 @@ class Filters:
             table: see ``parse_where``.
 
         Returns:
-            What decides about rows, and what decides instead where media types were not detected.
+            The condition, and the one for row groups without detected media types; None if there is none.
 
         Raises:
             QueryError: if an expression is invalid.
@@ -95,30 +90,16 @@ class Filters:
 
 
 def statuses(values: Values) -> tuple[str, ...]:
-    """Parse a status filter.
-
-    Raises:
-        QueryError: if a value is invalid.
-    """
     return _parsed(values, STATUS, "status", lambda _: "use 200, 40x, 2xx or 200,404")
 
 
 def media_types(values: Values) -> tuple[str, ...]:
-    """Parse a media type filter; a prefix ends with an asterisk.
-
-    Raises:
-        QueryError: if a value is invalid.
-    """
+    """Parse a media type filter; a prefix ends with an asterisk."""
     found = _parsed(values, MIME, "media type", _media_type_hint)
     return tuple(f"{each}*" if each.endswith("/") else each for each in found)
 
 
 def languages(values: Values) -> tuple[str, ...]:
-    """Parse a language filter.
-
-    Raises:
-        QueryError: if a value is invalid.
-    """
     return _parsed(values, LANGUAGE, "language", _language_hint)
 
 
@@ -149,7 +130,7 @@ def _any_of(
     range_: Callable[[str, str], str],
     constant: Callable[[str], str] = str,
 ) -> str:
-    """A condition that is true if the column has one of the values; a wildcard is the last character of some."""
+    """Return a condition for any of the values; values that end with ``wildcard`` are prefixes."""
     exact = [constant(value) for value in values if not value.endswith(wildcard)]
     parts = [range_(column, value) for value in values if value.endswith(wildcard)]
     if exact:

@@ -45,7 +45,6 @@ class RandomOrder:
         self.single = min(self.rows // 2, MOST_SINGLE)
         """Number of rows that are drawn one by one."""
         self.drawn = 0
-        """Number of rows returned so far."""
 
     def next(self, count: int) -> dict[RowGroupId, DrawnRows]:
         """Return the next rows; fewer than ``count`` once ``single`` rows are drawn."""

@@ -15,15 +15,15 @@ from catalogue.surt import merge, parse_key_patterns
 
 
 def resolve(query: Query, dataset: Dataset, stored: Mapping[str, str]) -> tuple[ResolvedQuery, Distinct | None]:
-    """Resolve a query.
+    """Resolve a query of a dataset.
 
     Args:
         query: the query.
         dataset: the dataset.
-        stored: columns of its files, and their types.
+        stored: types of the columns of its files.
 
     Returns:
-        The resolved query, and which of its captures are duplicates.
+        The resolved query, and how duplicates are removed, if they are.
 
     Raises:
         QueryError: if a pattern, column, expression or time is invalid, or the dataset does not have what it needs.
@@ -68,7 +68,6 @@ def _columns(query: Query, dataset: Dataset, stored: Mapping[str, str]) -> tuple
 
 
 def _distinct(query: Query, dataset: Dataset, stored: Mapping[str, str], columns: tuple[str, ...]) -> Distinct | None:
-    """Return which captures are duplicates, and which of them is kept."""
     if query.unique is None and not query.latest:
         return None
     if query.latest and dataset.time is None:

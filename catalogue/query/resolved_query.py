@@ -1,7 +1,7 @@
-"""What is asked, and what a row group's metadata can say about it.
+"""A resolved query, and pruning of row groups by their statistics.
 
-Pruning has two outcomes, ``CANNOT_MATCH`` and ``MIGHT_MATCH``; what is missing or doubtful means the latter. Whatever
-is left is decided by the residual, on the rows themselves, always.
+Pruning has two outcomes, ``CANNOT_MATCH`` and ``MIGHT_MATCH``; missing or doubtful statistics mean the latter. The
+residual filter is always applied to the rows that were read.
 """
 
 import enum
@@ -39,11 +39,11 @@ CDX_COLUMNS = (
     "fetch_redirect",
     "content_truncated",
 )
-"""The columns that make a line of the CDX index, and the default of a query of Common Crawl's."""
+"""The columns of a CDX line, and the default columns of a query."""
 
 
 class Verdict(enum.Enum):
-    """What metadata say about some rows."""
+    """The outcome of pruning."""
 
     CANNOT_MATCH = "cannot match"
     MIGHT_MATCH = "might match"
@@ -51,61 +51,61 @@ class Verdict(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A part of a ``--where`` that statistics can refute: a column compared with constants of its own type."""
+    """A part of a ``--where`` that statistics can refute: a column compared with constants of its type."""
 
     column: str
     operator: str
     """``=``, ``<``, ``<=``, ``>``, ``>=``, ``in`` or ``prefix``."""
     values: tuple[int, ...] | tuple[bytes, ...]
-    """One, but for ``in``."""
+    """One value, except for ``in``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """A boolean expression over the columns, in DuckDB's SQL."""
+    """A boolean expression over columns, in DuckDB's SQL."""
 
     sql: str
     columns: tuple[str, ...]
     conditions: tuple[Condition, ...]
-    """All of which hold for every row that the expression keeps."""
+    """Conditions that hold for every matching row."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedQuery:
-    """Which rows, which columns of them, and how many."""
+    """Which rows and columns a query reads."""
 
     intervals: tuple[KeyInterval, ...]
-    """Of keys; disjoint and ascending."""
+    """Intervals of keys, disjoint and ascending."""
     patterns: tuple[str, ...]
-    """As typed, for messages."""
+    """The patterns as typed, for messages."""
     columns: tuple[str, ...] = CDX_COLUMNS
     where: Where | None = None
     where_untyped: Where | None = None
-    """Instead of ``where``, for row groups without detected media types."""
+    """The condition for row groups without detected media types."""
     from_ms: int | None = None
     """First ``fetch_time``, in milliseconds since 1970 UTC."""
     to_ms: int | None = None
-    """The same, behind the last: exclusive."""
+    """End of ``fetch_time``, exclusive."""
     urls: tuple[str, ...] = ()
-    """If any, ``url`` must be one of them."""
+    """URLs of which ``url`` must be one; empty for all."""
     limit: int | None = None
     ordered: bool = False
-    """Whether rows come by key, time and crawl, or as they lie."""
+    """Whether rows are sorted by key, time and crawl."""
     counts: bool = False
-    """Whether only their number is wanted."""
+    """Whether only their number is requested."""
     draws: bool = False
     """Whether only drawn rows are read, and the result has ``DRAWN_ORDER``."""
     table: Dataset = COMMON_CRAWL
     newer: pa.Schema = _NO_SCHEMA
-    """The types of columns that are not known beforehand."""
+    """Types of columns that this version does not know."""
 
     def of(self, *, untyped: bool) -> "ResolvedQuery":
-        """The query of row groups with or without detected media types."""
+        """Return the query for row groups with or without detected media types."""
         return replace(self, where=self.where_untyped) if untyped and self.where_untyped else self
 
     @property
     def deciding_columns(self) -> tuple[str, ...]:
-        """The columns of the files that decide whether a row matches: the key first."""
+        """The columns of the files that decide whether a row matches, the key first."""
         deciding = [self.table.key]
         deciding += self.where.columns if self.where else ()
         if self.table.time and (self.from_ms is not None or self.to_ms is not None):
@@ -116,13 +116,13 @@ class ResolvedQuery:
 
     @property
     def read_columns(self) -> tuple[str, ...]:
-        """The columns to be read from the files, for the answer or to decide: the key first."""
+        """The columns that are read from the files, the key first."""
         times = [self.table.time] if self.table.time and self.ordered else []
         return self._of_files([*self.deciding_columns, *times, *self.columns])
 
     @property
     def keys_decide(self) -> bool:
-        """Whether a row matches as soon as its key does."""
+        """Whether the key alone decides."""
         return not (self.where or self.urls) and self.from_ms is None and self.to_ms is None
 
     def _of_files(self, names: Iterable[str]) -> tuple[str, ...]:
@@ -130,10 +130,10 @@ class ResolvedQuery:
 
 
 def near(intervals: Sequence[KeyInterval], bounds: Bounds | None) -> tuple[KeyInterval, ...]:
-    """Those of disjoint ascending intervals in which keys between the bounds can lie; all, if bounds are not known.
+    """Return the intervals that may contain keys between the bounds; all if bounds are unknown.
 
-    In signed order, as old writers compared, this holds for the intervals that patterns make, because a prefix's
-    strings lie together in that order too, and with ASCII on both sides the two orders compare alike.
+    Bounds in the signed order of old writers are safe as well: the strings with a prefix are consecutive in that order
+    too, and for ASCII both orders are the same.
     """
     if bounds is None:
         return tuple(intervals)
@@ -149,7 +149,7 @@ def near(intervals: Sequence[KeyInterval], bounds: Bounds | None) -> tuple[KeyIn
 
 
 def holds(intervals: Sequence[KeyInterval], bounds: Bounds | None) -> bool:
-    """Whether every key between the bounds lies in one of the intervals."""
+    """Check whether all keys between the bounds are in one of the intervals."""
     return (
         bounds is not None
         and bounds.order is Order.UNSIGNED
@@ -158,13 +158,13 @@ def holds(intervals: Sequence[KeyInterval], bounds: Bounds | None) -> bool:
 
 
 def is_untyped(group: RowGroup) -> bool:
-    """Whether a row group has no detected media types, as those of the first crawls."""
+    """Check whether a row group has no detected media types, as in the first crawls."""
     chunk = group.chunks.get("content_mime_detected")
     return chunk is None or chunk.null_count == chunk.num_values
 
 
 def prune_row_group(query: ResolvedQuery, group: RowGroup) -> Verdict:
-    """Whether rows of a row group can be asked for, by whatever statistics it has."""
+    """Prune by all statistics of a row group."""
     key = group.chunks.get(query.table.key)
     if key is None or not near(query.intervals, key.bounds):
         return Verdict.CANNOT_MATCH  # rows without keys match no question about keys
@@ -210,7 +210,7 @@ def _refuted(condition: Condition, chunk: ColumnChunk) -> bool:
 
 
 def _outside(operator: str, value: int | bytes, low: int | bytes, high: int | bytes) -> bool:
-    """Whether no x with low <= x <= high stands in the relation to the value."""
+    """Check that no x with low <= x <= high satisfies ``x operator value``."""
     match operator, value, low, high:
         case "prefix", bytes(), bytes(), bytes():
             return high < value or (low > value and not low.startswith(value))
@@ -228,15 +228,15 @@ def _outside(operator: str, value: int | bytes, low: int | bytes, high: int | by
 
 
 def check_columns(names: Iterable[str], known: Collection[str] = (), table: Dataset = COMMON_CRAWL) -> tuple[str, ...]:
-    """The names, each once and as it is spelled, if there are such columns; case does not matter.
+    """Return each name once, spelled as in the files; case does not matter.
 
     Args:
-        names: asked for.
-        known: columns of harvested files, some of which may be newer than this package.
-        table: to which they belong.
+        names: requested names.
+        known: columns of harvested files.
+        table: their dataset.
 
     Raises:
-        UnknownColumn: with the nearest name there is.
+        UnknownColumn: with the closest name.
     """
     every = (*known, *(table.schema.names if table == COMMON_CRAWL else table.path_columns))
     there_are = {name.casefold(): name for name in every}
@@ -255,7 +255,7 @@ def check_columns(names: Iterable[str], known: Collection[str] = (), table: Data
 
 
 def schema_of(query: ResolvedQuery, names: Iterable[str]) -> pa.Schema:
-    """The types of columns, those of the files' paths always among them, and ``DRAWN_ORDER`` if rows are drawn."""
+    """Return the types of columns and path columns, with ``DRAWN_ORDER`` if rows are drawn."""
     every, known, newer = dict.fromkeys([*names, *query.table.path_columns]), query.table.schema, query.newer
     fields = [known.field(name) if name in known.names else newer.field(name) for name in every]
     return pa.schema([*fields, pa.field(DRAWN_ORDER, pa.float64())] if query.draws else fields)

@@ -8,7 +8,7 @@ from catalogue.errors import QueryError
 
 _DIGITS = len("YYYYMMDDhhmmss")
 Moment = str | int | date
-"""When something was fetched, as it is typed, or as Python has it; times of Python's are dates, too."""
+"""A time as typed, or of Python's datetime module."""
 
 _ISO = re.compile(
     r"(\d{4})-(\d\d)(?:-(\d\d)(?:[T ](\d\d)(?::?(\d\d)(?::?(\d\d)(?:\.\d+)?)?)?)?)?(?P<zone>Z|[+-]\d\d:?\d\d)?",
@@ -17,13 +17,13 @@ _ISO = re.compile(
 
 
 def time_bounds(first: Moment | None, last: Moment | None) -> tuple[int | None, int | None]:
-    """``--from`` and ``--to`` as milliseconds since 1970, the second exclusive.
+    """Convert ``--from`` and ``--to`` to milliseconds since 1970, the end exclusive.
 
-    Both are inclusive as typed: 1 to 14 digits as in the CDX API (``2022``, ``20220131``), of which every time that
-    starts with them is meant, or an ISO date or time, UTC unless it says otherwise; a date is all of that day.
+    Both are inclusive as typed: 1 to 14 digits as in the CDX API (``2022``, ``20220131``), which mean every time that
+    starts with them, or an ISO date or time, in UTC unless it has a zone; a date means the day.
 
     Raises:
-        QueryError: if they cannot be read, or lie the wrong way round.
+        QueryError: if they are invalid, or the end is before the start.
     """
     from_ms = None if first is None else _milliseconds(_span(str(first))[0])
     to_ms = None if last is None else _milliseconds(_span(str(last))[1])
@@ -38,7 +38,7 @@ def _milliseconds(time: datetime) -> int:
 
 
 def _span(text: str) -> tuple[datetime, datetime]:
-    """The first moment that a text means, and the one behind the last: all that starts with what was typed."""
+    """Return the first time that a text means, and the end, exclusive."""
     try:
         shift = timedelta()
         digits = text
@@ -58,7 +58,7 @@ def _span(text: str) -> tuple[datetime, datetime]:
 
 
 def _from_digits(digits: str) -> datetime:
-    """14 digits as a time, each part brought into its limits."""
+    """Return 14 digits as a time, each part brought within its limits."""
     year = min(max(int(digits[:4]), 1000), 9998)
     month = min(max(int(digits[4:6]), 1), 12)
     day = min(max(int(digits[6:8]), 1), calendar.monthrange(year, month)[1])

@@ -1,7 +1,7 @@
-"""``--where``: read by DuckDB's own parser, applied by DuckDB to the rows.
+"""``--where``: parsed by DuckDB's parser, applied to rows by DuckDB.
 
-What is pruned with is taken from the same syntax tree that is later executed, so the two cannot disagree. A tree of a
-shape that is not known here, from another version of DuckDB, only means less pruning.
+Conditions for pruning come from the syntax tree that is executed, so the two cannot disagree. Unknown shapes of trees,
+as of another version of DuckDB, only mean less pruning.
 """
 
 import json
@@ -30,7 +30,7 @@ _COMPARISONS = {
 }
 _LONGEST_NUMBER = 40
 _POSITION = " position"
-"""A column beside the rows' own, under a name that no expression may use."""
+"""A column of row numbers, under a name that no expression may use."""
 _INTEGERS = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "INTEGER_LITERAL"}
 _MORE_THAN_A_ROW = {
     "SUBQUERY": "a query",
@@ -39,18 +39,18 @@ _MORE_THAN_A_ROW = {
     "POSITIONAL_REFERENCE": "a column's number",
     "PARAMETER": "a parameter",
 }
-"""By class of syntax node, what an expression over the columns of a row cannot hold."""
+"""By class of syntax node: what an expression over one row may not contain."""
 _MIRRORED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 def connect() -> duckdb.DuckDBPyConnection:
-    """A connection that reaches nothing but the tables it is given, where every time is shown in UTC."""
+    """Open a connection without access to files or network, in UTC."""
     return _database(os.getpid()).cursor()
 
 
 @cache
 def _database(_process: int) -> duckdb.DuckDBPyConnection:
-    """What those of a process have in common, since to make it takes longer than most questions; it holds nothing."""
+    """Return the empty database of this process; opening one takes longer than most queries."""
     database = duckdb.connect(
         config={
             "enable_external_access": "false",
@@ -66,16 +66,16 @@ def _database(_process: int) -> duckdb.DuckDBPyConnection:
 
 
 def parse_where(sql: str, newer: pa.Schema | None = None, table: Dataset = COMMON_CRAWL) -> Where:
-    """Read a boolean expression.
+    """Parse a boolean expression.
 
     Args:
-        sql: over the columns of the table, ``crawl`` and ``subset`` where they stand in paths.
-        newer: columns of harvested files that are not known beforehand.
-        table: that is asked.
+        sql: an expression over columns of the table, ``crawl`` and ``subset``.
+        newer: types of columns of harvested files that this version does not know.
+        table: the dataset.
 
     Raises:
-        QueryError: if it is no expression, with DuckDB's reason.
-        UnknownColumn: if it names a column that there is not.
+        QueryError: if it is invalid, with DuckDB's reason.
+        UnknownColumn: if it names an unknown column.
     """
     known = pa.schema([*table.schema, *(newer or ())])
     with connect() as connection:
@@ -88,7 +88,6 @@ def parse_where(sql: str, newer: pa.Schema | None = None, table: Dataset = COMMO
 
 
 def _named(names: Iterable[str], sql: str, known: pa.Schema, table: Dataset) -> tuple[str, ...]:
-    """The columns of these names; see ``check_columns``."""
     try:
         return check_columns(names, known.names, table)
     except UnknownColumn as error:
@@ -104,12 +103,12 @@ def _named(names: Iterable[str], sql: str, known: pa.Schema, table: Dataset) -> 
 
 
 def literal(text: str) -> str:
-    """A text as a literal of SQL, which nothing in it can end."""
+    """Quote a text as an SQL literal."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def check_expression(sql: str) -> None:
-    """Make sure that a text is one boolean expression, so that it can be joined to others.
+    """Check that a text is one boolean expression, so that it can be joined with others.
 
     Raises:
         QueryError: if it is not.
@@ -119,7 +118,7 @@ def check_expression(sql: str) -> None:
 
 
 def where_positions(where: Where, rows: pa.Table, connection: duckdb.DuckDBPyConnection) -> np.ndarray:
-    """The positions, ascending, of the rows for which the expression holds; those for which it is null go.
+    """Return the positions, ascending, of the rows for which the expression is true.
 
     Raises:
         QueryError: if it fails on a row's values.
@@ -147,7 +146,7 @@ def where_positions(where: Where, rows: pa.Table, connection: duckdb.DuckDBPyCon
 
 @contextmanager
 def _bounded_depth() -> Iterator[None]:
-    """Refuse an expression whose syntax tree is deeper than Python goes."""
+    """Refuse expressions that are nested deeper than Python can walk."""
     try:
         yield
     except RecursionError as error:
@@ -156,7 +155,6 @@ def _bounded_depth() -> Iterator[None]:
 
 
 def _parse(sql: str, connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
-    """The syntax tree of an expression."""
     statements, model = _statements(sql, connection), _statements("true", connection)
     # What is there besides the expression must be what we put there: no GROUP BY, no second SELECT.
     expression, _ = statements[0]["node"].pop("where_clause", None), model[0]["node"].pop("where_clause")
@@ -173,7 +171,6 @@ def _parse(sql: str, connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
 
 
 def _statements(sql: str, connection: duckdb.DuckDBPyConnection) -> Any:  # noqa: ANN401 - DuckDB's syntax tree
-    """What DuckDB's parser sees in a SELECT with an expression."""
     try:
         sql.encode()  # which DuckDB may fail to do with an error of its own
         select = f"SELECT 1 FROM rows WHERE ({sql}\n)"  # noqa: S608 - to be parsed, not to be run
@@ -188,7 +185,7 @@ def _statements(sql: str, connection: duckdb.DuckDBPyConnection) -> Any:  # noqa
 
 
 def _check(where: Where, known: pa.Schema, connection: duckdb.DuckDBPyConnection) -> None:
-    """Let DuckDB bind the expression to the columns' types before anything is fetched."""
+    """Let DuckDB bind the expression to column types, before anything is fetched."""
     for name in where.columns:
         alike = [other for other in known.names if other.casefold() == name.casefold()]
         if len(alike) > 1:
@@ -216,7 +213,7 @@ def _columns(node: object) -> Iterator[str]:
 
 
 def _conditions(node: dict[str, Any], table: Dataset) -> Iterator[Condition]:
-    """Those parts of a conjunction that compare a column with constants."""
+    """Return the parts of a conjunction that compare a column with constants."""
     match node:
         case {"type": "CONJUNCTION_AND", "children": children}:
             for child in children:

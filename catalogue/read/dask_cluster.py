@@ -1,4 +1,4 @@
-"""Dask: clusters of workers, and DataFrames in as many pieces as a plan has."""
+"""Dask: an executor of a cluster's workers, and DataFrames with one partition for each part of a plan."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -23,19 +23,19 @@ _ADDRESS = re.compile(r"(?:tcp|tls|ws|wss|ucx)://(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f
 _PATIENCE = 10.0
 """Seconds to wait for a scheduler."""
 _THREADS = 8
-"""Of an executor that does not say how many workers it has."""
+"""Tasks at a time of an executor that does not say how many workers it has."""
 
 
 @contextmanager
-def connected(address: str, *, patience: float = _PATIENCE) -> "Iterator[Executor]":
-    """The workers of a Dask cluster.
+def connect_to_cluster(address: str, *, patience: float = _PATIENCE) -> "Iterator[Executor]":
+    """Yield the workers of a Dask cluster as an executor.
 
     Args:
-        address: of its scheduler, such as ``tcp://host:8786``.
+        address: of the scheduler, such as ``tcp://host:8786``.
         patience: seconds to wait for it.
 
     Raises:
-        QueryError: if Dask is not installed, or this is no address.
+        QueryError: if Dask is not installed, or the address is invalid.
         Unreachable: if no scheduler answers.
     """
     try:
@@ -59,7 +59,7 @@ def connected(address: str, *, patience: float = _PATIENCE) -> "Iterator[Executo
 
 
 def _check_versions(client: Any) -> None:  # noqa: ANN401 - a class without types
-    """Make sure that workers understand our tasks; those that come later are not asked."""
+    """Check that the present workers have this version of the package."""
     try:
         versions = set(client.run(package_version).values()) - {package_version()}
     except Exception as error:  # Dask has no class of its own for it
@@ -74,10 +74,10 @@ def _check_versions(client: Any) -> None:  # noqa: ANN401 - a class without type
         raise QueryError(message)
 
 
-def places(executor: Executor) -> tuple[int, int]:
-    """How many machines the workers of an executor are on, and how many tasks they can do at once.
+def machines_and_tasks(executor: Executor) -> tuple[int, int]:
+    """Return the number of machines of an executor, and of tasks they can run at a time.
 
-    Of Dask's executors the machines are told apart by their addresses; of others there is one.
+    Machines of Dask's executors are distinguished by address; other executors have one.
     """
     client = getattr(executor, "_client", None)  # Dask's says nothing of its workers itself
     if client is None:
@@ -88,11 +88,7 @@ def places(executor: Executor) -> tuple[int, int]:
 
 
 def dask_frame(tasks: Sequence[Task], nothing: pa.Table) -> "dd.DataFrame":
-    """A Dask DataFrame with a partition a task, which nobody has read yet.
-
-    Args:
-        tasks: in order.
-        nothing: a table without rows that has their columns.
+    """Return a Dask DataFrame with a partition for each task; ``nothing`` is an empty table with its columns.
 
     Raises:
         QueryError: if Dask is not installed.
@@ -113,11 +109,11 @@ def _frame(task: Task) -> "pd.DataFrame":
     return frame_of(run(task).rows)
 
 
-def machines_of_client() -> int:
-    """How many machines the workers of the Dask client are on that this process works with; one, if there is none."""
+def client_machines() -> int:
+    """Return the number of machines of the current Dask client; 1 without a client."""
     try:
         from distributed import get_client  # noqa: PLC0415 - see above
 
-        return places(get_client().get_executor())[0]
+        return machines_and_tasks(get_client().get_executor())[0]
     except (ImportError, ValueError):
         return 1

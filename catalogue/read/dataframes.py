@@ -1,4 +1,4 @@
-"""Arrow tables → pandas DataFrames, and what is asked of DataFrames."""
+"""Arrow tables to pandas DataFrames."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def frame_of(table: pa.Table) -> "pd.DataFrame":
-    """The rows as a DataFrame; integers stay integers where values are missing, and times keep their zone."""
+    """Return a DataFrame; integers stay integers where values are missing, and times keep their zone."""
     import pandas as pd  # noqa: PLC0415 - takes longer to import than many a question to answer
 
     # What pandas must be told, or a column of integers with a null in it becomes one of floats.
@@ -24,7 +24,7 @@ def frame_of(table: pa.Table) -> "pd.DataFrame":
 
 
 def in_order(frame: "pd.DataFrame", text: str, number: str) -> "pd.DataFrame":
-    """A frame's rows by a column of texts, and by one of numbers that may be texts too; what is none comes last."""
+    """Sort a DataFrame by a column of texts and one of numbers that may be texts; invalid numbers come last."""
     import pandas as pd  # noqa: PLC0415 - likewise
 
     def comparable(column: "pd.Series[Any]") -> "pd.Series[Any]":

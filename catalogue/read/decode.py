@@ -1,4 +1,4 @@
-"""Bytes of columns → Arrow arrays of the rows that are wanted, some thousands at a time."""
+"""Decode column bytes to Arrow arrays of the requested rows, in batches."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -16,30 +16,24 @@ from catalogue.plan.plan import ColumnRead
 from catalogue.read.prefetch import LoadedRowGroup
 
 BATCH_ROWS = 1 << 16
-"""Rows that are decoded at once at most."""
+"""Maximum rows decoded at a time."""
 BATCH_BYTES = 64 << 20
-"""Bytes, uncompressed, that are decoded at once, about."""
+"""About the uncompressed bytes decoded at a time."""
 MAX_PAGE = 256 << 20
-"""Bytes to which a page may inflate. Writers begin another after 1 MiB, or after some thousand values."""
+"""Maximum uncompressed bytes of a page. Writers start another after 1 MiB, or after some thousand values."""
 
 _DELTA_BYTE_ARRAY = 7
-"""Of ``Encoding``."""
+"""Of the format's ``Encoding``."""
 
 Numbered = tuple[int, pa.Array]
-"""Consecutive values of a column, and the number in the row group of the first."""
+"""Consecutive values of a column, and the row number of the first."""
 
 
 def decode(group: LoadedRowGroup, read: ColumnRead, data: bytes, kind: pa.DataType) -> Iterator[Numbered]:
-    """Decode a column.
-
-    Args:
-        group: it is in.
-        read: what of it was read.
-        data: the bytes of that.
-        kind: the type it has in answers.
+    """Decode the bytes of a column; ``kind`` is its type in the result.
 
     Raises:
-        BadFooter: if the bytes are no such pages.
+        BadFooter: if the bytes are not the pages of the column.
     """
     chunk = read.chunk
     runs = iter(read.rows)
@@ -77,17 +71,17 @@ def decode(group: LoadedRowGroup, read: ColumnRead, data: bytes, kind: pa.DataTy
 
 
 def _longest(chunk: ColumnChunk, data: bytes, num_rows: int) -> int:
-    """Bytes that no value is longer than, if values can take more room than the pages that they are in.
+    """Return the maximum bytes of a value, where values can be larger than their pages.
 
-    In a dictionary, or with their beginnings left out, values that are alike take next to nothing, however long.
+    Repeated values in a dictionary, or values that share a prefix, take little space, however long they are.
 
     Args:
-        chunk: whose values they are.
+        chunk: the column chunk.
         data: its pages, the dictionary page first.
-        num_rows: in them.
+        num_rows: number of rows in them.
 
     Returns:
-        0 if all of them together are no more than the pages inflate to, or little.
+        0 if the values together are not much larger than the inflated pages.
 
     Raises:
         ValueError: if a page would inflate to more than ``MAX_PAGE``, or has no header.
@@ -112,7 +106,7 @@ def _longest(chunk: ColumnChunk, data: bytes, num_rows: int) -> int:
 
 
 def wanted(numbered: Iterable[Numbered], rows: np.ndarray) -> Iterator[pa.Array]:
-    """The values of the rows with these ascending numbers."""
+    """Yield the values of rows with these ascending numbers."""
     for start, values in numbered:
         first, behind = np.searchsorted(rows, (start, start + len(values)))
         if behind - first == len(values):
@@ -128,14 +122,14 @@ def aligned(
     group: LoadedRowGroup,
     path_columns: Sequence[str],
 ) -> Iterator[pa.Table]:
-    """Tables from columns whose pieces are of different lengths; columns the file lacks are null.
+    """Yield tables of columns whose pieces have different lengths; columns that the file does not have are null.
 
     Args:
-        columns: by name, of those that are read.
+        columns: pieces of the columns that are read.
         num_rows: of all tables together.
-        schema: of each.
-        group: in which they lie.
-        path_columns: names of columns whose value is the file's.
+        schema: of each table.
+        group: the row group.
+        path_columns: columns whose value is derived from the file's path.
 
     Raises:
         BadFooter: if a column ends before the others.

@@ -38,7 +38,6 @@ class Observed:
     """Observes keys while they are decoded."""
 
     def __init__(self, index: OffsetIndex) -> None:
-        """Observe the pages of an index."""
         self._index = index
         self._bounds: dict[int, Bounds] = {}
         self._nulls = [0] * len(index)
@@ -72,7 +71,6 @@ class Observed:
 
     @property
     def complete(self) -> bool:
-        """Whether every row of the row group was seen."""
         return sum(self._rows) == self._index.first_rows[-1]
 
     def clusters(self) -> dict[int, tuple[Bounds, ...]]:
@@ -100,7 +98,6 @@ class Observed:
                 raise BadPageIndex(message)
 
     def column_index(self) -> ColumnIndex:
-        """Return the page index of the observed keys."""
         bounds = (self._bounds.get(page) for page in range(len(self._index)))
         return ColumnIndex(tuple(b and cut_bounds(b.min, b.max) for b in bounds), tuple(self._nulls))
 

@@ -40,7 +40,6 @@ class LoadedRowGroup:
         return b"".join(self.cut(name, part.range) for part in column.parts(self.read.ordinal))
 
     def cut(self, column: str, range_: ByteRange) -> bytes:
-        """Return some bytes of a column."""
         pieces = self.pieces[column]
         whole = pieces.get(range_.start)
         if whole is not None and len(whole) == len(range_):
@@ -51,12 +50,10 @@ class LoadedRowGroup:
 
     @property
     def size(self) -> int:
-        """Bytes in memory."""
         return sum(len(piece) for pieces in self.pieces.values() for piece in pieces.values())
 
     @property
     def where(self) -> str:
-        """The row group in messages."""
         return f"{self.file.file.path}, row group {self.read.ordinal}"
 
 
@@ -64,7 +61,6 @@ class Prefetcher:
     """Makes the requests of one plan."""
 
     def __init__(self, plan: ReadPlan, source: Source, executor: Executor) -> None:
-        """Make requests of ``source`` in the threads of ``executor``."""
         self._plan = plan
         self._source = source
         self._executor = executor

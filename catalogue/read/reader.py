@@ -62,8 +62,8 @@ def read(
         events: callbacks.
 
     Raises:
-        SourceError: if a request fails; the rows before are right, but not all.
-        QueryError: if the ``where`` fails on a row.
+        SourceError: if a request fails; rows that were returned before are valid.
+        QueryError: if ``where`` fails on a row.
     """
     if plan.indexes:
         message = "the page indexes of the plan must be fetched first"
@@ -109,9 +109,8 @@ class _Waiting:
 
     group: LoadedRowGroup
     rows: np.ndarray
-    """Row numbers, ascending."""
     decided: pa.Table
-    """The columns that decided."""
+    """Columns of the first wave."""
     later: tuple[tuple[PlannedRequest, Future[Response]], ...]
     seen: Observed | None
 
@@ -123,7 +122,6 @@ class _Waiting:
 
     @property
     def awaited(self) -> bool:
-        """Whether some bytes have not arrived."""
         return not all(future.done() for _, future in self.later)
 
 
@@ -138,7 +136,6 @@ class _Reading:
         self._key, self._path_columns = plan.query.table.key, plan.query.table.path_columns
 
     def tables(self) -> Generator[pa.Table, None, None]:
-        """Yield the rows of all row groups, in order."""
         waiting: deque[_Waiting | LoadedRowGroup] = deque()
         size = 0
         try:
@@ -312,7 +309,6 @@ def _is_awaited(each: _Waiting | LoadedRowGroup) -> bool:
 
 
 def _observer(group: LoadedRowGroup, read: ColumnRead, data: bytes) -> Observed | None:
-    """Return an observer of the key column, if there is something to learn."""
     if not group.teaches:
         return None
     try:

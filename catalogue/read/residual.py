@@ -1,4 +1,4 @@
-"""What metadata could not decide, decided by the rows themselves."""
+"""The residual filter: conditions that metadata cannot decide, applied to rows."""
 
 from collections.abc import Sequence
 
@@ -13,40 +13,37 @@ from catalogue.query.where import where_positions
 from catalogue.surt import KeyInterval, covers
 
 _FEW = 64
-"""Intervals up to which a comparison of whole columns for each is faster than a search for each key."""
+"""Maximum intervals for which comparing columns is faster than searching each key."""
 
 
 class Residual:
-    """The conditions of a query."""
+    """Applies the conditions of a query to rows."""
 
     def __init__(self, query: ResolvedQuery, connection: duckdb.DuckDBPyConnection | None) -> None:
-        """Take a query, and a connection to put its ``where`` to if it has one."""
+        """Filter by a query; ``connection`` runs its ``where``."""
         self._query = query
         self._connection = connection
 
     def keep(
         self, rows: pa.Table, intervals: Sequence[KeyInterval], *, decided: Sequence[str] = ()
     ) -> tuple[pa.Table, np.ndarray]:
-        """The rows for which all conditions hold that their columns can decide.
+        """Return the matching rows, and their positions.
 
         Args:
-            rows: to choose from.
-            intervals: in which their keys must lie.
-            decided: columns of an earlier decision about the same rows; what those could decide is not asked again.
-
-        Returns:
-            The rows, and their positions among those given.
+            rows: the rows.
+            intervals: intervals of keys of the row group.
+            decided: columns of an earlier decision about the same rows; conditions on them alone are skipped.
         """
         query, table = self._query, self._query.table
         known = {*rows.column_names, *table.path_columns}
-        kept = np.arange(rows.num_rows)
+        numbers = np.arange(rows.num_rows)
 
         def new(*columns: str) -> bool:
             return known.issuperset(columns) and not {*decided, *table.path_columns}.issuperset(columns)
 
         def filtered(mask: pa.ChunkedArray) -> None:
-            nonlocal rows, kept
-            rows, kept = rows.filter(mask), kept[true_positions(mask)]
+            nonlocal rows, numbers
+            rows, numbers = rows.filter(mask), numbers[true_positions(mask)]
 
         if new(table.key):
             filtered(_key_mask(rows.column(table.key), intervals))
@@ -57,13 +54,13 @@ class Residual:
         if query.urls and new("url"):
             filtered(pc.is_in(rows.column("url"), value_set=texts(query.urls)))
         if query.where and self._connection and rows.num_rows and new(table.key, *query.where.columns):
-            held = where_positions(query.where, rows, self._connection)
-            rows, kept = rows.take(positions(held)), kept[held]
-        return rows, kept
+            matching = where_positions(query.where, rows, self._connection)
+            rows, numbers = rows.take(positions(matching)), numbers[matching]
+        return rows, numbers
 
 
 def _key_mask(keys: pa.ChunkedArray, intervals: Sequence[KeyInterval]) -> pa.ChunkedArray:
-    """For each key whether it lies in one of the intervals, compared byte by byte."""
+    """Return whether each key is in one of the intervals, compared byte by byte."""
     binary = keys.cast(pa.binary())
     single = [interval.start for interval in intervals if interval.end == interval.start + b"\0"]
     wide = [interval for interval in intervals if interval.end != interval.start + b"\0"]

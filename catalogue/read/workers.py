@@ -1,4 +1,4 @@
-"""Plans read by workers: slices of them are handed to an executor, whose processes may be on other machines."""
+"""Read plans with an executor, whose processes may be on other machines."""
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -21,153 +21,149 @@ from catalogue.source.open import open_source
 from catalogue.source.retry import PoliteSource
 
 SLICE = 64 << 20
-"""Bytes of a slice, about: some seconds of work, and a table that fits into anything."""
+"""About the bytes of a task: some seconds of work, and a table of modest size."""
 
 
 class _Result(Protocol):
-    """What comes of any task."""
+    """The result of any task."""
 
     @property
-    def said(self) -> tuple[str, ...]:
-        """What a person would want to know."""
+    def messages(self) -> tuple[str, ...]:
+        """Sentences for the user."""
 
     @property
-    def requests(self) -> int:
-        """Made for it."""
+    def requests(self) -> int: ...
 
     @property
-    def bytes(self) -> int:
-        """Received for it."""
+    def bytes(self) -> int: ...
 
 
-_Asked = TypeVar("_Asked")
-_Came = TypeVar("_Came", bound=_Result)
+_Task = TypeVar("_Task")
+_R = TypeVar("_R", bound=_Result)
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A slice of a plan, and all it takes to read it anywhere."""
+    """A part of a plan, with the settings to read it anywhere."""
 
     plan: ReadPlan
     settings: Settings
     rows: bool = True
-    """Whether its rows are wanted, or only what reading them teaches."""
+    """Whether rows are returned, or only learned page indexes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
-    """What came of a task."""
+class TaskResult:
+    """The result of a task."""
 
     rows: pa.Table
     learned: tuple[tuple[IndexFile, int, Indexes], ...]
     """By file and row group."""
-    said: tuple[str, ...]
-    """What a person would want to know."""
+    messages: tuple[str, ...]
+    """Sentences for the user."""
     uncounted: tuple[tuple[str, int], ...]
-    """See ``Told.uncount``."""
+    """See ``ReadEvents.uncount``."""
     row_groups: int
-    """That were read."""
     requests: int
     bytes: int
 
 
 @dataclass(slots=True)
-class Lesson:
-    """What reading a plan taught."""
+class Learned:
+    """The page indexes that reading a plan taught."""
 
     left: int = 0
-    """Tasks of it that are not done."""
+    """Number of its tasks that are not done."""
     learned: list[tuple[IndexFile, int, Indexes]] = field(default_factory=list)
     failure: SourceError | FormatError | None = None
-    """Why some of it could not be read."""
+    """Why a part could not be read."""
 
-    def take(self, result: Done | SourceError | FormatError) -> None:
-        """Take what came of a task."""
+    def take(self, result: TaskResult | SourceError | FormatError) -> None:
         self.left -= 1
-        if isinstance(result, Done):
+        if isinstance(result, TaskResult):
             self.learned += result.learned
         else:
             self.failure = result
 
 
-def run(task: Task) -> Done:
-    """Read a slice, in any process of any machine where this package is.
+def run(task: Task) -> TaskResult:
+    """Read a part of a plan, in any process where this package is installed.
 
     Raises:
         SourceError: if it cannot be read.
-        QueryError: if its ``where`` fails on a row.
+        QueryError: if ``where`` fails on a row.
     """
-    settings = at_home(task.settings)
+    settings = on_worker(task.settings)
     learned: list[tuple[IndexFile, int, Indexes]] = []
-    said: list[str] = []
+    messages: list[str] = []
     uncounted: list[tuple[str, int]] = []
-    told = ReadEvents(
-        lambda *each: learned.append(each), notify=said.append, uncount=lambda *each: uncounted.append(each)
+    events = ReadEvents(
+        lambda *each: learned.append(each), notify=messages.append, uncount=lambda *each: uncounted.append(each)
     )
-    with closing(open_source(settings.source, settings, notify=said.append)) as source:
+    with closing(open_source(settings.source, settings, notify=messages.append)) as source:
         executor = ThreadPoolExecutor(source.connections, thread_name_prefix="task")
         try:
-            with closing(read(task.plan, source, executor, told)) as batches:
+            with closing(read(task.plan, source, executor, events)) as batches:
                 kept = [batch for batch in batches if task.rows]
         finally:
             executor.shutdown(wait=False, cancel_futures=True)
         rows = pa.Table.from_batches(kept, task.plan.schema)
         groups = task.plan.row_groups
-        return Done(rows, tuple(learned), tuple(said), tuple(uncounted), groups, source.requests, source.bytes)
+        return TaskResult(
+            rows, tuple(learned), tuple(messages), tuple(uncounted), groups, source.requests, source.bytes
+        )
 
 
-def at_home(settings: Settings) -> Settings:
-    """Settings as they are on the machine of a worker, whose processes share what they know in a folder of theirs."""
+def on_worker(settings: Settings) -> Settings:
+    """Return the settings for a worker, with its own cache folder if the caller's does not exist there."""
     return settings if settings.cache.exists() else replace(settings, cache=load_settings().cache)
 
 
 def tasks(plan: ReadPlan, settings: Settings, *, rows: bool = True, size: int = SLICE) -> Iterator[Task]:
-    """The tasks of a plan, in its order.
+    """Return the tasks of a plan, in its order.
 
     Args:
-        plan: whose indexes have been fetched.
-        settings: of each worker.
-        rows: whether they are wanted.
-        size: bytes of a task, about.
+        plan: its page indexes have been fetched.
+        settings: for each worker.
+        rows: see ``Task``.
+        size: about the bytes of a task.
     """
     return (Task(each, settings, rows) for each in sliced(plan, size))
 
 
 class Workers:
-    """An executor, and how it is used."""
+    """Runs tasks with an executor."""
 
     def __init__(self, executor: Executor, settings: Settings, *, at_once: int) -> None:
-        """Hand tasks to an executor, which stays the caller's to shut down.
+        """Use an executor, which the caller shuts down.
 
         Args:
-            executor: any; its workers must have this package.
-            settings: of each worker, with its machine's share of the rate.
-            at_once: tasks that are under way or waiting for a worker at most.
+            executor: its workers must have this package.
+            settings: for each worker, with its machine's share of the rate.
+            at_once: maximum tasks that are submitted at a time.
         """
         self.settings = settings
         self._executor = executor
         self._at_once = at_once
         self.requests = 0
-        """Requests that they made so far."""
         self.bytes = 0
-        """Bytes that they received."""
 
-    def done(
-        self, every: Iterable[_Asked], notify: Callable[[str], None] = lambda _: None, *, do: Callable[[_Asked], _Came]
-    ) -> Generator[_Came | SourceError | FormatError, None, None]:
-        """What comes of tasks, in their order, each once: also what kept one from being done.
+    def results(
+        self, every: Iterable[_Task], notify: Callable[[str], None] = lambda _: None, *, do: Callable[[_Task], _R]
+    ) -> Generator[_R | SourceError | FormatError, None, None]:
+        """Yield the results of tasks in their order; an error that concerns one task is its result.
 
         Args:
             every: the tasks.
-            notify: told what workers say.
-            do: what they do with each.
+            notify: called with the messages of workers.
+            do: runs a task.
 
         Raises:
-            WorkersLost: if workers died and nobody took over.
+            WorkersLost: if workers died.
             SourceUnavailable: if the source failed as a whole.
-            QueryError: if a ``where`` fails on a row.
+            QueryError: if ``where`` fails on a row.
         """
-        waiting, under_way = iter(every), deque[Future[_Came]]()
+        waiting, under_way = iter(every), deque[Future[_R]]()
         try:
             while True:
                 while len(under_way) < self._at_once and (task := next(waiting, None)):
@@ -183,7 +179,7 @@ class Workers:
                     continue
                 self.requests += done.requests
                 self.bytes += done.bytes
-                for sentence in done.said:
+                for sentence in done.messages:
                     notify(sentence)
                 yield done
         except Exception as error:
@@ -197,25 +193,20 @@ class Workers:
             for future in under_way:
                 future.cancel()
 
-    def _submit(self, do: Callable[[_Asked], _Came], task: _Asked) -> Future[_Came]:
+    def _submit(self, do: Callable[[_Task], _R], task: _Task) -> Future[_R]:
         try:
             return self._executor.submit(do, task)
         except RuntimeError as error:  # as of one that was shut down
             message = f"the executor takes no work ({error})"
             raise WorkersLost(message) from error
 
-    def read(self, plan: ReadPlan, told: ReadEvents) -> Generator[pa.RecordBatch, None, None]:
-        """The rows that a plan finds, as ``reader.read`` has them.
-
-        Raises:
-            SourceError: if something planned could not be read.
-            WorkersLost: see ``done``.
-        """
+    def read(self, plan: ReadPlan, events: ReadEvents) -> Generator[pa.RecordBatch, None, None]:
+        """Yield the rows of a plan; see ``reader.read``."""
         query, names, left = plan.query, plan.schema.names, plan.query.limit
         if query.ordered:  # which is done here, by columns that need not be among those of the answer
             plan = replace(plan, query=replace(query, ordered=False, limit=None), schema=plan.row_schema)
-        with closing(self.done(tasks(plan, self.settings), told.notify, do=run)) as slices:
-            tables = _taught(slices, told)
+        with closing(self.results(tasks(plan, self.settings), events.notify, do=run)) as slices:
+            tables = _rows_of(slices, events)
             for table in in_order(query.table, plan.schema, tables) if query.ordered else tables:
                 rows = table.select(names).slice(0, left)
                 yield from rows.combine_chunks().to_batches(BATCH_ROWS)
@@ -224,63 +215,56 @@ class Workers:
                     if left <= 0:
                         break
 
-    def learn(self, plans: Iterable[ReadPlan]) -> Iterator[Lesson]:
-        """What reading plans teaches, plan by plan in their order; a plan that reads nothing teaches nothing.
-
-        Raises:
-            WorkersLost: see ``done``.
-            SourceUnavailable: likewise.
-        """
-        lessons: deque[Lesson] = deque()
+    def learn(self, plans: Iterable[ReadPlan]) -> Iterator[Learned]:
+        """Yield what reading each plan taught, in their order."""
+        queue: deque[Learned] = deque()
 
         def every() -> Iterator[Task]:
             for plan in plans:
                 mine = list(tasks(plan, self.settings, rows=False))
-                lessons.append(Lesson(len(mine)))
+                queue.append(Learned(len(mine)))
                 yield from mine
 
-        with closing(self.done(every(), do=run)) as results:
+        with closing(self.results(every(), do=run)) as results:
             for result in results:
-                while not lessons[0].left:
-                    yield lessons.popleft()
-                lessons[0].take(result)
-        yield from lessons
+                while not queue[0].left:
+                    yield queue.popleft()
+                queue[0].take(result)
+        yield from queue
 
 
-def _taught(slices: Iterable[Done | SourceError | FormatError], told: ReadEvents) -> Iterator[pa.Table]:
-    """The rows of slices; what else came of them is told."""
+def _rows_of(slices: Iterable[TaskResult | SourceError | FormatError], events: ReadEvents) -> Iterator[pa.Table]:
+    """Yield the rows of results, and pass on what they learned."""
     for done in slices:
-        if not isinstance(done, Done):
+        if not isinstance(done, TaskResult):
             raise done
-        for lesson in done.learned:
-            told.learn(*lesson)
+        for learned in done.learned:
+            events.learn(*learned)
         for uncounted in done.uncounted:
-            told.uncount(*uncounted)
+            events.uncount(*uncounted)
         for _ in range(done.row_groups):
-            told.done()
+            events.done()
         yield done.rows
 
 
-class Here:
-    """This process, as if it were a worker."""
+class LocalReader:
+    """Reads plans in this process; see ``Workers.learn``."""
 
     def __init__(self, source: Callable[[], PoliteSource]) -> None:
-        """Read from a source."""
         self._source = source
 
-    def learn(self, plans: Iterable[ReadPlan]) -> Iterator[Lesson]:
-        """See ``Workers.learn``."""
+    def learn(self, plans: Iterable[ReadPlan]) -> Iterator[Learned]:
         source = self._source()
         with ThreadPoolExecutor(source.connections, thread_name_prefix="here") as executor:
             for plan in plans:
-                lesson = Lesson()
-                told = ReadEvents(learn=lambda *each, lesson=lesson: lesson.learned.append(each))
+                learned = Learned()
+                events = ReadEvents(learn=lambda *each, learned=learned: learned.learned.append(each))
                 try:
-                    with closing(read(plan, source, executor, told)) as batches:
+                    with closing(read(plan, source, executor, events)) as batches:
                         for _ in batches:
                             pass
                 except (Blocked, SourceUnavailable):
                     raise
                 except (SourceError, FormatError) as error:
-                    lesson.failure = error
-                yield lesson
+                    learned.failure = error
+                yield learned

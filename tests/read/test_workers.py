@@ -13,7 +13,7 @@ from catalogue import Catalogue
 from catalogue.demo import LoopbackServer
 from catalogue.errors import WorkersLost
 from catalogue.plan.split import sliced
-from catalogue.read.dask_cluster import places
+from catalogue.read.dask_cluster import machines_and_tasks
 from catalogue.settings import Settings
 from tests.support.crawls import crawl_of, table
 from tests.support.executors import Recording, opened
@@ -150,5 +150,5 @@ def test_the_rate_is_divided_among_machines(
             cat.captures("*.com", crawls=some[:1], columns=["url"]).to_arrow()
         assert {task.settings.rate for task in executor.tasks} == {200.0}
         assert {task.settings.connections for task in executor.tasks} == {1}
-    assert places(executor) == (3, 14)
-    assert places(ThreadPoolExecutor(5)) == (1, 5)
+    assert machines_and_tasks(executor) == (3, 14)
+    assert machines_and_tasks(ThreadPoolExecutor(5)) == (1, 5)

@@ -27,7 +27,7 @@ from catalogue.errors import SourceError, Unreachable, WorkersLost
 from catalogue.output.fetch import EncodedRecord, Fetched, fetch_by_workers
 from catalogue.output.formats import FormatSpec
 from catalogue.plan.record_requests import record_fetches
-from catalogue.read.dask_cluster import connected, machines_of_client
+from catalogue.read.dask_cluster import client_machines, connect_to_cluster
 from catalogue.read.workers import SLICE, Workers, run, tasks
 from catalogue.settings import Settings, install_command
 from tests.support.commands import Command, ended
@@ -243,7 +243,7 @@ def test_a_dask_frame_has_the_rows(harvested: Catalogue, cluster: LocalCluster) 
         assert there["fetch_time"].equals(here["fetch_time"])
         assert there["fetch_status"].equals(here["fetch_status"])
         assert frame["fetch_status"].sum().compute() == here["fetch_status"].sum()
-        assert machines_of_client() == 1
+        assert client_machines() == 1
     nothing = harvested.captures("no.such.host").to_dask()
     assert nothing.compute().empty
     assert list(nothing.columns) == list(harvested.captures("no.such.host").to_pandas().columns)
@@ -262,11 +262,11 @@ def test_the_command_line_uses_a_cluster(asking: Command, cluster: LocalCluster,
 
 def test_schedulers_that_are_none() -> None:
     for address in ("", "x", "tcp://", "tcp://a b:1", "http://x:1", "tcp://host:port"):
-        with pytest.raises(QueryError, match="looks like tcp://host:8786"), connected(address):
+        with pytest.raises(QueryError, match="looks like tcp://host:8786"), connect_to_cluster(address):
             pass
     with (
         pytest.raises(Unreachable, match=r"no scheduler answers at tcp://127\.0\.0\.1:1:"),
-        connected("tcp://127.0.0.1:1", patience=0.2),
+        connect_to_cluster("tcp://127.0.0.1:1", patience=0.2),
     ):
         pass
 
@@ -284,10 +284,10 @@ def test_workers_that_do_not_have_this_package(tmp_path: Path) -> None:
         ) as worker:
             try:
                 empty.wait_for_workers(1, timeout=30)
-                with pytest.raises(QueryError, match="lack this package"), connected(address_of(empty)):
+                with pytest.raises(QueryError, match="lack this package"), connect_to_cluster(address_of(empty)):
                     pass
                 settings.write_text("def package_version(): return '0.0.1'")  # what failed is imported again
-                with pytest.raises(QueryError, match=r"have version 0\.0\.1"), connected(address_of(empty)):
+                with pytest.raises(QueryError, match=r"have version 0\.0\.1"), connect_to_cluster(address_of(empty)):
                     pass
             finally:
                 worker.terminate()
@@ -297,7 +297,7 @@ def test_without_dask_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -
     for name in ("distributed", "dask"):
         monkeypatch.setitem(sys.modules, name, None)  # as if it were not installed
     said = re.escape(f"a scheduler needs Dask; run: {install_command('dask')}")
-    with pytest.raises(QueryError, match=said), connected("tcp://x:1"):
+    with pytest.raises(QueryError, match=said), connect_to_cluster("tcp://x:1"):
         pass
 
 
@@ -320,4 +320,4 @@ def test_workers_are_imported_without_dask() -> None:
 def test_nothing_to_read_takes_no_worker(settings: Settings) -> None:
     workers = Workers(Recording(), settings, at_once=1)
     assert list(workers.learn([])) == []
-    assert list(workers.done([], do=run)) == []
+    assert list(workers.results([], do=run)) == []
