@@ -12,7 +12,7 @@ from catalogue import Catalogue, QueryError
 COLUMNS = ["url", "fetch_time", "fetch_status"]
 
 
-def test_a_loop_yields_each_row_as_a_dict(harvested: Catalogue) -> None:
+def test_iteration_yields_dicts(harvested: Catalogue) -> None:
     found = harvested.captures("*.example.com", columns=COLUMNS)
     table = found.to_arrow()
     assert found.columns == table.column_names == [*COLUMNS, "crawl", "subset"]
@@ -25,7 +25,7 @@ def test_a_loop_yields_each_row_as_a_dict(harvested: Catalogue) -> None:
 @pytest.mark.parametrize(
     "how", [{}, {"limit": 3}, {"ordered": True}, {"unique": "url"}, {"latest": True, "limit": 3}], ids=str
 )
-def test_head_is_the_first_rows(harvested: Catalogue, how: dict[str, object]) -> None:
+def test_head_returns_the_first_rows(harvested: Catalogue, how: dict[str, object]) -> None:
     found = harvested.captures("*.example.com", columns=COLUMNS, **how)  # type: ignore[arg-type]
     whole = found.to_pandas()
     assert whole.shape[0] in {3, *range(20, 10_000)}
@@ -47,7 +47,7 @@ def test_head_reads_no_more_than_a_limit(harvested: Catalogue) -> None:
     assert 0 < limited < found.plan.bytes
 
 
-def test_length_is_known_once_it_was_read_or_nothing_can_match(harvested: Catalogue) -> None:
+def test_length_is_known_after_reading_or_if_nothing_can_match(harvested: Catalogue) -> None:
     for read in (lambda found: found.count(), lambda found: found.to_arrow().num_rows, lambda found: len(list(found))):
         found = harvested.captures("*.example.com", columns=COLUMNS)
         before = harvested.bytes
@@ -70,6 +70,6 @@ def test_length_is_known_once_it_was_read_or_nothing_can_match(harvested: Catalo
     assert harvested.bytes == before
 
 
-def test_help_shows_no_addresses_of_functions() -> None:
+def test_help_shows_no_function_addresses() -> None:
     for name in catalogue.__all__:
         assert " at 0x" not in pydoc.render_doc(getattr(catalogue, name)), name

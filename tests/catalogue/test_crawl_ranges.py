@@ -36,7 +36,7 @@ def listed(cat: Catalogue) -> list[str]:
     return [row["crawl"] for row in crawl_rows(cat.session) if row["has_table"]]
 
 
-def test_crawls_of_a_range_that_are_not_stored_are_missing(cat: Catalogue) -> None:
+def test_reports_crawls_of_a_range_that_are_not_stored(cat: Catalogue) -> None:
     newest, gone, *_, oldest = listed(cat)
     count = len(listed(cat))
     closed = f"{oldest}..{newest}"
@@ -50,7 +50,7 @@ def test_crawls_of_a_range_that_are_not_stored_are_missing(cat: Catalogue) -> No
     assert missing(cat, closed) == ()
 
 
-def test_a_range_with_an_end_that_is_not_stored_is_refused(cat: Catalogue) -> None:
+def test_rejects_a_range_whose_end_is_not_stored(cat: Catalogue) -> None:
     newest, gone, *_, oldest = listed(cat)
     for words in (f"{oldest}..{gone}", f"{gone}..{newest}", f"{gone}.."):
         with pytest.raises(
@@ -61,7 +61,7 @@ def test_a_range_with_an_end_that_is_not_stored_is_refused(cat: Catalogue) -> No
         cat.captures("example.com", crawls=f"{oldest}...{newest}")
 
 
-def test_a_year_means_its_crawls_and_says_which_are_missing(cat: Catalogue) -> None:
+def test_year_selects_its_crawls_and_reports_missing_ones(cat: Catalogue) -> None:
     newest, gone, *_ = listed(cat)
     year, gone_year = newest[8:12], gone[8:12]
     assert stored_crawls(cat.session, year) == [newest]
@@ -71,7 +71,7 @@ def test_a_year_means_its_crawls_and_says_which_are_missing(cat: Catalogue) -> N
         cat.captures("example.com", crawls=gone_year)
 
 
-def test_queries_of_a_range_end_with_status_1(cat: Catalogue, command: Command) -> None:
+def test_incomplete_range_exits_with_status_1(cat: Catalogue, command: Command) -> None:
     newest, *_, oldest = listed(cat)
     words = f"{oldest[8:]}..{newest[8:].lower()}"
     for asked in (["query", "example.com", "--count"], ["plan", "example.com"], ["export", "ducklake"]):

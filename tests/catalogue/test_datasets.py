@@ -55,7 +55,7 @@ def patterns(chance: random.Random, keys: list[str]) -> list[str]:
     return [chance.choice(kinds)() for _ in range(chance.randint(1, 3))]
 
 
-def test_pruned_and_filtered_is_scanned_and_filtered(tmp_path: Path, hosts: tuple[Path, pa.Table], held: Path) -> None:
+def test_pruned_query_equals_full_scan(tmp_path: Path, hosts: tuple[Path, pa.Table], held: Path) -> None:
     """With and without backfill, which are asked by turns."""
     folder, every = hosts
     keys = every.column("surt_host_name").to_pylist()
@@ -89,7 +89,7 @@ def test_pruned_and_filtered_is_scanned_and_filtered(tmp_path: Path, hosts: tupl
         assert found_something > 7
 
 
-def test_a_question_reads_little_of_it(tmp_path: Path, hosts: tuple[Path, pa.Table]) -> None:
+def test_query_reads_a_small_part(tmp_path: Path, hosts: tuple[Path, pa.Table]) -> None:
     folder, _ = hosts
     with LoopbackServer(folder) as server:
         settings = Settings(source=server.url, cache=tmp_path / "cache", cache_size=0)
@@ -104,7 +104,7 @@ def test_a_question_reads_little_of_it(tmp_path: Path, hosts: tuple[Path, pa.Tab
             assert plan.row_groups < plan.considered / 2
 
 
-def test_order_is_by_key_and_crawl(tmp_path: Path, hosts: tuple[Path, pa.Table], held: Path) -> None:
+def test_orders_by_key_and_crawl(tmp_path: Path, hosts: tuple[Path, pa.Table], held: Path) -> None:
     folder, every = hosts
     with opened(copytree(held, tmp_path / "data"), folder) as cat:
         found = cat.captures("*", columns=["surt_host_name"], ordered=True).to_arrow()
@@ -115,7 +115,7 @@ def test_order_is_by_key_and_crawl(tmp_path: Path, hosts: tuple[Path, pa.Table],
         assert set(latest.column("crawl").to_pylist()) == {CRAWLS[1]}
 
 
-def test_views_speak_of_the_tables_own_key(tmp_path: Path, hosts: tuple[Path, pa.Table], held: Path) -> None:
+def test_views_use_the_key_of_the_dataset(tmp_path: Path, hosts: tuple[Path, pa.Table], held: Path) -> None:
     with opened(copytree(held, tmp_path / "data"), hosts[0]) as cat:
         cat.harvest(pages=True)
         least = cat.sql("SELECT min(min_surt_host_name) FROM row_groups").fetchall()
@@ -128,7 +128,7 @@ def test_views_speak_of_the_tables_own_key(tmp_path: Path, hosts: tuple[Path, pa
         }
 
 
-def test_a_key_of_any_name(tmp_path: Path) -> None:
+def test_accepts_any_name_of_the_key_column(tmp_path: Path) -> None:
     rows = pa.table({'odd "key"': [f"{n:03}" for n in range(100)], "crawl": range(100)})
     (tmp_path / "source" / "deep").mkdir(parents=True)
     pq.write_table(rows, tmp_path / "source" / "deep" / "a+b=c,d@e~f", row_group_size=10)
@@ -143,7 +143,7 @@ def test_a_key_of_any_name(tmp_path: Path) -> None:
         assert cat.captures("05*").plan.row_groups == 1
 
 
-def test_a_table_of_urls_without_subsets(tmp_path: Path, mirror: Path, whole_crawls: list[str]) -> None:
+def test_reads_a_dataset_of_urls_without_subsets(tmp_path: Path, mirror: Path, whole_crawls: list[str]) -> None:
     """As the index of the End of Term archive: the columns are Common Crawl's, the paths are not."""
     path = min(mirror.rglob(f"crawl={whole_crawls[0]}/subset=warc/*.parquet"))
     copy = tmp_path / "source" / "eot" / "crawl=EOT-2020" / "part-0.parquet"
@@ -170,7 +170,7 @@ def test_a_table_of_urls_without_subsets(tmp_path: Path, mirror: Path, whole_cra
         assert cat.captures(one, columns=["url"], exact_url=True).to_arrow().column("url")[0].as_py() == one
 
 
-def test_mistakes_are_explained(tmp_path: Path, hosts: tuple[Path, pa.Table]) -> None:
+def test_invalid_use_is_one_sentence(tmp_path: Path, hosts: tuple[Path, pa.Table]) -> None:
     folder, _ = hosts
     with opened(tmp_path, folder) as cat:
         with pytest.raises(NotHarvested, match="no dataset hosts in"):
@@ -211,7 +211,7 @@ def test_mistakes_are_explained(tmp_path: Path, hosts: tuple[Path, pa.Table]) ->
         opened(tmp_path, folder, "../hosts")
 
 
-def test_a_file_that_failed_makes_answers_incomplete(tmp_path: Path, hosts: tuple[Path, pa.Table]) -> None:
+def test_failed_file_makes_results_incomplete(tmp_path: Path, hosts: tuple[Path, pa.Table]) -> None:
     lost = f"hosts/crawl={CRAWLS[0]}/part-1.parquet"
     copytree(hosts[0], tmp_path / "source")
     (tmp_path / "source" / lost).unlink()
@@ -225,7 +225,7 @@ def test_a_file_that_failed_makes_answers_incomplete(tmp_path: Path, hosts: tupl
         )
 
 
-def test_command_line(tmp_path: Path, hosts: tuple[Path, pa.Table]) -> None:
+def test_commands_take_a_dataset(tmp_path: Path, hosts: tuple[Path, pa.Table]) -> None:
     folder, every = hosts
     command = Command(tmp_path / "data", str(folder), tmp_path)
     made = command("harvest", "--table", "hosts", "--key", "surt_host_name", "--manifest", "hosts.paths.gz")

@@ -34,7 +34,7 @@ def paths_of(ran: Ran) -> dict[str, str]:
 # ---- the data folder ----
 
 
-def test_the_data_folder_is_the_users_own(command: Command, tmp_path: Path, crawl: str) -> None:
+def test_default_data_folder_belongs_to_the_user(command: Command, tmp_path: Path, crawl: str) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data/.gitkeep").touch()  # as in a checkout, which is no store
     ran = command("harvest", "--crawl", crawl, CATALOGUE_DATA="")
@@ -51,7 +51,7 @@ def test_the_data_folder_is_the_users_own(command: Command, tmp_path: Path, craw
 
 
 @pytest.mark.parametrize("store", ["data/footers.sqlite", "data/hosts/footers.sqlite"])
-def test_a_store_in_the_current_folder_is_used(command: Command, tmp_path: Path, store: str) -> None:
+def test_uses_a_store_in_the_current_folder(command: Command, tmp_path: Path, store: str) -> None:
     with Store(tmp_path / store, create=True):
         pass
     ran = command("query", "example.com", CATALOGUE_DATA="")
@@ -59,7 +59,7 @@ def test_a_store_in_the_current_folder_is_used(command: Command, tmp_path: Path,
     assert HOME_DATA not in ran.err
 
 
-def test_the_data_folder_of_config(command: Command, harvested_data: Path, tmp_path: Path) -> None:
+def test_uses_the_data_folder_of_config(command: Command, harvested_data: Path, tmp_path: Path) -> None:
     config = tmp_path / ".config/catalogue/config.toml"
     config.parent.mkdir(parents=True)
     config.write_text('data = "~/mine"\n', encoding="utf-8")
@@ -70,7 +70,7 @@ def test_the_data_folder_of_config(command: Command, harvested_data: Path, tmp_p
     assert paths_of(with_option)["store"] == f"{tmp_path}/data/footers.sqlite"
 
 
-def test_python_has_the_same_data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_uses_the_same_data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("CATALOGUE_DATA", raising=False)
@@ -86,7 +86,7 @@ def test_python_has_the_same_data_folder(tmp_path: Path, monkeypatch: pytest.Mon
 # ---- the source ----
 
 
-def test_the_source_of_stored_files_is_used(command: Command, mirror: Path, crawl: str) -> None:
+def test_uses_the_source_of_stored_files(command: Command, mirror: Path, crawl: str) -> None:
     for source in (str(mirror), None):  # the second time the one that was harvested from
         given = {"CATALOGUE_SOURCE": source or ""}
         assert command("harvest", "--crawl", crawl, **given).status == 0
@@ -95,7 +95,7 @@ def test_the_source_of_stored_files_is_used(command: Command, mirror: Path, craw
         assert int(ran.out)
 
 
-def test_a_table_has_a_source_of_its_own(command: Command, tmp_path: Path, server: LoopbackServer, crawl: str) -> None:
+def test_dataset_has_its_own_source(command: Command, tmp_path: Path, server: LoopbackServer, crawl: str) -> None:
     (tmp_path / "files").mkdir()
     pq.write_table(pa.table({"name": ["a", "b"]}), tmp_path / "files/a.parquet")
     assert command("harvest", "--crawl", crawl, CATALOGUE_SOURCE=server.url).status == 0
@@ -105,7 +105,7 @@ def test_a_table_has_a_source_of_its_own(command: Command, tmp_path: Path, serve
     assert (ran.status, ran.out, ran.err) == (0, "2\n", "")
 
 
-def test_other_sources_than_that_of_the_files_are_mentioned(
+def test_warns_of_a_source_that_differs_from_that_of_the_files(
     command: Command, server: LoopbackServer, mirror: Path, whole_crawls: list[str]
 ) -> None:
     assert command("harvest", "--crawl", whole_crawls[0]).status == 0
@@ -120,7 +120,7 @@ def test_other_sources_than_that_of_the_files_are_mentioned(
     assert command("query", "example.com", "--count", "--yes", "--quiet", CATALOGUE_SOURCE="").err == ""
 
 
-def test_what_is_pulled_has_our_source(
+def test_pulled_files_have_the_configured_source(
     untaught_data: Path, settings: Settings, server: LoopbackServer, crawl: str, tmp_path: Path
 ) -> None:
     with catalogue.open(copytree(untaught_data, tmp_path / "theirs"), settings=settings) as cat:

@@ -75,7 +75,7 @@ strings = st.text(st.characters() | st.sampled_from("<>&\"'\x00\x1b\n\u202e"), m
 
 @examples(max_examples=40)
 @given(strings, st.lists(st.tuples(strings, strings), max_size=4), st.lists(strings, max_size=4))
-def test_html_holds_what_is_said_and_nothing_else(line: str, rows: list[tuple[str, str]], notes: list[str]) -> None:
+def test_html_has_the_text_and_nothing_else(line: str, rows: list[tuple[str, str]], notes: list[str]) -> None:
     shown = Shown(line, rows, notes)
     assert texts(shown, "p") == [f"Shown {printable(line)}", *map(printable, notes)]
     assert texts(shown, "th", "td") == [printable(each) for row in rows for each in row]
@@ -83,13 +83,13 @@ def test_html_holds_what_is_said_and_nothing_else(line: str, rows: list[tuple[st
     assert len(str(shown).split("\n")) == 1 + len(rows) + len(notes)
 
 
-def test_what_cannot_be_told_is_said_to_be_so() -> None:
+def test_shows_that_a_value_cannot_be_read() -> None:
     assert repr(Broken()) == f"<Broken that cannot be shown: {HOSTILE[0]}>"
     assert texts(Broken(), "p") == [f"Broken that cannot be shown: {HOSTILE[0]}", HOSTILE[1]]
     assert str(Broken()).splitlines()[1] == HOSTILE[1]
 
 
-def test_much_is_cut() -> None:
+def test_long_text_is_cut() -> None:
     much = Shown("x" * 1000, ((str(number), "1") for number in range(100)), map(str, range(100)))
     first, *notes = texts(much, "p")
     assert len(first) < 600
@@ -121,13 +121,13 @@ OUTCOMES: dict[str, tuple[ReprMixin, str]] = {
 
 
 @pytest.mark.parametrize(("outcome", "said"), OUTCOMES.values(), ids=OUTCOMES)
-def test_outcomes_say_what_went_wrong_and_fit_on_a_line(outcome: ReprMixin, said: str) -> None:
+def test_results_name_failures_on_one_line(outcome: ReprMixin, said: str) -> None:
     assert any(said in text for text in texts(outcome, "p", "th"))
     assert said in str(outcome)
     assert re.fullmatch(rf"<{type(outcome).__name__} .{{10,150}}>", repr(outcome))
 
 
-def test_a_record_shows_where_it_is_from_and_not_its_body() -> None:
+def test_record_shows_its_place_without_body() -> None:
     capture = Capture("crawl-data/x.warc.gz", 100, 50)
     headers = (("WARC-Target-URI", f"https://example.com/{HOSTILE[0]}"), ("WARC-Date", "2022-01-16T09:54:13Z"))
     record = Record(capture, b"m" * 50, "warc", "response", headers, "200 OK", (), b"", b"\x1f\x8bnot gzip" * 900)
@@ -140,7 +140,7 @@ def test_a_record_shows_where_it_is_from_and_not_its_body() -> None:
     assert "?" not in repr(replace(record, headers=()))
 
 
-def test_a_plan_and_captures_are_shown_without_reading(harvested: catalogue.Catalogue) -> None:
+def test_showing_plan_and_captures_reads_nothing(harvested: catalogue.Catalogue) -> None:
     found = harvested.captures(["*.example.com", "*.org"], columns=["url"])
     before = harvested.requests
     shown = texts(found, "p", "th", "td")
@@ -161,7 +161,7 @@ def forget(cat: catalogue.Catalogue, path: str) -> None:
         store.delete("files", [path])
 
 
-def test_an_answer_that_lacks_something_says_so(untaught_data: Path, settings: Settings, tmp_path: Path) -> None:
+def test_incomplete_captures_say_what_is_missing(untaught_data: Path, settings: Settings, tmp_path: Path) -> None:
     with catalogue.open(copytree(untaught_data, tmp_path / "data"), settings=settings) as cat:
         crawl = stored_crawls(cat.session)[0]
         gone = next(path for path in cat.files(crawl)["path"] if "subset=warc" in path)
@@ -170,7 +170,7 @@ def test_an_answer_that_lacks_something_says_so(untaught_data: Path, settings: S
         assert any(text.startswith("The answer may be incomplete: ") for text in texts(found, "p"))
 
 
-def test_a_catalogue_says_what_it_holds_and_does_not_write(
+def test_showing_a_catalogue_lists_contents_and_writes_nothing(
     untaught_data: Path, settings: Settings, tmp_path: Path
 ) -> None:
     data = tmp_path / "data"
@@ -194,18 +194,14 @@ def test_a_catalogue_says_what_it_holds_and_does_not_write(
         assert texts(cat, "p")[1:] == []
 
 
-def test_a_catalogue_that_is_damaged_is_shown_all_the_same(
-    untaught_data: Path, settings: Settings, tmp_path: Path
-) -> None:
+def test_damaged_catalogue_can_be_shown(untaught_data: Path, settings: Settings, tmp_path: Path) -> None:
     with catalogue.open(copytree(untaught_data, tmp_path / "data"), settings=settings) as cat:
         cat.path.write_bytes(b"<b>" * 5000)
         assert len(texts(cat, "p")) == 2
         assert texts(cat, "td") == []
 
 
-def test_to_look_at_a_catalogue_takes_no_time_and_leaves_nothing_open(
-    untaught_data: Path, settings: Settings, tmp_path: Path
-) -> None:
+def test_showing_a_catalogue_leaves_nothing_open(untaught_data: Path, settings: Settings, tmp_path: Path) -> None:
     data = copytree(untaught_data, tmp_path / "data")
     names = {path.name for path in data.iterdir()}
     with catalogue.open(data, settings=settings) as cat:
@@ -224,7 +220,7 @@ def test_to_look_at_a_catalogue_takes_no_time_and_leaves_nothing_open(
         assert (data / STORE_NAME).stat().st_size == 0
 
 
-def test_what_is_still_to_be_done_says_how(harvested: catalogue.Catalogue) -> None:
+def test_pending_objects_name_the_next_call(harvested: catalogue.Catalogue) -> None:
     filling = harvested.backfill()
     assert isinstance(filling, Backfill)
     assert f"of {len(filling.gaps)} files" in repr(filling)

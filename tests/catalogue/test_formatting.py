@@ -14,16 +14,16 @@ from catalogue.formatting import closest_name, duration, join_first, plural, siz
     ("count", "text"),
     [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (2.5e6, "2.5 MB"), (3e9, "3.0 GB"), (4e15, "4000.0 TB")],
 )
-def test_sizes(count: float, text: str) -> None:
+def test_formats_sizes(count: float, text: str) -> None:
     assert size(count) == text
 
 
-def test_numbers_of_things_and_seconds() -> None:
+def test_formats_counts_and_durations() -> None:
     assert (plural(1, "file"), plural(0, "file"), plural(90_000, "file")) == ("1 file", "0 files", "90,000 files")
     assert [duration(seconds) for seconds in (0.25, 30, 600, 36_000)] == ["0.25 s", "30 s", "10 min", "10 h"]
 
 
-def test_values_as_json_has_them() -> None:
+def test_formats_values_as_json() -> None:
     noon = datetime(2022, 1, 2, 12, 0, 0, 250_000, timezone(timedelta(hours=2)))
     values = {
         1: [None, "é", True, 7, 0.5, float("nan"), float("inf")],
@@ -37,7 +37,7 @@ def test_values_as_json_has_them() -> None:
     }
 
 
-def test_join_first_names_three() -> None:
+def test_join_first_lists_three() -> None:
     assert join_first("ab") == "a, b"
     assert join_first("abcde") == "a, b, c and 2 more"
 

@@ -56,7 +56,7 @@ def files_in(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def test_reading_commands_work_and_write_nothing(data: Path, mirror: Path, tmp_path: Path, crawl: str) -> None:
+def test_reading_commands_write_nothing(data: Path, mirror: Path, tmp_path: Path, crawl: str) -> None:
     command = Command(data, str(mirror), tmp_path)
     before = files_in(data)
     with read_only(data):
@@ -79,13 +79,13 @@ def test_reading_commands_work_and_write_nothing(data: Path, mirror: Path, tmp_p
         "serve --harvest-on-demand --port 0",
     ],
 )
-def test_writing_commands_say_so_before_any_request(shut: Path, tmp_path: Path, words: str) -> None:
+def test_writing_commands_fail_before_any_request(shut: Path, tmp_path: Path, words: str) -> None:
     command = Command(shut, "http://127.0.0.1:9/", tmp_path)
     ran = command(*words.format(tmp_path).split(), "--quiet")
     assert (ran.status, ran.out, ran.err) == (74, "", f"catalogue: {shut} {CANNOT}\n")
 
 
-def test_an_empty_folder_says_so_too(tmp_path: Path) -> None:
+def test_empty_read_only_folder_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with read_only(tmp_path / "empty"):
         ran = Command(tmp_path / "empty", "http://127.0.0.1:9/", tmp_path)("harvest", "--crawl", "CC-MAIN-2022-05")
@@ -93,7 +93,7 @@ def test_an_empty_folder_says_so_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("left", ["old", "none"])
-def test_what_the_database_lacks_goes_into_a_copy(
+def test_missing_parts_of_the_database_go_into_a_copy(
     data: Path, settings: Settings, tmp_path: Path, crawl: str, left: str
 ) -> None:
     with catalogue.open(data, settings=settings) as cat:
@@ -118,7 +118,7 @@ def test_what_the_database_lacks_goes_into_a_copy(
     assert files_in(data) == before
 
 
-def test_a_server_answers(shut: Path, settings: Settings, crawl: str) -> None:
+def test_serves_from_a_read_only_folder(shut: Path, settings: Settings, crawl: str) -> None:
     with closing(Service(shut, settings, at_once=2)) as service:
         assert service.submit(lambda cat: cat.captures("*.example.com", crawls=crawl).count()).result() > 0
 
@@ -126,7 +126,7 @@ def test_a_server_answers(shut: Path, settings: Settings, crawl: str) -> None:
 # ---- the store ----
 
 
-def test_a_log_that_was_left_is_read(tmp_path: Path) -> None:
+def test_reads_a_leftover_log(tmp_path: Path) -> None:
     path, folder = tmp_path / "footers.sqlite", tmp_path / "left"
     folder.mkdir()
     with Store(path, create=True) as store:
@@ -140,7 +140,7 @@ def test_a_log_that_was_left_is_read(tmp_path: Path) -> None:
         assert files_in(folder) == before
 
 
-def test_a_store_that_others_write_to_is_read_as_it_is_now(tmp_path: Path) -> None:
+def test_reads_a_store_while_others_write(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     path = folder / "footers.sqlite"
     with Store(path, create=True) as store:
@@ -155,7 +155,7 @@ def test_a_store_that_others_write_to_is_read_as_it_is_now(tmp_path: Path) -> No
         assert reader.count("files") == 5
 
 
-def test_a_file_alone_that_cannot_be_written_to(tmp_path: Path) -> None:
+def test_reads_a_read_only_file_in_a_writable_folder(tmp_path: Path) -> None:
     path = tmp_path / "footers.sqlite"
     with Store(path, create=True) as store:
         store.put("files", batch(0, 3))

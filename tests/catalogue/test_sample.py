@@ -99,7 +99,7 @@ def test_every_matching_row_is_as_likely(tmp_path: Path) -> None:
     assert sum((count - 8) ** 2 / 8 for count in drawn.values()) < 72.1
 
 
-def test_a_smaller_one_is_its_beginning(harvested: Catalogue, crawl: str) -> None:
+def test_smaller_sample_is_the_start_of_a_larger_one(harvested: Catalogue, crawl: str) -> None:
     captures = harvested.captures("*", crawls=crawl, columns=COLUMNS)
     large, small = (harvested.sample(captures, size, seed=3).to_pandas() for size in (30, 12))
     assert large[:12].equals(small)
@@ -107,7 +107,7 @@ def test_a_smaller_one_is_its_beginning(harvested: Catalogue, crawl: str) -> Non
     assert list(large.columns) == [*COLUMNS, "crawl", "subset"]
 
 
-def test_what_is_known_of_pages_makes_no_difference(
+def test_does_not_depend_on_stored_page_indexes(
     harvested: Catalogue, untaught_data: Path, settings: Settings, whole_crawls: list[str], tmp_path: Path
 ) -> None:
     data = copytree(untaught_data, tmp_path / "data")
@@ -123,7 +123,7 @@ def test_what_is_known_of_pages_makes_no_difference(
 
 
 @pytest.mark.parametrize("cache_size", [0, 1 << 30])
-def test_each_page_is_fetched_once(mirror: Path, tmp_path: Path, crawl: str, cache_size: int) -> None:
+def test_fetches_each_page_once(mirror: Path, tmp_path: Path, crawl: str, cache_size: int) -> None:
     """Many rounds, which come upon the same pages, with and without a cache that is there to stay."""
     with LoopbackServer(mirror) as server:
         with catalogue.open(tmp_path / "data", settings=fast(server, tmp_path, cache_size=cache_size)) as cat:
@@ -168,7 +168,7 @@ def test_reads_the_pages_of_drawn_rows_alone(tmp_path: Path) -> None:
     assert plan.bytes < 12 * 250_000  # of ten million
 
 
-def test_no_more_of_each_than_was_asked_for(harvested: Catalogue, all_rows: pa.Table, crawl: str) -> None:
+def test_limits_captures_of_each_value(harvested: Catalogue, all_rows: pa.Table, crawl: str) -> None:
     captures = harvested.captures("*", crawls=crawl, columns=["url", "url_host_name"])
     hosts = harvested.sample(captures, 30, per="host", most=2).to_pandas()["url_host_name"]
     assert len(hosts) == 30
@@ -192,7 +192,7 @@ def test_no_more_of_each_than_was_asked_for(harvested: Catalogue, all_rows: pa.T
         (lambda cat: cat.sample(cat.captures("*"), 5, per="hosts"), "there is no column 'hosts'"),
     ],
 )
-def test_what_is_no_sample(harvested: Catalogue, ask: Callable[[Catalogue], object], words: str) -> None:
+def test_rejects_invalid_samples(harvested: Catalogue, ask: Callable[[Catalogue], object], words: str) -> None:
     with pytest.raises(QueryError, match=words):
         ask(harvested)
 
@@ -210,7 +210,7 @@ def rare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Catalogue, 
 
 
 @pytest.mark.parametrize(("size", "each"), [(3, 4_000), (40, 150), (60, 300)])
-def test_rare_rows_are_found_in_a_few_rounds(
+def test_finds_rare_rows_in_a_few_rounds(
     rare: tuple[Catalogue, dict[tuple[str, int], int]], size: int, each: int
 ) -> None:
     """One in so many matches: what is drawn grows until all the rest is gone through at once."""
@@ -229,7 +229,7 @@ def test_rare_rows_are_found_in_a_few_rounds(
     assert sum(plan.rows for plan in rounds) < 2.2 * 20_000
 
 
-def test_a_wrong_page_index_changes_no_sample(tmp_path: Path, settings: Settings) -> None:
+def test_wrong_page_index_changes_no_sample(tmp_path: Path, settings: Settings) -> None:
     """It leaves rows out, and is found out by another of its pages."""
 
     def lie(path: Path) -> None:
@@ -263,7 +263,7 @@ def test_a_wrong_page_index_changes_no_sample(tmp_path: Path, settings: Settings
     assert any("is read without its page index" in text for text in said)
 
 
-def test_a_file_without_keys_is_told(tmp_path: Path, settings: Settings) -> None:
+def test_reports_files_without_keys(tmp_path: Path, settings: Settings) -> None:
     rows = table([f"com,example)/{number}" for number in range(50)])
     source = crawl_of(tmp_path / "source", rows, rows.drop_columns([KEY_COLUMN]))
     with catalogue.open(tmp_path / "data", settings=replace(settings, source=str(source))) as cat:
@@ -274,7 +274,7 @@ def test_a_file_without_keys_is_told(tmp_path: Path, settings: Settings) -> None
         assert not sample.complete
 
 
-def test_two_looks_at_once(harvested: Catalogue, crawl: str) -> None:
+def test_can_be_read_twice_at_the_same_time(harvested: Catalogue, crawl: str) -> None:
     found_by = harvested.captures("*.com", crawls=crawl, columns=["url"], where="fetch_status = 404")
     sample = harvested.sample(found_by, 30)
     one, whole = sample.batches(), sample.to_arrow()
@@ -283,14 +283,14 @@ def test_two_looks_at_once(harvested: Catalogue, crawl: str) -> None:
     assert pa.Table.from_batches([first, *one]) == whole
 
 
-def test_of_nothing(harvested: Catalogue, crawl: str) -> None:
+def test_is_empty_without_matching_rows(harvested: Catalogue, crawl: str) -> None:
     sample = harvested.sample(harvested.captures("*.zzz", crawls=crawl, subsets="warc"), 5)
     with pytest.warns(IncompleteAnswer, match="only 0 of 5 captures were found, among all 0 rows"):
         assert sample.to_arrow().num_rows == 0
     assert sample.plan.requests == 0
 
 
-def test_on_the_command_line(asking: Command, harvested: Catalogue, tmp_path: Path, crawl: str) -> None:
+def test_command_prints_and_fetches_samples(asking: Command, harvested: Catalogue, tmp_path: Path, crawl: str) -> None:
     asked = ["sample", "--crawl", crawl, "--status", "200", "--seed", "4"]
     expected = harvested.sample(harvested.captures("*", crawls=crawl, where="fetch_status = 200"), 7, seed=4).to_arrow()
     ran = asking(*asked, "-n", "7")
@@ -309,7 +309,7 @@ def test_on_the_command_line(asking: Command, harvested: Catalogue, tmp_path: Pa
     assert 0 < plan["rows"] <= 7  # of those that are drawn first
 
 
-def test_fewer_than_asked_for_is_told(asking: Command, crawl: str) -> None:
+def test_command_reports_too_few_captures(asking: Command, crawl: str) -> None:
     ran = asking("sample", "-n", "10", "--crawl", crawl, "--where", "fetch_status = 999", "--per", "host")
     assert (ran.status, ran.out) == (1, "")
     assert re.search(r"only 0 of 10 captures were found, among all [\d,]+ rows", ran.err)
@@ -331,7 +331,7 @@ def test_fewer_than_asked_for_is_told(asking: Command, crawl: str) -> None:
         (["-n", "500", "--max-requests", "0"], "narrow the query, or add --yes"),
     ],
 )
-def test_mistakes_of_the_command(asking: Command, words: list[str], what: str) -> None:
+def test_command_rejects_invalid_options(asking: Command, words: list[str], what: str) -> None:
     ran = asking("sample", *words)
     assert (ran.status, ran.out) == (2, "")
     assert what in ran.err

@@ -46,7 +46,7 @@ def config() -> Config:
     return write
 
 
-def test_without_any(tmp_path: Path) -> None:
+def test_has_defaults(tmp_path: Path) -> None:
     settings = load_settings()
     assert settings == Settings()
     assert settings.source == DEFAULT_SOURCE == "https://data.commoncrawl.org/"
@@ -56,7 +56,7 @@ def test_without_any(tmp_path: Path) -> None:
     assert settings.asks_strangers
 
 
-def test_each_from_each_place(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reads_each_setting_from_each_place(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     config(
         'source = "s3://file/"\ncontact = "file"\nrate = 1\nconnections = 2\npatience = 3.5\ncache = "/file"\n'
         "bandwidth = 2e6\nlatency = 0\ncache_size = 0\n"
@@ -85,7 +85,9 @@ def test_each_from_each_place(config: Config, monkeypatch: pytest.MonkeyPatch) -
         ("data", [Path("/a"), Path("/b"), Path("/c")]),
     ],
 )
-def test_precedence(name: str, values: list[object], config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_override_environment_and_file(
+    name: str, values: list[object], config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
     least, middle, most = values
     config(f"{name} = {least if isinstance(least, int | float) else json.dumps(str(least))}\n")
     assert getattr(load_settings(), name) == least
@@ -97,12 +99,12 @@ def test_precedence(name: str, values: list[object], config: Config, monkeypatch
     assert getattr(load_settings(), name) == least  # set to nothing is not set
 
 
-def test_other_variables_are_none_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ignores_other_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CATALOGUE_TEST_MIRROR", "elsewhere")
     assert load_settings() == Settings()
 
 
-def test_the_types_are_those_declared(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_have_the_declared_types(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CATALOGUE_RATE", "5")
     monkeypatch.setenv("CATALOGUE_CONNECTIONS", "5")
     settings = load_settings(patience=5, cache="/x")
@@ -129,7 +131,7 @@ def test_the_types_are_those_declared(monkeypatch: pytest.MonkeyPatch) -> None:
         ("contact", "a\x7fb"),
     ],
 )
-def test_what_cannot_be_used(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rejects_invalid_values(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(f"CATALOGUE_{name.upper()}", value)
     with pytest.raises(QueryError, match=f"of the setting {name}$"):
         load_settings()
@@ -160,14 +162,14 @@ def test_what_cannot_be_used(name: str, value: str, monkeypatch: pytest.MonkeyPa
         'cache = ["/x"]',
     ],
 )
-def test_what_cannot_be_used_in_the_file(line: str, config: Config) -> None:
+def test_rejects_invalid_values_in_the_file(line: str, config: Config) -> None:
     config(line)
     with pytest.raises(QueryError, match=f"of the setting {line.partition(' ')[0]}$"):
         load_settings()
 
 
 @pytest.mark.parametrize("content", ["source", 'source = "x', "[", b"\xff\xfe", "rate = 1\nrate = 2"])
-def test_a_file_that_cannot_be_read(content: str, config: Config) -> None:
+def test_unreadable_file_is_an_error(content: str, config: Config) -> None:
     file = config(content)
     with pytest.raises(QueryError, match=f"{file} cannot be read: "):
         load_settings()
@@ -175,7 +177,7 @@ def test_a_file_that_cannot_be_read(content: str, config: Config) -> None:
         load_settings(source="https://example.com/")  # even if it would not be needed
 
 
-def test_a_folder_instead_of_a_file(config: Config) -> None:
+def test_folder_instead_of_a_file_is_an_error(config: Config) -> None:
     file = config("")
     file.unlink()
     file.mkdir()
@@ -183,7 +185,7 @@ def test_a_folder_instead_of_a_file(config: Config) -> None:
         load_settings()
 
 
-def test_a_file_instead_of_a_folder() -> None:
+def test_file_instead_of_a_folder_is_an_error() -> None:
     folder = user_config_path("catalogue")
     folder.parent.mkdir(parents=True)
     folder.touch()
@@ -191,7 +193,7 @@ def test_a_file_instead_of_a_folder() -> None:
 
 
 @pytest.mark.parametrize("line", ["speed = 5", "[source]\nurl = 1\n[speed]", "Rate = 5"])
-def test_settings_that_there_are_not(line: str, config: Config) -> None:
+def test_rejects_unknown_settings(line: str, config: Config) -> None:
     file = config(line)
     with pytest.raises(
         QueryError, match=f"{file}: unknown setting '.*'; the settings are source, contact, rate, connections, patience"
@@ -209,13 +211,13 @@ def test_settings_that_there_are_not(line: str, config: Config) -> None:
         ("s3://commoncrawl/", False),
     ],
 )
-def test_common_crawl_is_known_with_and_without_a_slash(source: str, *, expected: bool) -> None:
+def test_recognizes_common_crawl_with_and_without_slash(source: str, *, expected: bool) -> None:
     settings = load_settings(source=source)
     assert settings.asks_strangers == expected
     assert settings.source == (DEFAULT_SOURCE if expected else source)
 
 
-def test_the_user_agent_names_the_tool_and_whom_to_write_to() -> None:
+def test_user_agent_names_tool_and_contact() -> None:
     assert load_settings().user_agent == f"commoncrawl-catalogue/{package_version()} (no contact set)"
     assert load_settings(contact="a@example.org").user_agent.endswith(" (a@example.org)")
     assert package_version()[0].isdecimal()
@@ -230,7 +232,7 @@ def test_the_user_agent_names_the_tool_and_whom_to_write_to() -> None:
         (None, "pipx_metadata.json", "pipx inject commoncrawl-catalogue 'feedparser>=6' resiliparse"),
     ],
 )
-def test_extras_are_added_as_the_package_was_installed(
+def test_install_command_depends_on_the_installation(
     origin: dict[str, object] | None,
     installer: str | None,
     command: str,

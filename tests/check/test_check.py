@@ -46,7 +46,7 @@ def sql(cat: Catalogue, statement: str, *parameters: object) -> None:
         connection.execute(statement, parameters)
 
 
-def test_what_was_harvested_is_well(harvested_data: Path, mirror: Path, tmp_path: Path) -> None:
+def test_harvested_stores_are_valid(harvested_data: Path, mirror: Path, tmp_path: Path) -> None:
     """Of every era."""
     shutil.copytree(harvested_data, tmp_path / "data")
     with catalogue.open(tmp_path / "data", settings=Settings(source=str(mirror), cache=tmp_path)) as cat:
@@ -75,7 +75,7 @@ def test_names_each_flipped_value_and_no_other(cat: Catalogue) -> None:
     assert found(cat) == []
 
 
-def test_a_finding_says_what_it_means_and_what_to_do(cat: Catalogue, server: LoopbackServer) -> None:
+def test_findings_name_meaning_and_command(cat: Catalogue, server: LoopbackServer) -> None:
     path = paths(server.folder)[0]
     for name, key in (("files", path), ("documents", COLLINFO), ("indexes", f"{path}#1"), ("facts", path)):
         flip_value(cat.session.data / STORE, name, key, Random(1))
@@ -135,7 +135,7 @@ def test_reports_a_database_that_differs(cat: Catalogue, statement: str) -> None
     assert cat.check().complete
 
 
-def test_a_share_is_compared_by_one_request_a_file(cat: Catalogue, server: LoopbackServer) -> None:
+def test_compares_a_share_with_one_request_a_file(cat: Catalogue, server: LoopbackServer) -> None:
     done = cat.check(read_subset="25%", seed=3)
     assert (done.complete, done.compared, done.equal, done.seed) == (True, 3, 3, 3)
     seen = [exchange.path for exchange in server.log]
@@ -146,7 +146,7 @@ def test_a_share_is_compared_by_one_request_a_file(cat: Catalogue, server: Loopb
     assert all(exchange.sent_bytes > len(data) + 8 for exchange, data in zip(server.log, footers, strict=True))
 
 
-def test_what_a_share_is() -> None:
+def test_parses_shares() -> None:
     names = [f"part-{number:05}" for number in range(300)]
     parts = [Share.of(f"{part}/7").choose(names, len, 0) for part in range(1, 8)]
     assert sorted(path for part in parts for path in part) == names
@@ -165,7 +165,7 @@ def test_what_a_share_is() -> None:
     assert len(looked_into) == 34  # and not all that are held
 
 
-def test_a_share_without_files_is_not_well(cat: Catalogue, server: LoopbackServer) -> None:
+def test_share_without_files_is_not_valid(cat: Catalogue, server: LoopbackServer) -> None:
     part = next(part for part in range(1, 100) if not Share.of(f"{part}/99").choose(paths(server.folder), len, 0))
     command = Command(cat.session.data, cat.session.settings.source, cat.session.data)
     ran = command("check", "--read-subset", f"{part}/99")
@@ -178,12 +178,12 @@ def test_a_share_without_files_is_not_well(cat: Catalogue, server: LoopbackServe
 
 
 @pytest.mark.parametrize("text", ["0%", "101%", "5/4", "0/4", "much", ""])
-def test_what_is_no_share_is_a_sentence(text: str) -> None:
+def test_rejects_invalid_shares(text: str) -> None:
     with pytest.raises(QueryError, match="is not a share of the files; write it as 1%"):
         Share.of(text)
 
 
-def test_what_changed_at_the_source_is_told(cat: Catalogue, server: LoopbackServer, tmp_path: Path) -> None:
+def test_reports_files_changed_at_the_source(cat: Catalogue, server: LoopbackServer, tmp_path: Path) -> None:
     mirror = Path(shutil.copytree(server.folder, tmp_path / "mirror"))
     changed, gone, flipped, *_ = paths(mirror)
     pq.write_table(table(["com,another)/"]), mirror / changed)
@@ -205,7 +205,7 @@ def test_what_changed_at_the_source_is_told(cat: Catalogue, server: LoopbackServ
         assert {finding.next for finding in done.findings} == {f"catalogue harvest --crawl {CRAWL} --refresh"}
 
 
-def test_a_source_that_is_down_is_another_status(cat: Catalogue, server: LoopbackServer) -> None:
+def test_unreachable_source_has_its_own_status(cat: Catalogue, server: LoopbackServer) -> None:
     """What else was found is told all the same."""
     path = paths(server.folder)[1]
     flip_value(cat.session.data / STORE, "indexes", f"{path}#0", Random(1))
@@ -230,7 +230,7 @@ def test_ctrl_c_does_not_wait_for_the_source(cat: Catalogue, server: LoopbackSer
         assert (ran.status, len(silent.log)) == (130, 1), ran.err
 
 
-def test_what_is_no_store_is_left_alone(tmp_path: Path) -> None:
+def test_does_not_touch_other_files(tmp_path: Path) -> None:
     command = Command(tmp_path, str(tmp_path), tmp_path)
     assert command("check").status == 2
     with closing(sqlite3.connect(tmp_path / STORE)) as connection:
@@ -255,7 +255,7 @@ def test_reports_a_page_index_that_differs_from_the_source(cat: Catalogue, serve
     assert [(finding.kind, finding.key) for finding in done.findings] == [("indexes", f"{one}#0")]
 
 
-def test_a_file_among_the_keys_of_another_is_suspect() -> None:
+def test_reports_files_among_the_keys_of_others() -> None:
     """Where hardly any is: of a crawl that is sorted otherwise nothing is said."""
     with duckdb.connect() as connection:
         connection.execute(metadata_db.statement("views/_tables.sql", COMMON_CRAWL))
@@ -277,7 +277,7 @@ def test_a_file_among_the_keys_of_another_is_suspect() -> None:
         assert intruders(*disjoint, (33, 37), (51, 52), (61, 62)) == []
 
 
-def test_a_crawl_is_looked_at_for_itself(untaught_data: Path, settings: Settings, tmp_path: Path) -> None:
+def test_checks_each_crawl_separately(untaught_data: Path, settings: Settings, tmp_path: Path) -> None:
     shutil.copytree(untaught_data, tmp_path / "data")
     with catalogue.open(tmp_path / "data", settings=settings) as cat:
         latest, *_, oldest = stored_crawls(cat.session)

@@ -84,7 +84,7 @@ def sentence(ran: Ran) -> str:
         (["crawls", "--rate", "0"], 2, "of the setting rate"),
     ],
 )
-def test_a_mistake_is_one_sentence_and_a_status(asking: Command, words: list[str], status: int, says: str) -> None:
+def test_invalid_use_is_one_sentence_and_a_status(asking: Command, words: list[str], status: int, says: str) -> None:
     ran = asking(*words)
     assert ran.status == status, ran.err
     if says:
@@ -94,21 +94,21 @@ def test_a_mistake_is_one_sentence_and_a_status(asking: Command, words: list[str
     assert "secret" not in ran.err
 
 
-def test_nothing_harvested_yet(command: Command) -> None:
+def test_query_before_harvest_names_the_command(command: Command) -> None:
     for words in (["status"], ["query", "example.com"], ["plan", "example.com"], ["sql", "from crawls"]):
         ran = command(*words)
         assert ran.status != 0
         assert "run: catalogue harvest --crawl" in sentence(ran)
 
 
-def test_missing_crawls_are_named_with_every_way_to_harvest_them(command: Command, crawl: str) -> None:
+def test_missing_crawls_are_named_with_the_command(command: Command, crawl: str) -> None:
     for words in (["query", "x.com"], ["fetch", "x.com", "-o", "x.warc.gz"], ["sample", "-n", "1"], ["plan", "x.com"]):
         told = sentence(command(*words, "--crawl", crawl))
         option = "" if words[0] == "plan" else "add --harvest, or "
         assert told.endswith(f"data yet; {option}run: catalogue harvest --crawl {crawl}")
 
 
-def test_a_source_that_fails_means_try_again_later(asking: Command, mirror: Path, tmp_path: Path) -> None:
+def test_failing_source_exits_with_75(asking: Command, mirror: Path, tmp_path: Path) -> None:
     with FaultServer(mirror, script=always(Kind.DENIED)) as server:
         command = Command(asking.data, server.url, tmp_path)
         ran = command("query", "example.com", "--yes")
@@ -116,7 +116,7 @@ def test_a_source_that_fails_means_try_again_later(asking: Command, mirror: Path
     assert "403" in sentence(ran)
 
 
-def test_options_stand_before_or_after_the_command(harvested_data: Path, mirror: Path, tmp_path: Path) -> None:
+def test_options_may_precede_or_follow_the_command(harvested_data: Path, mirror: Path, tmp_path: Path) -> None:
     elsewhere = Command(tmp_path / "nothing here", "gopher://x", tmp_path)
     before = elsewhere("--data", str(harvested_data), "--source", str(mirror), "plan", "example.com", "--json")
     after = elsewhere("plan", "example.com", "--json", "--data", str(harvested_data), "--source", str(mirror))
@@ -124,13 +124,13 @@ def test_options_stand_before_or_after_the_command(harvested_data: Path, mirror:
     assert before.json() == after.json()
 
 
-def test_plan_json_has_what_scripts_rely_on(asking: Command) -> None:
+def test_plan_json_has_documented_fields(asking: Command) -> None:
     plan = asking("plan", "*.example.com", "--json").json()
     assert {"files", "row_groups", "pages", "requests", "bytes", "seconds", "waves", "exact"} <= set(plan)
     assert plan["complete"] is True
 
 
-def test_jsonl_is_one_object_a_line_in_a_pipe(asking: Command, example: pa.Table) -> None:
+def test_prints_one_json_object_a_line_in_a_pipe(asking: Command, example: pa.Table) -> None:
     ran = asking("query", "*.example.com", "--columns", "url,fetch_time,fetch_status")
     expected = example.select(["url", "fetch_time"]).to_pylist()
     found = ran.json_lines()
@@ -140,7 +140,7 @@ def test_jsonl_is_one_object_a_line_in_a_pipe(asking: Command, example: pa.Table
     assert f"{len(expected):,} captures" in ran.err
 
 
-def test_an_output_that_fails_leaves_what_was_there(asking: Command, mirror: Path, tmp_path: Path) -> None:
+def test_failed_output_keeps_the_old_file(asking: Command, mirror: Path, tmp_path: Path) -> None:
     target = tmp_path / "found.jsonl"
     target.write_text("from before\n", encoding="ascii")
     with FaultServer(mirror, script=always(Kind.NOT_FOUND)) as server:
@@ -150,7 +150,7 @@ def test_an_output_that_fails_leaves_what_was_there(asking: Command, mirror: Pat
     assert [path.name for path in tmp_path.iterdir() if "found" in path.name] == ["found.jsonl"]
 
 
-def test_cdxj_lines_are_those_of_the_index_server(asking: Command, example: pa.Table) -> None:
+def test_cdxj_lines_equal_those_of_the_index_server(asking: Command, example: pa.Table) -> None:
     ran = asking("query", "*.example.com", "--format", "cdxj")
     rows = example.select(["url_surtkey", "fetch_time", "url", "fetch_status"]).to_pylist()
     order = [
@@ -178,7 +178,7 @@ def test_cdxj_lines_are_those_of_the_index_server(asking: Command, example: pa.T
         assert capture["status"] == str(row["fetch_status"])
 
 
-def test_short_conditions(asking: Command, harvested: catalogue.Catalogue, crawl: str) -> None:
+def test_accepts_short_conditions(asking: Command, harvested: catalogue.Catalogue, crawl: str) -> None:
     columns = ["url", "fetch_status", "content_mime_detected", "content_languages"]
     short = ["--status", "200", "--mime", "text/html", "--lang", "eng"]
     where = ["--where", "fetch_status = 404 OR url LIKE 'https:%'"]
@@ -204,7 +204,7 @@ def test_short_conditions(asking: Command, harvested: catalogue.Catalogue, crawl
 @pytest.mark.parametrize(
     "words", [("query", "*.example.com"), ("fetch", "*.example.com", "--dry-run", "--json"), ("sample", "-n", "1")]
 )
-def test_harvest_first(command: Command, mirror: Path, words: tuple[str, ...]) -> None:
+def test_harvests_before_other_commands(command: Command, mirror: Path, words: tuple[str, ...]) -> None:
     newest = max(path.name for path in (mirror / "crawl-data").iterdir())
     dear = command(*words, "--crawl", "all", "--harvest", "--max-requests", "1")
     assert "this takes" in sentence(dear)
@@ -213,7 +213,7 @@ def test_harvest_first(command: Command, mirror: Path, words: tuple[str, ...]) -
     assert ran.json_lines()
 
 
-def test_forget(command: Command, mirror: Path) -> None:
+def test_forgets_crawls(command: Command, mirror: Path) -> None:
     newest = max(path.name for path in (mirror / "crawl-data").iterdir())
     assert command("harvest", "--crawl", newest).status == 0
     assert command("sql", "from files", "--json").json_lines()
@@ -224,7 +224,7 @@ def test_forget(command: Command, mirror: Path) -> None:
     assert command("sql", "from files", "--json").out == ""
 
 
-def test_standard_output_by_its_other_names(asking: Command, tmp_path: Path) -> None:
+def test_writes_to_device_files(asking: Command, tmp_path: Path) -> None:
     """A file is replaced when it is whole; what the shell has opened is not."""
     into = tmp_path / "all.txt"
     link = tmp_path / "stdout"
@@ -257,7 +257,7 @@ def test_standard_output_by_its_other_names(asking: Command, tmp_path: Path) -> 
         (["query", "example.com", "--no-cache", "-o", "found/"], "the same command resumes it"),
     ],
 )
-def test_terminated_is_143(asking: Command, mirror: Path, words: list[str], says: str) -> None:
+def test_sigterm_exits_with_143(asking: Command, mirror: Path, words: list[str], says: str) -> None:
     """Only commands that keep what they did are said to go on."""
     arrivals = Arrivals()
     with FaultServer(mirror, script=arrivals) as server, replace(asking, source=server.url).start(*words) as process:
@@ -283,7 +283,7 @@ def test_commands_run_with_closed_streams(asking: Command, closed: str, printed:
     assert (ran.returncode, ran.stdout[:1], ran.stderr) == (0, printed, b"")
 
 
-def test_silence_in_a_pipe_and_results_on_stdout_alone(command: Command, mirror: Path) -> None:
+def test_pipes_get_results_on_stdout_and_no_progress(command: Command, mirror: Path) -> None:
     newest = max(path.name for path in (mirror / "crawl-data").iterdir())
     ran = command("harvest", "--crawl", newest, "--quiet")
     assert (ran.status, ran.out, ran.err) == (0, "", "")
@@ -292,13 +292,13 @@ def test_silence_in_a_pipe_and_results_on_stdout_alone(command: Command, mirror:
     assert "\x1b" not in reported.err
 
 
-def test_values_cannot_move_the_cursor(asking: Command) -> None:
+def test_escapes_control_characters(asking: Command) -> None:
     seen = asking("sql", "select chr(27) || '[2Jgone' as trap")
     assert "gone" in seen.out
     assert "\x1b" not in seen.out
 
 
-def test_version_and_module(asking: Command) -> None:
+def test_runs_as_module_and_prints_version(asking: Command) -> None:
     assert re.fullmatch(r"catalogue, version \S+\n", asking.anew("--version").out)
     unknown = asking("frobnicate")
     assert unknown.status == 2

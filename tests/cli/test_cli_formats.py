@@ -52,7 +52,7 @@ def read(path: Path) -> pa.Table:
     "name",
     ["a.parquet", "a.arrow", "a.arrows", "a.json", "a.jsonl.gz", "a.csv", "a.csv.gz", "a.tsv.gz", "a.txt"],
 )
-def test_output_files(asking: Command, expected: pa.Table, tmp_path: Path, name: str) -> None:
+def test_writes_every_format(asking: Command, expected: pa.Table, tmp_path: Path, name: str) -> None:
     words = ["--columns", "url"] if name == "a.txt" else ["--columns", COLUMNS]
     ran = asking("query", "*.example.com", "-o", name, *words)
     assert (ran.status, ran.out) == (0, ""), ran.err
@@ -66,7 +66,7 @@ def test_output_files(asking: Command, expected: pa.Table, tmp_path: Path, name:
     assert [path.name for path in tmp_path.glob("*a.*")] == [name]
 
 
-def test_empty_answers_are_files_of_their_format(asking: Command, tmp_path: Path) -> None:
+def test_writes_valid_files_without_rows(asking: Command, tmp_path: Path) -> None:
     for name in ("a.json", "a.arrow", "a.csv.gz"):
         assert asking("query", "nowhere.example", "-o", name, "--columns", "url").status == 0
     assert json.loads((tmp_path / "a.json").read_text()) == []
@@ -74,7 +74,7 @@ def test_empty_answers_are_files_of_their_format(asking: Command, tmp_path: Path
     assert gzip.decompress((tmp_path / "a.csv.gz").read_bytes()) == b"url,crawl,subset\n"
 
 
-def test_csv_quotes_only_where_it_must(tmp_path: Path) -> None:
+def test_csv_quotes_only_where_needed(tmp_path: Path) -> None:
     texts = ["plain", "a,b", 'say "yes"', "two\nlines", "tab\there", "", None, " x"]
     rows = pa.table({"k": [f"k{n}" for n in range(len(texts))], "n": [1] * len(texts), "text": texts})
     (tmp_path / "source").mkdir()
@@ -94,7 +94,7 @@ def test_csv_quotes_only_where_it_must(tmp_path: Path) -> None:
     assert [row[0] for row in csv.reader(io.StringIO(one)) if row][1:] == [text or "" for text in texts]
 
 
-def test_a_dash_is_standard_output(asking: Command, expected: pa.Table, crawl: str, tmp_path: Path) -> None:
+def test_dash_means_standard_output(asking: Command, expected: pa.Table, crawl: str, tmp_path: Path) -> None:
     by_dash = asking("query", "*.example.com", "--columns", COLUMNS, "--format", "csv", "-o", "-")
     assert by_dash.out == asking("query", "*.example.com", "--columns", COLUMNS, "--format", "csv").out
     urls = asking("query", "*.example.com", "--format", "url", "-o", "-").out.splitlines()
@@ -118,7 +118,7 @@ def test_a_dash_is_standard_output(asking: Command, expected: pa.Table, crawl: s
     assert "leave out --max-size and --json" in asking("fetch", "*.example.com", *words, "--json").err
 
 
-def test_fetch_takes_the_format_from_the_name(asking: Command, crawl: str, tmp_path: Path) -> None:
+def test_fetch_infers_the_format_from_the_name(asking: Command, crawl: str, tmp_path: Path) -> None:
     words = ["fetch", "*.example.com", "--crawl", crawl, "--limit", "3", "--yes"]
     (tmp_path / "there").mkdir()
     for name in ("a.warc.gz", "a.jsonl", "a.parquet", "new/", "there"):

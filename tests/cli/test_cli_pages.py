@@ -32,7 +32,7 @@ def harvested(server: LoopbackServer, tmp_path: Path) -> Command:
     return command
 
 
-def test_a_plan_fetches_indexes_if_it_is_told_to(harvested: Command, server: LoopbackServer) -> None:
+def test_plan_fetches_page_indexes_on_request(harvested: Command, server: LoopbackServer) -> None:
     estimate = harvested("plan", *ASKED, "--json", **SLOW).json()
     assert estimate["estimated"]
     assert not estimate["exact"]
@@ -53,7 +53,7 @@ def test_a_plan_fetches_indexes_if_it_is_told_to(harvested: Command, server: Loo
     assert sum(exchange.sent_bytes for exchange in server.log) == exact["bytes"]
 
 
-def test_what_was_read_is_kept_unless_it_is_not_to_be(harvested: Command, server: LoopbackServer) -> None:
+def test_caches_pages_unless_disabled(harvested: Command, server: LoopbackServer) -> None:
     rows = harvested("query", *ASKED, "--no-cache", **SLOW).out
     server.log.clear()
     assert harvested("query", *ASKED, "--no-cache", **SLOW).out == rows
@@ -68,7 +68,7 @@ def test_what_was_read_is_kept_unless_it_is_not_to_be(harvested: Command, server
     assert server.log
 
 
-def test_counting_reads_less_than_finding(harvested: Command, server: LoopbackServer) -> None:
+def test_counting_reads_less_than_querying(harvested: Command, server: LoopbackServer) -> None:
     for pattern, number in (("example.com/0003*", 10_000), ("*.example.com", 120_000), ("nowhere.example", 0)):
         planned = harvested("plan", pattern, "--count", "--indexes", "--json", **SLOW).json()
         server.log.clear()
@@ -79,7 +79,7 @@ def test_counting_reads_less_than_finding(harvested: Command, server: LoopbackSe
     assert harvested("query", "*.example.com", "--count", "--limit", "70000", **SLOW).out == "70000\n"
 
 
-def test_harvest_takes_page_indexes_along(server: LoopbackServer, tmp_path: Path) -> None:
+def test_harvest_stores_page_indexes(server: LoopbackServer, tmp_path: Path) -> None:
     command = Command(tmp_path / "data", server.url, tmp_path)
     ran = command("harvest", "--crawl", LARGE, "--pages")
     assert ran.status == 0, ran.err

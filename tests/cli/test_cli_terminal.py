@@ -39,7 +39,7 @@ def on_a_terminal(command: Command, *words: str, columns: int = 80, typed: str =
         (20, ["url"], "4 columns more (fetch_time, fetch_status, content_mime_detected and 1 more): "),
     ],
 )
-def test_captures_on_a_terminal(asking: Command, columns: int, shown: list[str], left_out: str) -> None:
+def test_cuts_urls_and_not_times(asking: Command, columns: int, shown: list[str], left_out: str) -> None:
     """A time that is cut is another one; a URL is what was asked for."""
     words = ["query", "*.example.com", "--limit", "20", "--where", "length(url) > 31"]
     rows = asking(*words, "--columns", ",".join(shown)).json_lines()
@@ -59,14 +59,14 @@ def test_captures_on_a_terminal(asking: Command, columns: int, shown: list[str],
     assert (left_out + how in note) if left_out else ("column" not in note)
 
 
-def test_columns_left_out_of_a_sample_are_not_offered_as_json(asking: Command) -> None:
+def test_hint_about_hidden_columns_fits_the_command(asking: Command) -> None:
     seen = on_a_terminal(asking, "sample", "-n", "3", columns=40)
     assert "add --format jsonl" in seen
     assert "--json" not in seen
 
 
 @pytest.mark.parametrize("columns", [40, 80, 120])
-def test_numbers_and_times_are_never_cut(asking: Command, columns: int) -> None:
+def test_never_cuts_numbers_and_times(asking: Command, columns: int) -> None:
     asked = """select repeat('x', 90) as text, 12345678901234567890::hugeint as count, 'name' as a_column_of_long_name,
     timestamp '2022-01-16 10:00:00' as time, date '2022-01-16' as day, 0.125::decimal(9, 3) as share from range(1500)"""
     seen = on_a_terminal(asking, "sql", asked, columns=columns).splitlines()
@@ -81,7 +81,7 @@ def test_numbers_and_times_are_never_cut(asking: Command, columns: int) -> None:
         assert asking("sql", asked).out.splitlines()[2].startswith("x" * 90)
 
 
-def test_notes_break_between_words_and_commands_stay_whole(asking: Command, command: Command, crawl: str) -> None:
+def test_notes_wrap_at_words_and_keep_commands_on_one_line(asking: Command, command: Command, crawl: str) -> None:
     tip = next(line for line in asking("query", "nothing.example").err.splitlines() if line.startswith("tip"))
     seen = on_a_terminal(asking, "query", "nothing.example", columns=40).splitlines()
     assert max(map(len, seen)) <= 40 < len(tip)
@@ -94,7 +94,7 @@ def test_notes_break_between_words_and_commands_stay_whole(asking: Command, comm
     assert refused == f"catalogue harvest --crawl {crawl}"
 
 
-def test_what_is_wider_than_the_first_rows_stands_out(asking: Command) -> None:
+def test_values_wider_than_the_first_rows_overflow(asking: Command) -> None:
     seen = on_a_terminal(asking, "sql", "select if(i < 1400, 1, 1234567) as n from range(1500) t(i)").splitlines()
     assert seen[1] == "-"
     assert seen[-1] == "1,234,567"

@@ -72,7 +72,7 @@ def test_help_has_examples_that_parse(name: str, capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().out.count("Usage: ") == len(found)
 
 
-def test_an_option_that_is_none_is_no_example() -> None:
+def test_unknown_option_is_not_an_example() -> None:
     """What the test above rests on."""
     with pytest.raises(click.UsageError, match="--no-such"):
         entry.main(["query", "x", "--no-such", "--help"], standalone_mode=False)
@@ -98,7 +98,7 @@ def completed(command: Command, line: str, shell: str = "bash") -> list[str]:
     return [text.removeprefix("plain,") for text in ran.out.split()]
 
 
-def test_words_are_completed(held: Command) -> None:
+def test_completes_words(held: Command) -> None:
     assert completed(held, "catalogue que") == ["query"]
     assert completed(held, "catalogue export i") == ["iceberg"]
     assert completed(held, "catalogue query --form") == ["--format"]
@@ -111,7 +111,7 @@ def test_words_are_completed(held: Command) -> None:
     ]
 
 
-def test_crawls_are_completed_without_a_request(held: Command, tmp_path: Path) -> None:
+def test_completes_crawls_without_a_request(held: Command, tmp_path: Path) -> None:
     assert completed(held, "catalogue query --crawl CC-MAIN-2018") == [OLD]
     assert completed(held, "catalogue query --crawl 2018") == completed(held, "catalogue query --crawl 2018-0") == [OLD]
     assert completed(held, f"catalogue query --crawl {OLD}..2018") == [f"{OLD}..{OLD}"]
@@ -130,7 +130,7 @@ def test_crawls_are_completed_without_a_request(held: Command, tmp_path: Path) -
     assert completed(Command(tmp_path / "damaged", "", tmp_path), "catalogue harvest --crawl C") == []
 
 
-def test_tables_are_completed(command: Command) -> None:
+def test_completes_datasets(command: Command) -> None:
     assert command("harvest", "--table", "hosts", "--key", "host", "nowhere.parquet").status == 1
     assert completed(command, "catalogue query --table ") == ["hosts"]
 
@@ -139,7 +139,7 @@ NO_NAMES = ["$(touch ran)", "a b;c", "x\nplain,y", "'", "\x1b[2J"]
 """Of crawls and tables, which a shell would take for more than a word."""
 
 
-def test_nothing_is_completed_that_a_shell_would_run(tmp_path: Path) -> None:
+def test_completes_nothing_that_a_shell_would_run(tmp_path: Path) -> None:
     data = tmp_path / "data"
     listed = json.dumps([{"id": name} for name in (*NO_NAMES, OLD)]).encode()
     with Store(data / "footers.sqlite", create=True) as store:
@@ -155,7 +155,7 @@ def test_nothing_is_completed_that_a_shell_would_run(tmp_path: Path) -> None:
     assert completed(command, "catalogue query --table ") == ["hosts"]
 
 
-def test_to_complete_a_word_changes_nothing_and_ends(held: Command, tmp_path: Path) -> None:
+def test_completion_writes_nothing(held: Command, tmp_path: Path) -> None:
     before = {path.name: path.stat().st_mtime_ns for path in held.data.iterdir()}
     store = held.data / "footers.sqlite"
     assert any(OLD in name for name in names_of(store))
@@ -175,7 +175,7 @@ def test_to_complete_a_word_changes_nothing_and_ends(held: Command, tmp_path: Pa
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_other_shells(held: Command, shell: str) -> None:
+def test_supports_other_shells(held: Command, shell: str) -> None:
     script = held("completion", shell)
     assert script.status == 0
     assert f"_CATALOGUE_COMPLETE={shell}_complete" in script.out
@@ -185,7 +185,7 @@ def test_other_shells(held: Command, shell: str) -> None:
         assert completed(held, "catalogue que", shell) == ["query"]
 
 
-def test_bash_itself(held: Command, tmp_path: Path) -> None:
+def test_bash_completes_words(held: Command, tmp_path: Path) -> None:
     """The script is read by it, and asks the command, which imports little for that."""
     program = tmp_path / "bin/catalogue"
     program.parent.mkdir()
@@ -240,7 +240,7 @@ SIGNS = {"colours": re.compile(rb"\x1b\[[0-9;]*[1-9][0-9;]*m"), "moves": re.comp
         ({"TERM": "dumb"}, set()),
     ],
 )
-def test_colours_are_for_terminals_that_want_them(
+def test_colours_only_terminals_that_support_it(
     monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], sent: set[str]
 ) -> None:
     for name in ("NO_COLOR", "FORCE_COLOR", "COLORTERM"):
@@ -254,13 +254,13 @@ def test_colours_are_for_terminals_that_want_them(
     assert {name for name, sign in SIGNS.items() if sign.search(text)} == sent
 
 
-def test_a_pipe_gets_no_colours_even_by_force(command: Command, mirror: Path) -> None:
+def test_never_colours_pipes(command: Command, mirror: Path) -> None:
     ran = Command(command.data, str(mirror), command.home)("harvest", "--crawl", OLD, FORCE_COLOR="1", TERM="xterm")
     assert ran.status == 0
     assert "\x1b" not in ran.out + ran.err
 
 
-def test_names_of_strangers_do_nothing_to_a_terminal(command: Command, tmp_path: Path) -> None:
+def test_escapes_names_from_outside_on_a_terminal(command: Command, tmp_path: Path) -> None:
     pq.write_table(pa.table({"key": ["a"], "rub\x08out\x07": ["b"]}), tmp_path / "x.parquet")
     here = Command(command.data, str(tmp_path), command.home)
     assert here("harvest", "--table", "ours", "--key", "key", "x.parquet").status == 0
@@ -274,7 +274,7 @@ def test_names_of_strangers_do_nothing_to_a_terminal(command: Command, tmp_path:
 # ---- nothing ----
 
 
-def test_who_finds_nothing_is_told_where_it_was_looked_for(held: Command) -> None:
+def test_explains_an_empty_result(held: Command) -> None:
     """And that a bare host is one page, which hardly anybody means."""
     newest, *others = dict.fromkeys(row["crawl"] for row in held("status", "--json").json()["coverage"])
     ran = held("query", "nosuch.example", "--count", "--subset", "warc", "--crawl", newest)

@@ -55,13 +55,15 @@ def held(crawl: str = NEW, subset: str = "warc", listed: int | None = 3, **other
         ),
     ],
 )
-def test_steps(coverage: list[dict[str, Any]], listed: list[str], days: int, price: str, commands: list[str]) -> None:
+def test_proposes_next_steps(
+    coverage: list[dict[str, Any]], listed: list[str], days: int, price: str, commands: list[str]
+) -> None:
     found = list(steps(COMMON_CRAWL, coverage, listed, timedelta(days=days), price))
     assert [step.command for step in found] == commands
     assert all(step.why for step in found)
 
 
-def test_steps_of_another_table() -> None:
+def test_proposes_next_steps_of_a_dataset() -> None:
     hosts = Dataset("hosts", "host", Keys.HOST)
     coverage = [held("hosts", "all", files_failed=1, files_harvested=2, without_bounds=1)]
     assert [step.command for step in steps(hosts, coverage, [], None, "a request")] == [
@@ -70,7 +72,7 @@ def test_steps_of_another_table() -> None:
     ]
 
 
-def test_what_status_says_works(command: Command, mirror: Path) -> None:
+def test_proposed_commands_work(command: Command, mirror: Path) -> None:
     """Its commands are run as they are, until it has nothing more to say."""
     broken = {path.name for path in mirror.rglob(f"crawl={OLD}/**/*.parquet")}
     mended = False
@@ -97,7 +99,7 @@ def test_what_status_says_works(command: Command, mirror: Path) -> None:
     assert "--crawl" in ran[-1]
 
 
-def test_what_is_proposed_is_about_what_was_asked(command: Command, mirror: Path, tmp_path: Path) -> None:
+def test_proposals_keep_global_options(command: Command, mirror: Path, tmp_path: Path) -> None:
     """Whoever names folder, source or table on the command line need not add them to what they are told to run."""
     data, source = tmp_path / "a folder", str(mirror)
     elsewhere = Command(tmp_path / "nowhere", "gopher://x", command.home)

@@ -43,7 +43,7 @@ def harvested(harvested: Catalogue) -> Catalogue:
     return harvested
 
 
-def test_a_file_a_crawl(asking: Command, tmp_path: Path, harvested: Catalogue) -> None:
+def test_writes_one_file_a_crawl(asking: Command, tmp_path: Path, harvested: Catalogue) -> None:
     ran = asking("query", "*.example.com", "-o", "found/")
     assert (ran.status, ran.out) == (0, "")
     parts = {path.stem: pq.read_table(path) for path in (tmp_path / "found").glob("*.parquet")}
@@ -59,7 +59,7 @@ def test_a_file_a_crawl(asking: Command, tmp_path: Path, harvested: Catalogue) -
     assert (again.status, again.err) == (0, f"found already has the captures of {len(parts)} crawls\n")
 
 
-def test_killed_it_goes_on(asking: Command, tmp_path: Path, mirror: Path, harvested: Catalogue) -> None:
+def test_continues_after_a_kill(asking: Command, tmp_path: Path, mirror: Path, harvested: Catalogue) -> None:
     crawls = stored_crawls(harvested.session)
     with LoopbackServer(mirror) as server:
         command = Command(asking.data, server.url, tmp_path)
@@ -79,7 +79,7 @@ def test_killed_it_goes_on(asking: Command, tmp_path: Path, mirror: Path, harves
             assert len(lines) == harvested.captures("*.example.com", crawls=crawl).count()
 
 
-def test_what_is_gone_or_was_incomplete_is_asked_again(
+def test_repeats_deleted_and_incomplete_parts(
     command: Command, tmp_path: Path, mirror: Path, whole_crawls: list[str]
 ) -> None:
     crawl, other = whole_crawls[0], whole_crawls[-1]
@@ -107,13 +107,13 @@ def test_what_is_gone_or_was_incomplete_is_asked_again(
     assert other in here("query", "*", "-o", "found/", "--columns", "url").err
 
 
-def test_no_captures_no_file(asking: Command, tmp_path: Path) -> None:
+def test_writes_no_file_without_captures(asking: Command, tmp_path: Path) -> None:
     assert asking("query", "no.such.host", "-o", "none/", *URLS).status == 0
     assert {path.name for path in (tmp_path / "none").iterdir()} == {"answer.json", ".answer.lock"}
     assert "already" in asking("query", "no.such.host", "-o", "none/", *URLS).err
 
 
-def test_patterns_of_a_file_are_asked_of_every_crawl(asking: Command, tmp_path: Path) -> None:
+def test_queries_patterns_of_a_file_in_every_crawl(asking: Command, tmp_path: Path) -> None:
     (tmp_path / "patterns").write_text("*.net\n*.org\n")
     total = int(asking("query", "*.is", "--urls-file", "patterns", "--count").out)
     assert asking("query", "*.is", "--urls-file", "patterns", "-o", "found/", *URLS).status == 0
@@ -121,7 +121,7 @@ def test_patterns_of_a_file_are_asked_of_every_crawl(asking: Command, tmp_path: 
     assert sum(pq.read_metadata(path).num_rows for path in parts) == total > 0
 
 
-def test_what_is_held_since_is_asked_too(command: Command, tmp_path: Path, whole_crawls: list[str]) -> None:
+def test_includes_crawls_harvested_since(command: Command, tmp_path: Path, whole_crawls: list[str]) -> None:
     crawl = whole_crawls[0]
     assert command("harvest", "--crawl", crawl).status == 0
     command("query", "*.org", "-o", "found/", *URLS)
@@ -135,14 +135,14 @@ def test_what_is_held_since_is_asked_too(command: Command, tmp_path: Path, whole
     assert crawl in command("query", "*.org", "-o", "found/", *URLS).err
 
 
-def test_crawls_without_a_subset_are_left_out(asking: Command, tmp_path: Path) -> None:
+def test_leaves_out_crawls_without_the_subset(asking: Command, tmp_path: Path) -> None:
     total = int(asking("query", "*.org", "--subset", "crawldiagnostics", "--count").out)
     assert asking("query", "*.org", "--subset", "crawldiagnostics", "-o", "found/", *URLS).status == 0
     parts = (tmp_path / "found").glob("*.parquet")
     assert sum(pq.read_metadata(path).num_rows for path in parts) == total > 0
 
 
-def test_a_subset_that_is_not_held_of_a_crawl_makes_the_answer_incomplete(
+def test_subset_that_is_not_stored_makes_the_result_incomplete(
     command: Command, tmp_path: Path, whole_crawls: list[str]
 ) -> None:
     held, lacking = whole_crawls[0], whole_crawls[-1]
@@ -160,13 +160,13 @@ def test_a_subset_that_is_not_held_of_a_crawl_makes_the_answer_incomplete(
     assert not (tmp_path / "none").exists()
 
 
-def test_states_are_those_of_the_subsets_named(harvested: Catalogue, whole_crawls: list[str]) -> None:
+def test_state_depends_on_the_named_subsets(harvested: Catalogue, whole_crawls: list[str]) -> None:
     states = crawl_states(harvested.session, subsets="crawldiagnostics")
     assert list(states) == whole_crawls[::-1]
     assert states == crawl_states(harvested.session, whole_crawls, ["crawldiagnostics"])
 
 
-def test_two_do_not_write_into_one_folder(asking: Command, tmp_path: Path) -> None:
+def test_refuses_two_writers_of_one_folder(asking: Command, tmp_path: Path) -> None:
     (tmp_path / "found").mkdir()
     with locked(tmp_path / "found" / ".answer.lock", "found"):
         ran = asking("query", "*.org", "-o", "found/")
@@ -174,7 +174,7 @@ def test_two_do_not_write_into_one_folder(asking: Command, tmp_path: Path) -> No
     assert "another process writes to found" in ran.err
 
 
-def test_killed_before_a_part_is_noted_it_goes_on(
+def test_continues_after_a_kill_before_the_ledger_entry(
     asking: Command, tmp_path: Path, held: Path, harvested: Catalogue
 ) -> None:
     copytree(held, tmp_path / "held")
@@ -202,7 +202,7 @@ def test_killed_before_a_part_is_noted_it_goes_on(
         (["*.org", "-o", "spoilt/"], "cannot be read"),
     ],
 )
-def test_folders_that_will_not_do(asking: Command, held: Path, tmp_path: Path, words: list[str], what: str) -> None:
+def test_rejects_unusable_folders(asking: Command, held: Path, tmp_path: Path, words: list[str], what: str) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "file").touch()
     (tmp_path / "spoilt").mkdir()
@@ -228,7 +228,7 @@ def test_folders_that_will_not_do(asking: Command, held: Path, tmp_path: Path, w
     ],
     ids=str,
 )
-def test_counts_by_crawl_are_those_of_the_rows(harvested: Catalogue, question: dict[str, str]) -> None:
+def test_counts_by_crawl_equal_the_rows(harvested: Catalogue, question: dict[str, str]) -> None:
     found = harvested.captures(**question, columns="url")  # type: ignore[arg-type]
     counts = found.count_by_crawl()
     assert counts == dict(Counter(found.to_arrow().column("crawl").to_pylist()))
@@ -236,7 +236,7 @@ def test_counts_by_crawl_are_those_of_the_rows(harvested: Catalogue, question: d
     assert sum(counts.values()) == found.count()
 
 
-def test_counting_by_crawl_reads_no_more_than_counting(asking: Command, mirror: Path, tmp_path: Path) -> None:
+def test_counting_by_crawl_costs_the_same_as_counting(asking: Command, mirror: Path, tmp_path: Path) -> None:
     with LoopbackServer(mirror) as server:
         command = Command(asking.data, server.url, tmp_path)
         command("plan", "*.com", "--count", "--indexes")

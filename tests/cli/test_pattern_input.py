@@ -26,7 +26,7 @@ PATTERNS = ["example.com", "shop.example.com/*"]
     ],
 )
 @pytest.mark.parametrize("zipped", [False, True])
-def test_lists_of_urls(asking: Command, tmp_path: Path, name: str, text: str, *, zipped: bool) -> None:
+def test_reads_lists_of_urls(asking: Command, tmp_path: Path, name: str, text: str, *, zipped: bool) -> None:
     data = text.encode()
     file = tmp_path / (f"{name}.gz" if zipped else name)
     file.write_bytes(gzip.compress(data) if zipped else data)
@@ -36,7 +36,7 @@ def test_lists_of_urls(asking: Command, tmp_path: Path, name: str, text: str, *,
     assert by_file.json()["rows"] > 0
 
 
-def test_two_lists_and_one_from_stdin(asking: Command, tmp_path: Path) -> None:
+def test_joins_lists_and_stdin(asking: Command, tmp_path: Path) -> None:
     (tmp_path / "more").write_text(PATTERNS[1], encoding="utf-8")
     words = ["plan", "--json", "--urls-file", "-", "--urls-file", str(tmp_path / "more")]
     with Forked(words, asking.environment(), asking.home, given=gzip.compress(PATTERNS[0].encode())) as process:
@@ -58,18 +58,20 @@ def test_two_lists_and_one_from_stdin(asking: Command, tmp_path: Path) -> None:
         ("urls.txt.gz", gzip.compress(b"example.com\n" * 9, mtime=0)[:-9], "urls.txt.gz cannot be read"),
     ],
 )
-def test_a_bad_list_says_where(asking: Command, tmp_path: Path, name: str, data: bytes, says: str) -> None:
+def test_names_the_line_of_an_invalid_pattern(
+    asking: Command, tmp_path: Path, name: str, data: bytes, says: str
+) -> None:
     (tmp_path / name).write_bytes(data)
     ran = asking("plan", "--urls-file", str(tmp_path / name))
     assert ran.status == 2
     assert says in sentence(ran)
 
 
-def test_a_dash_as_a_pattern_is_refused(asking: Command) -> None:
+def test_rejects_a_dash_as_pattern(asking: Command) -> None:
     assert sentence(asking("query", "-", "--count")).endswith("to read patterns from stdin use --urls-file -")
 
 
-def test_a_line_that_is_no_url_is_named_with_exact_url(asking: Command, tmp_path: Path) -> None:
+def test_exact_url_names_lines_that_are_not_urls(asking: Command, tmp_path: Path) -> None:
     (tmp_path / "urls").write_text("https://example.com/\nexample.com\n", encoding="utf-8")
     ran = asking("plan", "--exact-url", "--urls-file", "urls")
     assert sentence(ran).startswith("catalogue: urls, line 2: 'example.com' is no whole URL")

@@ -24,7 +24,7 @@ def given(command: Command, text: str, *words: str) -> Ran:
         return ended(process)
 
 
-def test_sql_prints_a_table_or_json(asking: Command, harvested: catalogue.Catalogue) -> None:
+def test_prints_a_table_or_json(asking: Command, harvested: catalogue.Catalogue) -> None:
     rows = asking("sql", "select crawl, count(*) as n from row_groups group by 1 order by 1", "--json").json_lines()
     counts = harvested.row_groups().groupby("crawl").size()
     assert {row["crawl"]: row["n"] for row in rows} == counts.to_dict()
@@ -34,14 +34,14 @@ def test_sql_prints_a_table_or_json(asking: Command, harvested: catalogue.Catalo
     assert asking("sql", "describe row_groups").status == 0
 
 
-def test_values_are_plain_in_a_pipe_and_formatted_on_a_terminal(asking: Command) -> None:
+def test_formats_values_only_on_a_terminal(asking: Command) -> None:
     row = asking("sql", VALUES).out.splitlines()[2]
     assert re.split("  +", row) == ["2025", "true", "NULL", "[1, 2]", "2", "2022-01-16T10:00:00Z", "a,b"]
     seen = on_a_terminal(asking, "sql", "select 2025 as n, true as yes, null as none").splitlines()[2]
     assert seen.split() == ["2,025", "yes", "-"]
 
 
-def test_formats(asking: Command, tmp_path: Path) -> None:
+def test_writes_every_format(asking: Command, tmp_path: Path) -> None:
     (row,) = asking("sql", VALUES, "--format", "jsonl").json_lines()
     assert row == {
         "n": 2025,
@@ -67,7 +67,7 @@ def test_formats(asking: Command, tmp_path: Path) -> None:
     assert "cannot be printed on a terminal" in on_a_terminal(asking, "sql", "select 1", "--format", "parquet")
 
 
-def test_statements_on_stdin(asking: Command) -> None:
+def test_reads_statements_from_stdin(asking: Command) -> None:
     script = "-- a comment\nset variable least = 1;\nselect 6 * 7 as answer;\nselect getvariable('least') as least;\n"
     assert given(asking, script, "--json").json_lines() == [{"answer": 42}, {"least": 1}]
     assert given(asking, script, "-", "--format", "csv").out == "answer\n42\n\nleast\n1\n"
@@ -81,7 +81,7 @@ def test_statements_on_stdin(asking: Command) -> None:
     assert "can have one result" in ran.err
 
 
-def test_parameters_of_named_queries_and_of_sql(asking: Command, harvested: catalogue.Catalogue) -> None:
+def test_binds_parameters(asking: Command, harvested: catalogue.Catalogue) -> None:
     whole = asking("sql", "find-url", "--json").json_lines()
     some = asking("sql", "find-url", "--param", "pattern=example.com/dir/*", "--json").json_lines()
     assert 0 < len(some) < len(whole)
@@ -104,19 +104,19 @@ def test_parameters_of_named_queries_and_of_sql(asking: Command, harvested: cata
         (["select $a", "--param", "a=1", "--param", "a=2"], "invalid or repeated --param 'a=2'"),
     ],
 )
-def test_mistakes_with_parameters(asking: Command, words: list[str], says: str) -> None:
+def test_rejects_invalid_parameters(asking: Command, words: list[str], says: str) -> None:
     ran = asking("sql", *words)
     assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
     assert says in ran.err
 
 
-def test_json_and_another_format_are_refused(asking: Command) -> None:
+def test_rejects_json_with_another_format(asking: Command) -> None:
     ran = asking("sql", "select 1", "--json", "--format", "csv")
     assert (ran.status, ran.out) == (2, "")
     assert "--json means --format jsonl" in ran.err
 
 
-def test_the_shell_lists_the_views_and_no_internals(asking: Command) -> None:
+def test_shell_lists_only_public_views(asking: Command) -> None:
     ran = given(asking, ".mode csv\n.tables\nselect 6 * 7 as answer from files limit 1;\nshow all tables;\n")
     assert ran.status == 0
     assert "42" in ran.out

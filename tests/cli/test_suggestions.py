@@ -44,11 +44,11 @@ KNOWN = ["CC-MAIN-2022-21", "CC-MAIN-2022-05", "CC-MAIN-2021-49", "CC-MAIN-2018-
         ("nonsense", None),
     ],
 )
-def test_crawls(text: str, like: str | None) -> None:
+def test_suggests_crawls(text: str, like: str | None) -> None:
     assert closest_crawl(text, KNOWN) == like
 
 
-def test_a_crawl_is_known_by_its_week_where_no_list_is() -> None:
+def test_suggests_crawls_by_week_without_a_list() -> None:
     assert closest_crawl("2022-5", []) == "CC-MAIN-2022-05"
     with pytest.raises(UnknownCrawl, match=r"'2022-5' is not the name of a crawl; did you mean CC-MAIN-2022-05\?"):
         check_crawl_name("2022-5")
@@ -58,7 +58,7 @@ def test_a_crawl_is_known_by_its_week_where_no_list_is() -> None:
         select_crawls(["nonsense"], KNOWN)
 
 
-def test_columns_and_subsets() -> None:
+def test_suggests_columns_and_subsets() -> None:
     for name, like in [("status", "fetch_status"), ("language", "content_languages"), ("redirect", "fetch_redirect")]:
         with pytest.raises(UnknownColumn, match=f"did you mean {like}"):
             check_columns([name])
@@ -75,14 +75,14 @@ def test_columns_and_subsets() -> None:
         ("", "such as eng"),
     ],
 )
-def test_languages(code: str, says: str) -> None:
+def test_suggests_languages(code: str, says: str) -> None:
     assert languages(["ISL", "isl,eng"]) == ("isl", "eng")
     with pytest.raises(QueryError) as raised:
         languages(code)
     assert says in str(raised.value)
 
 
-def test_media_types() -> None:
+def test_suggests_media_types() -> None:
     for text in ("text/html", "application/x-never-heard-of", "unk", "image/*"):
         assert media_types(text) == (text,)
     for text, like in [("html", "text/html"), (".pdf", "application/pdf"), ("JPG", "image/jpe?g")]:
@@ -99,7 +99,7 @@ def some(mirror: Path, untaught_data: Path, tmp_path: Path) -> Iterator[catalogu
         yield cat
 
 
-def test_what_is_held_and_what_there_is(some: catalogue.Catalogue, mirror: Path) -> None:
+def test_suggests_stored_and_listed_crawls(some: catalogue.Catalogue, mirror: Path) -> None:
     """In Python as on the command line."""
     newest = stored_crawls(some.session)[0]
     year, week = newest.split("-")[2:]
@@ -138,7 +138,7 @@ def test_what_is_held_and_what_there_is(some: catalogue.Catalogue, mirror: Path)
     }
 
 
-def test_from_python_the_next_step_is_a_call(some: catalogue.Catalogue, mirror: Path, tmp_path: Path) -> None:
+def test_python_errors_name_calls(some: catalogue.Catalogue, mirror: Path, tmp_path: Path) -> None:
     def next_step(ask: Callable[[], object]) -> str:
         with pytest.raises(QueryError) as told:
             ask()
@@ -181,13 +181,13 @@ def test_from_python_the_next_step_is_a_call(some: catalogue.Catalogue, mirror: 
         ("export iceburg x", "Did you mean 'iceberg'?"),
     ],
 )
-def test_words_of_the_command_line(command: Command, words: str, says: str) -> None:
+def test_suggests_commands_and_options(command: Command, words: str, says: str) -> None:
     ran = command(*words.split())
     assert ran.status == 2
     assert says in ran.err
 
 
-def test_tables(command: Command) -> None:
+def test_suggests_datasets(command: Command) -> None:
     assert command("harvest", "--table", "hosts", "--key", "host", "nowhere.parquet").status == 1
     told = sentence(command("query", "x", "--table", "hsts"))
     assert "there is no dataset hsts in" in told

@@ -99,7 +99,7 @@ def sentence(ran: Ran, status: int, said: str) -> None:
     assert re.search(said, lines[0]), ran
 
 
-def test_whatever_is_asked_while_a_crawl_is_harvested(folder: Path, harvested: Path, tmp_path: Path) -> None:
+def test_queries_during_a_harvest(folder: Path, harvested: Path, tmp_path: Path) -> None:
     with two(folder, tmp_path, Gate(nth(FILES - 1, f"crawl={NEW}")), harvested) as at:
         command = at.command
         with command.start("harvest", "--crawl", NEW) as harvest:
@@ -123,7 +123,7 @@ def test_whatever_is_asked_while_a_crawl_is_harvested(folder: Path, harvested: P
         assert at.keys("all") == sorted(keys_of(NEW) + keys_of(OLD))
 
 
-def test_two_harvests_of_two_crawls(folder: Path, tmp_path: Path) -> None:
+def test_two_harvests_at_the_same_time(folder: Path, tmp_path: Path) -> None:
     """The first of them is held at its list of files, where there is no store yet."""
     with two(folder, tmp_path, Gate(nth(0, NEW))) as at:
         with at.command.start("harvest", "--crawl", NEW) as harvest:
@@ -134,7 +134,7 @@ def test_two_harvests_of_two_crawls(folder: Path, tmp_path: Path) -> None:
         assert at.keys("all") == sorted(keys_of(NEW) + keys_of(OLD))
 
 
-def test_a_crawl_of_which_half_is_held(folder: Path, harvested: Path, tmp_path: Path) -> None:
+def test_queries_a_half_harvested_crawl(folder: Path, harvested: Path, tmp_path: Path) -> None:
     """It is asked about files at its beginning and its end."""
     some = [0, BATCH // 2, *range(BATCH - 3, BATCH + 3)]
     every, asked = keys_of(LARGE, BATCH + 3), [f"{number:03}.{LARGE[-2:]}.com/*" for number in some]
@@ -156,7 +156,7 @@ def test_a_crawl_of_which_half_is_held(folder: Path, harvested: Path, tmp_path: 
         assert at.keys(LARGE, *asked) == [every[number] for number in some]
 
 
-def test_a_backfill_while_others_ask_and_harvest(folder: Path, harvested: Path, tmp_path: Path) -> None:
+def test_backfill_during_queries_and_harvests(folder: Path, harvested: Path, tmp_path: Path) -> None:
     with two(folder, tmp_path, Gate(nth(1, f"crawl={OLD}")), harvested) as at:
         with at.command.start("backfill", "--yes", "--json") as backfill:
             at.gate.wait()
@@ -170,7 +170,7 @@ def test_a_backfill_while_others_ask_and_harvest(folder: Path, harvested: Path, 
         assert {row["crawl"]: row["without_bounds"] for row in coverage} == {OLD: 0, NEW: 0}
 
 
-def test_two_that_ask_the_same_and_learn(folder: Path, tmp_path: Path) -> None:
+def test_two_equal_queries_that_learn(folder: Path, tmp_path: Path) -> None:
     with two(folder, tmp_path, Gate(nth(FILES + 2, f"crawl={OLD}"))) as at:
         assert at.command("harvest", "--crawl", OLD).status == 0
         words = ["query", "*", "--columns", "url_surtkey", "--yes"]
@@ -184,7 +184,7 @@ def test_two_that_ask_the_same_and_learn(folder: Path, tmp_path: Path) -> None:
         assert not [each for each in at.server.log if each.path.endswith(".parquet")]  # it is in the cache
 
 
-def test_what_is_forgotten_while_it_is_read(folder: Path, harvested: Path, tmp_path: Path) -> None:
+def test_forget_during_a_query(folder: Path, harvested: Path, tmp_path: Path) -> None:
     with two(folder, tmp_path, Gate(nth(1, f"crawl={OLD}")), harvested) as at:
         with at.command.start("query", "*", "--crawl", OLD, "--columns", "url_surtkey", "--yes") as query:
             at.gate.wait()
@@ -197,7 +197,7 @@ def test_what_is_forgotten_while_it_is_read(folder: Path, harvested: Path, tmp_p
         assert at.keys(OLD) == keys_of(OLD)
 
 
-def test_a_pull_while_its_crawl_is_harvested(folder: Path, snapshot: str, tmp_path: Path) -> None:
+def test_pull_during_a_harvest_of_its_crawl(folder: Path, snapshot: str, tmp_path: Path) -> None:
     with two(folder, tmp_path, Gate(nth(1, f"crawl={NEW}"))) as at:
         with at.command.start("harvest", "--crawl", NEW) as harvest:
             at.gate.wait()
@@ -209,7 +209,7 @@ def test_a_pull_while_its_crawl_is_harvested(folder: Path, snapshot: str, tmp_pa
         assert at.keys(NEW) == keys_of(NEW)
 
 
-def test_a_harvest_while_its_crawl_is_pulled(folder: Path, snapshot: str, tmp_path: Path) -> None:
+def test_harvest_during_a_pull_of_its_crawl(folder: Path, snapshot: str, tmp_path: Path) -> None:
     """It is held where it compares a footer with the source's, before it merges."""
     with two(folder, tmp_path, Gate(nth(0, f"crawl={NEW}"))) as at:
         with at.command.start("pull", snapshot) as pull:
@@ -222,7 +222,7 @@ def test_a_harvest_while_its_crawl_is_pulled(folder: Path, snapshot: str, tmp_pa
         assert at.keys(NEW) == keys_of(NEW)
 
 
-def test_a_server_while_a_crawl_is_harvested(folder: Path, harvested: Path, tmp_path: Path) -> None:
+def test_server_during_a_harvest(folder: Path, harvested: Path, tmp_path: Path) -> None:
     def asked(address: str, crawl: str) -> list[str]:
         answer = get(address, f"/api/query?url=*&crawl={crawl}&columns=url_surtkey&limit=1000")
         assert answer.status == 200, answer
@@ -249,7 +249,7 @@ def test_a_server_while_a_crawl_is_harvested(folder: Path, harvested: Path, tmp_
         assert server.wait(30) == 130
 
 
-def test_two_that_fetch_into_one_file(mirror: Path, crawl: str, harvested_data: Path, tmp_path: Path) -> None:
+def test_refuses_two_fetches_into_one_file(mirror: Path, crawl: str, harvested_data: Path, tmp_path: Path) -> None:
     words = ["fetch", "*.example.com", "--crawl", crawl, "--limit", "5", "--json", "-o"]
     gate = Gate(nth(1, ".warc.gz"))
     with FaultServer(mirror, gate=gate) as server:

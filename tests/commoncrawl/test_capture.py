@@ -22,7 +22,7 @@ ROW = {
 }
 
 
-def test_captures_of_rows_of_every_origin() -> None:
+def test_converts_rows_of_every_origin() -> None:
     meant = Capture(str(ROW["warc_filename"]), 5, 7, URL, TIME, digest(BODY), 200)
     assert capture_of(ROW) == meant
     assert (meant.range.start, meant.range.end) == (5, 12)
@@ -63,7 +63,7 @@ def test_captures_of_rows_of_every_origin() -> None:
         (np.datetime64("2022-08-15T01:02:03"), 3),
     ],
 )
-def test_times_of_rows(time: object, seconds: int) -> None:
+def test_parses_times(time: object, seconds: int) -> None:
     assert capture_of(ROW | {"fetch_time": time}).time == TIME.replace(second=seconds)
 
 
@@ -71,7 +71,7 @@ ODD = [["x"], {}, ("x", "y"), np.array([1, 2]), np.array([]), b"x", {1, 2}]
 
 
 @pytest.mark.parametrize("name", ROW)
-def test_values_that_are_not_one_are_refused(name: str) -> None:
+def test_rejects_lists_as_values(name: str) -> None:
     for value in ODD:
         with pytest.raises(BadRecord, match="is not one value"):
             capture_of(ROW | {name: value})
@@ -105,7 +105,7 @@ TRAVERSALS = [
 
 
 @pytest.mark.parametrize("name", TRAVERSALS)
-def test_names_that_lead_elsewhere_are_refused(name: str) -> None:
+def test_rejects_paths_that_leave_the_source(name: str) -> None:
     with pytest.raises(BadRecord, match="no name of an archive"):
         capture_of(ROW | {"warc_filename": name})
 
@@ -131,7 +131,7 @@ def test_names_that_lead_elsewhere_are_refused(name: str) -> None:
         ({"fetch_status": "OK"}, "numbers"),
     ],
 )
-def test_numbers_that_are_none_are_refused(more: dict[str, Any], why: str) -> None:
+def test_rejects_invalid_numbers(more: dict[str, Any], why: str) -> None:
     with pytest.raises(BadRecord, match=why):
         capture_of(ROW | more)
     if more.get("warc_record_length") == MAX_RECORD + 1:
@@ -149,17 +149,17 @@ def test_numbers_that_are_none_are_refused(more: dict[str, Any], why: str) -> No
         (datetime(1, 2, 3, 4, 5, 6, tzinfo=UTC), "00010203040506"),
     ],
 )
-def test_times_are_14_digits_in_utc(time: datetime | None, digits: str) -> None:
+def test_formats_times_as_14_digits_in_utc(time: datetime | None, digits: str) -> None:
     assert format_timestamp(time) == digits
 
 
 @pytest.mark.parametrize("text", ["2022-02-01T01:00:00+02:00", "2022-01-31 23:00", "20220131230000", "1643670000000.0"])
-def test_times_are_utc_however_they_are_written(text: str) -> None:
+def test_converts_times_to_utc(text: str) -> None:
     time = parse_timestamp(text)
     assert (time, time.tzinfo) == (datetime(2022, 1, 31, 23, tzinfo=UTC), UTC)
 
 
 @pytest.mark.parametrize("time", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-01:00", "soon", "9" * 5000])
-def test_a_time_that_is_none_in_utc_is_refused(time: str) -> None:
+def test_rejects_times_outside_of_utc_years(time: str) -> None:
     with pytest.raises(BadRecord, match=r"a time that is one: .{1,300}\Z"):
         capture_of({"filename": "crawl-data/a", "offset": 1, "length": 2, "timestamp": time})

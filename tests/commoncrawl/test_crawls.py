@@ -19,7 +19,7 @@ from catalogue.errors import QueryError, UnknownCrawl
         ("CC-MAIN-2026-22-bis", True),
     ],
 )
-def test_names_of_crawls(name: str, *, indexed: bool) -> None:
+def test_accepts_names_of_crawls(name: str, *, indexed: bool) -> None:
     assert check_crawl_name(name) == name
     assert has_columnar_index(name) == indexed
 
@@ -83,11 +83,11 @@ KNOWN = [f"CC-MAIN-{name}" for name in ("2018-05", "2020-24", "2021-49", "2022-0
         (["2021-49..latest"], "2022-05 2021-49"),
     ],
 )
-def test_select_crawls(words: list[str], chosen: str) -> None:
+def test_selects_crawls_by_words(words: list[str], chosen: str) -> None:
     assert select_crawls(words, KNOWN) == [f"CC-MAIN-{name}" for name in chosen.split()]
 
 
-def test_crawls_are_ordered_by_time_whatever_their_prefix_and_suffix() -> None:
+def test_orders_crawls_by_time() -> None:
     known = ["CC-MAIN-2026-25", "CC-SUPPLEMENTAL-2026-22-bis", "CC-SUPPLEMENTAL-2026-22", "CC-MAIN-2026-21"]
     assert select_crawls(["all"], known[::-1]) == known
     assert select_crawls(["CC-MAIN-2026-22.."], known) == known[:3]
@@ -128,7 +128,7 @@ def test_does_not_propose_latest_for_latest() -> None:
         select_crawls(["latest..2022-05"], KNOWN)
 
 
-def test_select_subsets() -> None:
+def test_selects_subsets() -> None:
     assert select_subsets([]) == ()
     assert select_subsets(["robotstxt", "warc", "robotstxt"]) == ("robotstxt", "warc")
     assert select_subsets(["all"]) == SUBSETS
@@ -137,7 +137,7 @@ def test_select_subsets() -> None:
         select_subsets(["warc", "wet"])
 
 
-def test_schema_of_2026_30_with_path_columns() -> None:
+def test_knows_the_columns_of_2026_30() -> None:
     assert len(SCHEMA) == 31 + 2
     assert SCHEMA.names[0] == KEY_COLUMN
     assert tuple(SCHEMA.names[-2:]) == PATH_COLUMNS

@@ -44,7 +44,7 @@ def test_files_are_sorted_since_2022_27() -> None:
     assert not may_be_sorted("CC-MAIN-2012")
 
 
-def test_file_statistics_are_true(untaught_data: Path, mirror: Path, settings: Settings, tmp_path: Path) -> None:
+def test_file_statistics_equal_the_files(untaught_data: Path, mirror: Path, settings: Settings, tmp_path: Path) -> None:
     with catalogue.open(copytree(untaught_data, tmp_path / "data"), settings=settings) as cat:
         for taught in (False, True):
             if taught:

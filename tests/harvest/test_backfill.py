@@ -115,7 +115,7 @@ def keys_of(folder: Path) -> dict[tuple[str, int], list[str]]:
     return found
 
 
-def test_it_finds_what_a_scan_finds(cat: Catalogue, source: Path, server: LoopbackServer) -> None:
+def test_learns_the_bounds_that_a_scan_finds(cat: Catalogue, source: Path, server: LoopbackServer) -> None:
     before = cat.row_groups()
     filling = cat.backfill()
     needed = filling.estimate
@@ -153,7 +153,7 @@ def test_it_finds_what_a_scan_finds(cat: Catalogue, source: Path, server: Loopba
     assert not server.log
 
 
-def test_page_indexes_are_enough_where_bounds_are_lacking(settings: Settings, tmp_path: Path) -> None:
+def test_uses_page_indexes_where_bounds_are_missing(settings: Settings, tmp_path: Path) -> None:
     """No key is read for it."""
     keys = sorted(f"com,host{number % 7})/{number:05}" for number in range(9000))
     folder = crawl_of(
@@ -182,7 +182,7 @@ def test_page_indexes_are_enough_where_bounds_are_lacking(settings: Settings, tm
             assert cat.backfill().estimate.files == 0
 
 
-def test_answers_are_the_same_and_cheaper(cat: Catalogue, everything: pa.Table) -> None:
+def test_results_stay_equal_and_become_cheaper(cat: Catalogue, everything: pa.Table) -> None:
     urls = random.Random(5).sample(everything.column("url").to_pylist(), 2)
 
     def ask() -> tuple[int, list[object]]:
@@ -199,7 +199,7 @@ def test_answers_are_the_same_and_cheaper(cat: Catalogue, everything: pa.Table) 
     assert less < size / 2
 
 
-def test_only_gaps_only_some_files_and_a_budget(cat: Catalogue) -> None:
+def test_limits_files_and_bytes(cat: Catalogue) -> None:
     missing = cat.row_groups().query("bounds_from == 'missing'")
     assert cat.backfill(only_gaps=True).estimate.row_groups == len(missing)
     needed = cat.backfill().estimate
@@ -217,7 +217,7 @@ def test_only_gaps_only_some_files_and_a_budget(cat: Catalogue) -> None:
     assert cat.backfill().run().done == left.files
 
 
-def test_killed_at_a_request_it_goes_on(bare: Path, held_bare: Path, tmp_path: Path) -> None:
+def test_continues_after_a_kill(bare: Path, held_bare: Path, tmp_path: Path) -> None:
     started: list[Forked] = []
     begun: list[int] = []
 
@@ -241,7 +241,7 @@ def test_killed_at_a_request_it_goes_on(bare: Path, held_bare: Path, tmp_path: P
         assert command("backfill", "--dry-run", "--json").json()["files"] == 0
 
 
-def test_a_file_that_is_gone_is_named_and_does_not_stop_the_rest(bare: Path, held_bare: Path, tmp_path: Path) -> None:
+def test_missing_file_is_reported_and_others_continue(bare: Path, held_bare: Path, tmp_path: Path) -> None:
     files = len(list(bare.rglob("*.parquet")))  # of none is anything known
     gone = min(str(path.relative_to(bare)) for path in bare.rglob("*subset=warc/*.parquet"))
     with FaultServer(bare, script=only(gone, Kind.NOT_FOUND)) as server:
@@ -252,7 +252,7 @@ def test_a_file_that_is_gone_is_named_and_does_not_stop_the_rest(bare: Path, hel
         assert "run the same command again" in ran.err
 
 
-def test_mistakes(bare: Path, held_bare: Path, tmp_path: Path) -> None:
+def test_rejects_invalid_use(bare: Path, held_bare: Path, tmp_path: Path) -> None:
     command = Command(tmp_path / "data", str(bare), tmp_path)
     for words, says in (
         (["backfill"], "nothing is harvested"),
@@ -270,7 +270,7 @@ def test_mistakes(bare: Path, held_bare: Path, tmp_path: Path) -> None:
     assert "row groups of" in shown.err
 
 
-def test_what_cannot_be_kept_is_not_called_done(bare: Path, held_bare: Path, tmp_path: Path) -> None:
+def test_unsaved_bounds_are_not_reported_as_done(bare: Path, held_bare: Path, tmp_path: Path) -> None:
     """Another process is writing to the store and does not end."""
     command = Command(copytree(held_bare, tmp_path / "data"), str(bare), tmp_path)
     with closing(sqlite3.connect(tmp_path / "data" / "footers.sqlite", isolation_level=None)) as other:

@@ -67,7 +67,7 @@ def set_age(store: Store, age: timedelta | str) -> None:
     [(timedelta(hours=23), 0), (timedelta(hours=25), 1), (timedelta(hours=-25), 1), ("soon", 1)],
     ids=["of today", "old", "of the future", "invalid time"],
 )
-def test_list_is_fetched_once_a_day(
+def test_fetches_the_list_once_a_day(
     store: Store, opened: Callable[[str], PoliteSource], age: timedelta | str, requests: int
 ) -> None:
     with FaultServer(files(listed=LISTED)) as server:

@@ -87,7 +87,7 @@ def run(source: PoliteSource, store: Store, crawl: str) -> Harvested:
     return harvest(crawl, iter(ALL), store=store, source=source)
 
 
-def test_one_request_a_file_and_none_again(mirror: Path, crawls: list[str], tmp_path: Path) -> None:
+def test_makes_one_request_a_file_once(mirror: Path, crawls: list[str], tmp_path: Path) -> None:
     with FaultServer(mirror) as server, catalogue.open(tmp_path, settings=Settings(source=server.url)) as cat:
         cat.harvest("all", subsets="all")
         asked = Counter(exchange.path for exchange in server.log)
@@ -105,14 +105,12 @@ def test_one_request_a_file_and_none_again(mirror: Path, crawls: list[str], tmp_
         assert not server.log
 
 
-def test_the_footers_are_the_files_own(harvested_data: Path, footers: dict[str, bytes]) -> None:
+def test_stores_the_footers_of_the_files(harvested_data: Path, footers: dict[str, bytes]) -> None:
     with Store(harvested_data / "footers.sqlite") as store:
         assert held(store) == footers
 
 
-def test_tails_learn_from_the_footers_before_them(
-    mirror: Path, crawl: str, store: Store, footers: dict[str, bytes]
-) -> None:
+def test_tail_length_follows_earlier_footers(mirror: Path, crawl: str, store: Store, footers: dict[str, bytes]) -> None:
     files = listed(mirror, crawl)
     with FaultServer(mirror) as server:
         source = polite(server)
@@ -126,7 +124,7 @@ def test_tails_learn_from_the_footers_before_them(
         source.close()
 
 
-def test_a_footer_longer_than_the_tail_takes_one_more_request(
+def test_footer_longer_than_the_tail_takes_another_request(
     mirror: Path, crawl: str, store: Store, footers: dict[str, bytes]
 ) -> None:
     file = listed(mirror, crawl)[0]
@@ -156,9 +154,7 @@ def _long_field(length: int) -> bytes:
     return bytes([0x08]) + b"\xc8\x01" + varint + bytes([rest]) + b"x" * length
 
 
-def test_killed_at_a_request_and_run_again_it_ends_complete(
-    mirror: Path, crawl: str, tmp_path: Path, footers: dict[str, bytes]
-) -> None:
+def test_continues_after_a_kill(mirror: Path, crawl: str, tmp_path: Path, footers: dict[str, bytes]) -> None:
     started: list[Forked] = []
 
     def kill(request: Request) -> Fault | None:
@@ -182,7 +178,7 @@ def test_killed_at_a_request_and_run_again_it_ends_complete(
     assert sum(row["files_harvested"] for row in status["coverage"]) == len(expected)
 
 
-def test_interrupted_by_ctrl_c_it_keeps_what_it_has(mirror: Path, crawl: str, tmp_path: Path) -> None:
+def test_ctrl_c_keeps_stored_files(mirror: Path, crawl: str, tmp_path: Path) -> None:
     files = len(listed(mirror, crawl))
     started: list[Forked] = []
 
@@ -204,7 +200,7 @@ def test_interrupted_by_ctrl_c_it_keeps_what_it_has(mirror: Path, crawl: str, tm
         assert files - 3 <= len(held(store)) < files
 
 
-def test_a_file_that_fails_is_named_and_does_not_stop_the_rest(mirror: Path, crawl: str, tmp_path: Path) -> None:
+def test_failing_file_is_reported_and_others_continue(mirror: Path, crawl: str, tmp_path: Path) -> None:
     missing, *rest = listed(mirror, crawl)
 
     script = Until(only(missing.path, Kind.NOT_FOUND))
@@ -227,7 +223,7 @@ def test_a_file_that_fails_is_named_and_does_not_stop_the_rest(mirror: Path, cra
         assert cat.captures("*.example.com", crawls=crawl).complete
 
 
-def test_footers_that_are_no_footers_are_named(mirror: Path, crawl: str, store: Store) -> None:
+def test_reports_invalid_footers(mirror: Path, crawl: str, store: Store) -> None:
     files = listed(mirror, crawl)
     served: dict[str, bytes] = {file.path: (mirror / file.path).read_bytes() for file in files}
     manifest = f"crawl-data/{crawl}/cc-index-table.paths.gz"
@@ -249,7 +245,7 @@ def test_footers_that_are_no_footers_are_named(mirror: Path, crawl: str, store: 
     assert set(store.keys("failures")) == set(victims)
 
 
-def test_crawls_without_a_table(mirror: Path, store: Store) -> None:
+def test_rejects_crawls_without_columnar_index(mirror: Path, store: Store) -> None:
     with FaultServer(mirror) as server:
         source = polite(server)
         with pytest.raises(UnknownCrawl, match="no columnar index"):
@@ -260,7 +256,7 @@ def test_crawls_without_a_table(mirror: Path, store: Store) -> None:
         source.close()
 
 
-def test_refresh_notices_a_file_that_changed_and_forgets_one_that_is_listed_no_more(
+def test_refresh_updates_changed_and_removes_unlisted_files(
     mirror: Path, crawl: str, tmp_path: Path, footers: dict[str, bytes]
 ) -> None:
     files = listed(mirror, crawl)
@@ -288,7 +284,7 @@ def test_refresh_notices_a_file_that_changed_and_forgets_one_that_is_listed_no_m
         assert cat.captures("*", columns=["url"]).complete
 
 
-def test_crawls_listed_before_they_have_an_index_are_passed_over(mirror: Path, crawl: str, tmp_path: Path) -> None:
+def test_skips_listed_crawls_without_an_index(mirror: Path, crawl: str, tmp_path: Path) -> None:
     manifest = f"crawl-data/{crawl}/cc-index-table.paths.gz"
     served = {file.path: (mirror / file.path).read_bytes() for file in listed(mirror, crawl)}
     served[manifest] = (mirror / manifest).read_bytes()

@@ -41,7 +41,7 @@ def requests(server: LoopbackServer) -> list[str]:
     return [exchange.path for exchange in server.log if exchange.path.endswith(".parquet")]
 
 
-def test_one_request_a_file_takes_both(
+def test_one_request_fetches_footer_and_page_indexes(
     mirror: Path, server: LoopbackServer, settings: Settings, tmp_path: Path
 ) -> None:
     crawl = with_index(mirror)
@@ -62,7 +62,7 @@ def test_one_request_a_file_takes_both(
         assert pages.num_rows.sum() == cat.files(crawl).num_rows.sum()
 
 
-def test_what_is_kept_is_what_the_file_says(mirror: Path, settings: Settings, tmp_path: Path) -> None:
+def test_stored_page_indexes_equal_the_file(mirror: Path, settings: Settings, tmp_path: Path) -> None:
     """Of every column where its pages lie, of the key their bounds too, and nothing else."""
     crawl = with_index(mirror)
     with Catalogue(Session(tmp_path / "data", settings)) as cat:
@@ -84,7 +84,7 @@ def test_what_is_kept_is_what_the_file_says(mirror: Path, settings: Settings, tm
                     assert kept.offset_indexes == {n: data[at.start : at.end] for n, at in located.items() if at}
 
 
-def test_footers_that_are_held_are_not_asked_for_again(
+def test_does_not_request_stored_footers(
     mirror: Path, server: LoopbackServer, settings: Settings, tmp_path: Path
 ) -> None:
     crawl = with_index(mirror)
@@ -100,7 +100,7 @@ def test_footers_that_are_held_are_not_asked_for_again(
         assert not cat.captures("*.example.com", crawls=crawl).plan.indexes
 
 
-def test_files_without_page_indexes_are_no_matter(
+def test_accepts_files_without_page_indexes(
     mirror: Path, server: LoopbackServer, settings: Settings, tmp_path: Path
 ) -> None:
     crawl = min(crawl_of(path) for path in index_paths(mirror))  # of 2018
@@ -112,7 +112,7 @@ def test_files_without_page_indexes_are_no_matter(
         assert cat.pages(crawl).empty
 
 
-def test_a_file_that_changed_takes_its_page_indexes_along(mirror: Path, settings: Settings, tmp_path: Path) -> None:
+def test_changed_file_replaces_its_page_indexes(mirror: Path, settings: Settings, tmp_path: Path) -> None:
     crawl = with_index(mirror)
     with Catalogue(Session(tmp_path / "data", settings)) as cat:
         cat.harvest(crawl, pages=True)

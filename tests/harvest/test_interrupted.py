@@ -49,12 +49,12 @@ def stored_subsets(cat: Catalogue) -> set[str]:
     return set(cat.files()["subset"])
 
 
-def test_harvest_takes_warc_first(cat: Catalogue, crawl: str) -> None:
+def test_harvests_warc_first(cat: Catalogue, crawl: str) -> None:
     harvest_part(cat, crawl, 1)
     assert stored_subsets(cat) == {"warc"}
 
 
-def test_subsets_that_were_not_reached_are_missing_from_the_answer(cat: Catalogue, mirror: Path, crawl: str) -> None:
+def test_subsets_that_were_not_reached_are_reported(cat: Catalogue, mirror: Path, crawl: str) -> None:
     warc_files = len(list(mirror.rglob(f"crawl={crawl}/subset=warc/*.parquet")))
     harvest_part(cat, crawl, warc_files)
     found = cat.captures("*.example.com", crawls=crawl)
@@ -68,9 +68,7 @@ def test_subsets_that_were_not_reached_are_missing_from_the_answer(cat: Catalogu
     assert cat.captures("*.example.com", crawls=crawl).complete
 
 
-def test_status_counts_the_missing_files_of_all_subsets_and_proposes_all(
-    cat: Catalogue, command: Command, crawl: str
-) -> None:
+def test_status_counts_missing_files_of_all_subsets(cat: Catalogue, command: Command, crawl: str) -> None:
     harvest_part(cat, crawl, 1)
     (row,) = cat.crawls().query("files_harvested > 0").to_dict("records")
     missing = row["files_listed"] - row["files_harvested"]
@@ -79,7 +77,7 @@ def test_status_counts_the_missing_files_of_all_subsets_and_proposes_all(
     assert first["command"].endswith("--subset all")
 
 
-def test_a_subset_that_was_not_requested_is_not_missing(cat: Catalogue, command: Command, crawl: str) -> None:
+def test_subset_that_was_not_requested_is_not_missing(cat: Catalogue, command: Command, crawl: str) -> None:
     cat.harvest(crawl, subsets="robotstxt")
     assert cat.captures("*.example.com", crawls=crawl).complete
     assert not any("not harvested" in step.why for step in next_steps(cat.session))
@@ -87,7 +85,7 @@ def test_a_subset_that_was_not_requested_is_not_missing(cat: Catalogue, command:
     assert requested == {"robotstxt": True, "warc": False, "crawldiagnostics": False}
 
 
-def test_a_crawl_that_was_interrupted_before_its_first_file_is_missing(cat: Catalogue, whole_crawls: list[str]) -> None:
+def test_crawl_interrupted_before_its_first_file_is_missing(cat: Catalogue, whole_crawls: list[str]) -> None:
     older, newer = whole_crawls[:2]
     cat.harvest(older)
     harvest_part(cat, newer, 0)
@@ -98,14 +96,14 @@ def test_a_crawl_that_was_interrupted_before_its_first_file_is_missing(cat: Cata
         cat.captures("*.example.com", crawls=newer)
 
 
-def test_what_was_forgotten_is_no_longer_requested(cat: Catalogue, crawl: str) -> None:
+def test_forgotten_crawls_are_no_longer_requested(cat: Catalogue, crawl: str) -> None:
     harvest_part(cat, crawl, 2)
     cat.forget(crawl)
     cat.harvest(crawl)
     assert cat.captures("*.example.com", crawls=crawl).complete
 
 
-def test_a_damaged_request_is_found_and_repaired(cat: Catalogue, command: Command, crawl: str) -> None:
+def test_check_repairs_a_damaged_request(cat: Catalogue, command: Command, crawl: str) -> None:
     harvest_part(cat, crawl, 2)
     cat.close()
     with sqlite3.connect(command.data / "footers.sqlite") as store:
@@ -117,7 +115,7 @@ def test_a_damaged_request_is_found_and_repaired(cat: Catalogue, command: Comman
     assert not cat.captures("*.example.com", crawls=crawl).complete
 
 
-def test_without_a_request_the_pages_of_a_crawl_are_missing(cat: Catalogue, crawl: str) -> None:
+def test_missing_files_are_reported_without_a_stored_request(cat: Catalogue, crawl: str) -> None:
     """As after a pull that was interrupted, or in a store of before requests were stored."""
     cat.harvest(crawl, subsets="robotstxt")
     with Store(cat.session.data / STORE_NAME) as store:

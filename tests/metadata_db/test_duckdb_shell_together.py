@@ -93,7 +93,7 @@ def shell(path: Path, how: str, program: tuple[str, ...] = (sys.executable, "-c"
             process.kill()
 
 
-def test_a_shell_that_reads_keeps_what_it_has_and_holds_up_nobody(command: Command) -> None:
+def test_reading_shell_keeps_its_file_and_blocks_nobody(command: Command) -> None:
     path = command.data / "catalogue.duckdb"
     program = (str(Path(sys.executable).with_name("duckdb")), "-readonly", "-csv", "-noheader")
     with (
@@ -114,7 +114,7 @@ def test_a_shell_that_reads_keeps_what_it_has_and_holds_up_nobody(command: Comma
         assert now.execute(HELD).fetchall() == [(OLD, 2), (NEW, 2)]
 
 
-def test_a_shell_that_may_write_is_waited_for_by_nobody(command: Command) -> None:
+def test_writing_shell_blocks_nobody(command: Command) -> None:
     path = command.data / "catalogue.duckdb"
     with shell(path, "write") as writer:
         for words in (["harvest", "--crawl", NEW], ["query", "*", "--yes"], ["status"], ["sql", "from files"]):
@@ -126,7 +126,7 @@ def test_a_shell_that_may_write_is_waited_for_by_nobody(command: Command) -> Non
     assert len(command("query", "*", "--crawl", "all", "--yes").json_lines()) == 36  # what was harvested is kept
 
 
-def test_what_a_killed_shell_wrote_changes_no_answer(command: Command) -> None:
+def test_log_of_a_killed_shell_changes_no_result(command: Command) -> None:
     path = command.data / "catalogue.duckdb"
     log = path.with_name("catalogue.duckdb.wal")
     with shell(path, "write") as writer:
@@ -137,7 +137,7 @@ def test_what_a_killed_shell_wrote_changes_no_answer(command: Command) -> None:
     assert not log.exists()
 
 
-def test_a_log_that_a_shell_writes_beside_a_newer_file_is_not_taken_for_its_own(command: Command) -> None:
+def test_ignores_a_log_written_next_to_a_newer_file(command: Command) -> None:
     """As one does that has the older one open still. DuckDB would take it: our files name no log as theirs."""
     path = command.data / "catalogue.duckdb"
     log = path.with_name("catalogue.duckdb.wal")
@@ -172,7 +172,7 @@ class Asked(Mapping[str, Any]):
         return 1
 
 
-def test_nobody_opens_it_to_write_while_it_is_made_anew(command: Command) -> None:
+def test_cannot_be_opened_for_writing_during_a_rebuild(command: Command) -> None:
     """Who did would go on with a file that nobody else sees."""
     said: list[str] = []
     path = command.data / "catalogue.duckdb"
@@ -189,7 +189,7 @@ def test_nobody_opens_it_to_write_while_it_is_made_anew(command: Command) -> Non
         assert metadata_db.is_fresh(path, store)
 
 
-def test_whoever_makes_it_for_too_long_is_not_waited_for_any_more(command: Command) -> None:
+def test_stops_waiting_for_a_long_rebuild(command: Command) -> None:
     path = command.data / "catalogue.duckdb"
     with Store(command.data / "footers.sqlite") as store, FileLock(f"{path}.lock"):
         store.delete("files", store.keys("files")[:1])
@@ -197,7 +197,7 @@ def test_whoever_makes_it_for_too_long_is_not_waited_for_any_more(command: Comma
             metadata_db.refresh(path, store, busy_seconds=0.01)
 
 
-def test_two_catalogues_in_threads_of_one_process(folder: Path, tmp_path: Path) -> None:
+def test_two_catalogues_in_one_process(folder: Path, tmp_path: Path) -> None:
     """One harvests, the other asks, with an older file open: DuckDB hands one out again as it was, if it is let."""
     gate = Gate(nth(1, f"crawl={NEW}"))
     with FaultServer(folder, gate=gate) as server, ThreadPoolExecutor(1) as thread:

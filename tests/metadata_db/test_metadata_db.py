@@ -49,7 +49,7 @@ def shell(path: Path, sql: str) -> list[dict[str, object]]:
     return rows
 
 
-def test_duckdbs_shell_opens_the_file_and_sees_what_python_sees(harvested: catalogue.Catalogue) -> None:
+def test_duckdb_shell_equals_python(harvested: catalogue.Catalogue) -> None:
     rows = shell(harvested.path, "select path, row_group, min_url_surtkey, num_rows from row_groups order by all")
     ours = harvested.row_groups().sort_values(["path", "row_group"])
     assert [row["path"] for row in rows] == list(ours["path"])
@@ -59,7 +59,7 @@ def test_duckdbs_shell_opens_the_file_and_sees_what_python_sees(harvested: catal
     } == VIEWS
 
 
-def test_the_file_has_the_storage_version_that_old_shells_read(harvested: catalogue.Catalogue) -> None:
+def test_has_the_storage_version_of_old_shells(harvested: catalogue.Catalogue) -> None:
     with duckdb.connect() as connection:
         connection.execute(f"ATTACH '{harvested.path}' AS it (READ_ONLY)")
         (tags,) = connection.execute("SELECT tags FROM duckdb_databases() WHERE database_name = 'it'").fetchall()[0]
@@ -77,7 +77,7 @@ def test_every_view_and_column_has_a_comment(harvested: catalogue.Catalogue) -> 
     assert [row for row in tables if not row["comment"]] == []
 
 
-def test_row_groups_say_what_the_files_say(mirror: Path, harvested: catalogue.Catalogue) -> None:
+def test_row_groups_equal_the_files(mirror: Path, harvested: catalogue.Catalogue) -> None:
     rows = harvested.row_groups()
     assert list(rows.columns) == [
         "path", "crawl", "subset", "row_group", "num_rows", "total_byte_size", "file_offset", "total_compressed_size",
@@ -109,7 +109,7 @@ def with_chunks(
 
 
 @pytest.mark.parametrize("file", QUESTIONS, ids=lambda file: file.stem)
-def test_every_question_runs_and_says_what_it_answers(with_chunks: catalogue.Catalogue, file: Path) -> None:
+def test_every_named_query_runs_and_has_a_description(with_chunks: catalogue.Catalogue, file: Path) -> None:
     text = file.read_text(encoding="utf-8")
     assert text.startswith("-- ")
     rows = with_chunks.sql(text).df()
@@ -117,7 +117,7 @@ def test_every_question_runs_and_says_what_it_answers(with_chunks: catalogue.Cat
     assert not rows.columns.empty
 
 
-def test_questions_are_answered_rightly(harvested: catalogue.Catalogue, mirror: Path) -> None:
+def test_named_queries_are_correct(harvested: catalogue.Catalogue, mirror: Path) -> None:
     def answer(name: str) -> list[dict[Hashable, object]]:
         sql = (metadata_db.queries_folder() / f"{name}.sql").read_text(encoding="utf-8")
         return list(harvested.sql(sql).df().to_dict("records"))
@@ -139,7 +139,7 @@ def test_questions_are_answered_rightly(harvested: catalogue.Catalogue, mirror: 
     }
 
 
-def test_column_chunks_are_filled_for_the_crawls_asked_for(data: Path, settings: Settings, mirror: Path) -> None:
+def test_fills_column_chunks_of_requested_crawls(data: Path, settings: Settings, mirror: Path) -> None:
     with catalogue.open(data, settings=settings) as cat:
         first, *others = sorted(cat.files()["crawl"].unique())
         assert len(cat.sql("select * from column_chunks").df()) == 0
@@ -155,7 +155,7 @@ def test_column_chunks_are_filled_for_the_crawls_asked_for(data: Path, settings:
         assert len(cat.column_chunks(first)) == len(rows)
 
 
-def test_what_was_decoded_is_not_decoded_again(data: Path, store: Store) -> None:
+def test_decodes_each_footer_once(data: Path, store: Store) -> None:
     path = data / "catalogue.duckdb"
     before = path.stat()
     metadata_db.refresh(path, store)
@@ -175,14 +175,14 @@ def test_what_was_decoded_is_not_decoded_again(data: Path, store: Store) -> None
         assert connection.execute(doubled).fetchall() == []
 
 
-def test_it_can_be_deleted_and_made_again(data: Path, settings: Settings) -> None:
+def test_is_rebuilt_after_deletion(data: Path, settings: Settings) -> None:
     with catalogue.open(data, settings=settings) as cat:
         before = cat.row_groups()
         cat.path.unlink()
         assert cat.row_groups().equals(before)
 
 
-def test_leftovers_of_a_crash_do_no_harm(data: Path, store: Store) -> None:
+def test_ignores_leftovers_of_a_crash(data: Path, store: Store) -> None:
     path = data / "catalogue.duckdb"
     (data / "catalogue.duckdb.new").mkdir()
     (data / "catalogue.duckdb.new/catalogue.duckdb").write_bytes(b"half a database")
@@ -195,21 +195,21 @@ def test_leftovers_of_a_crash_do_no_harm(data: Path, store: Store) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"no database", b"\0" * 20000, b"block"])
-def test_something_else_in_its_place_is_replaced(data: Path, store: Store, content: bytes) -> None:
+def test_replaces_other_files_in_its_place(data: Path, store: Store, content: bytes) -> None:
     path = data / "catalogue.duckdb"
     path.write_bytes(content)
     metadata_db.refresh(path, store)
     assert metadata_db.is_fresh(path, store)
 
 
-def test_a_folder_that_cannot_be_written(data: Path, store: Store) -> None:
+def test_unwritable_folder_is_an_error(data: Path, store: Store) -> None:
     store.delete("files", store.keys("files")[:1])
     nowhere = data / "footers.sqlite" / "catalogue.duckdb"
     with pytest.raises(DiskFailed, match="cannot be written"):
         metadata_db.refresh(nowhere, store)
 
 
-def test_odd_names_of_folders(untaught_data: Path, tmp_path: Path, settings: Settings) -> None:
+def test_accepts_unusual_folder_names(untaught_data: Path, tmp_path: Path, settings: Settings) -> None:
     odd = tmp_path / 'it\'s a "folder" [x]*'
     shutil.copytree(untaught_data, odd)
     (odd / "catalogue.duckdb").unlink()
@@ -217,7 +217,7 @@ def test_odd_names_of_folders(untaught_data: Path, tmp_path: Path, settings: Set
         assert len(cat.row_groups()) > 0
 
 
-def test_sql_that_cannot_be_run(harvested: catalogue.Catalogue) -> None:
+def test_invalid_sql_is_an_error(harvested: catalogue.Catalogue) -> None:
     with pytest.raises(QueryError, match="no_such_table"):
         harvested.sql("select * from no_such_table")
 
@@ -231,7 +231,7 @@ with metadata_db.connect(Path(sys.argv[1])) as connection:
 """
 
 
-def test_times_are_utc_wherever_the_user_is(harvested: catalogue.Catalogue) -> None:
+def test_times_are_utc_in_every_time_zone(harvested: catalogue.Catalogue) -> None:
     """In a process of its own, since DuckDB asks once in which zone it is."""
     with harvested.connect() as connection:
         ((first,),) = connection.execute("SELECT min(harvested_at)::VARCHAR FROM files").fetchall()
@@ -267,7 +267,7 @@ def with_pages(
     return folder
 
 
-def test_brought_up_to_date_it_is_as_if_made_anew(with_pages: Path, tmp_path: Path) -> None:
+def test_updated_database_equals_a_rebuilt_one(with_pages: Path, tmp_path: Path) -> None:
     chance = random.Random(0)
     data = Path(shutil.copytree(with_pages, tmp_path / "data"))
     with Store(data / "footers.sqlite") as store:
@@ -312,7 +312,7 @@ def _change_and_compare(data: Path, store: Store, tmp_path: Path, chance: random
         assert all_of_it(path) == all_of_it(rebuilt)
 
 
-def test_another_store_in_its_place_is_shown_and_nothing_else(data: Path, store: Store, tmp_path: Path) -> None:
+def test_follows_a_replaced_store(data: Path, store: Store, tmp_path: Path) -> None:
     """Another's, or a backup of the same that went on from there, with the same number of changes or more."""
     path = data / "catalogue.duckdb"
     backup = tmp_path / "backup"
@@ -339,7 +339,7 @@ def test_another_store_in_its_place_is_shown_and_nothing_else(data: Path, store:
             assert connection.execute("SELECT count(*) FROM files").fetchall() == [(0,)]
 
 
-def test_facts_of_a_file_as_it_was_are_not_shown(store: Store, tmp_path: Path) -> None:
+def test_does_not_show_facts_of_older_versions(store: Store, tmp_path: Path) -> None:
     one, other = store.keys("files")[:2]
     old = store.get("files", one)
     new = store.get("files", other)
@@ -356,6 +356,6 @@ def test_facts_of_a_file_as_it_was_are_not_shown(store: Store, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", [b"a\0b", b"caf\xe9"])
-def test_a_name_that_duckdb_does_not_take_is_refused_in_a_sentence(name: bytes) -> None:
+def test_rejects_names_that_duckdb_rejects(name: bytes) -> None:
     with pytest.raises(QueryError, match="cannot be the name of a file that DuckDB opens"):
         metadata_db.connect(Path(os.fsdecode(name)))

@@ -12,7 +12,7 @@ from tests.support.commands import Command
 PLACES = 5
 
 
-def test_wherever_it_is_damaged(asking: Command, untaught_data: Path, settings: Settings, tmp_path: Path) -> None:
+def test_reports_damage_anywhere(asking: Command, untaught_data: Path, settings: Settings, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(untaught_data, tmp_path / "copy"))
     path = folder / "catalogue.duckdb"
     whole = path.read_bytes()

@@ -42,13 +42,13 @@ def fail(path: Path) -> None:
         connection.execute("SELECT no_such_column FROM catalogue.files")
 
 
-def test_what_took_its_place_is_seen(path: Path) -> None:
+def test_sees_a_replaced_file(path: Path) -> None:
     before = count(path)
     fewer(path)
     assert count(path) == before - 1
 
 
-def test_two_at_once_each_see_what_was_there_when_they_began(path: Path) -> None:
+def test_parallel_readers_see_a_consistent_state(path: Path) -> None:
     with metadata_db.reading(path) as first:
         before = first.execute(COUNT).fetchall()
         fewer(path)
@@ -57,12 +57,12 @@ def test_two_at_once_each_see_what_was_there_when_they_began(path: Path) -> None
             assert first.execute(COUNT).fetchall() == before == [(after + 1,)]
 
 
-def test_afterwards_the_file_is_nobodys(path: Path) -> None:
+def test_releases_the_file(path: Path) -> None:
     count(path)
     subprocess.run([sys.executable, "-c", WRITES, path], check=True, timeout=60)
 
 
-def test_a_question_that_failed_leaves_nothing_to_the_next(path: Path) -> None:
+def test_failed_query_does_not_affect_the_next(path: Path) -> None:
     right = count(path)
     for _ in range(2):
         with pytest.raises(duckdb.BinderException):
@@ -83,7 +83,7 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
 
-def test_a_process_that_was_forked_has_its_own() -> None:
+def test_forked_process_opens_its_own() -> None:
     """In a new interpreter: to fork one with threads of others is not done."""
     environment = os.environ | {"PYTHONWARNINGS": "ignore"}
     subprocess.run([sys.executable, "-c", FORKS], cwd=ROOT, env=environment, check=True, timeout=60)

@@ -54,7 +54,7 @@ places = st.lists(
 
 
 @given(places, st.integers(0, 500))
-def test_each_capture_is_in_one_request(captures: list[Capture], max_gap: int) -> None:
+def test_requests_each_capture_once(captures: list[Capture], max_gap: int) -> None:
     fetches = list(record_fetches(captures, max_gap=max_gap))
     assert Counter(each for fetch in fetches for each in fetch.captures) == Counter(captures)
     for fetch in fetches:
@@ -67,7 +67,7 @@ def test_each_capture_is_in_one_request(captures: list[Capture], max_gap: int) -
         assert one.path != other.path or other.range.start - one.range.end > max_gap
 
 
-def test_requests_and_bytes_are_those_of_the_estimate(
+def test_requests_and_bytes_equal_the_estimate(
     harvested_data: Path, mirror: Path, tmp_path: Path, rows: list[dict[str, Any]]
 ) -> None:
     for bandwidth in (1e3, 1e8):
@@ -89,7 +89,7 @@ def test_requests_and_bytes_are_those_of_the_estimate(
 # ---- what is written ----
 
 
-def test_what_is_fetched_is_what_is_there(
+def test_fetched_records_equal_the_archives(
     harvested: Catalogue, mirror: Path, tmp_path: Path, crawl: str, rows: list[dict[str, Any]]
 ) -> None:
     done = harvested.fetch(rows, tmp_path / "out.warc.gz", about="captures of\r\n*.com")
@@ -108,7 +108,7 @@ def test_what_is_fetched_is_what_is_there(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.warc.gz", "out.warc.gz.ledger"]
 
 
-def test_files_of_about_a_size(harvested: Catalogue, tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+def test_splits_files_by_size(harvested: Catalogue, tmp_path: Path, rows: list[dict[str, Any]]) -> None:
     whole = harvested.fetch(rows, tmp_path / "one.warc.gz")
     done = harvested.fetch(rows, tmp_path / "many.warc.gz", most=whole.bytes // 4)
     assert done.files == [f"many-{number:05}.warc.gz" for number in range(len(done.files))]
@@ -119,7 +119,7 @@ def test_files_of_about_a_size(harvested: Catalogue, tmp_path: Path, rows: list[
     assert records_in(*files) == records_in(tmp_path / "one.warc.gz")
 
 
-def test_arc_records_become_warc(tmp_path: Path) -> None:
+def test_converts_arc_to_warc(tmp_path: Path) -> None:
     member = gzip.compress(arc())
     record = read_record(capture(member), member)
     (tmp_path / "x.warc.gz").write_bytes(WarcFormat({}).header("x.warc.gz") + WarcFormat({}).encode(record))
@@ -132,7 +132,7 @@ def test_arc_records_become_warc(tmp_path: Path) -> None:
     "head",
     ["HTTP/1.1 200 Ок\r\n\r\n", "HTTP/1.0 200 OK\nÞórð: ü=ß\nX:\ty \n\n", "ICY 200 OK\r\n\r\n", "HTTP/1.1\r\n\r\n", ""],
 )
-def test_heads_of_arc_records_stay_as_they_were(tmp_path: Path, head: str) -> None:
+def test_keeps_headers_of_arc_records(tmp_path: Path, head: str) -> None:
     member = gzip.compress(arc(head=head) if head else arc().replace(b"https", b"dns"))
     meant = capture(member, status=None) if head else Capture("crawl-data/x.arc.gz", 0, len(member))
     made = WarcFormat({}).encode(read_record(meant, member))
@@ -144,13 +144,13 @@ def test_heads_of_arc_records_stay_as_they_were(tmp_path: Path, head: str) -> No
     check(tmp_path / "x.warc.gz")
 
 
-def test_arc_records_of_no_time_do_not_become_warc() -> None:
+def test_does_not_convert_arc_records_without_time() -> None:
     member = gzip.compress(arc().replace(b"20220815010203", b"yesterday"))
     with pytest.raises(BadRecord, match="has no time"):
         WarcFormat({}).encode(read_record(capture(member, time=None), member))
 
 
-def test_a_record_that_a_form_cannot_take_keeps_no_other_out(settings: Settings, rows: list[dict[str, Any]]) -> None:
+def test_skips_records_that_a_format_cannot_store(settings: Settings, rows: list[dict[str, Any]]) -> None:
     odd = rows[3]["url"]
 
     def make(record: Record) -> dict[str, Any]:
@@ -167,7 +167,7 @@ def test_a_record_that_a_form_cannot_take_keeps_no_other_out(settings: Settings,
     assert not lasting
 
 
-def test_rows_that_name_no_record_are_said(harvested: Catalogue, tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+def test_reports_rows_without_a_record(harvested: Catalogue, tmp_path: Path, rows: list[dict[str, Any]]) -> None:
     odd = [rows[0] | {name: ["x"]} for name in ("url", "warc_filename", "warc_record_offset")]
     done = harvested.fetch([*odd, rows[0]], tmp_path / "out.warc.gz")
     assert (done.records, len(done.unusable)) == (1, 3)
@@ -175,7 +175,7 @@ def test_rows_that_name_no_record_are_said(harvested: Catalogue, tmp_path: Path,
     assert (done.records, len(done.unusable)) == (1, 3)
 
 
-def test_records_in_python(harvested: Catalogue, crawl: str, rows: list[dict[str, Any]]) -> None:
+def test_yields_records_in_python(harvested: Catalogue, crawl: str, rows: list[dict[str, Any]]) -> None:
     found = list(harvested.records(rows[:20] + rows[:3]))
     assert Counter(record.url for record in found) == Counter(row["url"] for row in rows[:20])
     frame = harvested.captures("*.com", crawls=crawl, limit=3).to_pandas()
@@ -189,7 +189,7 @@ def test_records_in_python(harvested: Catalogue, crawl: str, rows: list[dict[str
 # ---- going on ----
 
 
-def test_killed_and_resumed_equals_one_run(
+def test_resumed_fetch_equals_one_run(
     asking: Command, mirror: Path, tmp_path: Path, crawl: str, rows: list[dict[str, Any]]
 ) -> None:
     expected = Counter(row["url"] for row in rows)
@@ -220,7 +220,9 @@ def test_killed_and_resumed_equals_one_run(
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_cut_anywhere_it_goes_on(harvested: Catalogue, tmp_path: Path, rows: list[dict[str, Any]], seed: int) -> None:
+def test_continues_from_files_cut_anywhere(
+    harvested: Catalogue, tmp_path: Path, rows: list[dict[str, Any]], seed: int
+) -> None:
     """Files and ledger as a power cut may leave them: what was synced is there, of the rest some."""
     chance = random.Random(seed)
     target = tmp_path / "out.warc.gz"
@@ -259,9 +261,7 @@ def test_cut_anywhere_it_goes_on(harvested: Catalogue, tmp_path: Path, rows: lis
     assert Counter(url for _, url, _ in records_in(*files)) == Counter(row["url"] for row in rows)
 
 
-def test_more_captures_go_behind_what_is_there(
-    harvested: Catalogue, tmp_path: Path, rows: list[dict[str, Any]]
-) -> None:
+def test_appends_more_captures(harvested: Catalogue, tmp_path: Path, rows: list[dict[str, Any]]) -> None:
     target = tmp_path / "out.warc.gz"
     harvested.fetch(rows[:10], target)
     before = records_in(target)

@@ -41,7 +41,7 @@ rows = pytest.fixture(scope="module")(many_rows)
 # ---- what cannot be had ----
 
 
-def test_what_is_wrong_is_said_and_never_written(
+def test_reports_defective_records_and_does_not_write_them(
     harvested_data: Path, mirror: Path, tmp_path: Path, crawl: str, rows: list[dict[str, Any]]
 ) -> None:
     rows = rows[::3]
@@ -83,7 +83,7 @@ def test_what_is_wrong_is_said_and_never_written(
             assert len(server.log) == before  # what will not change is not asked for again
 
 
-def test_a_closed_source_is_given_up(settings: Settings, rows: list[dict[str, Any]]) -> None:
+def test_gives_up_a_closed_source(settings: Settings, rows: list[dict[str, Any]]) -> None:
     source = open_source(settings.source, settings)
     source.close()
     fetches = record_fetches(map(capture_of, rows), max_gap=0)
@@ -95,7 +95,7 @@ def test_a_closed_source_is_given_up(settings: Settings, rows: list[dict[str, An
         list(it)
 
 
-def test_what_failed_is_believed_of_the_same_question_only(
+def test_remembers_failures_of_the_same_capture_only(
     settings: Settings, tmp_path: Path, rows: list[dict[str, Any]]
 ) -> None:
     (tmp_path / "wrong").mkdir()
@@ -116,7 +116,7 @@ def test_what_failed_is_believed_of_the_same_question_only(
     assert [url for _, url, _ in records_in(output)] == [row["url"]]
 
 
-def test_a_parser_that_took_too_long_is_asked_again(settings: Settings, rows: list[dict[str, Any]]) -> None:
+def test_retries_after_a_parser_timeout(settings: Settings, rows: list[dict[str, Any]]) -> None:
     def slow(_: Record) -> dict[str, Any]:
         message = "its parser took over 5 s"
         raise BadDocument(message) from ParserDied
@@ -133,9 +133,7 @@ def test_a_parser_that_took_too_long_is_asked_again(settings: Settings, rows: li
             assert failed.permanent is lasting
 
 
-def test_a_place_is_one_record_however_it_is_described(
-    harvested: Catalogue, tmp_path: Path, rows: list[dict[str, Any]]
-) -> None:
+def test_fetches_a_place_once(harvested: Catalogue, tmp_path: Path, rows: list[dict[str, Any]]) -> None:
     some = rows[:20]
     bare = [{name: value for name, value in row.items() if name != "fetch_time"} for row in some]
     done = harvested.fetch([*some, *bare], tmp_path / "out.warc.gz")
@@ -143,7 +141,7 @@ def test_a_place_is_one_record_however_it_is_described(
     assert len(list(harvested.records([*some, *bare]))) == 20
 
 
-def test_any_order_is_as_good(harvested: Catalogue, tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+def test_accepts_captures_in_any_order(harvested: Catalogue, tmp_path: Path, rows: list[dict[str, Any]]) -> None:
     inorder = [
         Capture(f"crawl-data/{n % 3}", n // 3 * 99, 99) for n in range(51_000)
     ]  # more than are looked at at once
@@ -165,7 +163,9 @@ def test_any_order_is_as_good(harvested: Catalogue, tmp_path: Path, rows: list[d
 
 
 @pytest.mark.parametrize("kind", ["batch", "reader", "row", "text", "column", "number", "list"])
-def test_what_are_no_captures(harvested: Catalogue, tmp_path: Path, rows: list[dict[str, Any]], kind: str) -> None:
+def test_rejects_other_values_as_captures(
+    harvested: Catalogue, tmp_path: Path, rows: list[dict[str, Any]], kind: str
+) -> None:
     table = pa.Table.from_pylist(rows[:2])
     odd: Any = {
         "batch": table.to_batches()[0],
@@ -190,7 +190,7 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
         yield made
 
 
-def test_a_ledger_says_what_was_noted(ledger: Ledger) -> None:
+def test_ledger_lists_its_entries(ledger: Ledger) -> None:
     one, other, third = (Capture("crawl-data/a", offset, 1) for offset in (1, 2, 3))
     ledger.add("x", 10, [one])
     ledger.add_failed([(other, "gone", "asked"), (third, "later", "")])
@@ -208,7 +208,7 @@ def test_a_ledger_says_what_was_noted(ledger: Ledger) -> None:
 
 
 @pytest.mark.parametrize("spoilt", [b'{"about": {"form": "text"}}\n', b"[]\n", b"{}\n", b"no json\n", b"\xff\n"])
-def test_ledgers_of_something_else_are_refused(tmp_path: Path, spoilt: bytes) -> None:
+def test_rejects_ledgers_of_another_output(tmp_path: Path, spoilt: bytes) -> None:
     (tmp_path / "x.ledger").write_bytes(spoilt)
     with pytest.raises(QueryError, match="choose another name, or delete it"):
         Ledger(tmp_path / "x.ledger", {"form": "warc"})
@@ -218,7 +218,7 @@ def test_ledgers_of_something_else_are_refused(tmp_path: Path, spoilt: bytes) ->
 # ---- the command ----
 
 
-def test_the_command_fetches_patterns_and_captures(
+def test_command_fetches_patterns_and_captures(
     asking: Command, tmp_path: Path, crawl: str, harvested: Catalogue
 ) -> None:
     rows = harvested.captures("*.example.com", crawls=crawl).to_arrow()
@@ -248,7 +248,7 @@ def test_the_command_fetches_patterns_and_captures(
     assert (ran.status, ran.err) == (0, f"{part} records in a.warc.gz, which also has {others}\n")
 
 
-def test_what_is_lost_is_said_by_the_command(asking: Command, tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+def test_command_reports_lost_records(asking: Command, tmp_path: Path, rows: list[dict[str, Any]]) -> None:
     row = {name: str(value) for name, value in rows[0].items()}
     lost = row | {"warc_filename": "crawl-data/gone.warc.gz"}
     (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n" + json.dumps(lost) + "\n")
@@ -274,7 +274,7 @@ def test_what_is_lost_is_said_by_the_command(asking: Command, tmp_path: Path, ro
     ],
     ids=["nothing", "CSV of Athena", "JSON lines", "CDXJ", "JSON", "gzipped CSV"],
 )
-def test_lists_of_captures(tmp_path: Path, text: bytes, columns: list[tuple[str, list[str | None]]]) -> None:
+def test_reads_lists_of_captures(tmp_path: Path, text: bytes, columns: list[tuple[str, list[str | None]]]) -> None:
     (tmp_path / "list").write_bytes(text)
     with (tmp_path / "list").open("rb") as file:
         found = captures_in(file)
@@ -286,7 +286,7 @@ def test_lists_of_captures(tmp_path: Path, text: bytes, columns: list[tuple[str,
 
 
 @pytest.mark.parametrize("text", [b"https://example.com/\n", b"a,b\n1,2\n"])
-def test_what_is_no_list_of_captures_is_not_taken_for_an_empty_one(tmp_path: Path, text: bytes) -> None:
+def test_rejects_files_that_are_not_lists_of_captures(tmp_path: Path, text: bytes) -> None:
     (tmp_path / "list").write_bytes(text)
     with (tmp_path / "list").open("rb") as file, pytest.raises(QueryError, match="nor a header with columns"):
         captures_in(file)
@@ -314,7 +314,7 @@ def test_what_is_no_list_of_captures_is_not_taken_for_an_empty_one(tmp_path: Pat
         (["*.example.com", "-o", "held.warc.gz", "--max-size", "1GB", "--yes"], "is of another output"),
     ],
 )
-def test_mistakes_of_the_command(asking: Command, tmp_path: Path, words: list[str], what: str) -> None:
+def test_command_rejects_invalid_options(asking: Command, tmp_path: Path, words: list[str], what: str) -> None:
     (tmp_path / "rows.jsonl").write_text("{no json")
     if "held.warc.gz" in words:
         Ledger(tmp_path / "held.warc.gz.ledger", {"form": "warc", "most": None}).close()
@@ -324,7 +324,7 @@ def test_mistakes_of_the_command(asking: Command, tmp_path: Path, words: list[st
     assert not list(tmp_path.glob("a.*"))
 
 
-def test_what_is_there_already_is_not_asked_about(asking: Command, tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+def test_fetches_nothing_that_is_complete(asking: Command, tmp_path: Path, rows: list[dict[str, Any]]) -> None:
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "rows.parquet")
     words = ["fetch", "--captures", "rows.parquet", "-o", "a.warc.gz"]
     assert asking(*words, "--max-requests", "0").status == 2
@@ -333,7 +333,7 @@ def test_what_is_there_already_is_not_asked_about(asking: Command, tmp_path: Pat
     assert (again.status, again.err) == (0, asking(*words, "--yes").err)
 
 
-def test_records_are_checked_as_they_come(settings: Settings, rows: list[dict[str, Any]]) -> None:
+def test_checks_records_while_fetching(settings: Settings, rows: list[dict[str, Any]]) -> None:
     wrong = [capture_of(row | {"url": "https://other.example/"}) for row in rows[:3]]
     with closing(open_source(settings.source, settings)) as source, ThreadPoolExecutor(2) as executor:
         results = list(fetch_records(record_fetches(wrong, max_gap=1000), source, executor))

@@ -28,7 +28,7 @@ def secret(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("link", KINDS)
 @pytest.mark.parametrize("name", [".out.warc.gz.part", "out.warc.gz.ledger"])
-def test_an_output_refuses_links(
+def test_output_rejects_links(
     records: list[Record], tmp_path: Path, secret: Path, link: Callable[[Path, Path], None], name: str
 ) -> None:
     output = tmp_path / FORMS["warc"]
@@ -43,7 +43,7 @@ def test_an_output_refuses_links(
 
 
 @pytest.mark.parametrize("link", KINDS)
-def test_a_finished_output_that_became_a_link_does_not_grow(
+def test_finished_output_that_became_a_link_is_refused(
     records: list[Record], tmp_path: Path, link: Callable[[Path, Path], None]
 ) -> None:
     output, elsewhere = tmp_path / FORMS["warc"], tmp_path / "elsewhere"
@@ -68,7 +68,7 @@ def test_tables_of_records_replace_links(
     assert secret.read_bytes() == SECRET
 
 
-def test_payloads_are_not_written_through_a_link(records: list[Record], tmp_path: Path) -> None:
+def test_payloads_do_not_follow_links(records: list[Record], tmp_path: Path) -> None:
     output, elsewhere = tmp_path / FORMS["payload"], tmp_path / "elsewhere"
     fill(output, "payload", records[:5], tmp_path / "cache")
     elsewhere.mkdir()
@@ -80,7 +80,7 @@ def test_payloads_are_not_written_through_a_link(records: list[Record], tmp_path
 
 
 @pytest.mark.parametrize("link", KINDS)
-def test_whole_files_replace_links(tmp_path: Path, secret: Path, link: Callable[[Path, Path], None]) -> None:
+def test_complete_files_replace_links(tmp_path: Path, secret: Path, link: Callable[[Path, Path], None]) -> None:
     link(secret, tmp_path / f".found.csv.{os.getpid()}.part")
     with whole_file(tmp_path / "found.csv") as file:
         file.write(b"rows")
@@ -88,7 +88,7 @@ def test_whole_files_replace_links(tmp_path: Path, secret: Path, link: Callable[
 
 
 @pytest.mark.parametrize("link", KINDS)
-def test_the_data_folder_follows_no_links(
+def test_data_folder_follows_no_links(
     untaught_data: Path,
     settings: Settings,
     crawl: str,
@@ -116,7 +116,7 @@ def test_the_data_folder_follows_no_links(
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give a file away")
-def test_an_output_refuses_files_of_others(records: list[Record], tmp_path: Path) -> None:
+def test_output_rejects_files_of_other_users(records: list[Record], tmp_path: Path) -> None:
     output = tmp_path / FORMS["warc"]
     planted = output.with_name(f".{output.name}.part")
     planted.touch()

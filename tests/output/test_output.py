@@ -77,7 +77,7 @@ class Stopped(LocalTarget):
     ("form", "most"),
     [("warc", None), ("warc", 20_000), ("text", None), ("parquet", None), ("parquet", 20_000), ("payload", None)],
 )
-def test_stopped_at_any_step_it_goes_on(records: list[Record], tmp_path: Path, form: str, most: int | None) -> None:
+def test_continues_after_a_stop_at_any_step(records: list[Record], tmp_path: Path, form: str, most: int | None) -> None:
     chance, stops, folder, name, chosen = random.Random(form), count(), tmp_path / "out", FORMS[form], form_of(form)
 
     def stop() -> None:
@@ -109,9 +109,7 @@ def test_stopped_at_any_step_it_goes_on(records: list[Record], tmp_path: Path, f
         assert not list(stopped.rglob(".*")), stopped
 
 
-def test_a_full_disk_loses_nothing_that_was_safe(
-    asking: Command, tmp_path: Path, harvested: Catalogue, crawl: str
-) -> None:
+def test_full_disk_loses_nothing_synced(asking: Command, tmp_path: Path, harvested: Catalogue, crawl: str) -> None:
     rows = harvested.captures("*.com", crawls=crawl, limit=80).to_arrow()
     output = tmp_path / "out.warc.gz"
     first = harvested.fetch(rows.slice(0, 30).to_pylist(), output)
@@ -141,7 +139,7 @@ def test_a_full_disk_loses_nothing_that_was_safe(
     assert Counter(url for _, url, _ in records_in(output)) == Counter(rows["url"].to_pylist())
 
 
-def test_one_process_at_a_time(records: list[Record], tmp_path: Path) -> None:
+def test_refuses_two_processes(records: list[Record], tmp_path: Path) -> None:
     form = form_of("warc")
     with open_output(tmp_path / "a.warc.gz", form, {}, most=None, cache=tmp_path):
         with (
@@ -158,7 +156,7 @@ def test_one_process_at_a_time(records: list[Record], tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("*.lock"))
 
 
-def test_interrupted_at_any_line_it_goes_on(records: list[Record], tmp_path: Path) -> None:
+def test_continues_after_an_interrupt_at_any_line(records: list[Record], tmp_path: Path) -> None:
     """As by Ctrl-C, of which Python tells between any two."""
     some = records[:3]
     for stop in count(1):
@@ -189,7 +187,7 @@ def test_interrupted_at_any_line_it_goes_on(records: list[Record], tmp_path: Pat
 
 @pytest.mark.parametrize("form", ["warc", "parquet"])
 @pytest.mark.parametrize("elsewhere", [False, True])
-def test_what_was_changed_is_not_added_to(
+def test_refuses_to_append_to_changed_files(
     records: list[Record], tmp_path: Path, away: str, form: str, *, elsewhere: bool
 ) -> None:
     output = f"{away if elsewhere else tmp_path}/{FORMS[form]}"
@@ -204,7 +202,7 @@ def test_what_was_changed_is_not_added_to(
     assert urls_in(there, form, [name]) == urls_of(records[:20])
 
 
-def test_a_part_does_not_take_the_place_of_another_file(records: list[Record], tmp_path: Path) -> None:
+def test_part_does_not_replace_other_files(records: list[Record], tmp_path: Path) -> None:
     (tmp_path / "out-00001.warc.gz").write_bytes(b"precious")
     for _ in range(2):
         with pytest.raises(QueryError, match=r"out-00001\.warc\.gz holds something else"):
@@ -219,7 +217,7 @@ def test_a_part_does_not_take_the_place_of_another_file(records: list[Record], t
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
-def test_payloads_that_are_gone_come_back(records: list[Record], tmp_path: Path, away: str, *, elsewhere: bool) -> None:
+def test_rewrites_deleted_payloads(records: list[Record], tmp_path: Path, away: str, *, elsewhere: bool) -> None:
     output = f"{away if elsewhere else tmp_path}/out"
     files, root = fsspec.url_to_fs(output)
     fill(output, "payload", records[:10], tmp_path / "cache")
@@ -243,7 +241,7 @@ def test_payloads_that_are_gone_come_back(records: list[Record], tmp_path: Path,
     assert all(files.exists(name) for name in lost)
 
 
-def test_payloads_are_files_and_their_index_leads_back(harvested: Catalogue, crawl: str, tmp_path: Path) -> None:
+def test_payload_index_names_every_file(harvested: Catalogue, crawl: str, tmp_path: Path) -> None:
     found = list(harvested.records(harvested.captures("*.com", crawls=crawl, limit=40)))
     captures = [record.capture for record in found]
     done = harvested.fetch(captures, tmp_path / "pages", form="payload")
@@ -264,13 +262,13 @@ def test_payloads_are_files_and_their_index_leads_back(harvested: Catalogue, cra
 
 
 @given(st.one_of(st.text(), st.from_regex(r"https?://(con|nul|\[|..|aux\.)(/.*)?", fullmatch=True)), st.text())
-def test_names_of_payloads_are_safe(url: str, kind: str) -> None:
+def test_payload_names_are_safe(url: str, kind: str) -> None:
     record = replace(record_of(b"x"), headers=(("WARC-Target-URI", url),), http_headers=(("Content-Type", kind),))
     name = json.loads(PayloadFormat().encode(record).partition(b"\n")[0])["file"]
     assert NAME.fullmatch(name)
 
 
-def test_names_say_what_is_in_the_files() -> None:
+def test_payload_names_show_the_content() -> None:
     def name(url: str, kind: str) -> str:
         record = replace(record_of(b"a\nb", kind), headers=(("WARC-Target-URI", url),))
         line, _, payload = PayloadFormat().encode(record).partition(b"\n")
@@ -287,7 +285,7 @@ def test_names_say_what_is_in_the_files() -> None:
 # ---- tables ----
 
 
-def test_tables_hold_what_pages_say(harvested: Catalogue, crawl: str, tmp_path: Path) -> None:
+def test_tables_have_the_content_of_pages(harvested: Catalogue, crawl: str, tmp_path: Path) -> None:
     captures = harvested.captures("*.com", crawls=crawl, limit=30)
     found = {(each.capture.filename, each.capture.offset): each for each in harvested.records(captures)}
     harvested.fetch(captures, tmp_path / "pages.parquet", form="parquet")
@@ -321,7 +319,7 @@ def test_tables_hold_what_pages_say(harvested: Catalogue, crawl: str, tmp_path: 
     assert len(records_in(tmp_path / "again.warc.gz")) == len(found)
 
 
-def test_frames_say_what_they_lack(harvested: Catalogue, crawl: str) -> None:
+def test_dataframes_report_missing_records(harvested: Catalogue, crawl: str) -> None:
     row = harvested.captures("*.com", crawls=crawl, limit=1).to_arrow().to_pylist()[0]
     with pytest.warns(IncompleteAnswer, match="does not exist"):
         frame = harvested.fetch_to_pandas([row, row | {"warc_filename": "crawl-data/none.warc.gz"}])
@@ -329,7 +327,7 @@ def test_frames_say_what_they_lack(harvested: Catalogue, crawl: str) -> None:
     assert list(harvested.fetch_to_pandas([]).columns) == ROW.names
 
 
-def test_rows_of_any_record() -> None:
+def test_writes_rows_of_any_record() -> None:
     page = record_of(b"<p>x</p>")
     record = replace(page, http_headers=(*page.http_headers, ("X-Odd", "\ud800")))
     with Documents(processes=1) as documents:
@@ -368,7 +366,7 @@ def test_rows_of_any_record() -> None:
         ("gs://bucket/out.warc.gz", "warc", None, "requires another library"),
     ],
 )
-def test_what_no_output_can_be(
+def test_rejects_invalid_outputs(
     records: list[Record], tmp_path: Path, output: str, form: str, most: int | None, what: str | None
 ) -> None:
     (tmp_path / "other.warc.gz").write_bytes(b"precious")
@@ -400,7 +398,7 @@ def test_what_no_output_can_be(
         (["-o", "a.warc.gz", "--max-size", "0"], "must not be 0"),
     ],
 )
-def test_mistakes_of_the_command(asking: Command, tmp_path: Path, words: list[str], what: str) -> None:
+def test_command_rejects_invalid_options(asking: Command, tmp_path: Path, words: list[str], what: str) -> None:
     (tmp_path / "folder.warc.gz").mkdir()
     ran = asking("fetch", "*.com", *words)
     assert (ran.status, ran.err.count("\n")) == (2, 1), ran.err

@@ -28,7 +28,7 @@ away = pytest.fixture(elsewhere)
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_elsewhere_it_is_the_same(records: list[Record], tmp_path: Path, away: str, form: str) -> None:
+def test_remote_output_equals_local_output(records: list[Record], tmp_path: Path, away: str, form: str) -> None:
     output, most = f"{away}/{FORMS[form]}", None if form == "payload" else 20_000
     names = fill(output, form, records[:30], tmp_path / "cache", most)
     before = copied(away, tmp_path / "before")
@@ -49,7 +49,7 @@ def test_elsewhere_it_is_the_same(records: list[Record], tmp_path: Path, away: s
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_store_that_fails_loses_nothing(records: list[Record], tmp_path: Path, away: str, form: str) -> None:
+def test_failing_remote_loses_nothing(records: list[Record], tmp_path: Path, away: str, form: str) -> None:
     chance = random.Random(form)
     most = None if form == "payload" else 20_000
     names, failed = list[str](), 0
@@ -71,7 +71,7 @@ def test_a_store_that_fails_loses_nothing(records: list[Record], tmp_path: Path,
     assert urls_in(tmp_path / "19", form, names) == urls_of(records)
 
 
-def test_what_a_store_says_is_not_repeated(records: list[Record], tmp_path: Path, away: str) -> None:
+def test_error_texts_of_remotes_are_not_repeated(records: list[Record], tmp_path: Path, away: str) -> None:
     Flaky.fail = staticmethod(lambda _: True)
     with pytest.raises(OutputFailed, match=r"cannot be written or read \(PermissionError\)") as raised:
         fill(f"{away}/out.warc.gz", "warc", records, tmp_path)
@@ -84,7 +84,7 @@ def test_what_a_store_says_is_not_repeated(records: list[Record], tmp_path: Path
     assert urls_in(copied(away, tmp_path / "there"), "warc", names) == urls_of(records)
 
 
-def test_what_is_elsewhere_already_is_left_alone(records: list[Record], tmp_path: Path, away: str) -> None:
+def test_does_not_replace_remote_files(records: list[Record], tmp_path: Path, away: str) -> None:
     files, root = fsspec.url_to_fs(away)
     files.pipe_file(f"{root}/out-00000.warc.gz", b"precious")
     with pytest.raises(QueryError, match=r"out-00000\.warc\.gz holds something else"):
@@ -95,7 +95,7 @@ def test_what_is_elsewhere_already_is_left_alone(records: list[Record], tmp_path
     assert files.cat_file(f"{root}/out-00000.warc.gz") == b"precious"
 
 
-def test_a_url_of_this_machine_is_a_folder(records: list[Record], tmp_path: Path) -> None:
+def test_file_url_is_a_folder(records: list[Record], tmp_path: Path) -> None:
     assert fill(f"file://{tmp_path}/out.warc.gz", "warc", records, tmp_path / "cache") == ["out.warc.gz"]
     check(tmp_path / "out.warc.gz")
 
@@ -131,7 +131,7 @@ def aws(endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[
 # Of the AWS SDK: it leaves sockets and loops of its own to the garbage collector.
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_bucket(
+def test_writes_to_a_bucket(
     harvested_data: Path,
     settings: Settings,
     asking: Command,

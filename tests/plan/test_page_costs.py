@@ -83,7 +83,7 @@ def pages_that_hold(there: Sequence[tuple[bytes, RowGroup, pa.ChunkedArray]], ke
     return size, count
 
 
-def test_one_url_in_a_sorted_crawl_takes_one_wave(
+def test_one_url_of_a_sorted_crawl_takes_one_wave(
     cat: Catalogue, server: LoopbackServer, mirror: Path, all_rows: pa.Table
 ) -> None:
     """Indexes held, five columns beside the key: at most a request a column and one for its dictionary."""
@@ -133,7 +133,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_index_requests_are_known_before_and_pages_after(large: Path, settings: Settings, tmp_path: Path) -> None:
+def test_announces_index_requests_first_and_then_pages(large: Path, settings: Settings, tmp_path: Path) -> None:
     columns = [KEY_COLUMN, "url", "fetch_status"]
     with (
         LoopbackServer(large) as server,
@@ -164,7 +164,7 @@ def test_index_requests_are_known_before_and_pages_after(large: Path, settings: 
         assert cat.captures("example.com/00030000", columns=columns).plan == exact
 
 
-def test_what_was_read_is_not_read_again(tmp_path: Path, cat: Catalogue, server: LoopbackServer) -> None:
+def test_does_not_read_cached_pages(tmp_path: Path, cat: Catalogue, server: LoopbackServer) -> None:
     """The cache, on unless it is turned off; the plan says what is in it."""
     crawl, data = sorted_crawl(cat), tmp_path / "of the server"
     with catalogue.open(data, settings=replace(cat.session.settings, cache_size=1 << 20)) as caching:
@@ -189,7 +189,7 @@ def test_what_was_read_is_not_read_again(tmp_path: Path, cat: Catalogue, server:
         assert uncached.to_arrow() == rows
 
 
-def test_whole_pages_are_counted_without_being_read(cat: Catalogue, server: LoopbackServer, all_rows: pa.Table) -> None:
+def test_counts_matching_pages_without_reading(cat: Catalogue, server: LoopbackServer, all_rows: pa.Table) -> None:
     crawl = sorted_crawl(cat)
     expected = scanned(of_crawl(all_rows, crawl), [parse_pattern("*.com")]).num_rows
     asked = cat.captures("*.com", crawls=crawl, subsets="warc")
@@ -204,7 +204,7 @@ def test_whole_pages_are_counted_without_being_read(cat: Catalogue, server: Loop
     assert sum(exchange.sent_bytes for exchange in made) < asked.fetch_indexes().bytes / 10
 
 
-def test_a_limit_reads_the_pages_that_are_enough(cat: Catalogue, server: LoopbackServer) -> None:
+def test_limit_reads_enough_pages(cat: Catalogue, server: LoopbackServer) -> None:
     crawl = sorted_crawl(cat)
     all_of_it = cat.captures("*.com", crawls=crawl, subsets="warc", columns=COLUMNS)
     every = all_of_it.to_arrow()
@@ -216,7 +216,7 @@ def test_a_limit_reads_the_pages_that_are_enough(cat: Catalogue, server: Loopbac
     assert 0 < sent <= plan.bytes < all_of_it.plan.bytes / 3
 
 
-def test_many_urls_read_each_page_once(cat: Catalogue, server: LoopbackServer, all_rows: pa.Table) -> None:
+def test_reads_each_page_once_for_many_urls(cat: Catalogue, server: LoopbackServer, all_rows: pa.Table) -> None:
     crawl = sorted_crawl(cat)
     mine = of_crawl(all_rows, crawl)
     urls = random.Random(4).sample(sorted(set(mine.column("url").to_pylist())), 300)
@@ -236,7 +236,7 @@ def test_many_urls_read_each_page_once(cat: Catalogue, server: LoopbackServer, a
         assert sum(exchange.sent_bytes for exchange in made) == plan.bytes
 
 
-def test_once_read_zipped_streams_are_told_apart(cat: Catalogue, all_rows: pa.Table) -> None:
+def test_learned_intervals_prune_zipped_streams(cat: Catalogue, all_rows: pa.Table) -> None:
     """Least and greatest key of a row group, or of a page, of such files say little; the intervals between say more."""
     crawl = str(cat.files().query("not has_page_index").crawl.min())
     mine = of_crawl(all_rows, crawl)

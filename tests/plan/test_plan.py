@@ -38,7 +38,7 @@ prefixes = st.lists(keys, min_size=1, max_size=6).map(lambda ps: merge(prefix_in
 
 
 @given(prefixes, st.lists(keys, min_size=1), st.sampled_from(Order))
-def test_near_keeps_every_interval_that_holds_a_key(
+def test_near_keeps_every_interval_with_a_key(
     intervals: tuple[KeyInterval, ...], group: list[bytes], order: Order
 ) -> None:
     bounds = Bounds(min(group), max(group), order)
@@ -59,7 +59,7 @@ def signed(key: bytes) -> list[int]:
     st.lists(st.text("a\x7fb", min_size=1, max_size=2).map(str.encode), min_size=1, max_size=3),
     st.sampled_from([exact_interval, prefix_interval]),
 )
-def test_near_is_right_about_signed_bounds_of_any_keys(
+def test_near_is_safe_for_signed_bounds(
     group: list[bytes], asked: list[bytes], interval_of: Callable[[bytes], KeyInterval]
 ) -> None:
     """Old writers compared bytes as signed; whatever the keys, no group that holds one may be ruled out."""
@@ -76,9 +76,7 @@ ranges = st.builds(lambda s, n: ByteRange(s, s + n), st.integers(0, 500), st.int
 
 
 @given(st.lists(ranges), st.integers(0, 40), st.integers(1, 300))
-def test_coalescing_covers_everything_and_wastes_no_more_than_allowed(
-    wanted: list[ByteRange], gap: int, most: int
-) -> None:
+def test_coalesced_ranges_cover_all_within_the_gap(wanted: list[ByteRange], gap: int, most: int) -> None:
     merged = coalesce(wanted, max_gap=gap, max_length=most)
     assert merged == sorted(merged)
     assert all(first.end <= second.start for first, second in pairwise(merged))
@@ -106,7 +104,7 @@ def question(*patterns: str, **more: object) -> ResolvedQuery:
     return dataclasses.replace(ResolvedQuery(intervals, patterns), **more)  # type: ignore[arg-type]
 
 
-def test_a_plan_reads_exactly_the_chunks_of_the_columns_asked_for(mirror: Path) -> None:
+def test_reads_only_chunks_of_requested_columns(mirror: Path) -> None:
     held = a_held_file(mirror)
     # A second wave costs something, requests nothing to speak of.
     plan = plan_reads(
@@ -126,7 +124,7 @@ def test_a_plan_reads_exactly_the_chunks_of_the_columns_asked_for(mirror: Path) 
     assert plan.bytes == sum(len(chunk) for chunk in chunks.values())
 
 
-def test_cost_decides_what_is_merged(mirror: Path) -> None:
+def test_merges_ranges_by_cost(mirror: Path) -> None:
     held = a_held_file(mirror)
     ask = question("*", columns=("warc_segment",))
     scarce = plan_reads(ask, [held], cost=Cost(rate=1.0, bandwidth=1e9), considered=1)
@@ -135,7 +133,7 @@ def test_cost_decides_what_is_merged(mirror: Path) -> None:
     assert scarce.bytes > plenty.bytes
 
 
-def test_a_plan_is_a_frozen_value(mirror: Path) -> None:
+def test_plan_is_frozen(mirror: Path) -> None:
     held = a_held_file(mirror)
     plans = [plan_reads(question("*.example.com"), [held], cost=Cost(), considered=9) for _ in range(2)]
     assert plans[0] == plans[1]
@@ -164,7 +162,7 @@ def _without_bounds(group: RowGroup) -> RowGroup:
     return dataclasses.replace(group, chunks={name: blind(chunk) for name, chunk in group.chunks.items()})
 
 
-def test_a_file_without_keys_matches_nothing(mirror: Path) -> None:
+def test_file_without_keys_matches_nothing(mirror: Path) -> None:
     held = a_held_file(mirror)
     group = held.footer.row_groups[0]
     chunks = {name: chunk for name, chunk in group.chunks.items() if name != "url_surtkey"}
@@ -180,9 +178,7 @@ def test_seconds_follow_rate_bandwidth_and_round_trips() -> None:
     assert Cost(rate=None, latency=0.1, connections=10).max_gap == pytest.approx(100_000)
 
 
-def test_plans_and_the_servers_log_agree(
-    mirror: Path, all_rows: pa.Table, harvested_data: Path, tmp_path: Path
-) -> None:
+def test_requests_equal_the_plan(mirror: Path, all_rows: pa.Table, harvested_data: Path, tmp_path: Path) -> None:
     """For many questions of every kind: no request but those announced, and as many bytes."""
     with (
         LoopbackServer(mirror) as server,
@@ -210,7 +206,7 @@ def test_planning_needs_no_network(harvested_data: Path, tmp_path: Path) -> None
         assert cat.requests == 0
 
 
-def test_crawls_whose_footers_have_no_times_are_chosen_by_their_dates(harvested: catalogue.Catalogue) -> None:
+def test_selects_crawls_without_times_by_their_dates(harvested: catalogue.Catalogue) -> None:
     rows = harvested.sql("SELECT DISTINCT crawl FROM row_groups WHERE last_fetch IS NULL").fetchall()
     timeless = {crawl for (crawl,) in rows}
     assert "CC-MAIN-2018-05" in timeless
@@ -232,9 +228,7 @@ def test_crawls_whose_footers_have_no_times_are_chosen_by_their_dates(harvested:
         assert harvested.captures("*", from_=f"{last + near:%Y%m%d}", crawls=crawl).count() == 0
 
 
-def test_where_no_dates_are_known_every_crawl_is_looked_at(
-    harvested_data: Path, settings: Settings, tmp_path: Path
-) -> None:
+def test_includes_crawls_without_dates(harvested_data: Path, settings: Settings, tmp_path: Path) -> None:
     copytree(harvested_data, tmp_path / "data")
     with Store(tmp_path / "data" / "footers.sqlite") as store:
         store.delete("documents", ["collinfo.json"])
@@ -242,7 +236,7 @@ def test_where_no_dates_are_known_every_crawl_is_looked_at(
         assert any("CC-MAIN-2018-05" in path for path in cat.captures("*", from_="2026").plan.paths)
 
 
-def test_a_limit_makes_a_plan_an_upper_bound(mirror: Path, harvested_data: Path, tmp_path: Path) -> None:
+def test_limit_makes_the_cost_a_maximum(mirror: Path, harvested_data: Path, tmp_path: Path) -> None:
     with (
         LoopbackServer(mirror) as server,
         catalogue.open(harvested_data, settings=Settings(source=server.url, cache=tmp_path)) as cat,
@@ -284,17 +278,17 @@ def test_times_are_inclusive_as_typed(first: Moment, last: Moment, expected: tup
     "text",
     ["", "tomorrow", "20220131123059000", "2022-13-01", "2022-02-30", "2022-W05", "-5", "\uff12\uff10\uff12\uff12"],
 )
-def test_times_that_are_none(text: str) -> None:
+def test_rejects_invalid_times(text: str) -> None:
     with pytest.raises(QueryError, match="is no time; write it as"):
         time_bounds(text, None)
 
 
-def test_times_the_wrong_way_round() -> None:
+def test_rejects_reversed_times() -> None:
     with pytest.raises(QueryError, match="lies behind"):
         time_bounds("2023", "2022")
 
 
-def test_questions_about_what_is_not_held(harvested: catalogue.Catalogue) -> None:
+def test_reports_subsets_that_are_not_stored(harvested: catalogue.Catalogue) -> None:
     oldest, newest = (choose(harvested.files()["crawl"]) for choose in (min, max))
     soon = f"CC-MAIN-{int(newest[8:12]) + 1}-01"
     with pytest.raises(NotHarvested, match=f"run: catalogue harvest --crawl {soon}"):
@@ -303,14 +297,14 @@ def test_questions_about_what_is_not_held(harvested: catalogue.Catalogue) -> Non
         harvested.captures("example.com", crawls=oldest, subsets="robotstxt")
 
 
-def test_a_plan_says_what_cannot_be_pruned(harvested: catalogue.Catalogue) -> None:
+def test_reports_row_groups_that_cannot_be_pruned(harvested: catalogue.Catalogue) -> None:
     plan: ReadPlan = harvested.captures("*").plan
     assert plan.row_groups == plan.considered
     assert any("cannot be pruned" in warning for warning in plan.warnings)
     assert not any("cannot be pruned" in warning for warning in harvested.captures("*.example.com").plan.warnings)
 
 
-def test_a_row_group_is_decoded_once_whatever_is_asked(harvested: catalogue.Catalogue) -> None:
+def test_decodes_each_row_group_once(harvested: catalogue.Catalogue) -> None:
     footers = FooterCache(harvested.session.create_store())
     some, every = (harvested.captures(text).question.scope.candidates for text in ("*.example.com", "*"))
     first, second = ({f.file.path: f.footer for f in footers.get(asked)} for asked in (some, every))

@@ -15,7 +15,7 @@ from tests.support.commands import Command
 __all__ = ["large"]  # a fixture
 
 
-def test_a_plan_as_a_table_is_what_it_reads(harvested: catalogue.Catalogue) -> None:
+def test_table_lists_the_ranges_of_the_plan(harvested: catalogue.Catalogue) -> None:
     for patterns in ("*.de", "*.com"):
         found = harvested.captures(patterns, columns=["url", "fetch_status"])
         found.fetch_indexes()
@@ -36,7 +36,7 @@ def test_a_plan_as_a_table_is_what_it_reads(harvested: catalogue.Catalogue) -> N
             assert row["bytes"] == row["end"] - row["start"]
 
 
-def test_where_indexes_are_lacking_only_row_groups_are_known(large: Path, tmp_path: Path) -> None:
+def test_table_has_no_pages_without_indexes(large: Path, tmp_path: Path) -> None:
     command = Command(tmp_path / "data", str(large), tmp_path)
     assert command("harvest", "--crawl", LARGE).status == 0
     assert command("plan", *ASKED, "-o", "plan.jsonl", **SLOW).status == 0
@@ -48,7 +48,7 @@ def test_where_indexes_are_lacking_only_row_groups_are_known(large: Path, tmp_pa
     assert {row["column"] for row in rows} == {"url_surtkey", "url", "fetch_status"}
 
 
-def test_commands_write_it(asking: Command, settings: Settings, tmp_path: Path) -> None:
+def test_command_writes_the_table(asking: Command, settings: Settings, tmp_path: Path) -> None:
     with catalogue.open(asking.data, settings=settings) as cat:  # of another folder others may have been learned of
         plan = cat.captures("*.de").plan
     ran = asking("plan", "*.de", "--paths")

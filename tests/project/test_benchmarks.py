@@ -38,7 +38,7 @@ def files(miniature: Miniature) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_clients_find_what_the_files_have(client: str, files: dict[str, bytes], tmp_path: Path) -> None:
+def test_clients_return_the_rows_of_the_files(client: str, files: dict[str, bytes], tmp_path: Path) -> None:
     prepare, before = CLIENTS[client]
     paths = [path for path in files if path.endswith(".parquet")]
     names = [*COLUMNS, "url_host_registered_domain"]
@@ -56,7 +56,7 @@ def test_clients_find_what_the_files_have(client: str, files: dict[str, bytes], 
             assert digest(found) != digest(there.slice(1))
 
 
-def test_requests_through_a_late_server_are_counted(miniature: Miniature) -> None:
+def test_counts_requests_of_a_delayed_server(miniature: Miniature) -> None:
     path = manifest_path(CRAWL)
     with FaultServer(miniature.folder) as server, Late(server.url, latency=0.0) as late:
         for _ in range(2):
@@ -70,7 +70,7 @@ def test_requests_through_a_late_server_are_counted(miniature: Miniature) -> Non
         assert (late.requests, late.bytes) == (0, 0)
 
 
-def test_one_table_has_all_results_beside_ours() -> None:
+def test_one_table_compares_all_results() -> None:
     results: list[Result] = [
         Measurement("one job", "another", 30, 8e6, 1.0, 0.5, 200_000_000),
         Measurement("one job", "catalogue", 10, 2e6, 2.0, 0.5, 100_000_000),

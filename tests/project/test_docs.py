@@ -152,7 +152,7 @@ HELP = dict(pages_of_help(entry))
 
 
 @pytest.mark.parametrize("name", HELP)
-def test_examples_of_help_pages_are_run(name: str, taught: Command, tmp_path: Path) -> None:
+def test_help_examples_run(name: str, taught: Command, tmp_path: Path) -> None:
     copytree(taught.home / "data", tmp_path / "data")
     make_files(tmp_path)
     command = replace(taught, home=tmp_path)
@@ -176,7 +176,7 @@ class Plain(Command):
         return {**super().environment(**more), "CATALOGUE_DATA": ""}
 
 
-def test_the_readmes_transcripts_are_real(source: str, tmp_path: Path) -> None:
+def test_readme_transcripts_are_real(source: str, tmp_path: Path) -> None:
     assert follow(README, Plain(tmp_path, source, tmp_path)) >= 7
 
 
@@ -185,7 +185,7 @@ def test_the_readmes_transcripts_are_real(source: str, tmp_path: Path) -> None:
     [page for page in PAGES if RUN.search(text_of(page)) or SHELL.search(text_of(page))],
     ids=lambda page: page.stem,
 )
-def test_pages_go_on_where_the_tutorial_ends(page: Path, taught: Command, tmp_path: Path) -> None:
+def test_how_to_transcripts_are_real(page: Path, taught: Command, tmp_path: Path) -> None:
     copytree(taught.home / "data", tmp_path / "data")
     make_files(tmp_path)
     command = replace(taught, home=tmp_path)
@@ -194,7 +194,7 @@ def test_pages_go_on_where_the_tutorial_ends(page: Path, taught: Command, tmp_pa
     assert done + run_examples(examples, command) or NOT_RUN.search(examples)
 
 
-def test_commands_in_shell_blocks_have_the_options_they_are_shown_with() -> None:
+def test_shell_blocks_use_existing_options() -> None:
     checked = 0
     for page in [README, *PAGES]:
         for block in SHELL.findall(text_of(page)):
@@ -209,14 +209,14 @@ def test_commands_in_shell_blocks_have_the_options_they_are_shown_with() -> None
     assert checked > 20
 
 
-def test_the_proxy_overwrites_every_header_that_addresses_are_made_from() -> None:
+def test_proxy_example_overwrites_every_address_header() -> None:
     code = "".join(text_of(path) for path in (ROOT / "catalogue/server").glob("*.py"))
     heeded = {"host", *re.findall(r'"(x-forwarded-\w+)"', code)}
     overwritten = re.findall(r"proxy_set_header (\S+) ", text_of(ROOT / "docs/how-to/server.md"))
     assert heeded == {name.lower() for name in overwritten}
 
 
-def test_python_that_is_not_run_can_be_read() -> None:
+def test_python_blocks_compile() -> None:
     blocks = [
         block for page in [README, *PAGES] for block in re.findall(r"```python\n(.*?)```", text_of(page), re.DOTALL)
     ]
@@ -225,14 +225,14 @@ def test_python_that_is_not_run_can_be_read() -> None:
         compile(block, "page", "exec")
 
 
-def test_the_readme_is_short_and_names_every_command() -> None:
+def test_readme_is_short_and_names_every_command() -> None:
     readme = text_of(README)
     assert len(readme.split()) <= 900
     for name in _Commands.modules:
         assert f"catalogue {name}" in readme or name in {"status", "forget"}, name
 
 
-def test_the_architecture_lists_the_modules_in_their_order() -> None:
+def test_architecture_lists_the_modules_in_order() -> None:
     assert re.findall(r"^\|[^|]*\| `(\w+)` \|", text_of(ROOT / "ARCHITECTURE.md"), re.MULTILINE) == ORDER
 
 
@@ -245,12 +245,12 @@ def test_public_names_are_documented(name: str) -> None:
             assert value.__doc__, f"{name}.{member}"
 
 
-def test_the_package_lists_its_public_names_and_has_a_version() -> None:
+def test_package_lists_public_names_and_version() -> None:
     assert dir(catalogue) == sorted([*catalogue.__all__, "__version__"])
     assert catalogue.__version__ == version("commoncrawl-catalogue")
 
 
-def test_links_lead_somewhere() -> None:
+def test_links_have_targets() -> None:
     checked = 0
     for page in ROOT.glob("*.md"):
         for link in re.findall(r"\]\(([^)#]+)\)", text_of(page)):

@@ -113,7 +113,7 @@ def imports(path: Path) -> list[str]:
     return found
 
 
-def test_every_module_has_its_place() -> None:
+def test_every_module_is_in_the_list() -> None:
     assert {layer(path) for path in modules()} - {"__init__", "__main__"} == set(ORDER)
 
 
@@ -132,18 +132,18 @@ def wrongly_imported(path: Path) -> Iterator[str]:
             yield f"{here} imports {name}"
 
 
-def test_imports_point_one_way() -> None:
+def test_imports_follow_the_list() -> None:
     assert [wrong for path in modules() for wrong in wrongly_imported(path)] == []
 
 
-def test_each_dependency_has_one_home() -> None:
+def test_each_dependency_has_one_folder() -> None:
     found = [(layer(path), name.split(".")[0]) for path in modules() for name in imports(path)]
     assert [(here, top) for here, top in found if here not in HOMES.get(top, {here})] == []
     assert {top for _, top in found} >= HOMES.keys()
 
 
 @pytest.mark.parametrize("name", PURE)
-def test_decisions_touch_nothing(name: str) -> None:
+def test_decision_modules_do_no_io(name: str) -> None:
     for path in modules():
         if layer(path) == name:
             used = {imported.split(".")[0] for imported in imports(path)}
@@ -151,7 +151,7 @@ def test_decisions_touch_nothing(name: str) -> None:
             assert not used & (IMPURE_MODULES | elsewhere), f"{path.name} imports {used}"
 
 
-def test_files_can_be_read_in_one_go() -> None:
+def test_files_are_short() -> None:
     for path in [*modules(), *sorted((ROOT / "tests").rglob("*.py"))]:
         length = len(path.read_text(encoding="utf-8").splitlines())
         if path != PACKAGE / "catalogue.py":  # whose docstrings are the reference of the API
@@ -159,12 +159,12 @@ def test_files_can_be_read_in_one_go() -> None:
         assert path.stem not in FORBIDDEN_NAMES
 
 
-def test_range_text_has_one_home() -> None:
+def test_range_headers_are_made_in_one_module() -> None:
     for path in modules():
         if layer(path) not in {"source", "demo"}:  # a server writes the other half of it
             assert not re.search(r"\"bytes(=| \{)", path.read_text(encoding="utf-8")), path
 
 
-def test_views_are_made_in_queries_alone() -> None:
+def test_views_are_defined_in_queries_only() -> None:
     for path in modules():
         assert "CREATE OR REPLACE VIEW" not in path.read_text(encoding="utf-8").upper()

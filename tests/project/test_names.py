@@ -130,12 +130,12 @@ def _row(name: str) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_names_that_lead_away_are_refused(door: str) -> None:
+def test_rejects_paths_that_leave_the_source(door: str) -> None:
     taken = {name for name in LEADING_AWAY if not DOORS[door](name)}
     assert taken <= HARMLESS.get(door, set())
 
 
-def test_names_that_lead_where_they_should_are_taken() -> None:
+def test_accepts_valid_paths() -> None:
     assert not DOORS["archive"](GOOD)
     assert not DOORS["crawl"]("CC-MAIN-2022-05")
     assert not DOORS["name of a table"]("hosts")
@@ -143,7 +143,7 @@ def test_names_that_lead_where_they_should_are_taken() -> None:
     assert COMMON_CRAWL.file("crawl=CC-MAIN-2022-05/subset=warc/part-0.gz.parquet")
 
 
-def test_lists_of_paths_hold_none_either() -> None:
+def test_path_lists_reject_them_too() -> None:
     for name in LEADING_AWAY:
         with suppress(CatalogueError):
             for path in parse_path_list(name.encode(errors="replace"), source="https://data.example"):
@@ -154,7 +154,7 @@ def test_lists_of_paths_hold_none_either() -> None:
                 assert set(path).isdisjoint("?#%*[]\\'\"`$ :")
 
 
-def test_no_lock_has_another_name(tmp_path: Path) -> None:
+def test_locks_have_fixed_names(tmp_path: Path) -> None:
     with Store(tmp_path / "data/footers.sqlite", create=True) as store:
         for name in LEADING_AWAY:
             with suppress(ValueError, OSError), store.harvesting(name):
@@ -162,7 +162,7 @@ def test_no_lock_has_another_name(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"data"}
 
 
-def test_whatever_gets_as_far_as_a_source_stays_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sources_resolve_paths_below_their_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last door: should a name pass all others, it is still put behind the source's own address."""
     monkeypatch.setenv("no_proxy", "*")
     (tmp_path / "source").mkdir()
@@ -257,7 +257,7 @@ def _there(home: Path) -> set[Path]:
     return {path for path in home.parent.rglob("*") if "cache" not in path.parts}
 
 
-def test_an_answer_has_the_name_that_it_was_given_or_none(home: Path, asking: Command, crawl: str) -> None:
+def test_output_has_the_given_name_or_none(home: Path, asking: Command, crawl: str) -> None:
     command = Command(asking.data, asking.source, home)
     for name, status in OUTPUTS.items():
         if name in ALIKE:
@@ -270,7 +270,7 @@ def test_an_answer_has_the_name_that_it_was_given_or_none(home: Path, asking: Co
         assert (home / "there.jsonl").read_text() == "precious"
 
 
-def test_records_have_the_name_that_they_were_given_or_none(
+def test_record_output_has_the_given_name_or_none(
     home: Path, harvested: Catalogue, crawl: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(home)

@@ -35,7 +35,7 @@ def read(path: Path) -> tuple[Any, list[Any]]:
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
-def test_notebooks_are_for_anybody(path: Path) -> None:
+def test_notebooks_name_no_machine(path: Path) -> None:
     _, code = read(path)
     nodes = [node for cell in code for node in ast.walk(ast.parse(cell.source))]
     modules = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
@@ -49,7 +49,7 @@ def test_notebooks_are_for_anybody(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
-def test_stored_outputs_belong_to_the_code(path: Path) -> None:
+def test_stored_outputs_match_the_code(path: Path) -> None:
     notebook, code = read(path)
     digest: str = runpy.run_path(str(FOLDER / "execute.py"))["code_digest"](notebook)
     assert notebook.metadata.get("code_digest") == digest, "run: make notebooks"
@@ -62,7 +62,7 @@ def test_stored_outputs_belong_to_the_code(path: Path) -> None:
 # ---- executed ----
 
 
-def test_all_notebooks_but_the_first_are_compared_with_the_truth() -> None:
+def test_every_notebook_has_a_test() -> None:
     """Else one that has another name would run, and nobody look at what it found."""
     assert [path.stem for path in PATHS] == ["01-first-look", *LOOKED_AT]
 
@@ -232,7 +232,7 @@ def kernel(truth: Truth, tmp_path_factory: pytest.TempPathFactory) -> Iterator[K
     [pytest.param(path, marks=[needs_extensions] if "ducklake" in path.stem else []) for path in PATHS],
     ids=lambda path: path.stem,
 )
-def test_notebook_runs(path: Path, kernel: KernelManager, truth: Truth, tmp_path: Path) -> None:
+def test_notebooks_run(path: Path, kernel: KernelManager, truth: Truth, tmp_path: Path) -> None:
     notebook, code = read(path)
     compare, found = LOOKED_AT.get(path.stem, (None, {}))
     begin = f"%reset -f\nimport os\nos.chdir({str(tmp_path)!r})\nos.environ['CATALOGUE_DATA'] = 'data'\ndel os"

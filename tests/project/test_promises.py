@@ -16,7 +16,7 @@ def functions_of(path: str) -> set[str]:
     return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
-def test_every_test_that_is_named_exists() -> None:
+def test_named_tests_exist() -> None:
     named = _NAMED.findall(PROMISES)
     assert len(named) > 150
     lacking = [
@@ -27,7 +27,7 @@ def test_every_test_that_is_named_exists() -> None:
     assert not lacking
 
 
-def test_every_promise_names_a_test() -> None:
+def test_every_row_names_a_test() -> None:
     rows = [line for line in PROMISES.splitlines() if line.startswith("|")]
     promises = [row for row in rows if not row.startswith(("| What may happen |", "|---"))]
     assert len(promises) > 70

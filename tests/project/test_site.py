@@ -50,7 +50,7 @@ def text(part: str) -> str:
     return unescape(re.sub(r"<[^>]+>", "", part))
 
 
-def test_every_link_leads_somewhere_and_nothing_is_loaded_from_elsewhere(site: Path) -> None:
+def test_links_have_targets_and_nothing_is_loaded_from_elsewhere(site: Path) -> None:
     pages = sorted(site.rglob("*.html"))
     ids = {page: set(ID.findall(html(page))) for page in pages}
     followed = 0
@@ -71,7 +71,7 @@ def test_every_link_leads_somewhere_and_nothing_is_loaded_from_elsewhere(site: P
         assert not re.search(r"(?:url\(|@import)\s*['\"]?(?:https?:)?//", html(style)), style
 
 
-def test_every_command_and_option_is_there(site: Path) -> None:
+def test_documents_every_command_and_option(site: Path) -> None:
     told = html(site / "reference/commands.html")
     waiting: list[tuple[str, click.Command]] = [("catalogue", entry)]
     while waiting:
@@ -89,7 +89,7 @@ def test_every_command_and_option_is_there(site: Path) -> None:
             waiting += [(f"{name} {each}", found) for each, found in inner.items() if found]
 
 
-def test_every_public_name_is_there(site: Path) -> None:
+def test_documents_every_public_name(site: Path) -> None:
     ids = set(ID.findall(html(site / "reference/python.html")))
     for name in catalogue.__all__:
         thing = getattr(catalogue, name)
@@ -99,7 +99,7 @@ def test_every_public_name_is_there(site: Path) -> None:
             assert member.startswith("_") or f"{home}.{member}" in ids, f"{name}.{member}"
 
 
-def test_every_error_and_its_status_is_there(site: Path) -> None:
+def test_documents_every_error_and_status(site: Path) -> None:
     ids, statuses = set(ID.findall(html(site / "reference/python.html"))), html(site / "reference/exit-statuses.html")
     for name, each in vars(errors).items():
         if isinstance(each, type):
@@ -110,7 +110,7 @@ def test_every_error_and_its_status_is_there(site: Path) -> None:
             assert re.search(rf"<td><p>{each.exit_status}</p></td>", statuses.partition("CatalogueError")[0]), name
 
 
-def test_every_setting_and_variable_is_there(site: Path) -> None:
+def test_documents_every_setting_and_variable(site: Path) -> None:
     told = text(html(site / "reference/settings.html"))
     for name in Settings.__dataclass_fields__:
         assert f"{name}, CATALOGUE_{name.upper()}" in told
@@ -118,7 +118,7 @@ def test_every_setting_and_variable_is_there(site: Path) -> None:
         assert name.lower() in told.lower()
 
 
-def test_every_view_column_and_query_is_there(site: Path) -> None:
+def test_documents_every_view_column_and_query(site: Path) -> None:
     told = html(site / "reference/views.html")
     comments = [
         found
@@ -134,14 +134,14 @@ def test_every_view_column_and_query_is_there(site: Path) -> None:
     assert {path.stem for path in (ROOT / "queries").rglob("*.sql") if path.parent.name != "views"} <= set(shown)
 
 
-def test_every_column_of_the_index_is_there_in_its_order() -> None:
+def test_documents_every_column_of_the_index_in_order() -> None:
     page = (ROOT / "docs/reference/columns.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(\w+)`( •)? \|", page, re.MULTILINE)
     assert [name for name, _ in rows] == SCHEMA.names
     assert {name for name, marked in rows if marked} == set(CDX_COLUMNS)
 
 
-def test_every_field_of_the_json_that_is_shown_is_explained() -> None:
+def test_documents_every_json_field() -> None:
     page = (ROOT / "docs/reference/outputs.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`(\w+)`", page.partition("| of | field |")[2]))
     shown = [json.loads(line) for line in page.splitlines() if line.startswith("{")]
@@ -149,7 +149,7 @@ def test_every_field_of_the_json_that_is_shown_is_explained() -> None:
     assert {key for each in shown for key in each} <= named
 
 
-def test_every_path_and_parameter_is_there(site: Path) -> None:
+def test_documents_every_path_and_parameter(site: Path) -> None:
     told = text(html(site / "reference/http.html"))
     for path in application().openapi()["paths"].values():
         assert path["get"]["summary"] in told

@@ -36,7 +36,9 @@ def last_of_each(rows: list[Row], column: str) -> list[Row]:
 
 
 @pytest.mark.parametrize(("pattern", "unique"), [("*.com", "url"), ("*.org", "digest"), ("*.net", None)])
-def test_equals_a_look_at_all(harvested: Catalogue, whole_crawls: list[str], pattern: str, unique: str | None) -> None:
+def test_equals_a_reference_implementation(
+    harvested: Catalogue, whole_crawls: list[str], pattern: str, unique: str | None
+) -> None:
     asked: dict[str, Any] = {"patterns": pattern, "columns": COLUMNS, "crawls": whole_crawls}
     rows = harvested.captures(**asked).to_arrow().to_pylist()
     expected = last_of_each(rows, BY[unique])
@@ -51,7 +53,7 @@ def test_equals_a_look_at_all(harvested: Catalogue, whole_crawls: list[str], pat
     assert latest.count_by_crawl() == by_crawl
 
 
-def test_a_limit_is_of_those_that_are_left(harvested: Catalogue, whole_crawls: list[str]) -> None:
+def test_limit_applies_after_deduplication(harvested: Catalogue, whole_crawls: list[str]) -> None:
     asked: dict[str, Any] = {"patterns": "*.com", "columns": ["url"], "crawls": whole_crawls, "unique": "digest"}
     every = harvested.captures(**asked).to_arrow()
     for limit in (0, 1, 50):
@@ -61,7 +63,7 @@ def test_a_limit_is_of_those_that_are_left(harvested: Catalogue, whole_crawls: l
     assert every.schema.names == ["url", "crawl", "subset"]
 
 
-def test_by_any_column_and_in_order(harvested: Catalogue, whole_crawls: list[str]) -> None:
+def test_deduplicates_by_any_column_in_order(harvested: Catalogue, whole_crawls: list[str]) -> None:
     asked: dict[str, Any] = {"patterns": "*.com", "crawls": whole_crawls}
     statuses = harvested.captures(**asked, columns=["fetch_status"], unique="fetch_status").to_arrow()
     assert len(set(statuses.column("fetch_status").to_pylist())) == statuses.num_rows > 1
@@ -71,7 +73,7 @@ def test_by_any_column_and_in_order(harvested: Catalogue, whole_crawls: list[str
     assert len(set(keys)) == len(keys)
 
 
-def test_rows_without_a_value_are_all_different() -> None:
+def test_keeps_rows_without_a_value() -> None:
     chance = random.Random(1)
     values = [chance.choice(["a", "b", None]) for _ in range(50)]
     times = [chance.choice([1, 2, 3, None]) for _ in range(50)]
@@ -88,7 +90,7 @@ def test_rows_without_a_value_are_all_different() -> None:
         assert [*distinct.of([], batch.schema)] == []
 
 
-def test_what_cannot_be_told_apart(harvested: Catalogue) -> None:
+def test_rejects_invalid_columns(harvested: Catalogue) -> None:
     with pytest.raises(QueryError, match="did you mean content_digest"):
         harvested.captures("*", unique="content_digst")
     with pytest.raises(QueryError, match="leave out limit, ordered, unique and latest"):
@@ -97,7 +99,7 @@ def test_what_cannot_be_told_apart(harvested: Catalogue) -> None:
         harvested.captures("*", unique="url", limit=5).count_by_crawl()
 
 
-def test_on_the_command_line(untaught_data: Path, mirror: Path, harvested: Catalogue, tmp_path: Path) -> None:
+def test_command_deduplicates(untaught_data: Path, mirror: Path, harvested: Catalogue, tmp_path: Path) -> None:
     asking = Command(copytree(untaught_data, tmp_path / "data"), str(mirror), tmp_path)
     expected = harvested.captures("*.org", latest=True).to_arrow()
     ran = asking("query", "*.org", "--latest", "--columns", "url_surtkey,fetch_time")

@@ -48,7 +48,7 @@ def urls(captures: catalogue.Captures) -> list[str]:
         ({"where": ["fetch_status = 200 OR true", "url LIKE 'https:%'"]}, "url LIKE 'https:%'"),
     ],
 )
-def test_filters_in_python(harvested: Catalogue, filters: dict[str, Any], where: str) -> None:
+def test_parses_filters(harvested: Catalogue, filters: dict[str, Any], where: str) -> None:
     found = urls(harvested.captures(SITE, columns="url", **filters))
     assert found == urls(harvested.captures(SITE, columns="url", where=where))
     assert 0 < len(found) < harvested.captures(SITE).count()
@@ -61,7 +61,7 @@ def test_filters_in_python(harvested: Catalogue, filters: dict[str, Any], where:
         {"status": "200", "mime": "text/html,image/", "language": "eng,deu"},
     ],
 )
-def test_all_interfaces_find_the_same(
+def test_all_interfaces_return_the_same(
     site: str, asking: Command, harvested: Catalogue, crawl: str, filters: dict[str, str]
 ) -> None:
     named: dict[str, Any] = {"lang" if name == "language" else name: value for name, value in filters.items()}
@@ -87,7 +87,7 @@ def test_all_interfaces_find_the_same(
         ("lang", "eng'", "invalid language"),
     ],
 )
-def test_invalid_filters_are_refused(
+def test_rejects_invalid_filters(
     site: str, asking: Command, harvested: Catalogue, name: str, value: str, says: str
 ) -> None:
     ran = asking("plan", SITE, f"--{name}", value)
@@ -102,13 +102,13 @@ def test_invalid_filters_are_refused(
 
 
 @pytest.mark.parametrize("columns", ["url", None])
-def test_plans_with_filters_are_those_of_where(harvested: Catalogue, columns: str | None) -> None:
+def test_plans_equal_those_of_where(harvested: Catalogue, columns: str | None) -> None:
     where = ["fetch_status = 404", "content_mime_detected = 'text/html'"]
     plan = harvested.captures("*.com", columns=columns, where=where).plan
     assert plan.summary() == harvested.captures("*.com", columns=columns, status=404, mime="text/html").plan.summary()
 
 
-def test_crawls_without_detected_types_are_filtered_by_declared_types(tmp_path: Path) -> None:
+def test_uses_declared_types_in_crawls_without_detected_types(tmp_path: Path) -> None:
     keys = [f"com,example)/{number}" for number in range(4)]
     declared = pa.array(["text/html", "text/plain", "text/html", "unk"])
     detected = pa.array(["application/pdf", None, "text/html", "text/html"], pa.string())
@@ -146,7 +146,7 @@ def test_crawls_without_detected_types_are_filtered_by_declared_types(tmp_path: 
         (["--subset", "warc,robotstxt"], ["--subset", "warc", "--subset", "robotstxt"]),
     ],
 )
-def test_repeated_options_add_up(asking: Command, words: list[str], same: list[str]) -> None:
+def test_repeated_options_are_alternatives(asking: Command, words: list[str], same: list[str]) -> None:
     ran = asking("query", SITE, "--columns", "url", "--columns", "fetch_status", *words)
     assert ran.status == 0, ran.err
     assert ran.out == asking("query", SITE, "--columns", "url,fetch_status", *same).out != ""
@@ -163,13 +163,13 @@ def test_repeated_options_add_up(asking: Command, words: list[str], same: list[s
         (["export", "iceberg", "x", "--location", "a", "--location", "b"], "--location"),
     ],
 )
-def test_an_option_of_one_value_is_refused_twice(asking: Command, words: list[str], option: str) -> None:
+def test_rejects_repeated_single_options(asking: Command, words: list[str], option: str) -> None:
     ran = asking(*words)
     assert ran.status == 2
     assert f"{option} takes one value, but is given 2 times" in sentence(ran)
 
 
-def test_every_command_refuses_such_options() -> None:
+def test_every_command_rejects_repeated_single_options() -> None:
     def below(command: click.Command | None) -> list[click.Command]:
         assert command
         if not isinstance(command, click.Group):

@@ -24,7 +24,7 @@ connection = pytest.fixture(scope="module")(duckdb_connection)
 # What it keeps
 
 
-def test_rows_for_which_it_holds(connection: duckdb.DuckDBPyConnection) -> None:
+def test_keeps_matching_rows(connection: duckdb.DuckDBPyConnection) -> None:
     rows = rows_of(url=["a", "b", None, "c"], fetch_status=[200, None, 200, 404])
     assert kept("fetch_status = 200", rows, connection).to_pydict() == {"url": ["a", None], "fetch_status": [200, 200]}
     assert kept("url > 'a'", rows, connection)["url"].to_pylist() == ["b", "c"]
@@ -34,7 +34,7 @@ def test_rows_for_which_it_holds(connection: duckdb.DuckDBPyConnection) -> None:
     assert kept("false", rows, connection).num_rows == 0
 
 
-def test_rows_keep_their_order_and_columns(connection: duckdb.DuckDBPyConnection) -> None:
+def test_keeps_order_and_columns(connection: duckdb.DuckDBPyConnection) -> None:
     numbers = [*range(150_000)]
     Random(1).shuffle(numbers)
     rows = rows_of(warc_record_offset=numbers, url=[str(number) for number in numbers])
@@ -43,7 +43,7 @@ def test_rows_keep_their_order_and_columns(connection: duckdb.DuckDBPyConnection
     assert found["warc_record_offset"].to_pylist() == [number for number in numbers if number % 3 == 0]
 
 
-def test_text_is_compared_by_its_bytes(connection: duckdb.DuckDBPyConnection) -> None:
+def test_compares_text_by_bytes(connection: duckdb.DuckDBPyConnection) -> None:
     rows = rows_of(url=["a", "B", "b", "é", "z", "\U0001f600", "\uffff", ""])
     assert kept("url > 'a'", rows, connection)["url"].to_pylist() == ["b", "é", "z", "\U0001f600", "\uffff"]
     assert kept("url > '\uffff'", rows, connection)["url"].to_pylist() == ["\U0001f600"]
@@ -51,15 +51,13 @@ def test_text_is_compared_by_its_bytes(connection: duckdb.DuckDBPyConnection) ->
 
 
 @pytest.mark.parametrize(("literal", "number"), [("1_000", 1000), ("- 5", -5), ("-(-5)", 5), ("007", 7)])
-def test_numbers_mean_what_duckdb_takes_them_for(
-    literal: str, number: int, connection: duckdb.DuckDBPyConnection
-) -> None:
+def test_numbers_follow_duckdb(literal: str, number: int, connection: duckdb.DuckDBPyConnection) -> None:
     [(_, _, (condition,))] = conditions(f"url_port = {literal}")
     assert condition == number
     assert kept(f"url_port = {literal}", rows_of(url_port=[number, 6]), connection).num_rows == 1
 
 
-def test_a_row_on_which_it_fails(connection: duckdb.DuckDBPyConnection) -> None:
+def test_error_on_a_row_is_a_query_error(connection: duckdb.DuckDBPyConnection) -> None:
     rows = rows_of(url=["5", "no number"])
     assert kept("url::INTEGER = 5", rows.slice(0, 1), connection).num_rows == 1
     with pytest.raises(QueryError, match=r"--where url::INTEGER = 5: .*no number"):
@@ -67,7 +65,7 @@ def test_a_row_on_which_it_fails(connection: duckdb.DuckDBPyConnection) -> None:
     assert kept("url = '5'", rows, connection).num_rows == 1  # the connection is as good as before
 
 
-def test_rows_are_forgotten_afterwards(connection: duckdb.DuckDBPyConnection) -> None:
+def test_releases_rows(connection: duckdb.DuckDBPyConnection) -> None:
     for sql in ("url = 'a'", "url::INTEGER = 5"):
         with suppress(QueryError):
             kept(sql, rows_of(url=["a"]), connection)
@@ -75,7 +73,7 @@ def test_rows_are_forgotten_afterwards(connection: duckdb.DuckDBPyConnection) ->
             connection.execute("FROM rows")
 
 
-def test_questions_at_the_same_time_see_their_own_rows(connection: duckdb.DuckDBPyConnection) -> None:
+def test_parallel_queries_see_their_own_rows(connection: duckdb.DuckDBPyConnection) -> None:
     where = parse_where("fetch_status = 200")
     with ThreadPoolExecutor(4) as executor, connect() as other:
         sizes = range(1, 100)
@@ -123,7 +121,7 @@ TIMES = {
 }
 
 
-def test_times_are_utc_wherever_the_user_is() -> None:
+def test_times_are_utc_in_every_time_zone() -> None:
     ran = subprocess.run(
         [sys.executable, "-c", ZONES, *TIMES],
         env=os.environ | {"TZ": "Asia/Kolkata"},
@@ -217,13 +215,13 @@ def test_times_are_utc_wherever_the_user_is() -> None:
         ("url + 1 = fetch_status + url", "Error"),
     ],
 )
-def test_what_is_refused_before_anything_is_read(sql: str, reason: str) -> None:
+def test_rejects_invalid_expressions_before_reading(sql: str, reason: str) -> None:
     with pytest.raises(QueryError, match=reason):
         parse_where(sql)
 
 
 @pytest.mark.parametrize("read", [parse_where, check_expression])
-def test_any_depth_is_read_or_refused_in_a_sentence(read: Callable[[str], object]) -> None:
+def test_any_depth_is_parsed_or_rejected(read: Callable[[str], object]) -> None:
     """Between what Python reads and what DuckDB refuses there is some that only one of them would take."""
     read("NOT " * 200 + "true")
     for depth in (600, 900):
@@ -234,12 +232,12 @@ def test_any_depth_is_read_or_refused_in_a_sentence(read: Callable[[str], object
 
 
 @pytest.mark.parametrize("sql", ["1 = 1) AND (url = 'a'", "url = 'a') OR (url = 'b'"])
-def test_odd_brackets_are_refused(sql: str) -> None:
+def test_rejects_unbalanced_brackets(sql: str) -> None:
     with pytest.raises(QueryError, match="these brackets are odd"):
         parse_where(sql)
 
 
-def test_a_comment_ends_with_its_line(connection: duckdb.DuckDBPyConnection) -> None:
+def test_comment_ends_with_its_line(connection: duckdb.DuckDBPyConnection) -> None:
     found = kept("url = 'a' --) OR (true", rows_of(url=["a", "b", "c"]), connection)
     assert found["url"].to_pylist() == ["a"]
 
@@ -261,7 +259,7 @@ def test_a_comment_ends_with_its_line(connection: duckdb.DuckDBPyConnection) -> 
         "url = (SELECT getenv('CANARY'))",
     ],
 )
-def test_even_unread_it_reaches_no_file(
+def test_cannot_read_files(
     sql: str, tmp_path: Path, connection: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If something were to slip through, DuckDB itself is kept from it."""
@@ -273,6 +271,6 @@ def test_even_unread_it_reaches_no_file(
     assert [*tmp_path.iterdir()] == [file]
 
 
-def test_functions_that_tell_nothing_are_allowed() -> None:
+def test_allows_harmless_functions() -> None:
     for sql in ("random() < 2", "current_setting('temp_directory') IS NULL", "now() > fetch_time"):
         assert parse_where(sql).conditions == ()

@@ -73,12 +73,12 @@ START = datetime(2022, 1, 31, 20, tzinfo=UTC)
         ),
     ],
 )
-def test_conditions(sql: str, expected: list[tuple[str, str, tuple[Any, ...]]]) -> None:
+def test_extracts_conditions(sql: str, expected: list[tuple[str, str, tuple[Any, ...]]]) -> None:
     assert conditions(sql) == expected
 
 
 @pytest.mark.parametrize("sql", ["starts_with(url, 'https:')", "prefix(url, 'https:')", "url ^@ 'https:'"])
-def test_prefixes(sql: str, connection: duckdb.DuckDBPyConnection) -> None:
+def test_extracts_prefixes(sql: str, connection: duckdb.DuckDBPyConnection) -> None:
     """Only DuckDB 2 and later write such a function down in the form that is known."""
     assert conditions(sql) in ([("url", "prefix", (b"https:",))], [])
     assert conditions(f"NOT {sql}") == []
@@ -136,7 +136,7 @@ def test_prefixes(sql: str, connection: duckdb.DuckDBPyConnection) -> None:
         "fetch_status = " + "9" * 5000,
     ],
 )
-def test_what_is_not_pruned_with(sql: str) -> None:
+def test_ignores_other_conditions(sql: str) -> None:
     """What is above or within something else; constants of another type; columns of which there are no such bounds."""
     try:
         assert conditions(sql) == []
@@ -144,7 +144,7 @@ def test_what_is_not_pruned_with(sql: str) -> None:
         assert "Error" in str(error)  # noqa: PT017
 
 
-def test_columns() -> None:
+def test_lists_columns() -> None:
     assert parse_where("length(url) > 5 AND fetch_status = 1 OR url = 'x' OR crawl = 'y'").columns == (
         "url",
         "fetch_status",
@@ -265,7 +265,7 @@ def check(sql: str, where: Where, seed: int, connection: duckdb.DuckDBPyConnecti
 @example(sql="fetch_status > 200.5", seed=1)
 @example(sql="NOT (fetch_status = 200)", seed=1)
 @example(sql="fetch_status BETWEEN 300 AND 5", seed=2)
-def test_no_row_that_is_kept_is_ever_pruned(connection: duckdb.DuckDBPyConnection, sql: str, seed: int) -> None:
+def test_never_prunes_matching_rows(connection: duckdb.DuckDBPyConnection, sql: str, seed: int) -> None:
     try:
         where = parse_where(sql)
     except QueryError:
@@ -274,7 +274,7 @@ def test_no_row_that_is_kept_is_ever_pruned(connection: duckdb.DuckDBPyConnectio
         check(sql, where, other, connection)
 
 
-def test_pruning_prunes(connection: duckdb.DuckDBPyConnection) -> None:
+def test_prunes_something(connection: duckdb.DuckDBPyConnection) -> None:
     """Else the test above would pass if nothing ever were."""
     total = 0
     for sql in (
@@ -291,7 +291,7 @@ def test_pruning_prunes(connection: duckdb.DuckDBPyConnection) -> None:
     assert total > 50
 
 
-def test_a_condition_that_does_not_follow_is_caught(connection: duckdb.DuckDBPyConnection) -> None:
+def test_drops_conditions_that_do_not_follow(connection: duckdb.DuckDBPyConnection) -> None:
     """What DuckDB before 2 would have us believe of 20.5, whose digits it hands out as 205."""
     where = parse_where("fetch_status > 20.5")
     wrong = replace(where, conditions=(Condition("fetch_status", ">", (405,)),))
@@ -299,7 +299,7 @@ def test_a_condition_that_does_not_follow_is_caught(connection: duckdb.DuckDBPyC
         [check(where.sql, wrong, seed, connection) for seed in range(20)]
 
 
-def test_files_of_every_crawl(mirror: Path, connection: duckdb.DuckDBPyConnection) -> None:
+def test_prunes_files_of_every_writer(mirror: Path, connection: duckdb.DuckDBPyConnection) -> None:
     """The bounds of all writers, not only of pyarrow."""
     for path in one_of_each_crawl(mirror):
         groups = read_footer(path.read_bytes()).row_groups
@@ -326,7 +326,7 @@ def test_files_of_every_crawl(mirror: Path, connection: duckdb.DuckDBPyConnectio
         assert found > 0
 
 
-def test_hours(connection: duckdb.DuckDBPyConnection) -> None:
+def test_times_of_all_types_are_equal(connection: duckdb.DuckDBPyConnection) -> None:
     """Times of the three kinds that files have are the same when they come here."""
     times = [START + timedelta(hours=number) for number in range(8)]
     rows = rows_of(fetch_time=times)

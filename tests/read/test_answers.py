@@ -135,7 +135,7 @@ def whole_scan(whole_mirror: Path) -> Iterator[Scan]:
         yield made
 
 
-def test_pruned_and_filtered_is_scanned_and_filtered(whole_scan: Scan, two: tuple[Catalogue, Catalogue]) -> None:
+def test_pruned_query_equals_full_scan(whole_scan: Scan, two: tuple[Catalogue, Catalogue]) -> None:
     """Of all crawls as one table, with and without backfill, which saves bytes."""
     plain, backfilled = two
     before, after = Counter[str](), Counter[str]()
@@ -164,14 +164,16 @@ def test_pruned_and_filtered_is_scanned_and_filtered(whole_scan: Scan, two: tupl
 
 
 @pytest.mark.parametrize("match", list(Match))
-def test_explicit_matches(harvested: Catalogue, scan: Scan, match: Match) -> None:
+def test_explicit_matches_equal_full_scans(harvested: Catalogue, scan: Scan, match: Match) -> None:
     for text in ("example.com", "http://www.example.com/dir/", "https://shop.example.com/a?b=1", "192.168.1.1"):
         expected = rows_of(scan([parse_pattern(text, match)], columns=IDENTITY))
         assert rows_of(harvested.captures(text, match=match, columns=IDENTITY).to_arrow()) == expected
 
 
 @pytest.mark.parametrize("subset", ["warc", "crawldiagnostics", "robotstxt"])
-def test_single_crawls_and_subsets(harvested: Catalogue, all_rows: pa.Table, scan: Scan, subset: str) -> None:
+def test_single_crawls_and_subsets_equal_full_scans(
+    harvested: Catalogue, all_rows: pa.Table, scan: Scan, subset: str
+) -> None:
     crawls = sorted(set(pc.unique(all_rows.filter(pc.field("subset") == subset).column("crawl")).to_pylist()))
     assert crawls
     columns = [*LEAST, "fetch_time"]
@@ -184,7 +186,7 @@ def test_single_crawls_and_subsets(harvested: Catalogue, all_rows: pa.Table, sca
             assert rows_of(found.to_arrow(), columns) == expected, text
 
 
-def test_every_column_of_every_era(harvested: Catalogue, all_rows: pa.Table, scan: Scan) -> None:
+def test_returns_every_column_of_every_era(harvested: Catalogue, all_rows: pa.Table, scan: Scan) -> None:
     """All columns have values here that have any."""
     found = harvested.captures(SOME, columns=SCHEMA.names).to_arrow()
     assert found.schema == SCHEMA
@@ -195,7 +197,7 @@ def test_every_column_of_every_era(harvested: Catalogue, all_rows: pa.Table, sca
     assert empty[0] == empty[1]
 
 
-def test_thousands_of_patterns_at_once(harvested: Catalogue, all_rows: pa.Table, scan: Scan) -> None:
+def test_queries_thousands_of_patterns(harvested: Catalogue, all_rows: pa.Table, scan: Scan) -> None:
     texts = list(random_patterns(all_rows, 2000, seed=3))
     patterns = [parse_pattern(text) for text in texts if not text.startswith("*.")]
     expected = scan(patterns, columns=IDENTITY)
@@ -220,7 +222,7 @@ CONDITIONS = [
 
 
 @pytest.mark.parametrize("condition", CONDITIONS)
-def test_where(harvested: Catalogue, scan: Scan, condition: str) -> None:
+def test_where_equals_full_scans(harvested: Catalogue, scan: Scan, condition: str) -> None:
     """Of patterns that take turns, unless nothing of one is so."""
     turns = sorted(SOME, reverse=CONDITIONS.index(condition) % 2 == 1)
     each = ((text, scan([parse_pattern(text)], condition)) for text in turns)
@@ -229,7 +231,7 @@ def test_where(harvested: Catalogue, scan: Scan, condition: str) -> None:
     assert in_order(found.to_arrow(), LEAST).equals(in_order(expected, LEAST))
 
 
-def test_times(harvested: Catalogue, all_rows: pa.Table) -> None:
+def test_times_equal_full_scans(harvested: Catalogue, all_rows: pa.Table) -> None:
     times = sorted(pc.unique(all_rows.column("fetch_time")).to_pylist())
     columns = [*LEAST, "fetch_time"]
     chance = random.Random(5)
@@ -250,7 +252,7 @@ def test_times(harvested: Catalogue, all_rows: pa.Table) -> None:
     assert whole_day.num_rows == all_rows.filter(inside).num_rows > 0
 
 
-def test_limit_takes_the_first_rows_of_the_whole_answer(harvested: Catalogue) -> None:
+def test_limit_returns_the_first_rows(harvested: Catalogue) -> None:
     whole = harvested.captures("*.example.com", columns=IDENTITY).to_arrow()
     for limit in (0, 1, 7, whole.num_rows, whole.num_rows + 5):
         some = harvested.captures("*.example.com", columns=IDENTITY, limit=limit)
@@ -258,7 +260,7 @@ def test_limit_takes_the_first_rows_of_the_whole_answer(harvested: Catalogue) ->
         assert not some.plan.exact
 
 
-def test_pages_come_before_redirects_and_the_newest_crawl_first(harvested: Catalogue) -> None:
+def test_warc_comes_first_and_the_newest_crawl_first(harvested: Catalogue) -> None:
     whole = harvested.captures("*.example.com", columns=["fetch_status"]).to_arrow()
     newest = newest_first(whole.column("crawl").to_pylist())
     found = list(zip(*(whole.column(name).to_pylist() for name in ("subset", "crawl")), strict=True))
@@ -268,7 +270,7 @@ def test_pages_come_before_redirects_and_the_newest_crawl_first(harvested: Catal
     assert {(row["subset"], row["crawl"]) for row in few} == {("warc", stored_crawls(harvested.session)[0])}
 
 
-def test_ordered_is_by_key_time_and_crawl(harvested: Catalogue) -> None:
+def test_orders_by_key_time_and_crawl(harvested: Catalogue) -> None:
     found = harvested.captures("*.example.com", ordered=True, columns=["url"]).to_arrow()
     full = harvested.captures("*.example.com", ordered=True, columns=["url_surtkey", "fetch_time"]).to_arrow()
     order = list(zip(*(full.column(name).to_pylist() for name in ("url_surtkey", "fetch_time", "crawl")), strict=True))
@@ -280,13 +282,13 @@ def test_ordered_is_by_key_time_and_crawl(harvested: Catalogue) -> None:
     assert first.to_arrow() == full.slice(0, 9)
 
 
-def test_exact_url_is_the_url_as_typed(harvested: Catalogue, all_rows: pa.Table) -> None:
+def test_exact_url_matches_the_typed_url(harvested: Catalogue, all_rows: pa.Table) -> None:
     urls = [url for url in all_rows.column("url").to_pylist() if url.startswith("http")]
     for url in random.Random(2).sample(urls, 5):
         found = harvested.captures(url, exact_url=True, columns=["url"]).to_arrow().column("url").to_pylist()
         assert found == [url] * urls.count(url)
 
 
-def test_the_same_plan_gives_the_same_order(harvested: Catalogue) -> None:
+def test_same_plan_gives_same_order(harvested: Catalogue) -> None:
     found = harvested.captures(["*.example.com", "*.is"], columns=IDENTITY)
     assert found.to_arrow() == found.to_arrow()

@@ -52,7 +52,7 @@ def cheap(data: Path, settings: Settings) -> Iterator[Catalogue]:
 
 
 @pytest.mark.parametrize("price", PRICES)
-def test_pages_and_chunks_and_whole_files_hold_the_same(
+def test_pages_and_chunks_equal_full_scans(
     data: Path, settings: Settings, all_rows: pa.Table, scan: Scan, price: str
 ) -> None:
     """Whatever is cheaper: first without indexes, then with what the first time taught."""
@@ -87,7 +87,7 @@ CONDITIONS = [
 
 
 @pytest.mark.parametrize("condition", CONDITIONS)
-def test_conditions_by_pages(cheap: Catalogue, all_rows: pa.Table, scan: Scan, condition: str) -> None:
+def test_conditions_on_pages_equal_full_scans(cheap: Catalogue, all_rows: pa.Table, scan: Scan, condition: str) -> None:
     """Each meets two kinds of patterns, and others than the one after it."""
     for text in islice(random_patterns(all_rows, 6, seed=len(condition)), CONDITIONS.index(condition) % 3, None, 3):
         expected = scan([parse_pattern(text)], condition)
@@ -97,7 +97,7 @@ def test_conditions_by_pages(cheap: Catalogue, all_rows: pa.Table, scan: Scan, c
         assert cheap.captures(text, where=condition).count() == expected.num_rows
 
 
-def test_a_wrong_slice_would_be_noticed(cheap: Catalogue, all_rows: pa.Table) -> None:
+def test_comparison_detects_a_shifted_column(cheap: Catalogue, all_rows: pa.Table) -> None:
     """The comparison above bites: rows of one column moved by one make another answer."""
     found = cheap.captures("*.example.com", columns=COLUMNS).to_arrow()
     urls = found.column("url").combine_chunks()
@@ -111,7 +111,7 @@ def sorted_crawl(cat: Catalogue) -> str:
     return str(cat.files().query("has_page_index").crawl.max())
 
 
-def test_a_chunk_that_was_read_whole_teaches_its_pages(cheap: Catalogue) -> None:
+def test_complete_chunk_teaches_its_pages(cheap: Catalogue) -> None:
     crawl = str(cheap.files().query("not has_page_index").crawl.min())
     first = cheap.captures("*.example.com", crawls=crawl, columns=COLUMNS)
     assert first.plan.chunks > 0 == first.plan.pages
@@ -128,7 +128,7 @@ def test_a_chunk_that_was_read_whole_teaches_its_pages(cheap: Catalogue) -> None
     assert (learned.min_url_surtkey <= learned.max_url_surtkey).all()
 
 
-def test_what_is_held_of_pages_is_not_learned_again(cheap: Catalogue) -> None:
+def test_does_not_learn_stored_page_indexes(cheap: Catalogue) -> None:
     """Though the index of row groups that match whole is of no use to a plan; and other columns have pages, too."""
     with Store(cheap.session.data / "footers.sqlite") as store:
         states = []
@@ -140,7 +140,7 @@ def test_what_is_held_of_pages_is_not_learned_again(cheap: Catalogue) -> None:
     assert states[0] == states[1] != states[2] == states[3]
 
 
-def test_row_groups_without_bounds_get_them_from_their_pages(cheap: Catalogue) -> None:
+def test_row_groups_without_bounds_learn_them(cheap: Catalogue) -> None:
     lacking = cheap.row_groups().query("bounds_from == 'missing'")
     if lacking.empty:
         pytest.skip("every row group of this mirror has bounds")
@@ -152,7 +152,7 @@ def test_row_groups_without_bounds_get_them_from_their_pages(cheap: Catalogue) -
 
 
 @pytest.mark.parametrize("damage", ["noise", "empty", "another column's", "a bound that cannot be", "a row shifted"])
-def test_a_wrong_index_changes_no_answer(data: Path, settings: Settings, damage: str) -> None:
+def test_wrong_index_changes_no_result(data: Path, settings: Settings, damage: str) -> None:
     """It is noticed, said, and got round."""
     said: list[str] = []
     chosen = priced(settings, *PRICES["bytes alone count"])
@@ -198,7 +198,7 @@ def damaged(indexes: Indexes, group: PlannedRowGroup, how: str) -> Indexes:
 
 
 @pytest.mark.skipif(duckdb.__version__ < "2", reason="DuckDB until 1.5 imports pyarrow.dataset, and that pandas")
-def test_the_question_imports_no_pandas(cheap: Catalogue) -> None:
+def test_query_does_not_import_pandas(cheap: Catalogue) -> None:
     import subprocess  # noqa: PLC0415 - here alone
     import sys  # noqa: PLC0415
 

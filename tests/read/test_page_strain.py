@@ -66,7 +66,7 @@ def without_null_counts(path: Path) -> None:
     path.write_bytes(data)
 
 
-def test_indexes_that_make_others_worth_their_price(opened: Opened, tmp_path: Path) -> None:
+def test_plans_again_after_fetching_indexes(opened: Opened, tmp_path: Path) -> None:
     """Only the first say that rows are not certain, so that a limit needs more row groups than one."""
     rng = random.Random(1)
     digests = pa.array([rng.randbytes(40).hex() for _ in range(180_000)])
@@ -85,7 +85,7 @@ def test_indexes_that_make_others_worth_their_price(opened: Opened, tmp_path: Pa
     assert found.to_arrow().column("url").to_pylist() == rows.column("url").to_pylist()[:5]
 
 
-def test_rows_counted_by_a_wrong_index_are_not_counted_twice(opened: Opened, tmp_path: Path, said: list[str]) -> None:
+def test_wrong_index_counts_no_rows_twice(opened: Opened, tmp_path: Path, said: list[str]) -> None:
     def later_than_it_does(path: Path) -> None:
         """The page in which both hosts are claims to begin one key later."""
         data = bytearray(path.read_bytes())
@@ -122,7 +122,7 @@ def test_order_and_limits_do_not_depend_on_what_is_cached(opened: Opened, tmp_pa
         assert keys_of(found.to_arrow()) == keys_of(rows)
 
 
-def test_a_second_wave_makes_no_more_requests_than_planned(opened: Opened, tmp_path: Path) -> None:
+def test_second_wave_makes_no_more_requests_than_planned(opened: Opened, tmp_path: Path) -> None:
     """Where row groups are so near each other that what is wanted of them looks like one range."""
     rng = random.Random(1)
     keys: list[str | None] = [
@@ -141,9 +141,7 @@ def test_a_second_wave_makes_no_more_requests_than_planned(opened: Opened, tmp_p
         assert sum(exchange.sent_bytes for exchange in server.log) <= found.plan.bytes
 
 
-def test_null_counts_that_pages_contradict_make_no_answer_short(
-    opened: Opened, tmp_path: Path, said: list[str]
-) -> None:
+def test_wrong_null_counts_lose_no_rows(opened: Opened, tmp_path: Path, said: list[str]) -> None:
     keys = [None if n < 300 else f"com,host)/{n:05}" if n % 1000 else None for n in range(4000)]
     folder = crawl_of(tmp_path / "source", table(keys), data_page_size=1 << 12, max_rows_per_page=500)
     cat = opened(folder, 1e4, 0.0)
@@ -164,7 +162,7 @@ def test_null_counts_that_pages_contradict_make_no_answer_short(
     assert any("nulls, which its index denies" in text for text in said)
 
 
-def test_what_old_bytes_teach_is_not_believed_of_new_ones(opened: Opened, tmp_path: Path) -> None:
+def test_indexes_of_an_old_version_are_not_used(opened: Opened, tmp_path: Path) -> None:
     """A file that is exchanged, and harvested again, while it is being read."""
     options: dict[str, Any] = {"use_dictionary": False, "data_page_size": 1 << 12, "compression": "none"}
     keys = [f"com,host)/{number:05}" for number in range(4000)]
@@ -182,7 +180,7 @@ def test_what_old_bytes_teach_is_not_believed_of_new_ones(opened: Opened, tmp_pa
     assert other.captures("host.com/00500", columns="url").to_arrow().num_rows == 1
 
 
-def test_an_answer_survives_that_its_crawl_is_forgotten(opened: Opened, tmp_path: Path) -> None:
+def test_query_survives_forget(opened: Opened, tmp_path: Path) -> None:
     tables = [table([f"com,host)/{part}{number:05}" for number in range(4000)]) for part in range(2)]
     folder = crawl_of(tmp_path / "source", *tables, write_page_index=False)
     reading = opened(folder, 1e6, 0.001)
@@ -193,7 +191,7 @@ def test_an_answer_survives_that_its_crawl_is_forgotten(opened: Opened, tmp_path
     assert rows + sum(batch.num_rows for batch in batches) == 8000
 
 
-def test_two_waves_hold_few_row_groups_at_once(opened: Opened, tmp_path: Path) -> None:
+def test_second_wave_keeps_few_row_groups_in_memory(opened: Opened, tmp_path: Path) -> None:
     """Not the decoded keys of all of them, which compress a hundredfold here."""
     groups, rows = 24, 5_000
     keys = [f"com,host)/{'x' * 280}{number:06}" for number in range(groups * rows)]

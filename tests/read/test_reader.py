@@ -71,7 +71,7 @@ def harvested(folder: Path, *tables: pa.Table, subset: str = "warc", **options: 
         ),
     ],
 )
-def test_integers_prune_only_as_what_they_mean(
+def test_prunes_integers_by_their_logical_type(
     tmp_path: Path, offsets: pa.Array, offset: str, statuses: pa.Array, status: str
 ) -> None:
     odd = rows(warc_record_offset=offsets, fetch_status=statuses)
@@ -83,7 +83,7 @@ def test_integers_prune_only_as_what_they_mean(
             assert 0 < pruned.num_rows < ROWS
 
 
-def test_what_a_plan_does_not_fetch_is_not_left_out_without_a_word(tmp_path: Path) -> None:
+def test_missing_bytes_are_an_error(tmp_path: Path) -> None:
     with (
         harvested(tmp_path, rows(), rows()) as cat,
         ThreadPoolExecutor(1) as executor,
@@ -96,7 +96,7 @@ def test_what_a_plan_does_not_fetch_is_not_left_out_without_a_word(tmp_path: Pat
                 list(read(replace(plan, waves=(fetches,)), source, executor))
 
 
-def test_columns_that_cannot_be_read_are_refused_not_left_out(tmp_path: Path) -> None:
+def test_rejects_columns_that_cannot_be_read(tmp_path: Path) -> None:
     lists = pa.array([["a", "b"]] * ROWS)
     with harvested(tmp_path, rows(url=lists)) as cat:
         assert cat.captures("*", columns=["fetch_status"]).to_arrow().num_rows == ROWS
@@ -105,7 +105,7 @@ def test_columns_that_cannot_be_read_are_refused_not_left_out(tmp_path: Path) ->
                 _ = cat.captures("*", columns=[name]).plan
 
 
-def test_a_file_without_keys_makes_the_answer_incomplete(tmp_path: Path) -> None:
+def test_file_without_keys_makes_the_result_incomplete(tmp_path: Path) -> None:
     with harvested(tmp_path, rows(), rows().drop_columns(["url_surtkey"])) as cat:
         found = cat.captures("*", columns=["url"])
         assert not found.complete
@@ -113,7 +113,7 @@ def test_a_file_without_keys_makes_the_answer_incomplete(tmp_path: Path) -> None
             assert found.to_arrow().num_rows == ROWS
 
 
-def test_values_that_do_not_fit_name_the_column(tmp_path: Path) -> None:
+def test_errors_name_the_column(tmp_path: Path) -> None:
     wrong = {"fetch_status": pa.array([100_000] * ROWS, pa.int32()), "warc_record_offset": pa.array(["x"] * ROWS)}
     with harvested(tmp_path, rows(**wrong)) as cat:
         for name in wrong:
@@ -121,7 +121,7 @@ def test_values_that_do_not_fit_name_the_column(tmp_path: Path) -> None:
                 cat.captures("*", columns=[name]).to_arrow()
 
 
-def test_finer_times_are_cut(tmp_path: Path) -> None:
+def test_truncates_finer_times(tmp_path: Path) -> None:
     micro = pa.array([1_642_000_000_123_456] * ROWS, pa.timestamp("us", "UTC"))
     nano = pa.array([1_642_000_000_123_456_000] * ROWS, pa.timestamp("ns", "UTC"))
     with harvested(tmp_path, rows(fetch_time=micro), rows(fetch_time=nano)) as cat:
@@ -129,7 +129,7 @@ def test_finer_times_are_cut(tmp_path: Path) -> None:
         assert found.column("fetch_time").cast(pa.int64()).to_pylist() == [1_642_000_000_123] * 2 * ROWS
 
 
-def test_columns_newer_than_this_package(tmp_path: Path) -> None:
+def test_reads_unknown_columns(tmp_path: Path) -> None:
     new = {
         "warc_ip_address": pa.array(["192.0.2.1"] * ROWS),
         "a_date": pa.array([19000] * ROWS, pa.date32()),
@@ -151,7 +151,7 @@ def test_columns_newer_than_this_package(tmp_path: Path) -> None:
         assert set(new) <= set(cat.captures("*", columns="*").plan.schema.names)
 
 
-def test_a_newer_column_of_two_types_is_text(tmp_path: Path) -> None:
+def test_unknown_column_of_two_types_is_text(tmp_path: Path) -> None:
     with harvested(tmp_path, rows(new=pa.array(["a"] * ROWS)), rows(new=pa.array(range(ROWS), pa.int64()))) as cat:
         assert set(cat.captures("*", columns=["new"]).to_arrow().column("new").to_pylist()) == {
             "a",
@@ -159,20 +159,20 @@ def test_a_newer_column_of_two_types_is_text(tmp_path: Path) -> None:
         }
 
 
-def test_case_of_names_does_not_matter(tmp_path: Path) -> None:
+def test_column_names_ignore_case(tmp_path: Path) -> None:
     with harvested(tmp_path, rows()) as cat:
         found = cat.captures("*", columns=["URL"], where="FETCH_STATUS = 200").to_arrow()
         assert found.schema.names == ["url", "crawl", "subset"]
         assert found.num_rows == ROWS
 
 
-def test_row_groups_without_rows(tmp_path: Path) -> None:
+def test_reads_empty_row_groups(tmp_path: Path) -> None:
     with harvested(tmp_path, rows().slice(0, 0), rows()) as cat:
         assert cat.captures("*", columns=["url"]).to_arrow().num_rows == ROWS
         assert cat.captures("*", columns=["url"]).complete
 
 
-def test_long_texts_come_in_smaller_batches(tmp_path: Path) -> None:
+def test_long_texts_give_smaller_batches(tmp_path: Path) -> None:
     many = 2200
     text = pa.array([f"https://example.com/{'x' * 70_000}"])
     long = rows().take(pa.array([0] * many)).set_column(1, "url", text.take(pa.array([0] * many)))
@@ -185,7 +185,7 @@ def test_long_texts_come_in_smaller_batches(tmp_path: Path) -> None:
         assert ordered.num_rows == 2
 
 
-def test_a_limit_reads_little_more_than_it_needs(tmp_path: Path) -> None:
+def test_limit_reads_little_more_than_needed(tmp_path: Path) -> None:
     tables = [rows() for _ in range(12)]
     with harvested(tmp_path, *tables) as cat:
         for limit, most in ((0, 0), (1, 3), (ROWS, 3), (ROWS + 1, 4)):
@@ -199,9 +199,7 @@ def test_a_limit_reads_little_more_than_it_needs(tmp_path: Path) -> None:
     [("gzip", False, 1), ("none", True, 1), ("none", False, 0x80)],
     ids=["the codec's own checksum", "the page's", "none, but what it says is no text"],
 )
-def test_a_page_that_was_changed_is_never_an_answer(
-    tmp_path: Path, codec: str, flipped: int, *, checksum: bool
-) -> None:
+def test_changed_page_is_an_error(tmp_path: Path, codec: str, flipped: int, *, checksum: bool) -> None:
     with harvested(tmp_path, rows(), compression=codec, write_page_checksum=checksum, use_dictionary=False) as cat:
         (held,) = cat.files()["path"]
         content = bytearray((tmp_path / held).read_bytes())
@@ -217,7 +215,7 @@ def test_a_page_that_was_changed_is_never_an_answer(
                 other.captures("*", columns=["url"]).to_arrow()
 
 
-def test_a_subset_whose_files_all_failed_is_missed(tmp_path: Path) -> None:
+def test_subset_without_any_file_is_reported(tmp_path: Path) -> None:
     with harvested(tmp_path, rows()):
         pass
     robots = f"cc-index/table/cc-main/warc/crawl={CRAWL}/subset=robotstxt/part-00000-x.c000.gz.parquet"
@@ -233,7 +231,7 @@ def test_a_subset_whose_files_all_failed_is_missed(tmp_path: Path) -> None:
         assert cat.captures("*", subsets="warc").complete
 
 
-def test_a_footer_in_the_store_that_cannot_be_decoded_stops_nothing_else(tmp_path: Path) -> None:
+def test_undecodable_footer_affects_only_its_file(tmp_path: Path) -> None:
     with harvested(tmp_path, rows(), rows()) as cat:
         victim, other = sorted(cat.files()["path"])
         with Store(tmp_path / "data" / "footers.sqlite") as store:
@@ -245,7 +243,7 @@ def test_a_footer_in_the_store_that_cannot_be_decoded_stops_nothing_else(tmp_pat
         assert not cat.captures("*").complete
 
 
-def test_a_list_of_crawls_that_is_none_does_not_stop_a_named_crawl(tmp_path: Path) -> None:
+def test_invalid_list_of_crawls_does_not_stop_a_named_crawl(tmp_path: Path) -> None:
     with harvested(tmp_path, rows()):
         pass
     (tmp_path / "collinfo.json").write_text("<html>", encoding="ascii")
@@ -257,7 +255,7 @@ def test_a_list_of_crawls_that_is_none_does_not_stop_a_named_crawl(tmp_path: Pat
             cat.harvest("latest")
 
 
-def test_a_file_that_fails_half_way_raises(tmp_path: Path) -> None:
+def test_failing_file_raises(tmp_path: Path) -> None:
     with harvested(tmp_path, rows(), rows()) as cat:
         first, second = sorted(cat.files()["path"])
         served = {path: (tmp_path / path).read_bytes() for path in (first, second)}

@@ -79,7 +79,7 @@ def by_threads(harvested_data: Path, settings: Settings) -> Iterator[Catalogue]:
 
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=str)
-def test_workers_answer_as_we_do(
+def test_workers_return_the_same_rows(
     by_threads: Catalogue, harvested: Catalogue, some: list[str], question: dict[str, Any]
 ) -> None:
     crawls = "all" if "from_" in question else some
@@ -89,7 +89,7 @@ def test_workers_answer_as_we_do(
     assert found.count() == answer.num_rows
 
 
-def test_any_executor_will_do(harvested_data: Path, settings: Settings, harvested: Catalogue, some: list[str]) -> None:
+def test_accepts_any_executor(harvested_data: Path, settings: Settings, harvested: Catalogue, some: list[str]) -> None:
     executor = Recording()
     with opened(harvested_data, settings, executor) as cat:
         found = cat.captures("*.com", crawls=some[:1], columns=["url"])
@@ -97,7 +97,7 @@ def test_any_executor_will_do(harvested_data: Path, settings: Settings, harveste
         assert len(executor.tasks) == len(found.plan.files) > 1
 
 
-def test_a_limit_is_not_read_past(harvested_data: Path, settings: Settings, some: list[str]) -> None:
+def test_stops_at_the_limit(harvested_data: Path, settings: Settings, some: list[str]) -> None:
     executor = Recording({"tcp://10.0.0.1:1": 2})
     with opened(harvested_data, settings, executor) as cat:
         files = len(cat.captures("*", crawls=some).plan.files)
@@ -105,7 +105,7 @@ def test_a_limit_is_not_read_past(harvested_data: Path, settings: Settings, some
     assert len(executor.tasks) < files
 
 
-def test_what_workers_learn_is_kept(tmp_path: Path) -> None:
+def test_stores_what_workers_learned(tmp_path: Path) -> None:
     rows = table([f"com,example)/{number:05}" for number in range(3000)])
     crawl_of(tmp_path / "source", rows, write_page_index=False, data_page_size=2000, row_group_size=1000)
     settings = Settings(source=str(tmp_path / "source"), cache=tmp_path / "cache")
@@ -115,14 +115,14 @@ def test_what_workers_learn_is_kept(tmp_path: Path) -> None:
         assert set(cat.pages()["pages_from"]) == {"scan"}
 
 
-def test_an_executor_that_was_shut_down(harvested_data: Path, settings: Settings, some: list[str]) -> None:
+def test_rejects_an_executor_that_was_shut_down(harvested_data: Path, settings: Settings, some: list[str]) -> None:
     executor = ThreadPoolExecutor(1)
     executor.shutdown()
     with opened(harvested_data, settings, executor) as cat, pytest.raises(WorkersLost, match="takes no work"):
         cat.captures("*.com", crawls=some).to_arrow()
 
 
-def test_work_that_was_cancelled(harvested_data: Path, settings: Settings, some: list[str]) -> None:
+def test_cancelled_work_is_an_error(harvested_data: Path, settings: Settings, some: list[str]) -> None:
     class Cancelled(ThreadPoolExecutor):
         def submit(self, *_: object, **__: object) -> Future[Any]:
             future: Future[Any] = Future()
@@ -139,9 +139,7 @@ def test_work_that_was_cancelled(harvested_data: Path, settings: Settings, some:
 # ---- the rate ----
 
 
-def test_the_rate_is_divided_among_machines(
-    harvested_data: Path, mirror: Path, tmp_path: Path, some: list[str]
-) -> None:
+def test_divides_the_rate_among_machines(harvested_data: Path, mirror: Path, tmp_path: Path, some: list[str]) -> None:
     three = {"tcp://10.0.0.1:40000": 4, "tcp://10.0.0.1:40001": 4, "tcp://10.0.0.2:1": 4, "tcp://[::1]:1": 2}
     with LoopbackServer(mirror) as server:
         settings = Settings(source=server.url, cache=tmp_path, rate=600.0, connections=6)

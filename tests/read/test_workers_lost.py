@@ -81,7 +81,7 @@ def everything(harvested: Catalogue, some: list[str]) -> pa.Table:
     return harvested.captures("*", crawls=some, columns=SOME).to_arrow()
 
 
-def test_processes_answer_as_we_do(
+def test_processes_return_the_same_rows(
     harvested_data: Path, settings: Settings, some: list[str], everything: pa.Table, processes: Executor
 ) -> None:
     with opened(harvested_data, settings, processes) as cat:
@@ -91,7 +91,7 @@ def test_processes_answer_as_we_do(
         assert cat.bytes == found.plan.bytes
 
 
-def test_a_wrong_where_and_a_lost_file_are_ours_to_explain(tmp_path: Path, processes: Executor) -> None:
+def test_explains_errors_of_workers(tmp_path: Path, processes: Executor) -> None:
     folder = crawl_of(tmp_path / "source", *(table([f"com,example)/{n}/{m}" for m in range(9)]) for n in range(3)))
     settings = Settings(source=str(folder), cache=tmp_path / "cache")
     with opened(tmp_path / "data", settings, processes) as cat:
@@ -108,7 +108,7 @@ def test_a_wrong_where_and_a_lost_file_are_ours_to_explain(tmp_path: Path, proce
 # ---- workers that die ----
 
 
-def test_processes_that_die_are_said_to(forks: BaseContext, harvested_data: Path, settings: Settings) -> None:
+def test_reports_dead_processes(forks: BaseContext, harvested_data: Path, settings: Settings) -> None:
     with (
         ProcessPoolExecutor(1, mp_context=forks) as executor,
         opened(harvested_data, settings, executor) as cat,
@@ -125,7 +125,7 @@ def kill_one(client: Client) -> None:
     os.kill(min(client.run(os.getpid).values()), signal.SIGKILL)
 
 
-def test_a_cluster_loses_a_worker_and_nothing_else(
+def test_cluster_survives_a_lost_worker(
     harvested_data: Path, settings: Settings, some: list[str], everything: pa.Table, cluster: LocalCluster
 ) -> None:
     with Client(cluster) as client, opened(harvested_data, settings, client.get_executor(pure=False)) as cat:
@@ -136,7 +136,7 @@ def test_a_cluster_loses_a_worker_and_nothing_else(
         assert found.equals(everything)
 
 
-def test_fetching_loses_a_worker_and_nothing_else(
+def test_fetch_survives_a_lost_worker(
     harvested_data: Path, settings: Settings, harvested: Catalogue, cluster: LocalCluster, tmp_path: Path, crawl: str
 ) -> None:
     """The same file as of one process, in the same requests, though a worker is killed once something has come."""
@@ -163,7 +163,7 @@ def test_fetching_loses_a_worker_and_nothing_else(
     assert members(tmp_path, "found") == members(tmp_path, "alone")
 
 
-def test_what_is_too_large_together_is_fetched_alone(harvested: Catalogue, settings: Settings, crawl: str) -> None:
+def test_fetches_large_records_alone(harvested: Catalogue, settings: Settings, crawl: str) -> None:
     rows = harvested.captures("*.com", crawls=crawl, limit=30).to_arrow().to_pylist()
     fetches = list(record_fetches(map(capture_of, rows), max_gap=1 << 20))
     with ThreadPoolExecutor(2) as executor:
@@ -182,7 +182,7 @@ def members(folder: Path, name: str) -> list[bytes]:
     return found
 
 
-def test_a_backfill_loses_a_worker_and_nothing_else(tmp_path: Path, cluster: LocalCluster) -> None:
+def test_backfill_survives_a_lost_worker(tmp_path: Path, cluster: LocalCluster) -> None:
     tables = [table([f"com,example)/{n}/{m:05}" for m in range(900)]) for n in range(12)]
     folder = crawl_of(tmp_path / "source", *tables, write_page_index=False, write_statistics=False, row_group_size=300)
     settings = Settings(source=str(folder), cache=tmp_path / "cache")
@@ -210,7 +210,7 @@ def test_a_backfill_loses_a_worker_and_nothing_else(tmp_path: Path, cluster: Loc
         assert cat.backfill().estimate.files == 0
 
 
-def test_a_backfill_by_workers_keeps_to_its_budget_and_goes_on(tmp_path: Path) -> None:
+def test_backfill_by_workers_keeps_its_budget_and_continues(tmp_path: Path) -> None:
     tables = [table([f"com,example)/{n}/{m:05}" for m in range(900)]) for n in range(6)]
     folder = crawl_of(tmp_path / "source", *tables, write_page_index=False, write_statistics=False)
     with FaultServer(folder) as server, ThreadPoolExecutor(3) as executor:
@@ -232,7 +232,7 @@ def test_a_backfill_by_workers_keeps_to_its_budget_and_goes_on(tmp_path: Path) -
 # ---- Dask ----
 
 
-def test_a_dask_frame_has_the_rows(harvested: Catalogue, cluster: LocalCluster) -> None:
+def test_dask_frame_has_the_rows(harvested: Catalogue, cluster: LocalCluster) -> None:
     with Client(cluster):
         found = harvested.captures("*.example.com", columns=["url", "fetch_status", "fetch_time"])
         frame = found.to_dask()
@@ -252,7 +252,7 @@ def test_a_dask_frame_has_the_rows(harvested: Catalogue, cluster: LocalCluster) 
             harvested.captures("*.com", **wrong).to_dask()
 
 
-def test_the_command_line_uses_a_cluster(asking: Command, cluster: LocalCluster, harvested: Catalogue) -> None:
+def test_command_uses_a_cluster(asking: Command, cluster: LocalCluster, harvested: Catalogue) -> None:
     with asking.start("query", "*.is", "--columns", "url", "--scheduler", address_of(cluster)) as process:
         ran = ended(process)
     assert ran.status == 0, ran.err
@@ -260,7 +260,7 @@ def test_the_command_line_uses_a_cluster(asking: Command, cluster: LocalCluster,
     assert found == harvested.captures("*.is", columns=["url"]).to_arrow().column("url").to_pylist()
 
 
-def test_schedulers_that_are_none() -> None:
+def test_rejects_invalid_schedulers() -> None:
     for address in ("", "x", "tcp://", "tcp://a b:1", "http://x:1", "tcp://host:port"):
         with pytest.raises(QueryError, match="looks like tcp://host:8786"), connect_to_cluster(address):
             pass
@@ -271,7 +271,7 @@ def test_schedulers_that_are_none() -> None:
         pass
 
 
-def test_workers_that_do_not_have_this_package(tmp_path: Path) -> None:
+def test_rejects_workers_without_this_package(tmp_path: Path) -> None:
     (tmp_path / "catalogue").mkdir()
     (tmp_path / "catalogue" / "__init__.py").touch()
     settings = tmp_path / "catalogue" / "settings.py"
@@ -293,7 +293,7 @@ def test_workers_that_do_not_have_this_package(tmp_path: Path) -> None:
                 worker.terminate()
 
 
-def test_without_dask_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_the_extra_without_dask(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("distributed", "dask"):
         monkeypatch.setitem(sys.modules, name, None)  # as if it were not installed
     said = re.escape(f"a scheduler needs Dask; run: {install_command('dask')}")
@@ -301,9 +301,7 @@ def test_without_dask_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -
         pass
 
 
-def test_a_worker_has_a_cache_folder_of_its_own_where_ours_is_not(
-    harvested: Catalogue, settings: Settings, tmp_path: Path
-) -> None:
+def test_worker_uses_its_own_cache_folder(harvested: Catalogue, settings: Settings, tmp_path: Path) -> None:
     plan = harvested.captures("*.is").fetch_indexes()
     elsewhere = Settings(source=settings.source, cache=tmp_path / "not" / "here")
     found = [run(task).rows for task in tasks(plan, elsewhere, size=SLICE)]
@@ -311,13 +309,13 @@ def test_a_worker_has_a_cache_folder_of_its_own_where_ours_is_not(
     assert not (tmp_path / "not").exists()
 
 
-def test_workers_are_imported_without_dask() -> None:
+def test_does_not_import_dask() -> None:
     """And so is what asks them."""
     code = "import sys, catalogue.read.dask_cluster, catalogue.cli; sys.exit('distributed' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_nothing_to_read_takes_no_worker(settings: Settings) -> None:
+def test_empty_plan_needs_no_worker(settings: Settings) -> None:
     workers = Workers(Recording(), settings, at_once=1)
     assert list(workers.learn([])) == []
     assert list(workers.results([], do=run)) == []

@@ -121,7 +121,7 @@ def list_of(path: Path, captures: list[Capture], **more: Any) -> str:
     return path.name
 
 
-def test_records_by_filename_offset_and_length(archives: Archives, server: LoopbackServer, tmp_path: Path) -> None:
+def test_reads_records_by_place(archives: Archives, server: LoopbackServer, tmp_path: Path) -> None:
     first, second, third, *_ = archives.captures
     wrong = [
         Capture(NEW, 0, first.offset),
@@ -150,7 +150,7 @@ def test_records_by_filename_offset_and_length(archives: Archives, server: Loopb
     assert len(server.log) == 3  # a file each
 
 
-def test_records_by_the_url_index(archives: Archives, server: LoopbackServer, tmp_path: Path) -> None:
+def test_reads_records_of_the_url_index(archives: Archives, server: LoopbackServer, tmp_path: Path) -> None:
     command = Command(tmp_path / "data", server.url, tmp_path)
     ran = command("old-index", "*.example.com")
     expected = [each for each in archives.captures if each.filename == NEW]
@@ -168,7 +168,7 @@ def test_records_by_the_url_index(archives: Archives, server: LoopbackServer, tm
     assert titles >= {"coded", "blanks", "not ASCII", "radio", "bare", "none", "glued"}
 
 
-def test_limits_and_captures_in_python(archives: Archives, server: LoopbackServer, tmp_path: Path) -> None:
+def test_checks_captures_and_limits(archives: Archives, server: LoopbackServer, tmp_path: Path) -> None:
     with catalogue.open(tmp_path, settings=Settings(source=server.url, cache=tmp_path)) as cat:
         index = cat.old_index()
         home = list(index.captures(index.find("http://www.example.com/")))
@@ -188,7 +188,7 @@ def test_limits_and_captures_in_python(archives: Archives, server: LoopbackServe
         (0, 0, "http://www.example.com/other", "it is of 'http://www.example.com/' and not of"),
     ],
 )
-def test_what_is_not_where_the_list_says(
+def test_record_at_a_wrong_place_is_an_error(
     archives: Archives, server: LoopbackServer, tmp_path: Path, offset: int, length: int, url: str | None, why: str
 ) -> None:
     right = archives.captures[1]

@@ -67,7 +67,7 @@ def zeros(size: int) -> bytes:
 # ---- pages ----
 
 
-def test_a_page_that_inflates_to_more_than_a_page_is_left_as_it_is() -> None:
+def test_rejects_a_page_above_the_limit() -> None:
     """2 GiB of zeros are some two megabytes; it is enough to say so."""
     data = with_column(small(compression="gzip", **ONE_GROUP), page(zeros(1 << 20), (1 << 31) - 1))
     before = pa.total_allocated_bytes()
@@ -77,7 +77,7 @@ def test_a_page_that_inflates_to_more_than_a_page_is_left_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("inflated", [-1, 0, 1, 1000, 100 << 20])
-def test_pages_whose_sizes_lie(inflated: int) -> None:
+def test_rejects_pages_with_wrong_sizes(inflated: int) -> None:
     """Of what inflates to more than it says, no more is taken than that."""
     data = with_column(small(compression="gzip", **ONE_GROUP), page(zeros(4 << 20), inflated))
     with pytest.raises(BadFooter, match="column url"):
@@ -85,7 +85,7 @@ def test_pages_whose_sizes_lie(inflated: int) -> None:
 
 
 @pytest.mark.parametrize("stored", [-1, 0, 5, (1 << 31) - 1])
-def test_pages_that_claim_to_be_longer_or_shorter_than_they_are(stored: int) -> None:
+def test_rejects_pages_with_wrong_lengths(stored: int) -> None:
     about = encode_struct([(1, I32, 32), (2, I32, 0), (3, I32, 3), (4, I32, 3)])
     header = encode_struct([(1, I32, 0), (2, I32, 500), (3, I32, stored), (5, STRUCT, about)])
     data = with_column(small(compression="none", **ONE_GROUP), header + bytes(500))
@@ -93,7 +93,7 @@ def test_pages_that_claim_to_be_longer_or_shorter_than_they_are(stored: int) -> 
         list(batches(data, ("url",)))
 
 
-def test_a_page_of_nothing_but_claims() -> None:
+def test_bounds_memory_of_claimed_values() -> None:
     """As many values as a header can name, of no bytes."""
     data = with_column(small(compression="none", **ONE_GROUP), page(b"", 0, rows=(1 << 31) - 1))
     with pytest.raises(BadFooter, match="column url"):
@@ -122,7 +122,7 @@ def most_at_once(data: bytes, rows: int) -> int:
 
 
 @pytest.mark.parametrize("rows", [6000, 2500])
-def test_what_a_dictionary_holds_once_is_repeated_a_little_at_a_time(rows: int) -> None:
+def test_decodes_repeated_long_values_in_small_batches(rows: int) -> None:
     """600 MB of texts in some kilobytes; and a quarter of a gigabyte, which is not little either."""
     keys = pa.array([f"com,example)/{number:05}" for number in range(rows)])
     data = repeated("x" * 100_000, rows, url_surtkey=keys)
@@ -130,7 +130,7 @@ def test_what_a_dictionary_holds_once_is_repeated_a_little_at_a_time(rows: int) 
     assert most_at_once(data, rows) < 200 << 20
 
 
-def test_beginnings_that_are_left_out_are_put_back_a_little_at_a_time() -> None:
+def test_decodes_shared_prefixes_in_small_batches() -> None:
     """With this encoding a value is told by how much of the one before it begins it, too."""
     keys = pa.array([f"com,example)/{number:05}" for number in range(6000)])
     table = pa.table({"url_surtkey": keys, "url": pa.chunked_array([pa.array(["x" * 100_000] * 100)] * 60)})
@@ -153,7 +153,7 @@ def claiming(rows: int) -> Made:
     return footer
 
 
-def test_rows_that_are_not_there_are_not_numbered() -> None:
+def test_bounds_memory_of_claimed_rows() -> None:
     assert decode_footer(claiming(MAX_ROWS).footer, 1 << 30).num_rows == MAX_ROWS
     for rows in (MAX_ROWS + 1, 1 << 33, (1 << 63) - 1):
         with pytest.raises(BadFooter, match=f"row group 0 has {rows:,} rows"):
@@ -184,7 +184,7 @@ BOMBS = {
 }
 
 
-def test_footers_that_are_more_than_footers() -> None:
+def test_bounds_memory_of_footers() -> None:
     accepted = []
     for name, footer in BOMBS.items():
         with suppress(BadFooter):
@@ -193,7 +193,7 @@ def test_footers_that_are_more_than_footers() -> None:
     assert accepted == ["key-values at the limit", "a text of 3 MiB"]
 
 
-def test_every_number_of_a_codec() -> None:
+def test_accepts_or_rejects_every_codec() -> None:
     """A codec without a name is shown by its number, and cannot be read."""
     data = small_file(compression="none")
     footer = made(data)

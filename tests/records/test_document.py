@@ -57,7 +57,7 @@ def documents() -> Iterator[Documents]:
         yield made
 
 
-def test_a_page(documents: Documents) -> None:
+def test_extracts_a_page(documents: Documents) -> None:
     found = documents.look(record_of(PAGE.encode(), "text/html; charset=utf-8"))
     assert (found["charset"], found["charset_detector"], found["parsed_as"]) == ("utf-8", "http header", "html")
     content = found["content"]
@@ -78,7 +78,7 @@ def test_a_page(documents: Documents) -> None:
     assert found["simhash"] == simhash(found["text"])
 
 
-def test_links_of_pictures(documents: Documents) -> None:
+def test_extracts_links_of_images(documents: Documents) -> None:
     page = "<a href=/1>1</a><svg><a xlink:href=/2>2</a><a xml:href=/3>3</a></svg><a href=/4>4</a>"
     links = documents.look(record_of(page.encode()))["content"]["links"]
     assert [link["href"] for link in links] == ["/1", "/2", "/4"]
@@ -95,7 +95,7 @@ def test_links_of_pictures(documents: Documents) -> None:
         ("<base href='data:,x'>", "https://example.com/1#a", "https://example.com/dir/page"),
     ],
 )
-def test_links_lead_where_a_browser_would_go(base: str, first: str, empty: str | None, documents: Documents) -> None:
+def test_resolves_links_like_a_browser(base: str, first: str, empty: str | None, documents: Documents) -> None:
     page = f"""{base}<a href=' ../1#a '>one</a><img src=//p.test/p.png><a href=HTTP://other.test>o</a><a href=''></a>
     <a href='http://[x'>no URL</a><a href=mailto:a@example.com>mail</a><a href='javascript:go()'>go</a>"""
     record = replace(record_of(page.encode()), headers=(("WARC-Target-URI", "https://example.com/dir/page"),))
@@ -111,7 +111,7 @@ def test_links_lead_where_a_browser_would_go(base: str, first: str, empty: str |
 
 
 @pytest.mark.parametrize("of_page", [False, True])
-def test_a_long_address_is_not_repeated_in_every_link(documents: Documents, *, of_page: bool) -> None:
+def test_bounds_memory_of_long_base_addresses(documents: Documents, *, of_page: bool) -> None:
     """Ten thousand links of a page of one megabyte would be ten gigabytes."""
     long = f"https://example.com/{'x' * 20_000}/"
     page = f"{'' if of_page else f'<base href={long}>'}<a href=1>one</a><a href=https://other.test/>two</a>"
@@ -120,7 +120,7 @@ def test_a_long_address_is_not_repeated_in_every_link(documents: Documents, *, o
     assert [link["url"] for link in row_of(record, documents.look)["links"]] == ["https://other.test/"]
 
 
-def test_only_what_is_said(documents: Documents) -> None:
+def test_reports_only_declared_values(documents: Documents) -> None:
     with Documents(main_content=True, processes=1) as main:
         page = record_of(PAGE.encode(), "text/html; charset=utf-8")
         assert "Valmynd" not in main.look(page)["text"]
@@ -137,13 +137,13 @@ def test_only_what_is_said(documents: Documents) -> None:
         (b"plain", "text/plain; charset=no-such", "windows-1252", "uchardet"),  # as the web takes ASCII
     ],
 )
-def test_charsets(documents: Documents, data: bytes, kind: str, charset: str, detector: str) -> None:
+def test_decodes_charsets(documents: Documents, data: bytes, kind: str, charset: str, detector: str) -> None:
     found = documents.look(record_of(data, kind))
     assert (found["charset"], found["charset_detector"]) == (charset, detector)
     assert "\ufffd" not in found["text"]
 
 
-def test_an_rss_feed(documents: Documents) -> None:
+def test_extracts_an_rss_feed(documents: Documents) -> None:
     found = documents.look(record_of(RSS.encode(), "application/rss+xml"))
     assert found["parsed_as"] == "rss"
     content = found["content"]
@@ -172,7 +172,7 @@ def test_an_rss_feed(documents: Documents) -> None:
     assert "One" in found["text"]
 
 
-def test_an_atom_feed(documents: Documents) -> None:
+def test_extracts_an_atom_feed(documents: Documents) -> None:
     found = documents.look(record_of(ATOM.encode(), "text/xml"))
     assert found["parsed_as"] == "atom"
     content = found["content"]
@@ -181,21 +181,21 @@ def test_an_atom_feed(documents: Documents) -> None:
     assert (item["title"], item["guid"], item["content"]) == ("E", "urn:1", ["<p>text</p>"])
 
 
-def test_what_has_no_text(documents: Documents) -> None:
+def test_returns_no_text_for_other_types(documents: Documents) -> None:
     found = documents.look(record_of(b"%PDF-1.4", "application/pdf"))
     assert found["text"] is None
     assert found["parsed_as"] is None
     assert text_of(record_of(b"\x89PNG", "image/png"), documents.look)["text"] is None
 
 
-def test_a_page_that_keeps_its_parser_busy_is_given_up() -> None:
+def test_gives_up_a_slow_page() -> None:
     with Documents(main_content=True, processes=1, seconds=0.5) as hasty:
         with pytest.raises(BadDocument, match=r"its parser took over 0\.5 s"):
             hasty.look(record_of(b"<div>" * 200_000))
         assert hasty.look(record_of(b"<p>and goes on"))["text"] == "and goes on"
 
 
-def test_a_page_that_took_too_long_once_is_not_tried_again() -> None:
+def test_does_not_retry_a_slow_page() -> None:
     with Documents(processes=1, seconds=1.0) as hasty:
         before = children()
         assert hasty.look(record_of(b"<p>one"))["text"] == "one"
@@ -219,7 +219,7 @@ ODD = {
 
 @pytest.mark.parametrize("body", ODD.values(), ids=ODD)
 @pytest.mark.parametrize("kind", ["text/html", "application/rss+xml", "text/plain", ""])
-def test_odd_documents_are_looked_into_or_refused(documents: Documents, body: bytes, kind: str) -> None:
+def test_parses_or_rejects_unusual_documents(documents: Documents, body: bytes, kind: str) -> None:
     try:
         found = documents.look(record_of(body, kind))
     except BadDocument:
@@ -227,7 +227,7 @@ def test_odd_documents_are_looked_into_or_refused(documents: Documents, body: by
     json.dumps(found)
 
 
-def test_a_bomb_is_no_document(documents: Documents) -> None:
+def test_rejects_bombs(documents: Documents) -> None:
     squeezing, mega = zlib.compressobj(wbits=31), bytes(1 << 20)
     first, again = (squeezing.compress(mega) + squeezing.flush(zlib.Z_FULL_FLUSH) for _ in range(2))
     body = first + 255 * again + squeezing.compress(b"x") + squeezing.flush()  # what a flush ends can be repeated
@@ -239,7 +239,7 @@ def test_a_bomb_is_no_document(documents: Documents) -> None:
 # ---- metadata ----
 
 
-def test_metadata(documents: Documents) -> None:
+def test_extracts_metadata(documents: Documents) -> None:
     page = record_of(PAGE.encode(), "text/html; charset=utf-8", X_Other="y")
     found = metadata_of(page, documents.look)
     content = found.pop("content")
@@ -261,7 +261,7 @@ def test_metadata(documents: Documents) -> None:
     }
 
 
-def test_likeness_of_texts() -> None:
+def test_extracted_text_resembles_the_reference() -> None:
     words = [f"word{number}" for number in range(300)]
     one = " ".join(words)
     near = " ".join([*words[:150], "another", *words[151:]])
@@ -279,7 +279,7 @@ def test_likeness_of_texts() -> None:
 # ---- the real page, and the commands ----
 
 
-def test_the_page_of_the_whirlwind_tour(harvested: Catalogue, documents: Documents) -> None:
+def test_extracts_the_page_of_the_whirlwind_tour(harvested: Catalogue, documents: Documents) -> None:
     crawl, url = "CC-MAIN-2024-22", "an.wikipedia.org/wiki/Escopete"
     if crawl not in stored_crawls(harvested.session) or not harvested.captures(url, crawls=crawl).count():
         pytest.skip("the mirror in use does not have it")
@@ -290,7 +290,7 @@ def test_the_page_of_the_whirlwind_tour(harvested: Catalogue, documents: Documen
     assert "Escopete ye un municipio" in (text_of(page, documents.look)["text"] or "")
 
 
-def test_text_and_metadata_by_the_command(asking: Command, tmp_path: Path, crawl: str, harvested: Catalogue) -> None:
+def test_command_writes_text_and_metadata(asking: Command, tmp_path: Path, crawl: str, harvested: Catalogue) -> None:
     total = harvested.captures("*.example.com", crawls=crawl).count()
     assert total
     for form in ("text", "metadata"):
@@ -304,13 +304,13 @@ def test_text_and_metadata_by_the_command(asking: Command, tmp_path: Path, crawl
 
 
 @pytest.mark.parametrize("lacking", ["feedparser", "resiliparse"])
-def test_without_its_libraries_it_is_said_what_to_install(lacking: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_the_extra_without_libraries(lacking: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, lacking, None)
     with pytest.raises(QueryError, match=re.escape(install_command("text"))):
         Documents()
 
 
-def test_lines_of_any_record(documents: Documents) -> None:
+def test_writes_lines_of_any_record(documents: Documents) -> None:
     """Also of one with half a character, which no UTF-8 can hold."""
     page = "<title>&#xD800;</title><p>\ud800 and more</p>".encode(errors="surrogatepass")
     (line,) = JsonLinesFormat(documents.look).encode(record_of(page)).splitlines()

@@ -19,7 +19,7 @@ from tests.support.archives import BODY, HEAD, TIME, URL, arc, capture, digest, 
 from tests.support.mirrors import whole_table
 
 
-def test_records_of_every_archive_of_the_mirror_are_those_that_the_index_says(
+def test_records_of_the_mirror_agree_with_the_index(
     whole_mirror: Path,
 ) -> None:
     paths = whole_mirror.rglob("crawl-data/**/*.warc.gz")
@@ -40,7 +40,7 @@ def test_records_of_every_archive_of_the_mirror_are_those_that_the_index_says(
 
 
 @pytest.mark.parametrize("make", [warc, arc])
-def test_what_is_in_a_record(make: Any) -> None:
+def test_reads_a_record(make: Any) -> None:
     member = gzip.compress(make())
     record = read_record(capture(member), member)
     assert (record.url, record.time, record.status, record.body, record.payload) == (URL, TIME, 200, BODY, BODY)
@@ -49,20 +49,20 @@ def test_what_is_in_a_record(make: Any) -> None:
     assert record.member == member
 
 
-def test_what_the_index_does_not_say_is_not_compared() -> None:
+def test_compares_only_known_values() -> None:
     member = gzip.compress(warc())
     nothing = Capture("crawl-data/x.warc.gz", 0, len(member))
     assert read_record(nothing, member).body == BODY
 
 
 @pytest.mark.parametrize("end", ["\r\n\r\n", "\r\n\r\n\r\n", "\r\n", "\n", ""])
-def test_ends_that_were_written(end: str) -> None:
+def test_accepts_ends_of_every_writer(end: str) -> None:
     member = gzip.compress(warc(end=end))
     assert read_record(capture(member), member).body == BODY
 
 
 @pytest.mark.parametrize("coding", ["gzip", "x-gzip", "deflate"])
-def test_a_body_with_a_coding(coding: str) -> None:
+def test_decodes_content_codings(coding: str) -> None:
     body = zlib.compress(BODY) if coding == "deflate" else gzip.compress(BODY)
     head = f"HTTP/1.1 200 OK\r\nContent-Encoding: {coding}\r\n\r\n"
     member = gzip.compress(warc(body, head=head))
@@ -89,7 +89,7 @@ def test_a_body_with_a_coding(coding: str) -> None:
         ("HTTP/1.1 OK", None),
     ],
 )
-def test_odd_status_lines(make: Any, line: str, status: int | None) -> None:
+def test_accepts_unusual_status_lines(make: Any, line: str, status: int | None) -> None:
     for end in ("\r\n", "\n"):
         member = gzip.compress(make(head=f"{line}{end}Content-Type: text/html{end}{end}"))
         record = read_record(capture(member, status=None), member)
@@ -97,13 +97,13 @@ def test_odd_status_lines(make: Any, line: str, status: int | None) -> None:
 
 
 @pytest.mark.parametrize("head", ["", "HTTP is a protocol\n\n", "<html>\n\n"])
-def test_what_is_no_answer_is_refused(head: str) -> None:
+def test_rejects_records_that_are_not_responses(head: str) -> None:
     member = gzip.compress(arc(head=head))
     with pytest.raises(BadRecord, match="no record: Expected Status Line"):
         read_record(capture(member, digest=None, status=None), member)
 
 
-def test_a_stray_end_of_line_before_the_body() -> None:
+def test_drops_a_stray_line_end_before_the_body() -> None:
     """As CC-MAIN-2018-34 has it; a body that really begins so keeps it."""
     for block_digest in (digest(HEAD.encode() + BODY), digest(HEAD.encode() + b"\r\n" + BODY)):
         told = {"WARC_Payload_Digest": f"sha1:{digest(BODY)}", "WARC_Block_Digest": f"sha1:{block_digest}"}
@@ -116,7 +116,7 @@ def test_a_stray_end_of_line_before_the_body() -> None:
         read_record(capture(member), member)
 
 
-def test_digests_of_other_kinds() -> None:
+def test_checks_other_digests() -> None:
     block = HEAD.encode() + BODY
     for told in (
         "shake_128:abc",
@@ -133,7 +133,7 @@ def test_digests_of_other_kinds() -> None:
     assert read_record(capture(revisit, digest=None), revisit).kind == "revisit"
 
 
-def test_blanks_in_urls(caplog: pytest.LogCaptureFixture) -> None:
+def test_accepts_blanks_in_urls(caplog: pytest.LogCaptureFixture) -> None:
     for archived in ("https://example.com/a b", "https://example.com/a%20b", "<https://example.com/a b>"):
         member = gzip.compress(warc(WARC_Target_URI=archived))
         for meant in ("https://example.com/a b", "https://example.com/a%20b"):
@@ -144,7 +144,7 @@ def test_blanks_in_urls(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.parametrize("coding", ["gzip", "deflate"])
-def test_a_body_with_a_coding_is_had_whole_or_not_at_all(coding: str) -> None:
+def test_truncated_coding_is_an_error(coding: str) -> None:
     raw = zlib.compressobj(wbits=-15)
     bodies = {
         "gzip": [
@@ -177,7 +177,7 @@ def test_a_body_with_a_coding_is_had_whole_or_not_at_all(coding: str) -> None:
         assert payload(plain) == plain
 
 
-def test_a_bomb_in_a_body_stays_small() -> None:
+def test_bounds_memory_of_bodies() -> None:
     body = gzip.compress(bytes(MAX_INFLATED + 1))
     member = gzip.compress(warc(body, head="HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n"))
     record = read_record(capture(member, digest=digest(body)), member)
@@ -235,7 +235,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("what", HOSTILE)
-def test_hostile_records_are_named_errors(what: str) -> None:
+def test_invalid_records_are_named_errors(what: str) -> None:
     member, why = HOSTILE[what]
     with pytest.raises(BadRecord, match=why) as caught:
         read_record(capture(member), member)
@@ -243,7 +243,7 @@ def test_hostile_records_are_named_errors(what: str) -> None:
     assert len(str(caught.value)) < 500
 
 
-def test_mutated_records_are_errors_or_as_they_were() -> None:
+def test_mutated_records_are_errors_or_unchanged() -> None:
     whole = gzip.compress(warc())
     meant = capture(whole)
     for at in range(10, len(whole)):  # of gzip's own header some bytes say nothing of the content

@@ -191,7 +191,7 @@ def test_samples_without_cache_fetch_nothing_twice(
     assert not (tmp_path / "cache" / "pages").exists()
 
 
-def test_shared_catalogues_have_the_same_patience(mirror: Path, harvested_there: Path, tmp_path: Path) -> None:
+def test_shared_catalogues_have_the_same_max_wait(mirror: Path, harvested_there: Path, tmp_path: Path) -> None:
     data = copytree(harvested_there, tmp_path / "data")
     with FaultServer(mirror, script=always(Kind.SLOW_DOWN)) as server:
         settings = Settings(source=server.url, cache=tmp_path / "cache", patience=250.0)

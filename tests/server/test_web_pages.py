@@ -182,7 +182,7 @@ def test_overload_has_retry_after(harvested_data: Path, settings: Settings) -> N
         service.close()
 
 
-def test_status_counts_what_was_search(untaught_data: Path, settings: Settings, crawl: str) -> None:
+def test_status_counts_searches(untaught_data: Path, settings: Settings, crawl: str) -> None:
     with serving(untaught_data, settings) as address:
         before = figures(address)
         page(search(address, url="*.example.com", crawl=crawl))

@@ -37,10 +37,10 @@ odd
         ("/mnt/over/data", None),
     ],
 )
-def test_the_mount_that_a_folder_is_on_decides(folder: str, kind: str | None) -> None:
+def test_warns_of_a_network_mount(folder: str, kind: str | None) -> None:
     assert remote_kind(Path(folder), lambda: MOUNTS) == kind
 
 
-def test_where_nobody_tells_of_mounts_nothing_is_said() -> None:
+def test_says_nothing_without_a_list_of_mounts() -> None:
     assert remote_kind(Path("/home"), lambda: "") is None
     assert remote_kind(Path("/proc")) is None

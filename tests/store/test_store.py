@@ -28,7 +28,7 @@ TEXTS = st.one_of(st.none(), st.text(max_size=30))
 # Keeping
 
 
-def test_what_is_put_is_got(store: Store, path: Path) -> None:
+def test_put_get_roundtrip(store: Store, path: Path) -> None:
     items = dict(batch(0, 30))
     store.put("files", items.items())
     assert {key: store.get("files", key) for key in items} == items
@@ -49,13 +49,13 @@ def test_what_is_put_is_got(store: Store, path: Path) -> None:
         note=st.text(max_size=30),
     )
 )
-def test_every_value_is_read_as_it_was_written(value: StoredFile) -> None:
+def test_every_value_roundtrips(value: StoredFile) -> None:
     written = encode(value)
     assert decode(written) == value
     assert encode(decode(written)) == written
 
 
-def test_tables_are_apart(store: Store) -> None:
+def test_tables_are_separate(store: Store) -> None:
     for number, table in enumerate(TABLES):
         store.put(table, [("key", held(size=number))])
     assert [store.get(table, "key") for table in TABLES] == [held(size=number) for number in range(len(TABLES))]
@@ -65,7 +65,7 @@ def test_tables_are_apart(store: Store) -> None:
         store.put('files" --', [])
 
 
-def test_keys_are_sorted_and_looked_up_by_what_they_contain(store: Store) -> None:
+def test_keys_are_sorted_and_searchable(store: Store) -> None:
     store.put("files", [(key, held()) for key in ("b%", "a_b", "ab", "é", "B")])
     assert store.keys("files") == ["B", "a_b", "ab", "b%", "é"]
     assert store.keys("files", "_") == ["a_b"]
@@ -74,14 +74,14 @@ def test_keys_are_sorted_and_looked_up_by_what_they_contain(store: Store) -> Non
     assert store.keys("failures") == []
 
 
-def test_a_later_value_replaces_an_earlier_one(store: Store) -> None:
+def test_put_replaces_values(store: Store) -> None:
     store.put("files", [("key", held(b"1")), ("key", held(b"2"))])
     store.put("files", [("key", held(b"3"))])
     assert store.get("files", "key") == held(b"3")
     assert store.keys("files") == ["key"]
 
 
-def test_a_file_that_is_written_stops_being_a_failure(store: Store) -> None:
+def test_storing_a_file_removes_its_failure(store: Store) -> None:
     store.put("failures", [("one", held(b"", note="Missing")), ("two", held(b"", note="Missing"))])
     store.put("documents", [("one", held())])
     assert store.keys("failures") == ["one", "two"]
@@ -89,13 +89,13 @@ def test_a_file_that_is_written_stops_being_a_failure(store: Store) -> None:
     assert store.keys("failures") == ["two"]
 
 
-def test_deleting(store: Store) -> None:
+def test_deletes_values(store: Store) -> None:
     store.put("files", batch(0, 5, 10))
     store.delete("files", [path_of(number) for number in (1, 3, 99)])
     assert store.keys("files") == [path_of(number) for number in (0, 2, 4)]
 
 
-def test_state_and_versions_tell_of_every_change(store: Store, path: Path) -> None:
+def test_state_and_version_change_with_every_write(store: Store, path: Path) -> None:
     states = [store.state()]
 
     def changed(change: Callable[[], None]) -> None:
@@ -119,7 +119,7 @@ def test_state_and_versions_tell_of_every_change(store: Store, path: Path) -> No
         assert other.state() not in states
 
 
-def test_the_state_of_page_indexes_tells_of_every_way_to_write_them(store: Store) -> None:
+def test_index_state_changes_with_every_write(store: Store) -> None:
     before, state = store.index_state(), store.state()
     store.put("indexes", [("key#0", held(Indexes(b"bounds").pack()))])
     assert store.index_state() != before
@@ -127,7 +127,7 @@ def test_the_state_of_page_indexes_tells_of_every_way_to_write_them(store: Store
     assert store.written_since("indexes", "") == ["key#0"]
 
 
-def test_size(store: Store, path: Path) -> None:
+def test_reports_its_size(store: Store, path: Path) -> None:
     store.put("files", batch(0, 50))
     assert store.size() > 100_000
     assert store.size() == sum(
@@ -135,13 +135,13 @@ def test_size(store: Store, path: Path) -> None:
     )
 
 
-def test_a_store_is_made_only_when_asked(tmp_path: Path) -> None:
+def test_is_created_only_on_request(tmp_path: Path) -> None:
     with pytest.raises(NotHarvested, match=r"nothing is harvested in .* run: catalogue harvest"):
         Store(tmp_path / "data" / "footers.sqlite")
     assert [*tmp_path.iterdir()] == []
 
 
-def test_an_empty_file_becomes_a_store(path: Path) -> None:
+def test_empty_file_becomes_a_store(path: Path) -> None:
     """As a kill leaves it between the file's being made and its being filled."""
     path.parent.mkdir()
     path.touch()
@@ -153,7 +153,7 @@ def test_an_empty_file_becomes_a_store(path: Path) -> None:
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
-def test_a_log_instead_of_a_journal_even_after_somebody_else_changed_it(path: Path) -> None:
+def test_restores_wal_mode(path: Path) -> None:
     Store(path, create=True).close()
     with raw(path) as connection:
         assert connection.execute("PRAGMA journal_mode=DELETE").fetchone() == ("delete",)
@@ -165,7 +165,7 @@ def test_a_log_instead_of_a_journal_even_after_somebody_else_changed_it(path: Pa
 # Read by sqlitedict
 
 
-def test_sqlitedict_reads_it_and_changes_nothing(path: Path) -> None:
+def test_sqlitedict_reads_it_unchanged(path: Path) -> None:
     items = dict(batch(0, 20))
     with Store(path, create=True) as store:
         store.put("files", items.items())
@@ -191,7 +191,7 @@ class Canary:
         return os.mkdir, (str(self.sign),)
 
 
-def test_no_pickle_is_ever_opened(store: Store, path: Path, tmp_path: Path) -> None:
+def test_never_unpickles(store: Store, path: Path, tmp_path: Path) -> None:
     """Neither one handed in as data, by sqlitedict as it is; nor one that stands where a value should, by us."""
     sign = tmp_path / "unpickled"
     payload = pickle.dumps(Canary(sign))

@@ -26,7 +26,7 @@ store = pytest.fixture(empty_store)
 # Damage
 
 
-def test_every_flipped_bit_is_found(path: Path) -> None:
+def test_detects_every_flipped_bit(path: Path) -> None:
     rng = Random("rot")
     items = dict(batch(0, 40, 500))
     with Store(path, create=True) as store, raw(path) as other:
@@ -81,7 +81,7 @@ HOSTILE: dict[str, object] = {
 
 
 @pytest.mark.parametrize("what", HOSTILE)
-def test_hostile_values_are_refused(store: Store, path: Path, what: str) -> None:
+def test_rejects_invalid_values(store: Store, path: Path, what: str) -> None:
     with raw(path) as connection:
         connection.execute("INSERT INTO files VALUES ('key', ?)", [HOSTILE[what]])
     with pytest.raises(StoreDamaged, match=r"^key in .*; run: catalogue check --repair") as caught:
@@ -89,12 +89,12 @@ def test_hostile_values_are_refused(store: Store, path: Path, what: str) -> None
     assert len(str(caught.value)) < 600
 
 
-def test_no_value_is_larger_than_any_can_be() -> None:
+def test_bounds_the_size_of_values() -> None:
     with pytest.raises(StoreDamaged, match="claims 67108865 bytes"):
         decode(HOSTILE["a length over the limit"])
 
 
-def test_a_value_that_inflates_to_gigabytes_is_read_no_further_than_it_says() -> None:
+def test_bounds_the_inflated_size_of_values() -> None:
     bomb = zlib.compress(bytes(200 << 20), 1)
     tracemalloc.start()
     try:
@@ -117,7 +117,7 @@ def altered(path: Path, *statements: str) -> None:
             connection.execute(statement)
 
 
-def test_another_programs_file_is_left_alone(path: Path) -> None:
+def test_does_not_touch_files_of_other_programs(path: Path) -> None:
     path.parent.mkdir()
     with raw(path) as connection:
         connection.execute("CREATE TABLE bookmarks (url TEXT)")
@@ -127,7 +127,7 @@ def test_another_programs_file_is_left_alone(path: Path) -> None:
     assert digest(path) == before
 
 
-def test_another_programs_empty_file_is_left_alone(path: Path) -> None:
+def test_does_not_touch_empty_files_of_other_programs(path: Path) -> None:
     path.parent.mkdir()
     with raw(path) as connection:
         connection.execute("PRAGMA application_id=42")
@@ -136,7 +136,7 @@ def test_another_programs_empty_file_is_left_alone(path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"PAR1" * 1000, b"SQLite format 3\0" + bytes(4000)])
-def test_what_is_no_database_is_left_alone(path: Path, content: bytes) -> None:
+def test_does_not_touch_other_files(path: Path, content: bytes) -> None:
     path.parent.mkdir()
     path.write_bytes(content)
     with pytest.raises(StoreError, match=r"is not a usable store|is a SQLite file, but not"):
@@ -144,14 +144,14 @@ def test_what_is_no_database_is_left_alone(path: Path, content: bytes) -> None:
     assert path.read_bytes() == content
 
 
-def test_a_newer_version_is_refused(path: Path) -> None:
+def test_rejects_a_newer_version(path: Path) -> None:
     altered(path, f"PRAGMA user_version={VERSION + 1}")
     with pytest.raises(StoreError, match=rf"a newer version of this tool \(store version {VERSION + 1}\); upgrade it"):
         Store(path)
 
 
 @pytest.mark.parametrize("version", [0, -1])
-def test_a_version_that_never_was_is_damage(path: Path, version: int) -> None:
+def test_unknown_version_is_damage(path: Path, version: int) -> None:
     altered(path, f"PRAGMA user_version={version}")
     with pytest.raises(StoreDamaged, match=f"claims to be of version {version}; run: catalogue check --repair"):
         Store(path)
@@ -170,7 +170,7 @@ STRANGE = {
 
 
 @pytest.mark.parametrize("what", STRANGE)
-def test_what_no_store_has_is_refused(path: Path, what: str) -> None:
+def test_rejects_unknown_tables(path: Path, what: str) -> None:
     statement = STRANGE[what]
     instead = [f"DROP TABLE {name}" for name in TABLES if f'TABLE "{name}"' in statement or f" {name} AS" in statement]
     instead += ["DROP TABLE documents"] if "VIRTUAL" in statement else []
@@ -180,21 +180,21 @@ def test_what_no_store_has_is_refused(path: Path, what: str) -> None:
 
 
 @pytest.mark.parametrize("statement", ["DELETE FROM identity", "INSERT INTO identity VALUES ('x', '1', '1')"])
-def test_a_store_has_one_identity(path: Path, statement: str) -> None:
+def test_has_one_identity(path: Path, statement: str) -> None:
     altered(path, statement)
     with pytest.raises(StoreDamaged, match="lacks its identity; it is not opened"):
         Store(path)
 
 
 @pytest.mark.parametrize("statement", ["DROP TABLE identity", "DROP TABLE files"])
-def test_what_is_missing_is_missed(path: Path, statement: str) -> None:
+def test_missing_parts_are_errors(path: Path, statement: str) -> None:
     altered(path, statement)
     with pytest.raises(StoreDamaged, match="not a usable store: no such table"), Store(path) as store:
         store.keys("files")
 
 
 @pytest.mark.parametrize("statement", ["ANALYZE", "CREATE TABLE unnamed (key TEXT PRIMARY KEY, value BLOB)"])
-def test_what_does_no_harm_is_left_there(path: Path, statement: str) -> None:
+def test_ignores_harmless_tables(path: Path, statement: str) -> None:
     """SQLite's own statistics, and the table that sqlitedict makes unless it is told a name."""
     altered(path, statement)
     with Store(path) as store:
@@ -202,7 +202,7 @@ def test_what_does_no_harm_is_left_there(path: Path, statement: str) -> None:
         assert store.problem() is None
 
 
-def test_damaged_pages_of_the_file_are_a_named_error(path: Path) -> None:
+def test_damaged_pages_are_a_named_error(path: Path) -> None:
     with Store(path, create=True) as store:
         store.put("files", batch(0, 50))
     size = path.stat().st_size
@@ -213,7 +213,7 @@ def test_damaged_pages_of_the_file_are_a_named_error(path: Path) -> None:
         [store.get("files", path_of(number)) for number in range(50)]
 
 
-def test_a_closed_store_is_an_error(path: Path) -> None:
+def test_closed_store_is_an_error(path: Path) -> None:
     store = Store(path, create=True)
     store.close()
     store.close()
@@ -221,7 +221,7 @@ def test_a_closed_store_is_an_error(path: Path) -> None:
         store.keys("files")
 
 
-def test_closing_waits_for_the_thread_that_is_at_it(path: Path) -> None:
+def test_close_waits_for_running_threads(path: Path) -> None:
     """Else SQLite takes the process down."""
     store = Store(path, create=True)
     begun, closing_now = Event(), Event()
@@ -286,7 +286,7 @@ def test_migrates_older_stores(path: Path, version: int) -> None:
         assert store.problem() is None
 
 
-def test_returns_what_was_written_since(store: Store) -> None:
+def test_lists_changes_since_a_state(store: Store) -> None:
     assert store.last_row("files") == ""
     store.put("files", [("a", held(b"1")), ("b", held(b"2"))])
     last, state = store.last_row("files"), store.state()
@@ -308,7 +308,7 @@ def test_returns_what_was_written_since(store: Store) -> None:
     assert store.written_since("documents", last) == ["list"]
 
 
-def test_deleting_the_last_row_makes_another_store_of_it(store: Store) -> None:
+def test_deleting_the_last_row_changes_the_state(store: Store) -> None:
     """SQLite numbers the next row as the one that was deleted."""
     store.put("files", [("a", held(b"1")), ("b", held(b"2"))])
     state = store.state()
@@ -316,7 +316,7 @@ def test_deleting_the_last_row_makes_another_store_of_it(store: Store) -> None:
     assert store.state().partition(":")[0] != state.partition(":")[0]
 
 
-def test_a_backup_does_not_say_what_was_written_since(store: Store, path: Path, tmp_path: Path) -> None:
+def test_backup_lists_no_changes(store: Store, path: Path, tmp_path: Path) -> None:
     store.put("files", [("a", held(b"1"))])
     with raw(path) as connection:
         connection.execute("VACUUM INTO ?", [str(tmp_path / "backup.sqlite")])
@@ -328,7 +328,7 @@ def test_a_backup_does_not_say_what_was_written_since(store: Store, path: Path, 
         assert backup.written_since("files", last) is None
 
 
-def test_facts_are_short_cuts_that_go_with_their_file(store: Store, path: Path) -> None:
+def test_derived_facts_are_deleted_with_their_file(store: Store, path: Path) -> None:
     store.put("files", [("a", held(b"1")), ("b", held(b"2"))])
     state = store.state()
     store.add_facts([("a", held(b"of a")), ("b", held(b"of b"))])
@@ -341,7 +341,7 @@ def test_facts_are_short_cuts_that_go_with_their_file(store: Store, path: Path) 
     assert store.facts(["b"]) == {}
 
 
-def test_indexes_are_joined_and_belong_to_one_version(store: Store) -> None:
+def test_indexes_are_joined_for_one_version(store: Store) -> None:
     store.put("files", [("key", held(b"1"))])
     store.add_indexes("key", {0: Indexes(b"bounds", {"url": b"1"})}, held(b"1"))
     store.add_indexes("key", {0: Indexes(None, {"url_path": b"2"})}, held(b"1"))

@@ -26,7 +26,7 @@ with Store(path) as store:
 
 
 @pytest.mark.parametrize("acknowledged", [0, 11])
-def test_a_kill_loses_nothing_that_was_acknowledged(path: Path, acknowledged: int) -> None:
+def test_kill_loses_no_committed_value(path: Path, acknowledged: int) -> None:
     Store(path, create=True).close()
     with beside(path, WRITE) as process:
         for number in range(acknowledged):
@@ -67,7 +67,7 @@ with Store(path) as store:
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGXFSZ"), reason="there is no limit to the size of files")
-def test_a_full_disk_loses_nothing_and_work_goes_on_after_it(path: Path) -> None:
+def test_full_disk_loses_nothing(path: Path) -> None:
     """A limit to the size of files, as room on a disk cannot be taken away without being root."""
     Store(path, create=True).close()
     with beside(path, FULL) as process:
@@ -81,7 +81,7 @@ def test_a_full_disk_loses_nothing_and_work_goes_on_after_it(path: Path) -> None
         assert len(store.keys("files")) == 20 * int(number) + 20
 
 
-def test_what_failed_is_said_once(store: Store) -> None:
+def test_reports_an_error_once(store: Store) -> None:
     """What is written may come from where something else fails, of the disk or of the source."""
 
     def failing(error: OSError) -> Iterator[tuple[str, StoredFile]]:
@@ -96,7 +96,7 @@ def test_what_failed_is_said_once(store: Store) -> None:
     assert store.keys("facts") == []
 
 
-def test_a_disk_that_is_not_there(tmp_path: Path) -> None:
+def test_missing_disk_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(DiskFailed, match=r"footers\.sqlite cannot be written or read"):
         Store(tmp_path / "file" / "footers.sqlite", create=True)
@@ -127,7 +127,7 @@ attempt(lambda: Store(path.with_name("new.sqlite"), create=True))
 
 
 @pytest.mark.skipif(not hasattr(os, "seteuid"), reason="there is nobody else to be")
-def test_read_only_media() -> None:
+def test_reads_from_read_only_media() -> None:
     """A store is read without writing next to it; whatever is to be written is an error that names the folder."""
     with tempfile.TemporaryDirectory() as name:  # where everybody may go, as nobody must; pytest's own is private
         folder = Path(name) / "data"

@@ -59,7 +59,7 @@ BAD: dict[str, Any] = {
 
 @pytest.mark.parametrize("place", [0, 7, 15])
 @pytest.mark.parametrize("what", BAD)
-def test_one_bad_item_and_nothing_is_stored(store: Store, what: str, place: int) -> None:
+def test_invalid_item_rolls_back(store: Store, what: str, place: int) -> None:
     store.put("files", batch(100, 3))
     store.put("failures", [(path_of(0), held(b"", note="Missing"))])
     state = store.state()
@@ -74,7 +74,7 @@ def test_one_bad_item_and_nothing_is_stored(store: Store, what: str, place: int)
     assert len(store.keys("files")) == 18
 
 
-def test_an_iterator_that_fails_half_way(store: Store) -> None:
+def test_failing_iterator_rolls_back(store: Store) -> None:
     def items() -> Iterator[tuple[str, StoredFile]]:
         yield from batch(0, 5, 10)
         message = "the source failed"
@@ -88,7 +88,7 @@ def test_an_iterator_that_fails_half_way(store: Store) -> None:
 # Several at once
 
 
-def test_many_threads(store: Store) -> None:
+def test_supports_many_threads(store: Store) -> None:
     def work(start: int) -> None:
         for number in range(start, start + 25):
             store.put("files", [(path_of(number), held(b"%d" % number))])
@@ -110,7 +110,7 @@ ready("released")
 """
 
 
-def test_a_lock_that_stays_is_an_error_and_nothing_is_stored(path: Path) -> None:
+def test_permanent_lock_is_an_error(path: Path) -> None:
     with Store(path, create=True, busy_seconds=0.05) as store:
         store.put("files", batch(0, 2))
         with beside(path, LOCK) as other:
@@ -125,7 +125,7 @@ def test_a_lock_that_stays_is_an_error_and_nothing_is_stored(path: Path) -> None
         assert len(store.keys("files")) == 22
 
 
-def test_a_lock_that_is_released_in_time_is_waited_for(path: Path) -> None:
+def test_waits_for_a_lock(path: Path) -> None:
     with Store(path, create=True, busy_seconds=60) as store, beside(path, LOCK) as other:
         assert line(other) == "ready"
         with ThreadPoolExecutor(1) as thread:
@@ -135,7 +135,7 @@ def test_a_lock_that_is_released_in_time_is_waited_for(path: Path) -> None:
         assert len(store.keys("files")) == 2
 
 
-def test_whoever_reads_for_long_holds_up_nobody(store: Store, path: Path) -> None:
+def test_long_reader_blocks_nobody(store: Store, path: Path) -> None:
     store.put("files", batch(0, 2))
     with raw(path) as reader:
         reader.execute("BEGIN")
@@ -154,7 +154,7 @@ print("made", flush=True)
 """
 
 
-def test_several_may_make_it_at_once(path: Path) -> None:
+def test_can_be_created_by_several_processes(path: Path) -> None:
     command = [sys.executable, "-c", SCRIPT + CREATE, str(path)]
     folder = Path(__file__).parents[2]
     started = [
@@ -183,7 +183,7 @@ ready("released")
 """
 
 
-def test_a_crawl_is_harvested_by_one_process_at_a_time(store: Store, path: Path) -> None:
+def test_one_process_harvests_a_crawl(store: Store, path: Path) -> None:
     with beside(path, HARVEST) as other:
         assert line(other) == "ready"
         with pytest.raises(StoreLocked, match=f"another process harvests {CRAWL} into"), store.harvesting(CRAWL):
@@ -201,12 +201,12 @@ def test_a_crawl_is_harvested_by_one_process_at_a_time(store: Store, path: Path)
             pass
 
 
-def test_a_crawl_is_harvested_once_at_a_time_in_one_process_too(store: Store, path: Path) -> None:
+def test_one_thread_harvests_a_crawl(store: Store, path: Path) -> None:
     with Store(path) as other, store.harvesting(CRAWL), pytest.raises(StoreLocked), other.harvesting(CRAWL):
         pass
 
 
-def test_errors_while_harvesting_are_their_own(store: Store) -> None:
+def test_errors_in_the_lock_pass_unchanged(store: Store) -> None:
     """Even those that are of the same kind as a lock's, or a disk's."""
     for error in (TimeoutError("the source is slow"), OSError("something else"), KeyboardInterrupt()):
         with pytest.raises(type(error)) as caught, store.harvesting(CRAWL):
@@ -217,7 +217,7 @@ def test_errors_while_harvesting_are_their_own(store: Store) -> None:
 
 
 @pytest.mark.parametrize("name", ["../CC-MAIN-2022-05", "/tmp/x", "CC-MAIN-2022-05/..", ""])  # noqa: S108
-def test_no_other_lock_is_ever_made(store: Store, path: Path, name: str) -> None:
+def test_makes_no_other_locks(store: Store, path: Path, name: str) -> None:
     with pytest.raises(ValueError, match="is not the name of a crawl"), store.harvesting(name):
         pass
     assert all(file.name.startswith(path.name) for file in path.parent.iterdir())
@@ -254,7 +254,7 @@ print(len(store.keys("files")), flush=True)
 
 
 @pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="there is no fork")
-def test_after_a_fork_it_is_refused(path: Path) -> None:
+def test_refuses_use_after_fork(path: Path) -> None:
     Store(path, create=True).close()
     with beside(path, FORK) as process:
         assert line(process) == str([True] * 6)

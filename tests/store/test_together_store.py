@@ -71,7 +71,7 @@ def grown(tmp_path: Path) -> tuple[Path, Path]:
 
 
 @needs_forks
-def test_a_copy_without_its_log_is_as_it_was_before(grown: tuple[Path, Path], tmp_path: Path) -> None:
+def test_copy_without_log_is_an_older_state(grown: tuple[Path, Path], tmp_path: Path) -> None:
     path, _ = grown
     copy = Path(shutil.copy(path, tmp_path / "copy.sqlite"))
     assert integrity(copy) == "ok"
@@ -83,7 +83,7 @@ def test_a_copy_without_its_log_is_as_it_was_before(grown: tuple[Path, Path], tm
 
 @needs_forks
 @pytest.mark.parametrize("seed", range(2))
-def test_a_log_of_its_own_is_never_refused(tmp_path: Path, seed: int) -> None:
+def test_accepts_its_own_log(tmp_path: Path, seed: int) -> None:
     path = tmp_path / "footers.sqlite"
     dice = random.Random(seed)
     Store(path, create=True).close()
@@ -115,7 +115,7 @@ def test_a_log_of_its_own_is_never_refused(tmp_path: Path, seed: int) -> None:
 
 
 @needs_forks
-def test_nobody_is_refused_while_others_write_and_fold_the_log_in(tmp_path: Path) -> None:
+def test_readers_work_during_checkpoints(tmp_path: Path) -> None:
     path = tmp_path / "footers.sqlite"
     Store(path, create=True).close()
     here, there = os.pipe()
@@ -144,7 +144,7 @@ def test_nobody_is_refused_while_others_write_and_fold_the_log_in(tmp_path: Path
         os.waitpid(number, 0)
 
 
-def test_a_log_that_grew_shrinks_when_who_read_all_the_time_has_ended(tmp_path: Path) -> None:
+def test_log_shrinks_after_a_long_reader(tmp_path: Path) -> None:
     path = tmp_path / "data" / "footers.sqlite"
     command = Command(path.parent, str(tmp_path), tmp_path)
     with (
@@ -168,7 +168,7 @@ def test_a_log_that_grew_shrinks_when_who_read_all_the_time_has_ended(tmp_path: 
 
 
 @needs_forks
-def test_after_a_fork_all_is_refused_and_nothing_waits_for_ever(mirror: Path, crawl: str, tmp_path: Path) -> None:
+def test_refuses_use_after_fork_without_deadlock(mirror: Path, crawl: str, tmp_path: Path) -> None:
     with FaultServer(mirror) as server:
         settings = Settings(source=server.url, cache=tmp_path / "cache")
         with catalogue.open(tmp_path / "data", settings=settings) as cat:

@@ -168,49 +168,49 @@ def alike(sql: duckdb.DuckDBPyConnection, pattern: str) -> bool:
 @example("*.1.2.3.4")
 @example("a.b/.a/.*")
 @example("www.com/*")
-def test_what_sql_takes_means_the_same(sql: duckdb.DuckDBPyConnection, pattern: str) -> None:
+def test_accepted_patterns_equal_python(sql: duckdb.DuckDBPyConnection, pattern: str) -> None:
     alike(sql, pattern)
 
 
 @settings(max_examples=40)
 @given(patterns())
-def test_keys_are_the_same(sql: duckdb.DuckDBPyConnection, url: str) -> None:
+def test_keys_equal_python(sql: duckdb.DuckDBPyConnection, url: str) -> None:
     key = made(sql, f"surt_key({literal(url)})")
     if not isinstance(key, Exception):
         assert key == url_surtkey(url)
 
 
 @pytest.mark.parametrize("pattern", PLAIN)
-def test_plain_patterns_are_taken(sql: duckdb.DuckDBPyConnection, pattern: str) -> None:
+def test_accepts_plain_patterns(sql: duckdb.DuckDBPyConnection, pattern: str) -> None:
     assert alike(sql, pattern)
     if "*" not in pattern:
         assert made(sql, f"surt_key({literal(pattern)})") == url_surtkey(pattern)
 
 
 @pytest.mark.parametrize("pattern", NOT_PLAIN)
-def test_what_sql_cannot_do_rightly_is_refused(sql: duckdb.DuckDBPyConnection, pattern: str) -> None:
+def test_rejects_what_sql_cannot_convert(sql: duckdb.DuckDBPyConnection, pattern: str) -> None:
     assert not alike(sql, pattern)
     assert isinstance(made(sql, f"surt_key({literal(pattern)})"), Exception)
 
 
-def test_no_pattern_is_refused(sql: duckdb.DuckDBPyConnection) -> None:
+def test_rejects_invalid_patterns(sql: duckdb.DuckDBPyConnection) -> None:
     assert isinstance(made(sql, "surt_match('', NULL)"), Exception)
 
 
 @pytest.mark.parametrize("url", ["dns:80", "filedesc:1/a", "warcinfo:256"])
-def test_what_is_no_page_has_no_key(sql: duckdb.DuckDBPyConnection, url: str) -> None:
+def test_rejects_urls_that_are_not_pages(sql: duckdb.DuckDBPyConnection, url: str) -> None:
     assert isinstance(made(sql, f"surt_key({literal(url)})"), Exception)
     assert made(sql, f"surt_key({literal(f'a.{url}')})") == url_surtkey(f"a.{url}")
 
 
-def test_patterns_in_a_column(sql: duckdb.DuckDBPyConnection) -> None:
+def test_accepts_a_column_of_patterns(sql: duckdb.DuckDBPyConnection) -> None:
     rows = sql.execute(
         "SELECT p, surt_match(surt_key('http://a.example.com/dir/x'), p) FROM (SELECT unnest(?) AS p)", [PLAIN]
     ).fetchall()
     assert {pattern for pattern, matches in rows if matches} == {"*", "*.example.com"}
 
 
-def test_they_are_in_the_catalogue(harvested: catalogue.Catalogue) -> None:
+def test_metadata_database_has_the_macros(harvested: catalogue.Catalogue) -> None:
     rows = harvested.sql(
         "select path, row_group from row_groups where surt_overlaps(min_url_surtkey, max_url_surtkey, '*.example.com')"
     ).fetchall()

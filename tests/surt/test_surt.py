@@ -28,17 +28,17 @@ def read_table(name: str) -> list[list[str]]:
 
 
 @pytest.mark.parametrize(("url", "key", "_source"), read_table("surt_pairs.tsv"))
-def test_key_of_pair(url: str, key: str, _source: str) -> None:
+def test_converts_urls(url: str, key: str, _source: str) -> None:
     assert url_surtkey(url) == key
 
 
-def test_keys_of_thousands_of_pairs() -> None:
+def test_converts_thousands_of_urls() -> None:
     pairs = read_table("surt_pairs_many.tsv.gz")
     assert len(pairs) > 5_000
     assert [(url, key, url_surtkey(url)) for url, key in pairs if url_surtkey(url) != key] == []
 
 
-def test_keys_of_all_releases() -> None:
+def test_converts_by_the_rules_of_all_releases() -> None:
     """Made with releases 2.0.1, 1.1.9 and 1.1.5; empty where a release fails or, before 2.0.1, has no such host."""
     rows = read_table("surt_releases.tsv.gz")
     counts = [0, 0, 0, 0]
@@ -81,7 +81,7 @@ def test_keys_of_all_releases() -> None:
         ("warcinfo:/x", "warcinfo:/x"),
     ],
 )
-def test_key_rules(url: str, key: str) -> None:
+def test_follows_each_rule(url: str, key: str) -> None:
     assert url_surtkey(url) == key
 
 
@@ -92,12 +92,12 @@ def test_key_rules(url: str, key: str) -> None:
         *("http://example.com:2147483648/", "http://user@[::1]:80/", "http://[::1", "http://example.com/\udce9"),
     ],
 )
-def test_no_key(url: str) -> None:
+def test_rejects_urls_without_key(url: str) -> None:
     with pytest.raises(QueryError, match="a URL looks like https://example"):
         url_surtkey(url)
 
 
-def test_keys_of_earlier_crawls() -> None:
+def test_returns_keys_of_earlier_crawls() -> None:
     assert url_surtkeys("http://example.com/a?b=1") == ("com,example)/a?b=1",)
     assert url_surtkeys("http://example.com/%C3%A4%25") == ("com,example)/%c3%a4%25",)
     assert url_surtkeys("http://example.com/%E9") == ("com,example)/%e9", "com,example)/%25e9")
@@ -108,7 +108,7 @@ def test_keys_of_earlier_crawls() -> None:
     assert len(url_surtkeys(f"http://example.com/?{session}&q=%E9")) == 3
 
 
-def test_a_chain_of_escapes_ends() -> None:
+def test_repeated_escapes_end() -> None:
     assert url_surtkey(f"http://example.com/%{'25' * 20_000}41") == "com,example)/a"
     assert url_surtkey(f"http://example.com/%2{'%3' * 5_000}541") == "com,example)/a"
 
@@ -139,7 +139,7 @@ def test_any_text_has_a_key_or_a_query_error(url: str) -> None:
 
 
 @given(HOSTS, PATH_TEXT, QUERY_TEXT)
-def test_a_key_says_nothing_of_scheme_www_case_user_port_fragment_and_slash(host: str, path: str, query: str) -> None:
+def test_ignores_scheme_www_case_user_port_fragment_and_slash(host: str, path: str, query: str) -> None:
     key = url_surtkey(f"http://{host}/{path}?{query}")
     assert key.isascii()
     assert key == key.lower()
@@ -148,7 +148,7 @@ def test_a_key_says_nothing_of_scheme_www_case_user_port_fragment_and_slash(host
 
 
 @given(HOSTS, PATH_TEXT, QUERY_TEXT)
-def test_a_key_written_as_a_url_has_that_key(host: str, path: str, query: str) -> None:
+def test_url_spelling_of_a_key_roundtrips(host: str, path: str, query: str) -> None:
     """True without session ids, of which one is dropped at a time, and without an escaped ``?`` in the path."""
     key = url_surtkey(f"http://{host}/{path}?{query}")
     rest = key.partition(")")[2]
@@ -156,5 +156,5 @@ def test_a_key_written_as_a_url_has_that_key(host: str, path: str, query: str) -
 
 
 @given(st.permutations(["a=1", "a=2", "b", "b=", "c=%C3%A4", "c=1=0"]))
-def test_the_order_of_arguments_does_not_matter(arguments: list[str]) -> None:
+def test_ignores_the_order_of_arguments(arguments: list[str]) -> None:
     assert url_surtkey(f"example.com?{'&'.join(arguments)}") == "com,example)/?a=1&a=2&b&b=&c=%c3%a4&c=1=0"

@@ -41,7 +41,7 @@ def keys(pattern: Pattern, *urls: str) -> list[bool]:
 
 
 @given(BYTES_NEAR_TEXT, st.one_of(st.text(max_size=5), BYTES_NEAR_TEXT.map(lambda key: key.decode(errors="ignore"))))
-def test_ends_as_texts_leave_no_key_out(end: bytes, key: str) -> None:
+def test_text_bounds_include_every_key(end: bytes, key: str) -> None:
     assert text_from(end).encode() <= end
     after = text_after(end)
     if after is not None:
@@ -49,7 +49,7 @@ def test_ends_as_texts_leave_no_key_out(end: bytes, key: str) -> None:
         assert key.encode() >= end or key.encode() < after.encode()
 
 
-def test_ends_as_texts() -> None:
+def test_text_bounds() -> None:
     assert (text_from(b"com,a-"), text_after(b"com,a-")) == ("com,a-", "com,a-")
     assert (text_from(b"com\xff"), text_after(b"com\xff")) == ("com", "con")
     assert text_after("\ud7ff".encode() + b"\xff") == "\ue000"
@@ -57,7 +57,7 @@ def test_ends_as_texts() -> None:
     assert text_after(b"\xff") is None
 
 
-def test_keys_are_in_the_order_of_bytes() -> None:
+def test_keys_are_ordered_by_bytes() -> None:
     urls = ["http://example.com/", "http://www5.a.example.com/", "http://example-shop.com/", "http://example0.com/"]
     urls += ["http://example.com:8080/", "http://examples.com/"]
     found = [url_surtkey(url).encode() for url in urls]
@@ -66,7 +66,7 @@ def test_keys_are_in_the_order_of_bytes() -> None:
 
 
 @given(st.binary(max_size=3), st.binary(max_size=4))
-def test_prefix_interval_holds_what_starts_so(prefix: bytes, key: bytes) -> None:
+def test_prefix_interval_contains_the_prefix(prefix: bytes, key: bytes) -> None:
     prefix, key = prefix.replace(b"\xff", b"\xfe"), key.replace(b"\xff", b"\xfe")
     interval = prefix_interval(prefix)
     assert (key in interval) == key.startswith(prefix)
@@ -82,12 +82,12 @@ def test_prefix_interval_carries() -> None:
 
 
 @given(st.binary(max_size=3), st.binary(max_size=4))
-def test_exact_interval_holds_one_key(key: bytes, other: bytes) -> None:
+def test_exact_interval_contains_one_key(key: bytes, other: bytes) -> None:
     assert key in exact_interval(key)
     assert (other in exact_interval(key)) == (other == key)
 
 
-def test_an_interval_is_not_empty() -> None:
+def test_rejects_empty_intervals() -> None:
     for start, end in ((b"", b""), (b"a", b"a"), (b"b", b"a")):
         with pytest.raises(ValueError, match="not an interval"):
             KeyInterval(start, end)
@@ -99,7 +99,7 @@ SMALL = st.lists(
 
 
 @given(SMALL, st.lists(st.integers(0, 2), max_size=3).map(bytes))
-def test_merge_covers_the_union_and_nothing_else(pairs: list[tuple[bytes, bytes]], key: bytes) -> None:
+def test_merge_returns_the_union(pairs: list[tuple[bytes, bytes]], key: bytes) -> None:
     intervals = [KeyInterval(start, end) for start, end in pairs if start < end]
     merged = merge(intervals)
     assert covers(merged, key) == any(key in interval for interval in intervals)
@@ -108,7 +108,7 @@ def test_merge_covers_the_union_and_nothing_else(pairs: list[tuple[bytes, bytes]
     assert {bound for m in merged for bound in (m.start, m.end)} <= {b for i in intervals for b in (i.start, i.end)}
 
 
-def test_touching_and_nested_intervals_become_one() -> None:
+def test_merges_touching_and_nested_intervals() -> None:
     whole = KeyInterval(b"a", b"d")
     assert merge([KeyInterval(b"b", b"d"), KeyInterval(b"a", b"b")]) == (whole,)
     assert merge([KeyInterval(b"b", b"c"), whole, whole]) == (whole,)
@@ -155,7 +155,7 @@ def starts(pattern: Pattern) -> list[bytes]:
         ("*.рф", Match.DOMAIN, [b"xn--p1ai)", b"xn--p1ai,", b"xn--p1ai:"]),
     ],
 )
-def test_form(text: str, match: Match, prefixes: list[bytes]) -> None:
+def test_parses_forms(text: str, match: Match, prefixes: list[bytes]) -> None:
     pattern = parse_pattern(f" {text}\n")
     assert (pattern.text, pattern.match, pattern.url) == (text, match, None)
     assert starts(pattern) == prefixes
@@ -182,14 +182,14 @@ def test_form(text: str, match: Match, prefixes: list[bytes]) -> None:
         ("*", Match.PREFIX, [b""]),
     ],
 )
-def test_explicit_match(text: str, match: Match, prefixes: list[bytes]) -> None:
+def test_parses_explicit_matches(text: str, match: Match, prefixes: list[bytes]) -> None:
     pattern = parse_pattern(text, match)
     assert pattern.match is match
     assert starts(pattern) == prefixes
 
 
 @pytest.mark.parametrize("match", [None, Match.EXACT])
-def test_exact(match: Match | None) -> None:
+def test_exact_patterns(match: Match | None) -> None:
     pattern = parse_pattern("example.com", match)
     assert pattern == Pattern("example.com", Match.EXACT, (exact_interval(b"com,example)/"),))
     typed = "https://www.Example.com/Page/?#x"
@@ -199,7 +199,7 @@ def test_exact(match: Match | None) -> None:
     assert both == (exact_interval(b"com,example)/%25e9"), exact_interval(b"com,example)/%e9"))
 
 
-def test_an_exact_url_may_hold_asterisks() -> None:
+def test_exact_url_may_contain_asterisks() -> None:
     for text in ("example.com/a%2Ab%2a", "example.com/a*b*"):
         assert parse_pattern(text, Match.EXACT).intervals == (exact_interval(b"com,example)/a*b*"),)
 
@@ -208,18 +208,18 @@ ODD_HOSTS = st.text("abxyz019-_.~!$&'()+,;=ü", min_size=1, max_size=12).map(lam
 
 
 @given(ODD_HOSTS | st.sampled_from(["it's.example.com", "a,b.example.com", "+", "a%20b.example.com", "%2A.com"]))
-def test_url_with_any_host_finds_its_own_key(host: str) -> None:
+def test_url_with_any_host_matches_its_key(host: str) -> None:
     url = f"http://{host}/page"
     assert covers(parse_pattern(url).intervals, url_surtkey(url).encode())
 
 
 @pytest.mark.parametrize("host", ["it's.example.com", "a,b.example.com", "+", "a+b.com"])
-def test_odd_hosts_need_no_scheme(host: str) -> None:
+def test_unusual_hosts_need_no_scheme(host: str) -> None:
     assert keys(parse_pattern(f"{host}/*"), f"https://{host}/page") == [True]
     assert keys(parse_pattern(f"*.{host}"), f"https://below.{host}/page") == [True]
 
 
-def test_everything() -> None:
+def test_asterisk_matches_everything() -> None:
     assert parse_pattern("*") == Pattern("*", Match.DOMAIN, (EVERYTHING,))
     assert covers((EVERYTHING,), url_surtkey("http://\U0010ffff.com/").encode())
     assert "\U0010ffff".encode() in EVERYTHING
@@ -250,7 +250,7 @@ def test_everything() -> None:
         *((text, Match.EXACT) for text in ["", "*", "*.example.com", "example.*"]),
     ],
 )
-def test_no_pattern(text: str, match: Match | None) -> None:
+def test_rejects_invalid_patterns(text: str, match: Match | None) -> None:
     with pytest.raises(QueryError, match=r"(patterns look|a URL looks) like .*example\.com/page") as caught:
         parse_pattern(text, match)
     assert "\n" not in str(caught.value)
@@ -258,7 +258,7 @@ def test_no_pattern(text: str, match: Match | None) -> None:
 
 @pytest.mark.parametrize("text", ["*.{}/x", "*.{}.*", "{}.*", "{} x", "foo://{}", "{}/x*y", "{}!", "http://{}:x/"])
 @pytest.mark.parametrize("match", [None, *Match])
-def test_any_pattern_that_is_none_can_be_told_of(text: str, match: Match | None) -> None:
+def test_errors_can_show_any_pattern(text: str, match: Match | None) -> None:
     for inside in ("(" * 20_000, "\udcff"):
         with pytest.raises(QueryError) as caught:
             parse_pattern(text.format(inside), match)
@@ -288,7 +288,7 @@ def siblings(host: str) -> list[str]:
 
 
 @given(HOSTS, LABELS, LABELS, PATH_TEXT, PORTS)
-def test_domain_takes_host_and_subdomains_and_no_sibling(host: str, a: str, b: str, path: str, port: str) -> None:
+def test_domain_matches_host_and_subdomains_only(host: str, a: str, b: str, path: str, port: str) -> None:
     pattern = parse_pattern(f"*.{host}")
     below = [host, f"www.{host}", f"{a}.{host}", f"{b}.{a}.{host}", f"{b}.www.{host}"]
     assert takes(pattern, below, f"{port}/{path}") == {True}
@@ -309,14 +309,14 @@ def test_domain_ignores_the_default_port(text: str, match: Match | None) -> None
 
 
 @given(HOSTS, LABELS, PATH_TEXT, PORTS)
-def test_host_takes_every_port_and_no_subdomain(host: str, a: str, path: str, port: str) -> None:
+def test_host_matches_every_port_and_no_subdomain(host: str, a: str, path: str, port: str) -> None:
     pattern = parse_pattern(f"https://{host}/x", Match.HOST)
     assert takes(pattern, [host, f"www.{host}"], f"{port}/{path}") == {True}
     assert takes(pattern, [f"{a}.{host}", *siblings(host)], f"{port}/{path}") == {False}
 
 
 @given(HOSTS, PATH_TEXT, st.text("ghijkl~-_", min_size=1, max_size=3), st.text("ghijkl/", max_size=4))
-def test_prefix_takes_what_starts_so(host: str, path: str, more: str, rest: str) -> None:
+def test_prefix_matches_what_starts_with_it(host: str, path: str, more: str, rest: str) -> None:
     try:
         pattern = parse_pattern(f"{host}/{path}*")
     except QueryError:
@@ -339,7 +339,7 @@ def test_prefix_edges(text: str, taken: list[str], left: list[str]) -> None:
     assert keys(pattern, *(f"https://example.com/{path}" for path in left)) == [False] * len(left)
 
 
-def test_prefix_is_of_one_port() -> None:
+def test_prefix_matches_one_port() -> None:
     urls = ("http://example.com/", "https://example.com/", "http://example.com:8080/", "http://a.example.com/")
     assert keys(parse_pattern("example.com/*"), *urls) == [True, True, False, False]
     assert keys(parse_pattern("example.com:8080/*"), *urls) == [False, False, True, False]

@@ -88,7 +88,7 @@ def scanned(items: list[Item], pattern: str) -> list[Capture]:
     st.sampled_from([144, 200, 256, 1000]),
     st.sampled_from([True, False]),
 )
-def test_what_is_found_is_what_a_scan_finds(
+def test_equals_a_full_scan(
     some: list[str],
     pattern: str,
     limit: int,
@@ -116,7 +116,7 @@ def test_what_is_found_is_what_a_scan_finds(
     assert list(index.captures(extent, limit=limit)) == scanned(items, pattern)[:limit]
 
 
-def test_a_url_that_fills_blocks_is_found_whole() -> None:
+def test_returns_all_rows_of_a_url_across_blocks() -> None:
     items = items_of(["http://example.com/a"] * 2 + ["http://example.com/b"] * 30 + ["http://example.com/c"] * 2)
     for repeats in (True, False):
         index = OldIndex(Memory(index_bytes(items, 144, repeats=repeats)), "x")
@@ -139,7 +139,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[list[Item],
 
 
 @pytest.mark.parametrize(("pattern", "count"), [("h7.example0.com/*", 1), ("*.h7.example6.com", 2), ("none.is/*", 2)])
-def test_three_requests_after_the_root(
+def test_takes_three_requests_after_the_root(
     many: tuple[list[Item], LoopbackServer], tmp_path: Path, pattern: str, count: int
 ) -> None:
     items, server = many
@@ -166,7 +166,7 @@ def test_three_requests_after_the_root(
         assert [exchange.range for exchange in server.log] == ["bytes=0-7"]  # the rest was kept on disk
 
 
-def test_a_large_answer_comes_in_pieces() -> None:
+def test_reads_large_results_in_parts() -> None:
     items = items_of([f"http://example.com/{n}/{'x' * 4000}" for n in range(5000)])
     source = Memory(index_bytes(items, 1 << 16))
     index = OldIndex(source, "x")
@@ -203,11 +203,11 @@ def test_a_large_answer_comes_in_pieces() -> None:
         ("4.3.2.1/:http", "http://1.2.3.4/"),
     ],
 )
-def test_urls_are_turned_back(key: str, url: str) -> None:
+def test_converts_keys_to_urls(key: str, url: str) -> None:
     assert url_of(key.encode()) == url
 
 
-def test_urls_that_are_not_utf8() -> None:
+def test_reads_urls_that_are_not_utf8() -> None:
     assert url_of(b"com.example/caf\xe9:http") == "http://example.com/caf\xe9"
     assert url_of("com.example/café:http".encode()) == "http://example.com/café"
 
@@ -229,7 +229,7 @@ def test_every_key_has_a_url(text: str, url: str) -> None:
         ("*.Exämple.com.", "*.xn--exmple-cua.com"),
     ],
 )
-def test_spellings_of_a_pattern(pattern: str, same: str) -> None:
+def test_accepts_spellings_of_a_pattern(pattern: str, same: str) -> None:
     one, other = parse_key_prefix(pattern), parse_key_prefix(same)
     assert (one.interval, one.form) == (other.interval, other.form)
 
@@ -241,7 +241,7 @@ def test_spellings_of_a_pattern(pattern: str, same: str) -> None:
         *("ftp://example.com/", "example.com/#a", "example.com/a\0b", "u:p@example.com/", "[::1]/", "a.is/\ud800"),
     ],
 )
-def test_what_is_no_pattern(pattern: str) -> None:
+def test_rejects_invalid_patterns(pattern: str) -> None:
     with pytest.raises(QueryError, match="patterns look like"):
         parse_key_prefix(pattern)
 
@@ -322,13 +322,13 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("what", HOSTILE)
-def test_hostile_files_are_named_errors(what: str) -> None:
+def test_invalid_files_are_named_errors(what: str) -> None:
     data, pattern, why = HOSTILE[what]
     with pytest.raises(BadUrlIndex, match=why):
         found_in(OldIndex(Memory(data), "x"), pattern)
 
 
-def test_a_claim_of_many_blocks_takes_no_memory() -> None:
+def test_bounds_memory_of_claimed_blocks() -> None:
     block = (number(1) + b"a\0" + number(30_000_000)).ljust(64, b"\0")
     tracemalloc.start()
     with pytest.raises(BadUrlIndex, match="names blocks that do not follow each other"):
@@ -338,7 +338,7 @@ def test_a_claim_of_many_blocks_takes_no_memory() -> None:
     assert most < 1 << 20
 
 
-def test_branches_of_different_lengths() -> None:
+def test_reads_branches_of_different_depths() -> None:
     """One pattern ends in a data block where the other end of its answer is below one more index block."""
     root, leaf = (number(n) + b"b\0" + number(n + 1) for n in (1, 4))
     data = [key + b"\0" + bytes(28) + number(1) for key in (b"a", b"b", b"c")]
@@ -348,7 +348,7 @@ def test_branches_of_different_lengths() -> None:
         OldIndex(Memory(file), "x").find("*")
 
 
-def test_mutated_files_are_errors_or_answers() -> None:
+def test_mutated_files_are_errors_or_results() -> None:
     chance = random.Random(2012)
     right = 0
     for _ in range(400):
@@ -370,7 +370,7 @@ def test_mutated_files_are_errors_or_answers() -> None:
 # ---- the command ----
 
 
-def test_much_is_asked_about_first(tmp_path: Path) -> None:
+def test_asks_before_large_reads(tmp_path: Path) -> None:
     write_index(tmp_path / PATH, ITEMS, SIZE)
     for limit in ([], ["--limit", "100"]):
         ran = Command(tmp_path / "data", str(tmp_path), tmp_path)("old-index", "*.com", "--max-bytes", "10", *limit)
@@ -378,6 +378,6 @@ def test_much_is_asked_about_first(tmp_path: Path) -> None:
         assert "narrow the query, or add --yes" in ran.err
 
 
-def test_an_index_that_is_not_there(tmp_path: Path) -> None:
+def test_missing_index_is_an_error(tmp_path: Path) -> None:
     with catalogue.open(tmp_path, source=str(tmp_path)) as cat, pytest.raises(NotFound, match="does not exist"):
         cat.old_index("none").find("*")
