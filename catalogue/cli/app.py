@@ -23,6 +23,7 @@ from click.exceptions import NoArgsIsHelpError
 from click.shell_completion import CompletionItem
 
 from catalogue.atomic_files import room
+from catalogue.cli.completion import complete_datasets
 from catalogue.errors import CatalogueError, DiskFailed
 from catalogue.formatting import closest_name, printable, printable_lines
 from catalogue.progress import Bars, bars
@@ -134,12 +135,6 @@ def complete_commands(text: str) -> str:
     return _PROPOSED.sub(with_options, text)
 
 
-def _complete_datasets(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    from catalogue.cli.completion import complete_datasets
-
-    return complete_datasets(context, incomplete)
-
-
 _OPTIONS = [
     click.option(
         "--data",
@@ -149,7 +144,7 @@ _OPTIONS = [
     click.option(
         "--table",
         metavar="NAME",
-        shell_complete=_complete_datasets,
+        shell_complete=complete_datasets,
         help="A dataset other than Common Crawl's index; see: catalogue harvest -h",
     ),
     click.option("--source", metavar="URL", help="Where files are read from: an https, http or s3 URL, or a folder."),
@@ -232,7 +227,7 @@ class _Commands(Group):
         "serve": "serve_command",
         "sql": "sql_command",
         "demo": "demo_command",
-        "completion": "completion",
+        "completion": "completion_command",
     }
 
     synonyms = {  # noqa: RUF012 - a constant

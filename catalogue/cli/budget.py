@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
@@ -13,8 +13,25 @@ from catalogue.errors import TooExpensive
 from catalogue.formatting import plural, size
 from catalogue.progress import is_terminal
 
+if TYPE_CHECKING:
+    from catalogue.captures import Captures
+    from catalogue.plan.plan import ReadPlan
+
 MANY_REQUESTS, MANY_BYTES = 500, 1_000_000_000
 """Defaults of --max-requests and --max-bytes."""
+
+
+class Priced(Protocol):
+    """What has a cost."""
+
+    @property
+    def requests(self) -> int: ...
+
+    @property
+    def bytes(self) -> int: ...
+
+    @property
+    def seconds(self) -> float: ...
 
 
 @dataclass(frozen=True)
@@ -25,7 +42,7 @@ class Budget:
     max_requests: int
     max_bytes: int
 
-    def approve(self, captures: Any, options: Common) -> Any:
+    def approve(self, captures: "Captures", options: Common) -> "Captures":
         """Fetch missing page indexes and return the captures, unless they are too expensive.
 
         Raises:
@@ -38,16 +55,13 @@ class Budget:
         self.show(captures.plan, options)
         return captures
 
-    def show(self, plan: Any, options: Common) -> None:
+    def show(self, plan: "ReadPlan", options: Common) -> None:
         """Print the cost of a plan on a terminal, if it needs no confirmation."""
         if self.yes and is_terminal():
             options.say(f"{plural(plan.row_groups, 'row group')}: {format_cost(plan)}")
 
-    def check(self, cost: Any) -> None:
+    def check(self, cost: Priced) -> None:
         """Ask the user to confirm a cost that exceeds the budget.
-
-        Args:
-            cost: an object with ``requests``, ``bytes`` and ``seconds``.
 
         Raises:
             TooExpensive: if the user does not confirm it.
@@ -75,7 +89,7 @@ class Budget:
             raise TooExpensive(f"this takes {cost}; narrow the query, or add --yes")
 
 
-def format_cost(cost: Any) -> str:
+def format_cost(cost: Priced) -> str:
     """Return requests, bytes and seconds as text."""
     return f"{plural(cost.requests, 'request')}, {size(cost.bytes)}, about {cost.seconds:.0f} s"
 

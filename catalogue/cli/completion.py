@@ -1,40 +1,17 @@
-"""``catalogue completion``, and the values that shells complete."""
+"""The values of options that shells complete."""
 
 import re
 from pathlib import Path
 
 import click
-from click.shell_completion import CompletionItem, get_completion_class
+from click.shell_completion import CompletionItem
 
-from catalogue.cli.app import Command, Common, OneOf, common, entry
 from catalogue.errors import QueryError
 from catalogue.settings import STORE_NAME, default_data, load_settings
 
-_SHELLS = ["bash", "zsh", "fish"]
 _MANIFEST = re.compile(r"crawl-data/([^/]+)/cc-index-table\.paths\.gz")
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 """Other names in a store or a folder are not completed, because a shell could run them."""
-
-
-@click.command(cls=Command)
-@click.argument("shell", type=OneOf(_SHELLS))
-@common
-def completion(_: Common, *, shell: str) -> None:
-    """Print a script with which a shell completes commands, options, crawls and columns.
-
-    Crawls are those of the data folder; no requests are made. Save the script where the shell finds it; for zsh, in a
-    folder of fpath, such as with fpath+=~/.zfunc before compinit in ~/.zshrc. The last example is for the current
-    shell.
-
-    \b
-    catalogue completion bash > ~/.local/share/bash-completion/completions/catalogue
-    catalogue completion zsh > ~/.zfunc/_catalogue
-    catalogue completion fish > ~/.config/fish/completions/catalogue.fish
-    eval "$(catalogue completion bash)"
-    """
-    kind = get_completion_class(shell)
-    assert kind  # noqa: S101 - click has all three
-    click.echo(kind(entry, {}, "catalogue", "_CATALOGUE_COMPLETE").source())
 
 
 def complete_stored_crawls(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -68,7 +45,7 @@ def complete_columns(_: click.Context, __: click.Parameter, incomplete: str) -> 
     return [CompletionItem(f"{before}{comma}{name}") for name in names]
 
 
-def complete_datasets(context: click.Context, incomplete: str) -> list[str]:
+def complete_datasets(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Complete datasets in the data folder."""
     datasets = sorted(path.parent.name for path in _folder(context, table=False).glob(f"*/{STORE_NAME}"))
     return [name for name in datasets if _PLAIN.fullmatch(name) and name.startswith(incomplete)]

@@ -3,7 +3,7 @@
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,6 +11,9 @@ from catalogue.cli.app import Command, Common, Group, OneOf, common
 from catalogue.cli.query_commands import crawl_option
 from catalogue.cli.tables import as_json, harvest_bar
 from catalogue.formatting import plural
+
+if TYPE_CHECKING:
+    from catalogue.export.exports import Exported
 
 _json = click.option("--json", "json_", is_flag=True, help="One JSON object.")
 
@@ -127,7 +130,7 @@ def snapshot(options: Common, *, place: str, crawls: tuple[str, ...], json_: boo
     _show_result(options, exported, json_=json_)
 
 
-def _show_result(options: Common, exported: Any, *, json_: bool) -> None:
+def _show_result(options: Common, exported: "Exported", *, json_: bool) -> None:
     """Print what was exported. Exit with status 1 if it is incomplete."""
     if json_:
         as_json(

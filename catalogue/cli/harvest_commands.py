@@ -75,7 +75,7 @@ def _harvested(row: dict[Any, Any]) -> str:
     return f"{row['files_harvested']} files: {', '.join(row['subsets'])}"
 
 
-def _day(time: Any) -> str:
+def _day(time: object) -> str:
     return "-" if str(time) in {"NaT", "None"} else str(time)[:10]
 
 
@@ -224,13 +224,13 @@ def _show_outcome(options: Common, outcome: "Harvested", *, json_: bool) -> None
         options.say(f"  {path}: {reason}" if path not in reason else f"  {reason}")
 
 
-def _listed_in(file: BinaryIO | None, catalogue: Any) -> tuple[str, ...]:
+def _listed_in(file: BinaryIO | None, catalogue: "Catalogue") -> tuple[str, ...]:
     from catalogue.commoncrawl.datasets import parse_path_list
 
     return parse_path_list(file.read(), source=catalogue.session.settings.source.rstrip("/")) if file else ()
 
 
-def _define(catalogue: Any, key: str | None, keys: str | None, manifest: str | None, paths: list[str]) -> None:
+def _define(catalogue: "Catalogue", key: str | None, keys: str | None, manifest: str | None, paths: list[str]) -> None:
     if key is None:
         raise QueryError("no sort column; add one with --key")
     catalogue.define(key, keys=keys, manifest=manifest, paths=paths)

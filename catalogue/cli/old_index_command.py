@@ -2,13 +2,16 @@
 
 import json
 import sys
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from catalogue.cli.app import Command, Common, common
 from catalogue.cli.budget import Budget, budget_options
 from catalogue.formatting import plural, size
+
+if TYPE_CHECKING:
+    from catalogue.commoncrawl.capture import Capture
 
 
 @click.command("old-index", cls=Command)
@@ -55,7 +58,7 @@ def old_index(
     options.say(plural(count, "capture"))
 
 
-def _line(capture: Any) -> dict[str, Any]:
+def _line(capture: "Capture") -> dict[str, object]:
     """Return a capture with the field names of a CDX server."""
     return {
         "url": capture.url,

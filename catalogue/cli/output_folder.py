@@ -4,12 +4,18 @@ import json
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from catalogue.atomic_files import make_folder, whole_file
 from catalogue.cli.row_writer import SUFFIXES, format_for, write
 from catalogue.errors import QueryError
 from catalogue.store.locks import locked
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from catalogue.captures import Captures
+    from catalogue.query.resolved_query import ResolvedQuery
 
 _LIST = "answer.json"
 
@@ -88,7 +94,7 @@ class OutputFolder:
         path = self._folder / part["file"] if part["file"] else None
         return path is None or (path.is_file() and path.stat().st_size == part["size"])
 
-    def write(self, crawl: str, state: str, captures: Any, batches: Iterable[Any]) -> int:
+    def write(self, crawl: str, state: str, captures: "Captures", batches: "Iterable[pa.RecordBatch]") -> int:
         """Write the file of a crawl, and return the number of captures. Without captures there is no file."""
         name = f"{crawl}.{SUFFIXES[self._format]}"
         path = self._folder / name
@@ -106,7 +112,7 @@ class OutputFolder:
             file.write(json.dumps({"question": self._query, "parts": self._parts}, indent=1).encode())
 
 
-def describe_query(query: Any, *, every_column: bool, subsets: Iterable[str]) -> dict[str, Any]:
+def describe_query(query: "ResolvedQuery", *, every_column: bool, subsets: Iterable[str]) -> dict[str, Any]:
     """Return the parameters by which two queries differ, other than crawls."""
     return {
         "table": query.table.name,

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,8 +14,11 @@ from catalogue.cli.tables import as_json, can_ask, confirmed, harvest_bar, optio
 from catalogue.errors import NotHarvested, QueryError, SourceError
 from catalogue.formatting import comma_separated, plural, size
 
-FORMATS = ["table", "jsonl", "json", "csv", "tsv", "cdxj", "url", "parquet", "arrow", "arrows"]
-"""Output formats of captures."""
+if TYPE_CHECKING:
+    from catalogue.captures import Captures
+    from catalogue.catalogue import Catalogue
+    from catalogue.plan.plan import ReadPlan
+    from catalogue.surt import Match
 
 crawl_option = click.option(
     "--crawl",
@@ -182,7 +185,9 @@ def read_patterns(parameters: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def select_captures(catalogue: Any, options: Common, parameters: dict[str, Any], budget: Budget | None = None) -> Any:
+def select_captures(
+    catalogue: "Catalogue", options: Common, parameters: dict[str, Any], budget: Budget | None = None
+) -> "Captures":
     """Return the captures that the options select, without reading them. On a terminal, print hints.
 
     Crawls that are not stored are harvested with ``--harvest``, and on a terminal if the user agrees.
@@ -212,12 +217,12 @@ def _harvest_arguments(parameters: dict[str, Any]) -> dict[str, Any]:
     return {"crawls": crawls or ["latest"], "subsets": parameters["subsets"] or ["warc"]}
 
 
-def _harvest(catalogue: Any, options: Common, parameters: dict[str, Any]) -> None:
+def _harvest(catalogue: "Catalogue", options: Common, parameters: dict[str, Any]) -> None:
     with harvest_bar(options) as bar:
         catalogue.harvest(**_harvest_arguments(parameters), report=bar)
 
 
-def _offer_harvest(catalogue: Any, parameters: dict[str, Any], error: NotHarvested) -> None:
+def _offer_harvest(catalogue: "Catalogue", parameters: dict[str, Any], error: NotHarvested) -> None:
     """Ask the user on a terminal whether to harvest the missing crawls, with the cost.
 
     Raises:
@@ -238,7 +243,7 @@ def _offer_harvest(catalogue: Any, parameters: dict[str, Any], error: NotHarvest
         raise refused from error
 
 
-def captures_for(catalogue: Any, parameters: dict[str, Any]) -> Any:
+def captures_for(catalogue: "Catalogue", parameters: dict[str, Any]) -> "Captures":
     """Find captures by options of the command line."""
     from catalogue.find_captures import find_captures
     from catalogue.query.query import Query
@@ -270,7 +275,7 @@ def captures_for(catalogue: Any, parameters: dict[str, Any]) -> Any:
         raise
 
 
-def _check_lists(catalogue: Any, parameters: dict[str, Any], match: Any) -> None:
+def _check_lists(catalogue: "Catalogue", parameters: dict[str, Any], match: "Match | None") -> None:
     """Find the first invalid pattern of --urls-file.
 
     Raises:
@@ -285,7 +290,7 @@ def _check_lists(catalogue: Any, parameters: dict[str, Any], match: Any) -> None
             raise QueryError(f"{place}: {error}") from None
 
 
-def explain_empty_result(options: Common, catalogue: Any, parameters: dict[str, Any]) -> None:
+def explain_empty_result(options: Common, catalogue: "Catalogue", parameters: dict[str, Any]) -> None:
     """Print which crawls contain no match, and hints."""
     from catalogue.selection import stored_crawls
 
@@ -305,7 +310,7 @@ def _hints(options: Common, parameters: dict[str, Any]) -> Iterator[str]:
         yield f"tip: {pattern} is its home page alone; '{pattern}/*' is the site, '*.{pattern}' subdomains too"
 
 
-def show_plan(plan: Any) -> None:
+def show_plan(plan: "ReadPlan") -> None:
     """Print a plan as a table."""
     table(
         ["files", "row groups", "of", "pages", "captures in them", "requests", "bytes", "seconds"],

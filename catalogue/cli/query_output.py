@@ -3,14 +3,13 @@
 import sys
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from catalogue.cli.app import Command, Common, OneOf, common, resumable, warn
 from catalogue.cli.budget import Budget, budget_options
 from catalogue.cli.query_commands import (
-    FORMATS,
     captures_for,
     explain_empty_result,
     harvest_option,
@@ -18,9 +17,14 @@ from catalogue.cli.query_commands import (
     read_patterns,
     select_captures,
 )
-from catalogue.cli.tables import as_json, batches_of, table
+from catalogue.cli.tables import FORMATS, as_json, batches_of, table
 from catalogue.errors import IncompleteAnswer, QueryError
 from catalogue.formatting import plural
+
+if TYPE_CHECKING:
+    from catalogue.captures import Captures
+    from catalogue.catalogue import Catalogue
+    from catalogue.plan.plan import ReadPlan
 
 
 @click.command(cls=Command)
@@ -114,10 +118,10 @@ def _into_folder(
     folder: Path,
     format_: str | None,
     budget: Budget,
-    catalogue: Any,
+    catalogue: "Catalogue",
     options: Common,
     parameters: dict[str, Any],
-) -> tuple[list[Any], tuple[str, ...]]:
+) -> "tuple[list[ReadPlan], tuple[str, ...]]":
     """Write a file for each crawl that has none yet.
 
     Returns:
@@ -151,13 +155,13 @@ def _into_folder(
     return plans, tuple(dict.fromkeys(problem for plan in [every, *plans] for problem in plan.missing))
 
 
-def _count(found: Any, *, by_crawl: bool) -> int:
+def _count(found: "Captures", *, by_crawl: bool) -> int:
     """Print and return the number of captures."""
     if not by_crawl:
-        count = int(found.count())
+        count = found.count()
         click.echo(count)
         return count
-    counts: dict[str, int] = found.count_by_crawl()
+    counts = found.count_by_crawl()
     if sys.stdout.isatty():
         table(["crawl", "captures"], counts.items())
     else:

@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,7 +14,13 @@ from catalogue.cli.budget import Budget, format_cost
 from catalogue.cli.tables import as_json, harvest_bar, table
 from catalogue.errors import IncompleteAnswer, QueryError
 from catalogue.formatting import parse_size, plural, size
-from catalogue.progress import Progress
+from catalogue.progress import Progress, Report
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from catalogue.catalogue import Catalogue
+    from catalogue.output.fetch import Fetched, FetchEstimate
 
 FORMS = ["warc", "text", "metadata", "parquet", "payload"]
 _HOSTS = 10
@@ -84,8 +90,8 @@ class RecordOutput:
     def fetch(
         self,
         options: Common,
-        catalogue: Any,
-        captures: Any,
+        catalogue: "Catalogue",
+        captures: "pa.Table",
         budget: Budget,
         *,
         about: str,
@@ -98,15 +104,15 @@ class RecordOutput:
                 _show_estimate(catalogue.fetch_estimate(captures), json_=json_)
                 return True
 
-            def agree(needed: Any) -> None:
+            def agree(needed: "FetchEstimate") -> None:
                 budget.check(needed)
                 if needed.captures and sys.stderr.isatty():
                     options.say(f"{plural(needed.captures, 'record')}: {format_cost(needed)}")
 
             with ExitStack() as stack:
-                bar: Any = None
+                bar: Report | None = None
 
-                def report(at: Any) -> None:
+                def report(at: "Fetched") -> None:
                     nonlocal bar  # opened after the confirmation, which it would overwrite
                     bar = bar or stack.enter_context(harvest_bar(options, "records"))
                     bar(Progress("fetch", captures.num_rows, at.records, failed=len(at.failed), bytes=at.bytes))
@@ -139,7 +145,7 @@ def record_columns() -> list[str]:
     return [*RECORD_COLUMNS]
 
 
-def _show_estimate(needed: Any, *, json_: bool) -> None:
+def _show_estimate(needed: "FetchEstimate", *, json_: bool) -> None:
     if json_:
         as_json(
             {
@@ -163,7 +169,7 @@ def _show_estimate(needed: Any, *, json_: bool) -> None:
             click.echo(f"and {len(hosts) - _HOSTS:,} more")
 
 
-def _show_result(options: Common, done: Any, otherwise: str, *, json_: bool) -> None:
+def _show_result(options: Common, done: "Fetched", otherwise: str, *, json_: bool) -> None:
     if json_:
         failures = [{"filename": f, "offset": o, "reason": r} for (f, o), r in done.failed.items()]
         as_json(

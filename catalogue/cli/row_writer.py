@@ -15,8 +15,7 @@ import pyarrow.parquet as pq
 
 from catalogue.atomic_files import named, whole_file
 from catalogue.cdx.lines import Output, cdx_table, write_lines
-from catalogue.cli.query_commands import FORMATS
-from catalogue.cli.tables import options_of_command, table
+from catalogue.cli.tables import FORMATS, options_of_command, table
 from catalogue.errors import QueryError
 
 _BY_SUFFIX = {".jsonl": "jsonl", ".ndjson": "jsonl", ".txt": "url"}

@@ -4,7 +4,7 @@ import sys
 import warnings
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,7 +12,6 @@ from catalogue.cli.app import Command, Common, OneOf, common, warn
 from catalogue.cli.budget import Budget, budget_options, format_cost
 from catalogue.cli.completion import complete_columns
 from catalogue.cli.query_commands import (
-    FORMATS,
     filter_options,
     harvest_option,
     read_patterns,
@@ -20,9 +19,16 @@ from catalogue.cli.query_commands import (
     show_plan,
 )
 from catalogue.cli.record_output import FORMS, RecordOutput, record_columns, record_options
-from catalogue.cli.tables import as_json
+from catalogue.cli.tables import FORMATS, as_json
 from catalogue.errors import IncompleteAnswer, QueryError
 from catalogue.formatting import plural
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from catalogue.catalogue import Catalogue
+    from catalogue.plan.plan import ReadPlan
+    from catalogue.sample import Sample
 
 
 @click.command(cls=Command)
@@ -145,7 +151,7 @@ def _check(
         records.check(json_=json_)
 
 
-def _show_cost(drawn: Any, *, json_: bool) -> None:
+def _show_cost(drawn: "Sample", *, json_: bool) -> None:
     plan = replace(drawn.plan, missing=drawn.missing)
     if json_:
         as_json(plan.summary())
@@ -157,11 +163,13 @@ def _show_cost(drawn: Any, *, json_: bool) -> None:
         sys.exit(1)
 
 
-def _confirmation(options: Common, drawn: Any, catalogue: Any, budget: Budget) -> Any:
+def _confirmation(
+    options: Common, drawn: "Sample", catalogue: "Catalogue", budget: Budget
+) -> "Callable[[ReadPlan], None]":
     """Return a function that asks the user to confirm rounds over the budget, and prints the progress on a terminal."""
     allowed = budget
 
-    def agree(plan: Any) -> None:
+    def agree(plan: "ReadPlan") -> None:
         nonlocal allowed
         made, received = catalogue.requests, catalogue.bytes
         so_far = f"{drawn.found:,} of {plural(drawn.size, 'capture')} found"

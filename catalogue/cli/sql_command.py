@@ -12,7 +12,7 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -24,6 +24,12 @@ from catalogue.formatting import to_json
 from catalogue.metadata_db.connection import answerable, queries_folder
 from catalogue.metadata_db.connection import statement as queries_statement
 from catalogue.settings import install_command
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from catalogue.catalogue import Catalogue
+    from catalogue.commoncrawl.datasets import Dataset
 
 _AT_ONCE = 1000
 _VARIABLE = re.compile(r"getvariable\('(\w+)'\)")
@@ -138,7 +144,12 @@ def _parameters(words: Iterable[str]) -> dict[str, str]:
     return given
 
 
-def _bind(connection: Any, text: str, statements: Sequence[Any], given: Mapping[str, str]) -> None:
+def _bind(
+    connection: "duckdb.DuckDBPyConnection",
+    text: str,
+    statements: "Sequence[duckdb.Statement]",
+    given: Mapping[str, str],
+) -> None:
     """Check the parameters of SQL, and set its variables.
 
     Raises:
@@ -155,7 +166,7 @@ def _bind(connection: Any, text: str, statements: Sequence[Any], given: Mapping[
         connection.execute(f"SET VARIABLE {name} = ?", [given[name]])
 
 
-def _print(answer: Any, format_: str) -> None:
+def _print(answer: "duckdb.DuckDBPyConnection", format_: str) -> None:
     names = _distinct([column[0] for column in answer.description or ()])
     if format_ == "parquet":
         from catalogue.cli.row_writer import write
@@ -188,14 +199,14 @@ def _distinct(names: list[str]) -> list[str]:
     return [name if name not in names[:at] else f"{name}_{names[:at].count(name)}" for at, name in enumerate(names)]
 
 
-def _statement(text: str, table: Any) -> str:
+def _statement(text: str, table: "Dataset") -> str:
     """Return the SQL, or the SQL of a file of ``queries/`` with this name."""
     folder = queries_folder()
     files = {file.stem: str(file.relative_to(folder)) for kind in ("", "lake/") for file in folder.glob(f"{kind}*.sql")}
     return queries_statement(files[text], table) if text in files else text
 
 
-def _shell(options: Common, catalogue: Any) -> NoReturn:
+def _shell(options: Common, catalogue: "Catalogue") -> NoReturn:
     """Replace this process by a DuckDB shell."""
     installed, path = Path(sys.executable).with_name("duckdb"), catalogue.path
     program = str(installed) if installed.exists() else shutil.which("duckdb")
@@ -217,7 +228,7 @@ def _shell(options: Common, catalogue: Any) -> NoReturn:
     sys.exit(subprocess.call(command))  # noqa: S603
 
 
-def _attach_arguments(options: Common, catalogue: Any, program: str) -> list[str]:
+def _attach_arguments(options: Common, catalogue: "Catalogue", program: str) -> list[str]:
     """Return the arguments of a shell that attach the DuckLake of the folder, if there is one."""
     from catalogue.export.ducklake_attach import NO_DOWNLOADS, attach_statements, not_attached
     from catalogue.sql import lake_path, missing_in_lake

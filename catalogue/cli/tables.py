@@ -10,7 +10,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from itertools import chain, islice
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,8 +18,15 @@ from catalogue.cli.app import Common, resumable, show, wrapped
 from catalogue.formatting import join_first, plural, printable, to_json
 from catalogue.progress import Report, is_terminal, no_bar, terminal_bar
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from catalogue.captures import Captures
+
 _MIN_TEXT, _MIN_NAME, _LONG_TEXT = 20, 8, 40
 """Characters to which texts and names of columns may be cut, and long texts before other texts are."""
+FORMATS = ["table", "jsonl", "json", "csv", "tsv", "cdxj", "url", "parquet", "arrow", "arrows"]
+"""Output formats of captures."""
 _GAP = 2
 _PAGE = 1000
 """Rows that determine the widths."""
@@ -179,7 +186,7 @@ def confirmed(question: str) -> bool:
     return can_ask() and click.confirm(wrapped(question), err=True)
 
 
-def batches_of(captures: Any, options: Common, *, to_stdout: bool) -> Iterator[Any]:
+def batches_of(captures: "Captures", options: Common, *, to_stdout: bool) -> "Iterator[pa.RecordBatch]":
     """Read captures, with a progress bar until the first rows are printed on a terminal.
 
     Args:
@@ -187,7 +194,7 @@ def batches_of(captures: Any, options: Common, *, to_stdout: bool) -> Iterator[A
         options: of the command.
         to_stdout: whether rows are printed.
     """
-    first: list[Any] = []
+    first: list[pa.RecordBatch] = []
     with options.bars("row groups") as bar:
         batches = captures.batches(report=bar)
         if not (to_stdout and sys.stdout.isatty()):

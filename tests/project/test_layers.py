@@ -102,9 +102,13 @@ def layer(path: Path) -> str:
 
 
 @cache
-def imports(path: Path) -> list[str]:
+def imports(path: Path, *, types: bool = True) -> list[str]:
+    """Return the imported names; without ``types`` only those that are imported at run time."""
     found: list[str] = []
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    if not types:
+        tree.body = [node for node in tree.body if not (isinstance(node, ast.If) and "TYPE_" in ast.unparse(node.test))]
+    for node in ast.walk(tree):
         match node:
             case ast.Import(names=names):
                 found += (name.name for name in names)
@@ -137,7 +141,7 @@ def test_imports_follow_the_list() -> None:
 
 
 def test_each_dependency_has_one_folder() -> None:
-    found = [(layer(path), name.split(".")[0]) for path in modules() for name in imports(path)]
+    found = [(layer(path), name.split(".")[0]) for path in modules() for name in imports(path, types=False)]
     assert [(here, top) for here, top in found if here not in HOMES.get(top, {here})] == []
     assert {top for _, top in found} >= HOMES.keys()
 

@@ -1,0 +1,29 @@
+"""``catalogue completion``."""
+
+import click
+from click.shell_completion import get_completion_class
+
+from catalogue.cli.app import Command, Common, OneOf, common, entry
+
+_SHELLS = ["bash", "zsh", "fish"]
+
+
+@click.command(cls=Command)
+@click.argument("shell", type=OneOf(_SHELLS))
+@common
+def completion(_: Common, *, shell: str) -> None:
+    """Print a script with which a shell completes commands, options, crawls and columns.
+
+    Crawls are those of the data folder; no requests are made. Save the script where the shell finds it; for zsh, in a
+    folder of fpath, such as with fpath+=~/.zfunc before compinit in ~/.zshrc. The last example is for the current
+    shell.
+
+    \b
+    catalogue completion bash > ~/.local/share/bash-completion/completions/catalogue
+    catalogue completion zsh > ~/.zfunc/_catalogue
+    catalogue completion fish > ~/.config/fish/completions/catalogue.fish
+    eval "$(catalogue completion bash)"
+    """
+    kind = get_completion_class(shell)
+    assert kind  # noqa: S101 - click has all three
+    click.echo(kind(entry, {}, "catalogue", "_CATALOGUE_COMPLETE").source())
