@@ -75,13 +75,13 @@ def _is_ours(status: os.stat_result, folder: Path) -> bool:
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
     """Write a file that gets its name when it is whole."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with named(path), create(beside) as file:
+        with named(path), create(temporary) as file:
             yield file
-        put_in_place(beside, path)
+        put_in_place(temporary, path)
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 def put_in_place(new: Path, path: Path) -> None:

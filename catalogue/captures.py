@@ -137,9 +137,9 @@ class Captures(ReprMixin):
                 at.done, at.bytes = at.done + 1, at.bytes + len(fetch.range)
                 (report or bar)(at)
 
-            while lacking := self.plan.indexes:  # what some say can make those of others worth their price
-                at.listed += len(lacking)
-                self.question.fetch_indexes(lacking, events)
+            while indexes := self.plan.indexes:  # what some say can make those of others worth their price
+                at.listed += len(indexes)
+                self.question.fetch_indexes(indexes, events)
                 self._plan = self.question.plan(counts=self._counts)
         return self.plan
 
@@ -235,8 +235,8 @@ class Captures(ReprMixin):
             executor.shutdown(wait=False, cancel_futures=True)
 
     def _warn(self) -> None:
-        for lack in self.plan.missing:
-            warnings.warn(lack, IncompleteAnswer, stacklevel=3)
+        for problem in self.plan.missing:
+            warnings.warn(problem, IncompleteAnswer, stacklevel=3)
 
     def counting(self) -> "Captures":
         """Return a query of the number of captures; its plan is what ``count`` reads."""
@@ -267,11 +267,11 @@ class Captures(ReprMixin):
         Raises:
             SourceError: if a request fails.
         """
-        asked = self.counting()
+        counting = self.counting()
         with self._bars("row groups") as bar:
-            looked_at = sum(batch.num_rows for batch in asked.batches(report=bar))
-        rows: int = looked_at + sum(dict(asked.plan.counted).values()) - asked._uncounted.total()  # noqa: SLF001 - of this class
-        limit = asked.plan.query.limit  # which those that are distinct have kept to already
+            looked_at = sum(batch.num_rows for batch in counting.batches(report=bar))
+        rows: int = looked_at + sum(dict(counting.plan.counted).values()) - counting._uncounted.total()  # noqa: SLF001 - of this class
+        limit = counting.plan.query.limit  # which those that are distinct have kept to already
         self._length = rows if limit is None else min(rows, limit)
         return self._length
 
@@ -282,17 +282,17 @@ class Captures(ReprMixin):
             SourceError: if a request fails.
             QueryError: if there is a limit, or the dataset has no crawls.
         """
-        asked = self.counting()
-        limit = asked._distinct.limit if asked._distinct else asked.plan.query.limit  # noqa: SLF001 - likewise
-        if "crawl" not in asked.schema.names or limit is not None:
+        counting = self.counting()
+        limit = counting._distinct.limit if counting._distinct else counting.plan.query.limit  # noqa: SLF001 - likewise
+        if "crawl" not in counting.schema.names or limit is not None:
             message = "captures are counted by crawl without a limit, of a table whose files' paths name crawls"
             raise QueryError(message)
         found: Counter[str] = Counter()
         with self._bars("row groups") as bar:
-            for batch in asked.batches(report=bar):
+            for batch in counting.batches(report=bar):
                 found.update(batch.column("crawl").to_pylist())
-        found.update(dict(asked.plan.counted))
-        found.subtract(asked._uncounted)  # noqa: SLF001 - of this class
+        found.update(dict(counting.plan.counted))
+        found.subtract(counting._uncounted)  # noqa: SLF001 - of this class
         return {crawl: found[crawl] for crawl in newest_first(found) if found[crawl]}
 
     def _uncount(self, crawl: str, rows: int) -> None:

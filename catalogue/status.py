@@ -59,7 +59,7 @@ def steps(
         list_age: of that knowledge; None if there is none.
         price: of learning the bounds that are missing, in words; empty if it is not known.
     """
-    held = newest_first(row["crawl"] for row in coverage if row["files_harvested"])
+    stored = newest_first(row["crawl"] for row in coverage if row["files_harvested"])
     incomplete: dict[str, dict[str, int]] = {}
     failed: Counter[str] = Counter()
     for row in coverage:
@@ -76,7 +76,7 @@ def steps(
             why += f"; {failed[crawl]:,} of them failed"
         yield Step(why, table.harvest_command(crawl, subsets))
     there_are = [crawl for crawl in newest_first(listed) if has_columnar_index(crawl)]
-    if not held and not incomplete:
+    if not stored and not incomplete:
         such = there_are[0] if there_are else "latest" if table == COMMON_CRAWL else table.name
         yield Step("nothing is harvested yet", table.harvest_command(such))
     if unbounded := sum(row["without_bounds"] for row in coverage):
@@ -86,7 +86,7 @@ def steps(
             yield Step(f"{why}; to learn them takes {price}", f"catalogue backfill --only-gaps{options}")
         else:
             yield Step(why, f"catalogue backfill --only-gaps{options} --dry-run")
-    if held and there_are and newest_first([held[0], there_are[0]])[0] != held[0]:
+    if stored and there_are and newest_first([stored[0], there_are[0]])[0] != stored[0]:
         yield Step(f"{there_are[0]} is newer than all that is held", table.harvest_command(there_are[0]))
     if list_age is not None and list_age > _OLD_LIST:
         yield Step(f"the list of crawls is {list_age.days} days old", "catalogue crawls")

@@ -24,13 +24,13 @@ class Comparison:
 
     def length(self, path: str) -> int:
         """Return the bytes that a comparison requests."""
-        held = self._store.get("files", path)
-        return held.size - start_of(held, self._indexes(path, held), self._table.key) if held else 0
+        existing = self._store.get("files", path)
+        return existing.size - start_of(existing, self._indexes(path, existing), self._table.key) if existing else 0
 
-    def _indexes(self, path: str, held: StoredFile) -> dict[int, Indexes]:
+    def _indexes(self, path: str, existing: StoredFile) -> dict[int, Indexes]:
         """Return the stored page indexes that are part of the file itself."""
         ordinals = [of[1] for key in self._store.index_keys(path) if (of := row_group_of(key))]
-        stored = self._store.indexes(path, ordinals, held)
+        stored = self._store.indexes(path, ordinals, existing)
         return {ordinal: written for ordinal, each in stored.items() if (written := each.written)}
 
     def compare(self, path: str) -> list[Finding]:
@@ -39,38 +39,38 @@ class Comparison:
         Raises:
             SourceError: if the source fails.
         """
-        held = self._store.get("files", path)
-        if held is None:  # another process has deleted it
+        existing = self._store.get("files", path)
+        if existing is None:  # another process has deleted it
             return []
-        indexes = self._indexes(path, held)
-        start = start_of(held, indexes, self._table.key)
-        pin = FileVersion(held.size, held.etag if held.source == self._source.url else None)
+        indexes = self._indexes(path, existing)
+        start = start_of(existing, indexes, self._table.key)
+        pin = FileVersion(existing.size, existing.etag if existing.source == self._source.url else None)
         file = self._table.file(path)
         again = f"{self._table.harvest_command(file.crawl if file else '')} --refresh"
         try:
-            body = self._source.get(path, ByteRange(start, held.size), pin=pin).body
+            body = self._source.get(path, ByteRange(start, existing.size), pin=pin).body
         except FileChanged as error:
             return [Finding("source", path, f"it has changed at the source since it was harvested: {error}", again)]
         except NotFound:
             return [Finding("source", path, "the source does not have it any more", again)]
         except (Forbidden, FormatError) as error:
             return [Finding("source", path, f"the source refuses it: {error}", again)]
-        return list(self._differences(path, held, indexes, body, again))
+        return list(self._differences(path, existing, indexes, body, again))
 
     def _differences(
-        self, path: str, held: StoredFile, indexes: dict[int, Indexes], body: bytes, again: str
+        self, path: str, existing: StoredFile, indexes: dict[int, Indexes], body: bytes, again: str
     ) -> Iterator[Finding]:
-        if not body.endswith(with_trailer(held.data)):
+        if not body.endswith(with_trailer(existing.data)):
             yield Finding("source", path, "the source has another footer of the same size and version", again)
             return
-        for ordinal in differing(held, indexes, self._table.key, body):
+        for ordinal in differing(existing, indexes, self._table.key, body):
             yield Finding("indexes", f"{path}#{ordinal}", "the stored page index differs from the file's")
 
 
-def start_of(held: StoredFile, indexes: Mapping[int, Indexes], key: str) -> int:
+def start_of(existing: StoredFile, indexes: Mapping[int, Indexes], key: str) -> int:
     """Return the offset in a file at which its footer and these page indexes, by row group, start."""
-    starts = [held.size - len(with_trailer(held.data))]
-    for group in decode_footer(held.data, held.size).row_groups if indexes else ():
+    starts = [existing.size - len(with_trailer(existing.data))]
+    for group in decode_footer(existing.data, existing.size).row_groups if indexes else ():
         for name, chunk in group.chunks.items():
             known = indexes.get(group.ordinal, Indexes())
             if known.column_index and name == key and chunk.column_index:
@@ -80,11 +80,11 @@ def start_of(held: StoredFile, indexes: Mapping[int, Indexes], key: str) -> int:
     return min(starts)
 
 
-def differing(held: StoredFile, indexes: Mapping[int, Indexes], key: str, body: bytes) -> Iterator[int]:
+def differing(existing: StoredFile, indexes: Mapping[int, Indexes], key: str, body: bytes) -> Iterator[int]:
     """Yield the row groups whose page indexes differ from those in ``body``, the last bytes of the file."""
     if not indexes:
         return
-    there = cut_indexes(decode_footer(held.data, held.size), key, body, held.size - len(body))
+    there = cut_indexes(decode_footer(existing.data, existing.size), key, body, existing.size - len(body))
     for ordinal, known in sorted(indexes.items()):
         has = there.get(ordinal, Indexes())
         others = (has.offset_indexes.get(name) != data for name, data in known.offset_indexes.items())

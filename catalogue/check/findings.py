@@ -138,8 +138,8 @@ class Share:
         if self.percent is not None:
             return sorted(drawn[: max(1, round(len(drawn) * self.percent / 100))])
         most = self.size or 0
-        taken = takewhile(lambda total: total <= most, accumulate(map(length, drawn)))
-        return sorted(drawn[: max(1, sum(1 for _ in taken))])
+        within = takewhile(lambda total: total <= most, accumulate(map(length, drawn)))
+        return sorted(drawn[: max(1, sum(1 for _ in within))])
 
 
 def _number(path: str) -> int:

@@ -219,7 +219,7 @@ def _show_outcome(options: Common, outcome: "Harvested", *, json_: bool) -> None
             }
         )
     else:
-        options.say(outcome.told)
+        options.say(outcome.summary)
     for path, reason in outcome.failures.items():
         options.say(f"  {path}: {reason}" if path not in reason else f"  {reason}")
 
@@ -403,5 +403,5 @@ def forget(options: Common, *, crawls: tuple[str, ...], yes: bool) -> None:
         names = ", ".join(chosen)
         if not yes and not confirmed(f"Delete the footers of {names}?"):
             raise QueryError(f"nothing was deleted; add --yes to delete the footers of {names}")
-        gone = catalogue.forget(chosen)
-    options.say(f"{plural(gone, 'footer')} of {names} deleted")
+        deleted = catalogue.forget(chosen)
+    options.say(f"{plural(deleted, 'footer')} of {names} deleted")

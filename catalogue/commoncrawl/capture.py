@@ -72,7 +72,7 @@ def capture_of(row: Mapping[str, Any], *, most: int = MAX_RECORD) -> Capture:
     """
     try:
         found = {
-            name: next((told for n in names if (told := _told(row.get(n)))), None) for name, names in _NAMES.items()
+            name: next((text for n in names if (text := _text(row.get(n)))), None) for name, names in _NAMES.items()
         }
         offset, length = _whole(found["offset"]), _whole(found["length"])
         status = _whole(found["status"]) if found["status"] else None
@@ -104,13 +104,13 @@ def record_columns(names: Iterable[str]) -> dict[str, str]:
     """
     there = set(names)
     found = {what: name for what, known in _NAMES.items() if (name := next((n for n in known if n in there), None))}
-    if lacking := [_NAMES[what][0] for what in ("filename", "offset", "length") if what not in found]:
-        message = f"these captures do not say where their records lie; let them have {', '.join(lacking)} too"
+    if missing := [_NAMES[what][0] for what in ("filename", "offset", "length") if what not in found]:
+        message = f"these captures do not say where their records lie; let them have {', '.join(missing)} too"
         raise QueryError(message)
     return found
 
 
-def _told(value: object) -> str | None:
+def _text(value: object) -> str | None:
     """Return a value as text; None if it is unknown.
 
     Raises:

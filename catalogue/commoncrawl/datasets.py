@@ -187,8 +187,8 @@ class Dataset:
 
     def to_json(self) -> bytes:
         """Return the definition as JSON for the store."""
-        kept = {"name": self.name, "key": self.key, "keys": self.keys.value, "manifest": self.manifest}
-        return json.dumps({**kept, "path_columns": self.path_columns}).encode()
+        values = {"name": self.name, "key": self.key, "keys": self.keys.value, "manifest": self.manifest}
+        return json.dumps({**values, "path_columns": self.path_columns}).encode()
 
 
 def _check_listed(crawl: str, stored: Collection[str], listed: Collection[str]) -> None:
@@ -246,9 +246,9 @@ def dataset_from_json(data: bytes) -> Dataset:
         FormatError: if it is not such a definition.
     """
     try:
-        kept = json.loads(data)
-        table = define_dataset(kept["name"], kept["key"], keys=Keys(kept["keys"]), manifest=kept["manifest"])
-        columns = tuple(name for name in COMMON_CRAWL.path_columns if name in kept["path_columns"])
+        values = json.loads(data)
+        table = define_dataset(values["name"], values["key"], keys=Keys(values["keys"]), manifest=values["manifest"])
+        columns = tuple(name for name in COMMON_CRAWL.path_columns if name in values["path_columns"])
     except (ValueError, KeyError, TypeError, RecursionError, QueryError) as error:
         message = f"the stored definition of the dataset is invalid ({str(error)[:300]})"
         raise FormatError(message) from error

@@ -134,14 +134,14 @@ class _Handler(BaseHTTPRequestHandler):
         if not {"*", headers["ETag"]} & {tag.strip() for tag in self.headers.get("If-Match", "*").split(",")}:
             self._send(path, 412, {"ETag": headers["ETag"]})
             return
-        wanted = self._range(found.st_size)
-        if wanted is None:
+        requested = self._range(found.st_size)
+        if requested is None:
             self._send(path, 200, headers, file, (0, found.st_size))
-        elif wanted[0] >= wanted[1]:
+        elif requested[0] >= requested[1]:
             self._send(path, 416, {"Content-Range": f"bytes */{found.st_size}"})
         else:
-            headers["Content-Range"] = content_range(ByteRange(*wanted), found.st_size)
-            self._send(path, 206, headers, file, wanted)
+            headers["Content-Range"] = content_range(ByteRange(*requested), found.st_size)
+            self._send(path, 206, headers, file, requested)
 
     do_HEAD = do_GET  # noqa: N815
 
@@ -159,10 +159,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _range(self, size: int) -> tuple[int, int] | None:
         """Return the half-open range of a request; None for all of the file. Other forms of ranges are ignored."""
-        wanted = _RANGE.fullmatch(self.headers.get("Range", "").strip())
-        if wanted is None or self.command == "HEAD" or "If-Range" in self.headers:
+        requested = _RANGE.fullmatch(self.headers.get("Range", "").strip())
+        if requested is None or self.command == "HEAD" or "If-Range" in self.headers:
             return None
-        first, last, suffix = wanted.groups()
+        first, last, suffix = requested.groups()
         if first and last and int(last) < int(first):
             return None
         start = int(first) if first else max(0, size - int(suffix or 0))

@@ -161,34 +161,34 @@ def _fetch(era: _Era, rng: Random, urls: Sequence[str], count: int, files: dict[
     """The rows of each subset in order of key; adds the WARC files of the crawl that has them to ``files``."""
     segments = [Segment(era.crawl, number, era.start + timedelta(hours=53 * number)) for number in range(5)]
     subsets = {}
-    for subset, asked in _asked(era, rng, urls, max(FEWEST_PAGES, count)).items():
-        held = captures(rng, segments, subset, asked)
+    for subset, by_subset in _urls_by_subset(era, rng, urls, max(FEWEST_PAGES, count)).items():
+        rows_of_subset = captures(rng, segments, subset, by_subset)
         if era.crawl == _WITH_RECORDS:
             for segment in segments:
-                of_segment = [capture for capture in held if capture.segment is segment]
+                of_segment = [capture for capture in rows_of_subset if capture.segment is segment]
                 files[segment.warc_path(subset)] = write_warc(rng, segment, subset, of_segment)
         else:
-            for capture in held:
+            for capture in rows_of_subset:
                 capture.offset, capture.length = rng.randrange(1 << 30), rng.randrange(400, 30_000)
-        rows = [row(capture, twice=era.escapes_twice) for capture in held]
+        rows = [row(capture, twice=era.escapes_twice) for capture in rows_of_subset]
         subsets[subset] = sorted(rows, key=lambda row: (row[KEY_COLUMN], row["fetch_time"]))
     return subsets
 
 
-def _asked(era: _Era, rng: Random, urls: Sequence[str], count: int) -> dict[str, list[str]]:
+def _urls_by_subset(era: _Era, rng: Random, urls: Sequence[str], count: int) -> dict[str, list[str]]:
     """The URLs to fetch for each subset: the traps, a few pages over and over, and others once or twice."""
-    asked: dict[str, list[str]] = {"warc": []}
+    by_subset: dict[str, list[str]] = {"warc": []}
     for subset, share in {"crawldiagnostics": 0.08, "robotstxt": 0.05}.items():
         if subset in era.files:
-            asked[subset] = rng.choices([*urls, *TRAPS], k=int(count * share))
-    if "robotstxt" in asked:
-        asked["robotstxt"] = [urljoin(url, "/robots.txt") for url in asked["robotstxt"]]
-    left = count - sum(map(len, asked.values())) - len(TRAPS) - era.old
+            by_subset[subset] = rng.choices([*urls, *TRAPS], k=int(count * share))
+    if "robotstxt" in by_subset:
+        by_subset["robotstxt"] = [urljoin(url, "/robots.txt") for url in by_subset["robotstxt"]]
+    left = count - sum(map(len, by_subset.values())) - len(TRAPS) - era.old
     popular = rng.choices(["https://example.com/", "https://www.example.com/", *rng.sample(urls, 8)], k=left // 9)
     once = rng.sample(urls, (left - len(popular)) * 19 // 20)
     again = rng.choices(once, k=left - len(popular) - len(once))
-    asked["warc"] = [*TRAPS, *popular, *once, *again, *([_LONG] if era.old else [])]
-    return asked
+    by_subset["warc"] = [*TRAPS, *popular, *once, *again, *([_LONG] if era.old else [])]
+    return by_subset
 
 
 def _parts(era: _Era, rng: Random, job: UUID, subset: str, rows: Sequence[Row]) -> Iterator[tuple[str, bytes]]:
@@ -200,11 +200,13 @@ def _parts(era: _Era, rng: Random, job: UUID, subset: str, rows: Sequence[Row]) 
     root = f"cc-index/table/cc-main/warc/crawl={era.crawl}/subset={subset}"
     codec = {"gzip": "gz"}.get(era.options["compression"], era.options["compression"])
     for place, (start, end) in enumerate(pairwise(_cuts(rows, len(numbers)))):
-        held = rows[start:end]
+        rows_of_subset = rows[start:end]
         if era.old:
-            middle = (len(held) + 1) // 2
-            held = [row for pair in zip_longest(held[:middle], held[middle:]) for row in pair if row]
-        data = _parquet(era, held, place)
+            middle = (len(rows_of_subset) + 1) // 2
+            rows_of_subset = [
+                row for pair in zip_longest(rows_of_subset[:middle], rows_of_subset[middle:]) for row in pair if row
+            ]
+        data = _parquet(era, rows_of_subset, place)
         yield f"{root}/part-{numbers[place]:05}-{job}.c000.{codec}.parquet", data
 
 

@@ -103,7 +103,7 @@ def row(capture: Capture, *, twice: bool) -> Row:
     }
 
 
-def write_warc(rng: Random, segment: Segment, subset: str, held: Sequence[Capture]) -> bytes:
+def write_warc(rng: Random, segment: Segment, subset: str, stored: Sequence[Capture]) -> bytes:
     """A WARC file (WARC 1.0, ISO 28500) of captures in order of time, a gzip member each; sets where each lies.
 
     A 304 is a revisit, all else a response. As in Common Crawl's files these stand between a request and metadata; to
@@ -113,7 +113,7 @@ def write_warc(rng: Random, segment: Segment, subset: str, held: Sequence[Captur
     fields = f"isPartOf: {segment.crawl}\r\ndescription: made-up pages\r\nformat: WARC File Format 1.0\r\n"
     about = {"Content-Type": "application/warc-fields"}
     file = bytearray(_member("warcinfo", segment.start, _uuid(rng), {"WARC-Filename": name, **about}, fields.encode()))
-    for capture in sorted(held, key=lambda capture: capture.time):
+    for capture in sorted(stored, key=lambda capture: capture.time):
         linked = {"WARC-Concurrent-To": f"<urn:uuid:{capture.id}>", "WARC-Target-URI": capture.url}
         if segment.number == 0:
             headers = {"Content-Type": "application/http; msgtype=request", **linked}

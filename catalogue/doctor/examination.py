@@ -34,7 +34,7 @@ from catalogue.parquet.summary import FileSummary, summarize_file
 from catalogue.query.resolved_query import CDX_COLUMNS
 from catalogue.settings import Settings
 from catalogue.source.byte_ranges import ByteRange, FileVersion, SuffixRange
-from catalogue.source.checks import Response, Source, Wanted, is_strong
+from catalogue.source.checks import RequestedRange, Response, Source, is_strong
 from catalogue.source.retry import PoliteSource
 
 MAX_REQUESTS = 10
@@ -56,13 +56,13 @@ class _LimitedSource:
         self.url, self.connections = inner.url, inner.connections
         self.close = inner.close
 
-    def get(self, path: str, wanted: Wanted = None, *, pin: FileVersion | None = None) -> Response:
+    def get(self, path: str, requested: RequestedRange = None, *, pin: FileVersion | None = None) -> Response:
         if len(self._log) >= MAX_REQUESTS:
             message = f"{MAX_REQUESTS} requests were made, which is the limit"
             raise SourceUnavailable(message)
         started, received = time.perf_counter(), 0
         try:
-            response = self._inner.get(path, wanted, pin=pin)
+            response = self._inner.get(path, requested, pin=pin)
             received = len(response.body)
             return response
         finally:

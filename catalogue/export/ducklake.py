@@ -94,9 +94,9 @@ def _columns(files: Sequence[LakeFile]) -> list[tuple[str, str]]:
     DuckDB ignores case and has no empty names: of names that differ only in case, the first has a column.
     """
     schema = [(field.name, type_name(field.type)) for field in lake_schema(files)]
-    wanted = [*schema[: (known := len(lake_schema(())))], (NAIVE, "timestamp"), *schema[known:]]
-    first = {column[0].lower(): column for column in reversed(wanted) if column[0]}
-    return [column for column in wanted if first.get(column[0].lower()) is column]
+    columns = [*schema[: (known := len(lake_schema(())))], (NAIVE, "timestamp"), *schema[known:]]
+    first = {column[0].lower(): column for column in reversed(columns) if column[0]}
+    return [column for column in columns if first.get(column[0].lower()) is column]
 
 
 class _Lake:
@@ -106,9 +106,9 @@ class _Lake:
         self._database = database
         self._now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S.%f+00")
         self.changed = empty
-        wanted = _columns(files)
+        columns = _columns(files)
         if empty:
-            begin(database, wanted, data_path=data_path, now=self._now)
+            begin(database, columns, data_path=data_path, now=self._now)
         elif self._rows('SELECT "value" FROM ducklake_metadata WHERE "key" = \'data_path\'') != [(data_path,)]:
             self._rows('UPDATE ducklake_metadata SET "value" = ? WHERE "key" = \'data_path\'', (data_path,))
             self.changed = True
@@ -121,25 +121,25 @@ class _Lake:
         )
         self.snapshot, self._schema_version, self._next_object, self._next_file = newest
         ((self._next_row,),) = self._rows("SELECT next_row_id FROM ducklake_table_stats WHERE table_id = ?", (TABLE,))
-        self._numbers, self._pending_columns = self._columns(wanted)
+        self._numbers, self._pending_columns = self._columns(columns)
         self._mappings = self._mapped()
         self._rows("CREATE TEMPORARY TABLE chosen (data_file_id BIGINT)")
 
     def _rows(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         return self._database.rows(sql, parameters)
 
-    def _columns(self, wanted: Sequence[tuple[str, str]]) -> tuple[dict[str, int], list[tuple[int, str, str]]]:
+    def _columns(self, columns: Sequence[tuple[str, str]]) -> tuple[dict[str, int], list[tuple[int, str, str]]]:
         """Return the numbers of columns by name, and the columns that the next snapshot adds or changes."""
         every = self._rows(
             "SELECT column_name, column_id, column_type, end_snapshot FROM ducklake_column WHERE table_id = ?", (TABLE,)
         )
         live = {name: (number, kind) for name, number, kind, end in every if end is None}
         names = {name.lower() for name in live}
-        new = [(name, kind) for name, kind in wanted if name.lower() not in names]
+        new = [(name, kind) for name, kind in columns if name.lower() not in names]
         added = enumerate_columns(new, max(number for _, number, _, _ in every) + 1)
-        other = [(live[name][0], name, kind) for name, kind in wanted if name in live and live[name][1] != kind]
+        other = [(live[name][0], name, kind) for name, kind in columns if name in live and live[name][1] != kind]
         numbers = {name: number for name, (number, _) in live.items()} | {name: number for number, name, _ in added}
-        return {name: numbers[name] for name, _ in wanted if name in numbers}, added + other
+        return {name: numbers[name] for name, _ in columns if name in numbers}, added + other
 
     def _mapped(self) -> dict[_Fields, int]:
         """Return the stored mappings of kinds of files, with their numbers."""
@@ -155,7 +155,7 @@ class _Lake:
     def update_files(self, files: Iterable[LakeFile]) -> None:
         """Add new files, end removed ones, and update the bounds of the others."""
         there = self._live_files()
-        wanted: dict[str, list[LakeFile]] = {}
+        added: dict[str, list[LakeFile]] = {}
         paths: set[str] = set()
         fields: dict[tuple[tuple[str, ...], bool], _Fields] = {}
         bounds: list[tuple[int, _Bounds, int]] = []
@@ -166,18 +166,18 @@ class _Lake:
                 fields[kind] = self._fields(file)
             known = there.get(file.path)
             if not known or known.described != (file.num_rows, file.file_size, file.footer_size, fields[kind]):
-                wanted.setdefault(file.crawl, []).append(file)
+                added.setdefault(file.crawl, []).append(file)
             elif known.bounds != (file.min_key, file.max_key):
                 bounds.append((known.number, (file.min_key, file.max_key), file.num_rows))
-        replaced = paths.intersection(file.path for each in wanted.values() for file in each)
-        gone: dict[str, list[int]] = {}
+        replaced = paths.intersection(file.path for each in added.values() for file in each)
+        removed: dict[str, list[int]] = {}
         for path, known in there.items():
             if (at := index_file(path)) and (path in replaced or path not in paths):
-                gone.setdefault(at.crawl, []).append(known.number)
-        if self._pending_columns and not (wanted or gone):
+                removed.setdefault(at.crawl, []).append(known.number)
+        if self._pending_columns and not (added or removed):
             self._commit([], None)
-        for crawl in reversed(newest_first([*wanted, *gone])):
-            self._crawl(crawl, wanted.get(crawl, []), gone.get(crawl, []), fields)
+        for crawl in reversed(newest_first([*added, *removed])):
+            self._crawl(crawl, added.get(crawl, []), removed.get(crawl, []), fields)
         self._update_bounds(bounds)
 
     def _live_files(self) -> dict[str, _LiveFile]:
@@ -224,13 +224,13 @@ class _Lake:
         self,
         crawl: str,
         new: Sequence[LakeFile],
-        gone: Sequence[int],
+        removed: Sequence[int],
         fields: dict[tuple[tuple[str, ...], bool], _Fields],
     ) -> None:
         """Commit a snapshot with new and removed files of a crawl."""
         snapshot = self.snapshot + 1
-        if gone:
-            self._choose(gone)
+        if removed:
+            self._choose(removed)
             self._rows(
                 "UPDATE ducklake_data_file SET end_snapshot = ? "
                 "WHERE data_file_id IN (SELECT data_file_id FROM chosen)",
@@ -261,7 +261,7 @@ class _Lake:
         self._database.insert("ducklake_data_file", rows)
         self._database.insert("ducklake_file_column_stats", statistics)
         self._database.insert("ducklake_file_partition_value", parts)
-        changes = [f"inserted_into_table:{TABLE}"] * bool(new) + [f"deleted_from_table:{TABLE}"] * bool(gone)
+        changes = [f"inserted_into_table:{TABLE}"] * bool(new) + [f"deleted_from_table:{TABLE}"] * bool(removed)
         self._commit(changes, crawl)
 
     def _bounds(self, number: int, bounds: _Bounds, rows: int) -> list[tuple[object, ...]]:
@@ -292,11 +292,11 @@ class _Lake:
         incomplete = f" It is incomplete: {'; '.join(missing)}." if missing else ""
         whole = "Common Crawl's index; rows of few files are read where crawl, subset and url_surtkey are given."
         raw = f"What the view captures is made of, which has one fetch_time: here it is in {NAIVE} until 2021-43."
-        wanted = {VIEW: whole + incomplete, TABLE: raw + incomplete}
+        comments = {VIEW: whole + incomplete, TABLE: raw + incomplete}
         there = dict(
             self._rows('SELECT object_id, "value" FROM ducklake_tag WHERE end_snapshot IS NULL AND "key" = \'comment\'')
         )
-        other = {number: text for number, text in wanted.items() if there.get(number) != text}
+        other = {number: text for number, text in comments.items() if there.get(number) != text}
         if not other:
             return
         snapshot = self.snapshot + bool(there)  # the first comments belong to the first snapshot

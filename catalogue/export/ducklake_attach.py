@@ -53,9 +53,9 @@ def attach_statements(path: Path, source: str, version: str = duckdb.__version__
     Raises:
         QueryError: if the path has another file.
     """
-    kept_in, where = backend_of(path), data_path(source)
-    needed = ["ducklake", *(["sqlite_scanner"] if kept_in == "sqlite" else []), *(["httpfs"] if "://" in where else [])]
-    place = literal(f"ducklake:{'sqlite:' if kept_in == 'sqlite' else ''}{path.absolute()}")
+    backend, where = backend_of(path), data_path(source)
+    needed = ["ducklake", *(["sqlite_scanner"] if backend == "sqlite" else []), *(["httpfs"] if "://" in where else [])]
+    place = literal(f"ducklake:{'sqlite:' if backend == 'sqlite' else ''}{path.absolute()}")
     return [
         *(f"LOAD {_extension(name, version)}" for name in needed),
         f"ATTACH {place} AS {NAME} (READ_ONLY, DATA_PATH {literal(where)}, OVERRIDE_DATA_PATH true)",

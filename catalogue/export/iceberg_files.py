@@ -49,7 +49,7 @@ class StoredFiles:
     def open(self, path: str, stored: StoredFile) -> "_Stream":
         """Open a file; reading another version than the stored one fails."""
         pin = FileVersion(stored.size, stored.etag if stored.source == self._source.url else None)
-        return _Stream(lambda wanted: self._source.get(path, wanted, pin=pin).body, stored)
+        return _Stream(lambda requested: self._source.get(path, requested, pin=pin).body, stored)
 
 
 class FooterIO(PyArrowFileIO):
@@ -112,8 +112,8 @@ class _Stream(io.RawIOBase):
 
         Arrow first reads the last 64 KiB and uses only the footer; it gets zeros for the data before it.
         """
-        wanted = self._size if size is None or size < 0 else self._place + size
-        start, end = self._place, min(wanted, self._size)
+        requested = self._size if size is None or size < 0 else self._place + size
+        start, end = self._place, min(requested, self._size)
         self._place = max(start, end)
         if start >= end:
             return b""

@@ -120,10 +120,10 @@ class Backfill(ReprMixin):
         """
         with self._bars("files") as bar:
 
-            def told(at: Filled) -> None:
+            def show_bar(at: Filled) -> None:
                 bar(Progress("backfill", len(self.gaps), at.done, failed=len(at.failures), bytes=at.bytes))
 
-            filling = _Filling(self, budget, report or told)
+            filling = _Filling(self, budget, report or show_bar)
             for lesson in self._readers.learn(filling.plans()):
                 filling.take(lesson)
         return filling.progress
@@ -168,7 +168,7 @@ class _Filling:
         self._report = report
         self._made = backfill.made
         self._before, self._started = backfill.made(), time.monotonic()
-        self._asked: deque[tuple[Gaps, PlanContext, int]] = deque()
+        self._planned: deque[tuple[Gaps, PlanContext, int]] = deque()
         """Files that are being read, and their bytes."""
 
     def plans(self) -> Iterator[ReadPlan]:
@@ -176,7 +176,7 @@ class _Filling:
         self._report(self.progress)
         for each in self._backfill.gaps:
             size = self._backfill.takes(each).bytes if self._budget is not None else 0
-            promised = sum(size for _, _, size in self._asked)
+            promised = sum(size for _, _, size in self._planned)
             if self._budget is not None and self.progress.bytes + promised + size > self._budget:
                 return
             try:
@@ -186,12 +186,12 @@ class _Filling:
             except (SourceError, FormatError) as error:
                 self._note(each, error)
                 continue
-            self._asked.append((each, question, size))
+            self._planned.append((each, question, size))
             yield plan
 
     def take(self, lesson: Learned) -> None:
         """Store what was learned from the next file."""
-        gaps, question, _ = self._asked.popleft()
+        gaps, question, _ = self._planned.popleft()
         for each in lesson.learned:
             question.learn(*each)
         question.finish()

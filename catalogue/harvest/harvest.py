@@ -28,7 +28,7 @@ from catalogue.source.retry import PoliteSource
 from catalogue.store.database import Store
 from catalogue.store.schema import row_group_of
 from catalogue.store.stored_file import StoredFile
-from catalogue.store.stored_lists import held_paths, listed, note_requested
+from catalogue.store.stored_lists import listed, note_requested, stored_paths
 
 FILES_OF_A_SUBSET = 300
 """Index files of a subset in most crawls."""
@@ -51,15 +51,15 @@ class Harvested(ReprMixin):
     """Reasons, by path."""
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """Return the result as a sentence."""
         at = self.progress
         cost = f"{plural(at.requests, 'request')}, {size(at.bytes)}, {at.seconds:.1f} s"
-        held = f"{at.done:,} of {plural(at.listed, 'file')} held, {len(self.facts):,} of them taken now"
-        return f"{at.name}: {held}; {cost}"
+        value = f"{at.done:,} of {plural(at.listed, 'file')} stored, {len(self.facts):,} fetched now"
+        return f"{at.name}: {value}; {cost}"
 
     def _line(self) -> str:
-        return self.told
+        return self.summary
 
     def _notes(self) -> Iterator[str]:
         for path, reason in self.failures.items():
@@ -103,10 +103,10 @@ def estimate_harvest(
     files = requests = 0
     known = listed(store, table)
     for crawl in crawls:
-        stored = set() if refresh or pages else set(held_paths(store, table, crawl))
+        stored = set() if refresh or pages else set(stored_paths(store, table, crawl))
         if crawl in known:
-            wanted = (file for file in known[crawl] if table != COMMON_CRAWL or file.subset in subsets)
-            count = sum(file.path not in stored for file in wanted)
+            requested = (file for file in known[crawl] if table != COMMON_CRAWL or file.subset in subsets)
+            count = sum(file.path not in stored for file in requested)
         else:
             count = FILES_OF_A_SUBSET * len(subsets)
         files += count
@@ -152,31 +152,31 @@ def harvest(  # noqa: PLR0913 - each is named
             files = fetch_manifest(crawl, store, source, refresh=refresh)
         else:
             files = listed(store, table).get(crawl, [])
-        wanted = [file for file in files if table != COMMON_CRAWL or file.subset in chosen]
-        wanted.sort(key=lambda file: file.subset != "warc")  # manifests list the pages last
+        requested = [file for file in files if table != COMMON_CRAWL or file.subset in chosen]
+        requested.sort(key=lambda file: file.subset != "warc")  # manifests list the pages last
         if only is not None:
             if not files:  # the list of a table that nobody else has may be lost
                 files = [file for path in sorted(only) if (file := table.file(path)) and file.crawl == crawl]
-            wanted = [file for file in files if file.path in only]
+            requested = [file for file in files if file.path in only]
         else:
-            note_requested(store, wanted)
-        there = set(held_paths(store, table, crawl))
+            note_requested(store, requested)
+        there = set(stored_paths(store, table, crawl))
         names = {file.path for file in files}
         for kind in ("files", "failures"):
-            gone = set(held_paths(store, table, crawl, kind=kind)) - names
-            store.delete(kind, gone if only is None else gone & {*only})
-        lacking = _without_pages(store, table, crawl, there if only is None else there & {*only}) if pages else {}
+            removed = set(stored_paths(store, table, crawl, kind=kind)) - names
+            store.delete(kind, removed if only is None else removed & {*only})
+        without_pages = _without_pages(store, table, crawl, there if only is None else there & {*only}) if pages else {}
         again = refresh or (only is not None and not pages)
-        missing = [file for file in wanted if again or file.path not in there or file.path in lacking]
-        outcome = Harvested(Progress(crawl, len(wanted), len(wanted) - len(missing)))
+        missing = [file for file in requested if again or file.path not in there or file.path in without_pages]
+        outcome = Harvested(Progress(crawl, len(requested), len(requested) - len(missing)))
         tails = Tails(store, table, sorted(there), pages=pages)
-        taker = Taker(source, tails, {} if refresh else lacking, table, pages=pages)
+        taker = Taker(source, tails, {} if refresh else without_pages, table, pages=pages)
         if pages and missing:
             needed = f"{plural(len(missing), 'request')} and {size(sum(tails.length(file.subset) for file in missing))}"
             notify(f"{crawl}: about {needed}, for the page indexes above all")
         others = there - {file.path for file in missing} if missing else ()
         seen = Duplicates((path, known.data) for path in others if (known := whole(store, path)))
-        run = _Run(outcome, store, source, wanted, missing, seen, report)
+        run = _Run(outcome, store, source, requested, missing, seen, report)
         try:
             run.take(taker, missing, source.connections)
             run.take_doubtful(taker, table)
@@ -193,7 +193,7 @@ class _Run:
         outcome: Harvested,
         store: Store,
         source: PoliteSource,
-        wanted: Iterable[IndexFile],
+        requested: Iterable[IndexFile],
         missing: Sequence[IndexFile],
         seen: Duplicates,
         report: Callable[[Progress], None],
@@ -202,8 +202,8 @@ class _Run:
         self._outcome = outcome
         self._store = store
         self._source = source
-        self._wanted = {file.path for file in wanted}
-        self._settled = self._wanted - {file.path for file in missing}
+        self._requested = {file.path for file in requested}
+        self._settled = self._requested - {file.path for file in missing}
         self._seen = seen
         self._put_off: set[str] = set()
         self._exchanges: dict[str, Exchange] = {}
@@ -233,8 +233,8 @@ class _Run:
         results: dict[str, tuple[IndexFile, Taken | CatalogueError]] = {}
         while doubtful := self._doubtful() - results.keys():
             files = [file for path in sorted(doubtful) if (file := table.file(path))]
-            with closing(_in_parallel(taker.take_apart, files, 1)) as taken:
-                for file, result in taken:
+            with closing(_in_parallel(taker.take_apart, files, 1)) as decoded:
+                for file, result in decoded:
                     results[file.path] = file, result
                     self._seen.add(file.path, result.parts if isinstance(result, Taken) else ())
         self.batch.commit()
@@ -261,7 +261,7 @@ class _Run:
             self._settled.add(file.path)
         else:
             self._settled.discard(file.path)
-        at.done = len(self._settled & self._wanted)  # not those of other subsets
+        at.done = len(self._settled & self._requested)  # not those of other subsets
         at.requests, at.bytes = self._source.requests - self._before[0], self._source.bytes - self._before[1]
         at.seconds = time.monotonic() - self._started
         self._report(at)
@@ -277,9 +277,9 @@ def _without_pages(store: Store, table: Dataset, crawl: str, paths: Iterable[str
         if value is None:
             continue
         footer = decode_footer(value.data, value.size)
-        wanted = {group.ordinal for group in footer.row_groups if index_ranges([group], table.key)}
-        there = store.indexes(path, wanted, value) if path in known else {}
-        if any(not there.get(n) or len(there[n].offset_indexes) < len(footer.columns) for n in wanted):
+        requested = {group.ordinal for group in footer.row_groups if index_ranges([group], table.key)}
+        there = store.indexes(path, requested, value) if path in known else {}
+        if any(not there.get(n) or len(there[n].offset_indexes) < len(footer.columns) for n in requested):
             found[path] = value
     return found
 
@@ -295,11 +295,11 @@ class _Batch:
         self._bytes = 0
         self._since = time.monotonic()
 
-    def add(self, path: str, held: StoredFile, indexes: dict[int, Indexes]) -> None:
-        (self._failures if held.note else self._files).append((path, held))
+    def add(self, path: str, value: StoredFile, indexes: dict[int, Indexes]) -> None:
+        (self._failures if value.note else self._files).append((path, value))
         if indexes:
-            self._indexes.append((path, indexes, held))
-        self._bytes += len(held.data)
+            self._indexes.append((path, indexes, value))
+        self._bytes += len(value.data)
         full = len(self._files) >= _BATCH_FILES or self._bytes >= _BATCH_BYTES
         if full or time.monotonic() - self._since > _BATCH_SECONDS:
             self.commit()
@@ -321,7 +321,7 @@ def _note(outcome: Harvested, batch: _Batch, file: IndexFile, result: Taken | Ca
     if isinstance(result, Taken):
         if result.facts:
             outcome.facts[file.path] = result.facts
-        batch.add(file.path, result.held, result.indexes)
+        batch.add(file.path, result.stored, result.indexes)
         return
     if isinstance(result, Blocked | SourceUnavailable):
         raise result

@@ -17,7 +17,7 @@ from catalogue.session import Session
 from catalogue.settings import COLLINFO_SOURCE, DEFAULT_SOURCE
 from catalogue.source.retry import PoliteSource
 from catalogue.store.read_only import unwritable
-from catalogue.store.stored_lists import REQUESTED, held_paths, known_crawls, listed, load_dataset, save_dataset
+from catalogue.store.stored_lists import REQUESTED, known_crawls, listed, load_dataset, save_dataset, stored_paths
 from catalogue.surt import Keys
 
 _LIST_ATTEMPTS = 3
@@ -102,7 +102,7 @@ def harvest_crawls(
     """Fetch footers that are not stored; see ``Catalogue.harvest``."""
     words, chosen, chosen_subsets = _select(session, crawls, subsets, refresh=refresh)
     store, outcomes = session.create_store(), []
-    with session.reporting(report, "files") as told:
+    with session.reporting(report, "files") as progress:
         for crawl in chosen:
             try:
                 outcome = harvest(
@@ -113,7 +113,7 @@ def harvest_crawls(
                     source=session.source,
                     refresh=refresh,
                     pages=pages,
-                    report=told,
+                    report=progress,
                     notify=session.notify,
                 )
             except UnknownCrawl as error:
@@ -205,17 +205,17 @@ def _select_in_list(session: Session, words: Sequence[str], *, refresh: bool) ->
 
 def forget_crawls(session: Session, crawls: str | Iterable[str]) -> int:
     """Delete what is stored of crawls; see ``Catalogue.forget``."""
-    gone = 0
+    deleted = 0
     for crawl in stored_crawls(session, crawls):
         with session.store.harvesting(crawl):
-            paths = held_paths(session.store, session.dataset, crawl)
+            paths = stored_paths(session.store, session.dataset, crawl)
             # Files last: as long as there are some, what was stopped can be gone on with by the same again.
-            session.store.delete("failures", held_paths(session.store, session.dataset, crawl, kind="failures"))
+            session.store.delete("failures", stored_paths(session.store, session.dataset, crawl, kind="failures"))
             session.store.delete("documents", session.store.keys("documents", f"{REQUESTED}{crawl}/"))
             if session.dataset == COMMON_CRAWL:
                 pulled = session.store.keys("documents", f"snapshots/{crawl}/")
                 session.store.delete("documents", [manifest_path(crawl), *pulled])
             session.store.delete("files", paths)
-        gone += len(paths)
+        deleted += len(paths)
     metadata_db.refresh(session.database_path, session.store, session.dataset)
-    return gone
+    return deleted

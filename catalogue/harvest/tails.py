@@ -77,7 +77,7 @@ class Tails:
 class Taken:
     """What was fetched of a file."""
 
-    held: StoredFile
+    stored: StoredFile
     facts: FileSummary | None
     """None for a footer that was stored before."""
     indexes: dict[int, Indexes] = field(default_factory=dict)
@@ -87,7 +87,7 @@ class Taken:
     def parts(self) -> list[bytes]:
         """Return the footer and the page indexes."""
         packed = b"".join(indexes.pack() for _, indexes in sorted(self.indexes.items()))
-        return [self.held.data, packed] if packed else [self.held.data]
+        return [self.stored.data, packed] if packed else [self.stored.data]
 
 
 class Taker:
@@ -138,15 +138,15 @@ class Taker:
         except FormatError as error:
             message = f"{file.path}: {error}"
             raise type(error)(message) from error
-        taken = stored_response(tail, self._source, footer)
+        response = stored_response(tail, self._source, footer)
         if not self._pages:
             self._tails.learn(file.subset, length)
-            return Taken(taken, facts, exchange=tail.exchange)
+            return Taken(response, facts, exchange=tail.exchange)
         decoded = decode_footer(footer, size)
         ranges = index_ranges(decoded.row_groups, self._table.key)
         self._tails.learn(file.subset, size - TRAILER - ranges[0].start if ranges else length)
         indexes = self._indexes(file, decoded, FileVersion(size, tail.etag), body)
-        return Taken(taken, facts, indexes, tail.exchange)
+        return Taken(response, facts, indexes, tail.exchange)
 
     def take_apart(self, file: IndexFile) -> Taken:
         """Fetch a file on a new connection, including a stored footer."""

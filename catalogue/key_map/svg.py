@@ -196,7 +196,7 @@ class _Canvas:
         ``name`` replaces that of the only lane; ``count`` describes a lane, by default how many are read.
         """
         if requested and axis.marks:
-            x, anchor = _beside(axis.marks[0][0], axis.marks[-1][1])
+            x, anchor = _label_place(axis.marks[0][0], axis.marks[-1][1])
             self._write(x, anchor, "requested", shorten(requested, width=2 * _KEY_CHARACTERS), _LINE)
         top = self._y + (_LINE if name else 0)
         for lane in axis.lanes:
@@ -296,7 +296,7 @@ def _depth(lane: Lane) -> str:
     return f"{lane.size:,}" + (f", {most} with the same key" if lane.depth > 1 else "") + unbounded
 
 
-def _beside(start: float, end: float) -> tuple[str, str]:
+def _label_place(start: float, end: float) -> tuple[str, str]:
     """Return where to write a text next to a span, and which of its ends is there."""
     middle = (start + end) / 2
     if middle < 0.3:  # noqa: PLR2004 - a third at each side

@@ -104,13 +104,13 @@ class Build:
 
     def _add(self, paths: list[str], versions: Mapping[str, bytes], facts: Mapping[str, FileSummary]) -> None:
         """Add files by their stored summaries; decode the footers of others."""
-        known = {path: held for path, held in self._store.facts(paths).items() if are_of(held.note, versions[path])}
+        known = {path: value for path, value in self._store.facts(paths).items() if are_of(value.note, versions[path])}
         learned = self._examined([path for path in paths if path not in known], versions, facts)
         self._store.add_facts(learned.items())
         known |= learned
         first = self._rows("SELECT coalesce(max(file), -1) + 1 FROM derived.files")[0][0]
         files = [(file, known[path]) for path in paths if path in known and (file := self._table.file(path))]
-        new = (NewFile(n, file, versions[file.path], held) for n, (file, held) in enumerate(files, first))
+        new = (NewFile(n, file, versions[file.path], value) for n, (file, value) in enumerate(files, first))
         add_files(self._db, new)
 
     def _examined(
@@ -182,8 +182,8 @@ class Build:
 
     def _small_tables(self, files: list[str]) -> None:
         """Update the list of crawls, the counts of manifests, and the failures."""
-        held = self._store.get("documents", COLLINFO)
-        crawls = parse_collinfo(held.data) if held else []
+        value = self._store.get("documents", COLLINFO)
+        crawls = parse_collinfo(value.data) if value else []
         self._replace(
             "crawls",
             [
@@ -198,11 +198,11 @@ class Build:
             ],
         )
         self._show_listed()
-        noted = {path: held for path in self._store.keys("failures") if (held := self._store.get("failures", path))}
-        failed = {path: (held.note, held.taken_at, False) for path, held in noted.items()}
+        noted = {path: value for path in self._store.keys("failures") if (value := self._store.get("failures", path))}
+        failed = {path: (value.note, value.fetched_at, False) for path, value in noted.items()}
         self._db.execute("DELETE FROM derived.failures WHERE NOT undecodable OR list_contains($1, path)", [files])
         failed |= {path: (reason, datetime.now(UTC), True) for path, reason in self._undecodable.items()}
-        kept = {path for (path,) in self._rows("SELECT path FROM derived.failures")}
+        shown = {path for (path,) in self._rows("SELECT path FROM derived.failures")}
         self._insert(
             "failures",
             [
@@ -215,7 +215,7 @@ class Build:
                     "undecodable": undecodable,
                 }
                 for path, (reason, time, undecodable) in failed.items()
-                if path not in kept and (at := self._table.file(path))
+                if path not in shown and (at := self._table.file(path))
             ],
         )
 
@@ -228,8 +228,8 @@ class Build:
             shown: dict[str, set[tuple[str, bool]]] = {}
             for crawl, subset, requested in self._rows("SELECT crawl, subset, requested FROM derived.listed"):
                 shown.setdefault(crawl, set()).add((subset, requested))
-            wanted = requested_subsets(stored)
-            requests = {crawl: {subset for each, subset in wanted if each == crawl} or {"warc"} for crawl in shown}
+            needed = requested_subsets(stored)
+            requests = {crawl: {subset for each, subset in needed if each == crawl} or {"warc"} for crawl in shown}
             outdated = {
                 crawl
                 for crawl, subsets in shown.items()

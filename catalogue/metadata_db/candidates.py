@@ -52,7 +52,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _Counts:
     """Numbers of stored files and row groups, listed files, and failures, by crawl and subset."""
 
     files: Mapping[tuple[str, str], int]
@@ -69,7 +69,7 @@ class Candidates:
     def __init__(
         self,
         connection: duckdb.DuckDBPyConnection,
-        held: _Held,
+        counts: _Counts,
         crawls: Sequence[str],
         subsets: Sequence[str],
         table: Dataset,
@@ -87,13 +87,13 @@ class Candidates:
             raise QueryError(message)
         self._connection = connection
         self._table = table
-        self._held = held
-        known = held.files.keys() | held.requested | (held.listed.keys() if subsets else set())
+        self._counts = counts
+        known = counts.files.keys() | counts.requested | (counts.listed.keys() if subsets else set())
         self._crawls, self._subsets = list(crawls), list(subsets)
         self._pairs = sorted(
             (crawl, subset) for crawl, subset in known if crawl in crawls and (not subsets or subset in subsets)
         )
-        if held.files.keys().isdisjoint(self._pairs):
+        if counts.files.keys().isdisjoint(self._pairs):
             crawl = crawls[0]
             message = f"{' and '.join(subsets) or 'nothing'} of {crawl} is not harvested yet"
             if subsets and not self._pairs:
@@ -122,10 +122,10 @@ class Candidates:
         """By the number of its file, the ordinals of row groups that might match, ascending, and their places."""
         ends = [(text_from(interval.start), text_after(interval.end)) for interval in query.intervals]
         closed = [(low, high) for low, high in ends if high is not None]
-        asked: dict[str, object] = {"crawls": self._crawls}
+        parameters: dict[str, object] = {"crawls": self._crawls}
         known = "least IS NULL"
         if len(closed) < len(ends):  # only the last can go on for ever
-            asked["open_from"] = ends[-1][0]
+            parameters["open_from"] = ends[-1][0]
             known += " OR greatest >= $open_from"
         # Bounds in signed order say something about ASCII only; see catalogue.query.near.
         if not all(interval.start.isascii() and interval.end.isascii() for interval in query.intervals):
@@ -133,7 +133,7 @@ class Candidates:
         tables = {}
         if len(closed) <= _FEW:
             for at, (low, high) in enumerate(closed):
-                asked |= {f"low{at}": low, f"high{at}": high}
+                parameters |= {f"low{at}": low, f"high{at}": high}
                 known += f" OR (greatest >= $low{at} AND least < $high{at})"
             matching = f"SELECT file, row_group, footer_offset FROM known WHERE {known}"  # noqa: S608 - names
         else:
@@ -144,11 +144,11 @@ class Candidates:
             matching = f"{names} ASOF JOIN asked ON greatest >= low WHERE least < high UNION {names} WHERE {known}"
         chosen = "crawl IN (SELECT unnest($crawls))"
         if self._subsets:
-            asked["subsets"] = self._subsets
+            parameters["subsets"] = self._subsets
             chosen += " AND subset IN (SELECT unnest($subsets))"
         if query.from_ms is not None or query.to_ms is not None:
-            asked |= {"from": query.from_ms, "to": query.to_ms}
-        then = _THEN if "from" in asked else "true"
+            parameters |= {"from": query.from_ms, "to": query.to_ms}
+        then = _THEN if "from" in parameters else "true"
         sql = f"""
             WITH known AS (
               SELECT
@@ -160,19 +160,19 @@ class Candidates:
             SELECT file, list(row_group ORDER BY row_group), list(footer_offset ORDER BY row_group)
             FROM (SELECT DISTINCT * FROM ({matching})) GROUP BY file
             """  # noqa: S608 - constants and names
-        return self._run(sql, asked, **tables)
+        return self._run(sql, parameters, **tables)
 
     @property
     def row_groups(self) -> int:
         """How many row groups there are in all."""
-        return sum(self._held.row_groups.get(pair, 0) for pair in self._pairs)
+        return sum(self._counts.row_groups.get(pair, 0) for pair in self._pairs)
 
     @property
     def missing(self) -> tuple[str, ...]:
         """Return a sentence for each subset of which files are missing."""
         sentences = []
         for crawl, subset in self._pairs:
-            counts = (self._held.files, self._held.failures, self._held.listed)
+            counts = (self._counts.files, self._counts.failures, self._counts.listed)
             stored, failed, listed = (each.get((crawl, subset), 0) for each in counts)
             total = max(listed, stored + failed)  # the list may have been deleted
             if stored < total:
@@ -211,21 +211,21 @@ class MetadataSnapshot:
     @cached_property
     def crawls(self) -> tuple[str, ...]:
         """The crawls of which files are held."""
-        return tuple(sorted({crawl for crawl, _ in self._held.files}))
+        return tuple(sorted({crawl for crawl, _ in self._counts.files}))
 
     @cached_property
     def requested_crawls(self) -> tuple[str, ...]:
         """The crawls of which files are stored, or a harvest was interrupted before the first file."""
-        return tuple(sorted({crawl for crawl, _ in self._held.files.keys() | self._held.requested}))
+        return tuple(sorted({crawl for crawl, _ in self._counts.files.keys() | self._counts.requested}))
 
     @cached_property
-    def _held(self) -> _Held:
+    def _counts(self) -> _Counts:
         def counted(table: str, number: str = "count(*)") -> dict[tuple[str, str], int]:
             sql = f"SELECT crawl, subset, {number} FROM {table} GROUP BY ALL"  # noqa: S608 - constants
             return {(crawl, subset): count for crawl, subset, count in _rows(self._connection, sql)}
 
         failures = counted("derived.failures")
-        return _Held(
+        return _Counts(
             counted("derived.files"),
             counted("derived.row_groups JOIN derived.files USING (file)"),
             counted("derived.listed", "sum(files)::BIGINT"),
@@ -251,7 +251,7 @@ class MetadataSnapshot:
     def sizes(self, candidates: Iterable[Candidate]) -> dict[tuple[str, int], int]:
         """How many rows there are in each row group that might match, by its file's path and its ordinal, ascending."""
         places = [(each.path, ordinal) for each in candidates for ordinal, _ in each.row_groups]
-        asked = pa.Table.from_arrays(
+        parameters = pa.Table.from_arrays(
             [texts([path for path, _ in places]), positions(np.array([ordinal for _, ordinal in places], np.int64))],
             ["path", "row_group"],
         )
@@ -259,7 +259,7 @@ class MetadataSnapshot:
             self._connection,
             "SELECT path, row_group, g.num_rows FROM derived.row_groups AS g JOIN derived.files USING (file) "
             "SEMI JOIN asked USING (path, row_group) ORDER BY ALL",
-            asked=asked,
+            parameters=parameters,
         )
         return {(path, row_group): num_rows for path, row_group, num_rows in rows}
 
@@ -270,16 +270,16 @@ class MetadataSnapshot:
             "SELECT path FROM derived.files WHERE NOT list_contains(column_names, ?) ORDER BY path",
             [column],
         )
-        asked = {candidate.path for candidate in candidates}
-        return tuple(path for (path,) in rows if path in asked)
+        parameters = {candidate.path for candidate in candidates}
+        return tuple(path for (path,) in rows if path in parameters)
 
     def candidates(self, crawls: Sequence[str], subsets: Sequence[str]) -> Candidates:
         """See ``Candidates``. The last ones are remembered, since the next question is about the same crawls."""
-        asked, known = (tuple(crawls), tuple(subsets)), self._last
-        candidates = known[1] if known[0] == asked else None
+        parameters, known = (tuple(crawls), tuple(subsets)), self._last
+        candidates = known[1] if known[0] == parameters else None
         if candidates is None:
-            candidates = Candidates(self._connection, self._held, crawls, subsets, self._table)
-            self._last = (asked, candidates)
+            candidates = Candidates(self._connection, self._counts, crawls, subsets, self._table)
+            self._last = (parameters, candidates)
         return candidates
 
 

@@ -61,25 +61,25 @@ class NewFile:
     """As ``packed``."""
 
 
-def packed(facts: FileSummary, held: StoredFile, version: bytes) -> StoredFile:
+def packed(facts: FileSummary, stored: StoredFile, version: bytes) -> StoredFile:
     """What was found in a footer, with what else is known of its file, as the store keeps it.
 
     Args:
         facts: found by examining it.
-        held: the file's own value.
+        stored: the file's own value.
         version: of that.
     """
     known = {
-        "file_size": held.size,
-        "footer_size": len(held.data),
-        "etag": held.etag,
-        "last_modified": held.last_modified,
-        "source": held.source,
-        "harvested_at": held.taken_at.replace(tzinfo=None).isoformat(),
+        "file_size": stored.size,
+        "footer_size": len(stored.data),
+        "etag": stored.etag,
+        "last_modified": stored.last_modified,
+        "source": stored.source,
+        "harvested_at": stored.fetched_at.replace(tzinfo=None).isoformat(),
     }
     found = asdict(replace(facts, column_chunks=()))
     del found["column_chunks"], found["digest"]
-    return replace(held, data=json.dumps(known | found).encode(), note=_note(version))
+    return replace(stored, data=json.dumps(known | found).encode(), note=_note(version))
 
 
 def are_of(note: str, version: bytes) -> bool:

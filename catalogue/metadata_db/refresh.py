@@ -54,26 +54,26 @@ def refresh(
         DiskFailed: if it cannot be written; the old one stays.
         StoreLocked: if another program has it open for writing, or another process updates it for too long.
     """
-    wanted = set(column_chunks)
-    if not (wanted or facts or stale) and is_fresh(path, store):
+    requested = set(column_chunks)
+    if not (requested or facts or stale) and is_fresh(path, store):
         return
     waited = f"another process has been updating {path} for {busy_seconds:,.0f} s; try again when it is done"
     alone_at_it = alone(path.with_name(f"{path.name}.lock"), waited, seconds=busy_seconds)
     making = temporary_folder(path.with_name(f"{path.name}.new"))
     with _disk_errors(path), alone_at_it, making as folder, _one_thread() as db:
-        beside = folder / path.name
+        building = folder / path.name
         with _unwritten(db, path) as shown:
-            if not wanted and _is_of(shown, _meta_of(store), indexes=True):  # another process has just done it
+            if not requested and _is_of(shown, _meta_of(store), indexes=True):  # another process has just done it
                 return
             since = _rows_since(shown, store)
             if since:
-                shutil.copyfile(path, beside)
+                shutil.copyfile(path, building)
         with _unwritten(db, path):  # again: closing a file releases its locks
-            with _building(db, beside, is_new=not since):
+            with _building(db, building, is_new=not since):
                 # Read before the rows: what other processes write after this is shown by the next update.
                 made_from = _meta_of(store) | {f"last_{each}": store.last_row(each) for each in _WATCHED}
-                Build(db, store, table, since).run(made_from, facts or {}, wanted)
-            _swap(beside, path)
+                Build(db, store, table, since).run(made_from, facts or {}, requested)
+            _swap(building, path)
 
 
 @contextmanager
@@ -137,12 +137,12 @@ def connect_fresh(path: Path, store: Store, table: Dataset, *, indexes: bool) ->
         DiskFailed: if it cannot be written.
         StoreLocked: if another program has it open for writing.
     """
-    wanted = _meta_of(store)
+    requested = _meta_of(store)
     if path.exists():
         with suppress(duckdb.Error):
             connection = connect(path)
             try:
-                if _is_of(_read_meta(path, connection), wanted, indexes=indexes):
+                if _is_of(_read_meta(path, connection), requested, indexes=indexes):
                     return connection
             except BaseException:
                 connection.close()
@@ -184,10 +184,10 @@ def _layout() -> str:
     return f"{_LAYOUT} {blake2b(''.join(sql).encode(), digest_size=8).hexdigest()}"
 
 
-def _is_of(found: dict[str, str], wanted: dict[str, str], *, indexes: bool) -> bool:
+def _is_of(found: dict[str, str], requested: dict[str, str], *, indexes: bool) -> bool:
     """Return whether a database was built from this state; ``indexes``: of the page indexes, too."""
     keys = ("layout", "store", "indexes") if indexes else ("layout", "store")
-    return all(found.get(key) == wanted[key] for key in keys)
+    return all(found.get(key) == requested[key] for key in keys)
 
 
 def _rows_since(shown: dict[str, str], store: Store) -> dict[str, list[str]] | None:
@@ -221,8 +221,8 @@ class _disk_errors:  # noqa: N801 - used as a context, like contextlib's own
         # DuckDB reports disk errors of a commit as errors of the transaction.
         failed = isinstance(error, duckdb.IOException | duckdb.FatalException | duckdb.TransactionException)
         if failed or (isinstance(error, OSError) and not isinstance(error, CatalogueError)):
-            said = (str(error).splitlines() or [""])[0]
-            message = f"{self._path} cannot be written: {said}{room(self._path, error)}; the old one stays"
+            reason = (str(error).splitlines() or [""])[0]
+            message = f"{self._path} cannot be written: {reason}{room(self._path, error)}; the old one stays"
             if "Corrupt database file" in str(error):  # a newer one would begin as its copy
-                message = f"{self._path} is damaged ({said}); run: catalogue check --repair"
+                message = f"{self._path} is damaged ({reason}); run: catalogue check --repair"
             raise DiskFailed(message) from error

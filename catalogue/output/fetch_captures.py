@@ -53,8 +53,8 @@ SomeCaptures: TypeAlias = "Captures | Sample | pa.Table | pd.DataFrame | Iterabl
 def iterate_records(session: Session, captures: SomeCaptures) -> Iterator[Record]:
     """Yield the records of captures; see ``Catalogue.records``."""
     source = session.source
-    wanted = distinct(_captures(captures, _warn))
-    fetches = record_fetches(wanted, max_gap=session.cost().max_gap)
+    needed = distinct(_captures(captures, _warn))
+    fetches = record_fetches(needed, max_gap=session.cost().max_gap)
     executor = ThreadPoolExecutor(source.connections, thread_name_prefix="records")
     try:
         with closing(fetch_records(fetches, source, executor)) as results:

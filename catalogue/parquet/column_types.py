@@ -43,8 +43,8 @@ def kind_of(column: Column) -> str:
         case "INT96":
             return "timestamp(ms)"  # as it is decoded here
     if _DECIMAL in logical or converted == _DECIMAL:
-        told = _struct(logical.get(_DECIMAL))
-        scale, precision = told.get(1, element.get(7, 0)), told.get(2, element.get(8, 0))
+        logical_type = _struct(logical.get(_DECIMAL))
+        scale, precision = logical_type.get(1, element.get(7, 0)), logical_type.get(2, element.get(8, 0))
         if not (isinstance(scale, int) and isinstance(precision, int)):
             return "string"
         return f"decimal({precision},{scale})" if 0 <= scale <= precision <= _MOST_DIGITS and precision else "string"
@@ -66,8 +66,8 @@ def _of_integers(column: Column, logical: Struct) -> str:
         return "date"
     if _TIME in logical or converted in _CONVERTED_TIMES:
         return "string"
-    told = _struct(logical.get(_INTEGER))
-    is_wide = told.get(1) == 64 and not told.get(2, False)  # noqa: PLR2004 - bits
+    logical_type = _struct(logical.get(_INTEGER))
+    is_wide = logical_type.get(1) == 64 and not logical_type.get(2, False)  # noqa: PLR2004 - bits
     return "uint64" if converted == _CONVERTED_UINT_64 or is_wide else "int64"
 
 

@@ -160,9 +160,9 @@ class _Decoder:
                 self.columns = self._schema(reader)
             else:
                 top[field] = reader.field(kind, 1)
-        behind = Reader(self.data, rest)
-        for field, kind in behind.fields(after=4):
-            top[field] = behind.field(kind, 1)
+        reader = Reader(self.data, rest)
+        for field, kind in reader.fields(after=4):
+            top[field] = reader.field(kind, 1)
         self._about_all(top)
         groups = tuple(
             self._row_group(ordinal, Reader(self.data, offset).struct(2), offset)

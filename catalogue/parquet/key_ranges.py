@@ -62,8 +62,8 @@ def merged(parts: Iterable[Bounds]) -> tuple[Bounds, ...]:
     last = _numbers(binaries([each.max for each in joined]), prefix)
     found = []
     for start, end in _split(first, last):
-        begins, behind = np.searchsorted(first, start), np.searchsorted(last, end, side="right")
-        found.append(Bounds(joined[begins].min, joined[behind - 1].max))
+        begins, stop = np.searchsorted(first, start), np.searchsorted(last, end, side="right")
+        found.append(Bounds(joined[begins].min, joined[stop - 1].max))
     return tuple(found)
 
 

@@ -63,8 +63,8 @@ class Column:
     def plain_integer(self) -> bool:
         """Return whether it contains signed integers and not, for example, decimals."""
         logical = Reader(self.element).struct().get(10)
-        told = logical.get(10) if isinstance(logical, dict) else None
-        signed = not logical or (isinstance(told, dict) and bool(told.get(2, False)))
+        integer = logical.get(10) if isinstance(logical, dict) else None
+        signed = not logical or (isinstance(integer, dict) and bool(integer.get(2, False)))
         return self.physical_type in {"INT32", "INT64"} and self.converted_type in _SIGNED_INTEGERS and signed
 
 

@@ -42,11 +42,11 @@ class OffsetIndex:
         runs: list[range] = []
         for run in filter(None, rows):
             first = bisect_right(self.first_rows, run.start) - 1
-            behind = bisect_left(self.first_rows, run.stop)
+            after = bisect_left(self.first_rows, run.stop)
             if runs and first <= runs[-1].stop:
-                runs[-1] = range(runs[-1].start, behind)
+                runs[-1] = range(runs[-1].start, after)
             else:
-                runs.append(range(first, behind))
+                runs.append(range(first, after))
         return tuple(runs)
 
 
@@ -152,13 +152,13 @@ def cut_indexes(footer: Footer, key_column: str, body: bytes, start: int) -> dic
         body: bytes of the file.
         start: their offset in the file.
     """
-    held = ByteRange(start, start + len(body))
+    stored = ByteRange(start, start + len(body))
     found = {}
     for group in footer.row_groups:
         located = {name: chunk.offset_index for name, chunk in group.chunks.items()}
-        inside = {n: body[at.start - start : at.end - start] for n, at in located.items() if at and at in held}
+        inside = {n: body[at.start - start : at.end - start] for n, at in located.items() if at and at in stored}
         at = group.chunks[key_column].column_index if key_column in group.chunks else None
-        bounds = body[at.start - start : at.end - start] if at and at in held else None
+        bounds = body[at.start - start : at.end - start] if at and at in stored else None
         if inside or bounds:
             found[group.ordinal] = Indexes(bounds, inside)
     return found
@@ -167,8 +167,8 @@ def cut_indexes(footer: Footer, key_column: str, body: bytes, start: int) -> dic
 def cut_bounds(least: bytes, greatest: bytes) -> Bounds:
     """Return bounds, shortened to ``LONGEST_BOUND``."""
     if len(greatest) > LONGEST_BOUND:
-        kept = greatest[:LONGEST_BOUND].rstrip(b"\xff")
-        greatest = kept[:-1] + bytes([kept[-1] + 1]) if kept else greatest
+        prefix = greatest[:LONGEST_BOUND].rstrip(b"\xff")
+        greatest = prefix[:-1] + bytes([prefix[-1] + 1]) if prefix else greatest
     return Bounds(least[:LONGEST_BOUND], greatest)
 
 

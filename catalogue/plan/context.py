@@ -174,7 +174,7 @@ class PlanContext:
             stored = self._footers.store.indexes(path, [ordinal], version).get(ordinal)
             return stored.joined(fetched) if stored and fetched else stored or fetched
 
-        cached = tuple(source.held(path, pin)) if isinstance(source, CachedSource) else ()
+        cached = tuple(source.cached_ranges(path, pin)) if isinstance(source, CachedSource) else ()
         drawn = self.scope.drawn[path] if self.scope.drawn else None
         return FileMetadata(decoded.file, pin, decoded.footer, indexes, cached, drawn, decoded.least)
 

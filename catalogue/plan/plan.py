@@ -258,8 +258,8 @@ class ReadPlan(ReprMixin):
 
     def _line(self) -> str:
         groups = f"{self.row_groups:,} of {plural(self.considered, 'row group')}"
-        asked = join_first(self.query.patterns)
-        return f"of {asked}: {plural(len(self.paths), 'file')}, {groups}, {self.price}"
+        patterns = join_first(self.query.patterns)
+        return f"of {patterns}: {plural(len(self.paths), 'file')}, {groups}, {self.price}"
 
     def _rows(self) -> Iterator[tuple[str, str]]:
         yield "files", f"{len(self.paths):,}"
@@ -280,7 +280,7 @@ class ReadPlan(ReprMixin):
             needed = f"{plural(len(self.indexes), 'request')}, {size(sum(len(fetch.range) for fetch in self.indexes))}"
             yield f"Page indexes are fetched first ({needed}); until then the rest is an estimate."
         yield from (f"Note: {warning}" for warning in self.warnings)
-        yield from (f"The answer may be incomplete: {lack}" for lack in self.missing)
+        yield from (f"The answer may be incomplete: {problem}" for problem in self.missing)
 
     def to_arrow(self) -> pa.Table:
         """Return the plan as a table, a row for each byte range of a column; see ``READS``. Ranges are half-open."""

@@ -202,12 +202,12 @@ def _cheapest(
     """Return which columns are read in the first wave and which later, and the price in seconds."""
     deciding = set(query.deciding_columns)
     best = (reads, _price(choice, reads, len(choice.units), cost))
-    for first, kept in ({query.table.key}, 1.0), (deciding, 1.0 if query.keys_decide else SELECTIVITY):
-        if likely * kept >= len(choice.units):
+    for first, share in ({query.table.key}, 1.0), (deciding, 1.0 if query.keys_decide else SELECTIVITY):
+        if likely * share >= len(choice.units):
             continue  # waiting saves nothing
         split = tuple(replace(read, later=read.chunk.column.name not in first) for read in reads)
         if any(read.later for read in split):
-            seconds = _price(choice, split, likely * kept, cost)
+            seconds = _price(choice, split, likely * share, cost)
             if seconds < best[1]:
                 best = (split, seconds)
     return best
@@ -219,11 +219,11 @@ def _price(choice: Choice, reads: Sequence[ColumnRead], likely: float, cost: Cos
     seconds = _fetching(choice, (part for read in first for part in read.parts(0)), cost)
     if not later:
         return seconds
-    wanted = _requests(choice, (part for read in later for part in read.parts(0)), cost)
+    requested = _requests(choice, (part for read in later for part in read.parts(0)), cost)
     units = len(choice.units)
     runs = likely * (units - likely + 1) / units  # expected for randomly needed units
-    size = sum(len(fetch.range) for fetch in wanted) * likely / units
-    return seconds + cost.latency + cost.price(len(wanted) * runs, size)
+    size = sum(len(fetch.range) for fetch in requested) * likely / units
+    return seconds + cost.latency + cost.price(len(requested) * runs, size)
 
 
 def _requests(choice: Choice, parts: Iterable[Part], cost: Cost) -> list[PlannedRequest]:

@@ -189,10 +189,10 @@ def _drawn(choice: Choice) -> Choice:
         return choice
     rows = choice.drawn.rows
     ends = [np.searchsorted(rows, (unit.rows.start, unit.rows.stop)).tolist() for unit in choice.units]
-    metadata = np.concatenate([np.arange(0), *(np.arange(first, behind) for first, behind in ends)])
+    metadata = np.concatenate([np.arange(0), *(np.arange(first, after) for first, after in ends)])
     return replace(
         choice,
-        units=tuple(unit for unit, (first, behind) in zip(choice.units, ends, strict=True) if first < behind),
+        units=tuple(unit for unit, (first, after) in zip(choice.units, ends, strict=True) if first < after),
         drawn=DrawnRows(rows[metadata], choice.drawn.order[metadata]),
     )
 

@@ -31,8 +31,8 @@ class Distinct:
         left = self.limit
         if left == 0:
             return
-        kept = self._latest(batches, schema) if self.time else self._first(batches)
-        for batch in kept:
+        selected = self._latest(batches, schema) if self.time else self._first(batches)
+        for batch in selected:
             rows = batch.select(self.columns).slice(0, left)
             if rows.num_rows:
                 yield rows
@@ -64,6 +64,6 @@ class Distinct:
         inorder = values.take(order).combine_chunks()
         same = pc.equal(inorder.slice(1), inorder.slice(0, max(0, len(inorder) - 1)))
         repeats = order.take(positions(true_positions(pa.chunked_array([same])) + 1))
-        kept = np.ones(rows.num_rows, np.bool_)
-        kept[numbers(pa.chunked_array([repeats]))] = False
-        yield from rows.filter(flags(kept)).combine_chunks().to_batches()
+        selected = np.ones(rows.num_rows, np.bool_)
+        selected[numbers(pa.chunked_array([repeats]))] = False
+        yield from rows.filter(flags(selected)).combine_chunks().to_batches()

@@ -138,13 +138,13 @@ def near(intervals: Sequence[KeyInterval], bounds: Bounds | None) -> tuple[KeyIn
     if bounds is None:
         return tuple(intervals)
     first = bisect_right(intervals, bounds.min, key=attrgetter("end"))
-    behind = bisect_right(intervals, bounds.max, key=attrgetter("start"))
+    stop = bisect_right(intervals, bounds.max, key=attrgetter("start"))
     if bounds.order is Order.UNSIGNED:
-        return tuple(intervals[first:behind])
+        return tuple(intervals[first:stop])
     return tuple(
         interval
         for at, interval in enumerate(intervals)
-        if first <= at < behind or not (interval.start.isascii() and interval.end.isascii())
+        if first <= at < stop or not (interval.start.isascii() and interval.end.isascii())
     )
 
 

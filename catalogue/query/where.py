@@ -126,13 +126,13 @@ def where_positions(where: Where, rows: pa.Table, connection: duckdb.DuckDBPyCon
     position = _POSITION
     while position in where.columns:
         position += "'"
-    asked = pa.table({position: positions(np.arange(rows.num_rows))})
+    numbered = pa.table({position: positions(np.arange(rows.num_rows))})
     for name in where.columns:
-        asked = asked.append_column(rows.schema.field(name), rows.column(name))
-    connection.register("rows", asked)
+        numbered = numbered.append_column(rows.schema.field(name), rows.column(name))
+    connection.register("rows", numbered)
     try:
-        kept = f'SELECT "{position}" FROM rows WHERE ({where.sql}\n)'  # noqa: S608 - the user's own SQL, which reaches nothing else
-        return np.sort(numbers(connection.sql(kept).to_arrow_table().column(0)))
+        query = f'SELECT "{position}" FROM rows WHERE ({where.sql}\n)'  # noqa: S608 - the user's own SQL, which reaches nothing else
+        return np.sort(numbers(connection.sql(query).to_arrow_table().column(0)))
     except duckdb.Error as error:
         message = f"--where {where.sql}: {first_paragraph(error)}"
         raise QueryError(message) from error

@@ -105,14 +105,14 @@ def _longest(chunk: ColumnChunk, data: bytes, num_rows: int) -> int:
     return max(longest, most.as_py() or 0)
 
 
-def wanted(numbered: Iterable[Numbered], rows: np.ndarray) -> Iterator[pa.Array]:
+def requested(numbered: Iterable[Numbered], rows: np.ndarray) -> Iterator[pa.Array]:
     """Yield the values of rows with these ascending numbers."""
     for start, values in numbered:
-        first, behind = np.searchsorted(rows, (start, start + len(values)))
-        if behind - first == len(values):
+        first, end = np.searchsorted(rows, (start, start + len(values)))
+        if end - first == len(values):
             yield values
-        elif first < behind:
-            yield values.take(positions(rows[first:behind] - start))
+        elif first < end:
+            yield values.take(positions(rows[first:end] - start))
 
 
 def aligned(

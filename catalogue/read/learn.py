@@ -55,8 +55,8 @@ class Observed:
         for run in self._index.covering([range(start, end)]):
             for page in run:
                 rows = self._index.rows(range(page, page + 1))
-                first, behind = max(start, rows.start), min(end, rows.stop)
-                part = keys.slice(first - start, behind - first)
+                first, after = max(start, rows.start), min(end, rows.stop)
+                part = keys.slice(first - start, after - first)
                 self._nulls[page] += part.null_count
                 self._rows[page] += len(part)
                 least, greatest = pc.min_max(part).values()

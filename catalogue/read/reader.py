@@ -22,7 +22,7 @@ from catalogue.plan.requests import PlannedRequest, plan_requests
 from catalogue.query.random_order import DrawnRows
 from catalogue.query.resolved_query import DRAWN_ORDER, ResolvedQuery
 from catalogue.query.where import connect
-from catalogue.read.decode import BATCH_ROWS, Numbered, aligned, decode, wanted
+from catalogue.read.decode import BATCH_ROWS, Numbered, aligned, decode, requested
 from catalogue.read.learn import Observed, own_indexes, within
 from catalogue.read.prefetch import IN_FLIGHT, LoadedRowGroup, Prefetcher
 from catalogue.read.residual import Residual
@@ -187,16 +187,16 @@ class _Reading:
             if read.chunk.column.name == self._key:
                 seen = _observer(group, read, group.data(read))
                 numbered = seen.see(numbered) if seen else numbered
-            columns[read.chunk.column.name] = wanted(numbered, candidates)
+            columns[read.chunk.column.name] = requested(numbered, candidates)
         names = [name for name in self._plan.row_schema.names if name in columns or name in self._path_columns]
         schema = pa.schema([self._plan.row_schema.field(name) for name in names])
         numbers, tables, start, size = [], [pa.Table.from_batches([], schema)], 0, 0
         for table in aligned(columns, len(candidates), schema, group, self._path_columns):
-            kept, where = residual.keep(table, group.read.intervals)
+            matching, where = residual.keep(table, group.read.intervals)
             numbers.append(candidates[start + where])
-            tables.append(kept)
+            tables.append(matching)
             start += table.num_rows
-            size += kept.nbytes
+            size += matching.nbytes
             if size > _MOST_DECIDED:
                 message = f"what decides about its rows takes more than {_MOST_DECIDED:,} bytes"
                 raise BadPageIndex(message)
@@ -207,8 +207,8 @@ class _Reading:
         if seen and group.read.key_index:
             seen.check(group.read.key_index)
         later = [_narrow(read, rows) for read in group.read.columns if read.later] if len(rows) else []
-        asked = plan_second_wave(group.file, group.read.ordinal, later, self._plan.cost)
-        under_way = tuple((fetch, self._arrivals.submit(fetch)) for fetch in asked)
+        requests = plan_second_wave(group.file, group.read.ordinal, later, self._plan.cost)
+        under_way = tuple((fetch, self._arrivals.submit(fetch)) for fetch in requests)
         by_name = {read.chunk.column.name: read for read in later}
         known = tuple(by_name.get(read.chunk.column.name, read) for read in group.read.columns)
         return _Waiting(
@@ -243,7 +243,7 @@ class _Reading:
         for read in group.read.columns if len(each.rows) else ():
             if read.chunk.column.name not in columns:
                 narrow = _narrow(read, each.rows)
-                columns[read.chunk.column.name] = wanted(self._decoded(group, narrow, group.data(narrow)), each.rows)
+                columns[read.chunk.column.name] = requested(self._decoded(group, narrow, group.data(narrow)), each.rows)
         for table in aligned(columns, len(each.rows), self._plan.row_schema, group, self._path_columns):
             rows, _ = self._residual(group).keep(table, group.read.intervals, decided=decided.column_names)
             if rows.num_rows:

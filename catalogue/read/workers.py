@@ -104,13 +104,13 @@ def run(task: Task) -> TaskResult:
         executor = ThreadPoolExecutor(source.connections, thread_name_prefix="task")
         try:
             with closing(read(task.plan, source, executor, events)) as batches:
-                kept = [batch for batch in batches if task.rows]
+                rows = [batch for batch in batches if task.rows]
         finally:
             executor.shutdown(wait=False, cancel_futures=True)
-        rows = pa.Table.from_batches(kept, task.plan.schema)
+        table = pa.Table.from_batches(rows, task.plan.schema)
         groups = task.plan.row_groups
         return TaskResult(
-            rows, tuple(learned), tuple(messages), tuple(uncounted), groups, source.requests, source.bytes
+            table, tuple(learned), tuple(messages), tuple(uncounted), groups, source.requests, source.bytes
         )
 
 

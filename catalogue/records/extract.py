@@ -80,8 +80,8 @@ def _charset(kind: str, data: bytes, *, html: bool) -> tuple[str, str]:
     declared = _CHARSET.search(kind)
     if declared and (known := map_encoding_to_html5(declared[1], False)):  # noqa: FBT003 - not UTF-8 for what is none
         return known, "http header"
-    told = detect_encoding(data, from_html_meta=html) or "utf-8"
-    return told, "html meta" if html and _META.search(data[:_HEAD]) else "uchardet"
+    charset = detect_encoding(data, from_html_meta=html) or "utf-8"
+    return charset, "html meta" if html and _META.search(data[:_HEAD]) else "uchardet"
 
 
 def _usual(charset: str) -> str:

@@ -107,8 +107,8 @@ class Record(ReprMixin):
     @property
     def mime(self) -> str | None:
         """The detected type, else that of the response, lower case and without parameters."""
-        told = self.header("WARC-Identified-Payload-Type") or self.http_header("content-type") or ""
-        return told.partition(";")[0].strip().lower() or None
+        declared = self.header("WARC-Identified-Payload-Type") or self.http_header("content-type") or ""
+        return declared.partition(";")[0].strip().lower() or None
 
     @property
     def payload(self) -> bytes:
@@ -248,11 +248,11 @@ def _head(parser: Any, data: bytes, start: int, end: int) -> tuple[StatusAndHead
     return head, start + lines.tell()
 
 
-def _length(told: str | None) -> int:
-    if not _LENGTH.fullmatch(told or ""):
-        message = f"it is no record: its length is {str(told)[:100]!r}"
+def _length(declared: str | None) -> int:
+    if not _LENGTH.fullmatch(declared or ""):
+        message = f"it is no record: its length is {str(declared)[:100]!r}"
         raise BadRecord(message)
-    return int(told or "")
+    return int(declared or "")
 
 
 def _url(headers: Iterable[tuple[str, str]], archive: str) -> str:
@@ -312,11 +312,11 @@ def _differences(record: Record, block: memoryview | None) -> Iterator[str]:
     if capture.status is not None and record.status is not None and record.status != capture.status:
         yield f"its status is {record.status} and not {capture.status}"
     # A revisit has the digest of the payload that it is without; of what its block's is, writers disagree.
-    told = record.header if record.kind != "revisit" else lambda _: None
+    declared = record.header if record.kind != "revisit" else lambda _: None
     for what, content, digest in (
         ("payload", record.body, capture.digest),
-        ("payload", record.body, told("WARC-Payload-Digest")),
-        ("content", block, told("WARC-Block-Digest")),
+        ("payload", record.body, declared("WARC-Payload-Digest")),
+        ("content", block, declared("WARC-Block-Digest")),
     ):
         if digest and content is not None and not _has_digest(content, digest):
             yield f"its {what} has not the digest {_shown(digest)}"
@@ -345,11 +345,11 @@ def _time(text: str) -> datetime | None:
         return None
 
 
-def _shown(told: object) -> str:
+def _shown(declared: object) -> str:
     """Return a record's text, safe for a terminal."""
-    return printable(str(told)[:200])
+    return printable(str(declared)[:200])
 
 
 def _find(headers: Iterable[tuple[str, str]], name: str) -> str | None:
-    wanted = name.lower()
-    return next((value for key, value in headers if key.lower() == wanted), None)
+    requested = name.lower()
+    return next((value for key, value in headers if key.lower() == requested), None)

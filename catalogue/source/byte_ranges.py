@@ -53,9 +53,9 @@ class FileVersion:
     """As the source sent it; None if it sent none, or if the version comes from another source."""
 
 
-def range_header(wanted: ByteRange | SuffixRange) -> str:
+def range_header(requested: ByteRange | SuffixRange) -> str:
     """Return the value of a request's ``Range`` header."""
-    match wanted:
+    match requested:
         case SuffixRange(length):
             return f"bytes=-{length}"
         case ByteRange(start, end):
@@ -84,7 +84,7 @@ def parse_content_range(text: str | None) -> tuple[ByteRange, int]:
     return ByteRange(first, last + 1), total
 
 
-def resolve(wanted: ByteRange | SuffixRange, total: int) -> ByteRange:
+def resolve(requested: ByteRange | SuffixRange, total: int) -> ByteRange:
     """Return the range that answers a request to a file of ``total`` bytes.
 
     A suffix longer than the file is the complete file.
@@ -92,7 +92,7 @@ def resolve(wanted: ByteRange | SuffixRange, total: int) -> ByteRange:
     Raises:
         WrongRange: if a range is not inside the file.
     """
-    match wanted:
+    match requested:
         case SuffixRange(length):
             if total < 1:
                 message = "the file is empty"
@@ -102,7 +102,7 @@ def resolve(wanted: ByteRange | SuffixRange, total: int) -> ByteRange:
             if end > total:
                 message = f"bytes {start} to {end} were asked of a file of {total} bytes"
                 raise WrongRange(message)
-            return wanted
+            return requested
 
 
 def coalesce(ranges: Iterable[ByteRange], *, max_gap: int, max_length: int) -> list[ByteRange]:
@@ -129,10 +129,10 @@ def coalesce(ranges: Iterable[ByteRange], *, max_gap: int, max_length: int) -> l
     return merged
 
 
-def without(ranges: Iterable[ByteRange], taken: Iterable[ByteRange]) -> list[ByteRange]:
+def without(ranges: Iterable[ByteRange], others: Iterable[ByteRange]) -> list[ByteRange]:
     """Return the parts of ``ranges`` that are in none of the other ranges."""
     left = list(ranges)
-    for each in taken:
+    for each in others:
         left = [
             ByteRange(start, end)
             for one in left

@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Lock
 
 from catalogue.source.byte_ranges import ByteRange, FileVersion, coalesce
-from catalogue.source.checks import Response, Source, Wanted, is_strong
+from catalogue.source.checks import RequestedRange, Response, Source, is_strong
 
 _DIGEST_SIZE = 16
 _LARGEST_SHARE = 8
@@ -44,24 +44,24 @@ class RangeCache:
         self._room = 0
         """Bytes that may be added before the folder is measured again."""
 
-    def held(self, url: str, path: str, pin: FileVersion) -> list[ByteRange]:
+    def cached_ranges(self, url: str, path: str, pin: FileVersion) -> list[ByteRange]:
         """Return the cached ranges, disjoint and ascending. Only ``get`` finds out that one is damaged."""
         return coalesce(self._entries(url, path, pin), max_gap=0, max_length=pin.size)
 
-    def get(self, url: str, path: str, pin: FileVersion, wanted: ByteRange) -> bytes | None:
+    def get(self, url: str, path: str, pin: FileVersion, requested: ByteRange) -> bytes | None:
         """Return the bytes of a range, from one or several entries; None if some are missing.
 
         A damaged entry is removed.
         """
         entries = self._entries(url, path, pin)
-        while cover := _cover(entries, wanted):
-            body, place = [], wanted.start
+        while cover := _cover(entries, requested):
+            body, place = [], requested.start
             for entry in cover:
-                kept = _read(self._file(url, path, pin, entry), len(entry))
-                if kept is None:
+                data = _read(self._file(url, path, pin, entry), len(entry))
+                if data is None:
                     entries.remove(entry)
                     break
-                body.append(kept[place - entry.start : wanted.end - entry.start])
+                body.append(data[place - entry.start : requested.end - entry.start])
                 place = entry.end
             else:
                 return b"".join(body)
@@ -75,7 +75,7 @@ class RangeCache:
         if not 0 <= start < start + len(body):
             return
         added = ByteRange(start, start + len(body))
-        if not self.keeps(pin, added) or any(added in held for held in self.held(url, path, pin)):
+        if not self.keeps(pin, added) or any(added in stored for stored in self.cached_ranges(url, path, pin)):
             return
         file = self._file(url, path, pin, added)
         digest = _digest(file, body)
@@ -149,21 +149,21 @@ class CachedSource:
     def connections(self) -> int:
         return self.inner.connections
 
-    def held(self, path: str, pin: FileVersion) -> list[ByteRange]:
+    def cached_ranges(self, path: str, pin: FileVersion) -> list[ByteRange]:
         """Return the cached ranges of a file, disjoint and ascending."""
-        return self.cache.held(self.url, path, pin)
+        return self.cache.cached_ranges(self.url, path, pin)
 
-    def get(self, path: str, wanted: Wanted = None, *, pin: FileVersion | None = None) -> Response:
+    def get(self, path: str, requested: RequestedRange = None, *, pin: FileVersion | None = None) -> Response:
         """See ``Source.get``; a fully cached range of a known version needs no request."""
-        if self._closed or pin is None or not isinstance(wanted, ByteRange):
-            return self.inner.get(path, wanted, pin=pin)
-        body = self.cache.get(self.url, path, pin, wanted)
+        if self._closed or pin is None or not isinstance(requested, ByteRange):
+            return self.inner.get(path, requested, pin=pin)
+        body = self.cache.get(self.url, path, pin, requested)
         if body is not None:
-            return Response(body, wanted.start, total_size=pin.size, etag=pin.etag, last_modified=None)
-        return self._fetched(path, wanted, pin)
+            return Response(body, requested.start, total_size=pin.size, etag=pin.etag, last_modified=None)
+        return self._fetched(path, requested, pin)
 
-    def _fetched(self, path: str, wanted: ByteRange, pin: FileVersion) -> Response:
-        response = self.inner.get(path, wanted, pin=pin)
+    def _fetched(self, path: str, requested: ByteRange, pin: FileVersion) -> Response:
+        response = self.inner.get(path, requested, pin=pin)
         # An answer without an ETag passes for the pinned version, but does not prove to be it.
         if (response.etag, response.total_size) == (pin.etag, pin.size):
             self.cache.put(self.url, path, pin, response.start, response.body)
@@ -174,15 +174,15 @@ class CachedSource:
         self.inner.close()
 
 
-def _cover(entries: list[ByteRange], wanted: ByteRange) -> list[ByteRange]:
+def _cover(entries: list[ByteRange], requested: ByteRange) -> list[ByteRange]:
     """Return the fewest entries that cover a range, ascending, the shorter of equally good ones; none if none do."""
     cover: list[ByteRange] = []
-    place = wanted.start
-    while place < wanted.end:
+    place = requested.start
+    while place < requested.end:
         here = [entry for entry in entries if entry.start <= place < entry.end]
         if not here:
             return []
-        cover.append(max(here, key=lambda entry: (min(entry.end, wanted.end), -len(entry))))
+        cover.append(max(here, key=lambda entry: (min(entry.end, requested.end), -len(entry))))
         place = cover[-1].end
     return cover
 
@@ -229,14 +229,14 @@ def _read(file: Path, length: int) -> bytes | None:
 def _write(file: Path, *parts: bytes) -> None:
     """Write an entry atomically. No fsync: the digest reveals what a power cut damaged."""
     handle, name = tempfile.mkstemp(prefix=".", suffix=".part", dir=file.parent)
-    beside = Path(name)
+    temporary = Path(name)
     try:
         with os.fdopen(handle, "wb") as opened:
             opened.writelines(parts)
-        beside.replace(file)
+        temporary.replace(file)
     except BaseException:
         with suppress(OSError):
-            beside.unlink()
+            temporary.unlink()
         raise
 
 

@@ -38,7 +38,7 @@ _TEXTS = ("text/html", "application/xml", "text/xml")
 """Content types of errors and captive portals, never of index files, manifests or records."""
 _LENGTH = re.compile("[0-9]{1,18}")
 
-Wanted: TypeAlias = ByteRange | SuffixRange | None
+RequestedRange: TypeAlias = ByteRange | SuffixRange | None
 
 
 @dataclass(slots=True, eq=False)
@@ -79,12 +79,12 @@ class Source(Protocol):
     def connections(self) -> int:
         """Return how many requests may be under way at once."""
 
-    def get(self, path: str, wanted: Wanted = None, *, pin: FileVersion | None = None) -> Response:
+    def get(self, path: str, requested: RequestedRange = None, *, pin: FileVersion | None = None) -> Response:
         """Make exactly one request.
 
         Args:
             path: relative to the source.
-            wanted: a range of the file; None for all of it, up to ``MAX_DOCUMENT`` bytes.
+            requested: a range of the file; None for all of it, up to ``MAX_DOCUMENT`` bytes.
             pin: the expected version of the file; any other is refused.
 
         Raises:
@@ -102,23 +102,23 @@ class Request:
 
     where: str
     """Source and path, for messages."""
-    wanted: Wanted
+    requested: RequestedRange
     pin: FileVersion | None
 
     @property
     def good_status(self) -> int:
-        return 200 if self.wanted is None else 206
+        return 200 if self.requested is None else 206
 
     @property
     def most(self) -> int:
         """Return the largest length of the body."""
-        match self.wanted:
+        match self.requested:
             case None:
                 return MAX_DOCUMENT
             case SuffixRange(length):
                 return length
-            case wanted:
-                return len(wanted)
+            case requested:
+                return len(requested)
 
     def refuse(self, status: int, headers: Mapping[str, str], body: str) -> CatalogueError:
         """Return the error for a response with another status than the expected one.
@@ -128,35 +128,35 @@ class Request:
             headers: by lower-case name.
             body: its beginning, decoded.
         """
-        said = f"{self.where} answered {status}" + (f": {text}" if (text := _plain(body)) else "")
+        message = f"{self.where} answered {status}" + (f": {text}" if (text := _plain(body)) else "")
         if status in {429, 503} or "<Code>SlowDown</Code>" in body:
-            return Throttled(said, retry_after=_retry_after(headers))
+            return Throttled(message, retry_after=_retry_after(headers))
         match status:
             case 200 | 206 if _is_text(headers):
-                return UnexpectedHtml(f"{said}, as {headers['content-type']!r} instead of the file")
+                return UnexpectedHtml(f"{message}, as {headers['content-type']!r} instead of the file")
             case 200 if headers.get("content-length") != "0":  # of nothing there is no range to send
                 return RangeIgnored(f"{self.where} was sent whole when a range of it was asked for")
             # What S3 refuses CloudFront passes on in S3's name; its own refusals are for everything, whatever they say.
             case 401 | 403 if "cloudfront" in f"{body} {headers.get('server')}".lower() or "Request blocked" in body:
-                return Blocked(said)
+                return Blocked(message)
             case 404 | 410:
                 return NotFound(f"{self.where} does not exist")
             case 412:
                 return FileChanged(f"{self.where} is not the file that it was known to be", refused=True)
             case 200 | 416:
-                return self._unsatisfiable(headers, said)
+                return self._unsatisfiable(headers, message)
             case _ if 300 <= status < 400:  # noqa: PLR2004
                 place = without_secrets(headers.get("location", "nowhere"))
                 return Redirected(f"{self.where} redirects to {place!r}, which is not followed")
             case _ if 400 <= status < 500 and status != 408:  # noqa: PLR2004
-                return Forbidden(said)
-        return Unreachable(said)
+                return Forbidden(message)
+        return Unreachable(message)
 
-    def _unsatisfiable(self, headers: Mapping[str, str], said: str) -> CatalogueError:
-        start = self.wanted.start if isinstance(self.wanted, ByteRange) else 0
+    def _unsatisfiable(self, headers: Mapping[str, str], message: str) -> CatalogueError:
+        start = self.requested.start if isinstance(self.requested, ByteRange) else 0
         size = headers.get("content-range", "").rpartition("/")[2]
-        if self.wanted is None or (_LENGTH.fullmatch(size) and int(size) > start):
-            return Forbidden(f"{said}, though it has bytes there")
+        if self.requested is None or (_LENGTH.fullmatch(size) and int(size) > start):
+            return Forbidden(f"{message}, though it has bytes there")
         if start or self.pin:
             return FileChanged(f"{self.where} is shorter than it was known to be")
         return NotParquet(f"{self.where} is not a Parquet file: it is empty")
@@ -199,8 +199,8 @@ class Request:
             message = f"{self.where} came in parts"
             raise WrongRange(message)
         length = headers.get("content-length")
-        if self.wanted is not None:
-            return self._check_range(self.wanted, headers, length)
+        if self.requested is not None:
+            return self._check_range(self.requested, headers, length)
         if not _LENGTH.fullmatch(length or "") and "chunked" not in headers.get("transfer-encoding", "").lower():
             message = f"{self.where} came without a length, so that nobody can tell whether it came whole"
             raise WrongLength(message)
@@ -212,12 +212,12 @@ class Request:
         return (ByteRange(0, size) if size else None), size
 
     def _check_range(
-        self, wanted: ByteRange | SuffixRange, headers: Mapping[str, str], length: str | None
+        self, requested: ByteRange | SuffixRange, headers: Mapping[str, str], length: str | None
     ) -> tuple[ByteRange, int]:
         try:
             given, total = parse_content_range(headers.get("content-range"))
             self._check_pin(total, headers)
-            expected = resolve(wanted, total)
+            expected = resolve(requested, total)
         except WrongRange as error:
             message = f"{self.where}: {error}"
             raise WrongRange(message) from error
@@ -279,8 +279,8 @@ def _printable(value: str | None) -> str | None:
     return value if value and value.isprintable() else None
 
 
-def _differ(held: str | None, found: str | None) -> bool:
-    return is_strong(held) and is_strong(found) and held != found
+def _differ(stored: str | None, found: str | None) -> bool:
+    return is_strong(stored) and is_strong(found) and stored != found
 
 
 def _is_text(headers: Mapping[str, str]) -> bool:

@@ -7,7 +7,7 @@ from typing import BinaryIO
 
 from catalogue.errors import CatalogueError, Forbidden, NotFound, SourceUnavailable, Unreachable
 from catalogue.source.byte_ranges import ByteRange, FileVersion, SuffixRange, content_range
-from catalogue.source.checks import Request, Response, Wanted
+from catalogue.source.checks import Request, RequestedRange, Response
 
 
 class FolderSource:
@@ -19,9 +19,9 @@ class FolderSource:
         self._folder = folder.resolve()
         self._closed = False
 
-    def get(self, path: str, wanted: Wanted = None, *, pin: FileVersion | None = None) -> Response:
+    def get(self, path: str, requested: RequestedRange = None, *, pin: FileVersion | None = None) -> Response:
         file = self._folder / path
-        request = Request(f"{file}", wanted, pin)
+        request = Request(f"{file}", requested, pin)
         if self._closed:
             message = f"{self.url} was closed"
             raise SourceUnavailable(message)
@@ -52,8 +52,8 @@ def _read(file: BinaryIO, request: Request) -> Response:
     status = os.fstat(file.fileno())
     total = status.st_size
     headers = {"etag": f'"{total:x}-{status.st_mtime_ns:x}"', "content-length": f"{total}"}
-    if request.wanted is not None:
-        start, end = _place(request.wanted, total)
+    if request.requested is not None:
+        start, end = _place(request.requested, total)
         if start >= end:
             raise request.refuse(416, {}, "")
         headers |= {"content-range": content_range(ByteRange(start, end), total), "content-length": f"{end - start}"}
@@ -64,9 +64,9 @@ def _read(file: BinaryIO, request: Request) -> Response:
     return request.response(file.read(len(given)), given, total, headers)
 
 
-def _place(wanted: ByteRange | SuffixRange, total: int) -> tuple[int, int]:
+def _place(requested: ByteRange | SuffixRange, total: int) -> tuple[int, int]:
     """Return start and end of the bytes that a server would send."""
-    match wanted:
+    match requested:
         case SuffixRange(length):
             return max(0, total - length), total
         case ByteRange(start, end):

@@ -23,7 +23,7 @@ from catalogue.errors import (
 )
 from catalogue.source.background_loop import Background
 from catalogue.source.byte_ranges import FileVersion, range_header
-from catalogue.source.checks import Exchange, Request, Response, Wanted, is_strong
+from catalogue.source.checks import Exchange, Request, RequestedRange, Response, is_strong
 from catalogue.source.connection_guard import EXCHANGE, guard
 
 _SLOWEST = 100_000
@@ -77,8 +77,8 @@ class HttpSource:
         # Who forgets to close it, as in a script, is not to read aiohttp's complaints at the end.
         finalize(self, self._background.close, self._session.close)
 
-    def get(self, path: str, wanted: Wanted = None, *, pin: FileVersion | None = None) -> Response:
-        return self._background.run(self._get(path, wanted, pin))
+    def get(self, path: str, requested: RequestedRange = None, *, pin: FileVersion | None = None) -> Response:
+        return self._background.run(self._get(path, requested, pin))
 
     def close(self) -> None:
         """Close the connections and cancel what is under way."""
@@ -96,11 +96,11 @@ class HttpSource:
         )
         return guard(session)
 
-    async def _get(self, path: str, wanted: Wanted, pin: FileVersion | None) -> Response:
-        request = Request(f"{self.url}{path}", wanted, pin)
+    async def _get(self, path: str, requested: RequestedRange, pin: FileVersion | None) -> Response:
+        request = Request(f"{self.url}{path}", requested, pin)
         headers = dict(self._headers)
-        if wanted is not None:
-            headers["Range"] = range_header(wanted)
+        if requested is not None:
+            headers["Range"] = range_header(requested)
         if pin and pin.etag and is_strong(pin.etag):
             headers["If-Match"] = pin.etag
         limits = aiohttp.ClientTimeout(

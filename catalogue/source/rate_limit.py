@@ -162,7 +162,7 @@ class Limiter:
             def take(state: State, now: float = now) -> State:
                 nonlocal before
                 before = state
-                return self._taken(state, now, until)
+                return self._slot_taken(state, now, until)
 
             after = self._update(take)
             if before.blocks > len(self.policy.pauses) and now < before.paused_until:
@@ -192,7 +192,7 @@ class Limiter:
         """Return when the next request may be sent."""
         return max(state.next_slot, now - (self.policy.burst - 1) / rate)
 
-    def _taken(self, state: State, now: float, until: float) -> State:
+    def _slot_taken(self, state: State, now: float, until: float) -> State:
         """Return the state after taking a slot, or the probe, if one is free by ``until``."""
         if now < state.paused_until:
             return state
@@ -205,13 +205,13 @@ class Limiter:
         slot = self._slot(state, now, rate)
         return state if slot > max(now, until) else replace(state, next_slot=slot + 1 / rate)
 
-    def succeeded(self, asked: float) -> None:
+    def succeeded(self, acquired_at: float) -> None:
         """Note that the host answered a request."""
         now = self.clock.now()
 
         def change(state: State) -> State:
             if state.blocks:
-                over = state.probed is not None and asked >= state.probed
+                over = state.probed is not None and acquired_at >= state.probed
                 if not over:
                     return state
                 slower = replace(self._halved(state, now), next_slot=max(state.next_slot, now))  # without a burst
@@ -228,11 +228,11 @@ class Limiter:
         now = self.clock.now()
         self._update(lambda state: self._halved(state, now))
 
-    def blocked(self, asked: float) -> float:
+    def blocked(self, acquired_at: float) -> float:
         """Note that the host refuses everything.
 
         Args:
-            asked: when permission for the refused request was granted; of several refused at once one counts.
+            acquired_at: when permission for the refused request was granted; of several refused at once one counts.
 
         Returns:
             Seconds of pause that follow.
@@ -243,7 +243,7 @@ class Limiter:
         now = self.clock.now()
 
         def change(state: State) -> State:
-            if state.blocks and (state.probed is None or asked < state.probed):
+            if state.blocks and (state.probed is None or acquired_at < state.probed):
                 return state
             pause = self.policy.pauses[min(state.blocks, len(self.policy.pauses) - 1)]
             return replace(state, blocks=state.blocks + 1, probed=None, paused_until=now + pause)
@@ -296,11 +296,11 @@ class Limiter:
             before = self._read(file)
             after = change(before)
             if after != before:
-                beside = file.with_suffix(f".{os.getpid()}")
+                temporary = file.with_suffix(f".{os.getpid()}")
                 noted = replace(after, noted=self.clock.now())
-                with create(beside) as opened:
+                with create(temporary) as opened:
                     opened.write(json.dumps(asdict(noted)).encode())
-                beside.replace(file)
+                temporary.replace(file)
             return after
 
     def _read(self, file: Path) -> State:
@@ -309,9 +309,9 @@ class Limiter:
             state = State(**json.loads(file.read_text(encoding="ascii")))
             ahead = now + max(_HORIZON, *self.policy.pauses)
             times = (state.next_slot, state.changed, state.paused_until, state.probed or 0.0)
-            sound = all(0 <= at <= ahead for at in times) and isinstance(state.blocks, int) and state.blocks >= 0
+            is_valid = all(0 <= at <= ahead for at in times) and isinstance(state.blocks, int) and state.blocks >= 0
             # The clock starts anew with the machine, so what was noted later than now is of an earlier time.
-            if sound and 0 <= state.noted <= now and (state.rate is None or state.rate >= _LEAST):
+            if is_valid and 0 <= state.noted <= now and (state.rate is None or state.rate >= _LEAST):
                 return state
         return State()
 

@@ -22,7 +22,7 @@ from catalogue.errors import (
     WrongRange,
 )
 from catalogue.source.byte_ranges import FileVersion, SuffixRange
-from catalogue.source.checks import Response, Source, Wanted
+from catalogue.source.checks import RequestedRange, Response, Source
 from catalogue.source.rate_limit import Limiter, impatient
 
 ATTEMPTS = 12
@@ -104,7 +104,7 @@ class PoliteSource:
     def connections(self) -> int:
         return self.inner.connections
 
-    def get(self, path: str, wanted: Wanted = None, *, pin: FileVersion | None = None) -> Response:
+    def get(self, path: str, requested: RequestedRange = None, *, pin: FileVersion | None = None) -> Response:
         """See ``Source.get``; retries as often as needed.
 
         Raises:
@@ -118,14 +118,14 @@ class PoliteSource:
         for attempt in range(self._attempts):
             self._go_on()
             self._rest(until)
-            asked = self.limiter.acquire(until - clock.now())
+            acquired_at = self.limiter.acquire(until - clock.now())
             self._go_on()  # other threads have been at it meanwhile
             wait = 0.0
             try:
-                response = self.inner.get(path, wanted, pin=pin)
+                response = self.inner.get(path, requested, pin=pin)
             except Blocked as error:
                 self._count(failed=True)
-                pause = self.limiter.blocked(asked)
+                pause = self.limiter.blocked(acquired_at)
                 self._bear(pause, error, until)
                 self.notify(f"{error}; waiting {pause:.0f} s before one more try")
                 last = error
@@ -137,7 +137,7 @@ class PoliteSource:
                 last = error
             except (Unreachable, WrongRange, WrongLength, RangeIgnored) as error:
                 self._count(failed=True)
-                self._bear_with(error, path, wanted, attempt + 1)
+                self._check_attempts(error, path, requested, attempt + 1)
                 wait = min(_LONGEST_BACKOFF, 0.5 * 2**attempt) * self._jitter() if attempt else 0.0
                 if isinstance(error, NameNotResolved):
                     wait = max(wait, _UNRESOLVED_PAUSE)
@@ -147,12 +147,12 @@ class PoliteSource:
             except CatalogueError:
                 # It is what the host has to say of this file, so the host is well.
                 self._count(failed=False)
-                self.limiter.succeeded(asked)
+                self.limiter.succeeded(acquired_at)
                 raise
             else:
-                self.honoured_suffixes |= isinstance(wanted, SuffixRange)
-                self._honoured_ranges |= wanted is not None
-                self.limiter.succeeded(asked)
+                self.honoured_suffixes |= isinstance(requested, SuffixRange)
+                self._honoured_ranges |= requested is not None
+                self.limiter.succeeded(acquired_at)
                 self._count(failed=False, received=len(response.body))
                 return response
             if attempt + 1 < self._attempts:
@@ -180,7 +180,7 @@ class PoliteSource:
         self.limiter.clock.stop()
         self.inner.close()
 
-    def _bear_with(self, error: SourceError, path: str, wanted: Wanted, attempts: int) -> None:
+    def _check_attempts(self, error: SourceError, path: str, requested: RequestedRange, attempts: int) -> None:
         """Raise an error that rarely passes, once it occurred often enough."""
         policy = self.limiter.policy
         if isinstance(error, ConnectionRefused) and min(policy.refused, self._attempts) <= attempts < ATTEMPTS:
@@ -190,7 +190,7 @@ class PoliteSource:
             message = f"{error}, or run: catalogue doctor"
             raise SourceUnavailable(message) from error
         if isinstance(error, RangeIgnored):
-            if isinstance(wanted, SuffixRange):
+            if isinstance(requested, SuffixRange):
                 raise error
             if attempts >= (_IGNORED_ATTEMPTS if self._honoured_ranges else policy.never_honoured):
                 self._note_deaf(path)

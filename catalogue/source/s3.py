@@ -21,7 +21,7 @@ from catalogue.errors import CatalogueError, Forbidden
 from catalogue.source.aws_logging import be_discreet
 from catalogue.source.background_loop import Background
 from catalogue.source.byte_ranges import FileVersion, range_header
-from catalogue.source.checks import Exchange, Request, Response, Wanted, is_strong
+from catalogue.source.checks import Exchange, Request, RequestedRange, Response, is_strong
 from catalogue.source.connection_guard import EXCHANGE, guard
 from catalogue.source.http import Timeouts, no_answer, once
 
@@ -71,8 +71,8 @@ class S3Source:
         self._client: Any = None
         self._background = Background(url)
 
-    def get(self, path: str, wanted: Wanted = None, *, pin: FileVersion | None = None) -> Response:
-        return self._background.run(self._get(path, wanted, pin))
+    def get(self, path: str, requested: RequestedRange = None, *, pin: FileVersion | None = None) -> Response:
+        return self._background.run(self._get(path, requested, pin))
 
     def close(self) -> None:
         """Close the connections and cancel what is under way."""
@@ -82,18 +82,18 @@ class S3Source:
         if self._client:
             await self._client.close()
 
-    async def _get(self, path: str, wanted: Wanted, pin: FileVersion | None) -> Response:
-        request = Request(f"{self.url}{path}", wanted, pin)
-        asked: dict[str, Any] = {"Bucket": self._bucket, "Key": self._prefix + path}
-        if wanted is not None:
-            asked["Range"] = range_header(wanted)
+    async def _get(self, path: str, requested: RequestedRange, pin: FileVersion | None) -> Response:
+        request = Request(f"{self.url}{path}", requested, pin)
+        parameters: dict[str, Any] = {"Bucket": self._bucket, "Key": self._prefix + path}
+        if requested is not None:
+            parameters["Range"] = range_header(requested)
         if pin and pin.etag and is_strong(pin.etag):
-            asked["IfMatch"] = pin.etag
+            parameters["IfMatch"] = pin.etag
         try:
             EXCHANGE.set(exchange := Exchange())
             async with asyncio.timeout(self._timeouts.of(request)):
                 self._client = await self._fs.set_session()
-                answer = await self._client.get_object(**asked)
+                answer = await self._client.get_object(**parameters)
                 meta = answer["ResponseMetadata"]
                 async with answer["Body"] as body:
                     response = await request.read(meta["HTTPStatusCode"], meta["HTTPHeaders"], body.read)

@@ -44,16 +44,16 @@ class SharedSource(CachedSource):
         self._flights: dict[tuple[str, FileVersion], list[_Flight]] = {}
         """Requests under way, by file and version."""
 
-    def _fetched(self, path: str, wanted: ByteRange, pin: FileVersion) -> Response:
+    def _fetched(self, path: str, requested: ByteRange, pin: FileVersion) -> Response:
         pieces: dict[ByteRange, bytes] = {}
-        believed = True
+        trusted = True
         """Whether the cache still counts: it keeps listing a damaged entry that it cannot remove."""
-        while lacking := without([wanted], pieces):
-            with self._claim(path, pin, wanted, lacking, believed=believed) as claim:
+        while missing := without([requested], pieces):
+            with self._claim(path, pin, requested, missing, trusted=trusted) as claim:
                 for each in claim.cached:
                     body = self.cache.get(self.url, path, pin, each)
                     if body is None:
-                        believed = False
+                        trusted = False
                     else:
                         pieces[each] = body
                 for flight in claim.ours:
@@ -62,16 +62,16 @@ class SharedSource(CachedSource):
                 answer, given = flight.answer.result(), flight.range
                 if answer is None:
                     continue
-                if given == wanted:
+                if given == requested:
                     return answer
-                for each in _inside(without([wanted], pieces), [given]):
+                for each in _inside(without([requested], pieces), [given]):
                     pieces[each] = answer.body[each.start - given.start : each.end - given.start]
         body = b"".join(pieces[each] for each in sorted(pieces))
-        return Response(body, wanted.start, total_size=pin.size, etag=pin.etag, last_modified=None)
+        return Response(body, requested.start, total_size=pin.size, etag=pin.etag, last_modified=None)
 
     @contextmanager
     def _claim(
-        self, path: str, pin: FileVersion, wanted: ByteRange, lacking: Sequence[ByteRange], *, believed: bool
+        self, path: str, pin: FileVersion, requested: ByteRange, missing: Sequence[ByteRange], *, trusted: bool
     ) -> Iterator[_Claim]:
         """Divide the missing parts of a range; no other thread requests our share of it."""
         ours: list[_Flight] = []
@@ -79,16 +79,16 @@ class SharedSource(CachedSource):
             # What has landed is in the cache: in one step, or it could be missed both there and here.
             with self._lock:
                 flights = self._flights.get((path, pin), [])
-                if self.cache.keeps(pin, wanted):
-                    cached = _inside(lacking, self.held(path, pin)) if believed else []
-                    left = without(lacking, cached)
+                if self.cache.keeps(pin, requested):
+                    cached = _inside(missing, self.cached_ranges(path, pin)) if trusted else []
+                    left = without(missing, cached)
                     others = [
                         each for each in flights if self.cache.keeps(pin, each.range) and _inside(left, [each.range])
                     ]
                     left = without(left, [each.range for each in others])
                 else:
-                    cached, others = [], [each for each in flights if each.range == wanted]
-                    left = [] if others else [wanted]
+                    cached, others = [], [each for each in flights if each.range == requested]
+                    left = [] if others else [requested]
                 ours += map(_Flight, left)
                 if ours:
                     self._flights[path, pin] = flights + ours

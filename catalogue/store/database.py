@@ -120,7 +120,7 @@ class Store:
         This removes the failures of these files, and page indexes of their other versions.
         """
         values = list(items)
-        encoded = [(key, encode(held)) for key, held in values]
+        encoded = [(key, encode(stored)) for key, stored in values]
         if not all(isinstance(key, str) for key, _ in encoded):  # SQLite would take a null, and never find it again
             message = "a key of the store is text"
             raise TypeError(message)
@@ -133,14 +133,14 @@ class Store:
 
     def delete(self, table: str, keys: Iterable[str]) -> None:
         """Remove keys in one transaction, and page indexes of these files."""
-        gone = list(keys)
-        if not gone:
+        deleted = list(keys)
+        if not deleted:
             return
         with self._using() as connection, self._transaction(COUNTERS.get(table)):
-            connection.executemany(f'DELETE FROM "{_known(table)}" WHERE key = ?', [(key,) for key in gone])  # noqa: S608
+            connection.executemany(f'DELETE FROM "{_known(table)}" WHERE key = ?', [(key,) for key in deleted])  # noqa: S608
             if table == "files":
-                self._forget_indexes(gone)
-                connection.executemany('DELETE FROM "facts" WHERE key = ?', [(key,) for key in gone])
+                self._forget_indexes(deleted)
+                connection.executemany('DELETE FROM "facts" WHERE key = ?', [(key,) for key in deleted])
 
     def add_missing(self, table: str, rows: Iterable[tuple[str, bytes]]) -> set[str]:
         """Add encoded values under keys that do not exist, in one transaction, and return these keys."""
@@ -164,19 +164,19 @@ class Store:
             row_groups: numbers.
             version: of the stored file, so that indexes of another version are left out.
         """
-        wanted = {index_key(path, ordinal): ordinal for ordinal in row_groups}
+        requested = {index_key(path, ordinal): ordinal for ordinal in row_groups}
         with self._using() as connection:
             rows = [
                 row
-                for key in wanted
+                for key in requested
                 for row in connection.execute('SELECT key, value FROM "indexes" WHERE key = ?', [key])
             ]
         found = {}
         for key, value in rows:
             with suppress(StoreDamaged, BadPageIndex):
-                held = decode(value)
-                if held.version == version.version:
-                    found[wanted[key]] = Indexes.unpack(held.data)
+                stored = decode(value)
+                if stored.version == version.version:
+                    found[requested[key]] = Indexes.unpack(stored.data)
         return found
 
     def add_indexes(self, path: str, indexes: Mapping[int, Indexes], version: StoredFile) -> None:
@@ -189,8 +189,8 @@ class Store:
         """
         now = datetime.now(UTC).isoformat(timespec="seconds")
         with self._using() as connection, self._impatient(), self._transaction("index_changes"):
-            held = self.indexes(path, indexes, version)
-            packed = {n: (held.get(n, found).joined(found)).pack() for n, found in indexes.items()}
+            stored = self.indexes(path, indexes, version)
+            packed = {n: (stored.get(n, found).joined(found)).pack() for n, found in indexes.items()}
             values = [
                 (index_key(path, n), encode(replace(version, data=data, taken=now))) for n, data in packed.items()
             ]
@@ -226,27 +226,27 @@ class Store:
         """
         if self.read_only:
             return
-        values = ((path, encode(held)) for path, held in facts)
+        values = ((path, encode(stored)) for path, stored in facts)
         with self._using() as connection, self._transaction(None):
             connection.executemany('INSERT OR REPLACE INTO "facts" (key, value) VALUES (?, ?)', values)
 
     def _forget_other_indexes(self, files: Iterable[tuple[str, StoredFile]]) -> None:
         """Remove page indexes of other versions of files that are about to be written."""
-        for path, held in files:
+        for path, stored in files:
             row = self._connection.execute('SELECT value FROM "files" WHERE key = ?', [path]).fetchone()
             before = None
             with suppress(StoreDamaged):
                 before = decode(row[0]) if row else None
             if before is None:  # nobody knows which version it was, but each page index says it of itself
-                others = [key for key in self.index_keys(path) if not self._is_of(key, held)]
+                others = [key for key in self.index_keys(path) if not self._is_of(key, stored)]
                 self._connection.executemany('DELETE FROM "indexes" WHERE key = ?', [(key,) for key in others])
-            elif (before.version, before.data) != (held.version, held.data):
+            elif (before.version, before.data) != (stored.version, stored.data):
                 self._forget_indexes([path])
 
-    def _is_of(self, index_key: str, held: StoredFile) -> bool:
+    def _is_of(self, index_key: str, stored: StoredFile) -> bool:
         (value,) = self._connection.execute('SELECT value FROM "indexes" WHERE key = ?', [index_key]).fetchone()
         label = label_of(value)
-        return label is not None and label.version == held.version
+        return label is not None and label.version == stored.version
 
     def _forget_indexes(self, paths: Iterable[str]) -> None:
         between = [(f"{path}#", f"{path}$") for path in paths]

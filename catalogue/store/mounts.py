@@ -15,23 +15,23 @@ _REMOTE = re.compile(
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
-def _told() -> str:
+def _read_mounts() -> str:
     with suppress(OSError):
         return _MOUNTS.read_text(encoding="utf-8", errors="surrogateescape")
     return ""
 
 
-def remote_kind(folder: Path, told: Callable[[], str] = _told) -> str | None:
+def remote_kind(folder: Path, read_mounts: Callable[[], str] = _read_mounts) -> str | None:
     """Return the type of a folder's file system if it is a network one, else None.
 
     Args:
         folder: need not exist.
-        told: lines of the list of mounts.
+        read_mounts: returns the list of mounts, a line each.
     """
     there = folder.resolve()
     kind = None
     longest = -1
-    for line in told().splitlines():
+    for line in read_mounts().splitlines():
         fields = line.split(" ")
         if len(fields) < 3:  # noqa: PLR2004 - device, place, kind
             continue

@@ -191,8 +191,8 @@ def disk_errors(path: Path) -> Iterator[None]:
         if isinstance(error, OSError) or name.startswith(_DISK_ERRORS):
             closed = name.startswith(_CLOSED_FOLDER) or getattr(error, "errno", None) in _CLOSED
             hint = "its folder must be one that can be written to; " if closed else ""
-            said = f"{error}{room(path, error)}"
-            message = f"{path} cannot be written or read: {said}; {hint}what was committed before is kept"
+            reason = f"{error}{room(path, error)}"
+            message = f"{path} cannot be written or read: {reason}; {hint}what was committed before is kept"
             raise DiskFailed(message) from error
         message = f"{path} is not a usable store: {error}; run: catalogue check --repair"
         raise StoreDamaged(message) from error

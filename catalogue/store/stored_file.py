@@ -45,7 +45,7 @@ class StoredFile:
         return self.source, self.size, self.etag
 
     @property
-    def taken_at(self) -> datetime:
+    def fetched_at(self) -> datetime:
         """Return when it was fetched, in UTC.
 
         Raises:
@@ -61,10 +61,10 @@ class StoredFile:
 _HELD_TYPES = get_type_hints(StoredFile)
 
 
-def encode(held: StoredFile) -> bytes:
+def encode(stored: StoredFile) -> bytes:
     """Encode a value for the store."""
-    header = {name: value for name, value in asdict(held).items() if name != "data"}
-    body = json.dumps([len(held.data), header]).encode() + b"\n" + zlib.compress(held.data)
+    header = {name: value for name, value in asdict(stored).items() if name != "data"}
+    body = json.dumps([len(stored.data), header]).encode() + b"\n" + zlib.compress(stored.data)
     return _TAG + hashlib.blake2b(body, digest_size=DIGEST_SIZE).digest() + body
 
 
@@ -122,14 +122,14 @@ def decode(value: object) -> StoredFile:
         if not 0 <= length <= _LARGEST_VALUE:
             message = f"a value of the store claims {length} bytes"
             raise StoreDamaged(message)
-        held = StoredFile(data=zlib.decompressobj().decompress(data, max(1, length)), **fields)
+        stored = StoredFile(data=zlib.decompressobj().decompress(data, max(1, length)), **fields)
     except (ValueError, TypeError, RecursionError, zlib.error) as error:
         message = f"a value of the store is damaged: {str(error)[:200]!r}"
         raise StoreDamaged(message) from error
-    if wrong := [name for name, kind in _HELD_TYPES.items() if not isinstance(getattr(held, name), kind)]:
-        message = f"a value of the store is damaged: {wrong[0]} is {repr(getattr(held, wrong[0]))[:200]}"
+    if wrong := [name for name, kind in _HELD_TYPES.items() if not isinstance(getattr(stored, name), kind)]:
+        message = f"a value of the store is damaged: {wrong[0]} is {repr(getattr(stored, wrong[0]))[:200]}"
         raise StoreDamaged(message)
-    if len(held.data) != length:
-        message = f"a value of the store holds {len(held.data)} bytes instead of {length}"
+    if len(stored.data) != length:
+        message = f"a value of the store holds {len(stored.data)} bytes instead of {length}"
         raise StoreDamaged(message)
-    return held
+    return stored

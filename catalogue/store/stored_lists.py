@@ -60,7 +60,7 @@ def crawl_list_age(store: Store) -> timedelta | None:
     """Return how long ago the stored list of crawls was fetched; None if none is stored."""
     with suppress(StoreDamaged):
         if known := store.get("documents", COLLINFO):
-            return datetime.now(UTC) - known.taken_at
+            return datetime.now(UTC) - known.fetched_at
     return None
 
 
@@ -86,7 +86,7 @@ def listed(store: Store, table: Dataset, documents: Iterable[str] | None = None)
     return dict(group_by_crawl(file for path in paths if (file := table.file(path))))
 
 
-def held_paths(store: Store, table: Dataset, crawl: str, *, kind: str = "files") -> list[str]:
+def stored_paths(store: Store, table: Dataset, crawl: str, *, kind: str = "files") -> list[str]:
     """Return paths of stored files of a crawl, or of its failures."""
     paths = store.keys(kind, "" if crawl == table.name else f"crawl={crawl}/")
     return [path for path in paths if (file := table.file(path)) and file.crawl == crawl]

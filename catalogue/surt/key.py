@@ -292,13 +292,13 @@ def path_key(path: str, era: Era, *, more_follows: bool = False) -> str:
 def _resolved(path: str, *, more_follows: bool) -> str:
     _, *segments = path.split("/")
     last = [segments.pop()] if more_follows else []
-    kept: list[str] = []
+    resolved: list[str] = []
     for segment in segments:
-        if segment == ".." and kept:
-            kept.pop()
+        if segment == ".." and resolved:
+            resolved.pop()
         elif segment != ".":
-            kept.append(segment)
-    *before, final = [*kept, *last] or [""]
+            resolved.append(segment)
+    *before, final = [*resolved, *last] or [""]
     return "/".join(["", *filter(None, before), final])
 
 

@@ -87,9 +87,9 @@ class OldIndex:
             _check_bounds(blocks[left].prefixes, lower, None, left)
             _check_bounds(blocks[right].prefixes, None, upper, right)
             left, before, _ = blocks[left].down(pattern.interval.start)
-            right, _, behind = blocks[right].down(pattern.interval.end)
+            right, _, stop = blocks[right].down(pattern.interval.end)
             lower = lower if before is None else before
-            upper = upper if behind is None else behind
+            upper = upper if stop is None else stop
         if left > right or left < self._header.index_blocks or right < self._header.index_blocks:
             message = f"{self._path} has branches of different lengths, or out of order"
             raise BadUrlIndex(message)
@@ -111,10 +111,10 @@ class OldIndex:
             BadUrlIndex: if blocks are damaged, or contradict the index blocks.
             SourceError: if they cannot be read.
         """
-        size, wanted, end = self._header.block_size, limit, extent.pattern.interval.end
+        size, requested, end = self._header.block_size, limit, extent.pattern.interval.end
         at, lower = extent.first, extent.lower
-        while at <= extent.last and wanted != 0:
-            few = _PIECE if wanted is None else min(_PIECE, self._about(wanted))
+        while at <= extent.last and requested != 0:
+            few = _PIECE if requested is None else min(_PIECE, self._about(requested))
             last = min(extent.last, at + max(1, few // size) - 1)
             body = self._get(self._header.place(at, last))
             for number in range(at, last + 1):
@@ -124,11 +124,11 @@ class OldIndex:
                 _check_bounds(keys, lower, extent.upper if number == extent.last else None, number)
                 lower = keys[1]
                 for entry in entries:
-                    if entry.key >= end or wanted == 0:
+                    if entry.key >= end or requested == 0:
                         return
                     if extent.pattern.takes(entry.key):
                         yield entry.capture()
-                        wanted = None if wanted is None else wanted - 1
+                        requested = None if requested is None else requested - 1
             at = last + 1
 
     def _about(self, captures: int) -> int:
@@ -153,8 +153,8 @@ class OldIndex:
     def _index_blocks(self, left: int, right: int) -> dict[int, IndexBlock]:
         """Two blocks of a level, which may be one; others may come with them."""
         found = dict(self._top)
-        lacking = {left, right} - found.keys()
-        places = (self._header.place(number, number) for number in lacking)
+        missing = {left, right} - found.keys()
+        places = (self._header.place(number, number) for number in missing)
         for run in coalesce(places, max_gap=_GAP, max_length=_PIECE):
             found |= self._parsed(run)
         return found
@@ -167,8 +167,8 @@ class OldIndex:
             for at in range(0, len(body), size)
         }
 
-    def _get(self, wanted: ByteRange) -> bytes:
-        return self._source.get(self._path, wanted, pin=self._opened[1]).body
+    def _get(self, requested: ByteRange) -> bytes:
+        return self._source.get(self._path, requested, pin=self._opened[1]).body
 
 
 def _check_bounds(keys: tuple[bytes, ...], lower: bytes | None, upper: bytes | None, number: int) -> None:

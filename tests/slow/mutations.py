@@ -41,7 +41,7 @@ from catalogue.read.reader import ReadEvents, read
 from catalogue.records.record import read_record
 from catalogue.settings import Settings
 from catalogue.source.byte_ranges import FileVersion, SuffixRange
-from catalogue.source.checks import Response, Wanted
+from catalogue.source.checks import RequestedRange, Response
 from catalogue.surt import EVERYTHING, KeyInterval, exact_interval, prefix_interval
 from tests.slow.mutators import GENTLE, MUTATORS, damage
 from tests.support.crawls import CRAWL, index_path, write_manifest
@@ -74,7 +74,7 @@ class Memory:
     def __init__(self, data: bytes) -> None:
         self._data = data
 
-    def get(self, path: str, wanted: Wanted = None, *, pin: FileVersion | None = None) -> Response:
+    def get(self, path: str, wanted: RequestedRange = None, *, pin: FileVersion | None = None) -> Response:
         end = len(self._data)
         if isinstance(wanted, SuffixRange):
             start = max(0, end - wanted.length)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from catalogue.errors import SourceUnavailable
 from catalogue.source.byte_ranges import ByteRange, FileVersion, SuffixRange
 from catalogue.source.cache import CachedSource, RangeCache
-from catalogue.source.checks import Response, Wanted
+from catalogue.source.checks import RequestedRange, Response
 from tests.support.caches import (
     DATA,
     LARGE,
@@ -51,7 +51,7 @@ def test_fetched_ranges_are_served_from_cache(cache: RangeCache) -> None:
         expected = Response(right(wanted), wanted.start, PIN.size, PIN.etag, None)
         assert source.get(PATH, wanted, pin=PIN) == expected
     assert inner.asked == [WANTED, WANTED]
-    assert source.held(PATH, PIN) == [WANTED]
+    assert source.cached_ranges(PATH, PIN) == [WANTED]
 
 
 def test_partly_cached_ranges_are_fetched_again(cache: RangeCache) -> None:
@@ -61,11 +61,11 @@ def test_partly_cached_ranges_are_fetched_again(cache: RangeCache) -> None:
     for each in [*wanted, *wanted]:
         assert source.get(PATH, each, pin=PIN).body == right(each)
     assert inner.asked == wanted
-    assert source.held(PATH, PIN) == [ByteRange(900, 1600), ByteRange(1700, 1800)]
+    assert source.cached_ranges(PATH, PIN) == [ByteRange(900, 1600), ByteRange(1700, 1800)]
 
 
 @pytest.mark.parametrize("wanted", [None, SuffixRange(500), WANTED])
-def test_other_requests_pass_straight_through(cache: RangeCache, folder: Path, wanted: Wanted) -> None:
+def test_other_requests_pass_straight_through(cache: RangeCache, folder: Path, wanted: RequestedRange) -> None:
     inner = Memory()
     source = CachedSource(inner, cache)
     pins = [None] if isinstance(wanted, ByteRange) else [None, PIN]
@@ -85,7 +85,7 @@ def test_never_caches_without_a_strong_etag(cache: RangeCache, folder: Path, eta
         assert source.get(PATH, WANTED, pin=pin).body == right(WANTED)
     cache.put(URL, PATH, pin, 0, b"x")
     assert len(inner.asked) == 2
-    assert source.held(PATH, pin) == []
+    assert source.cached_ranges(PATH, pin) == []
     assert not folder.exists()
 
 
@@ -110,7 +110,7 @@ def test_cache_separates_sources_files_and_versions(cache: RangeCache) -> None:
         (URL, "\udcff\0", PIN),
     ]
     for url, path, pin in others:
-        assert cache.held(url, path, pin) == []
+        assert cache.cached_ranges(url, path, pin) == []
         assert cache.get(url, path, pin, ByteRange(0, 500)) is None
     for number, (url, path, pin) in enumerate(others):
         cache.put(url, path, pin, 0, bytes([number]) * 500)
@@ -184,7 +184,7 @@ def test_what_is_damaged_is_asked_for_again(cache: RangeCache, folder: Path, dam
     source.get(PATH, WANTED, pin=PIN)
     damage(the_file(folder))
     wanted = ByteRange(1001, 1500)  # which all of these names claim to hold
-    assert len(source.held(PATH, PIN)) == 1
+    assert len(source.cached_ranges(PATH, PIN)) == 1
     for _ in range(2):
         assert source.get(PATH, wanted, pin=PIN).body == right(wanted)
     assert inner.asked == [WANTED, wanted]

@@ -253,4 +253,4 @@ def test_answers_though_the_cache_folder_is_removed(
         assert source.get(PATH, WANTED, pin=PIN).body == right(WANTED)
     assert len(inner.asked) == requests
     folder.chmod(0o700)
-    assert source.held(PATH, PIN) == ([WANTED] if kept else [])
+    assert source.cached_ranges(PATH, PIN) == ([WANTED] if kept else [])

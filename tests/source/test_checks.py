@@ -24,7 +24,7 @@ from catalogue.errors import (
     WrongRange,
 )
 from catalogue.source.byte_ranges import ByteRange, FileVersion, SuffixRange, content_range, resolve
-from catalogue.source.checks import EXCERPT, MAX_DOCUMENT, Request, Response, Wanted, is_strong
+from catalogue.source.checks import EXCERPT, MAX_DOCUMENT, Request, RequestedRange, Response, is_strong
 
 WHERE = "https://example.org/a.parquet"
 BOUNDED = ByteRange(10, 20)
@@ -41,7 +41,7 @@ S3_DENIED = "<?xml version='1.0'?><Error><Code>AccessDenied</Code><Message>Acces
 S3_SLOW = "<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
 
 
-def request(wanted: Wanted = BOUNDED, pin: FileVersion | None = None) -> Request:
+def request(wanted: RequestedRange = BOUNDED, pin: FileVersion | None = None) -> Request:
     return Request(WHERE, wanted, pin)
 
 
@@ -136,7 +136,7 @@ def test_status_maps_to_error(status: int, headers: dict[str, str], body: str, e
     ],
 )
 def test_416_means_empty_shrunk_or_wrong_range(
-    wanted: Wanted, pin: FileVersion | None, size: str | None, error: type[CatalogueError]
+    wanted: RequestedRange, pin: FileVersion | None, size: str | None, error: type[CatalogueError]
 ) -> None:
     headers = {} if size is None else {"content-range": f"bytes */{size}"}
     assert type(request(wanted, pin).refuse(416, headers, "")) is error

@@ -26,7 +26,7 @@ from catalogue.errors import (
     WrongRange,
 )
 from catalogue.source.byte_ranges import ByteRange, FileVersion, SuffixRange
-from catalogue.source.checks import Response, Wanted
+from catalogue.source.checks import RequestedRange, Response
 from catalogue.source.http import HttpSource
 from catalogue.source.rate_limit import COMMON_CRAWL, S3_COMMON_CRAWL, Limiter, Policy, SystemClock
 from catalogue.source.retry import ATTEMPTS, PoliteSource
@@ -68,7 +68,7 @@ class Answers:
         self.asked = 0
         self.closed = False
 
-    def get(self, path: str, wanted: Wanted = None, *, pin: FileVersion | None = None) -> Response:  # noqa: ARG002 - whatever
+    def get(self, path: str, wanted: RequestedRange = None, *, pin: FileVersion | None = None) -> Response:  # noqa: ARG002 - whatever
         with self._lock:
             self.asked += 1
             answer = next(self._answers)

@@ -9,7 +9,7 @@ import pytest
 from catalogue.errors import Forbidden
 from catalogue.source.byte_ranges import ByteRange, FileVersion, resolve
 from catalogue.source.cache import RangeCache
-from catalogue.source.checks import Response, Wanted
+from catalogue.source.checks import RequestedRange, Response
 from catalogue.source.shared_requests import SharedSource
 from tests.support.shared_source import DATA, PATH, SOON, THREADS, Span, large_cache
 
@@ -28,11 +28,11 @@ class Gated:
 
     def __init__(self) -> None:
         self.pin = FileVersion(len(DATA), '"1"')
-        self.asked: list[Wanted] = []
+        self.asked: list[RequestedRange] = []
         self._changed = threading.Condition()
         self._gates: dict[Span, Future[None]] = {}
 
-    def get(self, path: str, wanted: Wanted = None, *, pin: FileVersion | None = None) -> Response:  # noqa: ARG002 - all alike
+    def get(self, path: str, wanted: RequestedRange = None, *, pin: FileVersion | None = None) -> Response:  # noqa: ARG002 - all alike
         self.asked.append(wanted)
         there = resolve(wanted, len(DATA)) if wanted else ByteRange(0, len(DATA))
         if pin and isinstance(wanted, ByteRange):
@@ -115,7 +115,7 @@ def test_waits_for_overlaps_and_requests_the_rest(asking: Asking, gated: Gated) 
     assert right(third, 20, 120)
     assert right(inside, 100, 140)
     assert len(gated.asked) == 2
-    assert asking.source.held(PATH, gated.pin) == [ByteRange(0, 150)]
+    assert asking.source.cached_ranges(PATH, gated.pin) == [ByteRange(0, 150)]
 
 
 def test_mutual_overlaps_do_not_deadlock(asking: Asking, gated: Gated) -> None:

@@ -11,7 +11,7 @@ from random import Random
 from catalogue.errors import SourceUnavailable
 from catalogue.source.byte_ranges import ByteRange, FileVersion, resolve
 from catalogue.source.cache import RangeCache
-from catalogue.source.checks import Response, Wanted
+from catalogue.source.checks import RequestedRange, Response
 
 URL = "https://example.org/"
 
@@ -38,11 +38,11 @@ class Memory:
     def __init__(self, etag: str | None = PIN.etag, data: bytes = DATA) -> None:
         self.etag = etag
         self.data = data
-        self.asked: list[Wanted] = []
+        self.asked: list[RequestedRange] = []
         self._lock = threading.Lock()
         self._closed = False
 
-    def get(self, path: str, wanted: Wanted = None, *, pin: FileVersion | None = None) -> Response:  # noqa: ARG002 - all alike
+    def get(self, path: str, wanted: RequestedRange = None, *, pin: FileVersion | None = None) -> Response:  # noqa: ARG002 - all alike
         if self._closed:
             message = "closed"
             raise SourceUnavailable(message)
@@ -78,7 +78,7 @@ def got(cache: RangeCache, start: int, end: int, path: str = PATH) -> bytes | No
 
 
 def held(cache: RangeCache, path: str = PATH) -> list[tuple[int, int]]:
-    return [(there.start, there.end) for there in cache.held(URL, path, PIN)]
+    return [(there.start, there.end) for there in cache.cached_ranges(URL, path, PIN)]
 
 
 def files(folder: Path) -> list[Path]:

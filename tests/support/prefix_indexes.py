@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from catalogue.source.byte_ranges import ByteRange, FileVersion
-from catalogue.source.checks import Response, Wanted
+from catalogue.source.checks import RequestedRange, Response
 from catalogue.url_index_2012.blocks import HEADER_SIZE
 
 Location = tuple[int, int, int, int, int]
@@ -101,7 +101,7 @@ class Memory:
         self.data = data
         self.log: list[ByteRange] = []
 
-    def get(self, path: str, wanted: Wanted = None, *, pin: FileVersion | None = None) -> Response:
+    def get(self, path: str, wanted: RequestedRange = None, *, pin: FileVersion | None = None) -> Response:
         assert isinstance(wanted, ByteRange)
         assert wanted.end <= len(self.data), path
         assert (pin is None) is (not self.log)
