@@ -1,7 +1,6 @@
 """An HTTP server for a folder on the loopback interface, with a log of requests.
 
-It does what this package needs of https://data.commoncrawl.org/: files, single ranges, strong ETags and ``If-Match``.
-There is no limit on what a client may cost it.
+It has what this package needs of https://data.commoncrawl.org/: files, single ranges, strong ETags and ``If-Match``.
 """
 
 import re
@@ -42,23 +41,17 @@ class Exchange:
 
 
 class LoopbackServer:
-    """Serve a folder in a thread; a context manager that may be entered again.
-
-    Args:
-        folder: what to serve; symbolic links out of it are not followed.
-        port: 0 for a free one.
-    """
+    """Serve a folder in a thread; a context manager that may be entered again. Port 0 is any free one."""
 
     def __init__(self, folder: Path, *, port: int = 0) -> None:
         self.folder = folder
         self.log: list[Exchange] = []
-        """Every request; it is here before the first byte of its answer is sent."""
+        """Every request, logged before the first byte of its answer is sent."""
         self._port = port
         self._server: _Server | None = None
 
     @property
     def url(self) -> str:
-        """The address, with a slash at the end."""
         if self._server is None:
             raise RuntimeError("the loopback server does not run; use it in a with statement")
         return f"http://127.0.0.1:{self._server.server_port}/"
@@ -77,7 +70,7 @@ class LoopbackServer:
 
 
 class _Server(ThreadingHTTPServer):
-    """Closes its connections when it stops, since clients keep them open."""
+    """Closes its connections when it stops, because clients keep them open."""
 
     daemon_threads = True
     request_queue_size = 128
@@ -123,7 +116,6 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
 
     def do_GET(self) -> None:
-        """Send a file or a part of it."""
         path = unquote(self.path.partition("?")[0]).lstrip("/")
         file = self._find(path)
         if file is None:
@@ -146,10 +138,9 @@ class _Handler(BaseHTTPRequestHandler):
     do_HEAD = do_GET  # noqa: N815
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        """Keep stderr quiet."""
+        ...
 
     def _find(self, path: str) -> Path | None:
-        """Return a file below the root; None for anything else."""
         try:
             target = (self.server.root / path).resolve()
             found = target.is_relative_to(self.server.root) and target.is_file() and not path.endswith("/")

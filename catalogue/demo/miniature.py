@@ -1,14 +1,14 @@
-"""A miniature of https://data.commoncrawl.org/: the same paths, columns and quirks, but few pages.
+"""A miniature of https://data.commoncrawl.org/: the same paths, columns and traps, but few pages.
 
-Three crawls stand for three eras of the columnar index (commoncrawl/cc-index-table):
+Three crawls represent three eras of the columnar index (commoncrawl/cc-index-table):
 
 ``CC-MAIN-2018-05``
     25 columns, INT96 times, no page index, subset ``warc`` alone. Each file is two sorted streams zipped together, so
-    that its row groups overlap. Every second file lacks statistics of ``url_surtkey``; of the others one row group
-    lacks them, because it holds a key too long to be kept.
+    that its row groups overlap. Every second file has no statistics of ``url_surtkey``; in the others one row group
+    has none, because of a key that is too long.
 ``CC-MAIN-2022-05``
-    30 columns, gzip, page indexes and page checksums, all subsets; sorted, as its successors are. Its WARC files are
-    there too, and every record lies where its row says.
+    30 columns, gzip, page indexes and page checksums, all subsets, sorted. Its WARC files are included, with every
+    record at the place in its row.
 ``CC-MAIN-2026-30``
     31 columns (``warc_record_id``), zstd, and a manifest that names a directory as well. A quarter as large.
 """
@@ -35,17 +35,17 @@ from catalogue.demo.pages import TRAPS, made_up_urls
 from catalogue.demo.rows import Row, Segment, captures, row, write_warc
 
 FEWEST_PAGES = 1000
-"""With fewer pages the traps alone would be most of a crawl."""
+"""With fewer pages the traps would be most of a crawl."""
 
 _ROW_GROUP = 190
-"""Rows, about; Common Crawl's have a million and more."""
+"""About the rows of a row group; Common Crawl's have a million."""
 
 _REQUIRED = (
     *("url_surtkey", "url", "url_host_name", "url_protocol", "url_path"),
     *("fetch_time", "fetch_status", "warc_filename", "warc_record_offset", "warc_record_length"),
     *("warc_segment",),
 )
-"""Columns that are declared as never null."""
+"""Columns that are declared required."""
 
 _PLAIN = (
     *("url_surtkey", "url", "url_path", "url_query", "fetch_time"),
@@ -62,15 +62,15 @@ class Miniature:
 
     folder: Path
     crawls: tuple[str, ...]
-    """Those with a columnar index, newest first."""
+    """Crawls with a columnar index, newest first."""
     crawl_without_table: str
-    """Listed in ``collinfo.json``, and nothing else."""
+    """Listed in ``collinfo.json`` only."""
     crawl_with_records: str
-    """The one whose WARC files are there."""
+    """The crawl with WARC files."""
     files: tuple[str, ...]
-    """Every file, relative to the folder, in order of name."""
+    """All files, relative to the folder, sorted."""
     rows: int
-    """Rows of all index files together."""
+    """Number of rows of all index files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,20 +106,20 @@ _ERAS = (
 )
 _WITH_RECORDS = "CC-MAIN-2022-05"
 _ARC = "CC-MAIN-2012"
-"""A crawl from before the columnar index."""
+"""A crawl older than the columnar index."""
 
 _LONG = "https://zz-madeup.co.uk/all?of=" + "them-" * 900
-"""Last of all in order of key, and longer than the 4096 bytes that statistics may have."""
+"""The last URL in key order, longer than the 4,096 bytes that statistics may have."""
 
 
 def write_miniature(folder: Path, *, seed: int = 1, pages_per_crawl: int = 6000) -> Miniature:
-    """Write a miniature of data.commoncrawl.org into a folder, which is made if need be.
+    """Write a miniature of data.commoncrawl.org into a folder.
 
     The same arguments and the same pyarrow give the same bytes.
 
     Args:
-        folder: where; files of the same names are replaced, others are left alone.
-        seed: of everything that is made up.
+        folder: files of the same names are replaced, others stay.
+        seed: of all made-up data.
         pages_per_crawl: rows of each of the two larger crawls, all subsets together.
 
     Raises:
@@ -158,7 +158,7 @@ def write_miniature(folder: Path, *, seed: int = 1, pages_per_crawl: int = 6000)
 
 
 def _fetch(era: _Era, rng: Random, urls: Sequence[str], count: int, files: dict[str, bytes]) -> dict[str, list[Row]]:
-    """The rows of each subset in order of key; adds the WARC files of the crawl that has them to ``files``."""
+    """Return the rows of each subset in key order; add WARC files to ``files``."""
     segments = [Segment(era.crawl, number, era.start + timedelta(hours=53 * number)) for number in range(5)]
     subsets = {}
     for subset, by_subset in _urls_by_subset(era, rng, urls, max(FEWEST_PAGES, count)).items():
@@ -176,7 +176,7 @@ def _fetch(era: _Era, rng: Random, urls: Sequence[str], count: int, files: dict[
 
 
 def _urls_by_subset(era: _Era, rng: Random, urls: Sequence[str], count: int) -> dict[str, list[str]]:
-    """The URLs to fetch for each subset: the traps, a few pages over and over, and others once or twice."""
+    """Return the URLs of each subset: the traps, a few pages often, and others once or twice."""
     by_subset: dict[str, list[str]] = {"warc": []}
     for subset, share in {"crawldiagnostics": 0.08, "robotstxt": 0.05}.items():
         if subset in era.files:
@@ -192,7 +192,7 @@ def _urls_by_subset(era: _Era, rng: Random, urls: Sequence[str], count: int) -> 
 
 
 def _parts(era: _Era, rng: Random, job: UUID, subset: str, rows: Sequence[Row]) -> Iterator[tuple[str, bytes]]:
-    """The index files of a subset, in order of key, which is not that of their numbers."""
+    """Return the index files of a subset, in key order, which is not that of their numbers."""
     numbers = [*range(era.files[subset])]
     rng.shuffle(numbers)
     if numbers == sorted(numbers):
@@ -211,7 +211,6 @@ def _parts(era: _Era, rng: Random, job: UUID, subset: str, rows: Sequence[Row]) 
 
 
 def _parquet(era: _Era, rows: Sequence[Row], place: int) -> bytes:
-    """A file with several row groups, each of several pages."""
     schema = _schema(era)
     settings: dict[str, Any] = {
         "version": "1.0",
@@ -246,7 +245,7 @@ def _schema(era: _Era) -> pa.Schema:
 
 
 def _cuts(rows: Sequence[Row], pieces: int) -> list[int]:
-    """Where to cut rows into about equal pieces; every third falls between two equal keys if any are near."""
+    """Return where to cut rows into about equal parts; every third cut is between two equal keys if possible."""
     cuts = [0]
     for number in range(1, pieces):
         cut = len(rows) * number // pieces
@@ -257,7 +256,6 @@ def _cuts(rows: Sequence[Row], pieces: int) -> list[int]:
 
 
 def _listing(crawl: str, name: str, first: datetime, last: datetime) -> dict[str, str]:
-    """Return the entry of a crawl in ``collinfo.json``."""
     server = f"https://index.commoncrawl.org/{crawl}"
     times = {"from": f"{first:%Y-%m-%dT%H:%M:%S}", "to": f"{last:%Y-%m-%dT%H:%M:%S}"}
     return {"id": crawl, "name": name, "timegate": f"{server}/", "cdx-api": f"{server}-index", **times}

@@ -1,4 +1,4 @@
-"""Made-up URLs, and what a server answers to each.
+"""Made-up URLs and responses.
 
 Hosts are names reserved for documentation and tests (RFC 2606, RFC 5737), or names that end in ``-madeup``.
 """
@@ -36,7 +36,7 @@ TRAPS = (
     *("http://example.com", "http://example.com:443/", "https://example.com:443/", "http://example.com:80/"),
     *("http://www.test/", "https://www.example/"),
 )
-"""URLs that a look-up by key gets wrong first; each crawl has all of them in its subset ``warc``."""
+"""URLs that are easily looked up wrongly; each crawl has all of them in its subset ``warc``."""
 
 _TEXTS = {
     "eng": (
@@ -60,17 +60,17 @@ _TEXTS = {
         ("港の灯りは夕暮れにともる。", "水車は日曜日に止まる。", "渡し船は満員になると出る。"),
     ),
 }
-"""ISO 639-3 code: the charsets its pages come in, and what they say."""
+"""By ISO 639-3 code: charsets, and words."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What a server answered."""
+    """A response of a server."""
 
     status: int
     body: bytes
     mime: str | None = None
-    """The type it named, or None for none."""
+    """The declared type; None if there is none."""
     detected: str | None = None
     charset: str | None = None
     languages: str | None = None
@@ -86,7 +86,7 @@ class Page:
 
 
 def made_up_urls(rng: Random, count: int) -> list[str]:
-    """URLs of pages on hosts of which few are large and most are small."""
+    """Return URLs on a few large and many small hosts."""
     names = [first + second for first, second in product((*_AMBER, *_LANTERN), _BARN)]
     rng.shuffle(names)
     hosts = []
@@ -100,12 +100,12 @@ def made_up_urls(rng: Random, count: int) -> list[str]:
 
 
 def fetch(rng: Random, subset: str, url: str) -> Page:
-    """A page that belongs into a subset."""
+    """Return a response for a subset."""
     return {"warc": _ordinary, "crawldiagnostics": _failure, "robotstxt": _robots}[subset](rng, url)
 
 
 def _path(rng: Random) -> str:
-    """A path, and at times a query, in one of the styles that URLs come in."""
+    """Return a path, sometimes with a query, in one of several styles."""
     folders = "".join(f"/{rng.choice(_WORDS)}" for _ in range(rng.choice((0, 1, 1, 2))))
     name = f"{folders}/{rng.choice(_WORDS)}-{rng.randrange(10_000)}"
     styles = {
@@ -122,7 +122,6 @@ def _path(rng: Random) -> str:
 
 
 def _ordinary(rng: Random, url: str) -> Page:
-    """A page that was there."""
     kind = rng.choices(("html", "xhtml", "pdf", "jpeg", "plain", "json"), (85, 3, 4, 3, 3, 2))[0]
     title = " ".join(rng.choices(_WORDS, k=3)).title()
     match kind:
@@ -150,7 +149,6 @@ def _ordinary(rng: Random, url: str) -> Page:
 
 
 def _failure(rng: Random, url: str) -> Page:
-    """Anything but a page."""
     status = rng.choices((301, 302, 304, 403, 404, 410, 500, 503), (30, 14, 6, 5, 35, 3, 3, 4))[0]
     if status == HTTPStatus.NOT_MODIFIED:
         return Page(status, b"", "warc/revisit")
@@ -163,7 +161,6 @@ def _failure(rng: Random, url: str) -> Page:
 
 
 def _robots(rng: Random, url: str) -> Page:
-    """A robots.txt, or why there is none."""
     status = rng.choices((200, 301, 404), (75, 10, 15))[0]
     redirect = _elsewhere(url) if status == HTTPStatus.MOVED_PERMANENTLY else None
     body = f"User-agent: *\nDisallow: /{rng.choice(_WORDS)}/\n" if status == HTTPStatus.OK else ""
@@ -171,5 +168,5 @@ def _robots(rng: Random, url: str) -> Page:
 
 
 def _elsewhere(url: str) -> str:
-    """Where a redirect leads: to https, or if that is where it is to another page."""
+    """Return the target of a redirect."""
     return url.replace("http:", "https:", 1) if url.startswith("http:") else urljoin(url, "/moved/")

@@ -1,7 +1,6 @@
-"""Captures of made-up pages, the rows that describe them, and the WARC files that hold them.
+"""Captures of made-up pages, their rows, and their WARC files.
 
-What a row says follows from its URL as in Common Crawl's own converter (commoncrawl/cc-index-table, ``HostName`` and
-``WarcUri``).
+Rows follow from URLs as in Common Crawl's converter (commoncrawl/cc-index-table, ``HostName`` and ``WarcUri``).
 """
 
 import re
@@ -21,12 +20,12 @@ from catalogue.surt import url_surtkey
 Row = dict[str, Any]
 
 _REGISTRIES = ("co.uk", "co.jp", "com", "org", "net", "de", "fr", "is")
-"""The public suffixes that the made-up hosts are under; ``example`` and ``test`` are on no list of these."""
+"""Public suffixes of the made-up hosts; ``example`` and ``test`` are on no list."""
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One of the parts that a crawl is fetched in; its pages are fetched within three hours."""
+    """A part of a crawl, fetched within three hours."""
 
     crawl: str
     number: int
@@ -34,11 +33,10 @@ class Segment:
 
     @property
     def name(self) -> str:
-        """For instance ``1642320299852.0``: milliseconds since 1970, and its number."""
+        """Such as ``1642320299852.0``: milliseconds since 1970, and a number."""
         return f"{int(self.start.timestamp()) * 1000 - 4_321_148}.{self.number}"
 
     def warc_path(self, subset: str) -> str:
-        """Where the one WARC file is that holds the segment's records of a subset."""
         start, end = (f"{time:%Y%m%d%H%M%S}" for time in (self.start, self.start + timedelta(hours=3)))
         name = f"CC-MAIN-{start}-{end}-{self.number:05}.warc.gz"
         return f"crawl-data/{self.crawl}/segments/{self.name}/{subset}/{name}"
@@ -46,7 +44,7 @@ class Segment:
 
 @dataclass(slots=True)
 class Capture:
-    """One fetch of one URL; where its record lies is set when that is written."""
+    """One fetch of a URL; the place of its record is set when it is written."""
 
     url: str
     subset: str
@@ -59,7 +57,7 @@ class Capture:
 
 
 def captures(rng: Random, segments: Sequence[Segment], subset: str, urls: Sequence[str]) -> list[Capture]:
-    """One capture of each URL as often as it is named, the times spread over the segments."""
+    """Return a capture for each URL, with times spread over the segments."""
     made = []
     for url in urls:
         segment = rng.choice(segments)
@@ -69,13 +67,13 @@ def captures(rng: Random, segments: Sequence[Segment], subset: str, urls: Sequen
 
 
 def surtkey(url: str, *, twice: bool) -> str:
-    """The key of a URL, with what is not UTF-8 escaped ``twice`` as until 2025 (iipc/webarchive-commons before 1.3)."""
+    """Return the key of a URL; ``twice``: what is not UTF-8 is escaped twice, as until 2025."""
     key = url_surtkey(url)
     return re.sub("(?:%[89a-f][0-9a-f])+", _escape_again, key) if twice else key
 
 
 def row(capture: Capture, *, twice: bool) -> Row:
-    """All columns of a capture but those that stand in a path."""
+    """Return all columns of a capture that are in the file."""
     split = urlsplit(capture.url)
     page = capture.page
     return {
@@ -104,9 +102,9 @@ def row(capture: Capture, *, twice: bool) -> Row:
 
 
 def write_warc(rng: Random, segment: Segment, subset: str, stored: Sequence[Capture]) -> bytes:
-    """A WARC file (WARC 1.0, ISO 28500) of captures in order of time, a gzip member each; sets where each lies.
+    """Return a WARC file (WARC 1.0, ISO 28500) of captures by time, a gzip member each; sets the place of each.
 
-    A 304 is a revisit, all else a response. As in Common Crawl's files these stand between a request and metadata; to
+    A 304 is a revisit, others are responses. As in Common Crawl's files they are between a request and metadata; to
     save space only the first segment of a crawl has those.
     """
     name = segment.warc_path(subset).rpartition("/")[2]
@@ -131,7 +129,7 @@ def write_warc(rng: Random, segment: Segment, subset: str, stored: Sequence[Capt
 
 
 def _response(capture: Capture) -> tuple[str, dict[str, str], bytes]:
-    """The type, the own headers and the block of the record that the index knows."""
+    """Return type, headers and block of the indexed record."""
     page = capture.page
     headers = {"Content-Type": "application/http; msgtype=response", "WARC-Target-URI": capture.url}
     if page.digest is None:
@@ -169,7 +167,7 @@ def _member(kind: str, time: datetime, record: UUID, headers: dict[str, str], bl
 
 
 def _host_columns(host: str) -> Row:
-    """What the converter derives from a host name; an address has neither parts nor domain."""
+    """Return the columns derived from a host name."""
     parts = [] if re.fullmatch("[0-9.]+", host) else host.split(".")[::-1]
     suffix = next((suffix for suffix in _REGISTRIES if host.endswith(f".{suffix}")), None)
     domain = ".".join(host.split(".")[-suffix.count(".") - 2 :]) if suffix else None
@@ -199,6 +197,6 @@ def _uuid(rng: Random) -> UUID:
 
 
 def _uuid7(rng: Random, time: datetime) -> UUID:
-    """Sorts by time, as the ids of records do since 2026 (RFC 9562, 5.7)."""
+    """Return an id that sorts by time, as those of records since 2026 (RFC 9562, 5.7)."""
     milliseconds = int(time.timestamp() * 1000) + rng.randrange(1000)
     return UUID(int=milliseconds << 80 | 7 << 76 | rng.getrandbits(12) << 64 | 2 << 62 | rng.getrandbits(62))

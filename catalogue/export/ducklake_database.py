@@ -31,8 +31,7 @@ Row = Sequence[object]
 class Database(Protocol):
     """Common interface; parameters are question marks."""
 
-    def rows(self, sql: str, parameters: Row = ()) -> list[tuple[Any, ...]]:
-        """Run SQL."""
+    def rows(self, sql: str, parameters: Row = ()) -> list[tuple[Any, ...]]: ...
 
     def insert(self, table: str, rows: Sequence[Row]) -> None:
         """Insert rows with all columns of the table."""

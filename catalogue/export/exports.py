@@ -30,7 +30,6 @@ class Exported(ReprMixin):
     """The result of an export."""
 
     place: str
-    """A path or an address."""
     crawls: tuple[str, ...]
     """Newest first."""
     files: int
@@ -52,7 +51,6 @@ class Exported(ReprMixin):
 def export_ducklake(
     session: Session, path: str | Path | None = None, *, crawls: str | Iterable[str] = "all", backend: str | None = None
 ) -> Exported:
-    """Write a DuckLake over the stored files; see ``Catalogue.export_ducklake``."""
     if backend not in {None, *ducklake_database.BACKENDS}:
         message = f"unknown backend {backend!r}; choose among {', '.join(ducklake_database.BACKENDS)}"
         raise QueryError(message)
@@ -66,7 +64,6 @@ def export_ducklake(
 def export_iceberg(
     session: Session, path: str | Path, *, crawls: str | Iterable[str] = "all", location: str | None = None
 ) -> Exported:
-    """Write an Iceberg table over the stored files; see ``Catalogue.export_iceberg``."""
     _need_pyiceberg()
     from catalogue.export.iceberg import export  # noqa: PLC0415 - an extra, and slow to import
     from catalogue.export.iceberg_folder import check_address  # noqa: PLC0415 - an extra, and slow to import
@@ -79,7 +76,6 @@ def export_iceberg(
 
 
 def open_iceberg(session: Session, crawls: str | Iterable[str] = "all") -> "IcebergTable":
-    """Return a pyiceberg table over the stored files; see ``Catalogue.iceberg``."""
     _need_pyiceberg()
     from catalogue.export.iceberg import export  # noqa: PLC0415 - an extra, and slow to import
     from catalogue.export.iceberg_files import FooterIO, StoredFiles  # noqa: PLC0415 - an extra
@@ -101,7 +97,6 @@ def export_snapshot(
     crawls: str | Iterable[str] = "all",
     report: Callable[[Progress], None] | None = None,
 ) -> Exported:
-    """Write a snapshot of the store; see ``Catalogue.export_snapshot``."""
     chosen, files, missing = _stored_files(session, crawls)
     at = Progress("snapshot", listed=len(files), done=0)
 

@@ -60,7 +60,6 @@ class FooterIO(PyArrowFileIO):
         self._files = files
 
     def new_input(self, location: str) -> Any:  # noqa: ANN401 - PyArrowFileIO returns its own class
-        """Return the file at an address."""
         found = self._files.find(location)
         return _Input(location, self._files, *found) if found else super().new_input(location)
 

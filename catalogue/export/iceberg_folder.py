@@ -28,7 +28,6 @@ class TableFolder:
     """The folder. One process at a time writes into it, within ``writing``."""
 
     def __init__(self, path: Path) -> None:
-        """Set the folder; nothing is created."""
         self.path = path
         self.metadata = path / "metadata"
 
@@ -77,7 +76,6 @@ class TableFolder:
         return number
 
     def file(self, version: int) -> Path:
-        """Return the metadata file of a version."""
         return self.metadata / f"v{version}.metadata.json"
 
     def commit(self, version: int, document: str, written: Iterable[Path]) -> None:

@@ -59,18 +59,15 @@ class IndexScan(DataScan):
     """
 
     def to_arrow(self, dictionary_columns: tuple[str, ...] = ()) -> pa.Table:
-        """Return the rows."""
         found = DataScan.to_arrow(self._wider, dictionary_columns)
         return found.select(self._names)
 
     def to_arrow_batch_reader(self, dictionary_columns: tuple[str, ...] = ()) -> pa.RecordBatchReader:
-        """Return the rows in batches."""
         found = DataScan.to_arrow_batch_reader(self._wider, dictionary_columns)
         schema = pa.schema([found.schema.field(name) for name in self._names])
         return pa.RecordBatchReader.from_batches(schema, (batch.select(self._names) for batch in found))
 
     def count(self) -> int:
-        """Return the number of rows."""
         return DataScan.count(self._wider)
 
     @property

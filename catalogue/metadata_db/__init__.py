@@ -1,4 +1,4 @@
-"""The DuckDB catalogue, derived from the store."""
+"""The DuckDB database of what is stored, derived from the store."""
 
 from catalogue.metadata_db.candidates import MARGIN, Candidate, Candidates, MetadataSnapshot
 from catalogue.metadata_db.compare import problems, rebuild, suspects

@@ -1,4 +1,4 @@
-"""What the catalogue says a query might have to read."""
+"""Find the files and row groups that a query may have to read."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,9 +18,9 @@ from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.surt import text_after, text_from
 
 _FEW = 32
-"""Intervals of keys."""
+"""Maximum intervals of keys that are written into the statement."""
 MARGIN = 31 * 24 * 60 * 60 * 1000
-"""Milliseconds by which a crawl may have been fetched earlier or later than the list of crawls says."""
+"""Milliseconds by which a crawl may have been fetched before or after the times in the list of crawls."""
 
 
 _THEN = f"""CASE
@@ -33,22 +33,22 @@ _THEN = f"""CASE
       )
     )
   END"""  # noqa: S608 - constants
-"""Whether a row group was fetched when it is asked for, as far as it, or the list of crawls, says."""
+"""Whether a row group may have been fetched at the requested times, by its footer or the list of crawls."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A file, and the row groups of it that might match."""
+    """A file, and its row groups that may match."""
 
     path: str
     version: bytes
-    """Of the file's value in the store, from which the rest is known."""
+    """Digest of the file's value in the store."""
     footer_rest: int | None
     """See ``Footer.rest``."""
     row_groups: tuple[tuple[int, int], ...]
-    """Their ordinals, ascending, and where they stand in the footer."""
+    """Ordinal of each row group, ascending, and its offset in the footer."""
     least: str = ""
-    """No key in the file is less, as its footer says, whatever else is known of its row groups."""
+    """A lower bound of the keys in the file, from its footer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +60,11 @@ class _Counts:
     listed: Mapping[tuple[str, str], int]
     failures: Mapping[tuple[str, str], int]
     requested: frozenset[tuple[str, str]]
-    """That a harvest asked for, or that failed."""
+    """Pairs that a harvest requested, or that failed."""
 
 
 class Candidates:
-    """The files, of some crawls and subsets, that a query might have to read."""
+    """The files of some crawls and subsets that a query may have to read."""
 
     def __init__(
         self,
@@ -74,13 +74,13 @@ class Candidates:
         subsets: Sequence[str],
         table: Dataset,
     ) -> None:
-        """Look at crawls of which something is held, and at subsets; none of these means all that a crawl has.
+        """Select crawls and subsets; no subsets mean all of a crawl.
 
-        A subset that a crawl does not have is no matter, one that was not harvested is: see ``missing``.
+        A subset that a crawl does not have is ignored; one that was not harvested is reported by ``missing``.
 
         Raises:
             QueryError: if no crawl is named.
-            NotHarvested: if nothing at all is held of the subsets asked for.
+            NotHarvested: if nothing is stored of the subsets.
         """
         if not crawls:
             message = "of which crawls? name some, such as CC-MAIN-2022-05, latest or all"
@@ -103,7 +103,7 @@ class Candidates:
             raise NotHarvested(message, crawl=crawl, call=table.harvest_call(crawl, subsets))
 
     def files(self, query: ResolvedQuery) -> list[Candidate]:
-        """Files with row groups that might match: by their keys and times, or because these are not known."""
+        """Return files with row groups that may match, or whose keys and times are unknown."""
         # Small statements, one after the other, are planned in half the time that one large one takes.
         groups = {file: tuple(zip(ordinals, offsets, strict=True)) for file, ordinals, offsets in self._groups(query)}
         rows = self._run(
@@ -119,7 +119,7 @@ class Candidates:
         return [Candidate(path, version, rest, groups[file], least) for file, path, version, rest, least in rows]
 
     def _groups(self, query: ResolvedQuery) -> list[tuple[int, list[int], list[int]]]:
-        """By the number of its file, the ordinals of row groups that might match, ascending, and their places."""
+        """Return the number of each file with the ordinals, ascending, and offsets of row groups that may match."""
         ends = [(text_from(interval.start), text_after(interval.end)) for interval in query.intervals]
         closed = [(low, high) for low, high in ends if high is not None]
         parameters: dict[str, object] = {"crawls": self._crawls}
@@ -139,9 +139,9 @@ class Candidates:
         else:
             # Intervals are disjoint: the last that begins at or before the greatest key is the one to look at.
             lows, highs = (texts([end[at] for end in closed]) for at in (0, 1))
-            tables["asked"] = pa.Table.from_arrays([lows, highs], ["low", "high"])
+            tables["intervals"] = pa.Table.from_arrays([lows, highs], ["low", "high"])
             names = "SELECT file, row_group, footer_offset FROM known"
-            matching = f"{names} ASOF JOIN asked ON greatest >= low WHERE least < high UNION {names} WHERE {known}"
+            matching = f"{names} ASOF JOIN intervals ON greatest >= low WHERE least < high UNION {names} WHERE {known}"
         chosen = "crawl IN (SELECT unnest($crawls))"
         if self._subsets:
             parameters["subsets"] = self._subsets
@@ -164,7 +164,7 @@ class Candidates:
 
     @property
     def row_groups(self) -> int:
-        """How many row groups there are in all."""
+        """Return the number of row groups."""
         return sum(self._counts.row_groups.get(pair, 0) for pair in self._pairs)
 
     @property
@@ -187,10 +187,10 @@ class Candidates:
 
 
 class MetadataSnapshot:
-    """The catalogue as it was when the store was in one state, kept for planning."""
+    """The database in one state of the store, for planning."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, state: str, table: Dataset, *, small: bool) -> None:
-        """Take a connection to it, to be closed with this; in what is small threads wait longer than they help."""
+        """Take a connection, which ``close`` closes; ``small`` databases are read with one thread."""
         if small:
             connection.execute("SET threads = 1")
         self.state = state
@@ -199,18 +199,17 @@ class MetadataSnapshot:
         self._last: tuple[object, Candidates | None] = (None, None)
 
     def close(self) -> None:
-        """Close the connection."""
         self._connection.close()
 
     def rows(self, sql: str, *parameters: object) -> list[dict[str, Any]]:
-        """The rows of a statement over the views, by name of column."""
+        """Return the rows of a statement over the views, as dicts."""
         rows = _rows(self._connection, sql, list(parameters))
         names = [name for name, *_ in self._connection.description or ()]
         return [dict(zip(names, row, strict=True)) for row in rows]
 
     @cached_property
     def crawls(self) -> tuple[str, ...]:
-        """The crawls of which files are held."""
+        """The crawls with stored files."""
         return tuple(sorted({crawl for crawl, _ in self._counts.files}))
 
     @cached_property
@@ -235,9 +234,9 @@ class MetadataSnapshot:
 
     @cached_property
     def columns(self) -> dict[str, str]:
-        """The columns of all files, as they stand there, and what they hold; some may be newer than this package.
+        """The columns of all stored files and their types, including columns that this version does not know.
 
-        Of all, and not of those that a question is about, so that it has the same types whatever it is about.
+        They do not depend on the query, so that each result has the same types.
         """
         rows = _rows(
             self._connection, "SELECT column_names, column_kinds FROM derived.files GROUP BY ALL ORDER BY min(file)"
@@ -249,32 +248,32 @@ class MetadataSnapshot:
         return found
 
     def sizes(self, candidates: Iterable[Candidate]) -> dict[tuple[str, int], int]:
-        """How many rows there are in each row group that might match, by its file's path and its ordinal, ascending."""
+        """Return the number of rows of each candidate row group, by path and ordinal, ascending."""
         places = [(each.path, ordinal) for each in candidates for ordinal, _ in each.row_groups]
-        parameters = pa.Table.from_arrays(
+        groups = pa.Table.from_arrays(
             [texts([path for path, _ in places]), positions(np.array([ordinal for _, ordinal in places], np.int64))],
             ["path", "row_group"],
         )
         rows = _rows(
             self._connection,
             "SELECT path, row_group, g.num_rows FROM derived.row_groups AS g JOIN derived.files USING (file) "
-            "SEMI JOIN asked USING (path, row_group) ORDER BY ALL",
-            parameters=parameters,
+            "SEMI JOIN groups USING (path, row_group) ORDER BY ALL",
+            groups=groups,
         )
         return {(path, row_group): num_rows for path, row_group, num_rows in rows}
 
     def without(self, column: str, candidates: Iterable[Candidate]) -> tuple[str, ...]:
-        """The paths of those files that have no column of a name."""
+        """Return the paths of files without a column."""
         rows = _rows(
             self._connection,
             "SELECT path FROM derived.files WHERE NOT list_contains(column_names, ?) ORDER BY path",
             [column],
         )
-        parameters = {candidate.path for candidate in candidates}
-        return tuple(path for (path,) in rows if path in parameters)
+        paths = {candidate.path for candidate in candidates}
+        return tuple(path for (path,) in rows if path in paths)
 
     def candidates(self, crawls: Sequence[str], subsets: Sequence[str]) -> Candidates:
-        """See ``Candidates``. The last ones are remembered, since the next question is about the same crawls."""
+        """See ``Candidates``; the last ones are cached."""
         parameters, known = (tuple(crawls), tuple(subsets)), self._last
         candidates = known[1] if known[0] == parameters else None
         if candidates is None:
@@ -286,7 +285,7 @@ class MetadataSnapshot:
 def _rows(
     connection: duckdb.DuckDBPyConnection, sql: str, parameters: object = None, **tables: pa.Table
 ) -> list[tuple[Any, ...]]:
-    """What a statement finds, with tables that it names."""
+    """Run a statement over these tables."""
     for name, table in tables.items():
         connection.register(name, table)
     try:

@@ -1,4 +1,4 @@
-"""What the catalogue tells other engines of the files that are held."""
+"""Rows of the metadata database for exports."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,16 +13,11 @@ from catalogue.metadata_db.connection import quoted
 from catalogue.metadata_db.file_stats import LakeFile, may_be_sorted, unsigned_bounds
 
 _AT_ONCE = 1000
-"""Rows that are in memory in another form, too."""
+"""Maximum rows that are converted at a time."""
 
 
 def lake_files(connection: duckdb.DuckDBPyConnection, crawls: Sequence[str]) -> list[LakeFile]:
-    """The files of the index that are held of crawls, by path.
-
-    Args:
-        connection: to the catalogue.
-        crawls: names.
-    """
+    """Return the stored files of crawls, by path."""
     least, greatest = (f'"{bound}_{KEY_COLUMN}"' for bound in ("min", "max"))
     # Of these lists there are few, and files share them: 90,000 files would have millions of names.
     columns = connection.execute("SELECT DISTINCT column_names, column_kinds FROM derived.files").fetchall()
@@ -68,10 +63,10 @@ def lake_files(connection: duckdb.DuckDBPyConnection, crawls: Sequence[str]) -> 
 
 
 def write_table(connection: duckdb.DuckDBPyConnection, view: str, crawls: Sequence[str], path: Path) -> int:
-    """Write the rows of a view that are of some crawls into a Parquet file; returns how many these are.
+    """Write the rows of a view that belong to some crawls to a Parquet file; return their number.
 
     Raises:
-        DiskFailed: if it cannot be written, as on a disk that is full.
+        DiskFailed: if it cannot be written.
     """
     order = "crawl, subset, path" if view == "files" else "crawl, min_url_surtkey, path, row_group"
     copy = (

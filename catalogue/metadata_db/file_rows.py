@@ -1,7 +1,7 @@
-"""What examining footers found → the catalogue's tables ``files`` and ``row_groups``.
+"""Fill the tables ``files`` and ``row_groups`` from summaries of footers.
 
-It goes by way of JSON, which the store keeps: to make a catalogue from that takes a small part of the time that
-decoding the footers would, and DuckDB reads it faster than Python builds rows.
+Summaries are stored as JSON: a database is built from them in a small part of the time that decoding takes, and DuckDB
+reads JSON faster than Python builds rows.
 """
 
 import json
@@ -16,7 +16,7 @@ from catalogue.parquet.summary import FileSummary
 from catalogue.store.stored_file import StoredFile
 
 _FORM = 5
-"""Changes with what is found; facts of another form are found anew."""
+"""Version of the summaries; those of another version are derived again."""
 
 _FILE = {
     "file_size": "BIGINT",
@@ -52,22 +52,22 @@ _STRUCTURE = json.dumps({**_FILE, "row_groups": [_ROW_GROUP]})
 
 @dataclass(frozen=True, slots=True)
 class NewFile:
-    """A file to be shown."""
+    """A file to be added."""
 
     number: int
     file: IndexFile
     version: bytes
     facts: StoredFile
-    """As ``packed``."""
+    """See ``packed``."""
 
 
 def packed(facts: FileSummary, stored: StoredFile, version: bytes) -> StoredFile:
-    """What was found in a footer, with what else is known of its file, as the store keeps it.
+    """Return the summary of a footer as a value for the store.
 
     Args:
-        facts: found by examining it.
+        facts: the summary.
         stored: the file's own value.
-        version: of that.
+        version: digest of that value.
     """
     known = {
         "file_size": stored.size,
@@ -83,7 +83,7 @@ def packed(facts: FileSummary, stored: StoredFile, version: bytes) -> StoredFile
 
 
 def are_of(note: str, version: bytes) -> bool:
-    """Whether facts with this note were found in this version of a file, and are of today's form."""
+    """Whether a summary with this note is of this version of a file, and of the present form."""
     return note == _note(version)
 
 
@@ -92,7 +92,6 @@ def _note(version: bytes) -> str:
 
 
 def add_files(db: duckdb.DuckDBPyConnection, files: Iterable[NewFile]) -> None:
-    """Fill the tables ``files`` and ``row_groups``."""
     incoming = [
         {
             "file": each.number,

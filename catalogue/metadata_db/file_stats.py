@@ -1,7 +1,6 @@
-"""What table formats are told of index files: which keys lie in each, and the columns of all of them under one schema.
+"""Statistics of index files for table formats: bounds of keys, and one schema for all files.
 
-Other engines keep to the specifications of DuckLake and Iceberg: they compare text by its bytes, take a bound for a
-promise, and a bound that is lacking for not known.
+DuckLake and Iceberg compare text by bytes. A missing bound means unknown.
 """
 
 from collections.abc import Iterable
@@ -15,49 +14,47 @@ from catalogue.parquet.column_types import NESTED, arrow_type, wider
 from catalogue.surt import shared_prefix
 
 _SORTED_SINCE = (2022, 27)
-"""Year and week of the first crawl that was surely written after rows were sorted within each file, on 25 May 2022
-(commoncrawl/cc-index-table, commit c3cd533); before, two sorted streams were zipped."""
+"""Year and week of the first crawl written after rows were sorted within each file, on 25 May 2022
+(commoncrawl/cc-index-table, commit c3cd533); before, two sorted streams were zipped.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class LakeFile:
-    """An index file, as table formats need to know it."""
+    """An index file as table formats describe it."""
 
     path: str
-    """Relative to the source."""
     crawl: str
     subset: str
     file_size: int
-    """Bytes."""
     footer_size: int
-    """Bytes of its footer, without length and magic."""
+    """Without length and magic."""
     num_rows: int
     column_names: tuple[str, ...]
-    """In the order of the file; crawl and subset stand in its path."""
+    """In the order of the file, without crawl and subset."""
     column_kinds: tuple[str, ...]
-    """Of each, in the words of ``catalogue.parquet.column_types``."""
+    """See ``catalogue.parquet.column_types``."""
     utc_times: bool
-    """Whether ``fetch_time`` is declared an instant. Where it is not, in crawls until 2021-43, it is UTC all the same,
-    but readers take it for a local time."""
+    """Whether ``fetch_time`` is declared an instant. In crawls until 2021-43 it is not, but is UTC all the same."""
     min_key: str | None
-    """No key is less, compared by bytes; None if not known."""
+    """Lower bound of the keys, compared by bytes; None if unknown."""
     max_key: str | None
-    """No key is greater, likewise."""
+    """Upper bound; None if unknown."""
     ascending: bool
-    """Whether its rows are in the order of their keys."""
+    """Whether its rows are sorted by key."""
     row_group_offsets: tuple[int, ...]
-    """Where each row group's first page starts, ascending; empty if that is not known of all."""
+    """Offset of each row group's first page, ascending; empty if one is unknown."""
 
 
 def unsigned_bounds(least: str, greatest: str) -> tuple[str, str] | None:
-    """Bounds that hold when text is compared by unsigned bytes, of such as hold when they are compared as signed.
+    """Convert bounds in the order of signed bytes to bounds in the order of unsigned bytes.
 
-    That is how parquet-mr compared them until 1.9 (PARQUET-686). A key that leaves ASCII only where it has equalled the
-    greater bound for a while is less than that as signed bytes, and greater as unsigned. So what comes after the first
-    byte in which the bounds differ says nothing; up to that, every key is ASCII.
+    parquet-mr compared bytes as signed until 1.9 (PARQUET-686). After a common prefix with the upper bound, a byte
+    outside of ASCII is less as signed and greater as unsigned. So only the bytes up to the first difference of the
+    bounds are used; up to there every key is ASCII.
 
     Returns:
-        Both inclusive; None if nothing can be said.
+        Inclusive bounds; None if nothing is known.
     """
     if not (least.isascii() and greatest.isascii()) or least > greatest:
         return None
@@ -69,15 +66,15 @@ def unsigned_bounds(least: str, greatest: str) -> tuple[str, str] | None:
 
 
 def may_be_sorted(crawl: str) -> bool:
-    """Whether a crawl's files were written when rows were sorted within each."""
+    """Whether a crawl was written when rows were sorted within each file."""
     year, week = (int(part) if part.isdecimal() else 0 for part in (*crawl.split("-")[2:], "0", "0")[:2])
     return (year, week) >= _SORTED_SINCE
 
 
 def lake_schema(files: Iterable[LakeFile]) -> pa.Schema:
-    """The columns of all files under one schema: those known first, then others by name, without nested ones.
+    """Return one schema for all files: known columns first, then others by name, without nested ones.
 
-    Where files differ in what a column holds that we do not know, it is the type that takes all.
+    Where files differ in the type of an unknown column, it has the type that can represent all values.
     """
     kinds: dict[str, list[str]] = {}
     for names, each in dict.fromkeys((file.column_names, file.column_kinds) for file in files):

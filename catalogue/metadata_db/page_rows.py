@@ -1,4 +1,4 @@
-"""Page indexes that are held → what the catalogue shows of the pages of the key column."""
+"""Rows of the view ``pages``, from stored page indexes."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -23,20 +23,20 @@ _Rows = list[dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class RowGroups:
-    """Some of a file, as the catalogue shows it."""
+    """Row groups of a file."""
 
     path: str
     number: int
-    """Of the file."""
+    """Number of the file in the database."""
     version: bytes
     footer_rest: int | None
     """See ``Footer.rest``."""
     offsets: Mapping[int, int]
-    """Where each stands in the footer, by ordinal."""
+    """Offset of each row group in the footer, by ordinal."""
 
 
 def row_groups_at(db: duckdb.DuckDBPyConnection, places: Sequence[Sequence[int]]) -> list[RowGroups]:
-    """Of each file that is shown those row groups, of which the number of the file and the ordinal are given."""
+    """Return the row groups with these numbers of files and ordinals, by file."""
     rows = db.execute(
         """
         SELECT path, file, version, footer_rest, map_from_entries(list((row_group, footer_offset)))
@@ -49,13 +49,7 @@ def row_groups_at(db: duckdb.DuckDBPyConnection, places: Sequence[Sequence[int]]
 
 
 def pages_of(store: Store, name: str, groups: RowGroups) -> tuple[_Rows, _Rows]:
-    """What is held of the pages of the key column of row groups; see ``key_pages``.
-
-    Args:
-        store: that holds it.
-        name: of the key column.
-        groups: that are asked about.
-    """
+    """Return the stored pages of the key column of row groups; see ``key_pages``."""
     file = store.get("files", groups.path)
     if file is None:
         return [], []
@@ -74,17 +68,17 @@ def pages_of(store: Store, name: str, groups: RowGroups) -> tuple[_Rows, _Rows]:
 
 
 def key_pages(footer: Footer, name: str, row_group: int, indexes: Indexes) -> tuple[_Rows, _Rows]:
-    """What is known of the pages of the key column.
+    """Return the pages of the key column of a row group, and the intervals of its keys.
 
     Args:
         footer: of the file.
         name: of the key column.
         row_group: its ordinal.
-        indexes: what is held of its page indexes.
+        indexes: its stored page indexes.
 
     Returns:
-        A row for each page; and the intervals that the keys of all of them fill, if the footer has no bounds, or if
-        they were read and there is more than one. Nothing of an index that is wrong.
+        A row for each page. Intervals only if the footer has no bounds, or if several are known. Nothing for an invalid
+        index.
     """
     group = next((group for group in footer.row_groups if group.ordinal == row_group), None)
     key = group.chunks.get(name) if group else None
@@ -121,5 +115,5 @@ def key_pages(footer: Footer, name: str, row_group: int, indexes: Indexes) -> tu
 
 
 def _greatest(key: bytes) -> str:
-    """A text that is not less than any that a key can be: bounds can have been cut within a character."""
+    """Return a text that is not less than a bound, which may have been cut within a character."""
     return text_after(key) or chr(sys.maxunicode)

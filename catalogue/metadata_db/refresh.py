@@ -26,7 +26,7 @@ from catalogue.surt import MACROS
 STORAGE_VERSION = "v1.1.0"
 _WATCHED = ("files", "documents", "indexes")
 _LAYOUT = "11"
-"""Changes with the content of tables; a database of another layout is rebuilt."""
+"""Version of the tables; a database of another version is rebuilt."""
 
 
 def refresh(
@@ -42,12 +42,12 @@ def refresh(
     """Update the database from the store; only new footers are decoded.
 
     Args:
-        path: of the DuckDB file.
+        path: the DuckDB file.
         store: the store.
         table: the dataset.
-        facts: summaries of files that have just been decoded, by path.
+        facts: summaries of footers that were just decoded, by path.
         column_chunks: crawls whose column chunks are added.
-        busy_seconds: to wait for another process that updates it.
+        busy_seconds: maximum wait for another process that updates it.
         stale: whether it is known to be out of date.
 
     Raises:
@@ -125,13 +125,7 @@ def is_fresh(path: Path, store: Store, *, indexes: bool = True) -> bool:
 
 
 def connect_fresh(path: Path, store: Store, table: Dataset, *, indexes: bool) -> duckdb.DuckDBPyConnection:
-    """Connect to the database, after an update if necessary.
-
-    Args:
-        path: of the DuckDB file.
-        store: the store.
-        table: the dataset.
-        indexes: whether it must show all page indexes, to which nearly every query adds.
+    """Connect to the database, after an update if necessary; ``indexes``: it must show all page indexes.
 
     Raises:
         DiskFailed: if it cannot be written.

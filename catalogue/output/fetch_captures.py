@@ -44,14 +44,13 @@ if TYPE_CHECKING:
 _CRAWL = re.compile(r"\b(CC-[A-Za-z0-9-]+|crawl-00[12])/")
 
 _ROWS = 1 << 14
-"""Of a table that are looked at together."""
+"""Rows of a table that are converted at a time."""
 
 SomeCaptures: TypeAlias = "Captures | Sample | pa.Table | pd.DataFrame | Iterable[Capture | Mapping[str, Any]]"
-"""An answer, a sample, a table or DataFrame with the columns of the index or of a CDX server, or such rows."""
+"""Captures, a sample, a table or DataFrame with the columns of the index or of a CDX server, or such rows."""
 
 
 def iterate_records(session: Session, captures: SomeCaptures) -> Iterator[Record]:
-    """Yield the records of captures; see ``Catalogue.records``."""
     source = session.source
     needed = distinct(_captures(captures, _warn))
     fetches = record_fetches(needed, max_gap=session.cost().max_gap)
@@ -68,12 +67,10 @@ def iterate_records(session: Session, captures: SomeCaptures) -> Iterator[Record
 
 
 def fetch_record(session: Session, capture: Capture) -> Record:
-    """Return the record of a capture; see ``Catalogue.record``."""
     return read_record(capture, session.source.get(capture.filename, capture.range).body)
 
 
 def estimate_fetch(session: Session, captures: SomeCaptures) -> FetchEstimate:
-    """Estimate the cost of fetching records; see ``Catalogue.fetch_estimate``."""
     return estimate(_captures(captures, _warn), session.cost())
 
 
@@ -89,7 +86,6 @@ def fetch_to_output(  # noqa: PLR0913 - as Catalogue.fetch
     agree: Callable[[FetchEstimate], None] | None = None,
     report: Callable[[Fetched], None] | None = None,
 ) -> Fetched:
-    """Fetch records into an output; see ``Catalogue.fetch``."""
     unusable: list[str] = []
     spec = FormatSpec(form or format_of(output), main_content, about, _crawls(captures))
     with (
@@ -121,7 +117,6 @@ def fetch_to_output(  # noqa: PLR0913 - as Catalogue.fetch
 
 
 def fetch_to_frame(session: Session, captures: SomeCaptures, *, main_content: bool = False) -> "pd.DataFrame":
-    """Return archived pages as a DataFrame; see ``Catalogue.fetch_to_pandas``."""
     with TemporaryDirectory() as folder:
         file = Path(folder) / "pages.parquet"
         done = fetch_to_output(session, captures, file, form="parquet", main_content=main_content)
@@ -131,7 +126,7 @@ def fetch_to_frame(session: Session, captures: SomeCaptures, *, main_content: bo
 
 
 def _captures(captures: SomeCaptures, refuse: Callable[[str], None]) -> Iterator[Capture]:
-    """What may be fetched of them; ``refuse`` is told why the others may not."""
+    """Yield valid captures; ``refuse`` is called with the reason for each other row."""
     found = _usable(_rows(captures), refuse)
     if isinstance(captures, list):  # in the order of the archives, as a table
         found = iter(sorted(found, key=lambda each: (each.filename, each.offset)))
@@ -153,7 +148,7 @@ def _usable(rows: Iterable[object], refuse: Callable[[str], None]) -> Iterator[C
 
 
 def _crawls(captures: SomeCaptures) -> tuple[str, ...]:
-    """Those that captures are of, as far as that is known before they are read."""
+    """Return the crawls of captures, as far as they are known before reading."""
     names: Iterable[object] = ()
     frame: Any = captures
     if isinstance(captures, Captures):
@@ -168,7 +163,7 @@ def _crawls(captures: SomeCaptures) -> tuple[str, ...]:
 
 
 def _count(captures: SomeCaptures) -> int:
-    """How many they are; 0 if that is not known before they are read."""
+    """Return the number of captures; 0 if it is not known before reading."""
     return 0 if isinstance(captures, Captures | Sample) or not isinstance(captures, Sized) else len(captures)
 
 
@@ -181,7 +176,7 @@ def _archive(row: object) -> str:
 
 
 def _rows(captures: SomeCaptures) -> Iterator[object]:
-    """Captures one by one; of tables no more than some are made into what Python can look at."""
+    """Yield captures one by one; tables are converted in parts."""
     frame: Any = captures
     if isinstance(captures, Captures | Sample):
         names = list(record_columns(captures.schema.names).values())
@@ -202,7 +197,7 @@ def _rows(captures: SomeCaptures) -> Iterator[object]:
 
 
 def _in_order(captures: pa.Table) -> pa.Table:
-    """What a table says of records, in the order of the archives: those near each other come together."""
+    """Sort a table by archive and offset, so that neighbours share requests."""
     found = record_columns(captures.schema.names)
     plain = pa.table({name: _plain(captures.column(name)) for name in found.values()})
     offset = plain.column(found["offset"])
@@ -214,7 +209,7 @@ def _in_order(captures: pa.Table) -> pa.Table:
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A column of a type that can be sorted."""
+    """Return a column with a type that can be sorted."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     return column.cast(pa.large_string()) if pa.types.is_string_view(column.type) else column

@@ -122,18 +122,16 @@ class WarcFormat(RecordFormat):
     suffix = SUFFIXES["warc"]
 
     def __init__(self, info: Mapping[str, str]) -> None:
-        """Set the fields of the ``warcinfo`` record."""
         self._info = {name: " ".join(value.split()) for name, value in info.items()}
 
     def header(self, name: str) -> bytes:
-        """See ``RecordFormat``."""
         file = BytesIO()
         writer = WARCWriter(file, gzip=True)
         writer.write_record(writer.create_warcinfo_record(name, self._info))
         return file.getvalue()
 
     def encode(self, record: Record) -> bytes:
-        """See ``RecordFormat``; ARC records become WARC records."""
+        """ARC records become WARC records."""
         return record.member if record.archive == "warc" else _as_warc(record)
 
 
@@ -174,11 +172,9 @@ class JsonLinesFormat(RecordFormat):
     suffix = SUFFIXES["text"]
 
     def __init__(self, convert: Callable[[Record], Mapping[str, Any]]) -> None:
-        """Set the function that turns a record into an object."""
         self._convert = convert
 
     def encode(self, record: Record) -> bytes:
-        """See ``RecordFormat``."""
         return _line(self._convert(record))
 
 
@@ -193,11 +189,9 @@ class ParquetFormat(JsonLinesFormat):
         self._schema = schema
 
     def encode(self, record: Record) -> bytes:
-        """See ``RecordFormat``."""
         return _gzipped(super().encode(record))
 
     def seal(self, partial: Path) -> Path:
-        """See ``RecordFormat``."""
         finished = sealed_path(partial)
         with create(finished) as file:
             with pq.ParquetWriter(file, self._schema, compression="zstd") as writer:
@@ -208,7 +202,7 @@ class ParquetFormat(JsonLinesFormat):
         return finished
 
     def unseal(self, finished: Path, partial: Path) -> None:
-        """See ``RecordFormat``; ``finished`` stays until the writer replaces it."""
+        """``finished`` stays until the writer replaces it."""
         new = sealed_path(partial)
         times = {field.name for field in self._schema if pa.types.is_timestamp(field.type)}
         numbers = pa.schema([field.with_type(pa.int64()) if field.name in times else field for field in self._schema])
@@ -230,7 +224,6 @@ class PayloadFormat(RecordFormat):
     """Payloads as separate files: a record's bytes are its line of ``index.jsonl``, followed by the payload."""
 
     def encode(self, record: Record) -> bytes:
-        """See ``RecordFormat``."""
         payload, capture, time = record.payload, record.capture, record.time
         line = {
             "file": _payload_name(record),

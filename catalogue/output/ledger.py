@@ -20,7 +20,6 @@ RecordKey: TypeAlias = tuple[str, int]
 
 
 def key_of(capture: Capture) -> RecordKey:
-    """Return archive and offset of a capture."""
     return capture.filename, capture.offset
 
 
@@ -114,19 +113,16 @@ class Ledger:
                     self.failed[archive, int(offset)] = (str(reason), str(question))
 
     def is_stored(self, capture: Capture) -> bool:
-        """Whether the record of a capture is safely in the output."""
         return key_of(capture) not in self.deleted and any(
             capture.offset in stored.get(capture.filename, ()) for stored in self._stored.values()
         )
 
     @property
     def num_stored(self) -> int:
-        """Number of records in the output."""
         return sum(len(offsets) for stored in self._stored.values() for offsets in stored.values()) - len(self.deleted)
 
     @property
     def empty(self) -> bool:
-        """Whether the ledger has no entries."""
         return not (self.sizes or self.finished or self.failed)
 
     def add(self, file: str, size: int, captures: Sequence[Capture]) -> None:
@@ -160,5 +156,4 @@ class Ledger:
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()

@@ -26,11 +26,9 @@ class LocalTarget:
     """A folder of this machine; ``staging`` is the same folder."""
 
     def __init__(self, folder: Path) -> None:
-        """Set the folder, which need not exist yet."""
         self.staging = folder
 
     def label(self, name: str) -> str:
-        """Return the name of a file for messages."""
         return str(self.staging / name)
 
     def size(self, name: str) -> int | None:
@@ -55,7 +53,6 @@ class LocalTarget:
         put_in_place(path, target)
 
     def remove(self, name: str) -> None:
-        """Delete a file."""
         (self.staging / name).unlink(missing_ok=True)
 
     def download(self, name: str) -> Path:
@@ -100,11 +97,9 @@ class RemoteTarget:
         staging.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def label(self, name: str) -> str:
-        """See ``LocalTarget``."""
         return f"{self._url}/{name}"
 
     def size(self, name: str) -> int | None:
-        """See ``LocalTarget``."""
         return self._call(name, lambda: self._size(name))
 
     def _size(self, name: str) -> int | None:
@@ -115,14 +110,13 @@ class RemoteTarget:
         return int(info["size"]) if info["type"] == "file" else None
 
     def exists(self, name: str) -> bool:
-        """See ``LocalTarget``."""
         path = f"{self._root}/{name}"
         return self._call(
             name, lambda: self._files.isfile(path) or (self._files.isdir(path) and bool(self._files.ls(path)))
         )
 
     def put(self, path: Path, name: str) -> None:
-        """See ``LocalTarget``; compares the size afterwards."""
+        """Compare the size after the upload."""
         self._call(name, lambda: self._put(path, f"{self._root}/{name}"))
         if self.size(name) != path.stat().st_size:
             message = f"{self.label(name)} does not have the size of the uploaded file; run the same command again"
@@ -141,29 +135,24 @@ class RemoteTarget:
         self._files.mv(temporary, target)
 
     def remove(self, name: str) -> None:
-        """See ``LocalTarget``."""
         self._call(name, lambda: self._files.rm_file(f"{self._root}/{name}"))
 
     def download(self, name: str) -> Path:
-        """See ``LocalTarget``."""
         path = self.staging / name
         self._call(name, lambda: self._files.get_file(f"{self._root}/{name}", str(path)))
         return path
 
     @contextmanager
     def local_copy(self, name: str) -> Iterator[Path]:
-        """See ``LocalTarget``."""
         path = self.download(name)
         yield path
         path.unlink()
 
     def names(self) -> set[str]:
-        """See ``LocalTarget``."""
         found = self._call("", lambda: self._files.find(self._root))
         return {str(each).removeprefix(f"{self._root}/") for each in found}
 
     def subfolder(self, name: str) -> "RemoteTarget":
-        """See ``LocalTarget``."""
         return RemoteTarget(self._files, f"{self._url}/{name}", f"{self._root}/{name}", self.staging / name)
 
     def download_ledger(self, name: str) -> None:

@@ -58,11 +58,9 @@ class _TimestampConvertor(Convertor[str]):
     regex = "[0-9][^/]*"
 
     def convert(self, value: str) -> str:
-        """Return the segment."""
         return value
 
     def to_string(self, value: str) -> str:
-        """Return the segment."""
         return value
 
 

@@ -42,7 +42,6 @@ class _Parser(h11.Connection):
     """Refuses what h11 accepts: two lengths of a body, and a large head in one piece."""
 
     def next_event(self) -> Any:  # noqa: ANN401 - h11's events and sentinels
-        """Parse one event."""
         event = super().next_event()
         if isinstance(event, h11.Request):
             if {b"content-length", b"transfer-encoding"} <= {name for name, _ in event.headers}:
@@ -78,7 +77,6 @@ class Connection(H11Protocol):
             oldest.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Remove the connection."""
         self.server_state.waiting.pop(self, None)
         super().connection_lost(exc)
 
@@ -148,7 +146,6 @@ class Server(uvicorn.Server):
         self._notify: Callable[[str], None] | None = notify
 
     async def startup(self, sockets: list[socket] | None = None) -> None:
-        """Start to accept connections."""
         asyncio.get_running_loop().set_exception_handler(self._on_error)
         await super().startup(sockets)
         for listening in sockets or ():

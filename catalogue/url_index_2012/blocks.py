@@ -1,15 +1,15 @@
-"""Bytes of the index → its header, index blocks and data blocks, checked.
+"""Parse and check the blocks of the URL index.
 
 ::
 
     header       block size, number of index blocks: 4 bytes each; all numbers are little-endian
-    index block  block number, and then, as often as there is room: prefix, NUL, block number; the rest is NULs
-    data block   as often as there is room: URL, NUL, location of 32 bytes; the rest is NULs
+    index block  block number, then repeatedly: prefix, NUL, block number; the rest is NULs
+    data block   repeatedly: URL, NUL, location of 32 bytes; the rest is NULs
     location     segment 8, date of the file 8, partition 4, offset 8, size 4
 
-Block 0 is the root; block ``n`` starts at 8 + ``n`` times the block size; those from the number of index blocks on are
-data blocks, in the order of their URLs, which are compared byte by byte. A prefix is not greater than any URL of the
-block behind it, and not less than any of the block before it.
+Block 0 is the root. Block ``n`` starts at 8 + ``n`` times the block size. Data blocks follow the index blocks, in the
+order of their URLs, compared by bytes. A prefix is not greater than any URL of the block after it, and not less than
+any URL of the block before it.
 """
 
 import struct
@@ -25,7 +25,7 @@ from catalogue.url_index_2012.url_keys import url_of
 
 HEADER_SIZE = 8
 MAX_BLOCK = 4 << 20
-"""Bytes that a block may have; in the one index there is they have 64 KiB."""
+"""Maximum bytes of a block; the real index has 64 KiB."""
 
 _HEADER = struct.Struct("<II")
 _NUMBER = struct.Struct("<I")
@@ -40,16 +40,16 @@ class Header:
 
     block_size: int
     index_blocks: int
-    """The first so many blocks are index blocks."""
+    """Number of index blocks, which come first."""
     file_size: int
 
     @property
     def blocks(self) -> int:
-        """How many there are, the last of which may be shorter."""
+        """Number of blocks; the last may be shorter."""
         return -(-(self.file_size - HEADER_SIZE) // self.block_size)
 
     def place(self, first: int, last: int) -> ByteRange:
-        """Where blocks lie; both are included.
+        """Return the range of consecutive blocks, both included.
 
         Raises:
             BadUrlIndex: if they are not all in the file.
@@ -63,15 +63,15 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class IndexBlock:
-    """The blocks below one, consecutive ones, and what parts the URLs of each from those of the next."""
+    """The consecutive blocks below one block, and the prefixes between them."""
 
     first: int
     """Number of the first block below."""
     prefixes: tuple[bytes, ...]
-    """One less than there are blocks; in ascending order, and equal where a URL's captures fill more than a block."""
+    """One less than blocks, ascending; equal ones where the captures of a URL fill more than a block."""
 
     def down(self, key: bytes) -> tuple[int, bytes | None, bytes | None]:
-        """The first block below that may hold ``key`` or what follows it, and the prefixes before and behind it."""
+        """Return the first block below that may contain ``key``, and the prefixes before and after it."""
         at = bisect_left(self.prefixes, key)  # where a prefix equals the key, the block before it may hold it too
         return (
             self.first + at,
@@ -82,17 +82,17 @@ class IndexBlock:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A URL of a data block and where it was archived."""
+    """A URL of a data block, and where it was archived."""
 
     key: bytes
-    """The URL as it stands there."""
+    """The URL in the spelling of the index."""
     location: bytes
 
     def capture(self) -> Capture:
-        """Where its record lies.
+        """Return the place of its record.
 
         Raises:
-            BadUrlIndex: if there can be no record.
+            BadUrlIndex: if it is invalid.
         """
         segment, date, partition, offset, size = _LOCATION.unpack(self.location)
         if not (offset < _MAX_OFFSET and 0 < size <= MAX_RECORD):
@@ -103,14 +103,10 @@ class Entry:
 
 
 def parse_header(data: bytes, file_size: int) -> Header:
-    """Read the file's header.
-
-    Args:
-        data: the file's first 8 bytes.
-        file_size: bytes of the whole file.
+    """Parse the file's first 8 bytes.
 
     Raises:
-        BadUrlIndex: if there is none, or it does not go with the file's size.
+        BadUrlIndex: if they are invalid, or contradict the file's size.
     """
     if len(data) != HEADER_SIZE:
         message = f"the index has {len(data)} bytes, too few for its header"
@@ -127,15 +123,10 @@ def parse_header(data: bytes, file_size: int) -> Header:
 
 
 def parse_index_block(header: Header, number: int, data: bytes) -> IndexBlock:
-    """Read an index block.
-
-    Args:
-        header: of its file.
-        number: which it is.
-        data: its bytes.
+    """Parse an index block.
 
     Raises:
-        BadUrlIndex: if it is none, or points at no blocks, or at such as do not lie behind it.
+        BadUrlIndex: if it is invalid, or names blocks that do not follow it.
     """
     numbers, prefixes = [_number(number, data, 0)], []
     at = _NUMBER.size
@@ -161,14 +152,10 @@ def parse_index_block(header: Header, number: int, data: bytes) -> IndexBlock:
 
 
 def parse_data_block(number: int, data: bytes) -> list[Entry]:
-    """Read a data block.
-
-    Args:
-        number: which it is, for messages.
-        data: its bytes.
+    """Parse a data block; ``number`` is for messages.
 
     Raises:
-        BadUrlIndex: if it is none, or empty, or its URLs are not in order.
+        BadUrlIndex: if it is invalid or empty, or its URLs are not in order.
     """
     entries = list(_entries(number, data))
     if not entries:

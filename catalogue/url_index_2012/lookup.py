@@ -1,10 +1,9 @@
-"""The URL index of the crawl of 2012, read through a source.
+"""Search the URL index of the crawl of 2012 through a source.
 
-A pattern takes one request for the header and one for the top of the tree, both once for all patterns, then one for
-each level below that, then one for every 16 MiB of the answer. The real file has 217 GB in blocks of 64 KiB, of which
-2,644 are index blocks with some 1,250 entries each, so there are three levels, and the upper two are a few blocks at
-its very beginning: a site takes two requests after those for the header and the top. An answer that is so large that
-its first and its last URL lie far apart in the lowest level takes two requests there.
+The header and the top of the tree take one request each, once for all patterns. Then a pattern takes one request for
+each level below, and one for every 16 MiB of the result. The real file has 217 GB in blocks of 64 KiB; its 2,644 index
+blocks have about 1,250 entries each, so there are three levels, and the upper two are at the beginning of the file. A
+site takes two requests after those for header and top; a large result takes two in the lowest level.
 """
 
 from collections.abc import Iterator
@@ -26,57 +25,51 @@ from catalogue.url_index_2012.blocks import (
 from catalogue.url_index_2012.url_keys import KeyPattern, parse_key_prefix
 
 PATH = "projects/url-index/url-index.1356128792"
-"""Of the index below Common Crawl's address."""
+"""Path of the index at Common Crawl's address."""
 
 _TOP = 512 << 10
-"""Bytes of index blocks that are read with the root; in the real file that is 8 of them."""
+"""Bytes that are read with the root; 8 blocks of the real file."""
 _GAP = 1 << 20
-"""Bytes between two blocks of a level that are cheaper to read than another request."""
+"""Bytes between two blocks of a level that cost less than another request."""
 _PIECE = 16 << 20
-"""Bytes of data blocks that are asked for at once."""
+"""Bytes of data blocks in one request."""
 _USUAL_ENTRY = 128
-"""Bytes of an entry, rather more than less."""
+"""Estimated bytes of an entry, rather too many."""
 
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Where the answer to a pattern lies."""
+    """The data blocks with the result of a pattern."""
 
     pattern: KeyPattern
     first: int
-    """Number of the first data block that may hold some of it."""
+    """Number of the first data block."""
     last: int
     """Number of the last."""
     lower: bytes
-    """No URL in these blocks is less, as the index blocks say."""
+    """Lower bound of the URLs in these blocks."""
     upper: bytes | None
-    """None is greater; None if they do not say."""
+    """Upper bound; None if unknown."""
     range: ByteRange
-    """Where these blocks lie."""
 
 
 class OldIndex:
-    """One such index; what it says is checked against itself, and believed no further."""
+    """An index file; its blocks are checked against each other."""
 
     def __init__(self, source: Source, path: str = PATH) -> None:
-        """Prepare; nothing is asked for before the first pattern.
-
-        Args:
-            source: where the file is.
-            path: its own, relative to the source.
-        """
+        """Prepare; the first pattern makes the first request."""
         self._source = source
         self._path = path
 
     def find(self, text: str) -> Extent:
-        """Where the answer to a pattern lies; only index blocks are read for that.
+        """Find the result of a pattern; reads index blocks only.
 
         Args:
-            text: see ``prefix_index.keys``.
+            text: see ``parse_key_prefix``.
 
         Raises:
-            QueryError: if it is no pattern.
-            BadUrlIndex: if the file is no such index.
+            QueryError: if the pattern is invalid.
+            BadUrlIndex: if the file is not such an index.
             SourceError: if it cannot be read.
         """
         pattern = parse_key_prefix(text)
@@ -96,16 +89,12 @@ class OldIndex:
         return Extent(pattern, left, right, lower, upper, self._header.place(left, right))
 
     def cost(self, extent: Extent, *, limit: int | None = None) -> tuple[int, int]:
-        """Requests and bytes that reading the captures takes; with a limit about, if most of them fit the pattern."""
+        """Return requests and bytes of reading the captures; an estimate with a limit."""
         size = len(extent.range) if limit is None else min(len(extent.range), self._about(limit))
         return -(-size // _PIECE), size
 
     def captures(self, extent: Extent, *, limit: int | None = None) -> Iterator[Capture]:
-        """The captures of an extent, in the order of the index; their times, digests and states it does not know.
-
-        Args:
-            extent: from ``find``.
-            limit: of captures; where it is small, less is asked for at once.
+        """Yield the captures of an extent, in the order of the index, without times, digests and states.
 
         Raises:
             BadUrlIndex: if blocks are damaged, or contradict the index blocks.
@@ -132,7 +121,7 @@ class OldIndex:
             at = last + 1
 
     def _about(self, captures: int) -> int:
-        """Bytes in which so many are."""
+        """Estimate the bytes of captures."""
         return 2 * self._header.block_size + captures * _USUAL_ENTRY
 
     @cached_property
@@ -146,12 +135,11 @@ class OldIndex:
 
     @cached_property
     def _top(self) -> dict[int, IndexBlock]:
-        """The first index blocks, which are the upper levels of the tree."""
         count = max(1, min(self._header.index_blocks, _TOP // self._header.block_size))
         return self._parsed(self._header.place(0, count - 1))
 
     def _index_blocks(self, left: int, right: int) -> dict[int, IndexBlock]:
-        """Two blocks of a level, which may be one; others may come with them."""
+        """Return two blocks of a level, which may be the same."""
         found = dict(self._top)
         missing = {left, right} - found.keys()
         places = (self._header.place(number, number) for number in missing)
@@ -172,7 +160,7 @@ class OldIndex:
 
 
 def _check_bounds(keys: tuple[bytes, ...], lower: bytes | None, upper: bytes | None, number: int) -> None:
-    """Make sure that ascending keys of a block lie where the blocks before it, and above it, say."""
+    """Check that ascending keys of a block are inside the bounds of the blocks before and above it."""
     if keys and ((lower is not None and keys[0] < lower) or (upper is not None and keys[-1] > upper)):
         message = f"block {number:,} of the index holds what the blocks above it, or before it, say it does not"
         raise BadUrlIndex(message)

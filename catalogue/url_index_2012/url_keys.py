@@ -1,14 +1,14 @@
-"""URLs as they stand in the index, and patterns of them.
+"""URLs in the spelling of the index, and patterns of them.
 
-``https://www.example.com/a?b`` stands there as ``com.example.www/a?b:https``: the host turned round, the scheme last.
-Nothing else is done to a URL, so ``www.``, letter case and a trailing slash count.
+``https://www.example.com/a?b`` is ``com.example.www/a?b:https``: the host reversed, the scheme at the end. Nothing else
+is normalized, so ``www.``, letter case and a trailing slash count.
 
 ====================== ========================================================================================
 ``example.com/page``   that URL, by http or https; ``https://example.com/page`` by https alone
-``example.com/blog/*`` what starts so
+``example.com/blog/*`` URLs with that prefix
 ``example.com/*``      the host, on the port that is written
 ``*.example.com``      the host and every subdomain, on every port; ``*.example.com/*`` is the same
-``*.is``               a whole top-level domain
+``*.is``               a top-level domain
 ``*``                  everything
 ====================== ========================================================================================
 """
@@ -27,28 +27,25 @@ _HOST = re.compile("[^/?:]*")
 
 @dataclass(frozen=True, slots=True)
 class KeyPattern:
-    """A pattern, and the URLs of the index it stands for."""
+    """A pattern, and the URLs of the index that it matches."""
 
     text: str
-    """As it was typed, without blanks around it."""
+    """As typed, without surrounding blanks."""
     interval: KeyInterval
-    """All of them lie in it."""
+    """An interval with all of them."""
     form: re.Pattern[bytes]
-    """What they look like, for there may be others in the interval."""
+    """A regular expression of them; the interval may have others."""
 
     def takes(self, key: bytes) -> bool:
-        """Whether it stands for a URL of the index."""
+        """Return whether it matches a URL of the index."""
         return key in self.interval and self.form.fullmatch(key) is not None
 
 
 def parse_key_prefix(text: str) -> KeyPattern:
-    """Read a pattern.
-
-    Args:
-        text: in one of the forms above; blanks around it do not matter.
+    """Parse a pattern; surrounding blanks are ignored.
 
     Raises:
-        QueryError: if it is not a pattern; the message shows one that is.
+        QueryError: if it is invalid; the message shows a valid one.
     """
     typed = text.strip()
     if typed == "*":
@@ -75,10 +72,7 @@ def parse_key_prefix(text: str) -> KeyPattern:
 
 
 def url_of(key: bytes) -> str:
-    """A URL of the index in its usual spelling, as it stands in the header of its record.
-
-    One without a scheme is taken for ``http``.
-    """
+    """Return the usual spelling of a URL of the index, as in the header of its record; ``http`` if it has no scheme."""
     try:
         text = key.decode()
     except UnicodeDecodeError:
@@ -95,7 +89,7 @@ def _form(start: bytes, middle: bytes, ending: bytes) -> re.Pattern[bytes]:
 
 
 def _turned(typed: str, authority: str) -> tuple[bytes, bytes]:
-    """Host and port as the index has them."""
+    """Return host and port in the spelling of the index."""
     name, colon, port = authority.partition(":")
     found = _AUTHORITY.fullmatch(canonical_host(name, NEWEST) + colon + port)
     if not found:

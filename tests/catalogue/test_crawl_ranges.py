@@ -37,24 +37,26 @@ def listed(cat: Catalogue) -> list[str]:
 
 
 def test_reports_crawls_of_a_range_that_are_not_stored(cat: Catalogue) -> None:
-    newest, gone, *_, oldest = listed(cat)
+    newest, removed, *_, oldest = listed(cat)
     count = len(listed(cat))
     closed = f"{oldest}..{newest}"
-    said = (f"{count - 1} of the {count} crawls in {closed} are harvested; run: catalogue harvest --crawl {closed}",)
+    messages = (
+        f"{count - 1} of the {count} crawls in {closed} are harvested; run: catalogue harvest --crawl {closed}",
+    )
     for words in (closed, f"{oldest}..", f"..{newest}", ".."):
-        assert missing(cat, words) == said
-    assert missing(cat, f"{oldest[8:]}..LATEST") == said
+        assert missing(cat, words) == messages
+    assert missing(cat, f"{oldest[8:]}..LATEST") == messages
     assert missing(cat, "all") == ()
     assert missing(cat, f"{oldest},{newest}") == ()
-    cat.harvest(gone)
+    cat.harvest(removed)
     assert missing(cat, closed) == ()
 
 
 def test_rejects_a_range_whose_end_is_not_stored(cat: Catalogue) -> None:
-    newest, gone, *_, oldest = listed(cat)
-    for words in (f"{oldest}..{gone}", f"{gone}..{newest}", f"{gone}.."):
+    newest, removed, *_, oldest = listed(cat)
+    for words in (f"{oldest}..{removed}", f"{removed}..{newest}", f"{removed}.."):
         with pytest.raises(
-            NotHarvested, match=f"^{gone} is not harvested yet; run: catalogue harvest --crawl {gone}\n"
+            NotHarvested, match=f"^{removed} is not harvested yet; run: catalogue harvest --crawl {removed}\n"
         ):
             cat.captures("example.com", crawls=words)
     with pytest.raises(UnknownCrawl, match=f"^'.{newest}' is not the name of a crawl; did you mean {newest}"):
@@ -62,8 +64,8 @@ def test_rejects_a_range_whose_end_is_not_stored(cat: Catalogue) -> None:
 
 
 def test_year_selects_its_crawls_and_reports_missing_ones(cat: Catalogue) -> None:
-    newest, gone, *_ = listed(cat)
-    year, gone_year = newest[8:12], gone[8:12]
+    newest, removed, *_ = listed(cat)
+    year, gone_year = newest[8:12], removed[8:12]
     assert stored_crawls(cat.session, year) == [newest]
     assert missing(cat, year) == ()
     assert missing(cat, f"{gone_year}..{year}")
@@ -74,8 +76,8 @@ def test_year_selects_its_crawls_and_reports_missing_ones(cat: Catalogue) -> Non
 def test_incomplete_range_exits_with_status_1(cat: Catalogue, command: Command) -> None:
     newest, *_, oldest = listed(cat)
     words = f"{oldest[8:]}..{newest[8:].lower()}"
-    for asked in (["query", "example.com", "--count"], ["plan", "example.com"], ["export", "ducklake"]):
-        ran = command(*asked, "--crawl", words)
+    for requested in (["query", "example.com", "--count"], ["plan", "example.com"], ["export", "ducklake"]):
+        ran = command(*requested, "--crawl", words)
         assert ran.status == 1
         assert " crawls in " in ran.out + ran.err
     plan = command("plan", "example.com", "--json", "--crawl", words)
@@ -83,10 +85,14 @@ def test_incomplete_range_exits_with_status_1(cat: Catalogue, command: Command) 
 
 
 def test_advice_to_harvest_names_the_subsets_of_the_query(cat: Catalogue, settings: Settings, tmp_path: Path) -> None:
-    newest, gone, *_, oldest = listed(cat)
+    newest, removed, *_, oldest = listed(cat)
     chosen = ["robotstxt", "warc"]
     options = "--subset robotstxt --subset warc"
-    for opened, crawls in ((cat, gone), (cat, gone[8:12]), (catalogue.open(tmp_path / "new", settings=settings), gone)):
+    for opened, crawls in (
+        (cat, removed),
+        (cat, removed[8:12]),
+        (catalogue.open(tmp_path / "new", settings=settings), removed),
+    ):
         with pytest.raises(NotHarvested, match=f"--crawl {crawls} {options}\n.*subsets={re.escape(str(chosen))}"):
             opened.captures("example.com", crawls=crawls, subsets=chosen)
     gap, *_ = cat.captures("example.com", crawls=f"{oldest}..{newest}", subsets=chosen).plan.missing

@@ -26,7 +26,7 @@ hosts = pytest.fixture(scope="module")(host_tables)
 
 
 @pytest.fixture(scope="module")
-def held(hosts: tuple[Path, pa.Table], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def stored(hosts: tuple[Path, pa.Table], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data folder that holds all of it; to be copied."""
     data = tmp_path_factory.mktemp("held") / "data"
     with opened(data, hosts[0]) as cat:
@@ -55,15 +55,15 @@ def patterns(chance: random.Random, keys: list[str]) -> list[str]:
     return [chance.choice(kinds)() for _ in range(chance.randint(1, 3))]
 
 
-def test_pruned_query_equals_full_scan(tmp_path: Path, hosts: tuple[Path, pa.Table], held: Path) -> None:
+def test_pruned_query_equals_full_scan(tmp_path: Path, hosts: tuple[Path, pa.Table], stored: Path) -> None:
     """With and without backfill, which are asked by turns."""
     folder, every = hosts
     keys = every.column("surt_host_name").to_pylist()
     different = sorted(set(keys))
     chance = random.Random(7)
     with (
-        opened(copytree(held, tmp_path / "data"), folder) as plain,
-        opened(copytree(held, tmp_path / "other"), folder) as backfilled,
+        opened(copytree(stored, tmp_path / "data"), folder) as plain,
+        opened(copytree(stored, tmp_path / "other"), folder) as backfilled,
     ):
         backfilled.backfill().run()
         found_something = 0
@@ -71,21 +71,21 @@ def test_pruned_query_equals_full_scan(tmp_path: Path, hosts: tuple[Path, pa.Tab
             cat = (plain, backfilled)[number % 2]
             typed = patterns(chance, keys)
             intervals = [each for text in typed for each in parse_key_pattern(text, Keys.HOST).intervals]
-            taken = [key for key in different if any(covers([each], key.encode()) for each in intervals)]
-            wanted = every.filter(pc.field("surt_host_name").isin(taken))
+            used = [key for key in different if any(covers([each], key.encode()) for each in intervals)]
+            requested = every.filter(pc.field("surt_host_name").isin(used))
             where = chance.choice([None, "hcrank10 > 3", "average < 4 AND crawl = 'CC-MAIN-2024-18'"])
             if where:
-                wanted = wanted.filter(
+                requested = requested.filter(
                     pc.field("hcrank10") > 3
                     if "hcrank10" in where
                     else (pc.field("average") < 4) & (pc.field("crawl") == CRAWLS[1])
                 )
-            asked = cat.captures(typed, where=where)
-            found = asked.to_arrow()
+            question = cat.captures(typed, where=where)
+            found = question.to_arrow()
             assert found.schema.names == ["hcrank10", "surt_host_name", "average", "only_here", "crawl"]
-            assert rows_of(found) == rows_of(wanted), typed
-            assert cat.captures(typed, where=where).count() == len(wanted)
-            found_something += bool(len(wanted))
+            assert rows_of(found) == rows_of(requested), typed
+            assert cat.captures(typed, where=where).count() == len(requested)
+            found_something += bool(len(requested))
         assert found_something > 7
 
 
@@ -104,19 +104,19 @@ def test_query_reads_a_small_part(tmp_path: Path, hosts: tuple[Path, pa.Table]) 
             assert plan.row_groups < plan.considered / 2
 
 
-def test_orders_by_key_and_crawl(tmp_path: Path, hosts: tuple[Path, pa.Table], held: Path) -> None:
+def test_orders_by_key_and_crawl(tmp_path: Path, hosts: tuple[Path, pa.Table], stored: Path) -> None:
     folder, every = hosts
-    with opened(copytree(held, tmp_path / "data"), folder) as cat:
+    with opened(copytree(stored, tmp_path / "data"), folder) as cat:
         found = cat.captures("*", columns=["surt_host_name"], ordered=True).to_arrow()
-        wanted = every.sort_by([("surt_host_name", "ascending"), ("crawl", "ascending")])
-        assert found.column("surt_host_name").to_pylist() == wanted.column("surt_host_name").to_pylist()
-        assert found.column("crawl").to_pylist() == wanted.column("crawl").to_pylist()
+        requested = every.sort_by([("surt_host_name", "ascending"), ("crawl", "ascending")])
+        assert found.column("surt_host_name").to_pylist() == requested.column("surt_host_name").to_pylist()
+        assert found.column("crawl").to_pylist() == requested.column("crawl").to_pylist()
         latest = cat.captures("*", crawls="latest").to_arrow()
         assert set(latest.column("crawl").to_pylist()) == {CRAWLS[1]}
 
 
-def test_views_use_the_key_of_the_dataset(tmp_path: Path, hosts: tuple[Path, pa.Table], held: Path) -> None:
-    with opened(copytree(held, tmp_path / "data"), hosts[0]) as cat:
+def test_views_use_the_key_of_the_dataset(tmp_path: Path, hosts: tuple[Path, pa.Table], stored: Path) -> None:
+    with opened(copytree(stored, tmp_path / "data"), hosts[0]) as cat:
         cat.harvest(pages=True)
         least = cat.sql("SELECT min(min_surt_host_name) FROM row_groups").fetchall()
         assert least == [(min(hosts[1].column("surt_host_name").to_pylist()),)]
@@ -154,15 +154,15 @@ def test_reads_a_dataset_of_urls_without_subsets(tmp_path: Path, mirror: Path, w
         cat.harvest("EOT-2020")
         every = pq.ParquetFile(path).read(columns=["url", "fetch_time"])
         middle = sorted(every.column("fetch_time").to_pylist())[len(every) // 2]
-        asked: dict[str, Any] = {
+        question: dict[str, Any] = {
             "columns": ["url", "fetch_time"],
             "from_": f"{middle:%Y%m%d%H%M%S}",
             "crawls": "EOT-2020",
         }
-        found = cat.captures("*", **asked).to_arrow()
-        wanted = every.filter(pc.field("fetch_time") >= pa.scalar(middle.replace(microsecond=0)))
-        assert 0 < len(wanted) < len(every)
-        assert sorted(found.column("url").to_pylist()) == sorted(wanted.column("url").to_pylist())
+        found = cat.captures("*", **question).to_arrow()
+        requested = every.filter(pc.field("fetch_time") >= pa.scalar(middle.replace(microsecond=0)))
+        assert 0 < len(requested) < len(every)
+        assert sorted(found.column("url").to_pylist()) == sorted(requested.column("url").to_pylist())
         assert found.schema == pa.schema(
             [("url", pa.string()), ("fetch_time", pa.timestamp("ms", "UTC")), ("crawl", pa.string())]
         )
@@ -218,8 +218,8 @@ def test_failed_file_makes_results_incomplete(tmp_path: Path, hosts: tuple[Path,
     with opened(tmp_path / "data", tmp_path / "source") as cat:
         cat.define("surt_host_name", manifest="hosts.paths.gz")
         assert [list(outcome.failures) for outcome in cat.harvest()] == [[], [lost]]
-        (lack,) = cat.captures("*").plan.missing
-        assert lack == (
+        (problem,) = cat.captures("*").plan.missing
+        assert problem == (
             f"1 of the 3 files of {CRAWLS[0]}, all, are not harvested; "
             f"run: catalogue harvest --table hosts --crawl {CRAWLS[0]}"
         )
@@ -233,9 +233,9 @@ def test_commands_take_a_dataset(tmp_path: Path, hosts: tuple[Path, pa.Table]) -
     again = command("harvest", "--table", "hosts", "--json")
     assert [line["taken"] for line in again.json_lines()] == [0, 0]
     host = every.column("surt_host_name")[0].as_py()
-    wanted = every.filter(pc.field("surt_host_name") == host)
+    requested = every.filter(pc.field("surt_host_name") == host)
     found = command("--table", "hosts", "query", ".".join(reversed(host.split(","))), "--columns", "average")
-    assert sorted(line["average"] for line in found.json_lines()) == sorted(wanted.column("average").to_pylist())
+    assert sorted(line["average"] for line in found.json_lines()) == sorted(requested.column("average").to_pylist())
     rows = command("sql", "--table", "hosts", "--json", "SELECT count(*) AS n FROM row_groups")
     assert rows.json() == {"n": sum(-(-len(host_keys(n)) // 90) for n in range(3)) * 2}
     assert command("sql", "--table", "hosts", "find-key").status == 0

@@ -109,14 +109,14 @@ def test_warns_of_a_source_that_differs_from_that_of_the_files(
     command: Command, server: LoopbackServer, mirror: Path, whole_crawls: list[str]
 ) -> None:
     assert command("harvest", "--crawl", whole_crawls[0]).status == 0
-    told = f"files in {command.data} came from {mirror}, but the source is {server.url}; if"
+    reported = f"files in {command.data} came from {mirror}, but the source is {server.url}; if"
     other = {"CATALOGUE_SOURCE": server.url}
-    assert told in command("query", "example.com", "--count", "--yes", **other).err
-    with pytest.warns(UserWarning, match=told):
+    assert reported in command("query", "example.com", "--count", "--yes", **other).err
+    with pytest.warns(UserWarning, match=reported):
         catalogue.open(command.data, source=server.url).close()
-    assert told in command("harvest", "--crawl", whole_crawls[1], **other).err
+    assert reported in command("harvest", "--crawl", whole_crawls[1], **other).err
     ran = command("query", "example.com", "--count", "--yes", CATALOGUE_SOURCE="")  # what came last decides
-    assert (ran.status, told in ran.err) == (0, True)
+    assert (ran.status, reported in ran.err) == (0, True)
     assert command("query", "example.com", "--count", "--yes", "--quiet", CATALOGUE_SOURCE="").err == ""
 
 

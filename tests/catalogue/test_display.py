@@ -120,10 +120,10 @@ OUTCOMES: dict[str, tuple[ReprMixin, str]] = {
 }
 
 
-@pytest.mark.parametrize(("outcome", "said"), OUTCOMES.values(), ids=OUTCOMES)
-def test_results_name_failures_on_one_line(outcome: ReprMixin, said: str) -> None:
-    assert any(said in text for text in texts(outcome, "p", "th"))
-    assert said in str(outcome)
+@pytest.mark.parametrize(("outcome", "messages"), OUTCOMES.values(), ids=OUTCOMES)
+def test_results_name_failures_on_one_line(outcome: ReprMixin, messages: str) -> None:
+    assert any(messages in text for text in texts(outcome, "p", "th"))
+    assert messages in str(outcome)
     assert re.fullmatch(rf"<{type(outcome).__name__} .{{10,150}}>", repr(outcome))
 
 
@@ -164,8 +164,8 @@ def forget(cat: catalogue.Catalogue, path: str) -> None:
 def test_incomplete_captures_say_what_is_missing(untaught_data: Path, settings: Settings, tmp_path: Path) -> None:
     with catalogue.open(copytree(untaught_data, tmp_path / "data"), settings=settings) as cat:
         crawl = stored_crawls(cat.session)[0]
-        gone = next(path for path in cat.files(crawl)["path"] if "subset=warc" in path)
-        forget(cat, gone)
+        removed = next(path for path in cat.files(crawl)["path"] if "subset=warc" in path)
+        forget(cat, removed)
         found = cat.captures("*", crawls=crawl)
         assert any(text.startswith("The answer may be incomplete: ") for text in texts(found, "p"))
 

@@ -205,8 +205,8 @@ def rare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Catalogue, 
     source = crawl_of(folder / "source", *tables, row_group_size=6_000)
     with catalogue.open(folder / "data", settings=Settings(source=str(source), cache=folder / "cache")) as cat:
         cat.harvest("CC-MAIN-2022-33")
-        held = cat.sql("select path, row_group, num_rows from row_groups").fetchall()
-        yield cat, {(path, ordinal): rows for path, ordinal, rows in held}
+        stored = cat.sql("select path, row_group, num_rows from row_groups").fetchall()
+        yield cat, {(path, ordinal): rows for path, ordinal, rows in stored}
 
 
 @pytest.mark.parametrize(("size", "each"), [(3, 4_000), (40, 150), (60, 300)])
@@ -250,17 +250,17 @@ def test_wrong_page_index_changes_no_sample(tmp_path: Path, settings: Settings) 
     rows = table([f"com,{host})/{number:05}" for host in ("aaa", "bbb") for number in range(4500)])
     folder = crawl_of(tmp_path / "lies", rows, data_page_size=1 << 13, write_batch_size=100)
     (file,) = folder.rglob("*.parquet")
-    said: list[str] = []
+    messages: list[str] = []
     samples = []
     for name, change in (("data", lambda _: None), ("other", lie)):
         change(file)
         chosen = replace(settings, source=str(folder), cache=tmp_path / name, bandwidth=1e5, latency=0.0001)
-        with Catalogue(Session(tmp_path / name, chosen, notify=said.append)) as cat:
+        with Catalogue(Session(tmp_path / name, chosen, notify=messages.append)) as cat:
             cat.harvest("CC-MAIN-2022-33", pages=True)
             found = cat.captures("aaa.com/*", columns=["url"])
             samples.append([cat.sample(found, size).to_arrow() for size in (200, 1500, 4500)])
     assert samples[0] == samples[1]
-    assert any("is read without its page index" in text for text in said)
+    assert any("is read without its page index" in text for text in messages)
 
 
 def test_reports_files_without_keys(tmp_path: Path, settings: Settings) -> None:
@@ -291,21 +291,21 @@ def test_is_empty_without_matching_rows(harvested: Catalogue, crawl: str) -> Non
 
 
 def test_command_prints_and_fetches_samples(asking: Command, harvested: Catalogue, tmp_path: Path, crawl: str) -> None:
-    asked = ["sample", "--crawl", crawl, "--status", "200", "--seed", "4"]
+    requested = ["sample", "--crawl", crawl, "--status", "200", "--seed", "4"]
     expected = harvested.sample(harvested.captures("*", crawls=crawl, where="fetch_status = 200"), 7, seed=4).to_arrow()
-    ran = asking(*asked, "-n", "7")
+    ran = asking(*requested, "-n", "7")
     assert (ran.status, ran.err) == (0, "7 captures\n")
     assert [row["url"] for row in ran.json_lines()] == expected.column("url").to_pylist()
-    assert asking(*asked, "-n", "7", "-o", "rows.csv").status == 0
+    assert asking(*requested, "-n", "7", "-o", "rows.csv").status == 0
     assert len((tmp_path / "rows.csv").read_text().splitlines()) == 8
-    ran = asking(*asked, "-n", "7", "--fetch", "warc", "-o", "pages.warc.gz")
+    ran = asking(*requested, "-n", "7", "--fetch", "warc", "-o", "pages.warc.gz")
     assert (ran.status, ran.err) == (0, "7 records in pages.warc.gz\n")
     with (tmp_path / "pages.warc.gz").open("rb") as file:
         urls = [record.rec_headers.get_header("WARC-Target-URI") for record in ArchiveIterator(file)]
     assert sorted(urls[1:]) == sorted(expected.column("url").to_pylist())
-    again = asking(*asked, "-n", "9", "--fetch", "warc", "-o", "pages.warc.gz")
+    again = asking(*requested, "-n", "9", "--fetch", "warc", "-o", "pages.warc.gz")
     assert (again.status, again.err) == (0, "9 records in pages.warc.gz\n")
-    plan = asking(*asked, "-n", "7", "--dry-run", "--json").json()
+    plan = asking(*requested, "-n", "7", "--dry-run", "--json").json()
     assert 0 < plan["rows"] <= 7  # of those that are drawn first
 
 

@@ -89,8 +89,11 @@ def test_findings_name_meaning_and_command(cat: Catalogue, server: LoopbackServe
         f"facts: {path}: the stored summary of the footer is damaged; it is rebuilt when it is needed",
     ]
     assert ran.err.endswith("4 findings\nrun: catalogue check --repair\n")
-    told = command("check", "--json").json()
-    assert (told["ok"], [finding["next"] for finding in told["findings"]]) == (False, ["catalogue check --repair"] * 4)
+    reported = command("check", "--json").json()
+    assert (reported["ok"], [finding["next"] for finding in reported["findings"]]) == (
+        False,
+        ["catalogue check --repair"] * 4,
+    )
     other = command("check", "--crawl", "CC-MAIN-2013-20")  # which is not held
     assert (other.status, other.out) == (2, "")
     assert not server.log
@@ -141,7 +144,7 @@ def test_compares_a_share_with_one_request_a_file(cat: Catalogue, server: Loopba
     seen = [exchange.path for exchange in server.log]
     assert len(seen) == cat.requests == len(set(seen)) == 3
     with Store(cat.session.data / STORE) as store:
-        footers = [held.data for path in seen if (held := store.get("files", path))]
+        footers = [stored.data for path in seen if (stored := store.get("files", path))]
     # Page indexes, which are held too, lie before the footer and come with it.
     assert all(exchange.sent_bytes > len(data) + 8 for exchange, data in zip(server.log, footers, strict=True))
 
@@ -172,8 +175,8 @@ def test_share_without_files_is_not_valid(cat: Catalogue, server: LoopbackServer
     assert ran.status == 1
     assert "no file was compared with the source, since the share contains none; choose another" in ran.err
     assert "no defects" in ran.err
-    told = command("check", "--read-subset", f"{part}/99", "--json")
-    assert (told.status, told.json()["ok"], told.json()["compared"]) == (1, False, 0)
+    reported = command("check", "--read-subset", f"{part}/99", "--json")
+    assert (reported.status, reported.json()["ok"], reported.json()["compared"]) == (1, False, 0)
     assert not server.log
 
 
@@ -185,9 +188,9 @@ def test_rejects_invalid_shares(text: str) -> None:
 
 def test_reports_files_changed_at_the_source(cat: Catalogue, server: LoopbackServer, tmp_path: Path) -> None:
     mirror = Path(shutil.copytree(server.folder, tmp_path / "mirror"))
-    changed, gone, flipped, *_ = paths(mirror)
+    changed, removed, flipped, *_ = paths(mirror)
     pq.write_table(table(["com,another)/"]), mirror / changed)
-    (mirror / gone).unlink()
+    (mirror / removed).unlink()
     content = bytearray((mirror / flipped).read_bytes())
     content[-30] ^= 1
     (mirror / flipped).write_bytes(content)
@@ -196,12 +199,12 @@ def test_reports_files_changed_at_the_source(cat: Catalogue, server: LoopbackSer
         catalogue.open(cat.session.data, settings=Settings(source=now.url, cache=tmp_path)) as other,
     ):
         done = other.check(read_subset="100%")
-        said = {finding.key: finding for finding in done.findings}
+        messages = {finding.key: finding for finding in done.findings}
         assert (done.compared, done.equal, len(now.log)) == (FILES, FILES - 3, FILES)
         assert {finding.kind for finding in done.findings} == {"source"}
-        assert "has changed at the source" in said[changed].what
-        assert "does not have it any more" in said[gone].what
-        assert "has another footer" in said[flipped].what
+        assert "has changed at the source" in messages[changed].what
+        assert "does not have it any more" in messages[removed].what
+        assert "has another footer" in messages[flipped].what
         assert {finding.next for finding in done.findings} == {f"catalogue harvest --crawl {CRAWL} --refresh"}
 
 

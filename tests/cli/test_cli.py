@@ -103,9 +103,9 @@ def test_query_before_harvest_names_the_command(command: Command) -> None:
 
 def test_missing_crawls_are_named_with_the_command(command: Command, crawl: str) -> None:
     for words in (["query", "x.com"], ["fetch", "x.com", "-o", "x.warc.gz"], ["sample", "-n", "1"], ["plan", "x.com"]):
-        told = sentence(command(*words, "--crawl", crawl))
+        declared = sentence(command(*words, "--crawl", crawl))
         option = "" if words[0] == "plan" else "add --harvest, or "
-        assert told.endswith(f"data yet; {option}run: catalogue harvest --crawl {crawl}")
+        assert declared.endswith(f"data yet; {option}run: catalogue harvest --crawl {crawl}")
 
 
 def test_failing_source_exits_with_75(asking: Command, mirror: Path, tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_accepts_short_conditions(asking: Command, harvested: catalogue.Catalogu
     ran = asking("query", "*", "--yes", "--crawl", crawl, "--columns", ",".join(columns), *short, *where)
     assert ran.status == 0, ran.err
     rows = harvested.captures("*", crawls=crawl, columns=columns).to_arrow().to_pylist()
-    held = [
+    stored = [
         (
             row["fetch_status"] == 200,
             row["content_mime_detected"] == "text/html",
@@ -195,9 +195,9 @@ def test_accepts_short_conditions(asking: Command, harvested: catalogue.Catalogu
         for row in rows
     ]
     # Were one of them not heeded, or did what stands behind OR weaken the others, more rows would be found.
-    assert {tuple(other != one for other in range(4)) for one in range(4)} <= {*held}
+    assert {tuple(other != one for other in range(4)) for one in range(4)} <= {*stored}
     assert [row["url"] for row in ran.json_lines()] == [
-        row["url"] for row, meant in zip(rows, held, strict=True) if all(meant)
+        row["url"] for row, meant in zip(rows, stored, strict=True) if all(meant)
     ]
 
 
@@ -299,7 +299,7 @@ def test_escapes_control_characters(asking: Command) -> None:
 
 
 def test_runs_as_module_and_prints_version(asking: Command) -> None:
-    assert re.fullmatch(r"catalogue, version \S+\n", asking.anew("--version").out)
+    assert re.fullmatch(r"catalogue, version \S+\n", asking.again("--version").out)
     unknown = asking("frobnicate")
     assert unknown.status == 2
     assert "No such command" in unknown.err

@@ -81,8 +81,8 @@ def test_csv_quotes_only_where_needed(tmp_path: Path) -> None:
     pq.write_table(rows, tmp_path / "source" / "f")
     command = Command(tmp_path / "data", str(tmp_path / "source"), tmp_path)
     assert command("harvest", "--table", "t", "--key", "k", "f").status == 0
-    asked = ["query", "*", "--table", "t"]
-    assert command(*asked, "-o", "a.csv").status == command(*asked, "-o", "a.tsv").status == 0
+    requested = ["query", "*", "--table", "t"]
+    assert command(*requested, "-o", "a.csv").status == command(*requested, "-o", "a.tsv").status == 0
     assert (tmp_path / "a.csv").read_bytes().decode() == (
         'k,n,text\nk0,1,plain\nk1,1,"a,b"\nk2,1,"say ""yes"""\nk3,1,"two\nlines"\n'
         'k4,1,tab\there\nk5,1,""\nk6,1,\nk7,1, x\n'
@@ -90,7 +90,7 @@ def test_csv_quotes_only_where_needed(tmp_path: Path) -> None:
     for name, delimiter in (("a.csv", ","), ("a.tsv", "\t")):
         with (tmp_path / name).open(encoding="utf-8", newline="") as file:
             assert [row["text"] for row in csv.DictReader(file, delimiter=delimiter)] == [text or "" for text in texts]
-    one = command(*asked, "--columns", "text", "--format", "csv").out
+    one = command(*requested, "--columns", "text", "--format", "csv").out
     assert [row[0] for row in csv.reader(io.StringIO(one)) if row][1:] == [text or "" for text in texts]
 
 

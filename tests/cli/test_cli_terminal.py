@@ -47,9 +47,9 @@ def test_cuts_urls_and_not_times(asking: Command, columns: int, shown: list[str]
     assert len(line) <= columns
     places = [match.span() for match in re.finditer("-+", line)]
     assert all(name.startswith(names[a:b].strip().rstrip("…")) for name, (a, b) in zip(shown, places, strict=True))
-    for row, said in zip(rows, lines[:20], strict=True):
+    for row, messages in zip(rows, lines[:20], strict=True):
         for name, (start, end) in zip(shown, places, strict=True):
-            value, seen = str(row[name]), said[start:end].strip()
+            value, seen = str(row[name]), messages[start:end].strip()
             if name == "fetch_time":
                 value = value.replace("T", " ").removesuffix("Z")
             assert seen == value or (name not in {"fetch_time", "crawl"} and value.startswith(seen.removesuffix("…")))
@@ -67,9 +67,9 @@ def test_hint_about_hidden_columns_fits_the_command(asking: Command) -> None:
 
 @pytest.mark.parametrize("columns", [40, 80, 120])
 def test_never_cuts_numbers_and_times(asking: Command, columns: int) -> None:
-    asked = """select repeat('x', 90) as text, 12345678901234567890::hugeint as count, 'name' as a_column_of_long_name,
+    sql = """select repeat('x', 90) as text, 12345678901234567890::hugeint as count, 'name' as a_column_of_long_name,
     timestamp '2022-01-16 10:00:00' as time, date '2022-01-16' as day, 0.125::decimal(9, 3) as share from range(1500)"""
-    seen = on_a_terminal(asking, "sql", asked, columns=columns).splitlines()
+    seen = on_a_terminal(asking, "sql", sql, columns=columns).splitlines()
     assert max(map(len, seen)) <= columns
     note = " ".join(seen[1502:])
     assert "12,345,678,901,234,567,890" in seen[2] or columns == 40
@@ -78,7 +78,7 @@ def test_never_cuts_numbers_and_times(asking: Command, columns: int) -> None:
     assert len(set(seen[2:1502])) == 1
     assert "…" in seen[2]
     if columns == 80:  # of which a pipe knows nothing
-        assert asking("sql", asked).out.splitlines()[2].startswith("x" * 90)
+        assert asking("sql", sql).out.splitlines()[2].startswith("x" * 90)
 
 
 def test_notes_wrap_at_words_and_keep_commands_on_one_line(asking: Command, command: Command, crawl: str) -> None:

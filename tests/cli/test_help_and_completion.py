@@ -82,7 +82,7 @@ def test_unknown_option_is_not_an_example() -> None:
 
 
 @pytest.fixture
-def held(untaught_data: Path, mirror: Path, tmp_path: Path) -> Command:
+def stored(untaught_data: Path, mirror: Path, tmp_path: Path) -> Command:
     return Command(copytree(untaught_data, tmp_path / "data"), str(mirror), tmp_path)
 
 
@@ -98,32 +98,36 @@ def completed(command: Command, line: str, shell: str = "bash") -> list[str]:
     return [text.removeprefix("plain,") for text in ran.out.split()]
 
 
-def test_completes_words(held: Command) -> None:
-    assert completed(held, "catalogue que") == ["query"]
-    assert completed(held, "catalogue export i") == ["iceberg"]
-    assert completed(held, "catalogue query --form") == ["--format"]
-    assert completed(held, "catalogue query --format c") == ["csv", "cdxj"]
-    assert completed(held, "catalogue query --subset r") == ["robotstxt"]
+def test_completes_words(stored: Command) -> None:
+    assert completed(stored, "catalogue que") == ["query"]
+    assert completed(stored, "catalogue export i") == ["iceberg"]
+    assert completed(stored, "catalogue query --form") == ["--format"]
+    assert completed(stored, "catalogue query --format c") == ["csv", "cdxj"]
+    assert completed(stored, "catalogue query --subset r") == ["robotstxt"]
     urls = [name for name in SCHEMA.names if name.startswith("url_p")]
-    assert completed(held, "catalogue query --columns url_p") == urls
-    assert completed(held, f"catalogue query --columns fetch_time,{urls[0]},url_p") == [
+    assert completed(stored, "catalogue query --columns url_p") == urls
+    assert completed(stored, f"catalogue query --columns fetch_time,{urls[0]},url_p") == [
         f"fetch_time,{urls[0]},{name}" for name in urls[1:]
     ]
 
 
-def test_completes_crawls_without_a_request(held: Command, tmp_path: Path) -> None:
-    assert completed(held, "catalogue query --crawl CC-MAIN-2018") == [OLD]
-    assert completed(held, "catalogue query --crawl 2018") == completed(held, "catalogue query --crawl 2018-0") == [OLD]
-    assert completed(held, f"catalogue query --crawl {OLD}..2018") == [f"{OLD}..{OLD}"]
-    assert completed(held, "catalogue query --crawl 05") == []
-    assert completed(held, "catalogue query --crawl l") == ["latest"]
-    assert completed(held, f"catalogue query --crawl {OLD}..CC-MAIN-2018") == [f"{OLD}..{OLD}"]
-    nobody = Command(held.data, "http://127.0.0.1:9/", tmp_path)
+def test_completes_crawls_without_a_request(stored: Command, tmp_path: Path) -> None:
+    assert completed(stored, "catalogue query --crawl CC-MAIN-2018") == [OLD]
+    assert (
+        completed(stored, "catalogue query --crawl 2018")
+        == completed(stored, "catalogue query --crawl 2018-0")
+        == [OLD]
+    )
+    assert completed(stored, f"catalogue query --crawl {OLD}..2018") == [f"{OLD}..{OLD}"]
+    assert completed(stored, "catalogue query --crawl 05") == []
+    assert completed(stored, "catalogue query --crawl l") == ["latest"]
+    assert completed(stored, f"catalogue query --crawl {OLD}..CC-MAIN-2018") == [f"{OLD}..{OLD}"]
+    nobody = Command(stored.data, "http://127.0.0.1:9/", tmp_path)
     assert "CC-MAIN-2012" in completed(nobody, "catalogue harvest --crawl CC-")
     assert "CC-MAIN-2012" not in completed(nobody, "catalogue query --crawl CC-")
     elsewhere = Command(tmp_path / "nothing", "http://127.0.0.1:9/", tmp_path)
     assert completed(elsewhere, "catalogue query --crawl C") == []
-    assert completed(elsewhere, f"catalogue --data {held.data} query --crawl CC-MAIN-2018") == [OLD]
+    assert completed(elsewhere, f"catalogue --data {stored.data} query --crawl CC-MAIN-2018") == [OLD]
     assert not (tmp_path / "nothing").exists()
     (tmp_path / "damaged").mkdir()
     (tmp_path / "damaged/footers.sqlite").write_bytes(b"no store" * 1000)
@@ -143,9 +147,9 @@ def test_completes_nothing_that_a_shell_would_run(tmp_path: Path) -> None:
     data = tmp_path / "data"
     listed = json.dumps([{"id": name} for name in (*NO_NAMES, OLD)]).encode()
     with Store(data / "footers.sqlite", create=True) as store:
-        held = StoredFile(listed, len(listed), None, None, "", "")
+        stored = StoredFile(listed, len(listed), None, None, "", "")
         names = [f"crawl-data/{crawl}/cc-index-table.paths.gz" for crawl in (*NO_NAMES, OLD)]
-        store.put("documents", [(name, held) for name in (*names, "/cc-index-table.paths.gz", "collinfo.json")])
+        store.put("documents", [(name, stored) for name in (*names, "/cc-index-table.paths.gz", "collinfo.json")])
     for name in (*NO_NAMES, "hosts"):
         (data / name).mkdir()
         (data / name / "footers.sqlite").touch()
@@ -155,11 +159,11 @@ def test_completes_nothing_that_a_shell_would_run(tmp_path: Path) -> None:
     assert completed(command, "catalogue query --table ") == ["hosts"]
 
 
-def test_completion_writes_nothing(held: Command, tmp_path: Path) -> None:
-    before = {path.name: path.stat().st_mtime_ns for path in held.data.iterdir()}
-    store = held.data / "footers.sqlite"
+def test_completion_writes_nothing(stored: Command, tmp_path: Path) -> None:
+    before = {path.name: path.stat().st_mtime_ns for path in stored.data.iterdir()}
+    store = stored.data / "footers.sqlite"
     assert any(OLD in name for name in names_of(store))
-    assert {path.name: path.stat().st_mtime_ns for path in held.data.iterdir()} == before
+    assert {path.name: path.stat().st_mtime_ns for path in stored.data.iterdir()} == before
     with Store(store) as opened:  # what is in the log alone is seen, too
         opened.put("documents", [("new", StoredFile(b"", 0, None, None, "", ""))])
         assert "new" in names_of(store)
@@ -175,32 +179,32 @@ def test_completion_writes_nothing(held: Command, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_supports_other_shells(held: Command, shell: str) -> None:
-    script = held("completion", shell)
+def test_supports_other_shells(stored: Command, shell: str) -> None:
+    script = stored("completion", shell)
     assert script.status == 0
     assert f"_CATALOGUE_COMPLETE={shell}_complete" in script.out
     if shell == "zsh":  # which is told of all words, and fish of the last
-        assert OLD in completed(held, "catalogue query --crawl CC-MAIN-2018", shell)
+        assert OLD in completed(stored, "catalogue query --crawl CC-MAIN-2018", shell)
     else:
-        assert completed(held, "catalogue que", shell) == ["query"]
+        assert completed(stored, "catalogue que", shell) == ["query"]
 
 
-def test_bash_completes_words(held: Command, tmp_path: Path) -> None:
+def test_bash_completes_words(stored: Command, tmp_path: Path) -> None:
     """The script is read by it, and asks the command, which imports little for that."""
     program = tmp_path / "bin/catalogue"
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -X importtime -m catalogue "$@" 2>>imported\n')
     program.chmod(0o755)
-    script = held("completion", "bash").out
-    asked = f"""{script}
+    script = stored("completion", "bash").out
+    requested = f"""{script}
 COMP_WORDS=(catalogue query --crawl 2018) COMP_CWORD=3
 _catalogue_completion catalogue
 echo "${{COMPREPLY[@]}}"
 complete -p catalogue"""
-    environment = held.environment(PYTHONPATH=os.environ.get("PYTHONPATH", ""))
+    environment = stored.environment(PYTHONPATH=os.environ.get("PYTHONPATH", ""))
     environment["PATH"] = f"{program.parent}:{environment['PATH']}"
     done = subprocess.run(
-        ["bash", "--norc", "-c", asked], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True
+        ["bash", "--norc", "-c", requested], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True
     )
     first, second = done.stdout.splitlines()
     assert first == OLD
@@ -264,25 +268,25 @@ def test_escapes_names_from_outside_on_a_terminal(command: Command, tmp_path: Pa
     pq.write_table(pa.table({"key": ["a"], "rub\x08out\x07": ["b"]}), tmp_path / "x.parquet")
     here = Command(command.data, str(tmp_path), command.home)
     assert here("harvest", "--table", "ours", "--key", "key", "x.parquet").status == 0
-    asked = here("query", "a", "--table", "ours", "--columns", "rubout")
+    requested = here("query", "a", "--table", "ours", "--columns", "rubout")
     other = here("harvest", "--table", "other", "--key", "rubout", "x.parquet")
-    for told in (asked.err, other.err):
-        assert "rub\N{REPLACEMENT CHARACTER}out" in told
-        assert "".join(told.splitlines()).isprintable()
+    for reported in (requested.err, other.err):
+        assert "rub\N{REPLACEMENT CHARACTER}out" in reported
+        assert "".join(reported.splitlines()).isprintable()
 
 
 # ---- nothing ----
 
 
-def test_explains_an_empty_result(held: Command) -> None:
+def test_explains_an_empty_result(stored: Command) -> None:
     """And that a bare host is one page, which hardly anybody means."""
-    newest, *others = dict.fromkeys(row["crawl"] for row in held("status", "--json").json()["coverage"])
-    ran = held("query", "nosuch.example", "--count", "--subset", "warc", "--crawl", newest)
+    newest, *others = dict.fromkeys(row["crawl"] for row in stored("status", "--json").json()["coverage"])
+    ran = stored("query", "nosuch.example", "--count", "--subset", "warc", "--crawl", newest)
     assert (ran.status, ran.out) == (0, "0\n")
     assert ran.err.splitlines() == [
         f"nothing in {newest} (warc)",
         "tip: nosuch.example is its home page alone; 'nosuch.example/*' is the site, '*.nosuch.example' subdomains too",
     ]
     there = f"nothing in {1 + len(others)} crawls, {others[-1]} to {newest}"
-    assert held("query", "*.nosuch.example").err.splitlines()[:2] == ["0 captures", there]
-    assert held("query", "nosuch.example", "--quiet").err == ""
+    assert stored("query", "*.nosuch.example").err.splitlines()[:2] == ["0 captures", there]
+    assert stored("query", "nosuch.example", "--quiet").err == ""

@@ -18,7 +18,7 @@ from tests.support.miniatures import OLD
 NEW, OLDER = "CC-MAIN-2022-05", "CC-MAIN-2021-49"
 
 
-def held(crawl: str = NEW, subset: str = "warc", listed: int | None = 3, **others: int) -> dict[str, Any]:
+def stored(crawl: str = NEW, subset: str = "warc", listed: int | None = 3, **others: int) -> dict[str, Any]:
     counts = {"files_harvested": 3, "files_failed": 0, "without_bounds": 0, "requested": True}
     return {"crawl": crawl, "subset": subset, "files_listed": listed, **counts, **others}
 
@@ -28,19 +28,19 @@ def held(crawl: str = NEW, subset: str = "warc", listed: int | None = 3, **other
     [
         ([], [], 0, "", ["catalogue harvest --crawl latest"]),
         ([], ["CC-MAIN-2012", OLDER], 0, "", [f"catalogue harvest --crawl {OLDER}"]),
-        ([held(files_harvested=0, requested=False)], [NEW], 0, "", [f"catalogue harvest --crawl {NEW}"]),
-        ([held()], [NEW, OLDER], 0, "", []),
-        ([held(), held(subset="robotstxt", files_harvested=0, requested=False)], [], 0, "", []),
-        ([held(OLDER)], [NEW, OLDER], 0, "", [f"catalogue harvest --crawl {NEW}"]),
-        ([held(OLDER)], [], 0, "", []),
-        ([held()], [NEW], 60, "", ["catalogue crawls"]),
-        ([held(listed=None, without_bounds=1)], [], 0, "", ["catalogue backfill --only-gaps --dry-run"]),
-        ([held(without_bounds=1)], [NEW], 0, "a request", ["catalogue backfill --only-gaps"]),
+        ([stored(files_harvested=0, requested=False)], [NEW], 0, "", [f"catalogue harvest --crawl {NEW}"]),
+        ([stored()], [NEW, OLDER], 0, "", []),
+        ([stored(), stored(subset="robotstxt", files_harvested=0, requested=False)], [], 0, "", []),
+        ([stored(OLDER)], [NEW, OLDER], 0, "", [f"catalogue harvest --crawl {NEW}"]),
+        ([stored(OLDER)], [], 0, "", []),
+        ([stored()], [NEW], 60, "", ["catalogue crawls"]),
+        ([stored(listed=None, without_bounds=1)], [], 0, "", ["catalogue backfill --only-gaps --dry-run"]),
+        ([stored(without_bounds=1)], [NEW], 0, "a request", ["catalogue backfill --only-gaps"]),
         (
             [
-                held(OLDER, files_failed=2, files_harvested=1),
-                held(subset="robotstxt", files_harvested=2),
-                held(without_bounds=2),
+                stored(OLDER, files_failed=2, files_harvested=1),
+                stored(subset="robotstxt", files_harvested=2),
+                stored(without_bounds=2),
             ],
             ["CC-MAIN-2022-21", NEW],
             60,
@@ -65,7 +65,7 @@ def test_proposes_next_steps(
 
 def test_proposes_next_steps_of_a_dataset() -> None:
     hosts = Dataset("hosts", "host", Keys.HOST)
-    coverage = [held("hosts", "all", files_failed=1, files_harvested=2, without_bounds=1)]
+    coverage = [stored("hosts", "all", files_failed=1, files_harvested=2, without_bounds=1)]
     assert [step.command for step in steps(hosts, coverage, [], None, "a request")] == [
         "catalogue harvest --table hosts",
         "catalogue backfill --only-gaps --table hosts",

@@ -30,7 +30,7 @@ URLS = ("--columns", "url")
 
 
 @pytest.fixture(scope="module")
-def held(untaught_data: Path, mirror: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def stored(untaught_data: Path, mirror: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with an answer of one crawl; to be copied."""
     home = tmp_path_factory.mktemp("held")
     command = Command(Path(copytree(untaught_data, home / "data")), str(mirror), home)
@@ -72,8 +72,8 @@ def test_continues_after_a_kill(asking: Command, tmp_path: Path, mirror: Path, h
         before = len(server.log)
         ran = command(*words)
         assert ran.status == 0
-        asked = {exchange.path.partition("crawl=")[2].partition("/")[0] for exchange in list(server.log)[before:]}
-        assert crawls[0] not in asked
+        requested = {exchange.path.partition("crawl=")[2].partition("/")[0] for exchange in list(server.log)[before:]}
+        assert crawls[0] not in requested
         for crawl in crawls:
             lines = (tmp_path / "found" / f"{crawl}.jsonl").read_text().splitlines()
             assert len(lines) == harvested.captures("*.example.com", crawls=crawl).count()
@@ -145,17 +145,17 @@ def test_leaves_out_crawls_without_the_subset(asking: Command, tmp_path: Path) -
 def test_subset_that_is_not_stored_makes_the_result_incomplete(
     command: Command, tmp_path: Path, whole_crawls: list[str]
 ) -> None:
-    held, lacking = whole_crawls[0], whole_crawls[-1]
-    assert command("harvest", "--crawl", held, "--subset", "all").status == 0
-    assert command("harvest", "--crawl", lacking).status == 0
+    stored, missing = whole_crawls[0], whole_crawls[-1]
+    assert command("harvest", "--crawl", stored, "--subset", "all").status == 0
+    assert command("harvest", "--crawl", missing).status == 0
     question = ["query", "*.org", "--subset", "crawldiagnostics", *URLS]
     in_a_file = command(*question, "-o", "found.jsonl")
     for _ in range(2):
         ran = command(*question, "-o", "found/")
         assert ran.status == in_a_file.status == 1
-        assert f"files of {lacking}, crawldiagnostics, are not harvested" in ran.err
-    assert [path.stem for path in (tmp_path / "found").glob("*.parquet")] == [held]
-    of_one = [*question, "--crawl", lacking]
+        assert f"files of {missing}, crawldiagnostics, are not harvested" in ran.err
+    assert [path.stem for path in (tmp_path / "found").glob("*.parquet")] == [stored]
+    of_one = [*question, "--crawl", missing]
     assert command(*of_one, "-o", "none/").err == command(*of_one, "-o", "none.jsonl").err
     assert not (tmp_path / "none").exists()
 
@@ -175,9 +175,9 @@ def test_refuses_two_writers_of_one_folder(asking: Command, tmp_path: Path) -> N
 
 
 def test_continues_after_a_kill_before_the_ledger_entry(
-    asking: Command, tmp_path: Path, held: Path, harvested: Catalogue
+    asking: Command, tmp_path: Path, stored: Path, harvested: Catalogue
 ) -> None:
-    copytree(held, tmp_path / "held")
+    copytree(stored, tmp_path / "held")
     noted = json.loads((tmp_path / "held" / "answer.json").read_text())
     assert noted["parts"]
     (tmp_path / "held" / "answer.json").write_text(json.dumps(noted | {"parts": {}}))
@@ -202,12 +202,12 @@ def test_continues_after_a_kill_before_the_ledger_entry(
         (["*.org", "-o", "spoilt/"], "cannot be read"),
     ],
 )
-def test_rejects_unusable_folders(asking: Command, held: Path, tmp_path: Path, words: list[str], what: str) -> None:
+def test_rejects_unusable_folders(asking: Command, stored: Path, tmp_path: Path, words: list[str], what: str) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "file").touch()
     (tmp_path / "spoilt").mkdir()
     (tmp_path / "spoilt" / "answer.json").write_text("{")
-    copytree(held, tmp_path / "held")
+    copytree(stored, tmp_path / "held")
     ran = asking("query", *words)
     assert (ran.status, ran.err.count("\n")) == (2, 1)
     assert what in ran.err

@@ -140,9 +140,9 @@ def test_suggests_stored_and_listed_crawls(some: catalogue.Catalogue, mirror: Pa
 
 def test_python_errors_name_calls(some: catalogue.Catalogue, mirror: Path, tmp_path: Path) -> None:
     def next_step(ask: Callable[[], object]) -> str:
-        with pytest.raises(QueryError) as told:
+        with pytest.raises(QueryError) as reported:
             ask()
-        (note,) = told.value.__notes__
+        (note,) = reported.value.__notes__
         return str(note).removeprefix("from Python: cat.")
 
     settings = Settings(source=str(mirror), cache=tmp_path / "cache")
@@ -163,9 +163,9 @@ def test_python_errors_name_calls(some: catalogue.Catalogue, mirror: Path, tmp_p
         with pytest.raises(UnknownCrawl, match="there is no crawl CC-MAIN-2099-01"):  # nor if nothing is held
             cat.plot("CC-MAIN-2099-01")
         cat.harvest("latest")
-        (held,) = stored_crawls(cat.session)
+        (stored,) = stored_crawls(cat.session)
         step = next_step(lambda: cat.captures("x", subsets="robotstxt", crawls="latest"))
-        assert step == f"harvest('{held}', subsets=['robotstxt'])"
+        assert step == f"harvest('{stored}', subsets=['robotstxt'])"
     with catalogue.open(tmp_path / "new", settings=settings, table="hosts") as hosts:
         assert next_step(hosts.files) == "define('COLUMN', manifest='PATH'), then cat.harvest()"
 
@@ -189,6 +189,6 @@ def test_suggests_commands_and_options(command: Command, words: str, says: str) 
 
 def test_suggests_datasets(command: Command) -> None:
     assert command("harvest", "--table", "hosts", "--key", "host", "nowhere.parquet").status == 1
-    told = sentence(command("query", "x", "--table", "hsts"))
-    assert "there is no dataset hsts in" in told
-    assert "did you mean hosts? if not, run: catalogue harvest --table hsts" in told
+    reported = sentence(command("query", "x", "--table", "hsts"))
+    assert "there is no dataset hsts in" in reported
+    assert "did you mean hosts? if not, run: catalogue harvest --table hsts" in reported

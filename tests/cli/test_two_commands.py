@@ -92,11 +92,11 @@ def two(folder: Path, home: Path, gate: Gate, harvested: Path | None = None) -> 
         yield Two(Command(home / "data", server.url, home), gate, server)
 
 
-def sentence(ran: Ran, status: int, said: str) -> None:
+def sentence(ran: Ran, status: int, messages: str) -> None:
     """One line, which says what, besides that on the source."""
     lines = [line for line in ran.err.splitlines() if not line.startswith("files in ")]
     assert (ran.status, len(lines), ran.out) == (status, 1, ""), ran
-    assert re.search(said, lines[0]), ran
+    assert re.search(messages, lines[0]), ran
 
 
 def test_queries_during_a_harvest(folder: Path, harvested: Path, tmp_path: Path) -> None:
@@ -109,8 +109,8 @@ def test_queries_during_a_harvest(folder: Path, harvested: Path, tmp_path: Path)
                 at.ask(NEW), 2, f"{NEW} is not harvested yet; add --harvest, or run: catalogue harvest --crawl {NEW}$"
             )
             assert command("plan", "*", "--crawl", OLD).status == 0
-            held = command("sql", "--json", "select crawl, count(*) as n from files group by all").json_lines()
-            assert held == [{"crawl": OLD, "n": FILES}]
+            stored = command("sql", "--json", "select crawl, count(*) as n from files group by all").json_lines()
+            assert stored == [{"crawl": OLD, "n": FILES}]
             sentence(command("harvest", "--crawl", NEW), LATER, f"another process harvests {NEW} into")
             for kind, place in (("ducklake", "lake"), ("iceberg", "ice"), ("snapshot", "snap")):
                 exported = command("export", kind, str(tmp_path / place))
@@ -137,23 +137,25 @@ def test_two_harvests_at_the_same_time(folder: Path, tmp_path: Path) -> None:
 def test_queries_a_half_harvested_crawl(folder: Path, harvested: Path, tmp_path: Path) -> None:
     """It is asked about files at its beginning and its end."""
     some = [0, BATCH // 2, *range(BATCH - 3, BATCH + 3)]
-    every, asked = keys_of(LARGE, BATCH + 3), [f"{number:03}.{LARGE[-2:]}.com/*" for number in some]
+    every, requested = keys_of(LARGE, BATCH + 3), [f"{number:03}.{LARGE[-2:]}.com/*" for number in some]
     with two(folder, tmp_path, Gate(nth(BATCH + 2, f"crawl={LARGE}")), harvested) as at:
         with at.command.start("harvest", "--crawl", LARGE, CATALOGUE_CONNECTIONS="1") as harvest:
             at.gate.wait()
-            part = at.ask(LARGE, *asked)
-            said = re.search(rf"(\d+) of the {len(every)} files of {LARGE}, warc, are not harvested", part.err)
-            assert said
-            lacking = said[0].partition(",")[0]
-            held = len(every) - int(said[1])  # a whole batch, unless it took so long that a smaller one was committed
-            assert 0 < held < len(every)
-            assert (part.status, found(part)) == (1, [every[number] for number in some if number < held]), part
+            part = at.ask(LARGE, *requested)
+            messages = re.search(rf"(\d+) of the {len(every)} files of {LARGE}, warc, are not harvested", part.err)
+            assert messages
+            missing = messages[0].partition(",")[0]
+            stored = len(every) - int(
+                messages[1]
+            )  # a whole batch, unless it took so long that a smaller one was committed
+            assert 0 < stored < len(every)
+            assert (part.status, found(part)) == (1, [every[number] for number in some if number < stored]), part
             exported = at.command("export", "iceberg", str(tmp_path / "ice"))
-            assert (exported.status, lacking in exported.err) == (1, True), exported
+            assert (exported.status, missing in exported.err) == (1, True), exported
             sentence(at.command("forget", "--crawl", LARGE, "--yes"), LATER, f"another process harvests {LARGE}")
             at.gate.open()
             assert ended(harvest).status == 0
-        assert at.keys(LARGE, *asked) == [every[number] for number in some]
+        assert at.keys(LARGE, *requested) == [every[number] for number in some]
 
 
 def test_backfill_during_queries_and_harvests(folder: Path, harvested: Path, tmp_path: Path) -> None:
@@ -223,7 +225,7 @@ def test_harvest_during_a_pull_of_its_crawl(folder: Path, snapshot: str, tmp_pat
 
 
 def test_server_during_a_harvest(folder: Path, harvested: Path, tmp_path: Path) -> None:
-    def asked(address: str, crawl: str) -> list[str]:
+    def requested(address: str, crawl: str) -> list[str]:
         answer = get(address, f"/api/query?url=*&crawl={crawl}&columns=url_surtkey&limit=1000")
         assert answer.status == 200, answer
         return sorted(row["url_surtkey"] for row in answer.json["captures"])
@@ -239,12 +241,12 @@ def test_server_during_a_harvest(folder: Path, harvested: Path, tmp_path: Path) 
         assert address
         with at.command.start("harvest", "--crawl", NEW) as harvest:
             at.gate.wait()
-            assert asked(address[0], OLD) == keys_of(OLD)
+            assert requested(address[0], OLD) == keys_of(OLD)
             assert get(address[0], f"/api/query?url=*&crawl={NEW}").status == 404
             at.gate.open()
             assert ended(harvest).status == 0
-        assert asked(address[0], NEW) == keys_of(NEW)
-        assert asked(address[0], OLD) == keys_of(OLD)
+        assert requested(address[0], NEW) == keys_of(NEW)
+        assert requested(address[0], OLD) == keys_of(OLD)
         server.send_signal(signal.SIGINT)
         assert server.wait(30) == 130
 

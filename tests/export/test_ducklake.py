@@ -234,18 +234,20 @@ def test_columns_with_clashing_names(kind: str, places: Places) -> None:
     one = places.file(ONE, 0, ["a"], url=["http://a/"], mark=[7], **ours)
     two = places.file(TWO, 0, ["b"], score=[6], mark=["high"], extra=[5])
     places.export(one, backend=kind)
-    asked = "SELECT url_surtkey, url, subset, fetch_time, score, mark FROM cc.captures WHERE subset = 'warc' ORDER BY 1"
-    assert places.rows(asked) == [("a", "http://a/", "warc", None, 5, 7)]
+    requested = (
+        "SELECT url_surtkey, url, subset, fetch_time, score, mark FROM cc.captures WHERE subset = 'warc' ORDER BY 1"
+    )
+    assert places.rows(requested) == [("a", "http://a/", "warc", None, 5, 7)]
     places.export(one, two)
     later = "SELECT extra FROM cc.captures ORDER BY url_surtkey"
     newest = "SELECT max(schema_version) FROM cc.snapshots()"
-    both, extra, version = places.answers(asked, later, newest)
+    both, extra, version = places.answers(requested, later, newest)
     assert both == [("a", "http://a/", "warc", None, 5, "7"), ("b", None, "warc", None, None, "high")]
     assert extra == [(None,), (5,)]
     places.export(one, two)
     assert places.rows(newest) == version
     places.export(two)
-    assert places.rows(asked) == [("b", None, "warc", None, None, "high")]
+    assert places.rows(requested) == [("b", None, "warc", None, None, "high")]
 
 
 @needs_extensions

@@ -43,8 +43,8 @@ def rows_in_order(rows: pa.Table) -> pa.Table:
 @pytest.fixture(scope="module")
 def truth(rows: pa.Table) -> Truth:
     """Results of full scans."""
-    asked = ["url_surtkey", "crawl", "subset", "fetch_status", "warc_record_offset", "fetch_time"]
-    return scanned(rows.select(asked))
+    requested = ["url_surtkey", "crawl", "subset", "fetch_status", "warc_record_offset", "fetch_time"]
+    return scanned(rows.select(requested))
 
 
 @pytest.fixture(scope="module")
@@ -85,14 +85,14 @@ def in_order(found: pa.Table) -> pa.Table:
 def test_pyiceberg_equals_a_full_scan(path: Path, table: IcebergTable, rows: pa.Table, truth: Truth) -> None:
     columns = ("crawl", "subset", "warc_record_offset", "fetch_time")
     by_itself = plain(path)
-    for at, asked in enumerate(questions(rows, 8)):
-        expected = truth(asked.where)
+    for at, requested in enumerate(questions(rows, 8)):
+        expected = truth(requested.where)
         if at % 2:
-            found = table.scan(asked.where, columns[2:]).to_arrow()
+            found = table.scan(requested.where, columns[2:]).to_arrow()
             assert set(found.column_names) == set(columns[2:])
         else:
-            found = by_itself.scan(asked.where, columns).to_arrow()
-        assert sums(found) == expected, asked.where
+            found = by_itself.scan(requested.where, columns).to_arrow()
+        assert sums(found) == expected, requested.where
 
 
 def test_columns_equal_those_of_the_files(table: IcebergTable, rows_in_order: pa.Table, path: Path) -> None:
@@ -110,13 +110,13 @@ def test_columns_equal_those_of_the_files(table: IcebergTable, rows_in_order: pa
 def test_duckdb_equals_a_full_scan(
     path: Path, rows: pa.Table, rows_in_order: pa.Table, truth: Truth, tmp_path: Path
 ) -> None:
-    asked = questions(rows, 14)
+    requested = questions(rows, 14)
     scan = f"FROM iceberg_scan('{path}')"
     copied = tmp_path / "all.parquet"
     found = in_shell(
         [
             "SET TimeZone = 'UTC'",
-            *(f"SELECT {SUMS} {scan} WHERE {each.where}" for each in asked),
+            *(f"SELECT {SUMS} {scan} WHERE {each.where}" for each in requested),
             "SET TimeZone = 'Asia/Tokyo'",
             f"SELECT crawl, sum(epoch_ms(fetch_time))::VARCHAR AS times {scan} GROUP BY ALL ORDER BY ALL",
             "SET TimeZone = 'UTC'",
@@ -125,12 +125,12 @@ def test_duckdb_equals_a_full_scan(
         "avro",
         "iceberg",
     )
-    for each, got in zip(asked, found, strict=False):
+    for each, got in zip(requested, found, strict=False):
         assert got == [truth(each.where)], each.where
     assert in_order(pq.read_table(copied).cast(SCHEMA)).equals(rows_in_order)
     # As documented: DuckDB reads times that are not declared UTC in the session's zone.
-    assert {row["crawl"] for row in found[len(asked)]} == set(rows["crawl"].to_pylist())
-    for row in found[len(asked)]:
+    assert {row["crawl"] for row in found[len(requested)]} == set(rows["crawl"].to_pylist())
+    for row in found[len(requested)]:
         right = truth(f"crawl = '{row['crawl']}'")["times"] == row["times"]
         assert right == (row["crawl"] >= "CC-MAIN-2021-49"), row
 
@@ -145,8 +145,8 @@ def test_duckdb_opens_only_the_files_of_the_plan(
     where = questions(rows, 1)[0].where
     planned = {task.file.file_path for task in plain(tmp_path / "table").scan(where).plan_files()}
     server.log.clear()
-    asked = f"SELECT {SUMS} FROM iceberg_scan('{tmp_path / 'table'}') WHERE {where}"  # noqa: S608 - a constant
-    found = in_shell([asked], "avro", "iceberg", "httpfs")
+    requested = f"SELECT {SUMS} FROM iceberg_scan('{tmp_path / 'table'}') WHERE {where}"  # noqa: S608 - a constant
+    found = in_shell([requested], "avro", "iceberg", "httpfs")
     assert found[0][0]["n"] == truth(where)["n"]
     opened = {server.url + each.path for each in server.log}
     assert opened
@@ -162,11 +162,11 @@ def test_scan_requests_no_footers(
     footers = {server.url + each.path: each.file_size - each.footer_size - 8 for each in files}
     assert not server.log
     requests = 0
-    for asked in questions(rows, 5, seed=7):
+    for requested in questions(rows, 5, seed=7):
         server.log.clear()
-        scan = table.scan(asked.where, ("url", "fetch_time"))
+        scan = table.scan(requested.where, ("url", "fetch_time"))
         planned = {task.file.file_path for task in scan.plan_files()}
-        assert scan.to_arrow().num_rows == truth(asked.where)["n"]
+        assert scan.to_arrow().num_rows == truth(requested.where)["n"]
         assert {each.method for each in server.log} <= {"GET"}
         requests += len(server.log)
         for each in server.log:
@@ -206,10 +206,12 @@ def test_table_needs_an_open_catalogue(harvested_data: Path, settings: Settings)
 
 
 def test_scans_from_many_threads(table: IcebergTable, rows: pa.Table, truth: Truth) -> None:
-    asked = [each.where for each in questions(rows, 8, seed=8)]
+    requested = [each.where for each in questions(rows, 8, seed=8)]
     with ThreadPoolExecutor(4) as executor:
-        found = executor.map(lambda where: table.scan(where, ("warc_record_offset", "fetch_time")).to_arrow(), asked)
-        for where, each in zip(asked, found, strict=True):
+        found = executor.map(
+            lambda where: table.scan(where, ("warc_record_offset", "fetch_time")).to_arrow(), requested
+        )
+        for where, each in zip(requested, found, strict=True):
             assert sums(each) == truth(where)
 
 

@@ -46,7 +46,7 @@ def test_new_snapshot_reuses_unchanged_manifests(files: list[LakeFile], tmp_path
     path = tmp_path / "table"
     crawls = sorted({file.crawl for file in files})
     first = [file for file in files if file.crawl != crawls[0]]
-    gone, *rest = files
+    removed, *rest = files
     export(path, first, LOCATION)
     old, before = at(path), all_in(path)
     export(path, files, LOCATION)
@@ -74,7 +74,7 @@ def test_new_snapshot_reuses_unchanged_manifests(files: list[LakeFile], tmp_path
     (manifest,) = [each for each in snapshot.manifests(changed.io) if each.added_snapshot_id == snapshot.snapshot_id]
     entries = manifest.fetch_manifest_entry(changed.io, discard_deleted=False)
     statuses = {entry.data_file.file_path: entry.status for entry in entries}
-    assert statuses.pop(LOCATION + gone.path) == ManifestEntryStatus.DELETED
+    assert statuses.pop(LOCATION + removed.path) == ManifestEntryStatus.DELETED
     assert set(statuses.values()) <= {ManifestEntryStatus.EXISTING}
     assert {e.snapshot_id for e in entries if e.status == ManifestEntryStatus.EXISTING} <= {
         new.metadata.snapshots[1].snapshot_id

@@ -174,10 +174,10 @@ def test_duckdb_shell_equals_a_full_scan(
         ]
         ask_shell(path, server.url, ";\n".join(script) + ";")
     matching = 0
-    for at, (asked, plain) in enumerate(questions):
+    for at, (requested, plain) in enumerate(questions):
         found, expected = pq.read_table(tmp_path / f"{at}.parquet"), everything.sql(plain).to_arrow_table()
-        assert found.num_rows == expected.num_rows, asked
-        assert in_order(found).equals(in_order(expected.cast(found.schema))), asked
+        assert found.num_rows == expected.num_rows, requested
+        assert in_order(found).equals(in_order(expected.cast(found.schema))), requested
         matching += found.num_rows > 0
     assert matching > QUESTIONS / 2
 
@@ -217,15 +217,15 @@ def test_opens_only_files_with_matching_bounds(
         server.log.clear()
         sql = f"SELECT url, fetch_time FROM cc.captures WHERE crawl = {literal(crawl)} AND {where}"  # noqa: S608
         connections[at % 2].execute(sql).fetchall()
-        asked = {each.path for each in server.log}
-        assert asked <= may, sql
+        requested = {each.path for each in server.log}
+        assert requested <= may, sql
         assert {each.method for each in server.log} <= {"GET"}
         ends = [each for each in server.log if each.range and each.range.endswith(f"-{sizes[each.path][0] - 1}")]
         assert [each.range for each in ends] == [
             f"bytes={size - footer - 8}-{size - 1}" for size, footer in (sizes[each.path] for each in ends)
         ]
-        assert len({each.path for each in ends}) == len(ends) == len(asked)
-        opened_files, there_are = opened_files + len(asked), there_are + sum(file.crawl == crawl for file in files)
+        assert len({each.path for each in ends}) == len(ends) == len(requested)
+        opened_files, there_are = opened_files + len(requested), there_are + sum(file.crawl == crawl for file in files)
     assert 0 < opened_files < there_are
 
 
@@ -288,16 +288,16 @@ def test_backfill_lets_fewer_files_be_opened(
         sql = "EXPLAIN ANALYZE SELECT url FROM cc.captures WHERE url_surtkey = ?"
         keys = [file.max_key for file in lake_files(cat.connect(), stored_crawls(cat.session)) if file.max_key][::5]
 
-        def asked() -> tuple[int, list[tuple[object, ...]]]:
+        def requested() -> tuple[int, list[tuple[object, ...]]]:
             """Return files read for these keys, and snapshots."""
             with opened(lake_path(cat.session), mirror) as connection:
                 plans = [connection.execute(sql, [key]).fetchall()[0][1] for key in keys]
                 read = sum(int(re.findall(r"Total Files Read: (\d+)", plan)[0]) for plan in plans)
                 return read, connection.execute("FROM cc.snapshots()").fetchall()
 
-        before, history = asked()
+        before, history = requested()
         cat.backfill().run()
         cat.export_ducklake()
-        after, same = asked()
+        after, same = requested()
         assert after < before
         assert same == history

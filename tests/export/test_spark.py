@@ -34,9 +34,9 @@ def truth(rows: pa.Table) -> Truth:
     return scanned(rows)
 
 
-def by_spark(mirror: Path, asked: list[dict[str, Any]]) -> list[Any]:
+def by_spark(mirror: Path, requested: list[dict[str, Any]]) -> list[Any]:
     """Run queries in Spark, in every time zone."""
-    words = {"zones": ZONES, "questions": asked, "jars": os.environ.get(JARS, "")}
+    words = {"zones": ZONES, "questions": requested, "jars": os.environ.get(JARS, "")}
     words["base"] = str(mirror / "cc-index/table/cc-main/warc")
     script = Path(__file__).parents[1] / "support" / "spark_sums.py"
     done = subprocess.run(
@@ -51,13 +51,13 @@ def expected(truth: Truth, where: str) -> dict[str, int | None]:
 
 
 def test_spark_reads_the_files_of_a_plan(harvested: catalogue.Catalogue, mirror: Path, truth: Truth) -> None:
-    asked, found = [], []
+    requested, found = [], []
     where = "url_surtkey >= 'com,' AND url_surtkey < 'com-'"
     for crawl in stored_crawls(harvested.session):
         paths = harvested.captures("*.com", crawls=crawl).plan.paths
-        asked.append({"files": [str(mirror / path) for path in paths], "where": where})
+        requested.append({"files": [str(mirror / path) for path in paths], "where": where})
         found.append(expected(truth, f"{where} AND crawl = '{crawl}'"))
-    assert by_spark(mirror, asked) == found * len(ZONES)
+    assert by_spark(mirror, requested) == found * len(ZONES)
 
 
 @pytest.mark.skipif(JARS not in os.environ, reason=f"{JARS} names no iceberg-spark-runtime")
@@ -65,8 +65,8 @@ def test_spark_reads_the_iceberg_table(
     harvested: catalogue.Catalogue, mirror: Path, rows: pa.Table, truth: Truth, tmp_path: Path
 ) -> None:
     harvested.export_iceberg(tmp_path / "table")
-    asked = [each.where for each in questions(rows, 12, seed=9)]
-    asked += [f"crawl = '{crawl}'" for crawl in stored_crawls(harvested.session)]
+    requested = [each.where for each in questions(rows, 12, seed=9)]
+    requested += [f"crawl = '{crawl}'" for crawl in stored_crawls(harvested.session)]
     table = f"file://{tmp_path / 'table'}"
-    found = [expected(truth, where) for where in asked]
-    assert by_spark(mirror, [{"table": table, "where": where} for where in asked]) == found * len(ZONES)
+    found = [expected(truth, where) for where in requested]
+    assert by_spark(mirror, [{"table": table, "where": where} for where in requested]) == found * len(ZONES)

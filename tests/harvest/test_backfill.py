@@ -81,7 +81,7 @@ def harvested_from(source: Path, settings: Settings, data: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def held(source: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def stored(source: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data folder in which the source is harvested; to be copied."""
     return harvested_from(source, settings, tmp_path_factory.mktemp("held") / "data")
 
@@ -98,9 +98,9 @@ def server(source: Path) -> Iterator[LoopbackServer]:
 
 
 @pytest.fixture
-def cat(server: LoopbackServer, held: Path, settings: Settings, tmp_path: Path) -> Iterator[Catalogue]:
+def cat(server: LoopbackServer, stored: Path, settings: Settings, tmp_path: Path) -> Iterator[Catalogue]:
     chosen = replace(settings, source=server.url, cache_size=0, bandwidth=1e6, latency=0.001)
-    with catalogue.open(copytree(held, tmp_path / "data"), settings=chosen) as opened:
+    with catalogue.open(copytree(stored, tmp_path / "data"), settings=chosen) as opened:
         yield opened
 
 
@@ -243,11 +243,11 @@ def test_continues_after_a_kill(bare: Path, held_bare: Path, tmp_path: Path) -> 
 
 def test_missing_file_is_reported_and_others_continue(bare: Path, held_bare: Path, tmp_path: Path) -> None:
     files = len(list(bare.rglob("*.parquet")))  # of none is anything known
-    gone = min(str(path.relative_to(bare)) for path in bare.rglob("*subset=warc/*.parquet"))
-    with FaultServer(bare, script=only(gone, Kind.NOT_FOUND)) as server:
+    removed = min(str(path.relative_to(bare)) for path in bare.rglob("*subset=warc/*.parquet"))
+    with FaultServer(bare, script=only(removed, Kind.NOT_FOUND)) as server:
         ran = Command(copytree(held_bare, tmp_path / "data"), server.url, tmp_path)("backfill", "--yes", "--json")
         assert ran.status == 1
-        assert list(ran.json()["failures"]) == [gone]
+        assert list(ran.json()["failures"]) == [removed]
         assert ran.json()["done"] == files - 1
         assert "run the same command again" in ran.err
 

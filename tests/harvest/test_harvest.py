@@ -73,7 +73,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield made
 
 
-def held(store: Store) -> dict[str, bytes]:
+def stored(store: Store) -> dict[str, bytes]:
     return {path: value.data for path in store.keys("files") if (value := store.get("files", path))}
 
 
@@ -90,10 +90,10 @@ def run(source: PoliteSource, store: Store, crawl: str) -> Harvested:
 def test_makes_one_request_a_file_once(mirror: Path, crawls: list[str], tmp_path: Path) -> None:
     with FaultServer(mirror) as server, catalogue.open(tmp_path, settings=Settings(source=server.url)) as cat:
         cat.harvest("all", subsets="all")
-        asked = Counter(exchange.path for exchange in server.log)
+        requested = Counter(exchange.path for exchange in server.log)
         files = [file.path for name in crawls for file in listed(mirror, name)]
         manifests = [f"crawl-data/{name}/cc-index-table.paths.gz" for name in crawls]
-        assert asked == Counter([*files, *manifests, "collinfo.json"])
+        assert requested == Counter([*files, *manifests, "collinfo.json"])
         assert {exchange.method for exchange in server.log} == {"GET"}
         assert all(
             FIRST_TAIL <= int((exchange.range_header or "").removeprefix("bytes=-")) < FIRST_TAIL + 256
@@ -107,7 +107,7 @@ def test_makes_one_request_a_file_once(mirror: Path, crawls: list[str], tmp_path
 
 def test_stores_the_footers_of_the_files(harvested_data: Path, footers: dict[str, bytes]) -> None:
     with Store(harvested_data / "footers.sqlite") as store:
-        assert held(store) == footers
+        assert stored(store) == footers
 
 
 def test_tail_length_follows_earlier_footers(mirror: Path, crawl: str, store: Store, footers: dict[str, bytes]) -> None:
@@ -141,7 +141,7 @@ def test_footer_longer_than_the_tail_takes_another_request(
         source.close()
         assert [exchange.path for exchange in server.log] == [manifest, file.path, file.path]
         assert sum(e.body_bytes_sent for e in server.log[1:]) == len(footer) + 8
-    assert held(store) == {file.path: footer}
+    assert stored(store) == {file.path: footer}
 
 
 def _long_field(length: int) -> bytes:
@@ -174,7 +174,7 @@ def test_continues_after_a_kill(mirror: Path, crawl: str, tmp_path: Path, footer
         status = command("status", "--json").json()
     expected = {path: data for path, data in footers.items() if f"crawl={crawl}/" in path}
     with Store(tmp_path / "data" / "footers.sqlite") as store:
-        assert held(store) == expected
+        assert stored(store) == expected
     assert sum(row["files_harvested"] for row in status["coverage"]) == len(expected)
 
 
@@ -197,7 +197,7 @@ def test_ctrl_c_keeps_stored_files(mirror: Path, crawl: str, tmp_path: Path) -> 
         assert b"same command resumes it" in err
         assert b"Traceback" not in err
     with Store(tmp_path / "data" / "footers.sqlite") as store:
-        assert files - 3 <= len(held(store)) < files
+        assert files - 3 <= len(stored(store)) < files
 
 
 def test_failing_file_is_reported_and_others_continue(mirror: Path, crawl: str, tmp_path: Path) -> None:
@@ -213,9 +213,9 @@ def test_failing_file_is_reported_and_others_continue(mirror: Path, crawl: str, 
         assert outcome["harvested"] == len(rest)
         status = command("status", "--json").json()
         assert [failure["path"] for failure in status["failures"]] == [missing.path]
-        asked = command("query", "*.example.com", "--crawl", crawl, "--format", "jsonl")
-        assert asked.status == 1
-        assert "may be incomplete" in asked.err
+        requested = command("query", "*.example.com", "--crawl", crawl, "--format", "jsonl")
+        assert requested.status == 1
+        assert "may be incomplete" in requested.err
         script.off()
         assert command("harvest", "--crawl", crawl, "--subset", "all").status == 0
     with catalogue.open(command.data, settings=Settings(source=str(mirror))) as cat:
@@ -241,7 +241,7 @@ def test_reports_invalid_footers(mirror: Path, crawl: str, store: Store) -> None
     assert set(outcome.failures) == set(victims)
     assert all(path in reason for path, reason in outcome.failures.items())
     assert "encrypted" in outcome.failures[victims[0]]
-    assert len(held(store)) == len(files) - len(victims)
+    assert len(stored(store)) == len(files) - len(victims)
     assert set(store.keys("failures")) == set(victims)
 
 
@@ -272,7 +272,7 @@ def test_refresh_updates_changed_and_removes_unlisted_files(
         with pytest.raises(catalogue.SourceError, match=f"harvest --crawl {crawl} --refresh"):
             found.to_arrow()
         cat.harvest(crawl, subsets="all", refresh=True)
-        assert held(Store(tmp_path / "footers.sqlite"))[first] == footers[second]
+        assert stored(Store(tmp_path / "footers.sqlite"))[first] == footers[second]
         twice = cat.captures("*", columns=["url"]).to_arrow()
         assert twice.num_rows == sum(cat.files()["num_rows"])
         del served[files[0].path]

@@ -45,12 +45,12 @@ def test_one_request_fetches_footer_and_page_indexes(
     mirror: Path, server: LoopbackServer, settings: Settings, tmp_path: Path
 ) -> None:
     crawl = with_index(mirror)
-    said: list[str] = []
-    with Catalogue(Session(tmp_path / "data", settings, notify=said.append)) as cat:
+    messages: list[str] = []
+    with Catalogue(Session(tmp_path / "data", settings, notify=messages.append)) as cat:
         (harvested,) = cat.harvest(crawl, subsets="all", pages=True)
         assert harvested.progress.done == harvested.progress.listed > 0
         assert len(requests(server)) == len(set(requests(server))) == harvested.progress.listed
-        assert any("page indexes" in text and f"{harvested.progress.listed:,} requests" in text for text in said)
+        assert any("page indexes" in text and f"{harvested.progress.listed:,} requests" in text for text in messages)
         before = len(server.log)
         cat.harvest(crawl, subsets="all", pages=True)
         assert [e.path for e in server.log[before:] if e.path.endswith(".parquet")] == []
@@ -70,18 +70,18 @@ def test_stored_page_indexes_equal_the_file(mirror: Path, settings: Settings, tm
         with Store(tmp_path / "data" / "footers.sqlite") as store:
             assert store.keys("files")
             for path in store.keys("files"):
-                held = store.get("files", path)
-                assert held
-                data, footer = (mirror / path).read_bytes(), decode_footer(held.data, held.size)
-                indexes = store.indexes(path, [group.ordinal for group in footer.row_groups], held)
+                stored = store.get("files", path)
+                assert stored
+                data, footer = (mirror / path).read_bytes(), decode_footer(stored.data, stored.size)
+                indexes = store.indexes(path, [group.ordinal for group in footer.row_groups], stored)
                 assert len(indexes) == len(footer.row_groups) > 0
                 for group in footer.row_groups:
-                    kept = indexes[group.ordinal]
+                    remaining = indexes[group.ordinal]
                     bounds = group.chunks[KEY_COLUMN].column_index
                     assert bounds
-                    assert kept.column_index == data[bounds.start : bounds.end]
+                    assert remaining.column_index == data[bounds.start : bounds.end]
                     located = {name: chunk.offset_index for name, chunk in group.chunks.items()}
-                    assert kept.offset_indexes == {n: data[at.start : at.end] for n, at in located.items() if at}
+                    assert remaining.offset_indexes == {n: data[at.start : at.end] for n, at in located.items() if at}
 
 
 def test_does_not_request_stored_footers(
@@ -118,11 +118,11 @@ def test_changed_file_replaces_its_page_indexes(mirror: Path, settings: Settings
         cat.harvest(crawl, pages=True)
         with Store(tmp_path / "data" / "footers.sqlite") as store:
             (path, *others) = store.keys("files")
-            held = store.get("files", path)
-            assert held
-            store.put("files", [(path, held)])
+            stored = store.get("files", path)
+            assert stored
+            store.put("files", [(path, stored)])
             assert [key for key in store.keys("indexes") if key.startswith(path)]
-            store.put("files", [(path, replace(held, etag="'another'"))])
+            store.put("files", [(path, replace(stored, etag="'another'"))])
             assert not [key for key in store.keys("indexes") if key.startswith(path)]
             assert all([key for key in store.keys("indexes") if key.startswith(other)] for other in others)
         assert path not in set(cat.pages(crawl).path)

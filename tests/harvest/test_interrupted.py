@@ -91,7 +91,7 @@ def test_crawl_interrupted_before_its_first_file_is_missing(cat: Catalogue, whol
     harvest_part(cat, newer, 0)
     found = cat.captures("*.example.com")
     assert not found.complete
-    assert all(newer in lack for lack in found.plan.missing)
+    assert all(newer in problem for problem in found.plan.missing)
     with pytest.raises(NotHarvested, match=f"harvest --crawl {newer}"):
         cat.captures("*.example.com", crawls=newer)
 
@@ -122,7 +122,7 @@ def test_missing_files_are_reported_without_a_stored_request(cat: Catalogue, cra
         store.delete("documents", [f"requested/{crawl}/robotstxt"])
     found = cat.captures("*.example.com", crawls=crawl)
     assert not found.complete
-    assert all("warc," in lack for lack in found.plan.missing)
+    assert all("warc," in problem for problem in found.plan.missing)
     assert "--subset warc" in next_steps(cat.session)[0].command
     cat.harvest(crawl, subsets="robotstxt")
     assert cat.captures("*.example.com", crawls=crawl).complete

@@ -116,12 +116,12 @@ def test_pull_keeps_stored_values(exported: Path, empty: Catalogue) -> None:
     crawl = manifest_of(exported).crawls[0]
     empty.pull(str(exported), crawls=crawl, compare=0)
     store = empty.session.create_store()
-    same, other, gone, *_ = sorted(values_of(empty)["files"])
+    same, other, removed, *_ = sorted(values_of(empty)["files"])
     stored = store.get("files", other)
     assert stored
     changed = replace(stored, etag='"another"')
     store.put("files", [(other, changed)])
-    store.delete("files", [gone])
+    store.delete("files", [removed])
     store.delete("documents", store.keys("documents", "snapshots/"))
     store.delete("indexes", store.index_keys(same))
     pulled = empty.pull(str(exported), crawls=crawl)

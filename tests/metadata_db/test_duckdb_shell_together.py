@@ -155,8 +155,8 @@ def test_ignores_a_log_written_next_to_a_newer_file(command: Command) -> None:
 class Asked(Mapping[str, Any]):
     """Facts of no file, which do something when they are asked for."""
 
-    def __init__(self, said: list[str], path: Path) -> None:
-        self._said, self._path = said, path
+    def __init__(self, messages: list[str], path: Path) -> None:
+        self._said, self._path = messages, path
 
     def __getitem__(self, key: str) -> Any:
         with subprocess.Popen(
@@ -174,18 +174,18 @@ class Asked(Mapping[str, Any]):
 
 def test_cannot_be_opened_for_writing_during_a_rebuild(command: Command) -> None:
     """Who did would go on with a file that nobody else sees."""
-    said: list[str] = []
+    messages: list[str] = []
     path = command.data / "catalogue.duckdb"
     with Store(command.data / "footers.sqlite") as store:
         (_, key, *_) = store.keys("files")
-        held = store.get("files", key)
-        assert held
+        stored = store.get("files", key)
+        assert stored
         store.delete("files", [key])
         metadata_db.refresh(path, store)
-        store.put("files", [(key, held)])
-        metadata_db.refresh(path, store, facts=Asked(said, path))
-        assert len(said) == 1
-        assert "Conflicting lock is held" in said[0]
+        store.put("files", [(key, stored)])
+        metadata_db.refresh(path, store, facts=Asked(messages, path))
+        assert len(messages) == 1
+        assert "Conflicting lock is held" in messages[0]
         assert metadata_db.is_fresh(path, store)
 
 

@@ -160,15 +160,15 @@ def test_decodes_each_footer_once(data: Path, store: Store) -> None:
     before = path.stat()
     metadata_db.refresh(path, store)
     assert path.stat().st_ino == before.st_ino
-    gone = store.keys("files")[:2]
-    saved = [(key, value) for key in gone if (value := store.get("files", key))]
-    store.delete("files", gone)
+    removed = store.keys("files")[:2]
+    saved = [(key, value) for key in removed if (value := store.get("files", key))]
+    store.delete("files", removed)
     metadata_db.refresh(path, store)
     assert path.stat().st_ino != before.st_ino
-    assert not store.facts(gone)
+    assert not store.facts(removed)
     store.put("files", saved)
     metadata_db.refresh(path, store)
-    assert store.facts(gone).keys() == {*gone}
+    assert store.facts(removed).keys() == {*removed}
     with metadata_db.connect(path) as connection:
         assert connection.execute("select count(*) from files").fetchall() == [(len(store.keys("files")),)]
         doubled = "select path, row_group from row_groups group by all having count(*) > 1"

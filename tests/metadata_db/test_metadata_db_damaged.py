@@ -17,28 +17,28 @@ def test_reports_damage_anywhere(asking: Command, untaught_data: Path, settings:
     path = folder / "catalogue.duckdb"
     whole = path.read_bytes()
 
-    def told(*, planned: bool) -> str:
+    def reported(*, planned: bool) -> str:
         with catalogue.open(folder, settings=settings) as cat:
             try:
                 return repr(cat.captures("*.com").plan.paths) if planned else cat.row_groups().to_csv()
             except DiskFailed as error:
                 return str(error)
 
-    expected = {planned: told(planned=planned) for planned in (True, False)}
-    said = {planned: list[bytes]() for planned in expected}
+    expected = {planned: reported(planned=planned) for planned in (True, False)}
+    messages = {planned: list[bytes]() for planned in expected}
     for place in range(PLACES):
         start = len(whole) // (PLACES + 1) * (place + 1)
         damaged = whole[:start] + random.Random(place).randbytes(20_000) + whole[start + 20_000 :]
         for planned, right in expected.items():
             path.write_bytes(damaged)
-            if (found := told(planned=planned)) != right:
+            if (found := reported(planned=planned)) != right:
                 assert found.startswith("the catalogue cannot be read (")
                 assert found.endswith("); run: catalogue check --repair")
                 assert "\n" not in found
-                said[planned].append(damaged)
-    assert said[False]
+                messages[planned].append(damaged)
+    assert messages[False]
     command = Command(folder, asking.source, tmp_path)
-    for damaged in {said[True][0], said[True][-1]}:
+    for damaged in {messages[True][0], messages[True][-1]}:
         path.write_bytes(damaged)
         ran = command("query", "*.com", "--count")
         assert ran.status == 74

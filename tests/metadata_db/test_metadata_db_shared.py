@@ -23,11 +23,11 @@ def path(untaught_data: Path, tmp_path: Path) -> Path:
 
 def fewer(path: Path) -> None:
     """Put another catalogue in its place, which lacks a file."""
-    beside = path.with_name("beside.duckdb")
-    shutil.copyfile(path, beside)
-    with duckdb.connect(beside) as connection:
+    temporary = path.with_name("beside.duckdb")
+    shutil.copyfile(path, temporary)
+    with duckdb.connect(temporary) as connection:
         connection.execute("DELETE FROM derived.files WHERE file = 0")
-    beside.replace(path)
+    temporary.replace(path)
 
 
 def count(path: Path) -> int:

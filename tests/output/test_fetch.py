@@ -156,10 +156,10 @@ def test_skips_records_that_a_format_cannot_store(settings: Settings, rows: list
     def make(record: Record) -> dict[str, Any]:
         return {"url": {record} if record.url == odd else record.url}  # a set is nothing for JSON
 
-    wanted = [capture_of(row) for row in rows[:10] if row is rows[3] or row["url"] != odd]
+    requested = [capture_of(row) for row in rows[:10] if row is rows[3] or row["url"] != odd]
     with (
         closing(open_source(settings.source, settings)) as source,
-        closing(fetch_encoded(record_fetches(wanted, max_gap=1000), source, JsonLinesFormat(make))) as results,
+        closing(fetch_encoded(record_fetches(requested, max_gap=1000), source, JsonLinesFormat(make))) as results,
     ):
         failed = [each for each in results if isinstance(each, FailedRecord)]
     ((reason, lasting),) = [(each.reason, each.permanent) for each in failed]
@@ -239,8 +239,8 @@ def test_continues_from_files_cut_anywhere(
     parts.close()
     ledger.close()
     lines = ledger.path.read_bytes().splitlines(keepends=True)
-    kept = b"".join(lines[: chance.randint(1, len(lines))])
-    ledger.path.write_bytes(kept + chance.choice([b"", b'{"fi', b"\xff"]))
+    remaining = b"".join(lines[: chance.randint(1, len(lines))])
+    ledger.path.write_bytes(remaining + chance.choice([b"", b'{"fi', b"\xff"]))
     for file in tmp_path.glob(".out*.part"):
         with file.open("ab") as opened:
             opened.write(chance.randbytes(chance.choice([0, 1, 5000])))

@@ -65,15 +65,15 @@ def test_reports_defective_records_and_does_not_write_them(
         file.write_bytes(data)
         bad[place] = row["url"]
     beyond = rows[0] | {"warc_record_offset": 1 << 40}
-    gone = rows[0] | {"warc_filename": f"crawl-data/{crawl}/segments/1/warc/gone.warc.gz"}
+    removed = rows[0] | {"warc_filename": f"crawl-data/{crawl}/segments/1/warc/gone.warc.gz"}
     with LoopbackServer(tmp_path / "source") as server:
         settings = Settings(source=server.url, cache=tmp_path / "cache", patience=0.0)
         with catalogue.open(harvested_data, settings=settings) as cat:
-            done = cat.fetch([*rows, beyond, gone, rows[0] | {"warc_filename": "../x"}], tmp_path / "out.warc.gz")
+            done = cat.fetch([*rows, beyond, removed, rows[0] | {"warc_filename": "../x"}], tmp_path / "out.warc.gz")
             assert len(done.failed) == 8
             assert len(done.unusable) == 1
             assert bad.keys() < done.failed.keys()
-            assert "gone.warc.gz" in done.failed[gone["warc_filename"], gone["warc_record_offset"]]
+            assert "gone.warc.gz" in done.failed[removed["warc_filename"], removed["warc_record_offset"]]
             check(tmp_path / "out.warc.gz")
             written = Counter(url for _, url, _ in records_in(tmp_path / "out.warc.gz"))
             assert written == Counter(row["url"] for row in rows) - Counter(bad.values())
@@ -146,14 +146,14 @@ def test_accepts_captures_in_any_order(harvested: Catalogue, tmp_path: Path, row
         Capture(f"crawl-data/{n % 3}", n // 3 * 99, 99) for n in range(51_000)
     ]  # more than are looked at at once
     shuffled = random.Random(1).sample(inorder, len(inorder))
-    wanted = harvested.fetch_estimate(inorder)
-    assert wanted.requests < 10
-    assert harvested.fetch_estimate(shuffled) == wanted
+    requested = harvested.fetch_estimate(inorder)
+    assert requested.requests < 10
+    assert harvested.fetch_estimate(shuffled) == requested
     few = shuffled[:900]
-    wanted = harvested.fetch_estimate(few)
+    requested = harvested.fetch_estimate(few)
     texts = {name: [str(getattr(each, name)) for each in few] for name in ("filename", "offset", "length")}
-    assert harvested.fetch_estimate(pa.table(texts)) == wanted
-    assert harvested.fetch_estimate(pa.table(texts).to_pandas()) == wanted
+    assert harvested.fetch_estimate(pa.table(texts)) == requested
+    assert harvested.fetch_estimate(pa.table(texts).to_pandas()) == requested
     table = pa.Table.from_pylist(rows[:9])
     at = table.schema.get_field_index("warc_filename")
     for kind in (pa.string_view(), pa.dictionary(pa.int32(), pa.string()), pa.large_string()):

@@ -309,8 +309,8 @@ def test_tables_have_the_content_of_pages(harvested: Catalogue, crawl: str, tmp_
     kind = "[h.value for h in headers if lower(h.name) = 'content-type'][1]"
     with duckdb.connect() as connection:
         pages = connection.read_parquet(str(tmp_path / "pages.parquet"))
-        told = pages.select(f"url, {kind}, epoch_ms(time)").fetchall()
-    assert sorted(told) == sorted(
+        reported = pages.select(f"url, {kind}, epoch_ms(time)").fetchall()
+    assert sorted(reported) == sorted(
         (each.url, each.http_header("content-type"), each.time.timestamp() * 1000)
         for each in found.values()
         if each.time

@@ -60,22 +60,22 @@ def claims() -> Claims:
     return Claims(*(index[number] for number in (1, 2, 3, 4, 5)))
 
 
-def decoded(held: Claims, **chunk: Any) -> ColumnIndex:
-    return decode_column_index(held.encoded(), replace(part(KEY).chunk, **chunk), 13)
+def decoded(stored: Claims, **chunk: Any) -> ColumnIndex:
+    return decode_column_index(stored.encoded(), replace(part(KEY).chunk, **chunk), 13)
 
 
 def test_claims_as_they_are() -> None:
-    held = claims()
-    assert held.nulls == [True, True] + [False] * 11
-    assert held.order == 1
-    assert held.counts
-    assert sum(held.counts) == part(KEY).chunk.null_count == 24
-    index = decoded(held)
-    assert index.null_counts == tuple(held.counts)
-    assert [bounds and bounds.min for bounds in index.bounds] == [None, None, *held.mins[2:]]
-    assert [bounds and bounds.max for bounds in index.bounds] == [None, None, *held.maxs[2:]]
-    held.counts = None
-    assert decoded(held) == ColumnIndex(index.bounds, None)
+    stored = claims()
+    assert stored.nulls == [True, True] + [False] * 11
+    assert stored.order == 1
+    assert stored.counts
+    assert sum(stored.counts) == part(KEY).chunk.null_count == 24
+    index = decoded(stored)
+    assert index.null_counts == tuple(stored.counts)
+    assert [bounds and bounds.min for bounds in index.bounds] == [None, None, *stored.mins[2:]]
+    assert [bounds and bounds.max for bounds in index.bounds] == [None, None, *stored.maxs[2:]]
+    stored.counts = None
+    assert decoded(stored) == ColumnIndex(index.bounds, None)
 
 
 LEAST, GREATEST = b"com,example)/000", b"com,example)/" + b"long-" * 20 + b"8"
@@ -84,25 +84,25 @@ LEAST, GREATEST = b"com,example)/000", b"com,example)/" + b"long-" * 20 + b"8"
 Change = Callable[[Claims], object]
 
 
-def uncounted(held: Claims) -> None:
-    held.counts = None
+def uncounted(stored: Claims) -> None:
+    stored.counts = None
 
 
 def ordered(order: int) -> Change:
-    def change(held: Claims) -> None:
-        held.order = order
+    def change(stored: Claims) -> None:
+        stored.order = order
 
     return change
 
 
-def all_null(held: Claims) -> None:
-    held.nulls, held.counts = [True] * 13, None
+def all_null(stored: Claims) -> None:
+    stored.nulls, stored.counts = [True] * 13, None
 
 
 def both(*changes: Change) -> Change:
-    def change(held: Claims) -> None:
+    def change(stored: Claims) -> None:
         for each in changes:
-            each(held)
+            each(stored)
 
     return change
 
@@ -111,30 +111,34 @@ ORDER = "claims an order that its pages do not have"
 
 COLUMN_FAULTS: dict[str, tuple[Change, dict[str, Any], str]] = {
     "a least above the greatest": (
-        lambda held: held.put(5, least=held.maxs[5] + b"0"),
+        lambda stored: stored.put(5, least=stored.maxs[5] + b"0"),
         {},
         "has a page whose least value is greater than its greatest",
     ),
-    "ascending, but a least": (lambda held: held.put(6, least=LEAST), {}, ORDER),
-    "ascending, but a greatest": (lambda held: held.put(5, greatest=GREATEST), {}, ORDER),
-    "ascending, but descending": (lambda held: held.reverse(1), {}, ORDER),
+    "ascending, but a least": (lambda stored: stored.put(6, least=LEAST), {}, ORDER),
+    "ascending, but a greatest": (lambda stored: stored.put(5, greatest=GREATEST), {}, ORDER),
+    "ascending, but descending": (lambda stored: stored.reverse(1), {}, ORDER),
     "descending, but ascending": (ordered(2), {}, ORDER),
-    "descending, but a least": (both(lambda held: held.reverse(2), lambda held: held.put(6, least=LEAST)), {}, ORDER),
+    "descending, but a least": (
+        both(lambda stored: stored.reverse(2), lambda stored: stored.put(6, least=LEAST)),
+        {},
+        ORDER,
+    ),
     "descending, but a greatest": (
-        both(lambda held: held.reverse(2), lambda held: held.put(7, greatest=GREATEST)),
+        both(lambda stored: stored.reverse(2), lambda stored: stored.put(7, greatest=GREATEST)),
         {},
         ORDER,
     ),
     "fewer nulls than none": (
-        both(lambda held: held.put(5, nulls=-1), lambda held: held.put(0, nulls=11)),
+        both(lambda stored: stored.put(5, nulls=-1), lambda stored: stored.put(0, nulls=11)),
         {},
         "counts less than no nulls",
     ),
-    "a null too many": (lambda held: held.put(5, nulls=1), {}, "counts other nulls than the footer"),
-    "a null too few": (lambda held: held.put(0, nulls=9), {}, "counts other nulls than the footer"),
+    "a null too many": (lambda stored: stored.put(5, nulls=1), {}, "counts other nulls than the footer"),
+    "a null too few": (lambda stored: stored.put(0, nulls=9), {}, "counts other nulls than the footer"),
     "nulls where the footer has none": (lambda _: None, {"null_count": 0}, "counts other nulls than the footer"),
     "a page of nulls without nulls": (
-        both(lambda held: held.put(0, nulls=0), lambda held: held.put(5, nulls=10)),
+        both(lambda stored: stored.put(0, nulls=0), lambda stored: stored.put(5, nulls=10)),
         {},
         "has a page of nothing but nulls without any",
     ),
@@ -144,30 +148,38 @@ COLUMN_FAULTS: dict[str, tuple[Change, dict[str, Any], str]] = {
         "a page of nothing but nulls without any",
     ),
     "no values at all": (all_null, {}, "knows no values where the footer does"),
-    "a least value left out": (lambda held: held.put(2, least=LEAST + b"0"), {}, "leaves out values that the footer"),
+    "a least value left out": (
+        lambda stored: stored.put(2, least=LEAST + b"0"),
+        {},
+        "leaves out values that the footer",
+    ),
     "a greatest value left out": (
-        lambda held: held.put(12, greatest=GREATEST[:-1] + b"7"),
+        lambda stored: stored.put(12, greatest=GREATEST[:-1] + b"7"),
         {},
         "leaves out values that the footer knows",
     ),
-    "a value below": (lambda held: held.put(2, least=b"com,example)."), {}, "knows values that the footer leaves out"),
+    "a value below": (
+        lambda stored: stored.put(2, least=b"com,example)."),
+        {},
+        "knows values that the footer leaves out",
+    ),
     "a value below, if only by its length": (
-        lambda held: held.put(2, least=LEAST[:-1] + b"/9"),
+        lambda stored: stored.put(2, least=LEAST[:-1] + b"/9"),
         {},
         "knows values that the footer leaves out",
     ),
     "a value above": (
-        lambda held: held.put(12, greatest=b"com,example)/lonh-"),
+        lambda stored: stored.put(12, greatest=b"com,example)/lonh-"),
         {},
         "knows values that the footer leaves out",
     ),
     "a value above, if only by its length": (
-        lambda held: held.put(12, greatest=GREATEST + b"00"),
+        lambda stored: stored.put(12, greatest=GREATEST + b"00"),
         {},
         "knows values that the footer leaves out",
     ),
     "a value below bounds that are cut": (
-        lambda held: held.put(2, least=b"com,example)."),
+        lambda stored: stored.put(2, least=b"com,example)."),
         {"bounds": Bounds(LEAST, GREATEST, cut=True)},
         "knows values that the footer leaves out",
     ),
@@ -177,39 +189,41 @@ COLUMN_FAULTS: dict[str, tuple[Change, dict[str, Any], str]] = {
 @pytest.mark.parametrize("fault", COLUMN_FAULTS)
 def test_column_indexes_that_contradict_themselves_or_the_footer(fault: str) -> None:
     change, chunk, message = COLUMN_FAULTS[fault]
-    held = claims()
-    change(held)
+    stored = claims()
+    change(stored)
     with pytest.raises(BadPageIndex, match=f"the column index of {KEY} .*{message}"):
-        decoded(held, **chunk)
+        decoded(stored, **chunk)
 
 
 @pytest.mark.parametrize("order", [0, 3, -1])
 def test_pages_may_be_in_no_order(order: int) -> None:
-    held = claims()
-    held.put(6, least=LEAST)
-    held.put(5, greatest=GREATEST)
-    ordered(order)(held)
-    index = decoded(held)
+    stored = claims()
+    stored.put(6, least=LEAST)
+    stored.put(5, greatest=GREATEST)
+    ordered(order)(stored)
+    index = decoded(stored)
     assert index.bounds[6]
     assert index.bounds[6].min == LEAST
     assert overall_of(index) == Bounds(LEAST, GREATEST)
 
 
 def test_pages_may_descend() -> None:
-    held = claims()
-    held.reverse(2)
-    assert decoded(held).bounds == decoded(claims()).bounds[::-1]
+    stored = claims()
+    stored.reverse(2)
+    assert decoded(stored).bounds == decoded(claims()).bounds[::-1]
 
 
 def test_equal_pages_have_every_order() -> None:
     for order in (0, 1, 2):
-        held = Claims([False] * 13, [LEAST] * 13, [GREATEST] * 13, order, None)
-        assert decoded(held).bounds == (Bounds(LEAST, GREATEST),) * 13
+        stored = Claims([False] * 13, [LEAST] * 13, [GREATEST] * 13, order, None)
+        assert decoded(stored).bounds == (Bounds(LEAST, GREATEST),) * 13
 
 
-ODD = both(lambda held: held.put(2, least=LEAST + b"0"), lambda held: held.put(12, greatest=GREATEST[:-1] + b"7"))
+ODD = both(
+    lambda stored: stored.put(2, least=LEAST + b"0"), lambda stored: stored.put(12, greatest=GREATEST[:-1] + b"7")
+)
 
-WIDE = both(lambda held: held.put(2, least=b""), lambda held: held.put(12, greatest=b"z"))
+WIDE = both(lambda stored: stored.put(2, least=b""), lambda stored: stored.put(12, greatest=b"z"))
 
 
 @pytest.mark.parametrize(
@@ -221,29 +235,29 @@ WIDE = both(lambda held: held.put(2, least=b""), lambda held: held.put(12, great
         (WIDE, {"bounds": Bounds(LEAST, GREATEST, Order.SIGNED)}),
         (WIDE, {"bounds": None}),
         (all_null, {"bounds": None, "null_count": ROWS}),
-        (lambda held: held.put(5, nulls=7), {"null_count": None}),
+        (lambda stored: stored.put(5, nulls=7), {"null_count": None}),
         # Bounds may be cut to nothing, and the last byte of what is left be incremented.
-        (lambda held: held.put(2, least=b""), {}),
-        (lambda held: held.put(2, least=b"com,example)/"), {}),
-        (lambda held: held.put(12, greatest=b"d"), {}),
-        (lambda held: held.put(12, greatest=b"com,example)/long."), {}),
+        (lambda stored: stored.put(2, least=b""), {}),
+        (lambda stored: stored.put(2, least=b"com,example)/"), {}),
+        (lambda stored: stored.put(12, greatest=b"d"), {}),
+        (lambda stored: stored.put(12, greatest=b"com,example)/long."), {}),
     ],
 )
 def test_what_the_footer_does_not_know_is_no_contradiction(change: Change, chunk: dict[str, Any]) -> None:
-    held = claims()
-    change(held)
-    known = [(low, high) for null, low, high in zip(held.nulls, held.mins, held.maxs, strict=True) if not null]
-    assert [(b.min, b.max) for b in decoded(held, **chunk).bounds if b] == known
+    stored = claims()
+    change(stored)
+    known = [(low, high) for null, low, high in zip(stored.nulls, stored.mins, stored.maxs, strict=True) if not null]
+    assert [(b.min, b.max) for b in decoded(stored, **chunk).bounds if b] == known
 
 
 @pytest.mark.parametrize("name", ["nulls", "mins", "maxs", "counts"])
 @pytest.mark.parametrize("more", [-1, 1])
 def test_lists_of_other_lengths(name: str, more: int) -> None:
-    held = claims()
-    values = getattr(held, name)
-    setattr(held, name, values[:-1] if more < 0 else [*values, values[-1]])
+    stored = claims()
+    values = getattr(stored, name)
+    setattr(stored, name, values[:-1] if more < 0 else [*values, values[-1]])
     with pytest.raises(BadPageIndex, match="cannot be decoded"):
-        decoded(held, null_count=None)
+        decoded(stored, null_count=None)
 
 
 @pytest.mark.parametrize("pages", [0, 1, 12, 14])
@@ -253,10 +267,10 @@ def test_column_indexes_of_another_number_of_pages(pages: int) -> None:
         decode_column_index(each.column_index, each.chunk, pages)
 
 
-@pytest.mark.parametrize("lacking", [1, 2, 3, 4])
-def test_column_indexes_that_lack_a_field(lacking: int) -> None:
+@pytest.mark.parametrize("missing", [1, 2, 3, 4])
+def test_column_indexes_that_lack_a_field(missing: int) -> None:
     index = take_apart(part(KEY).column_index)
-    del index[lacking]
+    del index[missing]
     with pytest.raises(BadPageIndex, match="cannot be decoded"):
         decode_column_index(put_together(index), part(KEY).chunk, 13)
 

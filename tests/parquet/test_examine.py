@@ -67,9 +67,9 @@ def test_what_is_picked() -> None:
     assert (key.codec, key.num_values, key.null_count, key.has_page_index) == ("ZSTD", 2, 0, True)
     assert (key.min, key.max) == ("org,example)/", "org,example)/b")
     assert (status.min, status.max, status.null_count) == (None, None, 1)
-    held = footer.row_groups[1].chunks["url_surtkey"]
-    assert (key.file_offset, key.total_compressed_size) == (held.range.start, len(held.range))
-    assert key.total_uncompressed_size == held.total_uncompressed_size
+    stored = footer.row_groups[1].chunks["url_surtkey"]
+    assert (key.file_offset, key.total_compressed_size) == (stored.range.start, len(stored.range))
+    assert key.total_uncompressed_size == stored.total_uncompressed_size
 
 
 def test_where_bounds_come_from() -> None:
@@ -90,8 +90,8 @@ def test_a_page_index_counts_if_every_row_group_has_both_halves_of_it() -> None:
     first, second = footer.row_groups
     assert summarize_file(footer).has_page_index
     key = second.chunks["url_surtkey"]
-    for lacking in (replace(key, column_index=None), replace(key, offset_index=None)):
-        poorer = replace(second, chunks=second.chunks | {"url_surtkey": lacking})
+    for missing in (replace(key, column_index=None), replace(key, offset_index=None)):
+        poorer = replace(second, chunks=second.chunks | {"url_surtkey": missing})
         assert not summarize_file(replace(footer, row_groups=(first, poorer))).has_page_index
     assert not summarize_file(replace(footer, row_groups=())).has_page_index
 

@@ -79,15 +79,15 @@ def check_file(data: bytes) -> Footer:
         )
     assert len(footer.row_groups) == metadata.num_row_groups
     for ordinal, group in enumerate(footer.row_groups):
-        held = metadata.row_group(ordinal)
+        stored = metadata.row_group(ordinal)
         assert group.ordinal == ordinal
-        assert group.num_rows == held.num_rows
-        assert group.total_byte_size == held.total_byte_size
-        assert len(group.chunks) == held.num_columns
+        assert group.num_rows == stored.num_rows
+        assert group.total_byte_size == stored.total_byte_size
+        assert len(group.chunks) == stored.num_columns
         assert list(group.chunks) == list(footer.columns)
         for position, chunk in enumerate(group.chunks.values()):
-            check_chunk(data, chunk, held.column(position))
-        sizes = [held.column(position).total_compressed_size for position in range(held.num_columns)]
+            check_chunk(data, chunk, stored.column(position))
+        sizes = [stored.column(position).total_compressed_size for position in range(stored.num_columns)]
         assert group.total_compressed_size == sum(sizes)
     return footer
 
@@ -158,12 +158,12 @@ def test_no_value_lies_outside_its_bounds(mirror: Path) -> None:
                     continue
                 if chunk.column.physical_type == "BYTE_ARRAY":
                     least, greatest = (bound.decode() for bound in (chunk.bounds.min, chunk.bounds.max))
-                    held = [value for value in values.to_pylist() if value is not None]
-                    assert least <= min(held) <= max(held) <= greatest
+                    stored = [value for value in values.to_pylist() if value is not None]
+                    assert least <= min(stored) <= max(stored) <= greatest
                 else:
                     low, high = (plain(chunk, bound) for bound in (chunk.bounds.min, chunk.bounds.max))
-                    held = values.cast(pa.int64()).drop_null().to_pylist()
-                    assert low <= min(held) <= max(held) <= high
+                    stored = values.cast(pa.int64()).drop_null().to_pylist()
+                    assert low <= min(stored) <= max(stored) <= high
                 signed += chunk.bounds.order is Order.SIGNED
                 unsigned += chunk.bounds.order is Order.UNSIGNED
     assert unsigned > 100

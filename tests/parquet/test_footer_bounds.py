@@ -143,11 +143,11 @@ def test_numbers() -> None:
     assert number("BYTE_ARRAY", bytes(4)) is number("FLOAT", bytes(4)) is None
 
 
-@pytest.mark.parametrize(("claimed", "believed"), [(0, 0), (1, 1), (2, 2), (3, None), (-1, None)])
-def test_counts_of_nulls(claimed: int, believed: int | None) -> None:
+@pytest.mark.parametrize(("claimed", "trusted"), [(0, 0), (1, 1), (2, 2), (3, None), (-1, None)])
+def test_counts_of_nulls(claimed: int, trusted: int | None) -> None:
     footer = made(small_file())
     field(footer.statistics(0, STATUS), 3, claimed)
-    assert decoded(footer).row_groups[0].chunks["fetch_status"].null_count == believed
+    assert decoded(footer).row_groups[0].chunks["fetch_status"].null_count == trusted
 
 
 def test_what_is_no_number_of_nulls_counts_none() -> None:

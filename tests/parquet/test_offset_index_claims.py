@@ -153,11 +153,11 @@ def test_numbers_that_only_compare_alike() -> None:
             decode_offset_index(data, each.chunk, each.num_rows)
 
 
-@pytest.mark.parametrize("lacking", [1, 2, 3])
-def test_offset_indexes_that_lack_a_field(lacking: int) -> None:
+@pytest.mark.parametrize("missing", [1, 2, 3])
+def test_offset_indexes_that_lack_a_field(missing: int) -> None:
     each = part(PLAIN)
     fields = [
-        [(number, I64, value) for number, value in enumerate(page, 1) if number != lacking]
+        [(number, I64, value) for number, value in enumerate(page, 1) if number != missing]
         for page in locations_of(each)
     ]
     data = of_locations(map(encode_struct, fields))

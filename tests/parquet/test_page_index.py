@@ -87,9 +87,9 @@ def held_pages(path_or_bytes: Path | bytes) -> Iterator[tuple[str, str, ColumnIn
 def check_bounds(index: ColumnIndex, pages: Sequence[Sequence[bytes | None]]) -> Counter[str]:
     """Every value lies within the bounds of its page, and nulls are counted; gives how many bounds were cut."""
     found: Counter[str] = Counter()
-    for number, (bounds, held) in enumerate(zip(index.bounds, pages, strict=True)):
-        values = [value for value in held if value is not None]
-        assert index.null_counts is None or index.null_counts[number] == len(held) - len(values)
+    for number, (bounds, stored) in enumerate(zip(index.bounds, pages, strict=True)):
+        values = [value for value in stored if value is not None]
+        assert index.null_counts is None or index.null_counts[number] == len(stored) - len(values)
         assert (bounds is None) == (not values)
         found["pages"] += 1
         if bounds:
@@ -101,7 +101,7 @@ def check_bounds(index: ColumnIndex, pages: Sequence[Sequence[bytes | None]]) ->
     overall = overall_of(index)
     assert (overall is None) == all(bounds is None for bounds in index.bounds)
     if overall:
-        every = [value for held in pages for value in held if value is not None]
+        every = [value for stored in pages for value in stored if value is not None]
         assert overall.min <= min(every) <= max(every) <= overall.max
     return found
 
@@ -196,10 +196,10 @@ def test_covering_gives_exactly_the_pages_that_hold_some_of_the_rows(sizes: list
     cuts = sorted(data.draw(st.lists(st.integers(0, first_rows[-1]), max_size=12)))
     runs = [range(start, stop) for start, stop in zip(cuts[::2], cuts[1::2], strict=False)]
     covering = index.covering(runs)
-    wanted = set(chain(*runs))
-    holding = [page for page in range(len(index)) if wanted & {*range(first_rows[page], first_rows[page + 1])}]
+    requested = set(chain(*runs))
+    holding = [page for page in range(len(index)) if requested & {*range(first_rows[page], first_rows[page + 1])}]
     assert [*chain(*covering)] == holding
-    assert all(before.stop < behind.start for before, behind in pairwise(covering))
+    assert all(before.stop < end.start for before, end in pairwise(covering))
     for run in covering:
         assert run
         assert index.rows(run) == range(first_rows[run.start], first_rows[run.stop])
@@ -227,14 +227,14 @@ def cut_as_by_parquet_mr(text: str, length: int, *, greatest: bool) -> bytes:
     value = text.encode()
     if len(value) <= length:
         return value
-    kept = bytearray(value[:length].decode("utf-8", "ignore").encode())
-    if not kept or not greatest:
-        return bytes(kept) or value
-    for place in reversed(range(len(kept))):
-        kept[place] += 1
-        if kept[place] < 0x100 - 1 and is_text(kept):
-            return bytes(kept)
-        kept[place] -= 1
+    remaining = bytearray(value[:length].decode("utf-8", "ignore").encode())
+    if not remaining or not greatest:
+        return bytes(remaining) or value
+    for place in reversed(range(len(remaining))):
+        remaining[place] += 1
+        if remaining[place] < 0x100 - 1 and is_text(remaining):
+            return bytes(remaining)
+        remaining[place] -= 1
     return value
 
 
@@ -253,7 +253,7 @@ TEXTS = st.text(st.sampled_from("ab~\x7f\u0080п\u00ff\u07ff\uffff\U00010000\U00
 def test_bounds_that_parquet_mr_cut_are_believed(pages: list[list[str]], length: int) -> None:
     encoded = [sorted(text.encode() for text in page) for page in pages]
     every = sorted(chain(*encoded))
-    held = ColumnIndex(
+    stored = ColumnIndex(
         tuple(
             Bounds(
                 cut_as_by_parquet_mr(page[0].decode(), length, greatest=False),
@@ -264,7 +264,7 @@ def test_bounds_that_parquet_mr_cut_are_believed(pages: list[list[str]], length:
         None,
     )
     chunk = replace(part(KEY).chunk, bounds=Bounds(every[0], every[-1]), null_count=None)
-    index = decode_column_index(encode_column_index(held), chunk, len(pages))
+    index = decode_column_index(encode_column_index(stored), chunk, len(pages))
     for bounds, values in zip(index.bounds, encoded, strict=True):
         assert bounds
         assert bounds.min <= values[0] <= values[-1] <= bounds.max
@@ -295,12 +295,12 @@ def test_our_own_bounds_are_bounds_when_they_are_cut(values: list[bytes]) -> Non
     else:
         assert len(bounds.max) <= LONGEST_BOUND
         # The least there is of what begins otherwise and is greater than all that begins so.
-        kept = bounds.max[:-1] + bytes([bounds.max[-1] - 1])
-        assert greatest[:LONGEST_BOUND] == kept + b"\xff" * (LONGEST_BOUND - len(kept))
+        remaining = bounds.max[:-1] + bytes([bounds.max[-1] - 1])
+        assert greatest[:LONGEST_BOUND] == remaining + b"\xff" * (LONGEST_BOUND - len(remaining))
     if is_text(least) and is_text(greatest):
         chunk = replace(part(KEY).chunk, bounds=Bounds(least, greatest), null_count=0)
-        held = ColumnIndex((bounds,), (0,))
-        assert decode_column_index(encode_column_index(held), chunk, 1) == held
+        stored = ColumnIndex((bounds,), (0,))
+        assert decode_column_index(encode_column_index(stored), chunk, 1) == stored
 
 
 @pytest.mark.parametrize(

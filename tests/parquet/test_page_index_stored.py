@@ -45,8 +45,8 @@ HELD = st.builds(
 
 
 @given(HELD)
-def test_what_is_packed_is_unpacked(held: Indexes) -> None:
-    assert Indexes.unpack(held.pack()) == held
+def test_what_is_packed_is_unpacked(stored: Indexes) -> None:
+    assert Indexes.unpack(stored.pack()) == stored
 
 
 @given(HELD, HELD)
@@ -125,8 +125,8 @@ def test_indexes_are_cut_from_what_was_fetched(mirror: Path) -> None:
                             expected[each.row_group] = (data[at.start : at.end], located)
                         else:
                             located[name] = data[at.start : at.end]
-            assert {n: (held.column_index, held.offset_indexes) for n, held in cut.items()} == expected
-            assert not any(held.own for held in cut.values())
+            assert {n: (stored.column_index, stored.offset_indexes) for n, stored in cut.items()} == expected
+            assert not any(stored.own for stored in cut.values())
             found_some += len(cut) > 0
     assert found_some > 20
 
@@ -134,8 +134,8 @@ def test_indexes_are_cut_from_what_was_fetched(mirror: Path) -> None:
 def test_without_the_key_column_bounds_are_not_cut() -> None:
     data = written()
     cut = cut_indexes(read_footer(data), "no such column", data, 0)
-    assert [held.column_index for held in cut.values()] == [None]
-    assert [{*held.offset_indexes} for held in cut.values()] == [{KEY, PLAIN, FEW}]
+    assert [stored.column_index for stored in cut.values()] == [None]
+    assert [{*stored.offset_indexes} for stored in cut.values()] == [{KEY, PLAIN, FEW}]
 
 
 # Damage
@@ -240,9 +240,9 @@ def test_damaged_page_headers(mirror: Path) -> None:
             before = each.data[index.offsets[0] : index.offsets[page]]
             first = each.data[each.chunk.range.start : index.offsets[0]]
             whole, body = header_bytes(each, page)
-            behind = each.data[index.offsets[page + 1] : index.offsets[-1]]
+            stop = each.data[index.offsets[page + 1] : index.offsets[-1]]
             for changed in damaged(whole, rng, 60):
-                data = before + changed + body + behind
+                data = before + changed + body + stop
 
                 def check(data: bytes = data, index: OffsetIndex = index) -> None:
                     check_pages(data, index, range(len(index)), dictionary=True)
@@ -281,8 +281,8 @@ def test_damaged_pages_anywhere(mirror: Path) -> None:
 
 def test_damaged_indexes_of_the_store() -> None:
     outcomes = Outcomes()
-    held = Indexes(part(KEY).column_index, {name: part(name).offset_index for name in (KEY, PLAIN, FEW)}, own=True)
-    packed = held.pack()
+    stored = Indexes(part(KEY).column_index, {name: part(name).offset_index for name in (KEY, PLAIN, FEW)}, own=True)
+    packed = stored.pack()
     head = packed.index(b"\n") + 1
     rng = Random(3)
     for turn in range(3000):
@@ -293,7 +293,7 @@ def test_damaged_indexes_of_the_store() -> None:
             found = Indexes.unpack(data)
             assert Indexes.unpack(found.pack()) == found
             assert type(found.own) is bool
-            assert all(type(name) is str and type(held) is bytes for name, held in found.offset_indexes.items())
+            assert all(type(name) is str and type(stored) is bytes for name, stored in found.offset_indexes.items())
             assert found.column_index is None or type(found.column_index) is bytes
 
         outcomes.of(attempt)

@@ -228,10 +228,10 @@ def test_dictionaries_that_old_writers_do_not_tell_of(wide: pa.Table, page: str)
     footer, whole, compared = read_footer(data), pq.ParquetFile(pa.BufferReader(data)), Compared()
     for group in footer.row_groups:
         expected = whole.read_row_group(group.ordinal, use_threads=False)
-        for name, told in group.chunks.items():
-            if told.dictionary_page_offset is not None:
-                start = told.dictionary_page_offset
-                chunk = replace(told, dictionary_page_offset=None, data_page_offset=start, dictionary_coded=None)
+        for name, reported in group.chunks.items():
+            if reported.dictionary_page_offset is not None:
+                start = reported.dictionary_page_offset
+                chunk = replace(reported, dictionary_page_offset=None, data_page_offset=start, dictionary_coded=None)
                 assert read(spliced(data, footer, chunk, group.num_rows)).equals(expected[name])
                 check_selections(compared, data, footer, chunk, expected[name].combine_chunks())
     assert compared["in all"] > 600
@@ -330,8 +330,8 @@ def test_files_of_duckdb(wide: pa.Table, tmp_path: Path, codec: str, version: st
     assert len(footer.row_groups) > 1
     chunks = len(footer.row_groups) * wide.num_columns
     assert check_file(data) == check_pages_of(data)["in all"] == chunks
-    told = {chunk.dictionary_coded for group in groups(data) for chunk in group}
-    assert told in ({0, 1}, {None})  # before 2.0 it does not say
+    reported = {chunk.dictionary_coded for group in groups(data) for chunk in group}
+    assert reported in ({0, 1}, {None})  # before 2.0 it does not say
 
 
 def test_duckdb_reads_the_same_in_a_spliced_file(wide: pa.Table, tmp_path: Path) -> None:

@@ -66,10 +66,10 @@ def list_of(values: st.SearchStrategy[Written], kind: int) -> st.SearchStrategy[
 def struct_of(values: st.SearchStrategy[Written]) -> st.SearchStrategy[Written]:
     fields = st.dictionaries(st.one_of(st.integers(1, 20), st.integers(-(1 << 15), (1 << 15) - 1)), values, max_size=4)
     return fields.map(
-        lambda held: (
+        lambda stored: (
             STRUCT,
-            encode_struct([(number, kind, raw) for number, (kind, raw, _) in sorted(held.items())]),
-            {number: value for number, (_, _, value) in held.items()},
+            encode_struct([(number, kind, raw) for number, (kind, raw, _) in sorted(stored.items())]),
+            {number: value for number, (_, _, value) in stored.items()},
         )
     )
 
@@ -335,11 +335,11 @@ def test_memory_is_bounded() -> None:
     data = many(MAX_VALUES // 64, b"\x11\x00", STRUCT)  # two values each
     tracemalloc.start()
     try:
-        held = read(data)
+        stored = read(data)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert sum(map(len, held.values())) == MAX_VALUES // 64
+    assert sum(map(len, stored.values())) == MAX_VALUES // 64
     assert peak < (200 << 20) / 32
 
 

@@ -70,8 +70,8 @@ def pages_that_hold(there: Sequence[tuple[bytes, RowGroup, pa.ChunkedArray]], ke
     By the files alone: their rows are read whole, and their pages told apart by their headers.
     """
     size = count = 0
-    for content, group, held in there:
-        rows = np.flatnonzero(pc.is_in(held, pc.unique(keys)).to_numpy()).tolist()
+    for content, group, stored in there:
+        rows = np.flatnonzero(pc.is_in(stored, pc.unique(keys)).to_numpy()).tolist()
         if not rows:
             continue
         for name in COLUMNS:
@@ -148,8 +148,12 @@ def test_announces_index_requests_first_and_then_pages(large: Path, settings: Se
         assert not estimate.exact
         before = len(server.log)
         exact = found.fetch_indexes()
-        asked = server.log[before:]
-        assert sorted(each.sent_bytes for each in asked) == sorted(len(fetch.range) for fetch in estimate.indexes) != []
+        requested = server.log[before:]
+        assert (
+            sorted(each.sent_bytes for each in requested)
+            == sorted(len(fetch.range) for fetch in estimate.indexes)
+            != []
+        )
         assert exact.exact
         assert not exact.indexes
         before = len(server.log)
@@ -192,8 +196,8 @@ def test_does_not_read_cached_pages(tmp_path: Path, cat: Catalogue, server: Loop
 def test_counts_matching_pages_without_reading(cat: Catalogue, server: LoopbackServer, all_rows: pa.Table) -> None:
     crawl = sorted_crawl(cat)
     expected = scanned(of_crawl(all_rows, crawl), [parse_pattern("*.com")]).num_rows
-    asked = cat.captures("*.com", crawls=crawl, subsets="warc")
-    asked.count()  # takes the indexes
+    requested = cat.captures("*.com", crawls=crawl, subsets="warc")
+    requested.count()  # takes the indexes
     again = cat.captures("*.com", crawls=crawl, subsets="warc").counting()
     assert sum(rows for _, rows in again.plan.counted) > 0.8 * expected
     before = len(server.log)
@@ -201,7 +205,7 @@ def test_counts_matching_pages_without_reading(cat: Catalogue, server: LoopbackS
     made = server.log[before:]
     assert len(made) == again.plan.requests
     assert {part.column for wave in again.plan.waves for fetch in wave for part in fetch.parts} <= {KEY_COLUMN}
-    assert sum(exchange.sent_bytes for exchange in made) < asked.fetch_indexes().bytes / 10
+    assert sum(exchange.sent_bytes for exchange in made) < requested.fetch_indexes().bytes / 10
 
 
 def test_limit_reads_enough_pages(cat: Catalogue, server: LoopbackServer) -> None:

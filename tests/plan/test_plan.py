@@ -42,12 +42,12 @@ def test_near_keeps_every_interval_with_a_key(
     intervals: tuple[KeyInterval, ...], group: list[bytes], order: Order
 ) -> None:
     bounds = Bounds(min(group), max(group), order)
-    kept = near(intervals, bounds)
+    remaining = near(intervals, bounds)
     for interval in intervals:
         if any(key in interval for key in group):
-            assert interval in kept
+            assert interval in remaining
         if order is Order.UNSIGNED and (interval.start > bounds.max or interval.end <= bounds.min):
-            assert interval not in kept
+            assert interval not in remaining
 
 
 def signed(key: bytes) -> list[int]:
@@ -76,12 +76,12 @@ ranges = st.builds(lambda s, n: ByteRange(s, s + n), st.integers(0, 500), st.int
 
 
 @given(st.lists(ranges), st.integers(0, 40), st.integers(1, 300))
-def test_coalesced_ranges_cover_all_within_the_gap(wanted: list[ByteRange], gap: int, most: int) -> None:
-    merged = coalesce(wanted, max_gap=gap, max_length=most)
+def test_coalesced_ranges_cover_all_within_the_gap(requested: list[ByteRange], gap: int, most: int) -> None:
+    merged = coalesce(requested, max_gap=gap, max_length=most)
     assert merged == sorted(merged)
     assert all(first.end <= second.start for first, second in pairwise(merged))
     covered = {byte for part in merged for byte in range(part.start, part.end)}
-    asked = {byte for part in wanted for byte in range(part.start, part.end)}
+    asked = {byte for part in requested for byte in range(part.start, part.end)}
     assert asked <= covered
     for part in merged:
         run = 0
@@ -105,14 +105,14 @@ def question(*patterns: str, **more: object) -> ResolvedQuery:
 
 
 def test_reads_only_chunks_of_requested_columns(mirror: Path) -> None:
-    held = a_held_file(mirror)
+    stored = a_held_file(mirror)
     # A second wave costs something, requests nothing to speak of.
     plan = plan_reads(
-        question("*", columns=("url", "fetch_status")), [held], cost=Cost(rate=None, latency=1e-8), considered=1
+        question("*", columns=("url", "fetch_status")), [stored], cost=Cost(rate=None, latency=1e-8), considered=1
     )
     chunks = {
         (group.ordinal, name): group.chunks[name].range
-        for group in held.footer.row_groups
+        for group in stored.footer.row_groups
         for name in ("url_surtkey", "url", "fetch_status")
     }
     parts = [part for wave in plan.waves for fetch in wave for part in fetch.parts]
@@ -125,31 +125,31 @@ def test_reads_only_chunks_of_requested_columns(mirror: Path) -> None:
 
 
 def test_merges_ranges_by_cost(mirror: Path) -> None:
-    held = a_held_file(mirror)
+    stored = a_held_file(mirror)
     ask = question("*", columns=("warc_segment",))
-    scarce = plan_reads(ask, [held], cost=Cost(rate=1.0, bandwidth=1e9), considered=1)
-    plenty = plan_reads(ask, [held], cost=Cost(rate=None, latency=0.0), considered=1)
+    scarce = plan_reads(ask, [stored], cost=Cost(rate=1.0, bandwidth=1e9), considered=1)
+    plenty = plan_reads(ask, [stored], cost=Cost(rate=None, latency=0.0), considered=1)
     assert scarce.requests == 1 < plenty.requests
     assert scarce.bytes > plenty.bytes
 
 
 def test_plan_is_frozen(mirror: Path) -> None:
-    held = a_held_file(mirror)
-    plans = [plan_reads(question("*.example.com"), [held], cost=Cost(), considered=9) for _ in range(2)]
+    stored = a_held_file(mirror)
+    plans = [plan_reads(question("*.example.com"), [stored], cost=Cost(), considered=9) for _ in range(2)]
     assert plans[0] == plans[1]
     with pytest.raises(dataclasses.FrozenInstanceError):
         plans[0].files = ()  # type: ignore[misc]
 
 
 def test_missing_statistics_might_match(mirror: Path) -> None:
-    held = a_held_file(mirror)
-    group = held.footer.row_groups[0]
+    stored = a_held_file(mirror)
+    group = stored.footer.row_groups[0]
     nowhere = question("zzz.no-such-host.example/*")
     assert prune_row_group(nowhere, group) is Verdict.CANNOT_MATCH
     blind = _without_bounds(group)
     assert prune_row_group(nowhere, blind) is Verdict.MIGHT_MATCH
-    footer = dataclasses.replace(held.footer, row_groups=(blind,))
-    plan = plan_reads(nowhere, [dataclasses.replace(held, footer=footer)], cost=Cost(), considered=1)
+    footer = dataclasses.replace(stored.footer, row_groups=(blind,))
+    plan = plan_reads(nowhere, [dataclasses.replace(stored, footer=footer)], cost=Cost(), considered=1)
     assert plan.row_groups == 1
     assert plan.unbounded[0] == 1
     assert "1 row group without bounds must be read" in plan.warnings[0]
@@ -163,8 +163,8 @@ def _without_bounds(group: RowGroup) -> RowGroup:
 
 
 def test_file_without_keys_matches_nothing(mirror: Path) -> None:
-    held = a_held_file(mirror)
-    group = held.footer.row_groups[0]
+    stored = a_held_file(mirror)
+    group = stored.footer.row_groups[0]
     chunks = {name: chunk for name, chunk in group.chunks.items() if name != "url_surtkey"}
     assert prune_row_group(question("*"), dataclasses.replace(group, chunks=chunks)) is Verdict.CANNOT_MATCH
 

@@ -86,16 +86,16 @@ def _in_collinfo(name: str) -> bool:
 
 
 def _in_snapshot(name: str) -> bool:
-    told = json.loads(Snapshot("2022-01-01", "1", (), (), ()).pack())
+    reported = json.loads(Snapshot("2022-01-01", "1", (), (), ()).pack())
     about = {"size": 1, "sha256": "0" * 64, "count": 1}
     file = {"name": f"crawls/CC-MAIN-2022-05.{'0' * 32}.parquet", **about}
     table = {"name": "tables/files.parquet", **about}
-    assert unpack_snapshot(json.dumps(told | {"files": [file], "tables": [table]}).encode())
+    assert unpack_snapshot(json.dumps(reported | {"files": [file], "tables": [table]}).encode())
     parts = (name, f"crawls/{name}.{'0' * 32}.parquet", f"crawls/CC-MAIN-2022-05.{name}.parquet")
     changes = [{"files": [file | {"name": each}]} for each in parts] + [{"files": [file | {"sha256": name}]}]
     changes += [{"tables": [table | {"name": each}]} for each in (name, f"tables/{name}.parquet")]
     unpack = _refused(lambda data: unpack_snapshot(data.encode()))
-    return all(unpack(json.dumps(told | change)) for change in changes)
+    return all(unpack(json.dumps(reported | change)) for change in changes)
 
 
 DOORS: dict[str, Callable[[str], bool]] = {
@@ -131,8 +131,8 @@ def _row(name: str) -> dict[str, object]:
 
 @pytest.mark.parametrize("door", DOORS)
 def test_rejects_paths_that_leave_the_source(door: str) -> None:
-    taken = {name for name in LEADING_AWAY if not DOORS[door](name)}
-    assert taken <= HARMLESS.get(door, set())
+    used = {name for name in LEADING_AWAY if not DOORS[door](name)}
+    assert used <= HARMLESS.get(door, set())
 
 
 def test_accepts_valid_paths() -> None:
@@ -283,9 +283,9 @@ def test_record_output_has_the_given_name_or_none(
             harvested.fetch(rows, name, form="warc")
         except CatalogueError as error:
             failed = error
-        beside = Path(os.path.normpath(home / name))
+        temporary = Path(os.path.normpath(home / name))
         made = {path.name for path in _there(home) - before}
-        start = beside.name.partition(".warc.gz")[0]
+        start = temporary.name.partition(".warc.gz")[0]
         assert all(each.removeprefix(".").startswith(start) for each in made), (name, made)
-        assert (failed is None) is (beside in _there(home) and beside.is_file()), (name, failed)
+        assert (failed is None) is (temporary in _there(home) and temporary.is_file()), (name, failed)
         assert (home / "there.warc.gz").read_text() == "precious"

@@ -85,25 +85,25 @@ class Truth:
         return self.rows(select, rf"regexp_matches(url_host_name, '(^|\.)example\.com$') AND {where}")
 
 
-def pruned(told: Any, truth: Truth) -> None:
+def pruned(reported: Any, truth: Truth) -> None:
     of = f"crawl = '{truth.crawl}' AND subset = 'warc'"
     ((captures, files),) = truth.of_site("count(*), count(DISTINCT filename)", of)
     ((there,),) = truth.rows("count(DISTINCT filename)", of)
-    assert (told["captures"], told["all"]["files"]) == (captures, there)
-    assert files <= told["left"]["files"] <= there
-    assert told["left"]["row groups"] < told["all"]["row groups"]
-    assert told["made"] <= told["planned"]
+    assert (reported["captures"], reported["all"]["files"]) == (captures, there)
+    assert files <= reported["left"]["files"] <= there
+    assert reported["left"]["row groups"] < reported["all"]["row groups"]
+    assert reported["made"] <= reported["planned"]
 
 
-def through_time(told: Any, truth: Truth) -> None:
-    asked = f"crawl IN {truth.crawls} AND subset"
-    assert told["captures"] == dict(truth.of_site("crawl, count(*)", f"{asked} = 'warc' GROUP BY crawl"))
-    kinds = truth.of_site("crawl, fetch_status // 100 || 'xx', count(*)", f"{asked} <> 'robotstxt' GROUP BY ALL")
+def through_time(reported: Any, truth: Truth) -> None:
+    requested = f"crawl IN {truth.crawls} AND subset"
+    assert reported["captures"] == dict(truth.of_site("crawl, count(*)", f"{requested} = 'warc' GROUP BY crawl"))
+    kinds = truth.of_site("crawl, fetch_status // 100 || 'xx', count(*)", f"{requested} <> 'robotstxt' GROUP BY ALL")
     languages = truth.of_site(
         "crawl, split_part(content_languages, ',', 1), count(*)",
-        f"{asked} = 'warc' AND content_languages IS NOT NULL GROUP BY ALL",
+        f"{requested} = 'warc' AND content_languages IS NOT NULL GROUP BY ALL",
     )
-    for shares, counts in ((told["status"], kinds), (told["languages"], languages)):
+    for shares, counts in ((reported["status"], kinds), (reported["languages"], languages)):
         assert set(shares) == {crawl for crawl, _, _ in counts}
         for crawl, found in shares.items():
             of = {kind: count for each, kind, count in counts if each == crawl}
@@ -112,46 +112,46 @@ def through_time(told: Any, truth: Truth) -> None:
                 assert share == pytest.approx(of.get(name.split()[0], 0) / sum(of.values()))
 
 
-def sampled(told: Any, truth: Truth) -> None:
+def sampled(reported: Any, truth: Truth) -> None:
     of = f"crawl = '{truth.crawl}' AND subset = 'warc'"
-    assert told["rows"] == truth.rows("count(*)", of)[0][0]
-    assert told["same"] == [True, False]
-    held = []
+    assert reported["rows"] == truth.rows("count(*)", of)[0][0]
+    assert reported["same"] == [True, False]
+    stored = []
     for column, expression in (
         ("content_languages", "split_part(content_languages, ',', 1)"),
         ("url_host_tld", "url_host_tld"),
         ("content_mime_detected", "content_mime_detected"),
     ):
         true = dict(truth.rows(f"coalesce({expression}, 'none'), count(*)", f"{of} GROUP BY ALL"))
-        table = told["shares"][column]
+        table = reported["shares"][column]
         assert sum(row["found"] for row in table.values()) == 200
         for row in table.values():
             for end in (row["low"], row["high"]):  # where the share is as far off as 95% of samples allow
                 assert abs(row["found"] / 200 - end) == pytest.approx(1.96 * (end * (1 - end) / 200) ** 0.5)
-        shares = {value: found / told["rows"] for value, found in true.items() if found > 0.02 * told["rows"]}
-        held += [
+        shares = {value: found / reported["rows"] for value, found in true.items() if found > 0.02 * reported["rows"]}
+        stored += [
             value in table and table[value]["low"] <= share <= table[value]["high"] for value, share in shares.items()
         ]
-    assert sum(held) >= 0.9 * len(held)
+    assert sum(stored) >= 0.9 * len(stored)
 
 
-def linked(told: Any, truth: Truth) -> None:
+def linked(reported: Any, truth: Truth) -> None:
     pages = []
-    for name, offset, length in told["chosen"]:
+    for name, offset, length in reported["chosen"]:
         with (truth.mirror / name).open("rb") as archive:
             archive.seek(offset)
             pages.append(zlib.decompress(archive.read(length), wbits=31))
-    assert len(pages) == told["pages"] == 20
-    assert told["links"] == sum(len(re.findall(rb"<a\s", page)) for page in pages)
-    assert told["words"] > 0
+    assert len(pages) == reported["pages"] == 20
+    assert reported["links"] == sum(len(re.findall(rb"<a\s", page)) for page in pages)
+    assert reported["words"] > 0
 
 
-def from_the_lake(told: Any, truth: Truth) -> None:
+def from_the_lake(reported: Any, truth: Truth) -> None:
     of = f"crawl = '{truth.crawl}' AND subset = 'warc'"
     ((captures, keys, files),) = truth.of_site("count(*), count(DISTINCT url_surtkey), count(DISTINCT filename)", of)
-    assert (told["same"], told["captures"], told["keys"]) == ([True] * 6, captures, keys)
+    assert (reported["same"], reported["captures"], reported["keys"]) == ([True] * 6, captures, keys)
     ((there,),) = truth.rows("count(DISTINCT filename)", of)
-    assert files <= told["opened"] < told["there"] == there
+    assert files <= reported["opened"] < reported["there"] == there
 
 
 LOOKED_AT: dict[str, tuple[Callable[[Any, Truth], None], dict[str, str]]] = {

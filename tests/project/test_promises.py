@@ -19,12 +19,12 @@ def functions_of(path: str) -> set[str]:
 def test_named_tests_exist() -> None:
     named = _NAMED.findall(PROMISES)
     assert len(named) > 150
-    lacking = [
+    missing = [
         f"{path}::{test}"
         for path, test in named
         if not (ROOT / path).exists() or (test and not (test.startswith("test_") and test in functions_of(path)))
     ]
-    assert not lacking
+    assert not missing
 
 
 def test_every_row_names_a_test() -> None:

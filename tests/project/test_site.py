@@ -72,12 +72,12 @@ def test_links_have_targets_and_nothing_is_loaded_from_elsewhere(site: Path) -> 
 
 
 def test_documents_every_command_and_option(site: Path) -> None:
-    told = html(site / "reference/commands.html")
+    reported = html(site / "reference/commands.html")
     waiting: list[tuple[str, click.Command]] = [("catalogue", entry)]
     while waiting:
         name, command = waiting.pop()
-        assert f'id="{name.replace(" ", "-")}"' in told
-        section = told.partition(f'id="{name.replace(" ", "-")}"')[2].partition("</dl>")[0]
+        assert f'id="{name.replace(" ", "-")}"' in reported
+        section = reported.partition(f'id="{name.replace(" ", "-")}"')[2].partition("</dl>")[0]
         context = click.Context(command)
         shown = text(section)
         for parameter in command.params:
@@ -111,15 +111,15 @@ def test_documents_every_error_and_status(site: Path) -> None:
 
 
 def test_documents_every_setting_and_variable(site: Path) -> None:
-    told = text(html(site / "reference/settings.html"))
+    reported = text(html(site / "reference/settings.html"))
     for name in Settings.__dataclass_fields__:
-        assert f"{name}, CATALOGUE_{name.upper()}" in told
+        assert f"{name}, CATALOGUE_{name.upper()}" in reported
     for name in _ENVIRONMENT:
-        assert name.lower() in told.lower()
+        assert name.lower() in reported.lower()
 
 
 def test_documents_every_view_column_and_query(site: Path) -> None:
-    told = html(site / "reference/views.html")
+    reported = html(site / "reference/views.html")
     comments = [
         found
         for view in (ROOT / "queries/views").glob("[a-z]*.sql")
@@ -127,7 +127,7 @@ def test_documents_every_view_column_and_query(site: Path) -> None:
     ]
     assert len(comments) > 50
     for view, column, about in comments:
-        section = text(told.partition(f'<section id="{view.replace("_", "-")}">')[2].partition("</section>")[0])
+        section = text(reported.partition(f'<section id="{view.replace("_", "-")}">')[2].partition("</section>")[0])
         assert re.search(rf"^{column}$", section, re.MULTILINE), f"{view}.{column}"
         assert about in section
     shown = ID.findall(html(site / "reference/queries.html"))
@@ -150,9 +150,9 @@ def test_documents_every_json_field() -> None:
 
 
 def test_documents_every_path_and_parameter(site: Path) -> None:
-    told = text(html(site / "reference/http.html"))
+    reported = text(html(site / "reference/http.html"))
     for path in application().openapi()["paths"].values():
-        assert path["get"]["summary"] in told
+        assert path["get"]["summary"] in reported
         for parameter in path["get"].get("parameters", []):
-            assert re.search(rf"^{parameter['name']}$", told, re.MULTILINE)
-            assert parameter["description"] in told
+            assert re.search(rf"^{parameter['name']}$", reported, re.MULTILINE)
+            assert parameter["description"] in reported

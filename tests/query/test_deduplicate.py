@@ -39,14 +39,14 @@ def last_of_each(rows: list[Row], column: str) -> list[Row]:
 def test_equals_a_reference_implementation(
     harvested: Catalogue, whole_crawls: list[str], pattern: str, unique: str | None
 ) -> None:
-    asked: dict[str, Any] = {"patterns": pattern, "columns": COLUMNS, "crawls": whole_crawls}
-    rows = harvested.captures(**asked).to_arrow().to_pylist()
+    requested: dict[str, Any] = {"patterns": pattern, "columns": COLUMNS, "crawls": whole_crawls}
+    rows = harvested.captures(**requested).to_arrow().to_pylist()
     expected = last_of_each(rows, BY[unique])
-    latest = harvested.captures(**asked, unique=unique, latest=True)
+    latest = harvested.captures(**requested, unique=unique, latest=True)
     assert latest.to_arrow().to_pylist() == expected
     assert 0 < len(expected) < len(rows)
     if unique:
-        first = harvested.captures(**asked, unique=unique)
+        first = harvested.captures(**requested, unique=unique)
         assert first.to_arrow().to_pylist() == first_of_each(rows, BY[unique])
         assert first.count() == len(first_of_each(rows, BY[unique]))
     by_crawl = {crawl: sum(row["crawl"] == crawl for row in expected) for crawl in {row["crawl"] for row in expected}}
@@ -54,20 +54,20 @@ def test_equals_a_reference_implementation(
 
 
 def test_limit_applies_after_deduplication(harvested: Catalogue, whole_crawls: list[str]) -> None:
-    asked: dict[str, Any] = {"patterns": "*.com", "columns": ["url"], "crawls": whole_crawls, "unique": "digest"}
-    every = harvested.captures(**asked).to_arrow()
+    requested: dict[str, Any] = {"patterns": "*.com", "columns": ["url"], "crawls": whole_crawls, "unique": "digest"}
+    every = harvested.captures(**requested).to_arrow()
     for limit in (0, 1, 50):
-        some = harvested.captures(**asked, limit=limit)
+        some = harvested.captures(**requested, limit=limit)
         assert some.to_arrow() == every.slice(0, limit)
         assert some.count() == limit
     assert every.schema.names == ["url", "crawl", "subset"]
 
 
 def test_deduplicates_by_any_column_in_order(harvested: Catalogue, whole_crawls: list[str]) -> None:
-    asked: dict[str, Any] = {"patterns": "*.com", "crawls": whole_crawls}
-    statuses = harvested.captures(**asked, columns=["fetch_status"], unique="fetch_status").to_arrow()
+    requested: dict[str, Any] = {"patterns": "*.com", "crawls": whole_crawls}
+    statuses = harvested.captures(**requested, columns=["fetch_status"], unique="fetch_status").to_arrow()
     assert len(set(statuses.column("fetch_status").to_pylist())) == statuses.num_rows > 1
-    ordered = harvested.captures(**asked, columns=["url_surtkey"], latest=True, ordered=True).to_arrow()
+    ordered = harvested.captures(**requested, columns=["url_surtkey"], latest=True, ordered=True).to_arrow()
     keys = ordered.column("url_surtkey").to_pylist()
     assert keys == sorted(keys, key=str.encode)
     assert len(set(keys)) == len(keys)
@@ -80,7 +80,9 @@ def test_keeps_rows_without_a_value() -> None:
     batch = pa.record_batch({"value": values, "time": times, "row": range(50)})
     for time in (None, "time"):
         distinct = Distinct("value", time, None, ("value", "row"))
-        rows = [row for kept in distinct.of([batch, batch.slice(0, 0)], batch.schema) for row in kept.to_pylist()]
+        rows = [
+            row for remaining in distinct.of([batch, batch.slice(0, 0)], batch.schema) for row in remaining.to_pylist()
+        ]
         assert [row["value"] for row in rows].count(None) == values.count(None)
         assert {"a", "b"} < {row["value"] for row in rows}
         assert len(rows) == values.count(None) + 2

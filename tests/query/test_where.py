@@ -16,7 +16,7 @@ import pytest
 from catalogue.errors import QueryError
 from catalogue.query.resolved_query import Where
 from catalogue.query.where import check_expression, connect, parse_where, where_positions
-from tests.support.conditions import conditions, duckdb_connection, kept, rows_of
+from tests.support.conditions import conditions, duckdb_connection, matching, rows_of
 
 connection = pytest.fixture(scope="module")(duckdb_connection)
 
@@ -26,49 +26,52 @@ connection = pytest.fixture(scope="module")(duckdb_connection)
 
 def test_keeps_matching_rows(connection: duckdb.DuckDBPyConnection) -> None:
     rows = rows_of(url=["a", "b", None, "c"], fetch_status=[200, None, 200, 404])
-    assert kept("fetch_status = 200", rows, connection).to_pydict() == {"url": ["a", None], "fetch_status": [200, 200]}
-    assert kept("url > 'a'", rows, connection)["url"].to_pylist() == ["b", "c"]
-    assert kept("url IS NULL OR fetch_status IS NULL", rows, connection)["url"].to_pylist() == ["b", None]
-    assert kept("NULL", rows, connection).num_rows == 0
-    assert kept("true -- all", rows, connection).equals(rows)
-    assert kept("false", rows, connection).num_rows == 0
+    assert matching("fetch_status = 200", rows, connection).to_pydict() == {
+        "url": ["a", None],
+        "fetch_status": [200, 200],
+    }
+    assert matching("url > 'a'", rows, connection)["url"].to_pylist() == ["b", "c"]
+    assert matching("url IS NULL OR fetch_status IS NULL", rows, connection)["url"].to_pylist() == ["b", None]
+    assert matching("NULL", rows, connection).num_rows == 0
+    assert matching("true -- all", rows, connection).equals(rows)
+    assert matching("false", rows, connection).num_rows == 0
 
 
 def test_keeps_order_and_columns(connection: duckdb.DuckDBPyConnection) -> None:
     numbers = [*range(150_000)]
     Random(1).shuffle(numbers)
     rows = rows_of(warc_record_offset=numbers, url=[str(number) for number in numbers])
-    found = kept("warc_record_offset % 3 = 0", rows, connection)
+    found = matching("warc_record_offset % 3 = 0", rows, connection)
     assert found.column_names == rows.column_names
     assert found["warc_record_offset"].to_pylist() == [number for number in numbers if number % 3 == 0]
 
 
 def test_compares_text_by_bytes(connection: duckdb.DuckDBPyConnection) -> None:
     rows = rows_of(url=["a", "B", "b", "é", "z", "\U0001f600", "\uffff", ""])
-    assert kept("url > 'a'", rows, connection)["url"].to_pylist() == ["b", "é", "z", "\U0001f600", "\uffff"]
-    assert kept("url > '\uffff'", rows, connection)["url"].to_pylist() == ["\U0001f600"]
-    assert kept("url < 'a'", rows, connection)["url"].to_pylist() == ["B", ""]
+    assert matching("url > 'a'", rows, connection)["url"].to_pylist() == ["b", "é", "z", "\U0001f600", "\uffff"]
+    assert matching("url > '\uffff'", rows, connection)["url"].to_pylist() == ["\U0001f600"]
+    assert matching("url < 'a'", rows, connection)["url"].to_pylist() == ["B", ""]
 
 
 @pytest.mark.parametrize(("literal", "number"), [("1_000", 1000), ("- 5", -5), ("-(-5)", 5), ("007", 7)])
 def test_numbers_follow_duckdb(literal: str, number: int, connection: duckdb.DuckDBPyConnection) -> None:
     [(_, _, (condition,))] = conditions(f"url_port = {literal}")
     assert condition == number
-    assert kept(f"url_port = {literal}", rows_of(url_port=[number, 6]), connection).num_rows == 1
+    assert matching(f"url_port = {literal}", rows_of(url_port=[number, 6]), connection).num_rows == 1
 
 
 def test_error_on_a_row_is_a_query_error(connection: duckdb.DuckDBPyConnection) -> None:
     rows = rows_of(url=["5", "no number"])
-    assert kept("url::INTEGER = 5", rows.slice(0, 1), connection).num_rows == 1
+    assert matching("url::INTEGER = 5", rows.slice(0, 1), connection).num_rows == 1
     with pytest.raises(QueryError, match=r"--where url::INTEGER = 5: .*no number"):
-        kept("url::INTEGER = 5", rows, connection)
-    assert kept("url = '5'", rows, connection).num_rows == 1  # the connection is as good as before
+        matching("url::INTEGER = 5", rows, connection)
+    assert matching("url = '5'", rows, connection).num_rows == 1  # the connection is as good as before
 
 
 def test_releases_rows(connection: duckdb.DuckDBPyConnection) -> None:
     for sql in ("url = 'a'", "url::INTEGER = 5"):
         with suppress(QueryError):
-            kept(sql, rows_of(url=["a"]), connection)
+            matching(sql, rows_of(url=["a"]), connection)
         with pytest.raises(duckdb.CatalogException):
             connection.execute("FROM rows")
 
@@ -238,7 +241,7 @@ def test_rejects_unbalanced_brackets(sql: str) -> None:
 
 
 def test_comment_ends_with_its_line(connection: duckdb.DuckDBPyConnection) -> None:
-    found = kept("url = 'a' --) OR (true", rows_of(url=["a", "b", "c"]), connection)
+    found = matching("url = 'a' --) OR (true", rows_of(url=["a", "b", "c"]), connection)
     assert found["url"].to_pylist() == ["a"]
 
 

@@ -20,7 +20,7 @@ from catalogue.parquet.model import RowGroup
 from catalogue.query.resolved_query import Condition, ResolvedQuery, Verdict, Where, prune_row_group
 from catalogue.query.where import parse_where, where_positions
 from catalogue.surt import EVERYTHING
-from tests.support.conditions import conditions, duckdb_connection, kept, rows_of
+from tests.support.conditions import conditions, duckdb_connection, matching, rows_of
 from tests.support.footers import write
 from tests.support.mirrors import one_of_each_crawl, read_footer
 
@@ -83,7 +83,7 @@ def test_extracts_prefixes(sql: str, connection: duckdb.DuckDBPyConnection) -> N
     assert conditions(sql) in ([("url", "prefix", (b"https:",))], [])
     assert conditions(f"NOT {sql}") == []
     rows = rows_of(url=["https://a", "http://a", None, "https:"])
-    assert kept(sql, rows, connection)["url"].to_pylist() == ["https://a", "https:"]
+    assert matching(sql, rows, connection)["url"].to_pylist() == ["https://a", "https:"]
 
 
 @pytest.mark.parametrize(
@@ -330,5 +330,5 @@ def test_times_of_all_types_are_equal(connection: duckdb.DuckDBPyConnection) -> 
     """Times of the three kinds that files have are the same when they come here."""
     times = [START + timedelta(hours=number) for number in range(8)]
     rows = rows_of(fetch_time=times)
-    assert kept("fetch_time > '2022-02-01 02:30'", rows, connection)["fetch_time"].to_pylist() == times[7:]
-    assert pc.min(kept("true", rows, connection)["fetch_time"]).as_py() == START
+    assert matching("fetch_time > '2022-02-01 02:30'", rows, connection)["fetch_time"].to_pylist() == times[7:]
+    assert pc.min(matching("true", rows, connection)["fetch_time"]).as_py() == START

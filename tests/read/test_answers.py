@@ -70,8 +70,8 @@ class Scan:
     def __call__(self, patterns: list[Pattern], condition: str = "true", columns: list[str] | None = None) -> pa.Table:
         rows: set[int] = set()
         for interval in (interval for pattern in patterns for interval in pattern.intervals):
-            first, behind = (bisect_left(self.keys, key) for key in (interval.start, interval.end))
-            rows.update(self.rows[first:behind])
+            first, stop = (bisect_left(self.keys, key) for key in (interval.start, interval.end))
+            rows.update(self.rows[first:stop])
         everything = self.everything.select(columns) if columns else self.everything
         found = everything.take(pa.array(sorted(rows), pa.int64()))
         if condition == "true":

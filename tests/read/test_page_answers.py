@@ -141,22 +141,22 @@ def test_does_not_learn_stored_page_indexes(cheap: Catalogue) -> None:
 
 
 def test_row_groups_without_bounds_learn_them(cheap: Catalogue) -> None:
-    lacking = cheap.row_groups().query("bounds_from == 'missing'")
-    if lacking.empty:
+    missing = cheap.row_groups().query("bounds_from == 'missing'")
+    if missing.empty:
         pytest.skip("every row group of this mirror has bounds")
-    crawl = str(lacking.crawl.iloc[0])
+    crawl = str(missing.crawl.iloc[0])
     cheap.captures("*.example.com", crawls=crawl, columns=COLUMNS).to_arrow()
     after = cheap.row_groups(crawl).query("bounds_from in ['scan', 'page index']")
-    assert len(after) == len(lacking.query("crawl == @crawl"))
+    assert len(after) == len(missing.query("crawl == @crawl"))
     assert (after.min_url_surtkey <= after.max_url_surtkey).all()
 
 
 @pytest.mark.parametrize("damage", ["noise", "empty", "another column's", "a bound that cannot be", "a row shifted"])
 def test_wrong_index_changes_no_result(data: Path, settings: Settings, damage: str) -> None:
     """It is noticed, said, and got round."""
-    said: list[str] = []
+    messages: list[str] = []
     chosen = priced(settings, *PRICES["bytes alone count"])
-    with Catalogue(Session(data, chosen, notify=said.append)) as cat:
+    with Catalogue(Session(data, chosen, notify=messages.append)) as cat:
         crawl = sorted_crawl(cat)
         found = cat.captures("*.example.com", crawls=crawl, columns=COLUMNS)
         rows = found.to_arrow()
@@ -166,13 +166,13 @@ def test_wrong_index_changes_no_result(data: Path, settings: Settings, damage: s
         with Store(data / "footers.sqlite") as store:
             version = store.get("files", path)
             assert version
-            held = store.indexes(path, [group.ordinal for group in read.row_groups], version)
+            stored = store.indexes(path, [group.ordinal for group in read.row_groups], version)
             store.delete("indexes", store.keys("indexes"))
-            wrong = {group.ordinal: damaged(held[group.ordinal], group, damage) for group in read.row_groups}
+            wrong = {group.ordinal: damaged(stored[group.ordinal], group, damage) for group in read.row_groups}
             store.add_indexes(path, wrong, version)
         again = cat.captures("*.example.com", crawls=crawl, columns=COLUMNS)
         assert rows_of(again.to_arrow(), COLUMNS) == rows_of(rows, COLUMNS)
-        assert any(path in text for text in [*again.plan.warnings, *said])
+        assert any(path in text for text in [*again.plan.warnings, *messages])
         healed = cat.captures("*.example.com", crawls=crawl, columns=COLUMNS)
         assert rows_of(healed.to_arrow(), COLUMNS) == rows_of(rows, COLUMNS)
         assert not any(path in text for text in healed.plan.warnings)

@@ -26,19 +26,19 @@ Opened = Callable[..., Catalogue]
 
 
 @pytest.fixture
-def said() -> list[str]:
+def messages() -> list[str]:
     return []
 
 
 @pytest.fixture
-def opened(tmp_path: Path, settings: Settings, said: list[str]) -> Iterator[Opened]:
+def opened(tmp_path: Path, settings: Settings, messages: list[str]) -> Iterator[Opened]:
     """Opens catalogues of one data folder; prices are bytes and seconds of latency."""
     catalogues = []
 
     def open_(source: str | Path, bandwidth: float, latency: float, **more: Any) -> Catalogue:
         more = {"cache_size": 0} | more
         chosen = replace(settings, source=str(source), bandwidth=bandwidth, latency=latency, **more)
-        catalogues.append(Catalogue(Session(tmp_path / "data", chosen, notify=said.append)))
+        catalogues.append(Catalogue(Session(tmp_path / "data", chosen, notify=messages.append)))
         return catalogues[-1]
 
     yield open_
@@ -85,7 +85,7 @@ def test_plans_again_after_fetching_indexes(opened: Opened, tmp_path: Path) -> N
     assert found.to_arrow().column("url").to_pylist() == rows.column("url").to_pylist()[:5]
 
 
-def test_wrong_index_counts_no_rows_twice(opened: Opened, tmp_path: Path, said: list[str]) -> None:
+def test_wrong_index_counts_no_rows_twice(opened: Opened, tmp_path: Path, messages: list[str]) -> None:
     def later_than_it_does(path: Path) -> None:
         """The page in which both hosts are claims to begin one key later."""
         data = bytearray(path.read_bytes())
@@ -99,12 +99,12 @@ def test_wrong_index_counts_no_rows_twice(opened: Opened, tmp_path: Path, said: 
     folder = crawl_of(tmp_path / "source", table([*keys]), change=later_than_it_does, data_page_size=1 << 13)
     cat = opened(folder, 1e5, 0.0001)
     cat.harvest(CRAWL, pages=True)
-    asked = cat.captures("aaa.com/*").counting()
-    ((crawl, counted),) = asked.plan.counted
+    requested = cat.captures("aaa.com/*").counting()
+    ((crawl, counted),) = requested.plan.counted
     assert crawl == CRAWL
     assert counted > 1000
-    assert asked.count() == asked.count() == 9000
-    assert any("is read without its page index" in text for text in said)
+    assert requested.count() == requested.count() == 9000
+    assert any("is read without its page index" in text for text in messages)
 
 
 def test_order_and_limits_do_not_depend_on_what_is_cached(opened: Opened, tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_second_wave_makes_no_more_requests_than_planned(opened: Opened, tmp_pat
         assert sum(exchange.sent_bytes for exchange in server.log) <= found.plan.bytes
 
 
-def test_wrong_null_counts_lose_no_rows(opened: Opened, tmp_path: Path, said: list[str]) -> None:
+def test_wrong_null_counts_lose_no_rows(opened: Opened, tmp_path: Path, messages: list[str]) -> None:
     keys = [None if n < 300 else f"com,host)/{n:05}" if n % 1000 else None for n in range(4000)]
     folder = crawl_of(tmp_path / "source", table(keys), data_page_size=1 << 12, max_rows_per_page=500)
     cat = opened(folder, 1e4, 0.0)
@@ -150,16 +150,16 @@ def test_wrong_null_counts_lose_no_rows(opened: Opened, tmp_path: Path, said: li
         [path] = store.keys("files")
         version = store.get("files", path)
         assert version
-        held = store.indexes(path, [0], version)[0].column_index
-        assert held
+        stored = store.indexes(path, [0], version)[0].column_index
+        assert stored
         chunk = read_footer((folder / path).read_bytes()).row_groups[0].chunks[KEY_COLUMN]
-        claimed = decode_column_index(held, chunk, 8)
+        claimed = decode_column_index(stored, chunk, 8)
         assert claimed.null_counts
         first, *others, last = claimed.null_counts
         moved = replace(claimed, null_counts=(0, *others, last + first))
         store.add_indexes(path, {0: Indexes(encode_column_index(moved))}, version)
     assert cat.captures("host.com/*", columns="url", limit=400).to_arrow().num_rows == 400
-    assert any("nulls, which its index denies" in text for text in said)
+    assert any("nulls, which its index denies" in text for text in messages)
 
 
 def test_indexes_of_an_old_version_are_not_used(opened: Opened, tmp_path: Path) -> None:

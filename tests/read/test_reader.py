@@ -201,12 +201,12 @@ def test_limit_reads_little_more_than_needed(tmp_path: Path) -> None:
 )
 def test_changed_page_is_an_error(tmp_path: Path, codec: str, flipped: int, *, checksum: bool) -> None:
     with harvested(tmp_path, rows(), compression=codec, write_page_checksum=checksum, use_dictionary=False) as cat:
-        (held,) = cat.files()["path"]
-        content = bytearray((tmp_path / held).read_bytes())
+        (stored,) = cat.files()["path"]
+        content = bytearray((tmp_path / stored).read_bytes())
         plan = cat.captures("*", columns=["url"]).plan
         chunk = next(c.chunk for c in plan.files[0].row_groups[0].columns if c.chunk.column.name == "url")
         content[chunk.range.end - 20] ^= flipped
-        with FaultServer({held: bytes(content)}) as server:
+        with FaultServer({stored: bytes(content)}) as server:
             settings = Settings(source=server.url, cache=tmp_path / "cache")
             with (
                 catalogue.open(tmp_path / "data", settings=settings) as other,
@@ -235,9 +235,9 @@ def test_undecodable_footer_affects_only_its_file(tmp_path: Path) -> None:
     with harvested(tmp_path, rows(), rows()) as cat:
         victim, other = sorted(cat.files()["path"])
         with Store(tmp_path / "data" / "footers.sqlite") as store:
-            held = store.get("files", victim)
-            assert held
-            store.put("files", [(victim, replace(held, data=b"junk"))])
+            stored = store.get("files", victim)
+            assert stored
+            store.put("files", [(victim, replace(stored, data=b"junk"))])
         assert list(cat.files()["path"]) == [other]
         assert victim in cat.failures()["reason"].iloc[0]
         assert not cat.captures("*").complete

@@ -47,8 +47,8 @@ def test_slices_make_the_requests_of_the_plan(harvested: Catalogue, size: int, q
     slices = list(sliced(plan, size))
     reads = [(file.file.path, group.ordinal) for each in slices for file in each.files for group in file.row_groups]
     assert reads == [(file.file.path, group.ordinal) for file in plan.files for group in file.row_groups]
-    asked = Counter(fetch for each in slices for wave in each.waves for fetch in wave)
-    assert asked == Counter(fetch for wave in plan.waves for fetch in wave)
+    requested = Counter(fetch for each in slices for wave in each.waves for fetch in wave)
+    assert requested == Counter(fetch for wave in plan.waves for fetch in wave)
     for each in slices:
         fetched = {(fetch.path, part.row_group) for wave in each.waves for fetch in wave for part in fetch.parts}
         assert fetched <= {(file.file.path, group.ordinal) for file in each.files for group in file.row_groups}

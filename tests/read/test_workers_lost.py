@@ -140,25 +140,25 @@ def test_fetch_survives_a_lost_worker(
     harvested_data: Path, settings: Settings, harvested: Catalogue, cluster: LocalCluster, tmp_path: Path, crawl: str
 ) -> None:
     """The same file as of one process, in the same requests, though a worker is killed once something has come."""
-    wanted = "fetch_status = 200 AND length(url) % 16 = 0"
-    found = harvested.captures("*.com", crawls=crawl, where=wanted)
+    requested = "fetch_status = 200 AND length(url) % 16 = 0"
+    found = harvested.captures("*.com", crawls=crawl, where=requested)
     alone = harvested.fetch(found, tmp_path / "alone.warc.gz", most=100_000)
     needed = harvested.fetch_estimate(found)
     with Client(cluster) as client, opened(harvested_data, settings, client.get_executor(pure=False)) as cat:
-        captures = cat.captures("*.com", crawls=crawl, where=wanted).to_arrow()
+        captures = cat.captures("*.com", crawls=crawl, where=requested).to_arrow()
         before = cat.requests
-        told: list[int] = []
+        reported: list[int] = []
 
         def kill(at: Fetched) -> None:
-            if not told:
+            if not reported:
                 kill_one(client)
-            told.append(at.records)
+            reported.append(at.records)
 
         done = cat.fetch(captures, tmp_path / "found.warc.gz", most=100_000, report=kill)
         assert cat.requests - before == needed.requests
         text = cat.fetch(captures.slice(0, 20), tmp_path / "text.jsonl", form="text")
     assert (done.records, done.failed, done.unusable) == (alone.records, {}, [])
-    assert told == list(range(1, alone.records + 1))
+    assert reported == list(range(1, alone.records + 1))
     assert text.records == 20
     assert members(tmp_path, "found") == members(tmp_path, "alone")
 
@@ -296,8 +296,8 @@ def test_rejects_workers_without_this_package(tmp_path: Path) -> None:
 def test_names_the_extra_without_dask(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("distributed", "dask"):
         monkeypatch.setitem(sys.modules, name, None)  # as if it were not installed
-    said = re.escape(f"a scheduler needs Dask; run: {install_command('dask')}")
-    with pytest.raises(QueryError, match=said), connect_to_cluster("tcp://x:1"):
+    messages = re.escape(f"a scheduler needs Dask; run: {install_command('dask')}")
+    with pytest.raises(QueryError, match=messages), connect_to_cluster("tcp://x:1"):
         pass
 
 

@@ -30,13 +30,13 @@ from tests.support.mirrors import raw_footer, read_footer
 ONE_GROUP = {"row_group_size": 32, "write_page_index": False, "use_dictionary": False}
 
 
-def batches(data: bytes, columns: tuple[str, ...], told: ReadEvents | None = None) -> Iterator[pa.RecordBatch]:
+def batches(data: bytes, columns: tuple[str, ...], reported: ReadEvents | None = None) -> Iterator[pa.RecordBatch]:
     """All rows of a file, by way of plan and reader."""
     footer = read_footer(data)
-    held = FileMetadata(IndexFile("x.parquet", CRAWL, "warc"), FileVersion(len(data), '"1"'), footer)
-    plan = plan_reads(ResolvedQuery((EVERYTHING,), ("*",), columns=columns), [held], cost=Cost(), considered=1)
+    existing = FileMetadata(IndexFile("x.parquet", CRAWL, "warc"), FileVersion(len(data), '"1"'), footer)
+    plan = plan_reads(ResolvedQuery((EVERYTHING,), ("*",), columns=columns), [existing], cost=Cost(), considered=1)
     with ThreadPoolExecutor(1) as executor:
-        yield from read(plan, Memory(data), executor, told)
+        yield from read(plan, Memory(data), executor, reported)
 
 
 def with_column(data: bytes, pages: bytes, column: int = 1) -> bytes:

@@ -303,9 +303,9 @@ def test_command_writes_text_and_metadata(asking: Command, tmp_path: Path, crawl
     assert all(line["disposition"] == "SUCCESS" for line in lines)
 
 
-@pytest.mark.parametrize("lacking", ["feedparser", "resiliparse"])
-def test_names_the_extra_without_libraries(lacking: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, lacking, None)
+@pytest.mark.parametrize("missing", ["feedparser", "resiliparse"])
+def test_names_the_extra_without_libraries(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
     with pytest.raises(QueryError, match=re.escape(install_command("text"))):
         Documents()
 

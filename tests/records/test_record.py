@@ -106,8 +106,8 @@ def test_rejects_records_that_are_not_responses(head: str) -> None:
 def test_drops_a_stray_line_end_before_the_body() -> None:
     """As CC-MAIN-2018-34 has it; a body that really begins so keeps it."""
     for block_digest in (digest(HEAD.encode() + BODY), digest(HEAD.encode() + b"\r\n" + BODY)):
-        told = {"WARC_Payload_Digest": f"sha1:{digest(BODY)}", "WARC_Block_Digest": f"sha1:{block_digest}"}
-        member = gzip.compress(warc(b"\r\n" + BODY, **told))
+        reported = {"WARC_Payload_Digest": f"sha1:{digest(BODY)}", "WARC_Block_Digest": f"sha1:{block_digest}"}
+        member = gzip.compress(warc(b"\r\n" + BODY, **reported))
         assert read_record(capture(member), member).body == BODY
         assert read_record(capture(member, digest=None), member).payload == BODY
     member = gzip.compress(warc(b"\r\n" + BODY))
@@ -118,7 +118,7 @@ def test_drops_a_stray_line_end_before_the_body() -> None:
 
 def test_checks_other_digests() -> None:
     block = HEAD.encode() + BODY
-    for told in (
+    for reported in (
         "shake_128:abc",
         "shake-256:abc",
         "sha\0:abc",
@@ -127,7 +127,7 @@ def test_checks_other_digests() -> None:
         f"sha2-512:{b32encode(hashlib.sha512(BODY).digest()).decode()}",
         f"md5:{hashlib.md5(BODY, usedforsecurity=False).hexdigest().upper()}",
     ):
-        member = gzip.compress(warc(WARC_Payload_Digest=told, WARC_Block_Digest=f"sha1:{digest(block)}"))
+        member = gzip.compress(warc(WARC_Payload_Digest=reported, WARC_Block_Digest=f"sha1:{digest(block)}"))
         assert read_record(capture(member), member).body == BODY
     revisit = gzip.compress(warc(b"", WARC_Type="revisit", WARC_Block_Digest=f"sha1:{digest(BODY)}"))
     assert read_record(capture(revisit, digest=None), revisit).kind == "revisit"

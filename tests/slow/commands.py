@@ -195,8 +195,8 @@ class World:
         for key, value in stored.items():
             if key[0] != "indexes":  # any number of which may be stored
                 assert value in (before.stored.get(key), right.stored.get(key)), f"{key} is wrong in the store"
-        kept = {key for key, value in before.stored.items() if right.stored.get(key) == value}
-        assert kept <= stored.keys(), f"{sorted(kept - stored.keys())[:3]} is lost from the store"
+        remaining = {key for key, value in before.stored.items() if right.stored.get(key) == value}
+        assert remaining <= stored.keys(), f"{sorted(remaining - stored.keys())[:3]} is lost from the store"
         if done and not writer.output:
             assert stored == right.stored
         self._database()
@@ -211,8 +211,8 @@ class World:
             self.run(WRITERS["status"])
         assert writer.look(self.work) == right.items, "run again it has another output"
         learned = ("indexes",) if writer.output else ()  # a command whose output is complete reads no pages
-        stored, wanted = ({k: v for k, v in s.items() if k[0] not in learned} for s in (self.stored(), right.stored))
-        assert stored == wanted, "run again the store differs"
+        stored, requested = ({k: v for k, v in s.items() if k[0] not in learned} for s in (self.stored(), right.stored))
+        assert stored == requested, "run again the store differs"
         shown = self._database()
         for view in ("files", "crawls") if writer.output else VIEWS:
             assert shown[view] == right.shown[view], f"run again {view} differs"
@@ -255,7 +255,7 @@ def kill(made: World, writer: Writer, random: Random) -> bool:
     calls = max(entry.number for entry in made.result(writer).entries)
     before = made.state(writer.before)
     before.write(made.work)
-    asked = len(made.server.log)
+    question = len(made.server.log)
     ran, entries = made.run(writer, DiskFault(random.choice(["before", "halfway"]), random.randint(1, calls)))
     if ran.status == 0:  # it made fewer calls this time
         made.check(writer, done=True)
@@ -269,7 +269,7 @@ def kill(made: World, writer: Writer, random: Random) -> bool:
     _check_committed(made, writer, replay, left, entries)
     made.check(writer, done=False)
     made.check_again(writer)
-    repeated = len(made.server.log) - asked - made.result(writer).requests
+    repeated = len(made.server.log) - question - made.result(writer).requests
     assert repeated <= made.result(writer).requests + 16, f"{repeated} requests were repeated"
     return True
 

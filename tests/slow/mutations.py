@@ -74,14 +74,14 @@ class Memory:
     def __init__(self, data: bytes) -> None:
         self._data = data
 
-    def get(self, path: str, wanted: RequestedRange = None, *, pin: FileVersion | None = None) -> Response:
+    def get(self, path: str, requested: RequestedRange = None, *, pin: FileVersion | None = None) -> Response:
         end = len(self._data)
-        if isinstance(wanted, SuffixRange):
-            start = max(0, end - wanted.length)
+        if isinstance(requested, SuffixRange):
+            start = max(0, end - requested.length)
         else:
-            assert wanted
+            assert requested
             assert pin == FileVersion(end, '"1"')
-            start, end = wanted.start, wanted.end
+            start, end = requested.start, requested.end
         assert end <= len(self._data), f"{path}: a range ends after the end of the file"
         return Response(self._data[start:end], start, len(self._data), '"1"', None)
 
@@ -229,7 +229,7 @@ class _Reading:
         # For one query nobody would fetch page indexes of such small files.
         known = cut_indexes(footer, "url_surtkey", data, 0) if cost is _PAGES_ARE_CHEAP else {}
         file = IndexFile("x", CRAWL, "warc")
-        held = FileMetadata(file, FileVersion(len(data), '"1"'), footer, known.get, (), None, "")
+        stored = FileMetadata(file, FileVersion(len(data), '"1"'), footer, known.get, (), None, "")
         source = Memory(data)
 
         def learn(_: IndexFile, ordinal: int, indexes: Indexes) -> None:
@@ -238,13 +238,13 @@ class _Reading:
         answers: list[pa.Table] = []
         plans: list[ReadPlan] = []
         for _ in range(2):
-            plan = plan_reads(query, [held], cost=cost, considered=len(footer.row_groups))
+            plan = plan_reads(query, [stored], cost=cost, considered=len(footer.row_groups))
             for fetch in plan.indexes:
-                body = source.get("x", fetch.range, pin=held.pin).body
+                body = source.get("x", fetch.range, pin=stored.pin).body
                 for ordinal, found in cut_indexes(footer, "url_surtkey", body, fetch.range.start).items():
                     known[ordinal] = known.get(ordinal, Indexes()).joined(found)
             if plan.indexes:
-                plan = plan_reads(query, [held], cost=cost, considered=len(footer.row_groups))
+                plan = plan_reads(query, [stored], cost=cost, considered=len(footer.row_groups))
             self.warnings += [warning for warning in plan.warnings if "it is read without" in warning]
             if plan in plans:  # nothing was learned
                 continue

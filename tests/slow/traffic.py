@@ -180,21 +180,21 @@ class _Steps:
         condition = f"({crawl == 'all'} OR crawl = '{crawl}') AND ({where or 'true'})"
         right = self._scan([parse_pattern(text) for text in texts], condition)
         columns = [*IDENTITY, *more]
-        asked = {"patterns": texts, "crawls": crawl, "columns": columns, "where": where, "limit": limit}
-        return asked, in_order(right, columns)
+        requested = {"patterns": texts, "crawls": crawl, "columns": columns, "where": where, "limit": limit}
+        return requested, in_order(right, columns)
 
     def _ask(self, queries: list[tuple[dict[str, Any], pa.Table]]) -> None:
         with self._open(self._copy()) as cat:
-            for asked, right in queries:
+            for requested, right in queries:
                 found = cat.captures(
-                    asked["patterns"], **{k: v for k, v in asked.items() if k != "patterns"}
+                    requested["patterns"], **{k: v for k, v in requested.items() if k != "patterns"}
                 ).to_arrow()
-                if asked["limit"] is None:
-                    assert in_order(found, right.schema.names).equals(right), asked
+                if requested["limit"] is None:
+                    assert in_order(found, right.schema.names).equals(right), requested
                     continue
                 rows = [{*zip(*table.select(IDENTITY).to_pydict().values(), strict=True)} for table in (found, right)]
-                assert found.num_rows == min(asked["limit"], right.num_rows), asked
-                assert rows[0] <= rows[1], asked
+                assert found.num_rows == min(requested["limit"], right.num_rows), requested
+                assert rows[0] <= rows[1], requested
 
     def _draw(self, crawl: str, size: int, seed: int, right: pa.Table) -> None:
         with self._open(self._copy(), _RATE) as cat:
@@ -213,8 +213,8 @@ class _Steps:
         with closing(service), running(service) as address, ThreadPoolExecutor(3) as clients:
 
             def ask(query: tuple[dict[str, Any], pa.Table]) -> None:
-                asked, right = query
-                about = {"url": asked["patterns"][0], "output": "json", "fl": ",".join(_FIELDS)}
+                requested, right = query
+                about = {"url": requested["patterns"][0], "output": "json", "fl": ",".join(_FIELDS)}
                 target = f"/{crawl}-index?{urlencode(about)}"
                 lines = []
                 for page in range(get(address, f"{target}&showNumPages=true").json["pages"]):
@@ -223,7 +223,7 @@ class _Steps:
                     lines += [json.loads(line) for line in answer.text.splitlines()] if answer.status == 200 else []
                 columns = [right.column(name).cast(pa.string()).to_pylist() for name in _FIELDS.values()]
                 found = sorted(tuple(line[name] for name in _FIELDS) for line in lines)
-                assert found == sorted(zip(*columns, strict=True)), asked
+                assert found == sorted(zip(*columns, strict=True)), requested
 
             list(clients.map(ask, queries))
 

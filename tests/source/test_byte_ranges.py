@@ -28,10 +28,12 @@ def test_rejects_empty_and_negative_ranges(start: int, end: int) -> None:
 
 
 def test_range_has_length_order_and_containment() -> None:
-    held = ByteRange(10, 20)
-    assert len(held) == 10
-    assert all(inner in held for inner in [ByteRange(10, 20), ByteRange(10, 11), ByteRange(19, 20)])
-    assert not any(outer in held for outer in [ByteRange(9, 20), ByteRange(10, 21), ByteRange(0, 5), ByteRange(20, 21)])
+    stored = ByteRange(10, 20)
+    assert len(stored) == 10
+    assert all(inner in stored for inner in [ByteRange(10, 20), ByteRange(10, 11), ByteRange(19, 20)])
+    assert not any(
+        outer in stored for outer in [ByteRange(9, 20), ByteRange(10, 21), ByteRange(0, 5), ByteRange(20, 21)]
+    )
     assert sorted([ByteRange(2, 3), ByteRange(1, 9), ByteRange(1, 2)]) == [
         ByteRange(1, 2),
         ByteRange(1, 9),
@@ -55,9 +57,9 @@ def test_parses_content_range_as_half_open() -> None:
 
 
 @given(RANGES, st.integers(0, 1000))
-def test_content_range_roundtrip(held: ByteRange, more: int) -> None:
-    total = held.end + more
-    assert parse_content_range(content_range(held, total)) == (held, total)
+def test_content_range_roundtrip(stored: ByteRange, more: int) -> None:
+    total = stored.end + more
+    assert parse_content_range(content_range(stored, total)) == (stored, total)
 
 
 @pytest.mark.parametrize(
@@ -147,16 +149,16 @@ def test_merged_ranges_cover_all_and_waste_nothing(ranges: list[ByteRange], max_
 
 
 @given(st.lists(RANGES, max_size=8), st.lists(RANGES, max_size=8))
-def test_without_leaves_all_other_bytes(ranges: list[ByteRange], taken: list[ByteRange]) -> None:
-    left = [without([each], taken) for each in ranges]
-    assert without(ranges, taken) == [piece for pieces in left for piece in pieces]
-    gone = {place for each in taken for place in range(each.start, each.end)}
+def test_without_leaves_all_other_bytes(ranges: list[ByteRange], used: list[ByteRange]) -> None:
+    left = [without([each], used) for each in ranges]
+    assert without(ranges, used) == [piece for pieces in left for piece in pieces]
+    removed = {place for each in used for place in range(each.start, each.end)}
     for each, pieces in zip(ranges, left, strict=True):
         assert pieces == sorted(pieces)
         found = [place for piece in pieces for place in range(piece.start, piece.end)]
-        assert found == [place for place in range(each.start, each.end) if place not in gone]
+        assert found == [place for place in range(each.start, each.end) if place not in removed]
 
 
 def test_without_leaves_one_piece_for_each_gap() -> None:
-    taken = [ByteRange(20, 30), ByteRange(25, 40), ByteRange(60, 60 + 1), ByteRange(90, 200)]
-    assert without([ByteRange(10, 100)], taken) == [ByteRange(10, 20), ByteRange(40, 60), ByteRange(61, 90)]
+    used = [ByteRange(20, 30), ByteRange(25, 40), ByteRange(60, 60 + 1), ByteRange(90, 200)]
+    assert without([ByteRange(10, 100)], used) == [ByteRange(10, 20), ByteRange(40, 60), ByteRange(61, 90)]

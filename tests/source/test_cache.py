@@ -25,9 +25,9 @@ from tests.support.caches import (
     WANTED,
     Memory,
     cache_folder,
+    cached_ranges,
     files,
     got,
-    held,
     large_cache,
     put,
     right,
@@ -47,9 +47,9 @@ def test_fetched_ranges_are_served_from_cache(cache: RangeCache) -> None:
     assert (source.url, source.connections) == (URL, 3)
     fetched = source.get(PATH, WANTED, pin=PIN)
     assert fetched == inner.get(PATH, WANTED, pin=PIN)
-    for wanted in (WANTED, ByteRange(1000, 1001), ByteRange(1499, 1500), ByteRange(1100, 1300)):
-        expected = Response(right(wanted), wanted.start, PIN.size, PIN.etag, None)
-        assert source.get(PATH, wanted, pin=PIN) == expected
+    for requested in (WANTED, ByteRange(1000, 1001), ByteRange(1499, 1500), ByteRange(1100, 1300)):
+        expected = Response(right(requested), requested.start, PIN.size, PIN.etag, None)
+        assert source.get(PATH, requested, pin=PIN) == expected
     assert inner.asked == [WANTED, WANTED]
     assert source.cached_ranges(PATH, PIN) == [WANTED]
 
@@ -57,21 +57,21 @@ def test_fetched_ranges_are_served_from_cache(cache: RangeCache) -> None:
 def test_partly_cached_ranges_are_fetched_again(cache: RangeCache) -> None:
     inner = Memory()
     source = CachedSource(inner, cache)
-    wanted = [WANTED, ByteRange(1400, 1600), ByteRange(900, 1600), ByteRange(1700, 1800)]
-    for each in [*wanted, *wanted]:
+    requested = [WANTED, ByteRange(1400, 1600), ByteRange(900, 1600), ByteRange(1700, 1800)]
+    for each in [*requested, *requested]:
         assert source.get(PATH, each, pin=PIN).body == right(each)
-    assert inner.asked == wanted
+    assert inner.asked == requested
     assert source.cached_ranges(PATH, PIN) == [ByteRange(900, 1600), ByteRange(1700, 1800)]
 
 
-@pytest.mark.parametrize("wanted", [None, SuffixRange(500), WANTED])
-def test_other_requests_pass_straight_through(cache: RangeCache, folder: Path, wanted: RequestedRange) -> None:
+@pytest.mark.parametrize("requested", [None, SuffixRange(500), WANTED])
+def test_other_requests_pass_straight_through(cache: RangeCache, folder: Path, requested: RequestedRange) -> None:
     inner = Memory()
     source = CachedSource(inner, cache)
-    pins = [None] if isinstance(wanted, ByteRange) else [None, PIN]
+    pins = [None] if isinstance(requested, ByteRange) else [None, PIN]
     for pin in pins:
         for _ in range(2):
-            assert source.get(PATH, wanted, pin=pin) == Memory().get(PATH, wanted)
+            assert source.get(PATH, requested, pin=pin) == Memory().get(PATH, requested)
     assert len(inner.asked) == 2 * len(pins)
     assert not folder.exists()
 
@@ -138,16 +138,16 @@ SPANS = st.tuples(st.integers(0, 60), st.integers(1, 20)).map(lambda span: (span
 def test_cache_joins_entries(steps: list[tuple[bool, tuple[int, int]]]) -> None:
     with tempfile.TemporaryDirectory() as name:
         cache = RangeCache(Path(name), LARGE)
-        kept: set[int] = set()
+        remaining: set[int] = set()
         for putting, (start, end) in steps:
             if putting:
                 put(cache, (start, end))
-                kept.update(range(start, end))
+                remaining.update(range(start, end))
             else:
-                assert got(cache, start, end) == (DATA[start:end] if kept.issuperset(range(start, end)) else None)
-        starts = sorted(place for place in kept if place - 1 not in kept)
-        ends = sorted(place + 1 for place in kept if place + 1 not in kept)
-        assert held(cache) == list(zip(starts, ends, strict=True))
+                assert got(cache, start, end) == (DATA[start:end] if remaining.issuperset(range(start, end)) else None)
+        starts = sorted(place for place in remaining if place - 1 not in remaining)
+        ends = sorted(place + 1 for place in remaining if place + 1 not in remaining)
+        assert cached_ranges(cache) == list(zip(starts, ends, strict=True))
 
 
 # Damage
@@ -155,11 +155,11 @@ def test_cache_joins_entries(steps: list[tuple[bool, tuple[int, int]]]) -> None:
 
 def test_removes_entries_with_a_flipped_bit(cache: RangeCache, folder: Path) -> None:
     put(cache, (1000, 1020))
-    sound = the_file(folder).read_bytes()
-    assert sound[16:] == DATA[1000:1020]
-    for place in range(len(sound)):
+    is_valid = the_file(folder).read_bytes()
+    assert is_valid[16:] == DATA[1000:1020]
+    for place in range(len(is_valid)):
         put(cache, (1000, 1020))
-        rotten = bytearray(sound)
+        rotten = bytearray(is_valid)
         rotten[place] ^= 1 << place % 8
         the_file(folder).write_bytes(rotten)
         assert got(cache, 1005, 1010) is None
@@ -183,11 +183,11 @@ def test_what_is_damaged_is_asked_for_again(cache: RangeCache, folder: Path, dam
     source = CachedSource(inner, cache)
     source.get(PATH, WANTED, pin=PIN)
     damage(the_file(folder))
-    wanted = ByteRange(1001, 1500)  # which all of these names claim to hold
+    requested = ByteRange(1001, 1500)  # which all of these names claim to hold
     assert len(source.cached_ranges(PATH, PIN)) == 1
     for _ in range(2):
-        assert source.get(PATH, wanted, pin=PIN).body == right(wanted)
-    assert inner.asked == [WANTED, wanted]
+        assert source.get(PATH, requested, pin=PIN).body == right(requested)
+    assert inner.asked == [WANTED, requested]
     assert the_file(folder).name == "1001-1500"
 
 
@@ -209,7 +209,7 @@ def test_ignores_links_and_foreign_files_in_the_cache_folder(cache: RangeCache, 
         os.mkfifo(version / "0-502")
 
     make_strange()
-    assert held(cache) == []
+    assert cached_ranges(cache) == []
     assert got(cache, 0, 500) is None
     put(cache, (0, 501))  # where there is a folder
     (folder / "notes").mkdir()
@@ -217,11 +217,11 @@ def test_ignores_links_and_foreign_files_in_the_cache_folder(cache: RangeCache, 
     (folder / ("a" * 32)).symlink_to(elsewhere)
     put(RangeCache(folder, 80), (0, 10), path="other")
     assert {path.name for path in version.iterdir()} == {*names, "0-500", "0-501", "0-502"}
-    assert held(cache, "other") == [(0, 10)]  # nothing else counts
+    assert cached_ranges(cache, "other") == [(0, 10)]  # nothing else counts
 
     shutil.rmtree(version)
     version.symlink_to(elsewhere)
-    assert held(cache) == []
+    assert cached_ranges(cache) == []
     assert got(cache, 0, 500) is None
     put(cache, (500, 600))
     (untouched,) = files(elsewhere)

@@ -21,15 +21,15 @@ from tests.support.caches import (
     PIN,
     WANTED,
     Memory,
-    beside,
     cache_folder,
+    cached_ranges,
     files,
     got,
-    held,
     large_cache,
     line,
     put,
     right,
+    run_script,
     size,
     the_file,
 )
@@ -47,7 +47,7 @@ def test_does_not_cache_bodies_over_an_eighth_of_the_limit(folder: Path) -> None
     assert not folder.exists()
     cache = RangeCache(folder, 807)
     put(cache, (0, 100))
-    assert held(cache) == [(0, 100)]
+    assert cached_ranges(cache) == [(0, 100)]
 
 
 def test_evicts_least_recently_used_entries(folder: Path) -> None:
@@ -59,13 +59,13 @@ def test_evicts_least_recently_used_entries(folder: Path) -> None:
             if file.stat().st_mtime > LONG_AGO + 100:
                 os.utime(file, (LONG_AGO + number,) * 2)
     assert size(folder) == 10_160
-    assert held(cache, "0") == [(0, 1000)]  # to know that it is there is not to use it
+    assert cached_ranges(cache, "0") == [(0, 1000)]  # to know that it is there is not to use it
     for used in ("1", "4"):
         assert got(cache, 10, 20, path=used) == DATA[10:20]
     put(cache, (0, 1000), path="new")
-    assert [name for name in names if not held(cache, name)] == ["0", "2"]
+    assert [name for name in names if not cached_ranges(cache, name)] == ["0", "2"]
     assert size(folder) == 9 * 1016 <= 0.9 * 10_160
-    assert held(cache, "new") == [(0, 1000)]
+    assert cached_ranges(cache, "new") == [(0, 1000)]
     assert len(list(folder.iterdir())) == 9  # no empty folders
 
 
@@ -83,7 +83,7 @@ def test_cache_stays_within_its_limit(folder: Path) -> None:
 def test_smaller_limit_applies_at_the_first_put(folder: Path) -> None:
     put(RangeCache(folder, LARGE), *((start, start + 1000) for start in range(0, 50_000, 1000)))
     smaller = RangeCache(folder, 20_000)
-    assert len(held(smaller)) == 1
+    assert len(cached_ranges(smaller)) == 1
     assert got(smaller, 0, 50_000) == DATA[:50_000]
     put(smaller, (60_000, 60_001))
     assert size(folder) <= 18_000
@@ -119,9 +119,9 @@ def test_threads_get_correct_bytes_during_eviction(folder: Path) -> None:
         dice, wrong = Random(seed), []
         for _ in range(60):
             start = dice.randrange(0, 40_000, 100)
-            wanted = ByteRange(start, start + dice.randrange(100, 2500, 100))
-            if sources[seed % 2].get(PATH, wanted, pin=PIN).body != right(wanted):
-                wrong.append(wanted)
+            requested = ByteRange(start, start + dice.randrange(100, 2500, 100))
+            if sources[seed % 2].get(PATH, requested, pin=PIN).body != right(requested):
+                wrong.append(requested)
         return wrong
 
     with ThreadPoolExecutor(8) as executor:
@@ -140,12 +140,12 @@ for number in range(100_000):
 
 
 def test_cache_survives_a_kill(folder: Path) -> None:
-    with beside(folder, PUT) as process:
+    with run_script(folder, PUT) as process:
         for number in range(60):
             assert line(process) == str(number)
         process.send_signal(signal.SIGKILL)
     cache = RangeCache(folder, 300_000)
-    found = [(str(name), there) for name in range(20) for there in held(cache, str(name))]
+    found = [(str(name), there) for name in range(20) for there in cached_ranges(cache, str(name))]
     assert found
     for name, (start, end) in found:
         assert got(cache, start, end, path=name) == DATA[start:end]
@@ -165,17 +165,17 @@ put(cache, (0, 1000))
 soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 resource.setrlimit(resource.RLIMIT_FSIZE, (5000, hard))
 put(cache, (1000, 50_000), (50_000, 51_000))
-print(held(cache), len(files(folder)), flush=True)
+print(cached_ranges(cache), len(files(folder)), flush=True)
 resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 put(cache, (1000, 50_000))
-print(held(cache), len(files(folder)), flush=True)
+print(cached_ranges(cache), len(files(folder)), flush=True)
 """
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGXFSZ"), reason="there is no limit to the size of files")
 def test_full_disk_disables_caching_of_large_bodies(folder: Path) -> None:
     """A limit to the size of files, as room on a disk cannot be taken away without being root."""
-    with beside(folder, FULL) as process:
+    with run_script(folder, FULL) as process:
         assert line(process) == "[(0, 1000), (50000, 51000)] 2"
         assert line(process) == "[(0, 51000)] 3"
 
@@ -185,11 +185,11 @@ if os.geteuid() == 0:
     os.setegid(65534)
     os.seteuid(65534)
 cache = RangeCache(folder, 100_000)
-print(held(cache), got(cache, 100, 900) is not None, flush=True)
+print(cached_ranges(cache), got(cache, 100, 900) is not None, flush=True)
 put(cache, (1000, 2000))
 put(cache, (0, 1000), path="other")
 print(got(cache, 2000, 2500), got(cache, 3000, 3500), flush=True)
-print(held(cache), held(cache, "other"), flush=True)
+print(cached_ranges(cache), cached_ranges(cache, "other"), flush=True)
 """
 
 
@@ -208,7 +208,7 @@ def test_read_only_cache_still_answers() -> None:
             path.chmod(0o555)
         Path(name).chmod(0o755)
         try:
-            with beside(folder, READ_ONLY) as process:
+            with run_script(folder, READ_ONLY) as process:
                 assert line(process) == "[(0, 1000), (2000, 2500), (3000, 3500)] True"
                 assert line(process) == "None None"
                 assert line(process) == "[(0, 1000), (2000, 2500), (3000, 3500)] []"
@@ -234,7 +234,7 @@ def replace_a_version_by_a_file(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("happens", "requests", "kept"),
+    ("happens", "requests", "remaining"),
     [
         (shutil.rmtree, 2, True),
         (replace_by_a_file, 4, False),
@@ -243,7 +243,7 @@ def replace_a_version_by_a_file(folder: Path) -> None:
     ],
 )
 def test_answers_though_the_cache_folder_is_removed(
-    cache: RangeCache, folder: Path, happens: Callable[[Path], None], requests: int, *, kept: bool
+    cache: RangeCache, folder: Path, happens: Callable[[Path], None], requests: int, *, remaining: bool
 ) -> None:
     inner = Memory()
     source = CachedSource(inner, cache)
@@ -253,4 +253,4 @@ def test_answers_though_the_cache_folder_is_removed(
         assert source.get(PATH, WANTED, pin=PIN).body == right(WANTED)
     assert len(inner.asked) == requests
     folder.chmod(0o700)
-    assert source.cached_ranges(PATH, PIN) == ([WANTED] if kept else [])
+    assert source.cached_ranges(PATH, PIN) == ([WANTED] if remaining else [])

@@ -41,8 +41,8 @@ S3_DENIED = "<?xml version='1.0'?><Error><Code>AccessDenied</Code><Message>Acces
 S3_SLOW = "<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
 
 
-def request(wanted: RequestedRange = BOUNDED, pin: FileVersion | None = None) -> Request:
-    return Request(WHERE, wanted, pin)
+def request(requested: RequestedRange = BOUNDED, pin: FileVersion | None = None) -> Request:
+    return Request(WHERE, requested, pin)
 
 
 class Body:
@@ -65,15 +65,15 @@ class Body:
         return piece[:most]
 
 
-def read(asked: Request, status: int, headers: Mapping[str, str], body: Body) -> Response:
-    return asyncio.run(asked.read(status, headers, body))
+def read(question: Request, status: int, headers: Mapping[str, str], body: Body) -> Response:
+    return asyncio.run(question.read(status, headers, body))
 
 
-def right(size: int = 100, wanted: ByteRange = BOUNDED, **more: str) -> dict[str, str]:
+def right(size: int = 100, requested: ByteRange = BOUNDED, **more: str) -> dict[str, str]:
     """The headers of the right answer."""
     return {
-        "content-range": content_range(wanted, size),
-        "content-length": str(len(wanted)),
+        "content-range": content_range(requested, size),
+        "content-length": str(len(requested)),
         "etag": '"a"',
         **{name.replace("_", "-"): text for name, text in more.items()},
     }
@@ -122,7 +122,7 @@ def test_status_maps_to_error(status: int, headers: dict[str, str], body: str, e
 
 
 @pytest.mark.parametrize(
-    ("wanted", "pin", "size", "error"),
+    ("requested", "pin", "size", "error"),
     [
         (SUFFIX, None, "0", NotParquet),
         (SUFFIX, None, None, NotParquet),
@@ -136,10 +136,10 @@ def test_status_maps_to_error(status: int, headers: dict[str, str], body: str, e
     ],
 )
 def test_416_means_empty_shrunk_or_wrong_range(
-    wanted: RequestedRange, pin: FileVersion | None, size: str | None, error: type[CatalogueError]
+    requested: RequestedRange, pin: FileVersion | None, size: str | None, error: type[CatalogueError]
 ) -> None:
     headers = {} if size is None else {"content-range": f"bytes */{size}"}
-    assert type(request(wanted, pin).refuse(416, headers, "")) is error
+    assert type(request(requested, pin).refuse(416, headers, "")) is error
 
 
 @pytest.mark.parametrize(
@@ -170,14 +170,14 @@ def test_parses_retry_after_seconds_and_dates(headers: dict[str, str], seconds: 
 
 def test_messages_are_one_line_without_secrets_or_control_characters() -> None:
     page = "<style>p { x }</style><script>y()</script><p>Write\n\n to \x1b[31m<b>us</b></p>" + "z" * 999
-    said = str(request().refuse(403, {}, page))
-    assert "Write to [31m us zzz" in said
-    assert said.isprintable()
-    assert len(said) < 400
+    messages = str(request().refuse(403, {}, page))
+    assert "Write to [31m us zzz" in messages
+    assert messages.isprintable()
+    assert len(messages) < 400
     place = "https://user:canary@other.example/b?X-Amz-Signature=canary#canary"
-    said = str(request().refuse(302, {"location": place}, ""))
-    assert "https://other.example/b" in said
-    assert "canary" not in said
+    messages = str(request().refuse(302, {"location": place}, ""))
+    assert "https://other.example/b" in messages
+    assert "canary" not in messages
 
 
 @pytest.mark.parametrize(
@@ -204,13 +204,13 @@ def test_rejects_wrong_headers_before_reading_the_body(headers: dict[str, str], 
     assert body.read == 0
 
 
-@pytest.mark.parametrize(("held", "found"), [('"a"', 'W/"a"'), ('W/"b"', '"a"'), (None, '"a"'), ('"b"', None)])
-def test_ignores_weak_etags(held: str | None, found: str | None) -> None:
+@pytest.mark.parametrize(("stored", "found"), [('"a"', 'W/"a"'), ('W/"b"', '"a"'), (None, '"a"'), ('"b"', None)])
+def test_ignores_weak_etags(stored: str | None, found: str | None) -> None:
     """RFC 9110, section 8.8.1: a weak tag does not say that the bytes are the same."""
     headers = right()
     del headers["etag"]
     answer = read(
-        request(pin=FileVersion(100, held)), 206, headers | ({"etag": found} if found else {}), Body(b"x" * 10)
+        request(pin=FileVersion(100, stored)), 206, headers | ({"etag": found} if found else {}), Body(b"x" * 10)
     )
     assert answer.etag == found
     assert is_strong('"a"')
@@ -302,13 +302,13 @@ def test_accepts_documents_of_the_maximum_size() -> None:
     st.booleans(),
 )
 def test_accepts_only_the_requested_bytes(
-    wanted: ByteRange | SuffixRange,
+    requested: ByteRange | SuffixRange,
     size: int,
     off: list[int],
     announced: bool,  # noqa: FBT001 - hypothesis gives it
 ) -> None:
-    start = max(0, size - wanted.length) if isinstance(wanted, SuffixRange) else wanted.start
-    end = size if isinstance(wanted, SuffixRange) else min(wanted.end, size)
+    start = max(0, size - requested.length) if isinstance(requested, SuffixRange) else requested.start
+    end = size if isinstance(requested, SuffixRange) else min(requested.end, size)
     total = size + off[2]
     headers = {"content-range": f"bytes {start + off[0]}-{end - 1 + off[1]}/{total}"}
     if announced:
@@ -316,9 +316,9 @@ def test_accepts_only_the_requested_bytes(
     file = bytes(range(100))
     body = file[max(0, start + off[0]) : max(0, end + off[1] + off[4])]  # Content-Range is right about the bytes
     try:
-        answer = read(request(wanted), 206, headers, Body(*([body] if body else [])))
+        answer = read(request(requested), 206, headers, Body(*([body] if body else [])))
     except SourceError:
-        assert any(off) or (isinstance(wanted, ByteRange) and wanted.end > size)
+        assert any(off) or (isinstance(requested, ByteRange) and requested.end > size)
         return
-    right = resolve(wanted, total)
+    right = resolve(requested, total)
     assert (answer.start, answer.total_size, answer.body) == (right.start, total, file[right.start : right.end])

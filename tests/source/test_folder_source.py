@@ -39,7 +39,7 @@ def source(folder: Path) -> FolderSource:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "start", "end"),
+    ("requested", "start", "end"),
     [
         (SuffixRange(1), 299_999, 300_000),
         (SuffixRange(999_999), 0, 300_000),
@@ -49,30 +49,30 @@ def source(folder: Path) -> FolderSource:
     ],
 )
 def test_reads_ranges_suffixes_and_documents(
-    source: FolderSource, wanted: ByteRange | SuffixRange | None, start: int, end: int
+    source: FolderSource, requested: ByteRange | SuffixRange | None, start: int, end: int
 ) -> None:
-    answer = source.get(PATH, wanted)
+    answer = source.get(PATH, requested)
     assert (answer.body == DATA[start:end], answer.start, answer.total_size) == (True, start, 300_000)
     assert answer.etag
-    assert source.get(PATH, wanted, pin=FileVersion(answer.total_size, answer.etag)) == answer
+    assert source.get(PATH, requested, pin=FileVersion(answer.total_size, answer.etag)) == answer
 
 
 def test_rejects_another_version_than_the_pinned_one(source: FolderSource, folder: Path) -> None:
     seen = source.get(PATH, SuffixRange(8))
     pin = FileVersion(seen.total_size, seen.etag)
     os.utime(folder / PATH, ns=(1, 1))
-    for wanted in (SuffixRange(8), ByteRange(0, 8), None):
+    for requested in (SuffixRange(8), ByteRange(0, 8), None):
         with pytest.raises(FileChanged, match="ETag"):
-            source.get(PATH, wanted, pin=pin)
-        assert source.get(PATH, wanted, pin=FileVersion(seen.total_size, None)).total_size == 300_000
+            source.get(PATH, requested, pin=pin)
+        assert source.get(PATH, requested, pin=FileVersion(seen.total_size, None)).total_size == 300_000
     (folder / PATH).write_bytes(DATA[:-1])
-    for wanted in (SuffixRange(8), ByteRange(0, 8), None):
+    for requested in (SuffixRange(8), ByteRange(0, 8), None):
         with pytest.raises(FileChanged, match="299,999 bytes"):
-            source.get(PATH, wanted, pin=pin)
+            source.get(PATH, requested, pin=pin)
     (folder / PATH).write_bytes(b"")
-    for wanted in (SuffixRange(8), ByteRange(0, 8), None):
+    for requested in (SuffixRange(8), ByteRange(0, 8), None):
         with pytest.raises(FileChanged, match=r"part 0\.parquet"):
-            source.get(PATH, wanted, pin=pin)
+            source.get(PATH, requested, pin=pin)
 
 
 def test_errors_name_the_file(source: FolderSource) -> None:

@@ -73,19 +73,19 @@ def measured() -> Iterator[Faulty]:
     yield from _faulty(200_000.0)
 
 
-@pytest.mark.parametrize("wanted", WANTED.values(), ids=WANTED)
+@pytest.mark.parametrize("requested", WANTED.values(), ids=WANTED)
 @pytest.mark.parametrize("kind", PROMPT, ids=lambda kind: kind.value)
-def test_every_fault_raises_its_error(measured: Faulty, kind: Kind, wanted: ByteRange | SuffixRange) -> None:
-    error = expected(kind, wanted)
+def test_every_fault_raises_its_error(measured: Faulty, kind: Kind, requested: ByteRange | SuffixRange) -> None:
+    error = expected(kind, requested)
     measured.script(quick(kind))
     if error:
         with pytest.raises(error) as raised:
-            measured.source.get(PATH, wanted)
+            measured.source.get(PATH, requested)
         assert raised.type is error
         assert f"{measured.server.url}{PATH}" in str(raised.value)
         assert len(str(raised.value)) < 1000
     else:
-        assert len(measured.source.get(PATH, wanted).body) == len(RIGHT[wanted])
+        assert len(measured.source.get(PATH, requested).body) == len(RIGHT[requested])
     (exchange,) = measured.server.settle()
     assert exchange.fault
     assert exchange.body_bytes_sent <= 5000 + EASILY_READ
@@ -98,8 +98,8 @@ def test_slow_responses_time_out() -> None:
         return quick(Kind(request.path.partition("/")[0])) if request.attempt < 2 else None
 
     def ask(path: str) -> Callable[[], bytes]:
-        wanted = WANTED[path.partition("/")[2]]
-        return lambda: source.get(path, wanted).body
+        requested = WANTED[path.partition("/")[2]]
+        return lambda: source.get(path, requested).body
 
     def three_times(path: str) -> tuple[list[float], bytes]:
         took = []
@@ -122,23 +122,23 @@ def test_slow_responses_time_out() -> None:
         assert server.requests == 3 * len(files)
 
 
-@pytest.mark.parametrize("wanted", WANTED.values(), ids=WANTED)
+@pytest.mark.parametrize("requested", WANTED.values(), ids=WANTED)
 @pytest.mark.parametrize("variant", range(len(MALFORMED_CONTENT_RANGES)))
-def test_rejects_malformed_content_ranges(faulty: Faulty, variant: int, wanted: ByteRange | SuffixRange) -> None:
+def test_rejects_malformed_content_ranges(faulty: Faulty, variant: int, requested: ByteRange | SuffixRange) -> None:
     faulty.script(quick(Kind.MALFORMED_CONTENT_RANGE, variant=variant))
     with pytest.raises(WrongRange, match=r"part 0\.parquet"):
-        faulty.source.get(PATH, wanted)
+        faulty.source.get(PATH, requested)
 
 
 @pytest.mark.parametrize("kind", [Kind.LONG_BODY, Kind.SHORT_RANGE, Kind.CUT_FIN, Kind.CLOSE_DELIMITED])
 @pytest.mark.parametrize("variant", [0, 1, 2, 4999])
-@pytest.mark.parametrize("wanted", WANTED.values(), ids=WANTED)
+@pytest.mark.parametrize("requested", WANTED.values(), ids=WANTED)
 def test_rejects_bodies_that_are_too_short_or_too_long(
-    measured: Faulty, kind: Kind, variant: int, wanted: ByteRange | SuffixRange
+    measured: Faulty, kind: Kind, variant: int, requested: ByteRange | SuffixRange
 ) -> None:
     measured.script(quick(kind, variant=variant))
     with pytest.raises(SourceError, match=r"part 0\.parquet"):
-        measured.source.get(PATH, wanted)
+        measured.source.get(PATH, requested)
     (exchange,) = measured.server.settle()
     assert exchange.body_bytes_sent <= 5000 + EASILY_READ
 
@@ -150,26 +150,26 @@ def test_internal_error_in_200_is_unreachable(faulty: Faulty) -> None:
 
 
 @pytest.mark.parametrize("kind", [Kind.CHANGED_ETAG, Kind.OTHER_OBJECT])
-@pytest.mark.parametrize("wanted", WANTED.values(), ids=WANTED)
+@pytest.mark.parametrize("requested", WANTED.values(), ids=WANTED)
 def test_rejects_versions_other_than_the_pinned_one(
-    faulty: Faulty, kind: Kind, wanted: ByteRange | SuffixRange
+    faulty: Faulty, kind: Kind, requested: ByteRange | SuffixRange
 ) -> None:
     faulty.script(None, quick(kind))
-    seen = faulty.source.get(PATH, wanted)
+    seen = faulty.source.get(PATH, requested)
     with pytest.raises(FileChanged, match=r"part 0\.parquet"):
-        faulty.source.get(PATH, wanted, pin=FileVersion(seen.total_size, seen.etag))
+        faulty.source.get(PATH, requested, pin=FileVersion(seen.total_size, seen.etag))
 
 
 @pytest.mark.parametrize("kind", sorted(HARMLESS, key=str), ids=lambda kind: kind.value)
-@pytest.mark.parametrize("wanted", WANTED.values(), ids=WANTED)
+@pytest.mark.parametrize("requested", WANTED.values(), ids=WANTED)
 def test_compares_sizes_where_there_is_no_strong_etag(
-    faulty: Faulty, kind: Kind, wanted: ByteRange | SuffixRange
+    faulty: Faulty, kind: Kind, requested: ByteRange | SuffixRange
 ) -> None:
     faulty.script(None, quick(kind), quick(kind))
-    seen = faulty.source.get(PATH, wanted)
-    assert faulty.source.get(PATH, wanted, pin=FileVersion(seen.total_size, seen.etag)).body == RIGHT[wanted]
+    seen = faulty.source.get(PATH, requested)
+    assert faulty.source.get(PATH, requested, pin=FileVersion(seen.total_size, seen.etag)).body == RIGHT[requested]
     with pytest.raises(FileChanged, match="299,999"):
-        faulty.source.get(PATH, wanted, pin=FileVersion(299_999, None))
+        faulty.source.get(PATH, requested, pin=FileVersion(299_999, None))
 
 
 @pytest.mark.parametrize(("kind", "least"), [(Kind.RETRY_AFTER, 60.0), (Kind.TOO_MANY, 60.0), (Kind.SLOW_DOWN, None)])

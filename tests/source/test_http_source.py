@@ -49,7 +49,7 @@ def source(server: FaultServer) -> Iterator[HttpSource]:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "start", "end"),
+    ("requested", "start", "end"),
     [
         (SuffixRange(1), 299_999, 300_000),
         (SuffixRange(8), 299_992, 300_000),
@@ -63,9 +63,9 @@ def source(server: FaultServer) -> Iterator[HttpSource]:
     ],
 )
 def test_reads_ranges_suffixes_and_documents(
-    source: HttpSource, wanted: ByteRange | SuffixRange | None, start: int, end: int
+    source: HttpSource, requested: ByteRange | SuffixRange | None, start: int, end: int
 ) -> None:
-    answer = source.get(PATH, wanted)
+    answer = source.get(PATH, requested)
     assert (answer.body == DATA[start:end], answer.start, answer.total_size) == (True, start, 300_000)
     assert answer.etag
     assert answer.last_modified
@@ -214,20 +214,20 @@ def test_close_ends_running_requests_at_any_moment() -> None:
     with FaultServer(FILES) as server, ThreadPoolExecutor(4) as executor:
         for answered in range(12):
             source = HttpSource(server.url, user_agent=AGENT, connections=2)
-            asked = threading.Semaphore(0)
+            question = threading.Semaphore(0)
 
-            def ask(source: HttpSource = source, asked: threading.Semaphore = asked) -> int:
+            def ask(source: HttpSource = source, question: threading.Semaphore = question) -> int:
                 for count in itertools.count():
                     try:
                         assert source.get(PATH, SUFFIX).body == DATA[-5000:]
                     except SourceUnavailable:
                         return count
-                    asked.release()
+                    question.release()
                 return -1
 
             asking: list[Future[int]] = [executor.submit(ask) for _ in range(4)]
             for _ in range(answered):
-                assert asked.acquire(timeout=10)
+                assert question.acquire(timeout=10)
             source.close()
             assert sum(future.result(timeout=10) for future in asking) >= answered
     gc.collect()

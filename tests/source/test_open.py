@@ -180,11 +180,11 @@ def test_one_state_file_per_host(tmp_path: Path) -> None:
 
 
 def test_passes_options_to_the_source(settings: Settings) -> None:
-    clock, said = FakeClock(), list[str]()
+    clock, messages = FakeClock(), list[str]()
     with (
         FaultServer(FILES, script=always(Kind.SLOW_DOWN)) as server,
         closing(
-            open_source(server.url, Settings(patience=60.0), clock=clock, notify=said.append, attempts=2)
+            open_source(server.url, Settings(patience=60.0), clock=clock, notify=messages.append, attempts=2)
         ) as source,
     ):
         with pytest.raises(Throttled, match="SlowDown"):
@@ -192,7 +192,7 @@ def test_passes_options_to_the_source(settings: Settings) -> None:
         assert server.requests == 2
     assert len(clock.waits) == 1
     assert 60 <= clock.waits[0] <= 75
-    assert len(said) == 1
+    assert len(messages) == 1
     with FaultServer(FILES, script=always(Kind.DISCONNECT)) as server:
         with closing(open_source(server.url, settings, clock=FakeClock())) as source, pytest.raises(Unreachable):
             source.get(PATH, SUFFIX)

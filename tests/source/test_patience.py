@@ -86,8 +86,8 @@ def test_probe_is_sent_by_a_client_that_may_wait(tmp_path: Path) -> None:
     for patience in (0.0, 299.0):
         refused(limiters[1].acquire, patience)
     clock.advance(300.0)
-    asked = limiters[0].acquire(0.0)
-    assert asked == START + 300.0
+    requested = limiters[0].acquire(0.0)
+    assert requested == START + 300.0
     for patience in (0.0, 0.9):
         error = refused(limiters[1].acquire, patience)
         assert error.retry_after == 1.0
@@ -95,7 +95,7 @@ def test_probe_is_sent_by_a_client_that_may_wait(tmp_path: Path) -> None:
     before = clock.now()
     error = refused(limiters[1].acquire, 5.5)
     assert clock.now() - before == 5.0
-    limiters[0].succeeded(asked)
+    limiters[0].succeeded(requested)
     assert limiters[1].acquire(0.0) == clock.now()
 
 

@@ -118,11 +118,11 @@ def test_block_pauses_twice_and_then_raises() -> None:
 def test_simultaneous_403s_are_one_block() -> None:
     clock = FakeClock()
     limiter = Limiter(POLICY, clock=clock)
-    asked = [limiter.acquire() for _ in range(4)]
-    assert limiter.blocked(asked[0]) == 300.0
+    requested = [limiter.acquire() for _ in range(4)]
+    assert limiter.blocked(requested[0]) == 300.0
     clock.advance(2.0)
-    assert [limiter.blocked(when) for when in asked[1:]] == [298.0] * 3
-    limiter.succeeded(asked[3])  # an answer to what was asked before the block says nothing
+    assert [limiter.blocked(when) for when in requested[1:]] == [298.0] * 3
+    limiter.succeeded(requested[3])  # an answer to what was asked before the block says nothing
     assert limiter.state.blocks == 1
     assert limiter.acquire() == START + 300.0
 
@@ -147,13 +147,13 @@ def test_only_one_client_probes(tmp_path: Path) -> None:
     lock = threading.Lock()
 
     def work(limiter: Limiter) -> None:
-        asked = limiter.acquire()
+        requested = limiter.acquire()
         with lock:
-            order.append((asked, "asked"))
+            order.append((requested, "asked"))
         clock.sleep(7.0)  # the request takes that long
         with lock:
             order.append((clock.now(), "answered"))
-        limiter.succeeded(asked)
+        limiter.succeeded(requested)
 
     assert clock.run(*(lambda limiter=limiter: work(limiter) for limiter in limiters for _ in range(4))) == [None] * 8
     times = [when - START for when, what in order if what == "asked"]
@@ -173,11 +173,11 @@ def test_lost_probe_does_not_block_forever() -> None:
 def test_block_applies_to_clients_that_wait_for_a_turn() -> None:
     clock = FakeClock()
     limiter = Limiter(Policy(rate=1.0, burst=1), clock=clock)
-    asked = limiter.acquire()
+    requested = limiter.acquire()
 
     def answered() -> float:
         clock.sleep(0.5)
-        return limiter.blocked(asked)
+        return limiter.blocked(requested)
 
     assert clock.run(limiter.acquire, answered) == [START + 300.5, 300.0]
 

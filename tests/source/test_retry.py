@@ -68,7 +68,7 @@ class Answers:
         self.asked = 0
         self.closed = False
 
-    def get(self, path: str, wanted: RequestedRange = None, *, pin: FileVersion | None = None) -> Response:  # noqa: ARG002 - whatever
+    def get(self, path: str, requested: RequestedRange = None, *, pin: FileVersion | None = None) -> Response:  # noqa: ARG002 - whatever
         with self._lock:
             self.asked += 1
             answer = next(self._answers)
@@ -96,13 +96,13 @@ def over(server: FaultServer, clock: FakeClock, *, impatient: bool = False) -> P
     return PoliteSource(inner, Limiter(POLICY, clock=clock), jitter=lambda: 0.5)
 
 
-def asked(script: Script, wanted: ByteRange | SuffixRange) -> tuple[bytes | Exception, int, list[float]]:
+def run_script(script: Script, requested: ByteRange | SuffixRange) -> tuple[bytes | Exception, int, list[float]]:
     """What came of a read through a server with a script, how many requests it took, and the waits."""
     clock = FakeClock()
     with FaultServer(FILES, script=script) as server, closing(over(server, clock)) as source:
         outcome: bytes | Exception
         try:
-            outcome = source.get(PATH, wanted).body
+            outcome = source.get(PATH, requested).body
         except CatalogueError as error:
             outcome = error
         assert source.requests == server.requests
@@ -110,16 +110,16 @@ def asked(script: Script, wanted: ByteRange | SuffixRange) -> tuple[bytes | Exce
         return outcome, server.requests, [wait for wait in clock.waits if wait > 1e-6]
 
 
-@pytest.mark.parametrize("wanted", WANTED.values(), ids=WANTED)
+@pytest.mark.parametrize("requested", WANTED.values(), ids=WANTED)
 @pytest.mark.parametrize("kind", sorted(set(ALL_KINDS) - SLOW - UNDETECTABLE, key=str), ids=lambda kind: kind.value)
-def test_retries_faults_that_pass(kind: Kind, wanted: ByteRange | SuffixRange) -> None:
-    outcome, requests, waits = asked(first(2, quick(kind, retry_after=30)), wanted)
-    error = expected(kind, wanted)
-    if kind in PERMANENT or (kind is Kind.WHOLE_FILE and wanted == SUFFIX):
+def test_retries_faults_that_pass(kind: Kind, requested: ByteRange | SuffixRange) -> None:
+    outcome, requests, waits = run_script(first(2, quick(kind, retry_after=30)), requested)
+    error = expected(kind, requested)
+    if kind in PERMANENT or (kind is Kind.WHOLE_FILE and requested == SUFFIX):
         assert type(outcome) is error
         assert (requests, waits) == (1, [])
         return
-    assert outcome == RIGHT[wanted]
+    assert outcome == RIGHT[requested]
     assert requests == (3 if error else 1)
     if kind in BLOCKING:
         assert waits == [300.0, 900.0]
@@ -132,20 +132,20 @@ def test_retries_faults_that_pass(kind: Kind, wanted: ByteRange | SuffixRange) -
         assert waits == ([0.5] if error else [])  # the first time at once
 
 
-@pytest.mark.parametrize("wanted", WANTED.values(), ids=WANTED)
+@pytest.mark.parametrize("requested", WANTED.values(), ids=WANTED)
 @pytest.mark.parametrize("kind", sorted(set(ALL_KINDS) - SLOW - UNDETECTABLE, key=str), ids=lambda kind: kind.value)
-def test_gives_up_faults_that_do_not_pass(kind: Kind, wanted: ByteRange | SuffixRange) -> None:
-    outcome, requests, waits = asked(always(quick(kind, retry_after=9999)), wanted)
-    error = expected(kind, wanted)
+def test_gives_up_faults_that_do_not_pass(kind: Kind, requested: ByteRange | SuffixRange) -> None:
+    outcome, requests, waits = run_script(always(quick(kind, retry_after=9999)), requested)
+    error = expected(kind, requested)
     if not error:
-        assert outcome == RIGHT[wanted]
+        assert outcome == RIGHT[requested]
         assert kind in HARMLESS | {Kind.CHANGED_ETAG}
         return
     assert type(outcome) is error
     if kind in PERMANENT:
         assert requests == 1
     elif kind is Kind.WHOLE_FILE:
-        assert requests == (1 if wanted == SUFFIX else 4)
+        assert requests == (1 if requested == SUFFIX else 4)
     elif kind in BLOCKING:
         assert (requests, waits) == (3, [300.0, 900.0])
         assert getattr(outcome, "exit_status", None) == 75
@@ -208,10 +208,10 @@ def test_does_not_wait_after_the_last_attempt() -> None:
 
 
 def test_reports_the_reason_of_waits() -> None:
-    said: list[str] = []
-    source = polite(Throttled("slow down"), Unreachable("broken"), Blocked("blocked"), GOOD, notify=said.append)
+    messages: list[str] = []
+    source = polite(Throttled("slow down"), Unreachable("broken"), Blocked("blocked"), GOOD, notify=messages.append)
     assert source.get("x") is GOOD
-    assert said == ["slow down; waiting 10 s", "blocked; waiting 300 s before one more try"]
+    assert messages == ["slow down; waiting 10 s", "blocked; waiting 300 s before one more try"]
 
 
 # ---- knowing when to stop ----
@@ -302,10 +302,10 @@ def test_close_ends_waits() -> None:
 @pytest.mark.parametrize(("policy", "requests"), [(Policy(), 2), (COMMON_CRAWL, 4), (S3_COMMON_CRAWL, 4)])
 def test_requests_few_times_a_file_whose_ranges_are_ignored(policy: Policy, requests: int) -> None:
     source = polite(RangeIgnored("x"), policy=policy)
-    for wanted, most in ((SUFFIX, 1), (BOUNDED, requests)):
+    for requested, most in ((SUFFIX, 1), (BOUNDED, requests)):
         before = source.requests
         with pytest.raises(RangeIgnored):
-            source.get("x", wanted)
+            source.get("x", requested)
         assert source.requests - before == most
     source = polite(RangeIgnored("x"), WrongRange("x"), WrongLength("x"), GOOD, policy=policy)
     assert source.get("x", BOUNDED) is GOOD
@@ -364,8 +364,8 @@ def test_gives_up_a_name_without_an_address_after_two_requests(policy: Policy) -
 
 
 def test_waits_longer_for_a_name_that_had_an_address_before() -> None:
-    gone = [NameNotResolved("x")] * (ATTEMPTS - 1)
-    source = PoliteSource(Answers([GOOD, *gone, GOOD]), Limiter(Policy(), clock=FakeClock()))
+    removed = [NameNotResolved("x")] * (ATTEMPTS - 1)
+    source = PoliteSource(Answers([GOOD, *removed, GOOD]), Limiter(Policy(), clock=FakeClock()))
     assert [source.get("x").body, source.get("x").body] == [GOOD.body] * 2
 
 

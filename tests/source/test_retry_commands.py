@@ -61,7 +61,7 @@ class Work:
     """Given a crawl, a folder, and captures whose records are there."""
     passing: int
     """Requests that pass before the trouble begins."""
-    held: bool = True
+    stored: bool = True
     """Whether it starts where the footers are held."""
 
 
@@ -94,7 +94,7 @@ def _backfill(cat: Catalogue, _: str, __: Path, ___: list[Row]) -> object:
 
 
 WORKS = {
-    "harvest": Work(_harvest, passing=2, held=False),
+    "harvest": Work(_harvest, passing=2, stored=False),
     "query": Work(_query, passing=3),
     "fetch": Work(_fetch, passing=0),
     "backfill": Work(_backfill, passing=1),
@@ -131,8 +131,8 @@ def test_block_is_probed_twice_and_the_command_can_continue_later(
 ) -> None:
     work, clock = WORKS[name], LastingClock()
     script = Failing(clock, Kind.BLOCKED, work.passing)
-    mine, theirs = (tmp_path / "mine" if not work.held else data), tmp_path / "theirs"
-    if work.held:
+    mine, theirs = (tmp_path / "mine" if not work.stored else data), tmp_path / "theirs"
+    if work.stored:
         copytree(data, theirs)
     for folder in ("out", "other"):
         (tmp_path / folder).mkdir()
@@ -147,10 +147,10 @@ def test_block_is_probed_twice_and_the_command_can_continue_later(
         assert raised.value.exit_status == 75
         assert [when - script.times[0] for when in script.times] == [0, 300, 1200]  # two ask whether it is over
         # Somebody who comes meanwhile asks nothing at all.
-        asked = server.requests
+        requested = server.requests
         with Catalogue(Session(mine, asking, clock=lambda: clock)) as cat, pytest.raises(Blocked):
             work.do(cat, crawl, tmp_path / "out", rows)
-        assert server.requests == asked
+        assert server.requests == requested
         script.failing = False
         clock.advance(900)
         with Catalogue(Session(mine, asking, clock=lambda: clock)) as cat:
@@ -197,8 +197,8 @@ def test_commands_give_up_a_host_that_only_fails(fault: Fault, listing: dict[str
 
 def test_commands_give_up_a_host_that_refuses_connections(data: Path, crawl: str, tmp_path: Path) -> None:
     with FaultServer({}) as server:
-        gone = polite(server, tmp_path)
-    with Catalogue(Session(data, gone, clock=LastingClock)) as cat:
+        removed = polite(server, tmp_path)
+    with Catalogue(Session(data, removed, clock=LastingClock)) as cat:
         for work in (_query, _sample):
             with pytest.raises(SourceError) as raised:
                 work(cat, crawl, tmp_path, [])
@@ -234,8 +234,8 @@ def test_block_stops_all_commands(
         assert process.stderr
         assert b"came from" in process.stderr.readline()
         assert b"waiting 300 s before one more try" in process.stderr.readline()
-        asked = server.requests
-        assert 0 < asked <= 4
+        requested = server.requests
+        assert 0 < requested <= 4
         with serving(data, asking) as address:
             for _ in range(3):
                 answer = get(address, f"/{crawl}-index?url=example.com/*")
@@ -243,7 +243,7 @@ def test_block_stops_all_commands(
                 assert 200 < int(answer.headers["retry-after"]) <= 300
         process.terminate()
         assert process.wait(timeout=30) == 143
-    assert server.requests == asked
+    assert server.requests == requested
 
 
 def test_lasting_block_ends_commands_before_a_request(

@@ -103,7 +103,7 @@ def seen(caplog: pytest.LogCaptureFixture) -> Seen:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "start", "end"),
+    ("requested", "start", "end"),
     [
         (SuffixRange(1), 299_999, 300_000),
         (SuffixRange(5000), 295_000, 300_000),
@@ -114,13 +114,13 @@ def seen(caplog: pytest.LogCaptureFixture) -> Seen:
     ],
 )
 def test_reads_bytes_with_one_request(
-    source: S3Source, seen: Seen, wanted: ByteRange | SuffixRange | None, start: int, end: int
+    source: S3Source, seen: Seen, requested: ByteRange | SuffixRange | None, start: int, end: int
 ) -> None:
-    answer = source.get(PATH, wanted)
+    answer = source.get(PATH, requested)
     assert (answer.body == DATA[start:end], answer.start, answer.total_size) == (True, start, 300_000)
     assert answer.etag
     assert answer.last_modified
-    assert source.get(PATH, wanted, pin=FileVersion(answer.total_size, answer.etag)) == answer
+    assert source.get(PATH, requested, pin=FileVersion(answer.total_size, answer.etag)) == answer
     path = f"/{BUCKET}/a%20prefix/cc-index/crawl=CC-MAIN-2022-05/part%200.parquet"
     assert [request.replace("%3D", "=") for request in seen()] == [f"GET {path}"] * 2
 
@@ -140,11 +140,11 @@ def test_missing_and_forbidden_files_raise(source: S3Source, seen: Seen) -> None
 
 def test_rejects_another_version_than_the_pinned_one(source: S3Source, seen: Seen) -> None:
     answer = source.get(PATH, SUFFIX)
-    for wanted in (SUFFIX, BOUNDED, None):
+    for requested in (SUFFIX, BOUNDED, None):
         with pytest.raises(FileChanged, match=r"part 0\.parquet"):
-            source.get(PATH, wanted, pin=FileVersion(300_000, '"another"'))
+            source.get(PATH, requested, pin=FileVersion(300_000, '"another"'))
         with pytest.raises(FileChanged, match="300,000"):
-            source.get(PATH, wanted, pin=FileVersion(299_999, answer.etag))
+            source.get(PATH, requested, pin=FileVersion(299_999, answer.etag))
     assert len(seen()) == 7
 
 
@@ -154,15 +154,15 @@ def test_missing_bucket_raises(source: S3Source) -> None:
     assert source.get("one").body == b"1"
 
 
-@pytest.mark.parametrize("lacking", ["both", "profile", "secret"])
+@pytest.mark.parametrize("missing", ["both", "profile", "secret"])
 def test_missing_credentials_error_names_the_next_step(
-    endpoint: str, monkeypatch: pytest.MonkeyPatch, seen: Seen, lacking: str, tmp_path: Path
+    endpoint: str, monkeypatch: pytest.MonkeyPatch, seen: Seen, missing: str, tmp_path: Path
 ) -> None:
     use(monkeypatch, endpoint)
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
-    if lacking != "secret":
+    if missing != "secret":
         monkeypatch.delenv("AWS_ACCESS_KEY_ID")
-    if lacking == "profile":
+    if missing == "profile":
         (tmp_path / "config").write_text("[default]\n")
         monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
         monkeypatch.setenv("AWS_PROFILE", "another")
@@ -226,19 +226,21 @@ def faulty() -> Iterator[Faulty]:
             yield Faulty(server, source, faults)
 
 
-@pytest.mark.parametrize("wanted", WANTED.values(), ids=WANTED)
+@pytest.mark.parametrize("requested", WANTED.values(), ids=WANTED)
 @pytest.mark.parametrize("kind", PROMPT, ids=lambda kind: kind.value)
-def test_every_fault_raises_its_error_and_passes(faulty: Faulty, kind: Kind, wanted: ByteRange | SuffixRange) -> None:
-    error = expected(kind, wanted)
+def test_every_fault_raises_its_error_and_passes(
+    faulty: Faulty, kind: Kind, requested: ByteRange | SuffixRange
+) -> None:
+    error = expected(kind, requested)
     faulty.script(quick(kind))
     if error:
         with pytest.raises(error) as raised:
-            faulty.source.get(PATH, wanted)
+            faulty.source.get(PATH, requested)
         assert raised.type is error
         assert f"s3://{BUCKET}/{PATH}" in str(raised.value)
     else:
-        assert len(faulty.source.get(PATH, wanted).body) == len(RIGHT[wanted])
-    assert faulty.source.get(PATH, wanted).body == RIGHT[wanted]
+        assert len(faulty.source.get(PATH, requested).body) == len(RIGHT[requested])
+    assert faulty.source.get(PATH, requested).body == RIGHT[requested]
     first, second = faulty.server.settle()  # one request each
     assert first.fault
     assert first.body_bytes_sent <= 5000 + (256 << 10)
@@ -259,10 +261,10 @@ def test_slow_responses_time_out(monkeypatch: pytest.MonkeyPatch) -> None:
         with closing(open_s3(f"s3://{BUCKET}/", impatient)) as source, ThreadPoolExecutor(len(files)) as executor:
 
             def twice(path: str) -> bytes:
-                wanted = WANTED[path.partition("/")[2]]
+                requested = WANTED[path.partition("/")[2]]
                 with pytest.raises(Unreachable, match=f"{path}: no usable answer"):
-                    source.get(path, wanted)
-                return source.get(path, wanted).body
+                    source.get(path, requested)
+                return source.get(path, requested).body
 
             with pytest.raises(NotFound):
                 source.get("first", SUFFIX)  # preparing takes time, too
@@ -297,16 +299,16 @@ def test_request_headers(faulty: Faulty) -> None:
 
 
 def test_errors_contain_no_secrets(faulty: Faulty) -> None:
-    said = [repr(faulty.source), str(faulty.source), faulty.source.url]
+    messages = [repr(faulty.source), str(faulty.source), faulty.source.url]
     for kind in sorted(set(PROMPT) - UNDETECTABLE, key=str):
         faulty.script(quick(kind))
         with suppress(SourceError, ValueError):
             try:
                 faulty.source.get(PATH, SUFFIX)
             except Exception as error:
-                said += [f"{error} {error!r} {error.__cause__} {error.__cause__!r}"]
+                messages += [f"{error} {error!r} {error.__cause__} {error.__cause__!r}"]
                 raise
-    text = "\n".join(said)
+    text = "\n".join(messages)
     assert "AccessDenied" in text
     assert canaries.MARK not in text
     assert "Signature" not in text

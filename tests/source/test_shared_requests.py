@@ -40,9 +40,9 @@ def pin_of(source: SharedSource) -> FileVersion:
     return FileVersion(answer.total_size, answer.etag)
 
 
-def together(source: SharedSource, wanted: list[list[ByteRange]], pin: FileVersion) -> list[bytes | CatalogueError]:
+def together(source: SharedSource, requested: list[list[ByteRange]], pin: FileVersion) -> list[bytes | CatalogueError]:
     """What each of so many threads is answered, which begin at the same moment."""
-    start = threading.Barrier(len(wanted))
+    start = threading.Barrier(len(requested))
 
     def ask(ranges: list[ByteRange]) -> list[bytes | CatalogueError]:
         start.wait(SOON)
@@ -54,8 +54,8 @@ def together(source: SharedSource, wanted: list[list[ByteRange]], pin: FileVersi
                 outcomes.append(error)
         return outcomes
 
-    with ThreadPoolExecutor(len(wanted)) as executor:
-        return [outcome for outcomes in executor.map(ask, wanted) for outcome in outcomes]
+    with ThreadPoolExecutor(len(requested)) as executor:
+        return [outcome for outcomes in executor.map(ask, requested) for outcome in outcomes]
 
 
 def sent(server: FaultServer) -> list[Span]:
@@ -68,7 +68,7 @@ def sent(server: FaultServer) -> list[Span]:
 def test_shared_requests_fetch_each_byte_once(cache: RangeCache, seed: int) -> None:
     dice = Random(seed)
     places = [dice.randrange(len(DATA)) for _ in range(40)]
-    wanted = [
+    requested = [
         [ByteRange(*sorted(dice.sample(places, 2))) if dice.random() < 0.9 else ByteRange(0, 5000) for _ in range(12)]
         for _ in range(THREADS)
     ]
@@ -76,28 +76,28 @@ def test_shared_requests_fetch_each_byte_once(cache: RangeCache, seed: int) -> N
         pin = pin_of(source)
         first = ByteRange(90_000, 110_000)
         source.get(PATH, first, pin=pin)
-        answers = together(source, wanted, pin)
-        assert answers == [DATA[each.start : each.end] for each in chain(*wanted)]
+        answers = together(source, requested, pin)
+        assert answers == [DATA[each.start : each.end] for each in chain(*requested)]
         times = Counter(place for start, end in sent(server) for place in range(start, end))
         assert set(times.values()) == {1}
-        assert set(times) == {place for each in [first, *chain(*wanted)] for place in range(each.start, each.end)}
+        assert set(times) == {place for each in [first, *chain(*requested)] for place in range(each.start, each.end)}
 
 
 def test_shared_requests_survive_faults(cache: RangeCache) -> None:
     dice = Random(5)
     places = [dice.randrange(len(DATA)) for _ in range(40)]
-    wanted = [[ByteRange(*sorted(dice.sample(places, 2))) for _ in range(12)] for _ in range(THREADS)]
+    requested = [[ByteRange(*sorted(dice.sample(places, 2))) for _ in range(12)] for _ in range(THREADS)]
 
     def script(request: Request) -> Fault | None:
         return {1: Fault(Kind.CUT_FIN), 2: Fault(Kind.NOT_FOUND)}.get(request.number % 6)
 
     with FaultServer({PATH: DATA}, latency=0.01, script=script) as server, closing(over(server, cache)) as source:
-        answers = together(source, wanted, pin_of(source))
+        answers = together(source, requested, pin_of(source))
     met = Counter(type(answer) for answer in answers)
     assert met.keys() <= {bytes, NotFound, Unreachable}
     assert met[Unreachable] > 0 < met[bytes]
     assert met[bytes] == sum(
-        answer == DATA[each.start : each.end] for answer, each in zip(answers, chain(*wanted), strict=True)
+        answer == DATA[each.start : each.end] for answer, each in zip(answers, chain(*requested), strict=True)
     )
 
 
@@ -106,11 +106,11 @@ def test_shared_requests_survive_eviction(tmp_path: Path, limit: int) -> None:
     dice = Random(limit)
     starts = [dice.randrange(0, 60_000, 500) for _ in range(THREADS * 20)]
     ranges = [ByteRange(start, start + dice.randrange(500, 9000, 500)) for start in starts]
-    wanted = [ranges[number::THREADS] for number in range(THREADS)]
+    requested = [ranges[number::THREADS] for number in range(THREADS)]
     cache = RangeCache(tmp_path / "cache", limit)
     with FaultServer({PATH: DATA}) as server, closing(over(server, cache)) as source:
-        answers = together(source, wanted, pin_of(source))
-        assert answers == [DATA[each.start : each.end] for each in chain(*wanted)]
+        answers = together(source, requested, pin_of(source))
+        assert answers == [DATA[each.start : each.end] for each in chain(*requested)]
         assert 0 < len(sent(server)) <= 2 * len(ranges)
 
 
@@ -161,12 +161,12 @@ def test_close_ends_shared_waits(cache: RangeCache) -> None:
         closing(over(server, cache)) as source,
         ThreadPoolExecutor(THREADS) as executor,
     ):
-        asked = [
+        question = [
             executor.submit(source.get, PATH, ByteRange(start, 9000), pin=FileVersion(len(DATA), '"1"'))
             for start in range(0, 8000, 1000)
         ]
         assert arrived.wait(SOON)
         source.close()
-        for each in asked:
+        for each in question:
             with pytest.raises(SourceUnavailable):
                 each.result(SOON)

@@ -32,10 +32,10 @@ class Gated:
         self._changed = threading.Condition()
         self._gates: dict[Span, Future[None]] = {}
 
-    def get(self, path: str, wanted: RequestedRange = None, *, pin: FileVersion | None = None) -> Response:  # noqa: ARG002 - all alike
-        self.asked.append(wanted)
-        there = resolve(wanted, len(DATA)) if wanted else ByteRange(0, len(DATA))
-        if pin and isinstance(wanted, ByteRange):
+    def get(self, path: str, requested: RequestedRange = None, *, pin: FileVersion | None = None) -> Response:  # noqa: ARG002 - all alike
+        self.asked.append(requested)
+        there = resolve(requested, len(DATA)) if requested else ByteRange(0, len(DATA))
+        if pin and isinstance(requested, ByteRange):
             gate: Future[None] = Future()
             with self._changed:
                 self._gates[there.start, there.end] = gate

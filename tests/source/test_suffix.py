@@ -119,9 +119,9 @@ def test_one_file_does_not_decide_for_its_host(place: int) -> None:
                     get_tail(source, path, TAIL)
             else:
                 check(source, path)
-        asked = ranges(server)
-        assert asked.count(SUFFIX) == len(PATHS)
-        assert asked.count(FIRST) == len(asked) - len(PATHS) == (4 if place else Policy().never_honoured)
+        requested = ranges(server)
+        assert requested.count(SUFFIX) == len(PATHS)
+        assert requested.count(FIRST) == len(requested) - len(PATHS) == (4 if place else Policy().never_honoured)
         assert not source.limiter.state.ignores_suffixes
 
 

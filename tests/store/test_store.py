@@ -16,7 +16,7 @@ from catalogue.parquet.stored_indexes import Indexes
 from catalogue.store.database import Store
 from catalogue.store.schema import APPLICATION_ID, TABLES, VERSION
 from catalogue.store.stored_file import StoredFile, decode, encode
-from tests.support.stores import batch, digest, empty_store, held, path_of, raw, store_path
+from tests.support.stores import batch, digest, empty_store, path_of, raw, store_path, stored_file
 
 path = pytest.fixture(store_path)
 store = pytest.fixture(empty_store)
@@ -57,8 +57,8 @@ def test_every_value_roundtrips(value: StoredFile) -> None:
 
 def test_tables_are_separate(store: Store) -> None:
     for number, table in enumerate(TABLES):
-        store.put(table, [("key", held(size=number))])
-    assert [store.get(table, "key") for table in TABLES] == [held(size=number) for number in range(len(TABLES))]
+        store.put(table, [("key", stored_file(size=number))])
+    assert [store.get(table, "key") for table in TABLES] == [stored_file(size=number) for number in range(len(TABLES))]
     with pytest.raises(KeyError):
         store.get("identity", "key")
     with pytest.raises(KeyError):
@@ -66,7 +66,7 @@ def test_tables_are_separate(store: Store) -> None:
 
 
 def test_keys_are_sorted_and_searchable(store: Store) -> None:
-    store.put("files", [(key, held()) for key in ("b%", "a_b", "ab", "é", "B")])
+    store.put("files", [(key, stored_file()) for key in ("b%", "a_b", "ab", "é", "B")])
     assert store.keys("files") == ["B", "a_b", "ab", "b%", "é"]
     assert store.keys("files", "_") == ["a_b"]
     assert store.keys("files", "%") == ["b%"]
@@ -75,17 +75,17 @@ def test_keys_are_sorted_and_searchable(store: Store) -> None:
 
 
 def test_put_replaces_values(store: Store) -> None:
-    store.put("files", [("key", held(b"1")), ("key", held(b"2"))])
-    store.put("files", [("key", held(b"3"))])
-    assert store.get("files", "key") == held(b"3")
+    store.put("files", [("key", stored_file(b"1")), ("key", stored_file(b"2"))])
+    store.put("files", [("key", stored_file(b"3"))])
+    assert store.get("files", "key") == stored_file(b"3")
     assert store.keys("files") == ["key"]
 
 
 def test_storing_a_file_removes_its_failure(store: Store) -> None:
-    store.put("failures", [("one", held(b"", note="Missing")), ("two", held(b"", note="Missing"))])
-    store.put("documents", [("one", held())])
+    store.put("failures", [("one", stored_file(b"", note="Missing")), ("two", stored_file(b"", note="Missing"))])
+    store.put("documents", [("one", stored_file())])
     assert store.keys("failures") == ["one", "two"]
-    store.put("files", [("one", held())])
+    store.put("files", [("one", stored_file())])
     assert store.keys("failures") == ["two"]
 
 
@@ -102,14 +102,14 @@ def test_state_and_version_change_with_every_write(store: Store, path: Path) -> 
         change()
         states.append(store.state())
 
-    changed(lambda: store.put("files", [("a", held(b"1")), ("b", held(b"2"))]))
+    changed(lambda: store.put("files", [("a", stored_file(b"1")), ("b", stored_file(b"2"))]))
     before = store.versions("files", store.keys("files"))
     assert set(before) == {"a", "b"}
     assert store.state() == states[-1]
-    changed(lambda: store.put("files", [("a", held(b"1", etag='"another"'))]))
+    changed(lambda: store.put("files", [("a", stored_file(b"1", etag='"another"'))]))
     after = store.versions("files", store.keys("files"))
     assert (before["a"] == after["a"], before["b"] == after["b"]) == (False, True)
-    changed(lambda: store.put("documents", [("manifest", held())]))
+    changed(lambda: store.put("documents", [("manifest", stored_file())]))
     changed(lambda: store.delete("files", ["a"]))
     assert set(store.versions("files", store.keys("files"))) == {"b"}
     assert len(set(states)) == len(states)
@@ -121,7 +121,7 @@ def test_state_and_version_change_with_every_write(store: Store, path: Path) -> 
 
 def test_index_state_changes_with_every_write(store: Store) -> None:
     before, state = store.index_state(), store.state()
-    store.put("indexes", [("key#0", held(Indexes(b"bounds").pack()))])
+    store.put("indexes", [("key#0", stored_file(Indexes(b"bounds").pack()))])
     assert store.index_state() != before
     assert store.state() == state
     assert store.written_since("indexes", "") == ["key#0"]
@@ -195,7 +195,7 @@ def test_never_unpickles(store: Store, path: Path, tmp_path: Path) -> None:
     """Neither one handed in as data, by sqlitedict as it is; nor one that stands where a value should, by us."""
     sign = tmp_path / "unpickled"
     payload = pickle.dumps(Canary(sign))
-    store.put("files", [("data", held(payload)), ("note", held(note=payload.decode("latin-1")))])
+    store.put("files", [("data", stored_file(payload)), ("note", stored_file(note=payload.decode("latin-1")))])
     store.close()
     naive = SqliteDict(str(path), tablename="files", flag="r", journal_mode="WAL")
     try:
@@ -207,7 +207,7 @@ def test_never_unpickles(store: Store, path: Path, tmp_path: Path) -> None:
     with raw(path) as connection:
         connection.execute("INSERT INTO files VALUES ('value', ?)", [payload])
     with Store(path) as again:
-        assert again.get("files", "data") == held(payload)
+        assert again.get("files", "data") == stored_file(payload)
         with pytest.raises(StoreDamaged, match=r"value in .*footers\.sqlite: .*its digest is wrong"):
             again.get("files", "value")
     assert not sign.exists()

@@ -17,7 +17,7 @@ from catalogue.parquet.stored_indexes import Indexes
 from catalogue.store.database import Store
 from catalogue.store.schema import TABLES, VERSION
 from catalogue.store.stored_file import StoredFile, decode, encode
-from tests.support.stores import batch, digest, empty_store, held, path_of, raw, signed, store_path, value
+from tests.support.stores import batch, digest, empty_store, path_of, raw, signed, store_path, stored_file, value
 
 path = pytest.fixture(store_path)
 store = pytest.fixture(empty_store)
@@ -44,12 +44,12 @@ def test_detects_every_flipped_bit(path: Path) -> None:
         assert {key: store.get("files", key) for key in items} == items
 
 
-HEADER = {name: item for name, item in asdict(held()).items() if name != "data"}
+HEADER = {name: item for name, item in asdict(stored_file()).items() if name != "data"}
 
 HOSTILE: dict[str, object] = {
     "empty": b"",
     "only a tag": b"\x01",
-    "another tag": b"\x02" + encode(held())[1:],
+    "another tag": b"\x02" + encode(stored_file())[1:],
     "text": "footer",
     "a number": 1 << 40,
     "a small number": 7,
@@ -229,7 +229,7 @@ def test_close_waits_for_running_threads(path: Path) -> None:
     def facts() -> Iterator[tuple[str, StoredFile]]:
         begun.set()
         closing_now.wait(60)
-        yield path_of(1), held()
+        yield path_of(1), stored_file()
 
     def close() -> None:
         closing_now.set()
@@ -245,9 +245,9 @@ def test_close_waits_for_running_threads(path: Path) -> None:
 
 
 def test_values_are_frozen() -> None:
-    assert replace(held(), note="x") != held()
+    assert replace(stored_file(), note="x") != stored_file()
     with pytest.raises(AttributeError):
-        held().size = 5  # type: ignore[misc]
+        stored_file().size = 5  # type: ignore[misc]
 
 
 NEW_IDENTITY = """
@@ -272,85 +272,85 @@ OLDER = {
 @pytest.mark.parametrize("version", OLDER)
 def test_migrates_older_stores(path: Path, version: int) -> None:
     with Store(path, create=True) as store:
-        store.put("files", [("key", held(b"1"))])
+        store.put("files", [("key", stored_file(b"1"))])
         identity = store.state().partition(":")[0]
     with raw(path) as connection:
         connection.executescript(OLDER[version])
     with Store(path) as store:
         assert store.state().partition(":")[0] == identity
-        assert store.get("files", "key") == held(b"1")
-        store.add_indexes("key", {3: Indexes(b"bounds", {"url": b"pages"})}, held(b"1"))
-        assert store.indexes("key", [2, 3], held(b"1")) == {3: Indexes(b"bounds", {"url": b"pages"})}
-        store.add_facts([("key", held(b"facts"))])
-        assert store.facts(["key"]) == {"key": held(b"facts")}
+        assert store.get("files", "key") == stored_file(b"1")
+        store.add_indexes("key", {3: Indexes(b"bounds", {"url": b"pages"})}, stored_file(b"1"))
+        assert store.indexes("key", [2, 3], stored_file(b"1")) == {3: Indexes(b"bounds", {"url": b"pages"})}
+        store.add_facts([("key", stored_file(b"facts"))])
+        assert store.facts(["key"]) == {"key": stored_file(b"facts")}
         assert store.problem() is None
 
 
 def test_lists_changes_since_a_state(store: Store) -> None:
     assert store.last_row("files") == ""
-    store.put("files", [("a", held(b"1")), ("b", held(b"2"))])
+    store.put("files", [("a", stored_file(b"1")), ("b", stored_file(b"2"))])
     last, state = store.last_row("files"), store.state()
     assert (store.written_since("files", ""), store.written_since("files", last)) == (["a", "b"], [])
-    store.put("files", [("a", held(b"3")), ("c", held(b"4"))])
+    store.put("files", [("a", stored_file(b"3")), ("c", stored_file(b"4"))])
     assert store.written_since("files", last) == ["a", "c"]
     store.delete("files", ["a"])
     assert store.written_since("files", last) == ["c"]
     assert store.state().partition(":")[0] == state.partition(":")[0]
     with pytest.raises(TypeError):
-        store.put("files", [("b", held(b"4")), (5, held(b"5"))])  # type: ignore[list-item]
+        store.put("files", [("b", stored_file(b"4")), (5, stored_file(b"5"))])  # type: ignore[list-item]
     last = store.last_row("files")
     assert store.written_since("files", last) == []
-    store.put("files", [("c", held(b"5"))])
+    store.put("files", [("c", stored_file(b"5"))])
     assert store.written_since("files", last) is None
-    store.put("documents", [("list", held(b"1"))])
+    store.put("documents", [("list", stored_file(b"1"))])
     last = store.last_row("documents")
-    store.put("documents", [("list", held(b"2"))])
+    store.put("documents", [("list", stored_file(b"2"))])
     assert store.written_since("documents", last) == ["list"]
 
 
 def test_deleting_the_last_row_changes_the_state(store: Store) -> None:
     """SQLite numbers the next row as the one that was deleted."""
-    store.put("files", [("a", held(b"1")), ("b", held(b"2"))])
+    store.put("files", [("a", stored_file(b"1")), ("b", stored_file(b"2"))])
     state = store.state()
     store.delete("files", ["b"])
     assert store.state().partition(":")[0] != state.partition(":")[0]
 
 
 def test_backup_lists_no_changes(store: Store, path: Path, tmp_path: Path) -> None:
-    store.put("files", [("a", held(b"1"))])
+    store.put("files", [("a", stored_file(b"1"))])
     with raw(path) as connection:
         connection.execute("VACUUM INTO ?", [str(tmp_path / "backup.sqlite")])
-    store.put("files", [("b", held(b"2"))])
+    store.put("files", [("b", stored_file(b"2"))])
     last = store.last_row("files")
     with Store(tmp_path / "backup.sqlite") as backup:
         assert backup.written_since("files", last) is None
-        backup.put("files", [("c", held(b"3")), ("d", held(b"4"))])
+        backup.put("files", [("c", stored_file(b"3")), ("d", stored_file(b"4"))])
         assert backup.written_since("files", last) is None
 
 
 def test_derived_facts_are_deleted_with_their_file(store: Store, path: Path) -> None:
-    store.put("files", [("a", held(b"1")), ("b", held(b"2"))])
+    store.put("files", [("a", stored_file(b"1")), ("b", stored_file(b"2"))])
     state = store.state()
-    store.add_facts([("a", held(b"of a")), ("b", held(b"of b"))])
-    assert store.facts(["a", "b", "c"]) == {"a": held(b"of a"), "b": held(b"of b")}
+    store.add_facts([("a", stored_file(b"of a")), ("b", stored_file(b"of b"))])
+    assert store.facts(["a", "b", "c"]) == {"a": stored_file(b"of a"), "b": stored_file(b"of b")}
     assert store.state() == state
     store.delete("files", ["a"])
-    assert store.facts(["a", "b"]) == {"b": held(b"of b")}
+    assert store.facts(["a", "b"]) == {"b": stored_file(b"of b")}
     with raw(path) as connection:
         connection.execute("UPDATE facts SET value = CAST(value || x'00' AS BLOB)")
     assert store.facts(["b"]) == {}
 
 
 def test_indexes_are_joined_for_one_version(store: Store) -> None:
-    store.put("files", [("key", held(b"1"))])
-    store.add_indexes("key", {0: Indexes(b"bounds", {"url": b"1"})}, held(b"1"))
-    store.add_indexes("key", {0: Indexes(None, {"url_path": b"2"})}, held(b"1"))
+    store.put("files", [("key", stored_file(b"1"))])
+    store.add_indexes("key", {0: Indexes(b"bounds", {"url": b"1"})}, stored_file(b"1"))
+    store.add_indexes("key", {0: Indexes(None, {"url_path": b"2"})}, stored_file(b"1"))
     both = Indexes(b"bounds", {"url": b"1", "url_path": b"2"})
-    assert store.indexes("key", [0], held(b"1")) == {0: both}
-    assert store.indexes("key", [0], held(b"1", size=99)) == {}
+    assert store.indexes("key", [0], stored_file(b"1")) == {0: both}
+    assert store.indexes("key", [0], stored_file(b"1", size=99)) == {}
     own = Indexes(b"own", {"url": b"3"}, own=True)
-    store.add_indexes("key", {0: own}, held(b"1"))
-    store.add_indexes("key", {0: both}, held(b"1"))
-    assert store.indexes("key", [0], held(b"1"))[0].column_index == b"own"
+    store.add_indexes("key", {0: own}, stored_file(b"1"))
+    store.add_indexes("key", {0: both}, stored_file(b"1"))
+    assert store.indexes("key", [0], stored_file(b"1"))[0].column_index == b"own"
     store.delete("files", ["key"])
     assert store.keys("indexes") == []

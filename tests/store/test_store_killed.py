@@ -11,7 +11,7 @@ import pytest
 from catalogue.errors import DiskFailed, NotFound
 from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
-from tests.support.stores import batch, beside, empty_store, held, integrity, line, path_of, raw, store_path
+from tests.support.stores import batch, empty_store, integrity, line, path_of, raw, run_script, store_path, stored_file
 
 path = pytest.fixture(store_path)
 store = pytest.fixture(empty_store)
@@ -28,7 +28,7 @@ with Store(path) as store:
 @pytest.mark.parametrize("acknowledged", [0, 11])
 def test_kill_loses_no_committed_value(path: Path, acknowledged: int) -> None:
     Store(path, create=True).close()
-    with beside(path, WRITE) as process:
+    with run_script(path, WRITE) as process:
         for number in range(acknowledged):
             assert line(process) == str(number)
         process.send_signal(signal.SIGKILL)
@@ -70,7 +70,7 @@ with Store(path) as store:
 def test_full_disk_loses_nothing(path: Path) -> None:
     """A limit to the size of files, as room on a disk cannot be taken away without being root."""
     Store(path, create=True).close()
-    with beside(path, FULL) as process:
+    with run_script(path, FULL) as process:
         number, error, promised = line(process).split()
         assert (int(number) > 3, error, promised) == (True, "DiskFailed", "True")
         assert line(process) == f"{20 * int(number)} True"
@@ -85,7 +85,7 @@ def test_reports_an_error_once(store: Store) -> None:
     """What is written may come from where something else fails, of the disk or of the source."""
 
     def failing(error: OSError) -> Iterator[tuple[str, StoredFile]]:
-        yield path_of(0), held()
+        yield path_of(0), stored_file()
         raise error
 
     with pytest.raises(DiskFailed) as failed:
@@ -118,7 +118,7 @@ def attempt(use):
 attempt(lambda: len(Store(path).keys("files")))
 store = Store(path.with_name("published.sqlite"))
 attempt(lambda: len(store.keys("files")))
-attempt(lambda: store.get("files", path_of(1)) == held(batch(1, 1)[0][1].data))
+attempt(lambda: store.get("files", path_of(1)) == stored_file(batch(1, 1)[0][1].data))
 attempt(lambda: store.put("files", batch(5, 1)))
 attempt(lambda: store.harvesting("CC-MAIN-2022-05").__enter__())
 attempt(lambda: len(store.keys("files")))
@@ -144,7 +144,7 @@ def test_reads_from_read_only_media() -> None:
         folder.chmod(0o555)
         Path(name).chmod(0o755)
         try:
-            with beside(path, READ_ONLY) as process:
+            with run_script(path, READ_ONLY) as process:
                 assert line(process) == "4"
                 assert line(process) == "4"
                 assert line(process) == "True"

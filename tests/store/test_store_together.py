@@ -17,14 +17,14 @@ from tests.support.stores import (
     CRAWL,
     SCRIPT,
     batch,
-    beside,
     empty_store,
-    held,
     integrity,
     line,
     path_of,
     raw,
+    run_script,
     store_path,
+    stored_file,
 )
 
 path = pytest.fixture(store_path)
@@ -44,16 +44,16 @@ def go_on(process: subprocess.Popen[str]) -> str:
 
 
 BAD: dict[str, Any] = {
-    "data that are text": (path_of(9), held("footer")),  # type: ignore[arg-type]
-    "data that are missing": (path_of(9), held(None)),  # type: ignore[arg-type]
-    "a field that JSON does not know": (path_of(9), held(etag=object())),
+    "data that are text": (path_of(9), stored_file("footer")),  # type: ignore[arg-type]
+    "data that are missing": (path_of(9), stored_file(None)),  # type: ignore[arg-type]
+    "a field that JSON does not know": (path_of(9), stored_file(etag=object())),
     "something else": (path_of(9), "footer"),
     "nothing": None,
     "no pair": (path_of(9),),
-    "a key that is a list": (["list"], held()),
-    "a key that is a number": (5, held()),
-    "a key that is nothing": (None, held()),
-    "a key that is not Unicode": ("\ud800", held()),
+    "a key that is a list": (["list"], stored_file()),
+    "a key that is a number": (5, stored_file()),
+    "a key that is nothing": (None, stored_file()),
+    "a key that is not Unicode": ("\ud800", stored_file()),
 }
 
 
@@ -61,7 +61,7 @@ BAD: dict[str, Any] = {
 @pytest.mark.parametrize("what", BAD)
 def test_invalid_item_rolls_back(store: Store, what: str, place: int) -> None:
     store.put("files", batch(100, 3))
-    store.put("failures", [(path_of(0), held(b"", note="Missing"))])
+    store.put("failures", [(path_of(0), stored_file(b"", note="Missing"))])
     state = store.state()
     items: list[Any] = batch(0, 15, 10)
     items.insert(place, BAD[what])
@@ -91,8 +91,8 @@ def test_failing_iterator_rolls_back(store: Store) -> None:
 def test_supports_many_threads(store: Store) -> None:
     def work(start: int) -> None:
         for number in range(start, start + 25):
-            store.put("files", [(path_of(number), held(b"%d" % number))])
-            assert store.get("files", path_of(number)) == held(b"%d" % number)
+            store.put("files", [(path_of(number), stored_file(b"%d" % number))])
+            assert store.get("files", path_of(number)) == stored_file(b"%d" % number)
             assert path_of(number) in store.keys("files")
 
     with ThreadPoolExecutor(8) as threads:
@@ -113,7 +113,7 @@ ready("released")
 def test_permanent_lock_is_an_error(path: Path) -> None:
     with Store(path, create=True, busy_seconds=0.05) as store:
         store.put("files", batch(0, 2))
-        with beside(path, LOCK) as other:
+        with run_script(path, LOCK) as other:
             assert line(other) == "ready"
             with pytest.raises(StoreLocked, match="is locked by another process; try again"):
                 store.put("files", batch(2, 20))
@@ -126,7 +126,7 @@ def test_permanent_lock_is_an_error(path: Path) -> None:
 
 
 def test_waits_for_a_lock(path: Path) -> None:
-    with Store(path, create=True, busy_seconds=60) as store, beside(path, LOCK) as other:
+    with Store(path, create=True, busy_seconds=60) as store, run_script(path, LOCK) as other:
         assert line(other) == "ready"
         with ThreadPoolExecutor(1) as thread:
             waiting = thread.submit(store.put, "files", batch(0, 2))
@@ -184,7 +184,7 @@ ready("released")
 
 
 def test_one_process_harvests_a_crawl(store: Store, path: Path) -> None:
-    with beside(path, HARVEST) as other:
+    with run_script(path, HARVEST) as other:
         assert line(other) == "ready"
         with pytest.raises(StoreLocked, match=f"another process harvests {CRAWL} into"), store.harvesting(CRAWL):
             pass
@@ -193,7 +193,7 @@ def test_one_process_harvests_a_crawl(store: Store, path: Path) -> None:
         assert go_on(other) == "released"
         with store.harvesting(CRAWL):
             pass
-    with beside(path, HARVEST) as other:
+    with run_script(path, HARVEST) as other:
         assert line(other) == "ready"
         other.kill()
         other.wait()
@@ -256,7 +256,7 @@ print(len(store.keys("files")), flush=True)
 @pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="there is no fork")
 def test_refuses_use_after_fork(path: Path) -> None:
     Store(path, create=True).close()
-    with beside(path, FORK) as process:
+    with run_script(path, FORK) as process:
         assert line(process) == str([True] * 6)
         assert line(process) == "3"
     assert integrity(path) == "ok"

@@ -29,16 +29,16 @@ def elsewhere(work: Callable[[], object]) -> str:
         number = os.fork()
     if not number:
         try:
-            said = str(work())
+            messages = str(work())
         except BaseException as error:  # noqa: BLE001 - told to the test
-            said = f"{type(error).__name__}: {error}"
-        os.write(there, said.encode())
+            messages = f"{type(error).__name__}: {error}"
+        os.write(there, messages.encode())
         os._exit(0)
     os.close(there)
-    with os.fdopen(here, "rb") as told:
-        said = told.read().decode()
+    with os.fdopen(here, "rb") as reported:
+        messages = reported.read().decode()
     os.waitpid(number, 0)
-    return said
+    return messages
 
 
 def grow(path: Path, start: int, batches: int) -> None:
@@ -108,9 +108,9 @@ def test_accepts_its_own_log(tmp_path: Path, seed: int) -> None:
         return store.count("files") if dice.randrange(2) == 0 else 0
 
     for _ in range(12):
-        said = elsewhere(work)
+        messages = elsewhere(work)
         dice.random()
-        assert said.isdecimal() or "closed" in said, said
+        assert messages.isdecimal() or "closed" in messages, messages
     assert integrity(path) == "ok"
 
 
@@ -157,8 +157,8 @@ def test_log_shrinks_after_a_long_reader(tmp_path: Path) -> None:
         writer.execute("INSERT INTO facts VALUES ('much', zeroblob(?))", [33 << 20])
         writer.execute("DELETE FROM facts")
         assert store.log_size() > 33 << 20
-        told = command("status")
-        assert "because a program keeps reading the store; stop it" in told.out, told
+        reported = command("status")
+        assert "because a program keeps reading the store; stop it" in reported.out, reported
         assert command("status", "--json").json()["store_log_bytes"] > 33 << 20
         reader.execute("ROLLBACK")
         store.put("files", batch(0, 1))  # folds it in
@@ -185,13 +185,13 @@ def test_refuses_use_after_fork_without_deadlock(mirror: Path, crawl: str, tmp_p
                 "a file of records": lambda: cat.fetch(found, tmp_path / "out.warc.gz"),
             }
             for name, use in uses.items():
-                said = elsewhere(use)
-                assert "opened by another process; open it again in this one" in said, (name, said)
+                messages = elsewhere(use)
+                assert "opened by another process; open it again in this one" in messages, (name, messages)
             assert elsewhere(found.to_arrow) == str(found.to_arrow())  # which were read before
 
-            def anew() -> int:
+            def again() -> int:
                 cat.close()
                 return int(cat.captures("*.example.com", crawls=crawl, limit=3).to_arrow().num_rows)
 
-            assert elsewhere(anew) == str(rows)
+            assert elsewhere(again) == str(rows)
             assert cat.captures("*.example.com", crawls=crawl, limit=3).to_arrow().num_rows == rows

@@ -42,14 +42,14 @@ class Memory:
         self._lock = threading.Lock()
         self._closed = False
 
-    def get(self, path: str, wanted: RequestedRange = None, *, pin: FileVersion | None = None) -> Response:  # noqa: ARG002 - all alike
+    def get(self, path: str, requested: RequestedRange = None, *, pin: FileVersion | None = None) -> Response:  # noqa: ARG002 - all alike
         if self._closed:
             message = "closed"
             raise SourceUnavailable(message)
         with self._lock:
-            self.asked.append(wanted)
+            self.asked.append(requested)
         size = len(self.data)
-        given = resolve(wanted, size) if wanted else ByteRange(0, size)
+        given = resolve(requested, size) if requested else ByteRange(0, size)
         return Response(self.data[given.start : given.end], given.start, size, self.etag, "yesterday")
 
     def close(self) -> None:
@@ -64,8 +64,8 @@ def large_cache(folder: Path) -> RangeCache:
     return RangeCache(folder, LARGE)
 
 
-def right(wanted: ByteRange) -> bytes:
-    return DATA[wanted.start : wanted.end]
+def right(requested: ByteRange) -> bytes:
+    return DATA[requested.start : requested.end]
 
 
 def put(cache: RangeCache, *ranges: tuple[int, int], path: str = PATH) -> None:
@@ -77,7 +77,7 @@ def got(cache: RangeCache, start: int, end: int, path: str = PATH) -> bytes | No
     return cache.get(URL, path, PIN, ByteRange(start, end))
 
 
-def held(cache: RangeCache, path: str = PATH) -> list[tuple[int, int]]:
+def cached_ranges(cache: RangeCache, path: str = PATH) -> list[tuple[int, int]]:
     return [(there.start, there.end) for there in cache.cached_ranges(URL, path, PIN)]
 
 
@@ -99,14 +99,14 @@ import os, signal, sys
 from pathlib import Path
 from random import Random
 from catalogue.source.cache import RangeCache
-from tests.support.caches import LARGE, files, got, held, put
+from tests.support.caches import LARGE, files, got, cached_ranges, put
 
 folder = Path(sys.argv[1])
 """
 
 
 @contextmanager
-def beside(folder: Path, script: str) -> Iterator[subprocess.Popen[str]]:
+def run_script(folder: Path, script: str) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-c", SCRIPT + script, str(folder)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]) as process:
         try:

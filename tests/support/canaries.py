@@ -78,6 +78,6 @@ def kept_in(folder: Path) -> list[Path]:
     found = [path for path in folder.rglob("*") if path.is_file() and MARK.encode() in path.read_bytes()]
     for path in folder.rglob("*.sqlite"):
         with suppress(StoreError), Store(path) as store:
-            held = [store.get(table, key) for table in TABLES for key in store.keys(table)]
-            found += [path] * any(MARK in repr(value) for value in held)
+            stored = [store.get(table, key) for table in TABLES for key in store.keys(table)]
+            found += [path] * any(MARK in repr(value) for value in stored)
     return found

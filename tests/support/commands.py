@@ -53,9 +53,11 @@ class Command:
     home: Path
 
     def environment(self, **more: str) -> dict[str, str]:
-        kept = {name: os.environ[name] for name in ("PATH", "LANG", "COVERAGE_PROCESS_START") if name in os.environ}
+        remaining = {
+            name: os.environ[name] for name in ("PATH", "LANG", "COVERAGE_PROCESS_START") if name in os.environ
+        }
         return (
-            kept
+            remaining
             | canaries.ENVIRONMENT
             | {
                 "HOME": str(self.home),
@@ -94,11 +96,11 @@ class Command:
     def __call__(self, *words: str, **environment: str) -> Ran:
         """What it comes to."""
         if any(name.startswith("PYTHON") for name in environment):  # which is read when Python starts
-            return self.anew(*words, **environment)
+            return self.again(*words, **environment)
         with self.start(*words, **environment) as process:
             return ended(process)
 
-    def anew(self, *words: str, **environment: str) -> Ran:
+    def again(self, *words: str, **environment: str) -> Ran:
         """Likewise, by a Python that has imported nothing yet."""
         with self.start_anew(*words, **environment) as process:
             return ended(process)

@@ -19,7 +19,7 @@ def conditions(sql: str) -> list[tuple[str, str, tuple[Any, ...]]]:
     return [(found.column, found.operator, found.values) for found in parse_where(sql).conditions]
 
 
-def kept(sql: str, rows: pa.Table, connection: duckdb.DuckDBPyConnection) -> pa.Table:
+def matching(sql: str, rows: pa.Table, connection: duckdb.DuckDBPyConnection) -> pa.Table:
     return rows.take(where_positions(parse_where(sql), rows, connection))
 
 

@@ -116,9 +116,9 @@ def made(data: bytes, *, row_groups: int | None = None) -> Made:
     footer = raw_footer(data)
     fields = take_apart(footer)
     if row_groups is not None:
-        kept = fields[4][1].values[:row_groups]
-        fields[4] = (LIST, Items(STRUCT, kept))
-        fields[3] = (I64, sum(group[3][1] for group in kept))
+        remaining = fields[4][1].values[:row_groups]
+        fields[4] = (LIST, Items(STRUCT, remaining))
+        fields[3] = (I64, sum(group[3][1] for group in remaining))
     return Made(fields, len(data) - len(footer))
 
 
@@ -159,18 +159,18 @@ def trimmed(data: bytes, columns: Sequence[str], row_groups: int = 1) -> bytes:
     """A file without most of its columns and row groups, which are still where they were."""
     footer = raw_footer(data)
     fields = take_apart(footer)
-    wanted = {name.encode() for name in columns}
+    requested = {name.encode() for name in columns}
     schema = fields[2][1].values
-    kept = [number for number, element in enumerate(schema[1:]) if element[4][1] in wanted]
-    fields[2] = (LIST, Items(STRUCT, [schema[0], *(schema[1 + number] for number in kept)]))
-    schema[0][5] = (schema[0][5][0], len(kept))
+    remaining = [number for number, element in enumerate(schema[1:]) if element[4][1] in requested]
+    fields[2] = (LIST, Items(STRUCT, [schema[0], *(schema[1 + number] for number in remaining)]))
+    schema[0][5] = (schema[0][5][0], len(remaining))
     groups = fields[4][1].values[:row_groups]
     for group in groups:
-        group[1] = (LIST, Items(STRUCT, [group[1][1].values[number] for number in kept]))
+        group[1] = (LIST, Items(STRUCT, [group[1][1].values[number] for number in remaining]))
     fields[4] = (LIST, Items(STRUCT, groups))
     fields[3] = (I64, sum(group[3][1] for group in groups))
     if 7 in fields:  # FileMetaData.column_orders
-        fields[7] = (LIST, Items(STRUCT, [fields[7][1].values[number] for number in kept]))
+        fields[7] = (LIST, Items(STRUCT, [fields[7][1].values[number] for number in remaining]))
     return data[: -TRAILER - len(footer)] + with_trailer(put_together(fields))
 
 

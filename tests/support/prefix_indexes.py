@@ -101,12 +101,12 @@ class Memory:
         self.data = data
         self.log: list[ByteRange] = []
 
-    def get(self, path: str, wanted: RequestedRange = None, *, pin: FileVersion | None = None) -> Response:
-        assert isinstance(wanted, ByteRange)
-        assert wanted.end <= len(self.data), path
+    def get(self, path: str, requested: RequestedRange = None, *, pin: FileVersion | None = None) -> Response:
+        assert isinstance(requested, ByteRange)
+        assert requested.end <= len(self.data), path
         assert (pin is None) is (not self.log)
-        self.log.append(wanted)
-        return Response(self.data[wanted.start : wanted.end], wanted.start, len(self.data), '"1"', None)
+        self.log.append(requested)
+        return Response(self.data[requested.start : requested.end], requested.start, len(self.data), '"1"', None)
 
     def close(self) -> None:
         pass

@@ -63,16 +63,16 @@ def rows(path: Path) -> dict[str, dict[str, bytes]]:
 
 def content(path: Path) -> dict[str, dict[str, Any]]:
     """What a store says, apart from when that was taken."""
-    told: dict[str, dict[str, Any]] = {}
+    reported: dict[str, dict[str, Any]] = {}
     for name, values in rows(path).items():
         for key, value in values.items():
-            held = replace(decode(value), taken="")
+            stored = replace(decode(value), taken="")
             if name == "facts":
-                known = json.loads(held.data) | {"harvested_at": ""}
-                told.setdefault(name, {})[key] = (held.version, known)
+                known = json.loads(stored.data) | {"harvested_at": ""}
+                reported.setdefault(name, {})[key] = (stored.version, known)
             else:
-                told.setdefault(name, {})[key] = held
-    return told
+                reported.setdefault(name, {})[key] = stored
+    return reported
 
 
 def flip(data: bytes, bit: int) -> bytes:

@@ -97,8 +97,8 @@ class Arrivals:
             assert self._arrived.acquire(timeout=30)
 
 
-def expected(kind: Kind, wanted: ByteRange | SuffixRange) -> type[Exception] | None:
-    return FileChanged if kind is Kind.EMPTY and wanted == BOUNDED else ERRORS[kind]
+def expected(kind: Kind, requested: ByteRange | SuffixRange) -> type[Exception] | None:
+    return FileChanged if kind is Kind.EMPTY and requested == BOUNDED else ERRORS[kind]
 
 
 def quick(kind: Kind, **more: Any) -> Fault:

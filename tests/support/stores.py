@@ -18,7 +18,7 @@ from catalogue.store.stored_file import StoredFile
 CRAWL = "CC-MAIN-2022-05"
 
 
-def held(data: bytes = b"footer", **other: Any) -> StoredFile:
+def stored_file(data: bytes = b"footer", **other: Any) -> StoredFile:
     fields: dict[str, Any] = {
         "size": 1_234_567,
         "etag": '"0123456789abcdef-8"',
@@ -35,7 +35,7 @@ def path_of(number: int) -> str:
 
 def batch(start: int, count: int, size: int = 2_000) -> list[tuple[str, StoredFile]]:
     """Files whose values can be told apart and hardly be compressed."""
-    return [(path_of(number), held(Random(number).randbytes(size))) for number in range(start, start + count)]
+    return [(path_of(number), stored_file(Random(number).randbytes(size))) for number in range(start, start + count)]
 
 
 def store_path(tmp_path: Path) -> Path:
@@ -65,7 +65,7 @@ import os, signal, sqlite3, sys
 from pathlib import Path
 from catalogue.errors import CatalogueError
 from catalogue.store.database import Store
-from tests.support.stores import batch, held, path_of
+from tests.support.stores import batch, stored_file, path_of
 
 path = Path(sys.argv[1])
 
@@ -76,7 +76,7 @@ def ready(what="ready"):
 
 
 @contextmanager
-def beside(path: Path, script: str) -> Iterator[subprocess.Popen[str]]:
+def run_script(path: Path, script: str) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-c", SCRIPT + script, str(path)]
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1, cwd=Path(__file__).parents[2]

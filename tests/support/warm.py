@@ -61,15 +61,15 @@ class Forked:
         """
         (out, out_end), (err, err_end) = os.pipe(), os.pipe()
         self._told, told_end = socket.socketpair()
-        asked = json.dumps([list(words), dict(environment), str(folder)]).encode()
+        requested = json.dumps([list(words), dict(environment), str(folder)]).encode()
         parent = _parent(preload)
         streams = [out_end, out_end if in_one else err_end] if terminal is None else [terminal, terminal]
         with TemporaryFile() as input_:
             input_.write(given)
             input_.seek(0)
             ends = [terminal if keyboard and terminal else input_.fileno(), *streams, told_end.fileno()]
-            socket.send_fds(parent, [len(asked).to_bytes(4, "little")], ends)
-        parent.sendall(asked)
+            socket.send_fds(parent, [len(requested).to_bytes(4, "little")], ends)
+        parent.sendall(requested)
         os.close(out_end)
         os.close(err_end)
         told_end.close()
@@ -142,10 +142,10 @@ class Forked:
 def _parent(preload: str) -> socket.socket:
     """Where that process is asked."""
     ours, theirs = socket.socketpair()
-    kept = {name: os.environ[name] for name in ("PATH", "LANG", "COVERAGE_PROCESS_START") if name in os.environ}
+    remaining = {name: os.environ[name] for name in ("PATH", "LANG", "COVERAGE_PROCESS_START") if name in os.environ}
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.support.warm", str(theirs.fileno())],
-        env=kept | {"PYTHONWARNINGS": "error"} | ({"LD_PRELOAD": preload} if preload else {}),
+        env=remaining | {"PYTHONWARNINGS": "error"} | ({"LD_PRELOAD": preload} if preload else {}),
         cwd=ROOT,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
@@ -164,7 +164,7 @@ def _parent(preload: str) -> socket.socket:
 # ---- in that process ----
 
 
-def main(asked: socket.socket) -> None:
+def main(requested: socket.socket) -> None:
     """Fork commands until nobody asks for more."""
     _import_everything()
     # By which whoever ran the command finds out.
@@ -179,26 +179,28 @@ def main(asked: socket.socket) -> None:
         signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         while True:
-            ready = select.select([asked, ended], [], [])[0]
+            ready = select.select([requested, ended], [], [])[0]
             if ended in ready:
                 ended.recv(4096)
                 _tell(told_of)
-            if asked not in ready:
+            if requested not in ready:
                 continue
-            length, ends, *_ = socket.recv_fds(asked, 4, 4)
+            length, ends, *_ = socket.recv_fds(requested, 4, 4)
             if not length:
                 return
-            words, environment, folder = json.loads(asked.recv(int.from_bytes(length, "little"), socket.MSG_WAITALL))
-            *streams, told = ends
+            words, environment, folder = json.loads(
+                requested.recv(int.from_bytes(length, "little"), socket.MSG_WAITALL)
+            )
+            *streams, reported = ends
             if number := _fork():
-                told_of[number] = told
-                _write(told, number)
+                told_of[number] = reported
+                _write(reported, number)
                 for end in streams:
                     os.close(end)
                 continue
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            for end in (told, *told_of.values(), *(each.detach() for each in (asked, ended, wake))):
+            for end in (reported, *told_of.values(), *(each.detach() for each in (requested, ended, wake))):
                 os.close(end)
             _become(words, environment, folder, streams)
 
@@ -223,14 +225,14 @@ def _tell(told_of: dict[int, int]) -> None:
         number, status = os.waitpid(-1, os.WNOHANG)
         if not number:
             return
-        told = told_of.pop(number)
-        _write(told, os.waitstatus_to_exitcode(status))
-        os.close(told)
+        reported = told_of.pop(number)
+        _write(reported, os.waitstatus_to_exitcode(status))
+        os.close(reported)
 
 
-def _write(told: int, number: int) -> None:
+def _write(reported: int, number: int) -> None:
     with suppress(BrokenPipeError):  # whoever asked has gone
-        os.write(told, number.to_bytes(4, "little", signed=True))
+        os.write(reported, number.to_bytes(4, "little", signed=True))
 
 
 def _become(words: list[str], environment: dict[str, str], folder: str, streams: list[int]) -> NoReturn:

@@ -114,7 +114,7 @@ def near(intervals: tuple[KeyInterval, ...]) -> list[str]:
     return sorted(found)
 
 
-def asked(
+def requested(
     sql: duckdb.DuckDBPyConnection, query: str, *given: object
 ) -> list[tuple[Any, ...]] | duckdb.InvalidInputException:
     """What a query finds; an error that says what to do is that."""
@@ -128,7 +128,7 @@ def asked(
 
 def made(sql: duckdb.DuckDBPyConnection, expression: str) -> object:
     """What an expression is, or such an error."""
-    found = asked(sql, f"SELECT {expression}")
+    found = requested(sql, f"SELECT {expression}")
     return found[0][0] if isinstance(found, list) else found
 
 
@@ -140,7 +140,7 @@ def alike(sql: duckdb.DuckDBPyConnection, pattern: str) -> bool:
     except ValueError:
         keys = [""]
     query = f"SELECT k FROM (SELECT unnest(?) AS k) WHERE surt_match(k, {quoted})"  # noqa: S608 - a constant it must be
-    matched = asked(sql, query, keys)
+    matched = requested(sql, query, keys)
     if isinstance(matched, Exception):
         assert isinstance(made(sql, f"surt_overlaps('', '', {quoted})"), Exception)
         return False

@@ -325,7 +325,7 @@ def test_prefix_matches_what_starts_with_it(host: str, path: str, more: str, res
 
 
 @pytest.mark.parametrize(
-    ("text", "taken", "left"),
+    ("text", "used", "left"),
     [
         ("dir/*", ["dir/x", "dir//x"], ["dir", "dir/", "directory"]),
         ("dir*", ["dir", "dir/", "dir/x", "directory"], ["di", ""]),
@@ -333,9 +333,9 @@ def test_prefix_matches_what_starts_with_it(host: str, path: str, more: str, res
         ("page?b=1*", ["page?b=12", "page?c&b=1"], ["page?b=1&a=0"]),
     ],
 )
-def test_prefix_edges(text: str, taken: list[str], left: list[str]) -> None:
+def test_prefix_edges(text: str, used: list[str], left: list[str]) -> None:
     pattern = parse_pattern(f"example.com/{text}")
-    assert keys(pattern, *(f"https://example.com/{path}" for path in taken)) == [True] * len(taken)
+    assert keys(pattern, *(f"https://example.com/{path}" for path in used)) == [True] * len(used)
     assert keys(pattern, *(f"https://example.com/{path}" for path in left)) == [False] * len(left)
 
 

@@ -150,11 +150,11 @@ def test_takes_three_requests_after_the_root(
         extent = index.find(pattern)
         between = [item for item in items if item[0] in extent.pattern.interval]
         assert list(index.captures(extent)) == scanned(between, pattern)
-        asked = [exchange.range or "" for exchange in server.log]
-        assert asked[0] == "bytes=0-7"
-        assert asked[1] == f"bytes=8-{HEADER_SIZE + (512 << 10) - 1}"  # the root, and what lies with it
-        assert len(asked[2:]) == count  # a block of the lowest level, unless it lies there too, and the answer
-        assert asked[-1] == f"bytes={extent.range.start}-{extent.range.end - 1}"
+        requested = [exchange.range or "" for exchange in server.log]
+        assert requested[0] == "bytes=0-7"
+        assert requested[1] == f"bytes=8-{HEADER_SIZE + (512 << 10) - 1}"  # the root, and what lies with it
+        assert len(requested[2:]) == count  # a block of the lowest level, unless it lies there too, and the answer
+        assert requested[-1] == f"bytes={extent.range.start}-{extent.range.end - 1}"
         assert len(extent.range) <= 256 * (len(between) + 3)  # each of these entries fills more than half a block
         assert sum(exchange.sent_bytes for exchange in server.log[2:-1]) <= 1 << 14
         server.log.clear()
