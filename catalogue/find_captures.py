@@ -49,7 +49,7 @@ def run_query(
 
     def space(plan: ReadPlan, crawl: str | None) -> KeySpace:
         if crawl and crawl not in words:
-            message = f"{crawl} is not among the crawls asked about: {join_first(words)}"
+            message = f"{crawl} is not among the crawls of the query: {join_first(words)}"
             raise QueryError(message)
         touched = newest_first(file.crawl for path in plan.paths if (file := session.dataset.file(path)))
         mapped = crawl or (touched or words)[0]

@@ -98,7 +98,7 @@ class Sample(ReprMixin):
             QueryError: if ``size`` or ``most`` is not positive.
         """
         if size < 1 or most < 1:
-            message = f"a sample of {size:,} captures, {most:,} of each, is none; ask for one at least"
+            message = f"invalid sample of {size:,} captures, {most:,} of each; both must be at least 1"
             raise QueryError(message)
         self.size = size
         self.missing = missing
@@ -123,7 +123,7 @@ class Sample(ReprMixin):
         if self.drawn:
             yield f"The last look found {plural(self.found, 'capture')}, and looked at {plural(self.drawn, 'row')}."
         yield "plan says what is read at first; to_pandas(), to_arrow() and batches() read."
-        yield from (f"It is no sample of all that was asked for: {problem}" for problem in self.missing)
+        yield from (f"The sample is incomplete: {problem}" for problem in self.missing)
 
     @property
     def plan(self) -> ReadPlan:

@@ -87,6 +87,6 @@ def steps(
         else:
             yield Step(why, f"catalogue backfill --only-gaps{options} --dry-run")
     if stored and there_are and newest_first([stored[0], there_are[0]])[0] != stored[0]:
-        yield Step(f"{there_are[0]} is newer than all that is held", table.harvest_command(there_are[0]))
+        yield Step(f"{there_are[0]} is newer than all stored crawls", table.harvest_command(there_are[0]))
     if list_age is not None and list_age > _OLD_LIST:
         yield Step(f"the list of crawls is {list_age.days} days old", "catalogue crawls")

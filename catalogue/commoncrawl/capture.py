@@ -82,10 +82,10 @@ def capture_of(row: Mapping[str, Any], *, most: int = MAX_RECORD) -> Capture:
         raise BadRecord(message) from error
     matched = _ARCHIVE.fullmatch(found["filename"] or "")
     if not matched:
-        message = f"{(found['filename'] or '')[:200]!r} is no name of an archive of Common Crawl's"
+        message = f"{(found['filename'] or '')[:200]!r} is not the path of an archive"
         raise BadRecord(message)
     if not (0 <= offset < 1 << 50 and 0 < length <= most):
-        message = f"there is no record of {length:,} bytes at {offset:,}; one has {most:,} at most"
+        message = f"invalid record of {length:,} bytes at {offset:,}; at most {most:,} bytes are accepted"
         raise BadRecord(message)
     return Capture(matched[1], offset, length, found["url"], time, found["digest"], status)
 
@@ -130,7 +130,7 @@ def _whole(text: str | None) -> int:
         ValueError: if it is not an integer.
     """
     if not (found := _NUMBER.fullmatch(text or "")):
-        message = f"{(text or '')[:100]!r} is no number"
+        message = f"invalid number {(text or '')[:100]!r}"
         raise ValueError(message)
     return int(found[1])
 
@@ -149,7 +149,7 @@ def parse_timestamp(text: str) -> datetime:
     elif pattern := _STAMPS.get(len(digits[1])):
         time = datetime.strptime(digits[1], pattern)  # noqa: DTZ007 - the next line
     else:
-        message = f"{text[:100]!r} is no time; one has 14 digits"
+        message = f"invalid time {text[:100]!r}; use 14 digits"
         raise ValueError(message)
     return in_utc(time)
 

@@ -206,7 +206,7 @@ def select_subsets(words: Iterable[str]) -> tuple[str, ...]:
         if word != "all" and word not in SUBSETS:
             similar = closest_name(word[:100], SUBSETS)
             advice = f"did you mean {similar}?" if similar else f"choose among {', '.join(SUBSETS)} and all"
-            message = f"{word[:100]!r} is no subset; {advice}"
+            message = f"unknown subset {word[:100]!r}; {advice}"
             raise QueryError(message)
         chosen += SUBSETS if word == "all" else [word]
     return tuple(dict.fromkeys(chosen))

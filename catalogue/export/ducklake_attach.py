@@ -94,7 +94,7 @@ def not_attached(path: Path, why: str) -> str:
     first = next(iter(why.strip().splitlines()), "DuckDB gives no reason")
     if "xtension" in why and ("not found" in why or "INSTALL" in why):
         return (
-            f"{path.name} is not attached, because DuckDB lacks extensions for it; run: "
+            f"{path.name} is not attached, because extensions of DuckDB are missing; run: "
             f"{install_command('lake')}; or in DuckDB: INSTALL ducklake; INSTALL sqlite; INSTALL httpfs"
         )
     return f"{path.name} is not attached ({first}); run: catalogue export ducklake"

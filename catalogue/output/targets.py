@@ -214,7 +214,7 @@ def split_output(output: str | Path, *, file: bool) -> tuple[str | Path, str]:
         output = _files(text)[1]
     target = Path(output)
     if target.name in {"", ".."} or "\0" in text or len(text.rpartition("/")[2].encode(errors="replace")) > _MAX_NAME:
-        message = f"{text[:_MAX_NAME]!r} is no valid name of an output; choose one, such as found"
+        message = f"invalid name of an output: {text[:_MAX_NAME]!r}; use one such as found"
         raise QueryError(message)
     if not target.parent.is_dir():
         # With ? or @ it may be a mistyped address that contains a password.

@@ -60,7 +60,7 @@ def footer_length(tail: bytes, *, limit: int = MAX_FOOTER) -> int:
         raise NotParquet(message)
     length = int.from_bytes(tail[-TRAILER:-4], "little")
     if not 0 < length <= limit:
-        message = f"the footer claims {length:,} bytes; at most {limit:,} are believed"
+        message = f"the footer claims {length:,} bytes; at most {limit:,} are accepted"
         raise BadFooter(message)
     return length
 
@@ -131,7 +131,7 @@ class _Decoder:
             elif field == 4 and kind == LIST:  # noqa: PLR2004 - FileMetaData.row_groups: and where these stand
                 of, count = reader.list_header()
                 if of != STRUCT:
-                    message = "the row groups are none"
+                    message = "the list of row groups is invalid"
                     raise BadFooter(message)
                 top[field] = []
                 for _ in range(count):
@@ -191,7 +191,7 @@ class _Decoder:
     def _schema(self, reader: Reader) -> dict[str, Column]:
         kind, count = reader.list_header()
         if kind != STRUCT or not count:
-            message = "the schema is no tree"
+            message = "the schema is not a tree"
             raise BadFooter(message)
         elements: list[tuple[Struct, bytes]] = []
         for _ in range(count):
@@ -207,7 +207,7 @@ class _Decoder:
                 raise BadFooter(message)
             columns[column.name] = column
         if not columns or next(walk, None) is not None:
-            message = "the schema is no tree"
+            message = "the schema is not a tree"
             raise BadFooter(message)
         return columns
 

@@ -101,7 +101,7 @@ def check_headers(headers: Sequence[PageHeader], chunk: ColumnChunk, num_rows: i
         BadPageIndex: if they contradict, or only some pages have a checksum.
     """
     if len({header.has_crc for header in headers}) > 1:
-        message = "a page lacks the checksum that other pages of its column chunk have"
+        message = "a page has no checksum, unlike other pages of its column chunk have"
         raise BadPageIndex(message)
     if (values := sum(header.num_values for header in headers)) != num_rows:
         message = f"its page headers count {values:,} values, not {num_rows:,}"

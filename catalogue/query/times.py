@@ -53,7 +53,7 @@ def _span(text: str) -> tuple[datetime, datetime]:
         first, last = _from_digits(digits.ljust(_DIGITS, "0")), _from_digits(digits.ljust(_DIGITS, "9"))
         return first - shift, last - shift + timedelta(seconds=1)
     except (ValueError, OverflowError) as error:
-        message = f"{text[:100]!r} is no time; write it as 2022, 20220131, 2022-01-31 or 2022-01-31T12:00:00"
+        message = f"invalid time {text[:100]!r}; use 2022, 20220131, 2022-01-31 or 2022-01-31T12:00:00"
         raise QueryError(message) from error
 
 

@@ -44,7 +44,7 @@ def connect_to_cluster(address: str, *, patience: float = _PATIENCE) -> "Iterato
         message = f"a scheduler needs Dask; run: {install_command('dask')}"
         raise QueryError(message) from error
     if not _ADDRESS.fullmatch(address):
-        message = f"{without_secrets(address)!r} is no address of a scheduler; one looks like tcp://host:8786"
+        message = f"invalid address of a scheduler {without_secrets(address)!r}; use one such as tcp://host:8786"
         raise QueryError(message)
     try:
         client: Any = Client(address, timeout=patience, set_as_default=False)

@@ -153,7 +153,7 @@ def read_record(capture: Capture, member: bytes) -> Record:
     except (CatalogueError, MemoryError):
         raise
     except Exception as error:  # whatever a parser may raise about hostile bytes is a verdict on them
-        message = f"it is no record: {_shown(error)}"
+        message = f"invalid record: {_shown(error)}"
         raise BadRecord(message) from error
 
 
@@ -191,7 +191,7 @@ def _record(capture: Capture, member: bytes, data: bytes) -> Record:
         raise BadRecord(message)
     end = start + _length(fields.get_header("Content-Length" if archive == "warc" else "length"))
     if end > len(data):
-        message = f"its content lacks {end - len(data):,} bytes of what it says"
+        message = f"its content is {end - len(data):,} bytes shorter than declared"
         raise BadRecord(message)
     if data[end : end + 7] not in _ENDS:  # a byte more than the longest
         message = f"{len(data) - end:,} bytes follow its content"
@@ -250,7 +250,7 @@ def _head(parser: Any, data: bytes, start: int, end: int) -> tuple[StatusAndHead
 
 def _length(declared: str | None) -> int:
     if not _LENGTH.fullmatch(declared or ""):
-        message = f"it is no record: its length is {str(declared)[:100]!r}"
+        message = f"invalid record: its length is {str(declared)[:100]!r}"
         raise BadRecord(message)
     return int(declared or "")
 

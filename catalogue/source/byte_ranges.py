@@ -100,7 +100,7 @@ def resolve(requested: ByteRange | SuffixRange, total: int) -> ByteRange:
             return ByteRange(max(0, total - length), total)
         case ByteRange(start, end):
             if end > total:
-                message = f"bytes {start} to {end} were asked of a file of {total} bytes"
+                message = f"bytes {start} to {end} were requested of a file of {total} bytes"
                 raise WrongRange(message)
             return requested
 

@@ -135,7 +135,7 @@ class Request:
             case 200 | 206 if _is_text(headers):
                 return UnexpectedHtml(f"{message}, as {headers['content-type']!r} instead of the file")
             case 200 if headers.get("content-length") != "0":  # of nothing there is no range to send
-                return RangeIgnored(f"{self.where} was sent whole when a range of it was asked for")
+                return RangeIgnored(f"{self.where} was sent completely instead of a range")
             # What S3 refuses CloudFront passes on in S3's name; its own refusals are for everything, whatever they say.
             case 401 | 403 if "cloudfront" in f"{body} {headers.get('server')}".lower() or "Request blocked" in body:
                 return Blocked(message)
@@ -206,7 +206,7 @@ class Request:
             raise WrongLength(message)
         size = int(length or 0)
         if size > MAX_DOCUMENT:
-            message = f"{self.where} has {size:,} bytes; more than {MAX_DOCUMENT:,} are not believed"
+            message = f"{self.where} has {size:,} bytes; at most {MAX_DOCUMENT:,} are accepted"
             raise WrongLength(message)
         self._check_pin(size or (self.pin.size if self.pin else 0), headers)
         return (ByteRange(0, size) if size else None), size
@@ -224,7 +224,7 @@ class Request:
         if given != expected:
             message = (
                 f"{self.where}: bytes {given.start} to {given.end} came when "
-                f"{expected.start} to {expected.end} were asked for"
+                f"{expected.start} to {expected.end} were requested"
             )
             raise WrongRange(message)
         if length is not None and length != str(len(given)):

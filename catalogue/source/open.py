@@ -50,7 +50,9 @@ def open_source(
     """
     parts = address(url)
     if not (parts.scheme in {"http", "https", "s3"} or is_folder(url)):
-        message = f"{url[:200]!r} is no folder and no http, https or s3 address; the usual source is {DEFAULT_SOURCE}"
+        message = (
+            f"invalid source {url[:200]!r}; use a folder, or an https, http or s3 address such as {DEFAULT_SOURCE}"
+        )
         raise QueryError(message)
     policy = _policy(parts, settings)
     root = f"{parts.scheme}://{parts.netloc}{parts.path.removesuffix('/')}/"

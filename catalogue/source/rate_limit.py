@@ -177,7 +177,7 @@ class Limiter:
             else:
                 slot = self._slot(before, now, rate)
                 if slot > now:
-                    why = f"the host is asked {rate:g} times a second, and others were first"
+                    why = f"the host gets {rate:g} requests per second, and other processes were first"
                     self._sleep(now, slot, until, why)
                     if self.state.blocks:
                         continue

@@ -111,7 +111,7 @@ class PoliteSource:
             SourceUnavailable: if so many requests fail that more would be useless.
             Throttled: if the wait would be too long; the message says how long.
         """
-        last: SourceError = SourceUnavailable(f"{self.url}{path} was not asked for")
+        last: SourceError = SourceUnavailable(f"{self.url}{path} was not requested")
         complaints = 0
         clock = self.limiter.clock
         until = clock.now() + self._patience
@@ -202,7 +202,7 @@ class PoliteSource:
             if self._honoured_ranges or len(self._deaf) < _DEAF:
                 return
             message = (
-                f"{self.url} sends whole files where ranges of them are asked for (python -m http.server does so); "
+                f"{self.url} sends complete files instead of ranges (python -m http.server does so); "
                 "use a server that honours ranges, or name the folder itself as the source"
             )
             self._given_up = message, self.limiter.clock.now() + _AN_HOUR
@@ -221,7 +221,7 @@ class PoliteSource:
     def _rest(self, until: float) -> None:
         seconds = self._rest_until - self.limiter.clock.now()
         if seconds > 0:
-            self._wait(seconds, Throttled(f"{self.url} asked for patience"), until)
+            self._wait(seconds, Throttled(f"{self.url} asked to slow down"), until)
 
     def _wait(self, seconds: float, why: SourceError, until: float) -> None:
         self._bear(seconds, why, until)

@@ -140,7 +140,7 @@ def _check_layout(connection: sqlite3.Connection, path: Path) -> None:
             message = f"{path} holds a {kind} {table!r} that no store has; it is not opened"
             raise StoreDamaged(message)
     if number(connection, "SELECT count(*) FROM identity") != 1:
-        message = f"{path} lacks its identity; it is not opened"
+        message = f"{path} has no identity; it is not opened"
         raise StoreDamaged(message)
 
 

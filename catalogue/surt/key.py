@@ -184,7 +184,7 @@ def _port(url: str, digits: str) -> int | None:
         return None
     port = int(digits) if _PORT.fullmatch(digits) else _MAX_INT + 1
     if not -_MAX_INT - 1 <= port <= _MAX_INT:
-        raise no_key(url, f"the port {digits[:50]!r} is no number")
+        raise no_key(url, f"the port {digits[:50]!r} is not a number")
     return None if port == -1 else port  # -1 is how Java says that there is none
 
 

@@ -46,10 +46,10 @@ def parse_key_pattern(text: str, keys: Keys, match: Match | None = None) -> Patt
         return parse_pattern(text, match)
     typed = text.strip()
     if any("\ud800" <= character <= "\udfff" for character in typed):
-        message = f"{typed[:200]!r} is no text"
+        message = f"{typed[:200]!r} is not valid text"
         raise QueryError(message)
     if not typed:
-        message = f"{typed!r} is no pattern; patterns look like {_LIKE[keys]}"
+        message = f"invalid pattern {typed!r}; use {_LIKE[keys]}"
         raise QueryError(message)
     if typed == "*" and match is not Match.EXACT:
         return Pattern(typed, Match.PREFIX, (EVERYTHING,))
@@ -74,7 +74,9 @@ def parse_key_patterns(
     patterns = [parse_key_pattern(text, keys, match) for text in texts]
     for pattern in patterns if exact_url else ():
         if pattern.url is None:
-            message = f"{pattern.text!r} is no whole URL; with --exact-url give one such as https://example.com/page"
+            message = (
+                f"{pattern.text!r} is not a complete URL; with --exact-url use one such as https://example.com/page"
+            )
             raise QueryError(message)
     return patterns
 
@@ -90,7 +92,7 @@ def _host(typed: str, match: Match | None) -> Pattern:
     name = rest.removeprefix("*.") if match is Match.DOMAIN else rest
     host = canonical_host(name, NEWEST)
     if not host or not {*host}.isdisjoint("*/?#: "):
-        message = f"{typed[:200]!r} is no host; patterns look like {_LIKE[Keys.HOST]}"
+        message = f"invalid host {typed[:200]!r}; use {_LIKE[Keys.HOST]}"
         raise QueryError(message)
     # Some tables keep www. and some do not.
     names = {reversed_host(each) for each in (host, strip_www(host))}

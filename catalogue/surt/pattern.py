@@ -124,7 +124,7 @@ def _parse(typed: str, match: Match | None) -> Pattern:
 
 def _check(typed: str) -> None:
     if not typed:
-        raise _Refused("is no pattern")
+        raise _Refused("is not a pattern")
     if _NOT_IN_URLS.search(typed):
         raise _Refused("has a blank in it, which in a URL is written %20")
     if _NOT_A_PORT.match(typed) and not KNOWN_SCHEME.match(typed):

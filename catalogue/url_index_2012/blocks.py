@@ -114,7 +114,7 @@ def parse_header(data: bytes, file_size: int) -> Header:
     block_size, index_blocks = _HEADER.unpack(data)
     header = Header(block_size, index_blocks, file_size)
     if not _LEAST_BLOCK <= header.block_size <= MAX_BLOCK:
-        message = f"blocks of {header.block_size:,} bytes are none of a URL index"
+        message = f"invalid size of blocks in a URL index: {header.block_size:,} bytes"
         raise BadUrlIndex(message)
     if not 0 < header.index_blocks < header.blocks:
         message = f"a file of {header.blocks:,} blocks cannot have {header.index_blocks:,} index blocks and data blocks"

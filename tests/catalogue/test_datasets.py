@@ -251,7 +251,7 @@ def test_commands_take_a_dataset(tmp_path: Path, hosts: tuple[Path, pa.Table]) -
         (["harvest", "--table", "new"], "no dataset new"),
         (["harvest", "--table", "new", "x.parquet"], "add one with --key"),
         (["query", "x", "--table", "none"], "no dataset none"),
-        (["query", "x:y", "--table", "hosts"], "is no host"),
+        (["query", "x:y", "--table", "hosts"], "invalid host"),
     ]:
         ran = command(*words)
         assert (ran.status, ran.err.count("\n")) == (2, 1)

@@ -188,7 +188,7 @@ def test_limits_captures_of_each_value(harvested: Catalogue, all_rows: pa.Table,
         (lambda cat: cat.sample(cat.captures("*", limit=3), 5), "leave out limit"),
         (lambda cat: cat.sample(cat.captures("*", ordered=True), 5), "leave out limit"),
         (lambda cat: cat.sample(cat.captures("*", latest=True), 5), "leave out limit"),
-        (lambda cat: cat.sample(cat.captures("*"), 0), "ask for one at least"),
+        (lambda cat: cat.sample(cat.captures("*"), 0), "both must be at least 1"),
         (lambda cat: cat.sample(cat.captures("*"), 5, per="hosts"), "there is no column 'hosts'"),
     ],
 )

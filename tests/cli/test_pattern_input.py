@@ -74,4 +74,4 @@ def test_rejects_a_dash_as_pattern(asking: Command) -> None:
 def test_exact_url_names_lines_that_are_not_urls(asking: Command, tmp_path: Path) -> None:
     (tmp_path / "urls").write_text("https://example.com/\nexample.com\n", encoding="utf-8")
     ran = asking("plan", "--exact-url", "--urls-file", "urls")
-    assert sentence(ran).startswith("catalogue: urls, line 2: 'example.com' is no whole URL")
+    assert sentence(ran).startswith("catalogue: urls, line 2: 'example.com' is not a complete URL")

@@ -62,7 +62,7 @@ def test_suggests_columns_and_subsets() -> None:
     for name, like in [("status", "fetch_status"), ("language", "content_languages"), ("redirect", "fetch_redirect")]:
         with pytest.raises(UnknownColumn, match=f"did you mean {like}"):
             check_columns([name])
-    with pytest.raises(QueryError, match=r"'crawldiag' is no subset; did you mean crawldiagnostics\?"):
+    with pytest.raises(QueryError, match=r"unknown subset 'crawldiag'; did you mean crawldiagnostics\?"):
         select_subsets(["crawldiag"])
 
 
@@ -121,7 +121,7 @@ def test_suggests_stored_and_listed_crawls(some: catalogue.Catalogue, mirror: Pa
     ):
         with pytest.raises(UnknownCrawl, match=f"^there is no crawl CC-MAIN-2099-01; the newest is {newest}$"):
             ask("CC-MAIN-2099-01")
-    with pytest.raises(QueryError, match=f"^{OLD} is not among the crawls asked about: {newest}$"):
+    with pytest.raises(QueryError, match=f"^{OLD} is not among the crawls of the query: {newest}$"):
         some.captures("example.com", crawls="latest").space(OLD)
     with pytest.raises(QueryError, match=r"^of which crawls\?"):
         some.captures("example.com", crawls=[])

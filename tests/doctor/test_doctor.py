@@ -222,7 +222,7 @@ def test_ctrl_c(command: Command) -> None:
 @pytest.mark.parametrize(
     ("words", "status", "says"),
     [
-        ("doctor --source gopher://x", 2, "is no folder and no http"),
+        ("doctor --source gopher://x", 2, "invalid source"),
         ("doctor --crawl 2022-05", 2, "is not the name of a crawl"),
         ("doctor --crawl CC-MAIN-2099-01", 2, "; the newest is CC-MAIN-"),
         ("doctor --table hosts", 2, "leave out --table"),

@@ -32,7 +32,7 @@ def test_reports_damage_anywhere(asking: Command, untaught_data: Path, settings:
         for planned, right in expected.items():
             path.write_bytes(damaged)
             if (found := reported(planned=planned)) != right:
-                assert found.startswith("the catalogue cannot be read (")
+                assert found.startswith(("the catalogue cannot be read (", f"{path} is damaged ("))
                 assert found.endswith("); run: catalogue check --repair")
                 assert "\n" not in found
                 messages[planned].append(damaged)

@@ -180,7 +180,7 @@ def test_yields_records_in_python(harvested: Catalogue, crawl: str, rows: list[d
     assert Counter(record.url for record in found) == Counter(row["url"] for row in rows[:20])
     frame = harvested.captures("*.com", crawls=crawl, limit=3).to_pandas()
     assert {record.url for record in harvested.records(frame)} == set(frame["url"])
-    with pytest.warns(IncompleteAnswer, match="no name of an archive"):
+    with pytest.warns(IncompleteAnswer, match="is not the path of an archive"):
         assert list(harvested.records([rows[0] | {"warc_filename": "../x"}])) == []
     with pytest.warns(IncompleteAnswer, match="does not exist"):
         assert list(harvested.records([rows[0] | {"warc_filename": "crawl-data/none.warc.gz"}])) == []

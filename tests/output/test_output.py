@@ -354,7 +354,7 @@ def test_writes_rows_of_any_record() -> None:
         ("other-00000.warc.gz", "warc", 5, None),
         ("full", "payload", None, "holds something else"),
         ("empty", "payload", None, None),
-        ("..", "payload", None, "is no valid name"),
+        ("..", "payload", None, "invalid name of an output"),
         ("full", "payload", 5, "payloads are a file each"),
         ("empty", "warc", None, "is a folder"),
         ("out.warc.gz", "warc", 0, "one byte at least"),

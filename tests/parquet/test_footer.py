@@ -213,7 +213,7 @@ def test_lengths(length: int, limit: int, error: type[Exception] | None) -> None
     if error is None:
         assert footer_length(tail, limit=limit) == length
         return
-    with pytest.raises(error, match=f"the footer claims {length:,} bytes; at most {limit:,} are believed"):
+    with pytest.raises(error, match=f"the footer claims {length:,} bytes; at most {limit:,} are accepted"):
         footer_length(tail, limit=limit)
 
 

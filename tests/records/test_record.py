@@ -99,7 +99,7 @@ def test_accepts_unusual_status_lines(make: Any, line: str, status: int | None) 
 @pytest.mark.parametrize("head", ["", "HTTP is a protocol\n\n", "<html>\n\n"])
 def test_rejects_records_that_are_not_responses(head: str) -> None:
     member = gzip.compress(arc(head=head))
-    with pytest.raises(BadRecord, match="no record: Expected Status Line"):
+    with pytest.raises(BadRecord, match="invalid record: Expected Status Line"):
         read_record(capture(member, digest=None, status=None), member)
 
 
@@ -194,12 +194,12 @@ HOSTILE = {
     "a bit flipped": (bytes([*gzip.compress(warc())[:-5], 0, 0, 0, 0, 0]), "not gzip"),
     "two members": (gzip.compress(warc()) * 2, "data after the end"),
     "two records": (gzip.compress(warc() * 2), "bytes follow its content"),
-    "gzip in gzip": (gzip.compress(gzip.compress(warc())), "no record"),
-    "no record": (gzip.compress(b"hello"), "no record"),
-    "half a head": (gzip.compress(warc()[:60]), "no record: its length is 'None'"),
-    "content shorter than it says": (gzip.compress(warc(Content_Length="500")), "lacks"),
+    "gzip in gzip": (gzip.compress(gzip.compress(warc())), "invalid record"),
+    "no record": (gzip.compress(b"hello"), "invalid record"),
+    "half a head": (gzip.compress(warc()[:60]), "invalid record: its length is 'None'"),
+    "content shorter than it says": (gzip.compress(warc(Content_Length="500")), "shorter than declared"),
     "content longer than it says": (gzip.compress(warc(Content_Length="50")), "digest|follow"),
-    "a length that is none": (gzip.compress(warc(Content_Length="many")), "no record: its length is 'many'"),
+    "a length that is none": (gzip.compress(warc(Content_Length="many")), "invalid record: its length is 'many'"),
     "a length that no number holds": (gzip.compress(warc(Content_Length="9" * 20)), "its length is '9999"),
     "a length below nothing": (gzip.compress(warc(Content_Length="-5")), "its length is '-5'"),
     "lines without end": (
@@ -216,21 +216,21 @@ HOSTILE = {
     ),
     "a head of its own without end": (gzip.compress(warc(X="\r\n c" * 10_000)), "10,000 lines"),
     "another digest of its block": (gzip.compress(warc(WARC_Block_Digest=f"sha1:{digest(BODY)}")), "content has not"),
-    "a request": (gzip.compress(warc(WARC_Type="request")), "no record|type request"),
+    "a request": (gzip.compress(warc(WARC_Type="request")), "invalid record|type request"),
     "a warcinfo": (gzip.compress(warc(WARC_Type="warcinfo")), "of type warcinfo"),
     "a type that clears the screen": (gzip.compress(warc(WARC_Type="\x1b[2J" * 1000)), "of type \ufffd"),
-    "an answer that does": (gzip.compress(warc(head="\x1b[2J" * 1000)), "no record: Expected Status Line"),
+    "an answer that does": (gzip.compress(warc(head="\x1b[2J" * 1000)), "invalid record: Expected Status Line"),
     "a digest that does": (gzip.compress(warc(WARC_Payload_Digest="sha1:\x1b[2J")), "digest sha1:\ufffd"),
     "no type": (gzip.compress(warc(WARC_Type="")), "of type None"),
     "another URL": (gzip.compress(warc(WARC_Target_URI="https://example.org/")), "is of 'https://example.org/'"),
-    "no URL": (gzip.compress(warc(WARC_Target_URI="")), "no record|is of ''"),
+    "no URL": (gzip.compress(warc(WARC_Target_URI="")), "invalid record|is of ''"),
     "another time": (gzip.compress(warc(WARC_Date="2022-08-15T01:02:05Z")), "and not of 2022-08-15 01:02:03"),
     "no time": (gzip.compress(warc(WARC_Date="yesterday")), "is of None"),
     "another status": (gzip.compress(warc(head="HTTP/1.1 404 Not Found\r\n\r\n")), "status is 404"),
     "another digest": (gzip.compress(warc(b"<p>other</p>")), "has not the digest"),
     "a digest of its own that is wrong": (gzip.compress(warc(WARC_Payload_Digest=f"sha1:{digest(b'')}")), "has not"),
     "another digest, its algorithm in other words": (gzip.compress(warc(WARC_Payload_Digest="SHA2-256:00")), "has not"),
-    "no HTTP": (gzip.compress(warc(head="", WARC_Payload_Digest="")), "no record|digest"),
+    "no HTTP": (gzip.compress(warc(head="", WARC_Payload_Digest="")), "invalid record|digest"),
 }
 
 

@@ -111,7 +111,7 @@ def test_resolves_ranges_against_the_file_size() -> None:
 
 
 def test_rejects_ranges_outside_of_the_file() -> None:
-    with pytest.raises(WrongRange, match="bytes 99 to 101 were asked of a file of 100 bytes"):
+    with pytest.raises(WrongRange, match="bytes 99 to 101 were requested of a file of 100 bytes"):
         resolve(ByteRange(99, 101), 100)
     with pytest.raises(WrongRange, match="the file is empty"):
         resolve(SuffixRange(8), 0)

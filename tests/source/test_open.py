@@ -124,7 +124,7 @@ def test_rejects_addresses_with_secrets_without_repeating_them(settings: Setting
     ],
 )
 def test_rejects_unknown_sources(settings: Settings, address: str) -> None:
-    with pytest.raises(QueryError, match="is no folder and no http, https or s3 address") as raised:
+    with pytest.raises(QueryError, match="invalid source") as raised:
         open_source(address, settings)
     assert repr(address[:200]) in str(raised.value)
     assert DEFAULT_SOURCE in str(raised.value)
@@ -132,7 +132,7 @@ def test_rejects_unknown_sources(settings: Settings, address: str) -> None:
 
 def test_rejects_a_file_as_source(settings: Settings, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(QueryError, match="no folder"):
+    with pytest.raises(QueryError, match="invalid source"):
         open_source(str(tmp_path / "file"), settings)
 
 

@@ -41,7 +41,7 @@ def test_timeout_while_waiting_for_a_turn_takes_no_turn() -> None:
     before = limiter.state
     error = refused(limiter.acquire, 0.1)
     assert error.retry_after == pytest.approx(0.2)
-    assert "the host is asked 5 times a second, and others were first; ask again in 1 s" in str(error)
+    assert "the host gets 5 requests per second, and other processes were first; ask again in 1 s" in str(error)
     assert limiter.state == before
     assert clock.waits == []
     assert limiter.acquire(0.25) == pytest.approx(START + 0.2)

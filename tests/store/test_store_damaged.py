@@ -182,7 +182,7 @@ def test_rejects_unknown_tables(path: Path, what: str) -> None:
 @pytest.mark.parametrize("statement", ["DELETE FROM identity", "INSERT INTO identity VALUES ('x', '1', '1')"])
 def test_has_one_identity(path: Path, statement: str) -> None:
     altered(path, statement)
-    with pytest.raises(StoreDamaged, match="lacks its identity; it is not opened"):
+    with pytest.raises(StoreDamaged, match="has no identity; it is not opened"):
         Store(path)
 
 

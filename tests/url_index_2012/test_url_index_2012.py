@@ -272,11 +272,11 @@ ENTRY = len(ITEMS[0][0]) + 33
 LAST_ENTRY = sum(len(key) + 33 for key, _ in BLOCKS[0][:-1])
 HOSTILE = {
     "no header": (WHOLE[:8], "*", "a file of 0 blocks cannot have"),
-    "blocks of nothing": (struct.pack("<II", 0, INDEX_BLOCKS) + WHOLE[8:], "*", "none of a URL index"),
-    "blocks of gigabytes": (struct.pack("<II", 1 << 31, INDEX_BLOCKS) + WHOLE[8:], "*", "none of a URL index"),
+    "blocks of nothing": (struct.pack("<II", 0, INDEX_BLOCKS) + WHOLE[8:], "*", "invalid size of blocks"),
+    "blocks of gigabytes": (struct.pack("<II", 1 << 31, INDEX_BLOCKS) + WHOLE[8:], "*", "invalid size of blocks"),
     "no index blocks": (struct.pack("<II", SIZE, 0) + WHOLE[8:], "*", "cannot have 0 index blocks"),
     "index blocks alone": (struct.pack("<II", SIZE, 1 << 20) + WHOLE[8:], "*", "cannot have 1,048,576"),
-    "another file": (b"PAR1" + WHOLE[4:], "*", "none of a URL index"),
+    "another file": (b"PAR1" + WHOLE[4:], "*", "invalid size of blocks"),
     "a root of itself": (changed((0, 0, number(0) + bytes(SIZE - 4))), "*", "block 0 .* does not lie behind it"),
     "a leaf that points up": (changed((1, 0, number(1) + bytes(SIZE - 4))), "*", "block 1 .* does not lie behind it"),
     "a block that is not there": (changed((0, 0, number(1 << 30) + bytes(SIZE - 4))), "*", "which is not there"),
