@@ -1,5 +1,6 @@
 """The command ``catalogue``: common options, messages and exit statuses."""
 
+import gc
 import itertools
 import os
 import re
@@ -293,6 +294,7 @@ def main() -> NoReturn:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
     _open_closed_streams()
+    gc.set_threshold(_GC_OBJECTS)
     try:
         status = entry(standalone_mode=False, prog_name="catalogue")
         sys.stdout.flush()
@@ -325,6 +327,8 @@ _resumable: list[bool] = []
 """Not empty while the same command can resume the running work."""
 _CLOSED_PIPE = 141
 """128 plus the number of SIGPIPE, which Windows does not define."""
+_GC_OBJECTS = 100_000
+"""New objects between searches for cycles; with the default of 700, searches take a sixth of the time of decoding."""
 _signals: list[int] = []
 """Signals received. Libraries can replace the KeyboardInterrupt by other errors."""
 

@@ -6,13 +6,13 @@ reads JSON faster than Python builds rows.
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 import duckdb
 import pyarrow as pa
 
 from catalogue.commoncrawl.manifests import IndexFile
-from catalogue.parquet.summary import FileSummary
+from catalogue.parquet.summary import FileSummary, RowGroupSummary
 from catalogue.store.stored_file import StoredFile
 
 _FORM = 5
@@ -77,9 +77,13 @@ def packed(facts: FileSummary, stored: StoredFile, version: bytes) -> StoredFile
         "source": stored.source,
         "harvested_at": stored.fetched_at.replace(tzinfo=None).isoformat(),
     }
-    found = asdict(replace(facts, column_chunks=()))
+    found = _fields(facts) | {"row_groups": [_fields(group) for group in facts.row_groups]}
     del found["column_chunks"], found["digest"]
     return replace(stored, data=json.dumps(known | found).encode(), note=_note(version))
+
+
+def _fields(value: FileSummary | RowGroupSummary) -> dict[str, object]:
+    return {name: getattr(value, name) for name in value.__slots__}  # asdict takes ten times as long
 
 
 def are_of(note: str, version: bytes) -> bool:

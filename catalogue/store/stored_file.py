@@ -7,7 +7,7 @@ integrity check does not notice a flipped bit in a value.
 import hashlib
 import json
 import zlib
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from typing import get_type_hints
 
@@ -63,7 +63,7 @@ _HELD_TYPES = get_type_hints(StoredFile)
 
 def encode(stored: StoredFile) -> bytes:
     """Encode a value for the store."""
-    header = {name: value for name, value in asdict(stored).items() if name != "data"}
+    header = {name: getattr(stored, name) for name in stored.__slots__ if name != "data"}
     body = json.dumps([len(stored.data), header]).encode() + b"\n" + zlib.compress(stored.data)
     return _TAG + hashlib.blake2b(body, digest_size=DIGEST_SIZE).digest() + body
 

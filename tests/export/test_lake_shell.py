@@ -157,7 +157,9 @@ def test_export_without_extensions_reports_what_reads_it(
     ran = command("export", "ducklake", PYTHONPATH=f"{empty}{os.pathsep}{ROOT}")
     assert ran.status == 0
     first, second = ran.err.splitlines()
-    assert first.startswith("catalogue sql cannot read it yet: captures.ducklake is not attached, because extensions of DuckDB")
+    assert first.startswith(
+        "catalogue sql cannot read it yet: captures.ducklake is not attached, because extensions of DuckDB"
+    )
     assert install_command("lake") in first
     assert second.startswith(str(command.data / "captures.ducklake"))
     monkeypatch.syspath_prepend(empty)
