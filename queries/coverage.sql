@@ -1,5 +1,5 @@
--- How much of each crawl's index is held, and of how much of that the keys are known.
--- A row a crawl and subset. files_listed is null where the manifest was not read. requested: a harvest asked for it.
+-- How much of each crawl's index is stored, and how much of that has known keys.
+-- One row per crawl and subset. files_listed is null where the manifest was not read. requested: by a harvest.
 SELECT
   coalesce(f.crawl, l.crawl) AS crawl,
   coalesce(f.subset, l.subset) AS subset,

@@ -1,4 +1,4 @@
--- How many pages of a site each crawl holds, and of which types; after: catalogue export ducklake.
+-- How many pages of a site each crawl has, by type; after: catalogue export ducklake.
 -- Of each crawl those files are read that may hold its keys, one or two: --param pattern=PATTERN (without it, *.example.com).
 SELECT
   crawl,

@@ -1,4 +1,4 @@
--- The tables of the catalogue, all derived from the store of footers. The views beside this file are what to query.
+-- The tables of the metadata database, derived from the store of footers. Query the views in the other files.
 CREATE SCHEMA IF NOT EXISTS derived;  -- filled by the tool
 
 CREATE TABLE IF NOT EXISTS derived.meta (key VARCHAR, value VARCHAR);
@@ -26,7 +26,7 @@ CREATE TABLE IF NOT EXISTS derived.pages (
   file INTEGER, row_group INTEGER, page INTEGER, first_row_index BIGINT, num_rows BIGINT, null_count BIGINT,
   min_key VARCHAR, max_key VARCHAR, file_offset BIGINT, compressed_page_size BIGINT, pages_from VARCHAR
 );
--- The intervals that the keys of a row group fill, all of which lie in them, where that says more than its footer.
+-- Intervals that contain all keys of a row group, where they are narrower than the bounds of its footer.
 CREATE TABLE IF NOT EXISTS derived.key_intervals (
   file INTEGER, row_group INTEGER, min_key VARCHAR, max_key VARCHAR, bounds_from VARCHAR
 );

@@ -6,7 +6,7 @@ FROM derived.column_chunks AS c
 JOIN derived.files AS f USING (file);
 
 COMMENT ON VIEW column_chunks IS
-  'Every column of every row group, of the crawls asked for by: catalogue sql --column-chunks CRAWL.';
+  'Every column of every row group, of crawls selected by: catalogue sql --column-chunks CRAWL.';
 COMMENT ON COLUMN column_chunks.path IS 'File, relative to the source.';
 COMMENT ON COLUMN column_chunks.crawl IS 'Name of the crawl.';
 COMMENT ON COLUMN column_chunks.subset IS 'warc, crawldiagnostics or robotstxt.';
@@ -15,7 +15,7 @@ COMMENT ON COLUMN column_chunks.column_name IS 'Name of the column.';
 COMMENT ON COLUMN column_chunks.physical_type IS 'As Parquet names it.';
 COMMENT ON COLUMN column_chunks.codec IS 'Compression.';
 COMMENT ON COLUMN column_chunks.num_values IS 'Values, nulls included.';
-COMMENT ON COLUMN column_chunks.null_count IS 'Nulls; null if not known.';
+COMMENT ON COLUMN column_chunks.null_count IS 'Nulls; null if unknown.';
 COMMENT ON COLUMN column_chunks.file_offset IS 'Where its first page, of a dictionary or of data, starts.';
 COMMENT ON COLUMN column_chunks.total_compressed_size IS 'Bytes from there on.';
 COMMENT ON COLUMN column_chunks.total_uncompressed_size IS 'Bytes of its pages, uncompressed.';

@@ -6,7 +6,7 @@ WITH
     UNION SELECT crawl FROM derived.files
   ),
   listed AS (SELECT crawl, sum(files)::BIGINT AS files FROM derived.listed GROUP BY crawl),
-  held AS (
+  stored AS (
     SELECT
       crawl, count(*) AS files, sum(num_rows)::BIGINT AS num_rows, sum(file_size)::BIGINT AS file_size,
       list(DISTINCT subset ORDER BY subset) AS subsets
@@ -15,24 +15,24 @@ WITH
   failed AS (SELECT crawl, count(*) AS files FROM derived.failures GROUP BY crawl)
 SELECT
   names.crawl, c.name, c.first_fetch, c.last_fetch, coalesce(c.has_table, true) AS has_table,
-  listed.files AS files_listed, coalesce(held.files, 0) AS files_harvested, coalesce(failed.files, 0) AS files_failed,
-  coalesce(held.subsets, []) AS subsets, held.num_rows, held.file_size
+  listed.files AS files_listed, coalesce(stored.files, 0) AS files_harvested, coalesce(failed.files, 0) AS files_failed,
+  coalesce(stored.subsets, []) AS subsets, stored.num_rows, stored.file_size
 FROM names
 LEFT JOIN derived.crawls AS c USING (crawl)
 LEFT JOIN listed USING (crawl)
-LEFT JOIN held USING (crawl)
+LEFT JOIN stored USING (crawl)
 LEFT JOIN failed USING (crawl)
 ORDER BY names.crawl DESC;
 
-COMMENT ON VIEW crawls IS 'Every crawl that is known of, newest first, and how much of its index is harvested.';
+COMMENT ON VIEW crawls IS 'Every known crawl, newest first, and how much of its index is stored.';
 COMMENT ON COLUMN crawls.crawl IS 'Name, such as CC-MAIN-2022-05.';
 COMMENT ON COLUMN crawls.name IS 'Title in the list of crawls.';
 COMMENT ON COLUMN crawls.first_fetch IS 'When its first page was fetched, UTC.';
 COMMENT ON COLUMN crawls.last_fetch IS 'When its last page was fetched, UTC.';
 COMMENT ON COLUMN crawls.has_table IS 'False for the ARC crawls until 2012, which have no columnar index.';
 COMMENT ON COLUMN crawls.files_listed IS 'Index files in its manifest, all subsets; null until the manifest was read.';
-COMMENT ON COLUMN crawls.files_harvested IS 'Index files whose footer is held.';
-COMMENT ON COLUMN crawls.files_failed IS 'Index files whose footer could not be taken.';
-COMMENT ON COLUMN crawls.subsets IS 'Subsets of which files are held.';
-COMMENT ON COLUMN crawls.num_rows IS 'Captures in the files held.';
-COMMENT ON COLUMN crawls.file_size IS 'Bytes of the files whose footers are held.';
+COMMENT ON COLUMN crawls.files_harvested IS 'Index files with a stored footer.';
+COMMENT ON COLUMN crawls.files_failed IS 'Index files whose footer could not be fetched.';
+COMMENT ON COLUMN crawls.subsets IS 'Subsets with stored files.';
+COMMENT ON COLUMN crawls.num_rows IS 'Captures in the stored files.';
+COMMENT ON COLUMN crawls.file_size IS 'Bytes of the files with stored footers.';

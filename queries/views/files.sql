@@ -4,7 +4,7 @@ SELECT
   column_names, utc_times, has_page_index, etag, last_modified, source, harvested_at
 FROM derived.files;
 
-COMMENT ON VIEW files IS 'Every index file whose footer is held.';
+COMMENT ON VIEW files IS 'Every index file with a stored footer.';
 COMMENT ON COLUMN files.path IS 'Relative to the source.';
 COMMENT ON COLUMN files.crawl IS 'Name of its crawl.';
 COMMENT ON COLUMN files.subset IS 'warc (successful fetches), crawldiagnostics (the rest) or robotstxt.';

@@ -17,7 +17,7 @@ FROM derived.row_groups AS g
 JOIN derived.files AS f USING (file)
 LEFT JOIN filled AS k USING (file, row_group);
 
-COMMENT ON VIEW row_groups IS 'Every row group of the files held, and the keys between which its rows lie.';
+COMMENT ON VIEW row_groups IS 'Every row group of the stored files, with bounds of its keys.';
 COMMENT ON COLUMN row_groups.path IS 'File, relative to the source.';
 COMMENT ON COLUMN row_groups.crawl IS 'Name of the crawl.';
 COMMENT ON COLUMN row_groups.subset IS 'warc, crawldiagnostics or robotstxt.';
@@ -26,11 +26,11 @@ COMMENT ON COLUMN row_groups.num_rows IS 'Captures.';
 COMMENT ON COLUMN row_groups.total_byte_size IS 'Bytes of all its pages, uncompressed.';
 COMMENT ON COLUMN row_groups.file_offset IS 'Where its first page starts; null if it has none.';
 COMMENT ON COLUMN row_groups.total_compressed_size IS 'Bytes of all its pages as stored.';
-COMMENT ON COLUMN row_groups.min_url_surtkey IS 'No key is less; null if not known.';
-COMMENT ON COLUMN row_groups.max_url_surtkey IS 'No key is greater; null if not known.';
+COMMENT ON COLUMN row_groups.min_url_surtkey IS 'No key is less; null if unknown.';
+COMMENT ON COLUMN row_groups.max_url_surtkey IS 'No key is greater; null if unknown.';
 COMMENT ON COLUMN row_groups.bounds_from IS
   'footer; footer (signed), the deprecated statistics of old writers; page index; scan, of keys that were read; or missing.';
 COMMENT ON COLUMN row_groups.key_intervals IS
-  'Intervals, both ends inclusive, in which all keys lie, where reading or page indexes told of more than one; else null.';
+  'Inclusive intervals that contain all keys, where reading or page indexes showed more than one; else null.';
 COMMENT ON COLUMN row_groups.first_fetch IS 'No page was fetched earlier, UTC; null if the footer does not say.';
 COMMENT ON COLUMN row_groups.last_fetch IS 'No page was fetched later, UTC; null if the footer does not say.';
