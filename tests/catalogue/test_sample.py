@@ -92,11 +92,11 @@ def test_every_matching_row_is_as_likely(tmp_path: Path) -> None:
     with catalogue.open(tmp_path / "data", settings=Settings(source=str(source), cache=tmp_path / "cache")) as cat:
         cat.harvest("CC-MAIN-2022-33")
         captures = cat.captures("*", columns=["url_surtkey"], where="url[-3:]::int % 25 = 7")
-        for seed in range(40):
+        for seed in range(25):
             drawn.update(cat.sample(captures, 8, seed=seed).to_arrow().column("url_surtkey").to_pylist())
-    assert (len(drawn), drawn.total()) == (40, 320)
+    assert (len(drawn), drawn.total()) == (40, 200)
     # The 99.9th percentile of chi-squared with 39 degrees of freedom.
-    assert sum((count - 8) ** 2 / 8 for count in drawn.values()) < 72.1
+    assert sum((count - 5) ** 2 / 5 for count in drawn.values()) < 72.1
 
 
 def test_smaller_sample_is_the_start_of_a_larger_one(harvested: Catalogue, crawl: str) -> None:
