@@ -52,7 +52,6 @@ class Common:
             show(text, err=True)
 
     def settings(self, **others: object) -> Settings:
-        """Return the settings of these options and others."""
         from catalogue.store.folder_settings import settings_for
 
         return settings_for(
@@ -72,7 +71,7 @@ class Common:
 
     @contextmanager
     def opened(self, *, scheduler: str | None = None, **settings: object) -> "Iterator[Catalogue]":
-        """Open the catalogue with these options and other settings, and connect to a cluster."""
+        """Open the catalogue with these options and other settings; connect to a cluster."""
         from catalogue.catalogue import Catalogue
         from catalogue.read.dask_cluster import connect_to_cluster
         from catalogue.session import Session
@@ -104,7 +103,7 @@ def _print(text: str, *, err: bool) -> None:
 
 
 def wrapped(text: str) -> str:
-    """Break lines at the width of the terminal. Commands stay on one line, so that they can be copied."""
+    """Break lines at the width of the terminal, but not in commands, so that they can be copied."""
     unbroken = _TO_RUN.sub(lambda match: match[0].replace(" ", "\0"), text)
     width = shutil.get_terminal_size().columns
     lines = (
@@ -120,7 +119,7 @@ def warn(text: str) -> None:
 
 
 def complete_commands(text: str) -> str:
-    """Add the options --data, --source and --table of this command to the commands in a message."""
+    """Add this command's options --data, --source and --table to the commands in a message."""
     given = _given[0] if _given else Common()
     options = {"--data": given.data, "--source": given.source, "--table": given.table}
 
@@ -166,7 +165,6 @@ class OneOf(click.Choice[str]):
     """A choice that suggests the closest valid value."""
 
     def get_invalid_choice_message(self, value: object, ctx: click.Context | None) -> str:
-        """See ``click.Choice``."""
         similar = closest_name(str(value), self.choices)
         return super().get_invalid_choice_message(value, ctx) + (f" Did you mean {similar!r}?" if similar else "")
 
@@ -328,7 +326,7 @@ _resumable: list[bool] = []
 _CLOSED_PIPE = 141
 """128 plus the number of SIGPIPE, which Windows does not define."""
 _GC_OBJECTS = 100_000
-"""New objects between searches for cycles; with the default of 700, searches take a sixth of the time of decoding."""
+"""New objects between searches for cycles; the default of 700 takes a sixth of the time of decoding."""
 _signals: list[int] = []
 """Signals received. Libraries can replace the KeyboardInterrupt by other errors."""
 
@@ -360,7 +358,7 @@ def _stopped() -> int:
 
 
 def _closed_pipe() -> int:
-    """Exit like a program that is stopped by SIGPIPE, without a message. Nothing is written at exit either."""
+    """Exit like a program stopped by SIGPIPE: no message, and nothing written at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return _CLOSED_PIPE
 

@@ -43,7 +43,7 @@ class Budget:
     max_bytes: int
 
     def approve(self, captures: "Captures", options: Common) -> "Captures":
-        """Fetch missing page indexes and return the captures, unless they are too expensive.
+        """Fetch missing page indexes and return the captures.
 
         Raises:
             TooExpensive: if the user does not confirm the cost.
@@ -70,7 +70,6 @@ class Budget:
             self.confirm(format_cost(cost))
 
     def covers(self, requests: int, received: int) -> bool:
-        """Return whether a cost needs no confirmation."""
         return self.yes or (requests <= self.max_requests and received <= self.max_bytes)
 
     def after(self, requests: int, received: int) -> "Budget":
@@ -90,7 +89,6 @@ class Budget:
 
 
 def format_cost(cost: Priced) -> str:
-    """Return requests, bytes and seconds as text."""
     return f"{plural(cost.requests, 'request')}, {size(cost.bytes)}, about {cost.seconds:.0f} s"
 
 

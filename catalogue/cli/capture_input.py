@@ -18,7 +18,7 @@ from catalogue.errors import QueryError
 
 _PARQUET, _ARROW, _GZIP = b"PAR1", b"ARROW1", b"\x1f\x8b"
 _BATCH_ROWS = 1 << 14
-"""Rows that are Python objects at a time. Arrow needs a tenth of their memory."""
+"""Rows as Python objects at a time. Arrow needs a tenth of their memory."""
 _CDXJ = re.compile(r"\S+ (\d{14}) (\{.*)", re.DOTALL)
 
 

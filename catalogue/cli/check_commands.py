@@ -100,6 +100,6 @@ def _summary(done: "Checked", cost: str) -> list[str]:
 
 
 def _counted(values: Mapping[str, int]) -> str:
-    """Return the number of values by the name of their table."""
+    """Count values by the name of their table."""
     nouns = {"files": "footer", "documents": "list", "failures": "failure", "indexes": "page index", "facts": "fact"}
     return ", ".join(plural(count, nouns[table]) for table, count in values.items() if count)

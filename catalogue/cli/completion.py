@@ -15,7 +15,6 @@ _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
 
 def complete_stored_crawls(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete harvested crawls, ``latest`` and ``all``."""
     from catalogue.store.glance import names_of
 
     names = names_of(_folder(context) / STORE_NAME)
@@ -23,14 +22,12 @@ def complete_stored_crawls(context: click.Context, _: click.Parameter, incomplet
 
 
 def complete_listed_crawls(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete crawls of the stored list, ``latest`` and ``all``."""
     from catalogue.store.glance import named_in
 
     return _crawls(named_in(_folder(context) / STORE_NAME, "collinfo.json"), incomplete)
 
 
 def complete_subsets(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
-    """Complete subsets."""
     from catalogue.commoncrawl.crawls import SUBSETS
 
     return [name for name in (*SUBSETS, "all") if name.startswith(incomplete)]
@@ -46,7 +43,6 @@ def complete_columns(_: click.Context, __: click.Parameter, incomplete: str) -> 
 
 
 def complete_datasets(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """Complete datasets in the data folder."""
     datasets = sorted(path.parent.name for path in _folder(context, table=False).glob(f"*/{STORE_NAME}"))
     return [name for name in datasets if _PLAIN.fullmatch(name) and name.startswith(incomplete)]
 

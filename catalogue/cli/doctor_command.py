@@ -68,7 +68,7 @@ def doctor(options: Common, *, crawl: str | None, json_: bool) -> None:
 
 
 def _final_error(source: str, failure: CatalogueError, seen: "Iterable[Observation]") -> CatalogueError:
-    """Return the error, without repeating a sentence that was printed."""
+    """Return the error without sentences that were printed."""
     if str(failure) not in {each.seen for each in seen}:
         return failure
     error = CatalogueError(f"{source} could not be examined to the end; see above")
@@ -114,5 +114,4 @@ def _wrapped(text: str, indent: int) -> list[str]:
 
 
 def _short(text: str) -> str:
-    """Limit text of servers and files to one line."""
     return printable(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…")

@@ -131,7 +131,7 @@ def snapshot(options: Common, *, place: str, crawls: tuple[str, ...], json_: boo
 
 
 def _show_result(options: Common, exported: "Exported", *, json_: bool) -> None:
-    """Print what was exported. Exit with status 1 if it is incomplete."""
+    """Print the export. Exit with status 1 if it is incomplete."""
     if json_:
         as_json(
             {

@@ -1,4 +1,4 @@
-"""An output folder with a file per crawl, and a list of them, so that the same query can be resumed."""
+"""An output folder with a file per crawl and a list of them, so that a query can be resumed."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -21,7 +21,7 @@ _LIST = "answer.json"
 
 
 class OutputFolder:
-    """A folder with the captures of one query."""
+    """The folder with the captures of one query."""
 
     def __init__(self, folder: Path, format_: str | None, description: dict[str, Any]) -> None:
         """Create the folder or read its list, and lock it until ``close``.
@@ -56,7 +56,6 @@ class OutputFolder:
         self.close()
 
     def close(self) -> None:
-        """Release the lock."""
         self._lock.close()
 
     def _begin(self) -> None:
@@ -81,11 +80,7 @@ class OutputFolder:
         self._parts = parts
 
     def missing(self, states: Mapping[str, str]) -> list[str]:
-        """Return the crawls without a complete file of the present state.
-
-        Args:
-            states: digests of the stored index files of each crawl.
-        """
+        """Return the crawls without a complete file of this state, a digest of their stored index files."""
         return [crawl for crawl, state in states.items() if not self._is_complete(self._parts.get(crawl), state)]
 
     def _is_complete(self, part: dict[str, Any] | None, state: str) -> bool:
@@ -95,7 +90,7 @@ class OutputFolder:
         return path is None or (path.is_file() and path.stat().st_size == part["size"])
 
     def write(self, crawl: str, state: str, captures: "Captures", batches: "Iterable[pa.RecordBatch]") -> int:
-        """Write the file of a crawl, and return the number of captures. Without captures there is no file."""
+        """Write the file of a crawl, if it has captures, and return their number."""
         name = f"{crawl}.{SUFFIXES[self._format]}"
         path = self._folder / name
         count = write(batches, captures.plan.schema, self._format, path, chosen_columns=True)

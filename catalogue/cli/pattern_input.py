@@ -16,10 +16,10 @@ _IN_URLS = set("./*:")
 
 
 def patterns_in(file: BinaryIO) -> Iterator[tuple[str, str]]:
-    """Read the patterns of a file, each with its place for messages: file name and line number.
+    """Read the patterns of a file, each with file name and line number for messages.
 
-    Blank lines and lines that start with ``#`` are skipped. A file is CSV if its first line has a field ``url``, or if
-    its name says so.
+    Skips blank lines and lines that start with ``#``. A file is CSV if its first line has a field ``url``, or if its
+    name ends so.
 
     Raises:
         QueryError: if it is not UTF-8 text, or CSV without a column ``url`` and with several others.

@@ -80,14 +80,13 @@ _LIMITS = [
 
 
 def query_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add all options of a query to a command."""
     for option in reversed([*_FILTERS, *_LIMITS]):
         command = option(command)
     return command
 
 
 def filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that filter captures to a command, but not --limit, --unique, --latest and --ordered."""
+    """Add the options that filter captures, without --limit, --unique, --latest and --ordered."""
     for option in reversed(_FILTERS):
         command = option(command)
     return command
@@ -157,11 +156,6 @@ def plan(
 
 
 def _format(output: Path) -> str:
-    """Return the format of a plan's file.
-
-    Raises:
-        QueryError: if the name does not imply a format for plans.
-    """
     from catalogue.cli.row_writer import format_for
 
     format_ = format_for(None, output)
@@ -212,7 +206,6 @@ def select_captures(
 
 
 def _harvest_arguments(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments to harvest what a query needs."""
     crawls = [word for word in parameters["crawls"] if word != "all" or parameters.get("harvest")]
     return {"crawls": crawls or ["latest"], "subsets": parameters["subsets"] or ["warc"]}
 
@@ -244,7 +237,6 @@ def _offer_harvest(catalogue: "Catalogue", parameters: dict[str, Any], error: No
 
 
 def captures_for(catalogue: "Catalogue", parameters: dict[str, Any]) -> "Captures":
-    """Find captures by options of the command line."""
     from catalogue.find_captures import find_captures
     from catalogue.query.query import Query
     from catalogue.surt import Match
@@ -276,11 +268,7 @@ def captures_for(catalogue: "Catalogue", parameters: dict[str, Any]) -> "Capture
 
 
 def _check_lists(catalogue: "Catalogue", parameters: dict[str, Any], match: "Match | None") -> None:
-    """Find the first invalid pattern of --urls-file.
-
-    Raises:
-        QueryError: with its file and line.
-    """
+    """Raise a QueryError with file and line of the first invalid pattern of --urls-file."""
     from catalogue.surt import parse_key_patterns
 
     for place, text in parameters["places"]:
@@ -311,7 +299,6 @@ def _hints(options: Common, parameters: dict[str, Any]) -> Iterator[str]:
 
 
 def show_plan(plan: "ReadPlan") -> None:
-    """Print a plan as a table."""
     table(
         ["files", "row groups", "of", "pages", "captures in them", "requests", "bytes", "seconds"],
         [

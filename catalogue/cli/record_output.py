@@ -52,11 +52,6 @@ class RecordOutput:
     max_size: str | None
 
     def check(self, *, json_: bool) -> None:
-        """Check that the options can be combined.
-
-        Raises:
-            QueryError: if they cannot.
-        """
         if self.main_content and self.form not in {"text", "parquet"}:
             raise QueryError(f"{self.form} has no texts; leave out --main-content, or fetch text")
         if self.output is None:
@@ -132,14 +127,12 @@ class RecordOutput:
 
 
 def form_of(output: str | None) -> str:
-    """Return the form that the name of an output implies; see ``format_of``."""
     from catalogue.output.open_output import format_of
 
     return "warc" if output in {None, "-"} else format_of(output)
 
 
 def record_columns() -> list[str]:
-    """Return the columns with the place of a record."""
     from catalogue.commoncrawl.capture import RECORD_COLUMNS
 
     return [*RECORD_COLUMNS]

@@ -22,7 +22,6 @@ _BY_SUFFIX = {".jsonl": "jsonl", ".ndjson": "jsonl", ".txt": "url"}
 _BY_SUFFIX |= {f".{format_}": format_ for format_ in ("json", "csv", "tsv", "cdxj", "parquet", "arrow", "arrows")}
 _BINARY = {"parquet", "arrow", "arrows"}
 SUFFIXES = {format_: suffix.removeprefix(".") for suffix, format_ in reversed(_BY_SUFFIX.items())}
-"""The usual suffix of each format."""
 _TABLE_COLUMNS = ["fetch_time", "fetch_status", "content_mime_detected", "url", "crawl"]
 _MIN_WIDTHS = {"url": 32, "content_mime_detected": 12}
 """Characters to which texts may be cut on a terminal."""
@@ -31,7 +30,6 @@ _DROP_FIRST = ["crawl", "content_mime_detected", "fetch_status", "fetch_time"]
 _INDEX_TIME = "fetch_time"
 _PAGE = 1000
 _ROW_GROUP = 1 << 17
-"""Rows per row group of written Parquet files."""
 
 
 def format_for(requested: str | None, output: Path | None) -> str:
@@ -93,7 +91,6 @@ def write(
 
 @contextmanager
 def _target(output: Path | None) -> Iterator[IO[bytes]]:
-    """Open an output, with compression if its name ends in ``.gz``."""
     with _opened(output) as file:
         if output is None or output.suffix != ".gz":
             yield file
@@ -160,7 +157,6 @@ def _write_texts(batches: Iterable[pa.RecordBatch], file: IO[bytes], text_of: Ca
 
 
 def _urls(batch: pa.RecordBatch) -> bytes:
-    """Return one line per URL."""
     urls = (url.replace("\n", "%0A").replace("\r", "%0D") for url in batch.column("url").to_pylist() if url)
     return "".join(f"{url}\n" for url in urls).encode()
 

@@ -135,7 +135,6 @@ def _check(
     dry_run: bool,
     json_: bool,
 ) -> None:
-    """Check that the options can be combined."""
     refused = {
         "--main-content, --max-size and --scheduler need --fetch": fetching and not records,
         "leave out --format or --fetch": records and listed,
@@ -166,7 +165,7 @@ def _show_cost(drawn: "Sample", *, json_: bool) -> None:
 def _confirmation(
     options: Common, drawn: "Sample", catalogue: "Catalogue", budget: Budget
 ) -> "Callable[[ReadPlan], None]":
-    """Return a function that asks the user to confirm rounds over the budget, and prints the progress on a terminal."""
+    """Return a function that asks to confirm rounds over the budget, and prints the progress on a terminal."""
     allowed = budget
 
     def agree(plan: "ReadPlan") -> None:

@@ -150,7 +150,7 @@ def _bind(
     statements: "Sequence[duckdb.Statement]",
     given: Mapping[str, str],
 ) -> None:
-    """Check the parameters of SQL, and set its variables.
+    """Set the variables of SQL.
 
     Raises:
         QueryError: if a parameter is unknown or missing.
@@ -187,7 +187,6 @@ def _print(answer: "duckdb.DuckDBPyConnection", format_: str) -> None:
 
 
 def _text(value: object) -> str:
-    """Return the text of a value for programs."""
     value = to_json(value)
     if value is None:
         return "NULL"
@@ -207,7 +206,6 @@ def _statement(text: str, table: "Dataset") -> str:
 
 
 def _shell(options: Common, catalogue: "Catalogue") -> NoReturn:
-    """Replace this process by a DuckDB shell."""
     installed, path = Path(sys.executable).with_name("duckdb"), catalogue.path
     program = str(installed) if installed.exists() else shutil.which("duckdb")
     if program is None:

@@ -35,7 +35,6 @@ _UNCUT = int | float | Decimal | date | time | timedelta | None
 
 
 def cell(value: object) -> str:
-    """Return the text of a value for people."""
     match value:
         case None:
             return "-"
@@ -62,7 +61,6 @@ class _Column:
     name: str
     name_length: int
     longest: int
-    """Length of the longest value."""
     shortest: int
     """Length to which values may be cut."""
     cut: bool
@@ -160,7 +158,6 @@ def _how_to_see() -> str:
 
 
 def options_of_command() -> set[str]:
-    """Return the names of the options of the running command."""
     context = click.get_current_context(silent=True)
     return {option for each in (context.command.params if context else ()) for option in each.opts}
 
@@ -172,28 +169,20 @@ def options_given(values: dict[str, Any]) -> list[str]:
 
 
 def as_json(value: object) -> None:
-    """Print one value as a line of JSON."""
     click.echo(json.dumps(to_json(value), ensure_ascii=False))
 
 
 def can_ask() -> bool:
-    """Return whether questions can be asked on a terminal."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def confirmed(question: str) -> bool:
-    """Ask the user a question on a terminal. Without a terminal the answer is no."""
+    """Ask the user a question. Without a terminal the answer is no."""
     return can_ask() and click.confirm(wrapped(question), err=True)
 
 
 def batches_of(captures: "Captures", options: Common, *, to_stdout: bool) -> "Iterator[pa.RecordBatch]":
-    """Read captures, with a progress bar until the first rows are printed on a terminal.
-
-    Args:
-        captures: of ``Catalogue.captures``.
-        options: of the command.
-        to_stdout: whether rows are printed.
-    """
+    """Read captures, with a progress bar on a terminal until the first rows are printed to stdout."""
     first: list[pa.RecordBatch] = []
     with options.bars("row groups") as bar:
         batches = captures.batches(report=bar)

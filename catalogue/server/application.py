@@ -42,7 +42,7 @@ class _GZip(GZipMiddleware):
 
 
 def application(service: Service | None = None) -> FastAPI:
-    """Return the ASGI application of a service, which it does not close; without one, only its document can be used."""
+    """Return the ASGI application; without a service, only its OpenAPI document works. The caller closes it."""
     app = FastAPI(
         title="Catalogue of Common Crawl's columnar index",
         version=package_version(),
@@ -104,14 +104,7 @@ def run(service: Service, host: str, port: int, *, ready: Callable[[str], None],
 def server_of(
     service: Service, *, log: bool = False, max_connections: int = _MAX_CONNECTIONS, head_seconds: int = _HEAD_SECONDS
 ) -> uvicorn.Server:
-    """Return a server, to be run on sockets.
-
-    Args:
-        service: answers queries.
-        log: log each request to standard error.
-        max_connections: one more closes the one that has waited longest for a request.
-        head_seconds: a connection may take to send the head of a request.
-    """
+    """Return a server for ``max_connections``; each has ``head_seconds`` to send the head of a request."""
     config = uvicorn.Config(
         application(service),
         log_level="info" if log else "error",
@@ -128,7 +121,7 @@ def server_of(
 
 
 def _raise_file_limit() -> int:
-    """Raise the soft limit of open files as far as needed and allowed; return the part of it that is used."""
+    """Raise the soft limit of open files as far as needed and allowed; return the part that is used."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = 2 * _MAX_CONNECTIONS if hard == resource.RLIM_INFINITY else min(hard, 2 * _MAX_CONNECTIONS)
     with suppress(OSError, ValueError):

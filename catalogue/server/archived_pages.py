@@ -39,11 +39,11 @@ from catalogue.surt import Match
 
 _TIME_AND_FORM = re.compile(r"([0-9]{1,14})([a-z]+_)")
 _MAX_URL = 8192
-"""The longest keys in indexes have some thousands of characters."""
+"""The longest keys in indexes have a few thousand characters."""
 _QUOTED_URL = re.compile(rb"[A-Za-z]{3,5}%3a|[^/?%]*%2f", re.IGNORECASE)
-"""How a URL begins if all of it is quoted: the colon after its scheme, or its first slash."""
+"""Start of a quoted URL: the colon after its scheme, or its first slash."""
 _ONE_SLASH = re.compile(r"(https?:)/(?!/)", re.IGNORECASE)
-"""What proxies make of two slashes in a path."""
+"""Proxies replace two slashes in a path by one."""
 _NOT_PRINTABLE = re.compile(r"[^!-~]")
 _PRINTABLE = "".join(map(chr, range(0x21, 0x7F)))
 _OK = 200
@@ -68,7 +68,6 @@ register_url_convertor("timestamp", _TimestampConvertor())
 
 
 async def archived_page(request: Request) -> Response:
-    """Answer with a record."""
     root, raw = request.scope.get("root_path", ""), request.scope["raw_path"]
     segments = raw.removeprefix(root.encode()).split(b"/", 3)  # fewer than in the path, if a slash is quoted
     crawl, moment, rest = [*segments, b"", b""][1:4]
@@ -94,7 +93,7 @@ def parse_url(rest: bytes, query: bytes) -> str:
     """Return the requested URL in printable ASCII.
 
     Args:
-        rest: of the path, as sent: the URL as it is, or all of it quoted once more.
+        rest: of the path: the URL as sent, or quoted once more.
         query: query string, which belongs to the URL.
     """
     if _QUOTED_URL.match(rest):
@@ -108,20 +107,16 @@ def find_record(catalogue: Catalogue, crawl: str, url: str, moment: str) -> tupl
     """Fetch the record of the capture nearest to a time, in all subsets of a crawl.
 
     Args:
-        catalogue: where to find it.
+        catalogue: has the crawl.
         crawl: its name.
-        url: any with the same key matches; those with the same spelling come first.
-        moment: 1 to 14 digits, UTC; all times that begin so are equally near, and of these the latest is used.
+        url: matches by key; captures with the same spelling are preferred.
+        moment: 1 to 14 digits, UTC; the latest of all captures whose time starts with them is used.
 
     Returns:
         The record, or None; and messages about missing files, which may contain a nearer one.
 
     Raises:
-        UnknownCrawl: if there is no such crawl.
-        NotHarvested: if it is not harvested.
-        QueryError: if the URL is invalid.
-        BadRecord: if the record is damaged, or not that of the index.
-        SourceError: if it could not be fetched.
+        BadRecord: if the record is damaged, or differs from the index.
     """
     first, end = time_bounds(moment, moment)
     captures = catalogue.captures(url, crawls=check_crawl_name(crawl), match=Match.EXACT)
@@ -145,7 +140,7 @@ def find_record(catalogue: Catalogue, crawl: str, url: str, moment: str) -> tupl
 
 
 def _spelling(url: str) -> str:
-    """Return a URL as clients send it: without fragment, in ASCII."""
+    """Return a URL without fragment, in ASCII."""
     return quote(url.partition("#")[0], safe=_PRINTABLE, errors="replace")
 
 
@@ -213,7 +208,7 @@ _FORMS: dict[str, _Form] = {"id_": _payload, "text_": _text, "meta_": _metadata,
 
 
 def _answer_of(error: CatalogueError) -> Response:
-    """Answer 422 for a record that differs from the index: clients would retry a 502, which cannot help."""
+    """Answer 422 for a record that differs from the index: clients would retry a 502."""
     if isinstance(error, BadRecord | BadDocument):
         return error_answer(422, f"the record cannot be shown: {error}")
     if isinstance(error, NotFound):

@@ -31,7 +31,6 @@ async def collinfo(request: Request) -> Response:
 
 
 async def index(request: Request) -> Response:
-    """Answer with captures of a crawl, or with their number of pages."""
     crawl, service = request.path_params["crawl"], service_of(request)
     query = parse_request(parameters(request))
     crawls = await _crawls(request)
@@ -60,7 +59,7 @@ async def index(request: Request) -> Response:
 
 
 def base_url(request: Request) -> str:
-    """Return the address at which the client reaches the server, without a slash at the end."""
+    """Return the server's address as the client sees it, without a slash at the end."""
     headers = request.headers
     host = headers.get("x-forwarded-host", headers.get("host", "")).split(",")[0].strip()
     if not _HOST.fullmatch(host):
@@ -125,7 +124,7 @@ async def _chain(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[byte
 async def _parts(
     request: Request, crawl: str, query: CdxRequest, page: Page, first: tuple[int, bytes]
 ) -> AsyncIterator[bytes]:
-    """Yield lines of each part; an error closes the connection, so that clients notice that lines are missing."""
+    """Yield the lines of each part. An error closes the connection, so that clients notice missing lines."""
     rows, lines = first
     for following in (*page.parts[1:], None):
         if lines:

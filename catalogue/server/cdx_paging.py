@@ -1,7 +1,7 @@
 """Pages of the CDX API: intervals of keys, cut only at keys that footers and page indexes contain.
 
-So pages are disjoint, complete and the same for every filter, and a key is never on two pages. What was learned by
-reading is not used, or pages would change while a client requests them.
+So pages are disjoint, complete and the same for every filter, and a key is never on two pages. Key ranges learned by
+reading are not used, because pages would change between a client's requests.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,16 +26,16 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A part of an answer between two keys."""
+    """A part of a result between two keys."""
 
     intervals: tuple[KeyInterval, ...]
     """Disjoint and ascending."""
     size: int
-    """Blocks of the CDX index, about; at least 1."""
+    """Approximate number of blocks of the CDX index, at least 1."""
 
 
 def marks(runs: Iterable[Sequence[tuple[Bounds, int]]]) -> list[Mark]:
-    """Return the keys at which an answer can be cut.
+    """Return the keys at which a result can be cut.
 
     Args:
         runs: for each row group the bounds and rows of its pages in order, or its own.
@@ -50,12 +50,7 @@ def marks(runs: Iterable[Sequence[tuple[Bounds, int]]]) -> list[Mark]:
 
 
 def cut(intervals: Sequence[KeyInterval], at: Iterable[Mark]) -> tuple[Block, ...]:
-    """Cut intervals into blocks; unless there is only one, each contains a mark, and so a row.
-
-    Args:
-        intervals: disjoint and ascending.
-        at: marks in any order; those outside are ignored.
-    """
+    """Cut disjoint ascending intervals into blocks. If there are several, each contains a mark, and so a row."""
     inside = sorted((mark for mark in at if covers(intervals, mark.key)), key=attrgetter("key"))
     blocks: list[tuple[bytes, float]] = [(intervals[0].start, 0.0)]
     for key, here in groupby(inside, key=attrgetter("key")):

@@ -51,7 +51,7 @@ class Operator(enum.Enum):
     CONTAINS = ""
     EQUALS = "="
     MATCHES = "~"
-    """A regular expression of RE2, anchored at the start; RE2 takes time in proportion to the text."""
+    """An RE2 expression, anchored at the start; its time is proportional to the text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Filter:
 
     @property
     def sql(self) -> str | None:
-        """A condition on columns of the index that statistics can refute; all selected rows meet it."""
+        """Return a condition on index columns for pruning by statistics; all selected rows meet it."""
         if self.inverted or self.operator is not Operator.EQUALS:
             return None
         if self.field == "status" and re.fullmatch("[1-9][0-9]{2}", self.value, re.ASCII):
@@ -113,7 +113,6 @@ class CdxRequest:
     page_size: int = PAGE_SIZE
     """In blocks."""
     counts_pages: bool = False
-    """Whether only the number of pages is requested."""
     reverse: bool = False
     closest: str = ""
     """Order by distance from this timestamp of 1 to 14 digits; if empty, by key and time."""
@@ -125,12 +124,11 @@ class CdxRequest:
 
     @property
     def where(self) -> str | None:
-        """A condition on columns of the index that all captures selected by the filters meet."""
+        """A condition on index columns that all captures selected by the filters meet."""
         return " AND ".join(filter(None, (each.sql for each in self.filters))) or None
 
     @property
     def not_found(self) -> str:
-        """The message if there are no captures."""
         return f"No Captures found for: {self.url}"
 
 
@@ -138,7 +136,7 @@ def parse_request(parameters: Iterable[tuple[str, str]]) -> CdxRequest:
     """Parse parameters; the last of a name counts, except for ``filter``. Blank values are ignored.
 
     Raises:
-        QueryError: if one is invalid; with the message of Common Crawl's server.
+        QueryError: with the message of Common Crawl's server.
     """
     given = [(name, value) for name, value in parameters if value]
     single = dict(given)
@@ -176,11 +174,6 @@ def parse_request(parameters: Iterable[tuple[str, str]]) -> CdxRequest:
 
 
 def parse_filter(text: str) -> Filter:
-    """Parse a filter.
-
-    Raises:
-        QueryError: if its regular expression is invalid, or it is too long.
-    """
     if len(text) > _MAX_FILTER_LENGTH:
         raise QueryError(f"Invalid value for filter= param: it has more than {_MAX_FILTER_LENGTH:,} characters")
     rest = text.removeprefix("!")

@@ -1,4 +1,4 @@
-"""Answers to CDX requests: pages are found, read in parts, filtered and sorted."""
+"""Answers to CDX requests: find pages, read them in parts, filter and sort."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,51 +23,42 @@ from catalogue.server.cdx_request import CdxRequest, Operator
 from catalogue.surt import KeyInterval, Match
 
 _MAX_INDEXED = 300
-"""Row groups whose page indexes are used to cut an answer; where more may match, it is cut between row groups."""
+"""Above this number of row groups, pages are cut between row groups, without page indexes."""
 _PART_BLOCKS = 5
-"""Blocks that are read and sorted together, as many as a page has by default."""
+"""Blocks that are read and sorted together; the default size of a page."""
 _MAX_ROWS, _MAX_BYTES = 500_000, 1 << 29
 """Of a part, which is sorted in memory."""
 _BATCH_ROWS = 8192
 """Rows converted to lines together; each takes some kilobytes."""
 _EXPRESSION_SECONDS = 10.0
-"""For regular expressions in one request. RE2 needs 20 ms a row for some of 2,000 characters: hours for a part."""
+"""For the regular expressions of a request. RE2 needs 20 ms a row for some of 2,000 characters: hours for a part."""
 _MAX_SLICE, _QUICK = 256, 0.05
 """Rows filtered between two looks at the clock, and seconds within which the next slice may be twice as large."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page of an answer; nothing of it was read yet."""
+    """A page of a result, not read yet."""
 
     pages: int
-    """Number of pages; 0 if there are no captures."""
+    """Number of pages; 0 without captures."""
     blocks: int
     """Blocks of all pages."""
     parts: tuple[tuple[KeyInterval, ...], ...]
-    """Read one after the other; empty if there is no such page."""
+    """Read one after the other; empty if the page does not exist."""
     certain: bool
     """Whether every page has captures, before filters."""
     missing: tuple[str, ...]
-    """What of the crawl is not stored."""
+    """Messages about files that are not stored."""
 
 
 def find_page(catalogue: Catalogue, crawl: str, request: CdxRequest) -> Page:
-    """Find the requested page; this may fetch page indexes.
-
-    Raises:
-        NotHarvested: if nothing of the crawl is stored.
-    """
+    """Find the requested page; this may fetch page indexes."""
     return _page(catalogue, crawl, request, _unfiltered(catalogue, crawl, request))
 
 
 def find_first_part(catalogue: Catalogue, crawl: str, request: CdxRequest) -> tuple[Page, pa.RecordBatch]:
-    """Find the requested page and read its first part.
-
-    Raises:
-        NotHarvested: if nothing of the crawl is stored.
-        TooExpensive: if it has too many captures.
-    """
+    """Find the requested page and read its first part."""
     captures = _unfiltered(catalogue, crawl, request)
     page = _page(catalogue, crawl, request, captures)
     if not page.parts:
@@ -97,9 +88,7 @@ def has_captures(catalogue: Catalogue, crawl: str, request: CdxRequest) -> bool:
 def filter_rows(
     batches: Iterable[pa.RecordBatch], request: CdxRequest, clock: Callable[[], float]
 ) -> Iterator[pa.RecordBatch]:
-    """Convert rows of the index to CDX fields and apply filters.
-
-    ``clock`` returns CPU seconds of this thread.
+    """Convert index rows to CDX fields and apply filters. ``clock`` returns CPU seconds of this thread.
 
     Raises:
         TooExpensive: if regular expressions take more than ``_EXPRESSION_SECONDS``.
@@ -125,7 +114,6 @@ def filter_rows(
 
 
 def filter_batch(rows: pa.RecordBatch, request: CdxRequest) -> pa.RecordBatch:
-    """Convert rows of the index to CDX fields and apply filters."""
     table = cdx_table(rows)
     masks = [each.mask(table) for each in request.filters]
     masks += [pc.greater_equal(table.column(TIME), request.first)] if request.first else []
@@ -136,7 +124,7 @@ def filter_batch(rows: pa.RecordBatch, request: CdxRequest) -> pa.RecordBatch:
 
 
 def rows_before(rows: pa.RecordBatch, last: pa.RecordBatch, request: CdxRequest) -> pa.RecordBatch:
-    """Select rows of the index that do not come after a capture, given as a row of CDX fields."""
+    """Select index rows up to a capture, given as a row of CDX fields."""
     fields = places_of(rows)
     if request.closest:
         near, far = (_distances(times, request.closest) for times in (fields[TIME], last.column(TIME)))
@@ -195,7 +183,7 @@ def _page(catalogue: Catalogue, crawl: str, request: CdxRequest, captures: Captu
 
 
 def _has_candidates(catalogue: Catalogue, crawl: str, request: CdxRequest) -> bool:
-    """Check by footers whether something may have been fetched at the requested times."""
+    """Check by footers whether the crawl may have captures at the requested times."""
     if not (request.first or request.last):
         return True
     found = _captures(catalogue, crawl, replace(request, filters=()), request.pattern.intervals)
@@ -203,7 +191,7 @@ def _has_candidates(catalogue: Catalogue, crawl: str, request: CdxRequest) -> bo
 
 
 def _read(captures: Captures, request: CdxRequest) -> pa.RecordBatch:
-    """Filter and sort captures; with a limit, store only those that may be among the first."""
+    """Filter and sort captures; with a limit, keep only candidates for the first ones."""
     found: list[pa.RecordBatch] = []
     last: pa.RecordBatch | None = None
     rows = size = 0

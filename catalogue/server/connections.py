@@ -1,7 +1,6 @@
-"""Limits of HTTP/1.1 connections: their number, the time and the size of a request's head.
+"""Limits of HTTP/1.1 connections: their number, and the time and size of a request's head.
 
-Uvicorn closes connections that are idle after an answer. This also closes those that send no complete head in time, and
-replaces the one that has waited longest if there are too many.
+Uvicorn closes connections only when they are idle after an answer.
 """
 
 import asyncio
@@ -21,7 +20,7 @@ from uvicorn.server import ServerState
 _MAX_HEAD_BYTES = 64 << 10
 """The longest filters in use have about 5,000."""
 _BACKLOG = 1024
-"""Connections that the system holds until they are accepted."""
+"""Connections that the system queues until they are accepted."""
 _HEAD = (
     "HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: application/json; charset=utf-8\r\n"
     "Content-Length: {size}\r\nConnection: close\r\n\r\n"
@@ -35,11 +34,11 @@ class _State(ServerState):
         super().__init__()
         self.max_connections = max_connections
         self.waiting: dict[Connection, None] = {}
-        """Connections in the order in which they began to wait for a request; some are being answered since."""
+        """Connections by the start of their wait; some are being answered since then."""
 
 
 class _Parser(h11.Connection):
-    """Refuses what h11 accepts: two lengths of a body, and a large head in one piece."""
+    """Reject what h11 accepts: two lengths of a body, and a large head in one piece."""
 
     def next_event(self) -> Any:  # noqa: ANN401 - h11's events and sentinels
         event = super().next_event()
@@ -52,7 +51,7 @@ class _Parser(h11.Connection):
 
 
 class Connection(H11Protocol):
-    """Closed if it sends no complete head in time, or if it waits while there are too many."""
+    """Closed if no complete head arrives in time, or if it waits longest when there are too many."""
 
     server_state: _State
 
@@ -66,7 +65,6 @@ class Connection(H11Protocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as in uvicorn
-        """Start the clock; if there are too many connections, close the one that has waited longest."""
         super().connection_made(transport)
         self._wait()
         if len(self.connections) > self.server_state.max_connections:
@@ -92,13 +90,12 @@ class Connection(H11Protocol):
             super().timeout_keep_alive_handler()
 
     def data_received(self, data: bytes) -> None:
-        """Parse data; unlike uvicorn, do not stop the clock."""
+        """Parse data without stopping the clock, as uvicorn would."""
         if not self._refused:
             self.conn.receive_data(data)
             self.handle_events()
 
     def on_response_complete(self) -> None:
-        """Wait for the next request."""
         super().on_response_complete()
         if not self._answering and not self.transport.is_closing():
             self._wait()
@@ -106,7 +103,7 @@ class Connection(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         """Answer with the status of the parser's error, then read until the client closes or its time is over.
 
-        Closing a connection with unread data resets it, so that the client may lose the answer.
+        Closing with unread data resets the connection, and the client may lose the answer.
         """
         if self._answering:  # the body of the request is invalid
             self.cycle.disconnected = self.cycle.response_complete = True
@@ -138,7 +135,7 @@ class Server(uvicorn.Server):
 
         Args:
             config: its ``http`` is ``Connection``.
-            max_connections: one more closes the one that has waited longest for a request.
+            max_connections: above it, the connection that has waited longest is closed.
             notify: called once if a connection cannot be accepted.
         """
         super().__init__(config)

@@ -1,4 +1,4 @@
-"""The list of crawls, and harvesting one when it is first requested."""
+"""The list of crawls, and harvests on demand."""
 
 import math
 import time
@@ -33,14 +33,14 @@ _STARTING_SECONDS, _MAX_WAIT_SECONDS = 10, 600.0
 
 
 class CrawlList:
-    """Crawls that the source lists, and stored ones."""
+    """Crawls that are listed by the source or stored."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._listed: tuple[float, list[Crawl]] | None = None
         self._found: tuple[float, dict[str, Crawl]] = (-math.inf, {})
         self.latest: str | None = None
-        """The newest stored crawl when ``get`` was called last, else the newest listed one."""
+        """The newest stored crawl at the last ``get``, else the newest listed one."""
 
     @property
     def recent(self) -> dict[str, Crawl] | None:
@@ -63,11 +63,6 @@ class CrawlList:
         return self._found[1]
 
     def find(self, catalogue: Catalogue, name: str) -> Crawl:
-        """Return a crawl.
-
-        Raises:
-            UnknownCrawl: if there is none of that name.
-        """
         return find_crawl(self.get(catalogue), name)
 
 
@@ -85,13 +80,7 @@ def find_crawl(crawls: Mapping[str, Crawl], name: str) -> Crawl:
 
 
 def is_outside(crawl: Crawl, from_ms: int | None, to_ms: int | None) -> bool:
-    """Check whether a crawl was certainly fetched at other times, by the list of crawls and a margin.
-
-    Args:
-        crawl: as listed.
-        from_ms: milliseconds since 1970, or None.
-        to_ms: the same, exclusive.
-    """
+    """Check, with a margin, whether a crawl has no captures in a time range: milliseconds since 1970, end exclusive."""
     if not crawl.first_fetch or not crawl.last_fetch:
         return False
     first, last = (int(time.timestamp()) * 1000 for time in (crawl.first_fetch, crawl.last_fetch))
@@ -99,7 +88,7 @@ def is_outside(crawl: Crawl, from_ms: int | None, to_ms: int | None) -> bool:
 
 
 class OnDemandHarvester:
-    """Harvests requested crawls, one after the other, in a thread."""
+    """Harvest requested crawls in a thread, one after the other."""
 
     def __init__(
         self,
@@ -107,13 +96,7 @@ class OnDemandHarvester:
         notify: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Start without a harvest.
-
-        Args:
-            opened: opens a catalogue for the thread.
-            notify: called with messages about start and end.
-            clock: seconds.
-        """
+        """Start without a harvest; ``opened`` opens a catalogue for the thread, ``clock`` returns seconds."""
         self._opened = opened
         self._clock = clock
         self._notify = notify
@@ -122,7 +105,7 @@ class OnDemandHarvester:
         self._pending: dict[str, Progress | None] = {}
         self._reports: dict[str, Progress] = {}
         self._failures: dict[str, tuple[float, str, bool]] = {}
-        """When to retry, by the clock; the message; and whether the source failed."""
+        """Time of the next attempt, message, and whether the source failed."""
         self._harvested: set[str] = set()
         self._harvesting: Catalogue | None = None
         self._closed = False
@@ -155,12 +138,12 @@ class OnDemandHarvester:
 
     @property
     def spent(self) -> tuple[int, int]:
-        """Requests sent to the source, and bytes received."""
+        """Return the number of requests, and bytes received."""
         with self._lock:
             return sum(at.requests for at in self._reports.values()), sum(at.bytes for at in self._reports.values())
 
     def close(self) -> None:
-        """Cancel harvests and wait until the running one has ended; committed files remain stored."""
+        """Cancel harvests and wait for the running one; committed files remain stored."""
         self._executor.shutdown(wait=False, cancel_futures=True)
         with self._lock:
             self._closed, harvesting = True, self._harvesting

@@ -23,14 +23,13 @@ MAX_ROW_GROUPS, MAX_LISTED = 2000, 100_000
 MAX_REQUESTS, MAX_BYTES = 1000, 1 << 30
 """Cost of a query, unless a limit certainly ends it early."""
 MAX_PLANNED_FETCHES = 10_000
-"""Requests shown of a plan."""
 
 
 def plan_answer(catalogue: Catalogue, query: Query) -> dict[str, Any]:
-    """Plan a query; see ``json_models.PlanAnswer``. Nothing is fetched.
+    """Plan a query without fetching anything.
 
     Raises:
-        QueryError: if it is invalid; ``TooExpensive`` if it reaches too many row groups.
+        TooExpensive: if it reaches too many row groups.
     """
     plan = _limited(find_captures(catalogue.session, query)).plan
     files: dict[str, dict[str, Any]] = {}
@@ -56,11 +55,11 @@ def plan_answer(catalogue: Catalogue, query: Query) -> dict[str, Any]:
 
 
 def query_answer(catalogue: Catalogue, query: Query) -> dict[str, Any]:
-    """Find captures; see ``json_models.QueryAnswer``.
+    """Find captures.
 
     Raises:
-        QueryError: if the query is invalid; ``TooExpensive`` if it costs too much.
-        SourceError: if something planned could not be read.
+        TooExpensive: if it costs too much.
+        SourceError: if a planned range could not be read.
     """
     captures = _limited(find_captures(catalogue.session, query))
     plan = captures.plan
@@ -81,7 +80,7 @@ def query_answer(catalogue: Catalogue, query: Query) -> dict[str, Any]:
 def row_groups_answer(
     catalogue: Catalogue, crawls: Sequence[str], key: str | None, after: tuple[str, int], limit: int
 ) -> dict[str, Any]:
-    """List row groups by path and number; see ``json_models.RowGroupsAnswer``.
+    """List row groups by path and number.
 
     Args:
         catalogue: where they are stored.
@@ -116,7 +115,7 @@ def row_groups_answer(
 
 
 def status_answer(catalogue: Catalogue, spent: tuple[int, int]) -> dict[str, Any]:
-    """Report what is stored; see ``json_models.StatusAnswer``. ``spent`` are requests and bytes so far."""
+    """Report what is stored; ``spent`` are requests and bytes so far."""
     coverage: list[Any] = []
     store, database = 0, 0
     with suppress(NotHarvested):
@@ -150,7 +149,7 @@ def _limited(captures: Captures, most: int = MAX_ROW_GROUPS) -> Captures:
 
 
 def _check_cost(plan: ReadPlan) -> None:
-    """Refuse expensive queries, unless only keys decide: then a limit is reached soon."""
+    """Refuse expensive queries; without filters other than keys, a limit ends them early."""
     requests, size = plan.requests, plan.bytes
     if plan.stops_early and plan.query.keys_decide:
         requests, size = len(plan.indexes), sum(len(fetch.range) for fetch in plan.indexes)

@@ -46,7 +46,7 @@ def _values(pattern: str) -> Any:  # noqa: ANN401 - pydantic's field
 
 
 def _digits(value: object) -> object:
-    """Refuse numbers that pydantic would accept: ``1_000``, ``1.0``."""
+    """Reject numbers that pydantic accepts: ``1_000``, ``1.0``."""
     if isinstance(value, str) and not _NUMBER.fullmatch(value):
         raise ValueError("use digits")
     return value
@@ -106,11 +106,6 @@ class PlanParameters(BaseModel):
     ] = None
 
     def query(self, limit: int | None = None) -> CaptureQuery:
-        """Return the query.
-
-        Raises:
-            QueryError: if a filter is invalid.
-        """
         return CaptureQuery.of(
             self.url,
             crawls=self.crawl,
@@ -253,7 +248,6 @@ async def _no_such_path(_: Request) -> Response:
 
 
 def add_to(app: FastAPI) -> None:
-    """Add the paths of the API to an application."""
     app.include_router(router)
     for route in (each for each in router.routes if isinstance(each, APIRoute)):
         app.add_api_route(
@@ -278,7 +272,7 @@ async def _answer(request: Request, query: Callable[[Catalogue], dict[str, Any]]
 
 
 async def on_invalid_parameters(request: Request, error: RequestValidationError) -> Response:
-    """Answer with the first error of FastAPI's validation, as all errors are answered."""
+    """Answer with the first validation error, in the form of all errors."""
     first = error.errors()[0]
     name = str(first["loc"][1])[:100]
     fields = {

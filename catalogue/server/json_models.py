@@ -1,4 +1,4 @@
-"""Answers of the JSON API, for its OpenAPI document."""
+"""Models of the JSON API, for its OpenAPI document."""
 
 from datetime import datetime
 from typing import Annotated, Any

@@ -1,4 +1,4 @@
-"""What all parts of the server share: query strings, running queries in the pool, and errors as answers."""
+"""What all parts of the server share: query strings, queries in the pool, and errors as answers."""
 
 import asyncio
 import json
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 INTERNAL_ERROR = 500
 _MAX_SECONDS = 25.0
-"""For a query, with its time in the queue: clients wait 30 s for an answer."""
+"""For a query, including its time in the queue: clients wait 30 s for an answer."""
 _RETRY_SECONDS, _RETRY_UNAVAILABLE_SECONDS = 30, 3600
 """``Retry-After`` where the error has none."""
 _MAX_PARAMETERS = 200
@@ -44,7 +44,6 @@ _INVALID_BYTES = re.compile("[\udc80-\udcff]")
 
 
 def service_of(request: Request) -> Service:
-    """Return the service of the application."""
     service: Service = request.app.state.service
     return service
 
@@ -68,10 +67,10 @@ def _escape(text: str) -> str:
 
 
 async def run_query(request: Request, query: Callable[[Catalogue], T], *, key: Hashable = None) -> T:
-    """Run a query in the pool of the application; see ``Service.submit``.
+    """Run a query in the pool; see ``Service.submit``.
 
     Raises:
-        Busy: if it takes too long. It goes on, and what it fetches is cached for the next request.
+        Busy: if it takes too long. It continues, and its responses are cached for the next request.
     """
     service = service_of(request)
     answer = service.submit(query, key=key)
@@ -86,7 +85,6 @@ async def run_query(request: Request, query: Callable[[Catalogue], T], *, key: H
 
 
 def error_answer(status: int, message: str, **headers: str) -> Response:
-    """Answer with an error as JSON."""
     body = json.dumps({"message": message})
     fixed = {"Content-Type": "application/json; charset=utf-8", "X-Content-Type-Options": "nosniff"}
     return Response(body, status, headers | fixed)
@@ -98,7 +96,6 @@ def json_bytes(value: object) -> bytes:
 
 
 def incomplete(missing: Sequence[str]) -> dict[str, str]:
-    """Return the header of answers that may be incomplete."""
     line = " ".join("; ".join(missing).encode("ascii", "replace").decode().split())
     return {"Catalogue-Incomplete": line} if missing else {}
 
@@ -128,7 +125,6 @@ def answer_of(error: CatalogueError) -> Response:
 
 
 async def on_error(request: Request, error: Exception) -> Response:
-    """Answer with any error."""
     if isinstance(error, HTTPException):
         return error_answer(error.status_code, error.detail, **dict(error.headers or {}))
     if not isinstance(error, CatalogueError):
@@ -137,7 +133,7 @@ async def on_error(request: Request, error: Exception) -> Response:
 
 
 def logged(request: Request, error: Exception, answer: Response) -> Response:
-    """Return the answer; an internal error is reported to the operator, because the answer does not describe it."""
+    """Return the answer; report internal errors to the operator, because the answer does not describe them."""
     if answer.status_code == INTERNAL_ERROR:
         service_of(request).notify(f"{request.url.path} failed: {type(error).__name__}: {error}")
     return answer

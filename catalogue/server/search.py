@@ -24,7 +24,7 @@ from catalogue.reports import crawl_rows
 from catalogue.selection import select_stored
 
 MAX_SECONDS = 300.0
-"""Of a search, by its plan and the rate limit of the source."""
+"""Estimate of the plan at the rate limit of the source."""
 LOCATION = ("warc_filename", "warc_record_offset")
 """Columns of CSV that the page does not show."""
 _COLUMNS = (
@@ -57,17 +57,14 @@ class Search:
 
     @property
     def limit(self) -> int:
-        """Captures on a page."""
         return self.query.limit or 0
 
     @property
     def start(self) -> int:
-        """Captures on the pages before."""
         return (self.page - 1) * self.limit
 
     @property
     def url(self) -> str:
-        """The pattern."""
         return self.query.patterns[0]
 
 
@@ -106,28 +103,21 @@ class SearchResult:
     rows: tuple[Row, ...] | None
     """None if reading them would take too long."""
     more: bool
-    """Whether there are more."""
     first_plan: ReadPlan
     """Before page indexes were fetched."""
     plan: ReadPlan
     seconds: float
     files: int
-    """Files of the crawls."""
     bytes: int
     """Bytes of these files."""
     space: KeySpace
-    """Of the newest crawl that is read, or the newest."""
+    """Key map of the newest crawl that is read, or of the newest."""
     others: tuple[str, ...]
     """Other crawls that are read."""
 
 
 def run_search(catalogue: Catalogue, search: Search, more: Iterable[str] = ()) -> SearchResult:
-    """Run a search, with ``more`` columns.
-
-    Raises:
-        QueryError: if a crawl does not exist or is not harvested.
-        SourceError: if something could not be read.
-    """
+    """Run a search, with ``more`` columns."""
     started = perf_counter()
     stored = {row["crawl"]: row for row in crawl_rows(catalogue.session) if row["files_harvested"]}
     crawls = select_stored(catalogue.session, list(stored), search.query.crawls)
@@ -154,7 +144,6 @@ def run_search(catalogue: Catalogue, search: Search, more: Iterable[str] = ()) -
 
 
 def to_csv(rows: Iterable[Row]) -> str:
-    """Write captures as CSV."""
     text = StringIO()
     writer = csv.writer(text)
     writer.writerow(field.name for field in fields(Row))

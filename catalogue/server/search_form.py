@@ -1,4 +1,4 @@
-"""The search form: its fields as sent, errors in them, and the query they describe."""
+"""The search form: its fields, their errors, and the query."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -28,7 +28,7 @@ _SEPARATOR = re.compile(r"[\s,]+")
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """Fields of the form, as sent; ``form["url"]`` is one, an empty text if it is missing."""
+    """Fields as sent; ``form["url"]`` is empty if the field is missing."""
 
     crawls: tuple[str, ...] = ()
     fields: Mapping[str, str] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class Form:
 
     @classmethod
     def of(cls, given: QueryParams) -> "Form":
-        """Read parameters; ``crawls``, a text, replaces ``crawl``, the selected one."""
+        """Read parameters; ``crawls`` replaces ``crawl``, the selected one."""
         crawls = [given["crawls"]] if given.get("crawls", "").strip() else given.getlist("crawl")
         words = (word for text in crawls for word in _SEPARATOR.split(text))
         fields = {name: given.get(name, "").strip() for name in _FIELDS}
@@ -47,11 +47,9 @@ class Form:
         return self.fields.get(name, "")
 
     def error(self, name: str) -> str:
-        """Return the message for a parameter, or an empty text."""
         return self.errors.get(name, "")
 
     def with_error(self, name: str, message: str) -> "Form":
-        """Add a message."""
         return replace(self, errors={**self.errors, name: message})
 
     @property
@@ -60,7 +58,7 @@ class Form:
         return any(self[name] for name in _FIELDS[1:-2]) or bool(self.error("limit"))
 
     def address(self, path: str = "/search", *, crawls: tuple[str, ...] | None = None, **other: str) -> str:
-        """Return path and query string of the search, with other values; its first page unless given."""
+        """Return path and query string of the search with other values, by default of its first page."""
         fields = {**self.fields, "page": "", **other}
         pairs = [("url", fields.pop("url", ""))]
         pairs += [("crawl", crawl) for crawl in (self.crawls if crawls is None else crawls)]
@@ -85,7 +83,7 @@ class Form:
 
 
 def parse_form(form: Form) -> Search | Form:
-    """Return the query, or the form with messages for its invalid fields."""
+    """Return the query, or the form with errors."""
     checks: dict[str, Callable[[str], Any]] = {
         "matchType": _match,
         "url": lambda text: _check_url(text, form["matchType"]),

@@ -1,4 +1,4 @@
-"""A pool of catalogues that answers queries in threads, and the queue before it."""
+"""A pool of catalogues that answers queries in threads, and its queue."""
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -23,7 +23,7 @@ _DOCUMENT_SECONDS = 5.0
 
 
 class Service:
-    """Answers queries in parallel, one for each catalogue of the pool; more are queued, up to a limit."""
+    """Answer queries in parallel, one in each catalogue of the pool; queue more, up to a limit."""
 
     def __init__(  # noqa: PLR0913 - options of the server
         self,
@@ -76,12 +76,11 @@ class Service:
 
     @property
     def at_once(self) -> int:
-        """Queries answered in parallel."""
         return len(self._catalogues)
 
     @property
     def pending(self) -> int:
-        """Queries that are running or queued."""
+        """Number of running and queued queries."""
         return self._pending
 
     @property
@@ -95,7 +94,7 @@ class Service:
 
         Args:
             query: called with a catalogue that no other thread uses.
-            key: identifies the query; while it is pending, equal ones get the same future.
+            key: identifies the query; equal pending queries share a future.
 
         Raises:
             Busy: at once, if the queue is full.
@@ -116,7 +115,7 @@ class Service:
         return answer
 
     def abandon(self, answer: "Future[Any]") -> None:
-        """Stop waiting for an answer; without clients, a queued query is cancelled."""
+        """Stop waiting for an answer; a queued query without clients is cancelled."""
         with self._lock:
             if answer not in self._clients:
                 return
@@ -127,7 +126,7 @@ class Service:
         answer.cancel()
 
     def check_complete(self, crawls: Iterable[str], missing: Sequence[str]) -> None:
-        """Handle missing files as the server was configured.
+        """Harvest, refuse or accept missing files, as configured.
 
         Args:
             crawls: named in the query; they are harvested on demand.
@@ -145,11 +144,7 @@ class Service:
             raise TooExpensive("; ".join(missing))
 
     def documents(self) -> Documents:
-        """Return the document parser, which all queries share.
-
-        Raises:
-            QueryError: if the libraries for it are not installed.
-        """
+        """Return the document parser, which all queries share."""
         with self._lock:
             self._documents = self._documents or Documents(seconds=_DOCUMENT_SECONDS)
             return self._documents

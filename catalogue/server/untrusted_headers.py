@@ -1,7 +1,7 @@
 """Headers of archived pages, which are not trusted.
 
-All of them have the origin of this server, and must have no effect on it: scripts do not run, nothing is loaded, and
-archived headers reach a browser only under other names.
+Archived pages have the origin of this server and must not affect it: scripts do not run, nothing is loaded, and
+archived headers get other names.
 """
 
 import re
@@ -83,10 +83,8 @@ def memento_headers(record: Record) -> Iterator[tuple[str, str]]:
 
 
 def link(url: str) -> str:
-    """Quote a URL for the header ``Link``."""
     return quote(url[:8000], safe="".join(c for c in _PRINTABLE if c not in ' "<>\\^`{|}'), errors="replace")
 
 
 def _ascii(text: str) -> str:
-    """Percent-encode what is not printable ASCII."""
     return quote(text, safe=_PRINTABLE, errors="replace").strip()

@@ -1,4 +1,4 @@
-"""Web pages: HTML that needs no scripts and loads nothing from elsewhere."""
+"""Web pages: HTML without scripts or external content."""
 
 import base64
 import hashlib
@@ -109,14 +109,12 @@ class _Pages:
         self._waiting_policy = f"{POLICY}; connect-src 'self'; script-src 'sha256-{digest}'"
 
     async def home(self, request: Request) -> Response:
-        """Show the form and all crawls."""
         crawls = await run_query(request, partial(_crawl_rows, service_of(request)))
         return self._page(
             request, "home.html", crawls=crawls, choices=_choices(request, crawls), form=Form(crawls=("latest",))
         )
 
     async def crawl(self, request: Request) -> Response:
-        """Show one crawl."""
         name = request.path_params["crawl"]
         crawls = await run_query(request, partial(_crawl_rows, service_of(request)))
         crawl = next((row for row in crawls if row["crawl"] == name), None)
@@ -166,7 +164,6 @@ class _Pages:
         return self._page(request, "search.html", 422 if as_csv else 200, form=form, **blank)
 
     async def status(self, request: Request) -> Response:
-        """Show what is stored, and what was requested from the source."""
         service = service_of(request)
         coverage, cached = await run_query(request, lambda cat: (coverage_rows(cat.session), cached_pages(cat.session)))
         crawls: set[str] = set()
