@@ -7,7 +7,7 @@ WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 # Packages are compiled when they are first imported, once, and not by each of the many processes that tests begin.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test docs notebooks pictures hold duckdb lint soak fuzz bench browser clean
+.PHONY: help demo test docs notebooks pictures hold variants wheel lint soak fuzz bench browser clean
 
 help:  ## What can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "%-8s %s\n", $$1, $$2}'
@@ -45,21 +45,41 @@ browser:
 	fi >/dev/null 2>&1 || true
 
 test:  ## Everything that must hold
-	@$(MAKE) --no-print-directory --jobs=3 first=browser lint hold duckdb
+	@$(MAKE) --no-print-directory --jobs=3 first=browser lint hold variants
 
 hold: $(VENV)/tested $(first)
 	$(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
-# constraints.txt pins the DuckDB whose extensions have wheels; the next major version is tried from a folder of its own.
+# Built from a copy, because mypyc needs pyproject.toml out of its way, which other commands read meanwhile.
+WHEEL = build/wheel
+dist/compiled: pyproject.toml constraints.txt $(shell find catalogue queries -type f -not -name '*.pyc') | $(VENV)/pyvenv.cfg
+	rm -rf $(WHEEL) $@ && mkdir -p $(WHEEL) && cp -r pyproject.toml README.md LICENSE catalogue queries $(WHEEL)
+	export HATCH_BUILD_HOOK_ENABLE_MYPYC=1 PIP_CONSTRAINT=$(abspath constraints.txt); \
+	  $(BIN)/uv build --quiet --wheel --build-constraints constraints.txt --out-dir $@ $(WHEEL) || \
+	  $(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir $@ $(WHEEL)
+
+wheel: dist/compiled  ## The wheel with the compiled footer decoder, in dist/compiled
+	@ls $</*.whl
+
+# What is not in the environment of the other tests, in folders of their own: the wheel as published, and the next major
+# version of DuckDB; constraints.txt pins the one whose extensions have wheels.
 NEXT_DUCKDB = 2.0.0
-$(VENV)/duckdb-$(NEXT_DUCKDB): | $(VENV)/tested
+NEXT = $(VENV)/duckdb-$(NEXT_DUCKDB)
+$(NEXT): | $(VENV)/tested
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --target $@ duckdb==$(NEXT_DUCKDB) || \
 	  $(BIN)/python -m pip install --quiet --no-deps --target $@ duckdb==$(NEXT_DUCKDB)
 
-duckdb: $(VENV)/duckdb-$(NEXT_DUCKDB)  ## The tests of the metadata database with the next version of DuckDB
-	@PYTHONPATH=$(abspath $<) $(BIN)/python -c "import duckdb; assert duckdb.__version__ == '$(NEXT_DUCKDB)'"
-	PYTHONPATH=$(abspath $<) $(BIN)/python -m pytest -q -n 1 -p no:cacheprovider tests/metadata_db tests/plan \
-	  tests/surt/test_macros.py tests/query/test_where.py tests/cli/test_sql_command.py
+$(VENV)/compiled: dist/compiled | $(VENV)/tested
+	rm -rf $@
+	$(BIN)/python -m pip install --quiet --no-deps --target $@ $</*.whl
+
+variants: $(NEXT) $(VENV)/compiled  ## Tests with the compiled wheel and the next version of DuckDB
+	PYTHONSAFEPATH=1 PYTHONPATH=$(abspath $(VENV)/compiled):$(abspath $(NEXT)):$(CURDIR) \
+	  CATALOGUE_TEST_COMPILED=1 CATALOGUE_TEST_DUCKDB=$(NEXT_DUCKDB) \
+	  $(BIN)/python -m pytest -q -n 1 --import-mode=append -p no:cacheprovider tests/test_variants.py \
+	  tests/metadata_db tests/plan tests/surt/test_macros.py tests/query/test_where.py tests/cli/test_sql_command.py \
+	  tests/parquet/test_footer.py tests/parquet/test_footer_bounds.py tests/parquet/test_footer_wrong.py \
+	  tests/parquet/test_thrift.py tests/parquet/test_examine.py
 
 soak: $(VENV)/tested  ## The slow tests at full size, for hours
 	$(BIN)/python -m tests.slow
@@ -83,8 +103,8 @@ notebooks: $(VENV)/tested  ## The notebooks with their outputs, of the demo's mi
 pictures: $(VENV)/tested  ## The pictures of the documentation, of the same
 	$(BIN)/python docs/pictures.py
 
-bench: $(VENV)/tested  ## Requests, bytes and seconds, against other ways to do it
-	$(BIN)/python -m benchmarks
+bench: $(VENV)/tested $(VENV)/compiled  ## Requests, bytes and seconds, against other ways to do it
+	PYTHONSAFEPATH=1 PYTHONPATH=$(abspath $(VENV)/compiled):$(CURDIR) $(BIN)/python -m benchmarks
 
 clean:  ## Remove what was made
 	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -18,7 +18,7 @@ from typing import Any
 from catalogue.commoncrawl.crawls import check_crawl_name, newest_first, select_crawls
 from catalogue.errors import BadSnapshot, UnknownCrawl
 from catalogue.formatting import join_first
-from catalogue.parquet.stored_indexes import typed
+from catalogue.parquet.thrift import typed
 
 MANIFEST = "snapshot.json"
 FORMAT = "catalogue snapshot"

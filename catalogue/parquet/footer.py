@@ -5,24 +5,12 @@ A file ends with the thrift struct ``FileMetaData``, its length in 4 bytes, litt
 containers and values, since footers come from outside; pyarrow can abort on such footers, so it never gets one.
 """
 
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from catalogue.errors import BadFooter, Encrypted, NotParquet
-from catalogue.parquet.model import (
-    DATA_PAGES,
-    DICTIONARY_ENCODINGS,
-    PHYSICAL_TYPES,
-    Bounds,
-    Column,
-    ColumnChunk,
-    Footer,
-    Order,
-    RowGroup,
-    number,
-)
-from catalogue.parquet.thrift import LIST, STRUCT, Reader, Struct, ThriftError
-from catalogue.source.byte_ranges import ByteRange
+from catalogue.parquet.column_chunk import ChunkContext, ChunkFields, read_chunk
+from catalogue.parquet.model import PHYSICAL_TYPES, Column, Footer, RowGroup, codec_name
+from catalogue.parquet.thrift import LIST, STRUCT, Reader, Struct, ThriftError, typed
 
 MAGIC = b"PAR1"
 ENCRYPTED_MAGIC = b"PARE"
@@ -39,8 +27,6 @@ _LONGEST_NAME = 1000
 """Bytes; each column repeats the names of its groups, so a few megabytes could claim gigabytes."""
 
 _REPEATED = 2
-_TRUSTWORTHY_DEPRECATED = re.compile(rb"parquet-mr version 1\.(?:[89]|[1-9][0-9])\.")
-"""Earlier parquet-mr wrote wrong bounds for binary columns (PARQUET-251)."""
 
 
 def footer_length(tail: bytes, *, limit: int = MAX_FOOTER) -> int:
@@ -70,18 +56,19 @@ def with_trailer(footer: bytes) -> bytes:
     return footer + len(footer).to_bytes(TRAILER - len(MAGIC), "little") + MAGIC
 
 
-def decode_footer(data: bytes, file_size: int) -> Footer:
+def decode_footer(data: bytes, file_size: int, columns: Collection[str] | None = None) -> Footer:
     """Decode and check a footer.
 
     Args:
         data: the footer without length and magic.
         file_size: bytes of the file; every column chunk must be inside.
+        columns: whose chunks are in the result, which takes most of the time; all are checked. None for all.
 
     Raises:
         BadFooter: if it is invalid.
         Encrypted: if columns are encrypted.
     """
-    return _decoded(lambda: _Decoder(data, file_size).footer())
+    return _decoded(lambda: _Decoder(data, file_size, columns).footer())
 
 
 def decode_row_groups(data: bytes, file_size: int, offsets: Mapping[int, int], rest: int) -> Footer:
@@ -103,72 +90,86 @@ def decode_row_groups(data: bytes, file_size: int, offsets: Mapping[int, int], r
 def _decoded(decode: Callable[[], Footer]) -> Footer:
     try:
         return decode()
-    except (ThriftError, KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+    except (ThriftError, KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
         if isinstance(error, BadFooter | Encrypted):
             raise
         message = f"the footer cannot be decoded: {type(error).__name__}: {error}"
         raise BadFooter(message) from error
 
 
+class _RowGroup:
+    """A row group whose chunks lack what only the end of the footer tells."""
+
+    __slots__ = ("chunks", "codecs", "compressed", "num_rows", "offset", "ordinal", "start", "uncompressed")
+
+    def __init__(self, ordinal: int, offset: int) -> None:
+        self.ordinal = ordinal
+        self.offset = offset
+        self.num_rows = -1
+        self.uncompressed = 0
+        self.compressed = 0
+        self.start = 0
+        self.codecs: list[int] = []
+        self.chunks: list[tuple[Column, ChunkFields]] = []
+
+
 class _Decoder:
     """The state for decoding one footer."""
 
-    def __init__(self, data: bytes, file_size: int) -> None:
+    def __init__(self, data: bytes, file_size: int, wanted: Collection[str] | None = None) -> None:
         self.data = data
         self.data_end = file_size - TRAILER - len(data)
+        self.wanted = wanted
         self.columns: dict[str, Column] = {}
-        self.created_by = b""
-        self.ordered = False
+        self.extents: list[tuple[int, int]] = []
+        """Start and end of each column chunk."""
 
     def footer(self) -> Footer:
         reader = self._reader()
         top: Struct = {}
-        offsets: list[int] = []
-        rest: int | None = None
-        for field, kind in reader.fields():
-            if field == 2 and kind == LIST:  # noqa: PLR2004 - FileMetaData.schema: its elements are wanted as bytes too
+        groups: list[_RowGroup] = []
+        row_groups = rest = 0
+        field = 0
+        while reader.next_field(field):
+            field = reader.number
+            if field == 2 and reader.kind == LIST:  # noqa: PLR2004 - FileMetaData.schema: its elements are wanted as bytes too
                 self.columns = self._schema(reader)
-            elif field == 4 and kind == LIST:  # noqa: PLR2004 - FileMetaData.row_groups: and where these stand
-                of, count = reader.list_header()
-                if of != STRUCT:
-                    message = "the list of row groups is invalid"
-                    raise BadFooter(message)
-                top[field] = []
-                for _ in range(count):
-                    offsets.append(reader.position)
-                    top[field].append(reader.struct(2))
-                rest = reader.position if self.columns and 3 in top else None  # noqa: PLR2004 - FileMetaData.num_rows
+            elif field == 4 and reader.kind == LIST:  # noqa: PLR2004 - FileMetaData.row_groups
+                row_groups = reader.position
+                if self.columns and 3 in top:  # noqa: PLR2004 - FileMetaData.num_rows
+                    groups = self._row_groups(reader)
+                    rest = reader.position
+                else:
+                    reader.skip(LIST, 1)
             else:
-                top[field] = reader.field(kind, 1)
-        # pyarrow gives row groups without rows chunks that lie nowhere; nothing is lost with them.
-        filled = [(ordinal, group) for ordinal, group in enumerate(top[4]) if _integer(group[3])]
-        self._about_all(top)
-        groups = tuple(self._row_group(ordinal, group, offsets[ordinal]) for ordinal, group in filled)
-        num_rows = _integer(top[3])
-        if num_rows != sum(group.num_rows for group in groups):
-            message = "the row groups' rows do not add up"
+                top[field] = reader.field(reader.kind, 1)
+        if not row_groups:
+            message = "the footer has no list of row groups"
             raise BadFooter(message)
-        return self._footer(num_rows, groups, rest)
+        if not rest:  # they come before what is needed to decode them
+            groups = self._row_groups(Reader(self.data, row_groups))
+        return self._footer(top, groups, rest or None)
 
     def some_of_footer(self, offsets: Mapping[int, int], rest: int) -> Footer:
         reader = self._reader()
         top: Struct = {}
-        for field, kind in reader.fields():
-            if field == 4:  # noqa: PLR2004 - FileMetaData.row_groups
-                break
+        field = 0
+        while reader.next_field(field) and reader.number != 4:  # noqa: PLR2004 - FileMetaData.row_groups
+            field = reader.number
             if field == 2:  # noqa: PLR2004
                 self.columns = self._schema(reader)
             else:
-                top[field] = reader.field(kind, 1)
+                top[field] = reader.field(reader.kind, 1)
         reader = Reader(self.data, rest)
-        for field, kind in reader.fields(after=4):
-            top[field] = reader.field(kind, 1)
-        self._about_all(top)
-        groups = tuple(
-            self._row_group(ordinal, Reader(self.data, offset).struct(2), offset)
-            for ordinal, offset in sorted(offsets.items())
-        )
-        return self._footer(_integer(top[3]), groups, rest)
+        field = 4
+        while reader.next_field(field):
+            field = reader.number
+            top[field] = reader.field(reader.kind, 1)
+        groups = [self._row_group(Reader(self.data, offset), ordinal) for ordinal, offset in sorted(offsets.items())]
+        if not all(group.num_rows for group in groups):
+            message = "a row group is not where it was"
+            raise BadFooter(message)
+        return self._footer(top, groups, rest, whole=False)
 
     def _reader(self) -> Reader:
         if self.data_end < len(MAGIC):
@@ -176,17 +177,38 @@ class _Decoder:
             raise BadFooter(message)
         return Reader(self.data)
 
-    def _about_all(self, top: Struct) -> None:
+    def _footer(self, top: Struct, groups: list[_RowGroup], rest: int | None, *, whole: bool = True) -> Footer:
         if 8 in top:  # noqa: PLR2004 - FileMetaData.encryption_algorithm
             message = "columns are encrypted"
             raise Encrypted(message)
-        self.created_by = top.get(6, b"")
+        num_rows = typed(top[3], int)
+        if whole and num_rows != sum(group.num_rows for group in groups):
+            message = "the row groups' rows do not add up"
+            raise BadFooter(message)
+        self._check_extents()
+        created_by = top.get(6, b"")
         # Without column_orders, parquet.thrift leaves undefined what min_value and max_value mean.
-        self.ordered = 7 in top  # noqa: PLR2004 - FileMetaData.column_orders
-
-    def _footer(self, num_rows: int, groups: tuple[RowGroup, ...], rest: int | None) -> Footer:
-        self._check_extents(groups)
-        return Footer(num_rows, self.created_by.decode("utf-8", "replace"), self.columns, groups, rest)
+        context = ChunkContext(self.data, self.data_end, created_by, ordered=7 in top)  # noqa: PLR2004 - FileMetaData.column_orders
+        return Footer(
+            num_rows,
+            created_by.decode("utf-8", "replace"),
+            self.columns,
+            tuple(
+                RowGroup(
+                    ordinal=group.ordinal,
+                    num_rows=group.num_rows,
+                    total_byte_size=group.uncompressed,
+                    total_compressed_size=group.compressed,
+                    start=group.start,
+                    codecs=tuple(dict.fromkeys(map(codec_name, group.codecs))),
+                    chunks={column.name: context.chunk(column, fields) for column, fields in group.chunks},
+                    offset=group.offset,
+                )
+                for group in groups
+                if group.num_rows
+            ),
+            rest,
+        )
 
     def _schema(self, reader: Reader) -> dict[str, Column]:
         kind, count = reader.list_header()
@@ -211,84 +233,59 @@ class _Decoder:
             raise BadFooter(message)
         return columns
 
-    def _row_group(self, ordinal: int, group: Struct, offset: int) -> RowGroup:
-        num_rows = _integer(group[3])
-        if not 0 <= num_rows <= MAX_ROWS or len(group[1]) != len(self.columns):
-            message = f"row group {ordinal} has {num_rows:,} rows and {len(group[1])} of {len(self.columns)} columns"
+    def _row_groups(self, reader: Reader) -> list[_RowGroup]:
+        kind, count = reader.list_header()
+        if kind != STRUCT:
+            message = "the list of row groups is invalid"
             raise BadFooter(message)
-        chunks = {
-            column.name: self._chunk(column, chunk, num_rows)
-            for column, chunk in zip(self.columns.values(), group[1], strict=True)
-        }
-        return RowGroup(ordinal, num_rows, _integer(group[2]), chunks, offset)
+        return [self._row_group(reader, ordinal) for ordinal in range(count)]
 
-    def _chunk(self, column: Column, chunk: Struct, num_rows: int) -> ColumnChunk:
-        if 8 in chunk or 9 in chunk:  # noqa: PLR2004 - ColumnChunk.crypto_metadata, .encrypted_column_metadata
-            message = f"column {column.name} is encrypted"
-            raise Encrypted(message)
-        meta = chunk[3]
-        path = b".".join(meta[3])
-        if path != column.name.encode() or _physical_type(meta[1]) != column.physical_type or chunk.get(1):
-            message = f"a column chunk of {path[:100]!r} stands where one of {column.name!r} should"
+    def _row_group(self, reader: Reader, ordinal: int) -> _RowGroup:
+        group = _RowGroup(ordinal, reader.position)
+        chunks: list[ChunkFields] = []
+        field = 0
+        while reader.next_field(field):
+            field = reader.number
+            if field == 1 and reader.kind == LIST:
+                kind, count = reader.list_header()
+                if kind != STRUCT:
+                    message = f"the list of columns of row group {ordinal} is invalid"
+                    raise BadFooter(message)
+                chunks = [read_chunk(reader) for _ in range(count)]
+            elif field == 2:  # noqa: PLR2004 - RowGroup.total_byte_size
+                group.uncompressed = reader.integer()
+            elif field == 3:  # noqa: PLR2004 - RowGroup.num_rows
+                group.num_rows = reader.integer()
+            else:
+                reader.skip(reader.kind, 2)
+        if group.num_rows:  # pyarrow gives row groups without rows chunks that lie nowhere; nothing is lost with them
+            self._check_row_group(group, chunks)
+        return group
+
+    def _check_row_group(self, group: _RowGroup, chunks: list[ChunkFields]) -> None:
+        if not 0 < group.num_rows <= MAX_ROWS or len(chunks) != len(self.columns):
+            rows = f"{group.num_rows:,} rows and {len(chunks)} of {len(self.columns)} columns"
+            message = f"row group {group.ordinal} has {rows}"
             raise BadFooter(message)
-        num_values = _integer(meta[5])
-        if column.flat and num_values != num_rows:
-            message = f"column {column.name} has {num_values} values in {num_rows} rows"
-            raise BadFooter(message)
-        data_page, dictionary_page = _integer(meta[9]), _integer(meta.get(11, 0))
-        # Writers before parquet-mr 1.13 leave the dictionary's offset out, or 0, and let data_page_offset point to it.
-        has_dictionary = 0 != dictionary_page < data_page
-        start = dictionary_page if has_dictionary else data_page
-        statistics = meta.get(12, {})
-        return ColumnChunk(
-            column=column,
-            range=self._extent(start, _integer(meta[7]), f"column {column.name}"),
-            codec=_integer(meta[4]),
-            encodings=tuple(map(_integer, meta[2])),
-            num_values=num_values,
-            total_uncompressed_size=_integer(meta[6]),
-            data_page_offset=data_page,
-            dictionary_page_offset=dictionary_page if has_dictionary else None,
-            dictionary_coded=_dictionary_coded(meta.get(13)),
-            null_count=_null_count(statistics, num_values),
-            bounds=self._bounds(column, statistics),
-            column_index=self._index(chunk.get(6), chunk.get(7)),
-            offset_index=self._index(chunk.get(4), chunk.get(5)),
-        )
+        codecs = {}
+        for column, chunk in zip(self.columns.values(), chunks, strict=True):
+            chunk.check(column, group.num_rows, self.data_end)
+            start, length = chunk.start, chunk.size
+            self.extents.append((start, start + length))
+            group.start = start if not group.start or start < group.start else group.start
+            group.compressed += length
+            codecs[chunk.codec] = True
+            if self.wanted is None or column.name in self.wanted:
+                group.chunks.append((column, chunk))
+        group.codecs = list(codecs)
 
-    def _extent(self, start: int, length: int, what: str) -> ByteRange:
-        if start < len(MAGIC) or length < 1 or start + length > self.data_end:
-            message = f"{what} claims {length} bytes at {start} of a file whose data end at {self.data_end}"
-            raise BadFooter(message)
-        return ByteRange(start, start + length)
-
-    def _index(self, offset: int | None, length: int | None) -> ByteRange | None:
-        """Return where a page index is; an invalid one counts as missing, since it is only a shortcut."""
-        if offset is None or length is None or not (len(MAGIC) <= offset and 0 < length <= self.data_end - offset):
-            return None
-        return ByteRange(offset, offset + length)
-
-    def _bounds(self, column: Column, statistics: Struct) -> Bounds | None:
-        low, high, order = statistics.get(6), statistics.get(5), Order.UNSIGNED
-        if low is None or high is None or not self.ordered:
-            low, high = statistics.get(2), statistics.get(1)
-            if column.physical_type == "BYTE_ARRAY":
-                order = Order.SIGNED
-                if not _TRUSTWORTHY_DEPRECATED.match(self.created_by):
-                    return None
-        if not isinstance(low, bytes) or not isinstance(high, bytes):
-            return None
-        # Statistics.is_max_value_exact and .is_min_value_exact
-        bounds = Bounds(low, high, order, cut=statistics.get(7) is False or statistics.get(8) is False)
-        return bounds if _plausible(column.physical_type, bounds) else None
-
-    def _check_extents(self, groups: tuple[RowGroup, ...]) -> None:
-        end = 0
-        for extent in sorted(chunk.range for group in groups for chunk in group.chunks.values()):
-            if extent.start < end:
-                message = f"two column chunks overlap at byte {extent.start}"
+    def _check_extents(self) -> None:
+        last = 0
+        for start, end in sorted(self.extents):
+            if start < last:
+                message = f"two column chunks overlap at byte {start}"
                 raise BadFooter(message)
-            end = extent.end
+            last = end
 
 
 def _leaves(
@@ -318,21 +315,6 @@ def _leaves(
             )
 
 
-def _dictionary_coded(encoding_stats: list[Struct] | None) -> int | None:
-    """Return the number of data pages with dictionary indices. Writers that give up a dictionary never return to it."""
-    if encoding_stats is None:
-        return None
-    coded = (s for s in encoding_stats if s[1] in DATA_PAGES and s[2] in DICTIONARY_ENCODINGS)
-    return sum(_integer(stats[3]) for stats in coded)
-
-
-def _integer(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        message = f"{type(value).__name__} instead of a number"
-        raise TypeError(message)
-    return value
-
-
 def _known(value: object) -> int | None:
     """Return a number if it is one; like pyarrow, treat anything else as missing."""
     return value if isinstance(value, int) and not isinstance(value, bool) else None
@@ -342,24 +324,3 @@ def _physical_type(number: int) -> str:
     if number < 0:  # which would count from the end
         raise IndexError(number)
     return PHYSICAL_TYPES[number]
-
-
-def _null_count(statistics: Struct, num_values: int) -> int | None:
-    count = _known(statistics.get(3))
-    return count if count is not None and 0 <= count <= num_values else None
-
-
-def _plausible(physical_type: str, bounds: Bounds) -> bool:
-    """Return whether bounds are valid; invalid ones count as missing."""
-    if physical_type == "BYTE_ARRAY":
-        try:
-            bounds.min.decode()
-            bounds.max.decode()
-        except UnicodeDecodeError:
-            return False
-        # In signed order only ASCII compares as everything else here does, and keys are ASCII in practice.
-        if bounds.order is Order.SIGNED and not (bounds.min.isascii() and bounds.max.isascii()):
-            return False
-        return bounds.min <= bounds.max
-    low, high = number(physical_type, bounds.min), number(physical_type, bounds.max)
-    return low is not None and high is not None and low <= high

@@ -102,8 +102,7 @@ class ColumnChunk:
 
     @property
     def codec_name(self) -> str:
-        """Return the codec's name, ``UNKNOWN(n)`` for a later one."""
-        return CODECS[self.codec] if 0 <= self.codec < len(CODECS) else f"UNKNOWN({self.codec})"
+        return codec_name(self.codec)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,14 +113,15 @@ class RowGroup:
     num_rows: int
     total_byte_size: int
     """Bytes of all pages, uncompressed."""
+    total_compressed_size: int
+    start: int
+    """Offset of its first page in the file."""
+    codecs: tuple[str, ...]
+    """Of its column chunks, each once."""
     chunks: dict[str, ColumnChunk]
-    """By column name, in the order of the schema."""
+    """By column name, in the order of the schema; of the columns that were requested."""
     offset: int = field(compare=False)
     """Its offset in the footer; see ``decode_row_groups``."""
-
-    @property
-    def total_compressed_size(self) -> int:
-        return sum(len(chunk.range) for chunk in self.chunks.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,12 @@ class Footer:
 
     @property
     def codecs(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(chunk.codec_name for group in self.row_groups for chunk in group.chunks.values()))
+        return tuple(dict.fromkeys(codec for group in self.row_groups for codec in group.codecs))
+
+
+def codec_name(codec: int) -> str:
+    """Return a codec's name, ``UNKNOWN(n)`` for a later one."""
+    return CODECS[codec] if 0 <= codec < len(CODECS) else f"UNKNOWN({codec})"
 
 
 def number(physical_type: str, plain: bytes) -> int | None:

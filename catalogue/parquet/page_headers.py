@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from catalogue.errors import BadPageIndex
 from catalogue.parquet.model import DATA_PAGES, DICTIONARY_ENCODINGS, ColumnChunk
 from catalogue.parquet.page_index import tiled
-from catalogue.parquet.stored_indexes import OffsetIndex, typed
-from catalogue.parquet.thrift import I32, STRUCT, Reader, ThriftError
+from catalogue.parquet.stored_indexes import OffsetIndex
+from catalogue.parquet.thrift import I32, STRUCT, Reader, ThriftError, typed
 
 MAX_PAGES = 20_000
 """Of a column chunk; Common Crawl's have about 120."""

@@ -8,7 +8,7 @@ from itertools import pairwise
 from catalogue.errors import BadPageIndex
 from catalogue.parquet.key_ranges import disjoint
 from catalogue.parquet.model import DICTIONARY_ENCODINGS, Bounds, ColumnChunk, Order
-from catalogue.parquet.stored_indexes import ColumnIndex, Indexes, OffsetIndex, typed
+from catalogue.parquet.stored_indexes import ColumnIndex, Indexes, OffsetIndex
 from catalogue.parquet.thrift import (
     BINARY,
     BOOLEAN_TRUE,
@@ -20,6 +20,7 @@ from catalogue.parquet.thrift import (
     ThriftError,
     encode_list,
     encode_struct,
+    typed,
 )
 
 _DECODED = 1024

@@ -5,16 +5,14 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TypeVar
 
 from catalogue.errors import BadPageIndex
 from catalogue.parquet.model import Bounds, Footer
+from catalogue.parquet.thrift import typed
 from catalogue.source.byte_ranges import ByteRange
 
 LONGEST_BOUND = 256
 """Bytes; longer bounds of our own are cut. parquet-mr cuts at 64."""
-
-_T = TypeVar("_T", int, bytes, bool, str)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,11 +168,3 @@ def cut_bounds(least: bytes, greatest: bytes) -> Bounds:
         prefix = greatest[:LONGEST_BOUND].rstrip(b"\xff")
         greatest = prefix[:-1] + bytes([prefix[-1] + 1]) if prefix else greatest
     return Bounds(least[:LONGEST_BOUND], greatest)
-
-
-def typed(value: object, kind: type[_T]) -> _T:
-    """Return a value if it has exactly that type; a file must not decide what is converted."""
-    if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
-        message = f"{type(value).__name__} instead of {kind.__name__}"
-        raise TypeError(message)
-    return value

@@ -28,8 +28,8 @@ class RowGroupSummary:
     last_fetch: int | None
     footer_offset: int
     """Offset of the row group in the footer."""
-    file_offset: int | None
-    """Offset of its first page; None without pages."""
+    file_offset: int
+    """Offset of its first page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ def _row_group_facts(group: RowGroup, key: str) -> RowGroupSummary:
         first_fetch=times[0] if times else None,
         last_fetch=times[1] if times else None,
         footer_offset=group.offset,
-        file_offset=min((chunk.range.start for chunk in group.chunks.values()), default=None),
+        file_offset=group.start,
     )
 
 
@@ -149,5 +149,6 @@ def examine_footer(footer: bytes, file_size: int, key: str = KEY_COLUMN, *, colu
         BadFooter: if it is invalid.
         Encrypted: if it or a column is encrypted.
     """
-    summary = summarize_file(decode_footer(footer, file_size), key, column_chunks=column_chunks)
+    shown = None if column_chunks else (key, "fetch_time")
+    summary = summarize_file(decode_footer(footer, file_size, shown), key, column_chunks=column_chunks)
     return replace(summary, digest=footer_digest(footer))

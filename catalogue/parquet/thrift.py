@@ -7,7 +7,7 @@ list, structs as dict, maps as a list of pairs.
 
 import struct as _struct
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 BOOLEAN_TRUE: Final = 1
 BOOLEAN_FALSE: Final = 2
@@ -27,11 +27,13 @@ MAX_DEPTH = 16
 MAX_ELEMENTS = 20_000
 """Of one container."""
 MAX_VALUES = 1_500_000
-"""Decoded by one ``Reader``, which bounds the memory that a few megabytes can claim. A footer has about one value in
-four bytes.
+"""Decoded by one ``Reader`` by default, which bounds the memory that a few megabytes can claim. A footer has about one
+value in four bytes.
 """
 
 Struct = dict[int, Any]
+
+_T = TypeVar("_T", int, bytes, bool, str)
 
 _STOP: Final = 0
 _SMALL_LIST: Final = 15
@@ -45,13 +47,17 @@ class ThriftError(ValueError):
 class Reader:
     """Decode values one after another."""
 
-    __slots__ = ("_budget", "data", "position")
+    __slots__ = ("_budget", "data", "kind", "number", "position")
 
-    def __init__(self, data: bytes, position: int = 0) -> None:
+    def __init__(self, data: bytes, position: int = 0, budget: int = MAX_VALUES) -> None:
         self.data = data
         self.position = position
         """Offset of the next byte."""
-        self._budget = MAX_VALUES
+        self.number = 0
+        """Of the current field; see ``next_field``."""
+        self.kind = 0
+        """Of its value."""
+        self._budget = budget
 
     def struct(self, depth: int = 0) -> Struct:
         """Decode a struct.
@@ -74,6 +80,76 @@ class Reader:
                 fields[number] = self._take(value) if kind == BINARY else (value >> 1) ^ -(value & 1)
             else:
                 fields[number] = self.field(kind, depth + 1)
+
+    def next_field(self, previous: int) -> bool:
+        """Decode the header of a struct's next field into ``number`` and ``kind``; False at the end of the struct.
+
+        Args:
+            previous: number of the field before; 0 for the first.
+        """
+        try:
+            header = self.data[self.position]
+        except IndexError:
+            message = f"cut short at byte {self.position}"
+            raise ThriftError(message) from None
+        self.position += 1
+        if header == _STOP:
+            return False
+        self.number = previous + (header >> 4) if header >> 4 else self._zigzag()
+        self.kind = header & 0x0F
+        return True
+
+    def integer(self) -> int:
+        """Decode the value of the current field, which must be an integer."""
+        if not I16 <= self.kind <= I64:
+            message = f"field {self.number} at byte {self.position} is of type {self.kind} instead of a number"
+            raise ThriftError(message)
+        number = self._varint()
+        return (number >> 1) ^ -(number & 1)
+
+    def integers(self) -> list[int]:
+        """Decode a list of integers."""
+        kind, count = self.list_header()
+        if count and not I16 <= kind <= I64:
+            message = f"a list at byte {self.position} has elements of type {kind} instead of numbers"
+            raise ThriftError(message)
+        return [self._zigzag() for _ in range(count)]
+
+    def joined_texts(self) -> bytes:
+        """Decode a list of texts, joined by dots."""
+        kind, count = self.list_header()
+        if count and kind != BINARY:
+            message = f"a list at byte {self.position} has elements of type {kind} instead of texts"
+            raise ThriftError(message)
+        return b".".join([self._binary() for _ in range(count)])
+
+    def skip(self, kind: int, depth: int = 0) -> None:
+        """Pass over the value of a struct's field."""
+        if I16 <= kind <= I64:
+            self._varint()
+        elif kind == BINARY:
+            self._take(self._varint())
+        elif kind == STRUCT:
+            self._skip_struct(depth)
+        elif kind in (LIST, SET):
+            element, count = self.list_header()
+            for _ in range(count):
+                # A boolean is a byte here, and in a struct its kind.
+                self.skip(BYTE if element <= BOOLEAN_FALSE else element, depth + 1)
+        elif not BOOLEAN_TRUE <= kind <= BOOLEAN_FALSE:
+            self.value(kind, depth)
+
+    def _skip_struct(self, depth: int) -> None:
+        if depth > MAX_DEPTH:
+            message = "nested too deeply"
+            raise ThriftError(message)
+        number = 0
+        while self.next_field(number):
+            number = self.number
+            if I16 <= self.kind <= I64:  # what most fields are
+                self._varint()
+            else:
+                self.skip(self.kind, depth + 1)
 
     def fields(self, *, after: int = 0) -> Iterable[tuple[int, int]]:
         """Yield (number, kind) of each field of a struct; the caller decodes it before the next one.
@@ -197,6 +273,14 @@ class Reader:
             raise ThriftError(message) from None
         self.position = position
         return number & 0xFFFF_FFFF_FFFF_FFFF
+
+
+def typed(value: object, kind: type[_T]) -> _T:
+    """Return a value if it has exactly that type; a file must not decide what is converted."""
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
+        message = f"{type(value).__name__} instead of {kind.__name__}"
+        raise TypeError(message)
+    return value
 
 
 def encode_struct(fields: Sequence[tuple[int, int, Any]]) -> bytes:

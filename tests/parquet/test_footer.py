@@ -266,7 +266,7 @@ def encrypted_file(*, plaintext_footer: bool) -> bytes:
 def test_files_encrypted_by_pyarrow() -> None:
     with pytest.raises(Encrypted, match="the footer is encrypted"):
         footer_length(encrypted_file(plaintext_footer=False)[-8:])
-    with pytest.raises(Encrypted, match="columns are encrypted"):
+    with pytest.raises(Encrypted, match="column url is encrypted"):
         read_footer(encrypted_file(plaintext_footer=True))
 
 
@@ -280,6 +280,13 @@ def test_an_encrypted_column(number: int, kind: int, value: Any) -> None:
     footer.chunk(1, TIME)[number] = (kind, value)
     del footer.chunk(1, TIME)[3]  # the metadata may be encrypted too
     with pytest.raises(Encrypted, match="column fetch_time is encrypted"):
+        decoded(footer)
+
+
+def test_an_encryption_algorithm_without_an_encrypted_column() -> None:
+    footer = made(small_file())
+    footer.fields[8] = (STRUCT, {1: (STRUCT, {})})
+    with pytest.raises(Encrypted, match="columns are encrypted"):
         decoded(footer)
 
 

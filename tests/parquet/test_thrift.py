@@ -6,7 +6,6 @@ apache/thrift, doc/specs/thrift-compact-protocol.md
 import struct
 import tracemalloc
 from collections.abc import Callable
-from copy import copy
 from typing import Any
 
 import pytest
@@ -250,44 +249,30 @@ def many(count: int, element: bytes, kind: int) -> bytes:
     return b"".join(header + varint(length) + element * length for length in lists if length) + STOP
 
 
-LEFT = 5000
-"""Values that ``worn`` may still read."""
+BUDGET = 5000
+"""Values that a reader may decode in these tests; by default a few hundred times as many."""
 
 
-@pytest.fixture(scope="module")
-def worn() -> Reader:
-    """One that has read nearly all it may, so that each test that goes to the limit need not read as much before."""
-    fields = [(number, I32, 1) for number in range(1, LEFT + 1)]
-    reader = Reader(encode_struct(fields))
-    assert MAX_VALUES % LEFT == 0
-    for _ in range(MAX_VALUES // LEFT - 1):
-        reader.position = 0
-        assert len(reader.struct()) == LEFT
-    return reader
-
-
-def go_on(worn: Reader, data: bytes) -> dict[int, Any]:
-    reader = copy(worn)
-    reader.data, reader.position = data, 0
-    return reader.struct()
+def read_with_budget(data: bytes) -> dict[int, Any]:
+    return Reader(data, budget=BUDGET).struct()
 
 
 @pytest.mark.parametrize(
     ("element", "kind", "each"),
     [(b"\x02", I32, 1), (b"\x01", BOOLEAN_TRUE, 1), (b"\x05", LIST, 1), (b"\x11\x00", STRUCT, 2)],
 )
-def test_values(worn: Reader, element: bytes, kind: int, each: int) -> None:
+def test_values(element: bytes, kind: int, each: int) -> None:
     """The list is a value, and so is what is in it."""
-    assert len(go_on(worn, many((LEFT - 1) // each, element, kind))[1]) == (LEFT - 1) // each
+    assert len(read_with_budget(many((BUDGET - 1) // each, element, kind))[1]) == (BUDGET - 1) // each
     with pytest.raises(ThriftError, match="too many values"):
-        go_on(worn, many((LEFT - 1) // each + 1, element, kind))
+        read_with_budget(many((BUDGET - 1) // each + 1, element, kind))
 
 
 @pytest.mark.parametrize("field", [b"\x15\x02", b"\x18\x00", b"\x11", b"\x13\x02"])
-def test_fields(worn: Reader, field: bytes) -> None:
-    assert len(go_on(worn, field * LEFT + STOP)) == LEFT
+def test_fields(field: bytes) -> None:
+    assert len(read_with_budget(field * BUDGET + STOP)) == BUDGET
     with pytest.raises(ThriftError, match="too many values"):
-        go_on(worn, field * (LEFT + 1) + STOP)
+        read_with_budget(field * (BUDGET + 1) + STOP)
 
 
 # Bombs: a few megabytes, or a few bytes, that claim gigabytes or hours
@@ -302,7 +287,7 @@ MANY: dict[str, Callable[[], bytes]] = {
     "column chunks": lambda: fill(STRUCT, b"\x26\x00\x1c\x15\x02\x00\x00"),
     "empty lists": lambda: fill(LIST, b"\x05"),
     "boolean fields": lambda: b"\x11" * FOOTER_BYTES + STOP,
-    "fields with numbers of their own": lambda: b"".join(b"\x01" + varint(2 * n) for n in range(2 * LEFT)) + STOP,
+    "fields with numbers of their own": lambda: b"".join(b"\x01" + varint(2 * n) for n in range(2 * BUDGET)) + STOP,
 }
 """Bombs that nothing but the number of their values tells from a footer."""
 BOMBS: dict[str, Callable[[], bytes]] = {
@@ -324,10 +309,10 @@ def test_bombs_are_refused(bomb: str) -> None:
 
 
 @pytest.mark.parametrize("bomb", MANY)
-def test_bombs_of_values_are_refused(worn: Reader, bomb: str) -> None:
+def test_bombs_of_values_are_refused(bomb: str) -> None:
     data = MANY[bomb]()
     with pytest.raises(ThriftError, match="too many values"):
-        go_on(worn, data)
+        read_with_budget(data)
 
 
 def test_memory_is_bounded() -> None:
