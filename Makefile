@@ -77,9 +77,9 @@ variants: $(NEXT) $(VENV)/compiled  ## Tests with the compiled wheel and the nex
 	PYTHONSAFEPATH=1 PYTHONPATH=$(abspath $(VENV)/compiled):$(abspath $(NEXT)):$(CURDIR) \
 	  CATALOGUE_TEST_COMPILED=1 CATALOGUE_TEST_DUCKDB=$(NEXT_DUCKDB) \
 	  $(BIN)/python -m pytest -q -n 1 --import-mode=append -p no:cacheprovider tests/test_variants.py \
-	  tests/metadata_db tests/plan tests/surt/test_macros.py tests/query/test_where.py tests/cli/test_sql_command.py \
-	  tests/parquet/test_footer.py tests/parquet/test_footer_bounds.py tests/parquet/test_footer_wrong.py \
-	  tests/parquet/test_thrift.py tests/parquet/test_examine.py
+	  tests/metadata_db/test_metadata_db.py tests/plan/test_plan.py tests/plan/test_plan_table.py \
+	  tests/surt/test_macros.py tests/query/test_where.py tests/cli/test_sql_command.py \
+	  $(addprefix tests/parquet/,test_footer.py test_footer_bounds.py test_footer_wrong.py test_thrift.py test_examine.py)
 
 soak: $(VENV)/tested  ## The slow tests at full size, for hours
 	$(BIN)/python -m tests.slow

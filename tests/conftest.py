@@ -53,11 +53,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     gc.freeze()
+    gc.set_threshold(20_000)
     gc.enable()
 
 
 def pytest_configure() -> None:
-    examples = int(os.environ.get("CATALOGUE_TEST_EXAMPLES", "40"))
+    examples = int(os.environ.get("CATALOGUE_TEST_EXAMPLES", "20"))
     # How long a test takes depends on who else is at work.
     trying.register_profile("suite", trying(), max_examples=examples, deadline=None)
     trying.load_profile("suite")

@@ -6,6 +6,7 @@ containers and values, since footers come from outside; pyarrow can abort on suc
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Final
 
 from catalogue.errors import BadFooter, Encrypted, NotParquet
 from catalogue.parquet.column_chunk import ChunkContext, ChunkFields, read_chunk
@@ -21,6 +22,18 @@ MAX_FOOTER = 4 << 20
 
 MAX_ROWS = 1 << 25
 """Of a row group. Writers use about a million; row numbers take 15 bytes each, and claiming rows is free."""
+
+# Fields of FileMetaData
+_SCHEMA: Final = 2
+_NUM_ROWS: Final = 3
+_ROW_GROUPS: Final = 4
+_CREATED_BY: Final = 6
+_COLUMN_ORDERS: Final = 7
+_ENCRYPTION_ALGORITHM: Final = 8
+
+# Fields of RowGroup, besides _NUM_ROWS
+_COLUMNS: Final = 1
+_TOTAL_BYTE_SIZE: Final = 2
 
 _DEEPEST_COLUMN = 16
 _LONGEST_NAME = 1000
@@ -121,55 +134,60 @@ class _Decoder:
         self.data_end = file_size - TRAILER - len(data)
         self.wanted = wanted
         self.columns: dict[str, Column] = {}
+        self.top: Struct = {}
+        """Fields of ``FileMetaData``; None for those whose presence is enough to know."""
         self.extents: list[tuple[int, int]] = []
         """Start and end of each column chunk."""
 
     def footer(self) -> Footer:
         reader = self._reader()
-        top: Struct = {}
         groups: list[_RowGroup] = []
         row_groups = rest = 0
         field = 0
         while reader.next_field(field):
             field = reader.number
-            if field == 2 and reader.kind == LIST:  # noqa: PLR2004 - FileMetaData.schema: its elements are wanted as bytes too
-                self.columns = self._schema(reader)
-            elif field == 4 and reader.kind == LIST:  # noqa: PLR2004 - FileMetaData.row_groups
+            if field == _ROW_GROUPS and reader.kind == LIST:
                 row_groups = reader.position
-                if self.columns and 3 in top:  # noqa: PLR2004 - FileMetaData.num_rows
+                if self.columns and _NUM_ROWS in self.top:
                     groups = self._row_groups(reader)
                     rest = reader.position
                 else:
                     reader.skip(LIST, 1)
             else:
-                top[field] = reader.field(reader.kind, 1)
+                self._read_field(reader)
         if not row_groups:
             message = "the footer has no list of row groups"
             raise BadFooter(message)
         if not rest:  # they come before what is needed to decode them
             groups = self._row_groups(Reader(self.data, row_groups))
-        return self._footer(top, groups, rest or None)
+        return self._footer(groups, rest or None)
 
     def some_of_footer(self, offsets: Mapping[int, int], rest: int) -> Footer:
         reader = self._reader()
-        top: Struct = {}
         field = 0
-        while reader.next_field(field) and reader.number != 4:  # noqa: PLR2004 - FileMetaData.row_groups
+        while reader.next_field(field) and reader.number != _ROW_GROUPS:
             field = reader.number
-            if field == 2:  # noqa: PLR2004
-                self.columns = self._schema(reader)
-            else:
-                top[field] = reader.field(reader.kind, 1)
+            self._read_field(reader)
         reader = Reader(self.data, rest)
-        field = 4
+        field = _ROW_GROUPS
         while reader.next_field(field):
             field = reader.number
-            top[field] = reader.field(reader.kind, 1)
+            self._read_field(reader)
         groups = [self._row_group(Reader(self.data, offset), ordinal) for ordinal, offset in sorted(offsets.items())]
         if not all(group.num_rows for group in groups):
             message = "a row group is not where it was"
             raise BadFooter(message)
-        return self._footer(top, groups, rest, whole=False)
+        return self._footer(groups, rest, whole=False)
+
+    def _read_field(self, reader: Reader) -> None:
+        """Decode a field of ``FileMetaData`` other than the row groups."""
+        if reader.number == _SCHEMA and reader.kind == LIST:
+            self.columns = self._schema(reader)
+        elif reader.number in (_NUM_ROWS, _CREATED_BY):
+            self.top[reader.number] = reader.field(reader.kind, 1)
+        else:
+            self.top[reader.number] = None
+            reader.skip(reader.kind, 1)
 
     def _reader(self) -> Reader:
         if self.data_end < len(MAGIC):
@@ -177,18 +195,18 @@ class _Decoder:
             raise BadFooter(message)
         return Reader(self.data)
 
-    def _footer(self, top: Struct, groups: list[_RowGroup], rest: int | None, *, whole: bool = True) -> Footer:
-        if 8 in top:  # noqa: PLR2004 - FileMetaData.encryption_algorithm
+    def _footer(self, groups: list[_RowGroup], rest: int | None, *, whole: bool = True) -> Footer:
+        if _ENCRYPTION_ALGORITHM in self.top:
             message = "columns are encrypted"
             raise Encrypted(message)
-        num_rows = typed(top[3], int)
+        num_rows = typed(self.top[_NUM_ROWS], int)
         if whole and num_rows != sum(group.num_rows for group in groups):
             message = "the row groups' rows do not add up"
             raise BadFooter(message)
         self._check_extents()
-        created_by = top.get(6, b"")
+        created_by = typed(self.top.get(_CREATED_BY, b""), bytes)
         # Without column_orders, parquet.thrift leaves undefined what min_value and max_value mean.
-        context = ChunkContext(self.data, self.data_end, created_by, ordered=7 in top)  # noqa: PLR2004 - FileMetaData.column_orders
+        context = ChunkContext(self.data, self.data_end, created_by, ordered=_COLUMN_ORDERS in self.top)
         return Footer(
             num_rows,
             created_by.decode("utf-8", "replace"),
@@ -246,15 +264,15 @@ class _Decoder:
         field = 0
         while reader.next_field(field):
             field = reader.number
-            if field == 1 and reader.kind == LIST:
+            if field == _COLUMNS and reader.kind == LIST:
                 kind, count = reader.list_header()
                 if kind != STRUCT:
                     message = f"the list of columns of row group {ordinal} is invalid"
                     raise BadFooter(message)
                 chunks = [read_chunk(reader) for _ in range(count)]
-            elif field == 2:  # noqa: PLR2004 - RowGroup.total_byte_size
+            elif field == _TOTAL_BYTE_SIZE:
                 group.uncompressed = reader.integer()
-            elif field == 3:  # noqa: PLR2004 - RowGroup.num_rows
+            elif field == _NUM_ROWS:
                 group.num_rows = reader.integer()
             else:
                 reader.skip(reader.kind, 2)

@@ -124,7 +124,14 @@ class Reader:
         return b".".join([self._binary() for _ in range(count)])
 
     def skip(self, kind: int, depth: int = 0) -> None:
-        """Pass over the value of a struct's field."""
+        """Pass over the value of a struct's field.
+
+        Raises:
+            ThriftError: if it is invalid or nested too deeply.
+        """
+        if depth > MAX_DEPTH:
+            message = "nested too deeply"
+            raise ThriftError(message)
         if I16 <= kind <= I64:
             self._varint()
         elif kind == BINARY:
@@ -140,9 +147,6 @@ class Reader:
             self.value(kind, depth)
 
     def _skip_struct(self, depth: int) -> None:
-        if depth > MAX_DEPTH:
-            message = "nested too deeply"
-            raise ThriftError(message)
         number = 0
         while self.next_field(number):
             number = self.number

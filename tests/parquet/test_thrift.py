@@ -101,6 +101,12 @@ def varint(number: int) -> bytes:
     return out + bytes([number])
 
 
+def end_of_skipped(data: bytes, start: int = 0) -> int:
+    reader = Reader(data, start)
+    reader.skip(STRUCT)
+    return reader.position
+
+
 # What is written is read
 
 
@@ -111,6 +117,7 @@ def test_round_trip(written: Written) -> None:
     reader = Reader(b"before" + data + b"behind", position=6)
     assert reader.struct() == expected
     assert reader.position == 6 + len(data)
+    assert end_of_skipped(b"before" + data + b"behind", 6) == 6 + len(data)
 
 
 @given(st.sampled_from([I16, I32, I64]), st.lists(INT64, max_size=40))
@@ -125,6 +132,8 @@ def test_every_truncation_is_noticed(written: Written) -> None:
     for end in range(len(data)):
         with pytest.raises(ThriftError):
             read(data[:end])
+        with pytest.raises(ThriftError):
+            end_of_skipped(data[:end])
 
 
 def test_every_truncation_of_a_footer_is_noticed() -> None:
@@ -191,6 +200,9 @@ def test_depth(kind: int) -> None:
     read(nested(kind, MAX_DEPTH))
     with pytest.raises(ThriftError, match="nested too deeply"):
         read(nested(kind, MAX_DEPTH + 1))
+    end_of_skipped(nested(kind, MAX_DEPTH - 1))
+    with pytest.raises(ThriftError, match="nested too deeply"):
+        end_of_skipped(nested(kind, MAX_DEPTH + 1))
 
 
 @pytest.mark.parametrize(
@@ -306,6 +318,8 @@ def test_bombs_are_refused(bomb: str) -> None:
     data = BOMBS[bomb]()
     with pytest.raises(ThriftError):
         read(data)
+    with pytest.raises(ThriftError):
+        end_of_skipped(data)
 
 
 @pytest.mark.parametrize("bomb", MANY)

@@ -35,8 +35,8 @@ def test_answers_are_right_while_three_of_ten_responses_are_faulty(folder: Path)
 
 
 def test_damaged_files_are_refused_or_read_correctly(folder: Path) -> None:
-    verdicts: Any = mutations.run(1000, 1, folder)["verdicts"]
-    assert min(verdicts[what] for what in ("refused", "right", "right without an index")) > 30
+    verdicts: Any = mutations.run(500, 1, folder)["verdicts"]
+    assert min(verdicts[what] for what in ("refused", "right", "right without an index")) > 15
 
 
 @pytest.mark.parametrize("name", FINDINGS)
@@ -46,5 +46,5 @@ def test_parsers_survive_earlier_findings(name: str) -> None:
 
 
 def test_damaged_bytes_are_refused_or_parsed_consistently(folder: Path) -> None:
-    accepted: Any = parsers.run(4000, 1, folder)["accepted"]
+    accepted: Any = parsers.run(2000, 1, folder)["accepted"]
     assert min(accepted.values()) > 0

@@ -5,6 +5,7 @@ environment, folder, streams, signals and exit of its own.
 """
 
 import atexit
+import gc
 import json
 import os
 import runpy
@@ -167,6 +168,8 @@ def _parent(preload: str) -> socket.socket:
 def main(requested: socket.socket) -> None:
     """Fork commands until nobody asks for more."""
     _import_everything()
+    gc.collect()
+    gc.freeze()  # so that commands neither go through it nor copy it
     # By which whoever ran the command finds out.
     canaries.watch(lambda text: os.write(2, text.encode()))
     canaries.stay_at_home(lambda text: os.write(2, text.encode()))
