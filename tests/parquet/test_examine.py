@@ -167,7 +167,7 @@ BOMBS: dict[str, Callable[[], bytes]] = {
     "a list of two thousand millions": lambda: with_unknown_field(LIST, b"\xf5\xff\xff\xff\xff\x07"),
     "a string of two thousand millions": lambda: with_unknown_field(BINARY, b"\xff\xff\xff\xff\x07"),
     "lists within each other": lambda: with_unknown_field(LIST, b"\x19" * MAX_FOOTER),
-    "structs of a boolean": lambda: with_unknown_field(STRUCT, listed(STRUCT, b"\x11\x00") * 100),
+    "structs of a boolean": lambda: with_unknown_field(STRUCT, listed(STRUCT, b"\x11\x00") * 20),
     "nothing": lambda: b"",
     "zeros": lambda: bytes(MAX_FOOTER),
 }
