@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from http.client import HTTPException
 from itertools import pairwise
 
 from catalogue.commoncrawl.crawls import has_columnar_index, suggest_crawl
@@ -129,8 +130,10 @@ class SourceExamination:
 
     def _is_unreachable(self) -> bool:
         """Return whether the host that all requests go to could not be connected to."""
-        connecting = isinstance(self.failure, Unreachable) and isinstance(self.failure.__cause__, OSError)
-        return connecting and self._lists.url == self._files.url
+        cause = self.failure.__cause__ if isinstance(self.failure, Unreachable) else None
+        return (
+            isinstance(cause, OSError) and not isinstance(cause, HTTPException) and self._lists.url == self._files.url
+        )
 
     def _examine_list(self) -> list[str]:
         """Return the crawls with an index, newest first; none if the list cannot be fetched."""

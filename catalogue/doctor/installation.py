@@ -18,7 +18,7 @@ from catalogue.source.retry import PoliteSource
 from catalogue.store.database import Store
 from catalogue.store.mounts import remote_kind
 
-LIBRARIES = ("pyarrow", "duckdb", "pandas", "numpy", "aiohttp", "click", "filelock", "sqlitedict", "warcio")
+LIBRARIES = ("pyarrow", "duckdb", "pandas", "numpy", "click", "filelock", "sqlitedict", "warcio")
 EXTRAS = {
     "s3": (("s3fs",), "s3:// as a source"),
     "dask": (("dask", "distributed"), "--scheduler, and to_dask()"),

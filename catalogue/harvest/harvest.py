@@ -250,7 +250,7 @@ class _Run:
             self._note(file, error or result)
 
     def _doubtful(self) -> set[str]:
-        out_of_step = {path for path, exchange in self._exchanges.items() if exchange.doubtful}
+        out_of_step = {path for path, exchange in self._exchanges.items() if exchange.is_doubtful()}
         return self._seen.paths() | self._put_off | out_of_step
 
     def _note(self, file: IndexFile, result: Taken | CatalogueError) -> None:

@@ -5,9 +5,9 @@ every response is compared with its request before its bytes are used.
 """
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import Protocol, TypeAlias
 
@@ -43,10 +43,17 @@ RequestedRange: TypeAlias = ByteRange | SuffixRange | None
 
 @dataclass(slots=True, eq=False)
 class Exchange:
-    """A request on a connection, and whether its response may belong to another request."""
+    """A request and its response on a connection that carries one after the other."""
 
-    doubtful: bool = False
-    """Whether the connection was reused and received more bytes than the response has."""
+    look: Callable[[], None]
+    """Updates ``surplus``."""
+    surplus: bool = False
+    """Whether a connection that was used before received more bytes than the response has."""
+
+    def is_doubtful(self) -> bool:
+        """Return whether the response may belong to another request, by all that was received until now."""
+        self.look()
+        return self.surplus
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +72,7 @@ class Response:
     server: str | None = None
     """The ``Server`` header."""
     exchange: Exchange | None = field(default=None, compare=False)
-    """The exchange, which can become doubtful after the response; None where that cannot happen."""
+    """None where no response can belong to another request."""
 
 
 class Source(Protocol):
@@ -161,25 +168,24 @@ class Request:
             return FileChanged(f"{self.where} is shorter than it was known to be")
         return NotParquet(f"{self.where} is not a Parquet file: it is empty")
 
-    async def read(self, status: int, headers: Mapping[str, str], more: Callable[[int], Awaitable[bytes]]) -> Response:
+    def read(self, status: int, headers: Mapping[str, str], read: Callable[[int], bytes]) -> Response:
         """Check and read a response.
 
         Args:
             status: of the response.
             headers: by lower-case name.
-            more: returns the next bytes of the body, at least one and at most the given number; none at its end.
+            read: returns as many bytes of the body, or all if there are fewer.
         """
         if status != self.good_status or _is_text(headers):
-            # Of a whole file that nobody asked for nothing is read, unless its type says that it is an error's text.
-            whole_file = status == 200 and not _is_text(headers)  # noqa: PLR2004
-            excerpt = b"" if whole_file else await _excerpt(more)
+            # Nothing is read of a complete file instead of a range, unless its type says that it is an error's text.
+            excerpt = bytearray()
+            if status != 200 or _is_text(headers):  # noqa: PLR2004
+                with suppress(Exception):  # the status is enough, and so is a part
+                    while len(excerpt) < EXCERPT and (byte := read(1)):
+                        excerpt += byte
             raise self.refuse(status, headers, excerpt.decode("utf-8", "replace"))
         given, total = self.check(headers)
-        most = len(given) if given else self.most
-        body = bytearray()
-        while len(body) <= most and (piece := await more(most + 1 - len(body))):
-            body += piece
-        return self.response(bytes(body), given, total, headers)
+        return self.response(read((len(given) if given else self.most) + 1), given, total, headers)
 
     def check(self, headers: Mapping[str, str]) -> tuple[ByteRange | None, int]:
         """Check the headers of a response before its body is read.
@@ -258,17 +264,6 @@ class Request:
             server=_printable(headers.get("server")),
         )
 
-    def of(self, exchange: Exchange, response: Response) -> Response:
-        """Return the response with its exchange.
-
-        Raises:
-            Unreachable: if more bytes followed, so that it may be the response to another request.
-        """
-        if exchange.doubtful:
-            message = f"{self.where}: the connection sent more than was requested; the answer may be to another request"
-            raise Unreachable(message)
-        return replace(response, exchange=exchange)
-
 
 def is_strong(etag: str | None) -> bool:
     """Return whether equal ETags promise equal bytes (RFC 9110, section 8.8.1)."""
@@ -285,15 +280,6 @@ def _differ(stored: str | None, found: str | None) -> bool:
 
 def _is_text(headers: Mapping[str, str]) -> bool:
     return headers.get("content-type", "").lower().startswith(_TEXTS)
-
-
-async def _excerpt(more: Callable[[int], Awaitable[bytes]]) -> bytes:
-    """Read the beginning of an error's body; if that fails, the status still counts."""
-    text = bytearray()
-    with suppress(Exception):
-        while len(text) < EXCERPT and (piece := await more(EXCERPT - len(text))):
-            text += piece
-    return bytes(text)
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:

@@ -1,17 +1,18 @@
-"""Files over HTTP, by aiohttp."""
+"""Files over HTTP."""
 
-import errno
 import os
 import ssl
 from base64 import b64encode
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
-from urllib.parse import quote, urlsplit
+from socket import gaierror
+from threading import Condition
+from urllib.parse import SplitResult, quote, unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 from weakref import finalize
-
-import aiohttp
-from yarl import URL
 
 from catalogue.errors import (
     CatalogueError,
@@ -21,15 +22,15 @@ from catalogue.errors import (
     SourceUnavailable,
     Unreachable,
 )
-from catalogue.source.background_loop import Background
 from catalogue.source.byte_ranges import FileVersion, range_header
-from catalogue.source.checks import Exchange, Request, RequestedRange, Response, is_strong
-from catalogue.source.connection_guard import EXCHANGE, guard
+from catalogue.source.checks import Request, RequestedRange, Response, is_strong
+from catalogue.source.http_connection import Connection, Route
 
 _SLOWEST = 100_000
-"""Bytes per second; a slower body is given up."""
+"""Bytes per second; a slower body is an error."""
 _BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 """Variables for certificates of requests and curl; OpenSSL reads SSL_CERT_FILE and SSL_CERT_DIR itself."""
+_PORTS = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,120 +61,187 @@ class HttpSource:
             timeouts: for every request.
 
         Raises:
-            QueryError: if the environment sets unusable certificates or proxies.
+            QueryError: if the environment sets unusable certificates or proxies, or the address has no valid host.
         """
         self.url = url
         self.connections = connections
-        self._user_agent = user_agent
         self._timeouts = timeouts or Timeouts()
-        self._proxy, authorization = _proxy(url)
-        # To read the authorities takes as long as many a question; http can do without.
-        encrypted = "https" in {urlsplit(url).scheme, self._proxy.scheme if self._proxy else None}
-        self._trusted = _trusted() if encrypted else True
-        # To a proxy that opens a tunnel only the tunnel's request may say it, else the request itself must.
-        self._headers, self._tunnel_headers = ({}, authorization) if url.startswith("https:") else (authorization, {})
-        self._background = Background(url)
-        self._session = self._background.run(self._open())
-        # Who forgets to close it, as in a script, is not to read aiohttp's complaints at the end.
-        finalize(self, self._background.close, self._session.close)
+        self._headers = {"User-Agent": user_agent, "Accept": "*/*", "Accept-Encoding": "identity"}
+        parts = urlsplit(url)
+        self._place = parts.path
+        proxy = _proxy(parts)
+        authorization = _authorization(proxy) if proxy else {}
+        if proxy and parts.scheme == "http":
+            self._place = url
+            self._headers |= authorization
+        self._proxied = proxy is not None
+        self._pool = _Pool(url, _route(parts, proxy, authorization), connections, self._timeouts)
+        finalize(self, self._pool.close)  # of a source that nobody closes, as in a script
 
     def get(self, path: str, requested: RequestedRange = None, *, pin: FileVersion | None = None) -> Response:
-        return self._background.run(self._get(path, requested, pin))
-
-    def close(self) -> None:
-        """Close the connections and cancel what is under way."""
-        self._background.close(self._session.close)
-
-    async def _open(self) -> aiohttp.ClientSession:
-        session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=self.connections, ssl=self._trusted),
-            headers={"User-Agent": self._user_agent, "Accept-Encoding": "identity"},
-            cookie_jar=aiohttp.DummyCookieJar(),
-            auto_decompress=False,
-            middlewares=(once,),
-            max_line_size=8190,
-            max_field_size=8190,
-        )
-        return guard(session)
-
-    async def _get(self, path: str, requested: RequestedRange, pin: FileVersion | None) -> Response:
         request = Request(f"{self.url}{path}", requested, pin)
-        headers = dict(self._headers)
+        headers = self._headers.copy()
         if requested is not None:
             headers["Range"] = range_header(requested)
         if pin and pin.etag and is_strong(pin.etag):
             headers["If-Match"] = pin.etag
-        limits = aiohttp.ClientTimeout(
-            total=self._timeouts.of(request), sock_connect=self._timeouts.connect, sock_read=self._timeouts.silence
-        )
-        EXCHANGE.set(exchange := Exchange())
-        address = URL(self.url + quote(path, safe="/=+,~"), encoded=True)
+        target = self._place + quote(path, safe="/=+,~")
         try:
-            async with self._session.get(
-                address,
-                headers=headers,
-                timeout=limits,
-                allow_redirects=False,
-                proxy=self._proxy,
-                proxy_headers=self._tunnel_headers,
-            ) as answer:
-                response = await request.read(answer.status, _headers(answer), answer.content.read)
-            return request.of(exchange, response)
-        except aiohttp.ClientConnectorCertificateError as error:
+            with self._pool.connection() as connection:
+                return connection.get(request, target, headers, self._timeouts.of(request))
+        except ssl.SSLCertVerificationError as error:
             message = (
-                f"{self.url} shows a certificate that is not trusted ({_reason(error.certificate_error)}); "
+                f"{self.url} shows a certificate that is not trusted ({error.verify_message}); "
                 "SSL_CERT_FILE can name the authorities to trust"
             )
             raise SourceUnavailable(message) from error
-        except aiohttp.InvalidURL as error:
-            message = f"{self.url} names no host that can be asked; give its name, or its number as 127.0.0.1 is one"
-            raise QueryError(message) from error
-        except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
+        except ConnectionRefusedError as error:
+            if self._proxied:
+                raise no_answer(request.where, error) from error
+            message = f"nobody listens at {self.url} (connection refused)"
+            raise ConnectionRefused(message) from error
+        except gaierror as error:
+            raise name_not_resolved(self._pool.host) from error
+        except (OSError, HTTPException, ValueError) as error:
             if isinstance(error, CatalogueError):
                 raise
-            if self._proxy is None and _refused(error):
-                message = f"nobody listens at {self.url} (connection refused)"
-                raise ConnectionRefused(message) from error
             raise no_answer(request.where, error) from error
 
-
-async def once(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    """Send a request once.
-
-    aiohttp repeats a request by itself when a connection breaks, past the rate limit and our counts.
-    """
-    try:
-        return await send(request)
-    except aiohttp.ClientConnectorError:
-        raise
-    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
-        message = "the connection broke"
-        raise aiohttp.ClientConnectionError(message) from error
+    def close(self) -> None:
+        """Close the connections and cancel what is under way."""
+        self._pool.close()
 
 
-def _refused(error: Exception) -> bool:
-    return isinstance(error, aiohttp.ClientConnectorError) and error.os_error.errno == errno.ECONNREFUSED
+class _Pool:
+    """At most so many connections, which threads borrow."""
+
+    def __init__(self, url: str, route: Route, connections: int, timeouts: Timeouts) -> None:
+        self._url = url
+        self._route = route
+        self._timeouts = timeouts
+        self._process = os.getpid()
+        self._changed = Condition()
+        self._closed = False
+        self._free = connections
+        self._idle: list[Connection] = []
+        self._borrowed: set[Connection] = set()
+
+    @property
+    def host(self) -> str:
+        """Return the name that is looked up."""
+        return (self._route.proxy or self._route.host)[0]
+
+    @contextmanager
+    def connection(self) -> Iterator[Connection]:
+        """Lend a connection for one request, when one is free.
+
+        Raises:
+            SourceUnavailable: if the pool was closed, also during the request, or belongs to another process.
+        """
+        if self._process != os.getpid():  # whose lock and sockets these are
+            message = f"{self._url} was opened by another process; open it again in this one"
+            raise SourceUnavailable(message)
+        connection = self._borrow()
+        try:
+            if connection and not connection.is_usable():
+                connection.close()
+                connection = None
+            if connection is None:
+                connection = self._connect()
+            yield connection
+        except Exception as error:
+            if self._closed:
+                message = f"{self._url} was closed while a request was under way"
+                raise SourceUnavailable(message) from error
+            raise
+        finally:
+            self._give_back(connection)
+
+    def _borrow(self) -> Connection | None:
+        """Wait for a place, and return an idle connection if there is one."""
+        with self._changed:
+            while not self._free and not self._closed:
+                self._changed.wait()
+            if self._closed:
+                message = f"{self._url} was closed"
+                raise SourceUnavailable(message)
+            self._free -= 1
+            connection = self._idle.pop() if self._idle else None
+            if connection:
+                self._borrowed.add(connection)
+            return connection
+
+    def _connect(self) -> Connection:
+        connection = Connection(
+            self._route, connect_seconds=self._timeouts.connect, silence_seconds=self._timeouts.silence
+        )
+        with self._changed:
+            self._borrowed.add(connection)
+            if self._closed:
+                connection.abort()
+        return connection
+
+    def _give_back(self, connection: Connection | None) -> None:
+        with self._changed:
+            self._free += 1
+            if connection:
+                self._borrowed.discard(connection)
+                if connection.reusable and not self._closed:
+                    self._idle.append(connection)
+                else:
+                    connection.close()
+            self._changed.notify()
+
+    def close(self) -> None:
+        if self._process != os.getpid():
+            return
+        with self._changed:
+            self._closed = True
+            for connection in self._borrowed:
+                connection.abort()
+            for connection in self._idle:
+                connection.close()
+            self._idle.clear()
+            self._changed.notify_all()
+
+
+def name_not_resolved(host: str) -> NameNotResolved:
+    return NameNotResolved(
+        f"the name {host} cannot be resolved; check whether this machine is online, the name is right, "
+        "and a proxy is needed (HTTPS_PROXY)"
+    )
 
 
 def no_answer(where: str, error: BaseException) -> Unreachable:
-    """Return the error for a failed request by its type: texts of aiohttp can contain headers."""
-    if isinstance(error, aiohttp.ClientConnectorDNSError):
-        message = (
-            f"the name {error.host} cannot be resolved; check whether this machine is online, the name is right, "
-            "and a proxy is needed (HTTPS_PROXY)"
-        )
-        return NameNotResolved(message)
-    cause = None if isinstance(error, TimeoutError) else error.__cause__
-    return Unreachable(f"{where}: no usable answer ({type(cause or error).__name__})")
+    """Return the error for a failed request by its type: texts of libraries can contain headers."""
+    return Unreachable(f"{where}: no usable answer ({type(error).__name__})")
 
 
-def _headers(answer: aiohttp.ClientResponse) -> dict[str, str]:
-    """Return headers by lower-case name; repeated ones are joined (RFC 9110, section 5.3) and fail later checks."""
-    return {name.lower(): ", ".join(answer.headers.getall(name)) for name in answer.headers}
+def _route(parts: SplitResult, proxy: SplitResult | None, authorization: dict[str, str]) -> Route:
+    host = _address(parts)
+    if proxy is None:
+        return Route(host, _trusted() if parts.scheme == "https" else None)
+    proxy_tls = _trusted() if proxy.scheme == "https" else None
+    if parts.scheme == "http":
+        return Route(host, proxy=_address(proxy), proxy_tls=proxy_tls)
+    if proxy_tls:
+        message = "the environment names an https proxy for https addresses; only an http proxy can be used for them"
+        raise QueryError(message)
+    return Route(host, _trusted(), _address(proxy), tunnel_headers=authorization)
 
 
-def _reason(error: Exception) -> str:
-    return str(getattr(error, "verify_message", "")) or type(error).__name__
+def _address(parts: SplitResult) -> tuple[str, int]:
+    """Return host and port.
+
+    Raises:
+        QueryError: if the host is not valid.
+    """
+    try:
+        name = (parts.hostname or "").encode("idna" if not (parts.hostname or "").isascii() else "ascii").decode()
+        return name, parts.port or _PORTS[parts.scheme]
+    except ValueError as error:
+        message = f"{parts.scheme}://{parts.hostname}/ has no valid host; use its name, or its number such as 127.0.0.1"
+        raise QueryError(message) from error
 
 
 def _trusted() -> ssl.SSLContext:
@@ -184,24 +252,27 @@ def _trusted() -> ssl.SSLContext:
             return ssl.create_default_context(capath=bundle)
         return ssl.create_default_context(cafile=bundle)
     except OSError as error:
-        message = f"{name} names {bundle}, which holds no certificates that can be read ({error.strerror or error})"
+        message = f"{name} names {bundle}, which contains no readable certificates ({error.strerror or error})"
         raise QueryError(message) from error
 
 
-def _proxy(url: str) -> tuple[URL | None, dict[str, str]]:
-    """Return the environment's proxy for an address, and the headers it needs.
-
-    aiohttp would also read .netrc and send the user's name and password to the host.
-    """
-    parts = urlsplit(url)
+def _proxy(parts: SplitResult) -> SplitResult | None:
+    """Return the environment's proxy for an address."""
     name = None if proxy_bypass(parts.netloc) else getproxies().get(parts.scheme)
     if not name:
-        return None, {}
-    proxy = URL(name if "://" in name else f"http://{name}")
-    if proxy.scheme not in {"http", "https"}:
-        message = f"the environment names a {proxy.scheme} proxy for {url}; only http and https proxies can be used"
+        return None
+    proxy = urlsplit(name if "://" in name else f"http://{name}")
+    if proxy.scheme not in _PORTS:
+        message = (
+            f"the environment names a {proxy.scheme} proxy for {parts.scheme}://{parts.netloc}/; "
+            "only http and https proxies can be used"
+        )
         raise QueryError(message)
-    if proxy.user is None:
-        return proxy, {}
-    secret = b64encode(f"{proxy.user}:{proxy.password or ''}".encode()).decode()
-    return proxy.with_user(None), {"Proxy-Authorization": f"Basic {secret}"}
+    return proxy
+
+
+def _authorization(proxy: SplitResult) -> dict[str, str]:
+    if proxy.username is None:
+        return {}
+    secret = b64encode(f"{unquote(proxy.username)}:{unquote(proxy.password or '')}".encode()).decode()
+    return {"Proxy-Authorization": f"Basic {secret}"}

@@ -1,6 +1,7 @@
 """Files in S3: s3fs's session and credentials, our own checks."""
 
 import asyncio
+from io import BytesIO
 from typing import Any
 
 import aiohttp
@@ -17,13 +18,12 @@ from botocore.exceptions import (
     TokenRetrievalError,
 )
 
-from catalogue.errors import CatalogueError, Forbidden
+from catalogue.errors import CatalogueError, Forbidden, Unreachable
 from catalogue.source.aws_logging import be_discreet
 from catalogue.source.background_loop import Background
 from catalogue.source.byte_ranges import FileVersion, range_header
-from catalogue.source.checks import Exchange, Request, RequestedRange, Response, is_strong
-from catalogue.source.connection_guard import EXCHANGE, guard
-from catalogue.source.http import Timeouts, no_answer, once
+from catalogue.source.checks import EXCERPT, Request, RequestedRange, Response, is_strong
+from catalogue.source.http import Timeouts, name_not_resolved, no_answer
 
 _WITHOUT_CREDENTIALS = (
     CredentialRetrievalError,
@@ -90,14 +90,9 @@ class S3Source:
         if pin and pin.etag and is_strong(pin.etag):
             parameters["IfMatch"] = pin.etag
         try:
-            EXCHANGE.set(exchange := Exchange())
             async with asyncio.timeout(self._timeouts.of(request)):
                 self._client = await self._fs.set_session()
-                answer = await self._client.get_object(**parameters)
-                meta = answer["ResponseMetadata"]
-                async with answer["Body"] as body:
-                    response = await request.read(meta["HTTPStatusCode"], meta["HTTPHeaders"], body.read)
-                return request.of(exchange, response)
+                return await _read(await self._client.get_object(**parameters), request)
         except ClientError as error:
             meta = error.response.get("ResponseMetadata", {})
             code = f"<Code>{error.response.get('Error', {}).get('Code')}</Code>"
@@ -112,9 +107,28 @@ class S3Source:
             reason = error.kwargs.get("error", error) if isinstance(error, BotoCoreError) else error
             if isinstance(reason, CatalogueError):
                 raise
-            if isinstance(reason, _Elsewhere):
-                raise request.refuse(reason.status, {"location": reason.place}, "") from None
-            raise no_answer(request.where, reason) from error
+            if isinstance(reason, _Redirect):
+                raise request.refuse(reason.status, {"location": reason.location}, "") from None
+            raise _failure(request, reason) from error
+
+
+async def _read(answer: Any, request: Request) -> Response:  # noqa: ANN401 - a dict of the SDK, which has no types
+    """Read a response, and no more of its body than can be right."""
+    meta = answer["ResponseMetadata"]
+    status, headers = meta["HTTPStatusCode"], meta["HTTPHeaders"]
+    most = request.most + 1 if status == request.good_status else EXCERPT
+    received = bytearray()
+    async with answer["Body"] as body:
+        while len(received) < most and (piece := await body.read(most - len(received))):
+            received += piece
+    return request.read(status, headers, BytesIO(received).read)
+
+
+def _failure(request: Request, error: BaseException) -> Unreachable:
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return name_not_resolved(str(error.host))
+    cause = None if isinstance(error, TimeoutError) else error.__cause__
+    return no_answer(request.where, cause or error)
 
 
 class _Session(AIOHTTPSession):  # type: ignore[misc] # it has no types
@@ -122,22 +136,33 @@ class _Session(AIOHTTPSession):  # type: ignore[misc] # it has no types
 
     async def _get_session(self, proxy: str | None) -> aiohttp.ClientSession:
         session: aiohttp.ClientSession = await super()._get_session(proxy)
-        session._middlewares = (_no_further, once)  # noqa: SLF001 - the SDK has no argument for it
-        return guard(session)
+        session._middlewares = (_refuse_redirects, _send_once)  # noqa: SLF001 - the SDK has no argument for it
+        return session
 
 
-class _Elsewhere(Exception):
-    def __init__(self, status: int, place: str) -> None:
+class _Redirect(Exception):
+    def __init__(self, status: int, location: str) -> None:
         super().__init__(status)
         self.status = status
-        self.place = place
+        self.location = location
 
 
-async def _no_further(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+async def _refuse_redirects(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
     """Refuse redirects; the SDK finds a bucket's region without them."""
     answer = await send(request)
-    place = answer.headers.get("Location")
-    if 300 <= answer.status < 400 and place:  # noqa: PLR2004
+    location = answer.headers.get("Location")
+    if 300 <= answer.status < 400 and location:  # noqa: PLR2004
         answer.close()
-        raise _Elsewhere(answer.status, place)
+        raise _Redirect(answer.status, location)
     return answer
+
+
+async def _send_once(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    """Send a request once: aiohttp repeats it when a connection breaks, past the rate limit and our counts."""
+    try:
+        return await send(request)
+    except aiohttp.ClientConnectorError:
+        raise
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        message = "the connection broke"
+        raise aiohttp.ClientConnectionError(message) from error

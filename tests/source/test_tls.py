@@ -216,7 +216,7 @@ def test_rejects_unreadable_certificate_files(
         (tmp_path / "bundle").write_bytes(content)
     monkeypatch.setenv(variable, str(tmp_path / "bundle"))
     threads = threading.active_count()
-    with pytest.raises(QueryError, match=f"{variable} names .*bundle, which holds no certificates"):
+    with pytest.raises(QueryError, match=f"{variable} names .*bundle, which contains no readable certificates"):
         opened("https://127.0.0.1:1/")
     assert threading.active_count() == threads
 

@@ -1,0 +1,238 @@
+"""One HTTP/1.1 connection with deadlines, which detects bytes that were not requested.
+
+``http.client`` sends requests and parses responses. A connection that received more than was requested is not used
+again: if a server or proxy sends one response too many, each later request would get the response to the one before.
+"""
+
+import io
+import socket
+import ssl
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from http.client import HTTPConnection, HTTPResponse
+from threading import Lock
+from typing import Any, BinaryIO, cast
+
+from catalogue.errors import Unreachable
+from catalogue.source.checks import Exchange, Request, Response
+
+_OTHER_ADDRESS_SECONDS = 2.0
+"""Connect timeout for each of several addresses but the last: IPv6 may be announced and lead nowhere."""
+_MOST_INTERIM = 5
+"""Interim responses (1xx) to one request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """How a host is reached."""
+
+    host: tuple[str, int]
+    """Of the URL."""
+    tls: ssl.SSLContext | None = None
+    """For an https URL."""
+    proxy: tuple[str, int] | None = None
+    proxy_tls: ssl.SSLContext | None = None
+    """For an https proxy, which cannot open tunnels."""
+    tunnel_headers: Mapping[str, str] | None = None
+    """For a proxy that opens a tunnel to the host; None for one that is sent URLs."""
+
+
+class _Received(io.RawIOBase):
+    """What a socket receives until a deadline, in the place of the socket of ``http.client``."""
+
+    def __init__(self, connected: socket.socket, silence_seconds: float) -> None:
+        self._socket = connected
+        self._silence_seconds = silence_seconds
+        self._waits = True
+        self._reader = _Reader(self)
+        self.deadline = 0.0
+        """Of the current request, in seconds of ``time.monotonic``."""
+        self.ended = False
+        """Whether the server has closed its side."""
+
+    def sendall(self, data: bytes) -> None:
+        self._socket.sendall(data)
+
+    def makefile(self, _mode: str) -> BinaryIO:
+        """Return the reader, which keeps what it has read ahead from one response to the next."""
+        return cast("BinaryIO", self._reader)
+
+    def close(self) -> None:
+        """Stay open for the reader: ``http.client`` closes its socket before it reads the last response."""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:  # noqa: ANN401 - as the base class has it
+        if self._waits:
+            left = self.deadline - time.monotonic()
+            if left <= 0:
+                message = "the response took too long"
+                raise TimeoutError(message)
+            self._socket.settimeout(min(self._silence_seconds, left))
+        else:
+            self._socket.settimeout(0)
+        try:
+            received = self._socket.recv_into(buffer)
+        except (BlockingIOError, ssl.SSLWantReadError):
+            return None
+        self.ended = received == 0
+        return received
+
+    @contextmanager
+    def without_waiting(self) -> Iterator[io.BufferedReader]:
+        """Yield the reader, which returns no bytes where none have come yet."""
+        self._waits = False
+        try:
+            yield self._reader
+        finally:
+            self._waits = True
+
+
+class _Reader(io.BufferedReader):
+    def close(self) -> None:
+        """Stay open for the next response."""
+
+
+class Connection:
+    """A connection that carries one request after the other."""
+
+    def __init__(self, route: Route, *, connect_seconds: float, silence_seconds: float) -> None:
+        """Connect; ``silence_seconds`` is the longest time without a byte of a response.
+
+        Raises:
+            OSError: if that fails, also by a timeout.
+            HTTPException: if the proxy's response is not HTTP.
+        """
+        self._socket = _connect(route, connect_seconds)
+        self._received = _Received(self._socket, silence_seconds)
+        self._http = HTTPConnection(*route.host)
+        self._http.auto_open = 0  # a broken connection is an error, not another request
+        self._http.default_port = 443 if route.tls else 80
+        self._http.sock = self._received
+        self._lock = Lock()
+        self._requests = 0
+        self._exchange = Exchange(self._look_for_surplus)
+        self.reusable = True
+        """Whether another request can be sent, as far as the last response says."""
+
+    def get(self, request: Request, target: str, headers: Mapping[str, str], seconds: float) -> Response:
+        """Make one request and check its response.
+
+        Args:
+            request: what the response must be.
+            target: path or URL, quoted.
+            headers: all but ``Host``.
+            seconds: after which it fails.
+
+        Raises:
+            SourceError: if the response is not as requested.
+            OSError: if the connection broke, or the response came too slowly.
+            HTTPException: if the response is not HTTP.
+        """
+        with self._lock:
+            self._requests += 1
+            self._exchange = exchange = Exchange(self._look_for_surplus)
+            self.reusable = False
+            self._received.deadline = time.monotonic() + seconds
+            self._socket.settimeout(seconds)
+            self._http.request("GET", target, headers=dict(headers))
+            answer = self._http.getresponse()
+            for _ in range(_MOST_INTERIM):
+                if answer.status >= 200:  # noqa: PLR2004
+                    break
+                answer = HTTPResponse(self._http.sock, method="GET")
+                answer.begin()
+            response = request.read(answer.status, _fields(answer), partial(self._read, answer))
+            self.reusable = answer.isclosed() and not answer.will_close and self._is_quiet()
+        if exchange.surplus:
+            message = f"{request.where}: more bytes came than were requested; the answer may be to another request"
+            raise Unreachable(message)
+        return replace(response, exchange=exchange)
+
+    def is_usable(self) -> bool:
+        """Return whether another request can be sent: the server has neither closed the connection nor sent more."""
+        with self._lock:
+            return self.reusable and self._is_quiet()
+
+    def abort(self) -> None:
+        """Let a request fail that another thread is making."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _read(self, answer: HTTPResponse, size: int) -> bytes:
+        body = answer.read(size)
+        if len(body) < size and answer.length:  # the rest of what its Content-Length announced
+            message = "the connection was closed before the end of the response"
+            raise ConnectionError(message)
+        return body
+
+    def _is_quiet(self) -> bool:
+        """Return whether nothing was received since the last response, not even its end."""
+        try:
+            with self._received.without_waiting() as reader:
+                surplus = reader.peek(1)
+        except (OSError, ValueError):  # it broke, or was closed
+            return False
+        if surplus and self._requests > 1:  # the first response answers no earlier request
+            self._exchange.surplus = True
+        return not surplus and not self._received.ended
+
+    def _look_for_surplus(self) -> None:
+        """Look for bytes after the last response, unless another request is under way."""
+        if self._lock.acquire(blocking=False):
+            try:
+                self._is_quiet()
+            finally:
+                self._lock.release()
+
+
+def _fields(answer: HTTPResponse) -> dict[str, str]:
+    """Return headers by lower-case name; repeated ones are joined (RFC 9110, section 5.3) and fail later checks."""
+    fields: dict[str, str] = {}
+    for name, value in answer.headers.items():
+        key = name.lower()
+        fields[key] = f"{fields[key]}, {value}" if key in fields else value
+    return fields
+
+
+def _connect(route: Route, seconds: float) -> socket.socket:
+    host = route.proxy or route.host
+    connected = _connect_to(host, seconds)
+    try:
+        if route.proxy_tls:
+            connected = route.proxy_tls.wrap_socket(connected, server_hostname=host[0])
+        if route.tunnel_headers is not None:
+            _open_tunnel(connected, route.host, route.tunnel_headers)
+        if route.tls:
+            connected = route.tls.wrap_socket(connected, server_hostname=route.host[0])
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    except BaseException:
+        connected.close()
+        raise
+    return connected
+
+
+def _connect_to(host: tuple[str, int], seconds: float) -> socket.socket:
+    addresses = [info[4] for info in socket.getaddrinfo(*host, type=socket.SOCK_STREAM)]
+    for address in addresses[:-1]:
+        with suppress(OSError):
+            return socket.create_connection((str(address[0]), int(address[1])), min(seconds, _OTHER_ADDRESS_SECONDS))
+    return socket.create_connection((str(addresses[-1][0]), int(addresses[-1][1])), seconds)
+
+
+def _open_tunnel(connected: socket.socket, host: tuple[str, int], headers: Mapping[str, str]) -> None:
+    place = f"[{host[0]}]:{host[1]}" if ":" in host[0] else f"{host[0]}:{host[1]}"
+    lines = [f"CONNECT {place} HTTP/1.1", f"Host: {place}", *(f"{name}: {text}" for name, text in headers.items())]
+    connected.sendall("\r\n".join([*lines, "", ""]).encode("latin-1"))
+    with HTTPResponse(connected, method="CONNECT") as answer:
+        answer.begin()
+    if answer.status != 200:  # noqa: PLR2004
+        message = f"the proxy answered {answer.status}"
+        raise ConnectionError(message)
