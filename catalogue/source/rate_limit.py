@@ -5,21 +5,16 @@ clients together (status.commoncrawl.org); 12 requests per second from one addre
 not in hours; a blocked client gets 403 for everything for some minutes; 503 asks for a pause of at least 10 seconds.
 """
 
-import json
 import math
-import os
 import time
 from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event, Lock
 from typing import Protocol
 
-from filelock import FileLock, Timeout
-
-from catalogue.atomic_files import create
 from catalogue.errors import Blocked, SourceUnavailable, Throttled
+from catalogue.source.rate_limit_state import State, StateFile
 
 _PROBE_PATIENCE = 120.0
 """Seconds after which an unfinished probe counts as failed."""
@@ -27,14 +22,8 @@ _LOOK_AGAIN = 1.0
 """Seconds between checks whether another process's probe is done."""
 _FLOOR = 0.5
 """Requests per second; the rate is not halved below."""
-_LEAST = 0.001
-"""Requests per second; a stored rate below is invalid."""
 _CLEAN = 10.0
 """Seconds without a complaint after which the rate grows by 1 per second."""
-_LOCK_SECONDS = 2.0
-"""How long to wait for the state's lock, which is held for about a millisecond."""
-_HORIZON = 3600.0
-"""Seconds; a stored time further ahead is invalid, unless a pause is longer."""
 
 
 class Clock(Protocol):
@@ -96,25 +85,6 @@ COMMON_CRAWL = Policy(rate=5.0, connections=4, slow_down=10.0, refused=12, never
 S3_COMMON_CRAWL = Policy(rate=100.0, burst=100, connections=32, slow_down=2.0, refused=12, never_honoured=4)
 
 
-@dataclass(frozen=True, slots=True)
-class State:
-    """What all processes share about a host; times are the clock's."""
-
-    next_slot: float = 0.0
-    rate: float | None = None
-    """The rate after halving; None if it is the policy's."""
-    changed: float = 0.0
-    blocks: int = 0
-    """Consecutive blocks."""
-    paused_until: float = 0.0
-    probed: float | None = None
-    """When the request was sent that finds out whether a block is over."""
-    ignores_suffixes: bool = False
-    """Whether the host answers suffix ranges with the complete file."""
-    noted: float = 0.0
-    """When this state was written."""
-
-
 class Limiter:
     """Grant permission for requests to one host."""
 
@@ -128,7 +98,7 @@ class Limiter:
         """
         self.policy = policy
         self.clock = clock
-        self._file = file
+        self._file = StateFile(file, max(policy.pauses)) if file else None
         self._lock = Lock()
         self._memory = State()
 
@@ -207,6 +177,8 @@ class Limiter:
 
     def succeeded(self, acquired_at: float) -> None:
         """Note that the host answered a request."""
+        if not self._memory.blocks and self._memory.rate is None:  # the usual case, in which nothing changes
+            return
         now = self.clock.now()
 
         def change(state: State) -> State:
@@ -276,44 +248,19 @@ class Limiter:
         )
 
     def _update(self, change: Callable[[State], State]) -> State:
-        """Change the state under its lock and return the new one."""
+        """Change the state and return the new one; without a usable file, that of this process alone."""
         with self._lock:
             if self._file is not None:
                 try:
-                    self._memory = self._update_file(self._file, change)
-                except Timeout:  # who has the lock may be asleep: this time without, and the next time with it
+                    self._memory = self._file.change(change, self.clock.now())
+                except TimeoutError:  # the process with the lock may be suspended: try again with the next request
                     pass
-                except (OSError, NotImplementedError):  # a home that cannot be written is no reason not to work, alone
+                except OSError:
                     self._file = None
                 else:
                     return self._memory
             self._memory = change(self._memory)
             return self._memory
-
-    def _update_file(self, file: Path, change: Callable[[State], State]) -> State:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(f"{file}.lock", timeout=_LOCK_SECONDS):
-            before = self._read(file)
-            after = change(before)
-            if after != before:
-                temporary = file.with_suffix(f".{os.getpid()}")
-                noted = replace(after, noted=self.clock.now())
-                with create(temporary) as opened:
-                    opened.write(json.dumps(asdict(noted)).encode())
-                temporary.replace(file)
-            return after
-
-    def _read(self, file: Path) -> State:
-        now = self.clock.now()
-        with suppress(OSError, ValueError, TypeError, RecursionError):
-            state = State(**json.loads(file.read_text(encoding="ascii")))
-            ahead = now + max(_HORIZON, *self.policy.pauses)
-            times = (state.next_slot, state.changed, state.paused_until, state.probed or 0.0)
-            is_valid = all(0 <= at <= ahead for at in times) and isinstance(state.blocks, int) and state.blocks >= 0
-            # The clock starts anew with the machine, so what was noted later than now is of an earlier time.
-            if is_valid and 0 <= state.noted <= now and (state.rate is None or state.rate >= _LEAST):
-                return state
-        return State()
 
 
 def impatient(why: str, seconds: float) -> Throttled:

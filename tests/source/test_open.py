@@ -176,7 +176,7 @@ def test_one_state_file_per_host(tmp_path: Path) -> None:
     for address in ("http://LocalHost:1/", "http://localhost.:2/x/", "https://localhost/"):
         with closing(open_source(address, settings)) as source:
             source.limiter.acquire()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["localhost.json", "localhost.json.lock"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["localhost.json"]
 
 
 def test_passes_options_to_the_source(settings: Settings) -> None:

@@ -1,6 +1,8 @@
 """What processes share about a host, and that a file which cannot be used stops nobody."""
 
+import fcntl
 import json
+import os
 import subprocess
 import sys
 import time
@@ -8,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from filelock import FileLock
 
 from catalogue.source.rate_limit import Limiter, Policy
 from tests.support.clocks import START, FakeClock
@@ -135,7 +136,7 @@ def test_damaged_state_file_is_replaced(tmp_path: Path, text: str) -> None:
     assert Limiter(POLICY, clock=clock, file=file).rate == 2.5
 
 
-@pytest.mark.parametrize("obstacle", ["folder instead of file", "file instead of folder", "lock is a folder"])
+@pytest.mark.parametrize("obstacle", ["folder instead of file", "file instead of folder", "pipe instead of file"])
 def test_works_without_a_writable_state_file(tmp_path: Path, obstacle: str) -> None:
     file = tmp_path / "cache" / "host.json"
     match obstacle:
@@ -144,7 +145,8 @@ def test_works_without_a_writable_state_file(tmp_path: Path, obstacle: str) -> N
         case "file instead of folder":
             file.parent.write_text("")
         case _:
-            Path(f"{file}.lock").mkdir(parents=True)
+            file.parent.mkdir()
+            os.mkfifo(file)
     clock = FakeClock()
     limiter = Limiter(POLICY, clock=clock, file=file)
     assert [limiter.acquire() for _ in range(12)] == pytest.approx([START] * 10 + [START + 0.2, START + 0.4])
@@ -154,9 +156,10 @@ def test_process_that_sleeps_with_the_lock_is_waited_for_once(tmp_path: Path) ->
     file = tmp_path / "host.json"
     clock = FakeClock()
     ours, others = (Limiter(POLICY, clock=clock, file=file) for _ in range(2))
-    with FileLock(f"{file}.lock"):
+    with file.open("wb") as opened:
+        fcntl.flock(opened, fcntl.LOCK_EX)
         assert ours.acquire() == START
-    assert not file.exists()
+    assert not file.read_bytes()
     others.blocked(others.acquire())
     ours.acquire()
     assert clock.waits == [300.0]
