@@ -1,13 +1,13 @@
 """Decode and check page headers, and derive an offset index from them."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 from catalogue.errors import BadPageIndex
 from catalogue.parquet.model import DATA_PAGES, DICTIONARY_ENCODINGS, ColumnChunk
 from catalogue.parquet.page_index import tiled
 from catalogue.parquet.stored_indexes import OffsetIndex
-from catalogue.parquet.thrift import I32, STRUCT, Reader, ThriftError, typed
+from catalogue.parquet.thrift import I16, I32, I64, STRUCT, Reader, ThriftError
 
 MAX_PAGES = 20_000
 """Of a column chunk; Common Crawl's have about 120."""
@@ -15,14 +15,30 @@ MAX_PAGES = 20_000
 _V1 = DATA_PAGES[0]
 _PLAIN, _RLE = 0, 3
 """Of ``Encoding``."""
-_CRC = 4
-"""``PageHeader.crc``."""
-_KINDS = {1: I32, 2: I32, 3: I32, _CRC: I32, 5: STRUCT, 7: STRUCT, 8: STRUCT}
-"""Thrift types of the fields of ``PageHeader``. Decoders skip fields of other types, even a checksum."""
+# Fields of PageHeader. Decoders skip fields of other types, even a checksum, so a wrong type is an error here.
+_TYPE: Final = 1
+_UNCOMPRESSED_PAGE_SIZE: Final = 2
+_COMPRESSED_PAGE_SIZE: Final = 3
+_CRC: Final = 4
+_DATA_PAGE_HEADER: Final = 5
+_DICTIONARY_PAGE_HEADER: Final = 7
+_DATA_PAGE_HEADER_V2: Final = 8
+_KINDS: Final = {
+    **dict.fromkeys((_TYPE, _UNCOMPRESSED_PAGE_SIZE, _COMPRESSED_PAGE_SIZE, _CRC), I32),
+    **dict.fromkeys((_DATA_PAGE_HEADER, _DICTIONARY_PAGE_HEADER, _DATA_PAGE_HEADER_V2), STRUCT),
+}
+
+# Fields of DataPageHeader and, but for the encoding, of DataPageHeaderV2
+_NUM_VALUES: Final = 1
+_ENCODING: Final = 2
+_DEFINITION_LEVEL_ENCODING: Final = 3
+_ENCODING_V2: Final = 4
+_UNKNOWN: Final = -1
+_NO_DETAILS: Final = [0, 0, _UNKNOWN, _UNKNOWN, _UNKNOWN]
+"""By field number."""
 
 
-@dataclass(frozen=True, slots=True)
-class PageHeader:
+class PageHeader(NamedTuple):
     """A decoded page header."""
 
     data_page: bool
@@ -52,27 +68,62 @@ def page_header(data: bytes, start: int = 0) -> PageHeader:
     """
     reader = Reader(data, start)
     try:
-        header = {}
-        for number, kind in reader.fields():
-            if _KINDS.get(number, kind) != kind:
-                raise TypeError(number)  # noqa: TRY301 - like those of the lines around it
-            header[number] = reader.field(kind)
-        kind, inflated, stored = (typed(header[field], int) for field in (1, 2, 3))
-        data_page = kind in DATA_PAGES
-        details = header[5 if kind == _V1 else 8] if data_page else {}
-        # DataPageHeader.encoding is its field 2, that of DataPageHeaderV2 4.
-        encoding = details.get(2 if kind == _V1 else 4)
-        values = typed(details.get(1, 0), int)
-    except (ThriftError, KeyError, TypeError, ValueError, AttributeError) as error:
+        return _page_header(reader, start)
+    except (ThriftError, KeyError, TypeError, OverflowError) as error:
         message = f"no page starts there: {error}"
         raise BadPageIndex(message) from error
-    if stored < 0 or values < 0 or inflated < 0:
-        message = "no page starts there"
-        raise BadPageIndex(message)
-    size = reader.position - start + stored
-    encoding = encoding if isinstance(encoding, int) else None
-    levels = details.get(3) if kind == _V1 else None
-    return PageHeader(data_page, size, inflated, values, encoding, has_crc=_CRC in header, levels=levels)
+
+
+def _page_header(reader: Reader, start: int) -> PageHeader:
+    numbers = [_UNKNOWN] * (_CRC + 1)
+    structs: dict[int, list[int]] = {}
+    has_crc = False
+    number = 0
+    while reader.next_field(number):
+        number = reader.number
+        expected = _KINDS.get(number)
+        if expected is None:
+            reader.skip(reader.kind)
+        elif reader.kind != expected:
+            raise TypeError(number)
+        elif expected == I32:
+            numbers[number] = reader.integer()
+            has_crc = has_crc or number == _CRC
+        else:
+            structs[number] = _details(reader)
+    kind, inflated, stored = numbers[_TYPE], numbers[_UNCOMPRESSED_PAGE_SIZE], numbers[_COMPRESSED_PAGE_SIZE]
+    data_page = kind in DATA_PAGES
+    first = kind == _V1
+    details = structs[_DATA_PAGE_HEADER if first else _DATA_PAGE_HEADER_V2] if data_page else _NO_DETAILS
+    values, encoding = details[_NUM_VALUES], details[_ENCODING if first else _ENCODING_V2]
+    levels = details[_DEFINITION_LEVEL_ENCODING] if first else _UNKNOWN
+    if min(kind, inflated, stored, values) < 0:
+        message = "a number is missing or negative"
+        raise ThriftError(message)
+    return PageHeader(
+        data_page,
+        reader.position - start + stored,
+        inflated,
+        values,
+        None if encoding == _UNKNOWN else encoding,
+        has_crc,
+        None if levels == _UNKNOWN else levels,
+    )
+
+
+def _details(reader: Reader) -> list[int]:
+    """Decode the integers of a struct by field number, up to ``_ENCODING_V2``."""
+    found = _NO_DETAILS.copy()
+    number = 0
+    while reader.next_field(number):
+        number = reader.number
+        if I16 <= reader.kind <= I64 and 0 < number <= _ENCODING_V2:
+            found[number] = reader.integer()
+        elif number == _NUM_VALUES:
+            raise TypeError(number)
+        else:
+            reader.skip(reader.kind)
+    return found
 
 
 def page_headers(data: bytes, num_values: int) -> Iterator[PageHeader]:
@@ -115,8 +166,8 @@ def check_headers(headers: Sequence[PageHeader], chunk: ColumnChunk, num_rows: i
         raise BadPageIndex(message)
 
 
-def check_pages(data: bytes, index: OffsetIndex, pages: range, *, dictionary: bool) -> None:
-    """Check consecutive pages against the offset index.
+def check_pages(data: bytes, index: OffsetIndex, pages: range, *, dictionary: bool) -> list[PageHeader]:
+    """Check consecutive pages against the offset index, and return their headers.
 
     Args:
         data: bytes of the pages.
@@ -128,6 +179,7 @@ def check_pages(data: bytes, index: OffsetIndex, pages: range, *, dictionary: bo
         BadPageIndex: if a page has another length or other rows, or needs a missing dictionary.
     """
     base = index.offsets[pages.start]
+    headers = []
     for page in pages:
         start = index.offsets[page] - base
         header = page_header(data, start)
@@ -139,6 +191,8 @@ def check_pages(data: bytes, index: OffsetIndex, pages: range, *, dictionary: bo
         if header.needs_dictionary and not dictionary:
             message = f"page {page} needs a dictionary against what the footer says"
             raise BadPageIndex(message)
+        headers.append(header)
+    return headers
 
 
 def walk(data: bytes, chunk: ColumnChunk) -> OffsetIndex:

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from catalogue.errors import BadFooter
 from catalogue.parquet.arrow_arrays import positions, texts
 from catalogue.parquet.model import ColumnChunk
-from catalogue.parquet.page_headers import check_headers, page_headers
+from catalogue.parquet.page_headers import PageHeader, check_headers, page_header, page_headers
 from catalogue.parquet.splice import splice, splice_dictionary
 from catalogue.plan.plan import ColumnRead
 from catalogue.read.prefetch import LoadedRowGroup
@@ -45,7 +45,8 @@ def decode(group: LoadedRowGroup, read: ColumnRead, data: bytes, kind: pa.DataTy
     most = max(1, min(BATCH_ROWS, BATCH_BYTES // max(1, size)))
     run = next(runs, range(0))
     try:
-        most = max(1, min(most, BATCH_BYTES // max(1, _longest(chunk, data, num_rows))))
+        headers = _headers(group, read, data, num_rows)
+        most = max(1, min(most, BATCH_BYTES // max(1, _longest(chunk, data, headers, num_rows))))
         file = pq.ParquetFile(
             pa.BufferReader(
                 splice(chunk, data, dictionary_size=dictionary, num_rows=num_rows, created_by=group.file.created_by)
@@ -70,7 +71,15 @@ def decode(group: LoadedRowGroup, read: ColumnRead, data: bytes, kind: pa.DataTy
         raise BadFooter(message) from error
 
 
-def _longest(chunk: ColumnChunk, data: bytes, num_rows: int) -> int:
+def _headers(group: LoadedRowGroup, read: ColumnRead, data: bytes, num_rows: int) -> list[PageHeader]:
+    checked = group.headers.get(read.chunk.column.name)
+    if checked is None or read.index is None:
+        return list(page_headers(data, num_rows))
+    dictionary = [page_header(data)] if read.dictionary else []
+    return dictionary + [checked[page] for run in read.pages for page in run]
+
+
+def _longest(chunk: ColumnChunk, data: bytes, headers: Sequence[PageHeader], num_rows: int) -> int:
     """Return the maximum bytes of a value, where values can be larger than their pages.
 
     Repeated values in a dictionary, or values that share a prefix, take little space, however long they are.
@@ -78,6 +87,7 @@ def _longest(chunk: ColumnChunk, data: bytes, num_rows: int) -> int:
     Args:
         chunk: the column chunk.
         data: its pages, the dictionary page first.
+        headers: of these pages.
         num_rows: number of rows in them.
 
     Returns:
@@ -86,7 +96,6 @@ def _longest(chunk: ColumnChunk, data: bytes, num_rows: int) -> int:
     Raises:
         ValueError: if a page would inflate to more than ``MAX_PAGE``, or has no header.
     """
-    headers = list(page_headers(data, num_rows))
     check_headers(headers, chunk, num_rows)
     if (largest := max((each.inflated for each in headers), default=0)) > MAX_PAGE:
         message = f"a page of it would inflate to {largest:,} bytes; {MAX_PAGE:,} are the most"

@@ -21,31 +21,49 @@ def within(numbered: Iterable[Numbered], chunk: ColumnChunk, where: str) -> Iter
     Raises:
         BadFooter: if a key is outside of the bounds, by which other queries skip the row group.
     """
-    bounds = chunk.bounds
     for start, values in numbered:
-        if bounds and bounds.order is Order.UNSIGNED:
-            least, greatest = pc.min_max(values.cast(pa.binary())).values()
-            if least.is_valid and not bounds.min <= least.as_py() <= greatest.as_py() <= bounds.max:
-                message = (
-                    f"{where}: it holds keys outside the bounds in the file's footer, so queries may miss rows; "
-                    "run: catalogue check --read-subset 100%"
-                )
-                raise BadFooter(message)
+        if chunk.bounds and chunk.bounds.order is Order.UNSIGNED and (found := _bounds(values.cast(pa.binary()))):
+            _check_bounds(found, chunk.bounds, where)
         yield start, values
+
+
+def _bounds(keys: pa.BinaryArray) -> Bounds | None:
+    least, greatest = pc.min_max(keys).values()
+    return Bounds(least.as_py(), greatest.as_py()) if least.is_valid else None
+
+
+def _check_bounds(found: Bounds, stated: Bounds, where: str) -> None:
+    if not stated.min <= found.min <= found.max <= stated.max:
+        message = (
+            f"{where}: it holds keys outside the bounds in the file's footer, so queries may miss rows; "
+            "run: catalogue check --read-subset 100%"
+        )
+        raise BadFooter(message)
 
 
 class Observed:
     """Observes keys while they are decoded."""
 
-    def __init__(self, index: OffsetIndex) -> None:
+    def __init__(self, index: OffsetIndex, chunk: ColumnChunk, where: str, *, clusters: bool) -> None:
+        """Observe the keys of a column chunk.
+
+        Args:
+            index: of the chunk.
+            chunk: whose bounds are checked, too; see ``within``.
+            where: for messages.
+            clusters: whether to find the intervals of keys of each page.
+        """
         self._index = index
+        self._stated = chunk.bounds if chunk.bounds and chunk.bounds.order is Order.UNSIGNED else None
+        self._where = where
+        self._clusters = clusters
         self._bounds: dict[int, Bounds] = {}
         self._nulls = [0] * len(index)
         self._parts: dict[int, tuple[Bounds, ...]] = {}
         self._rows = [0] * len(index)
 
     def see(self, numbered: Iterable[Numbered]) -> Iterator[Numbered]:
-        """Yield the keys unchanged."""
+        """Yield the keys unchanged, after the checks of ``within``."""
         for start, values in numbered:
             self._note(start, values.cast(pa.binary()))
             yield start, values
@@ -59,15 +77,16 @@ class Observed:
                 part = keys.slice(first - start, after - first)
                 self._nulls[page] += part.null_count
                 self._rows[page] += len(part)
-                least, greatest = pc.min_max(part).values()
-                if least.is_valid:
-                    known = self._bounds.get(page)
-                    low, high = least.as_py(), greatest.as_py()
-                    self._bounds[page] = (
-                        Bounds(min(low, known.min), max(high, known.max)) if known else Bounds(low, high)
-                    )
-                    found = clusters(part)
-                    self._parts[page] = merged([*self._parts[page], *found]) if page in self._parts else found
+                if found := _bounds(part):
+                    if self._stated:
+                        _check_bounds(found, self._stated, self._where)
+                    if known := self._bounds.get(page):
+                        found = Bounds(min(found.min, known.min), max(found.max, known.max))
+                    self._bounds[page] = found
+                    if self._clusters:
+                        intervals = clusters(part)
+                        known_parts = self._parts.get(page)
+                        self._parts[page] = merged([*known_parts, *intervals]) if known_parts else intervals
 
     @property
     def complete(self) -> bool:

@@ -6,6 +6,7 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 
 from catalogue.errors import FileChanged, NotFound, SourceError, UnplannedRead
+from catalogue.parquet.page_headers import PageHeader
 from catalogue.plan.plan import ColumnRead, PlannedFile, PlannedRowGroup, ReadPlan
 from catalogue.plan.requests import PlannedRequest
 from catalogue.source.byte_ranges import ByteRange
@@ -23,6 +24,8 @@ class LoadedRowGroup:
     read: PlannedRowGroup
     pieces: dict[str, dict[int, bytes]] = field(default_factory=dict)
     """Bytes by column and offset in the file."""
+    headers: dict[str, dict[int, PageHeader]] = field(default_factory=dict)
+    """Headers of checked pages, by column and number of the page."""
     teaches: bool = True
     """Whether reading it teaches something about its pages."""
 

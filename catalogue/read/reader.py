@@ -131,8 +131,8 @@ class _Reading:
     ) -> None:
         self._plan = plan
         self._arrivals = arrivals
-        self._connection = connection
         self._events = events
+        self._residuals = {untyped: Residual(plan.query.of(untyped=untyped), connection) for untyped in (False, True)}
         self._key, self._path_columns = plan.query.table.key, plan.query.table.path_columns
 
     def tables(self) -> Generator[pa.Table, None, None]:
@@ -165,7 +165,7 @@ class _Reading:
         try:
             for read in group.read.columns:
                 if not read.later:
-                    _check(read, group.data(read))
+                    _check(group, read)
             return self._decide(group)
         except BadPageIndex as error:
             return self._whole(group, error)
@@ -174,7 +174,7 @@ class _Reading:
         return self._plan.query.of(untyped=group.read.untyped)
 
     def _residual(self, group: LoadedRowGroup) -> Residual:
-        return Residual(self._query(group), self._connection)
+        return self._residuals[group.read.untyped]
 
     def _decide(self, group: LoadedRowGroup) -> _Waiting:
         query, residual = self._query(group), self._residual(group)
@@ -183,10 +183,11 @@ class _Reading:
         columns = {}
         seen: Observed | None = None
         for read in first:
-            numbered = self._decoded(group, read, group.data(read))
+            data = group.data(read)
+            numbered = self._decoded(group, read, data)
             if read.chunk.column.name == self._key:
-                seen = _observer(group, read, group.data(read))
-                numbered = seen.see(numbered) if seen else numbered
+                seen = _observer(group, read, data)
+                numbered = seen.see(numbered) if seen else within(numbered, read.chunk, group.where)
             columns[read.chunk.column.name] = requested(numbered, candidates)
         names = [name for name in self._plan.row_schema.names if name in columns or name in self._path_columns]
         schema = pa.schema([self._plan.row_schema.field(name) for name in names])
@@ -228,7 +229,7 @@ class _Reading:
             try:
                 for read in each.group.read.columns:
                     if read.later and len(each.rows):
-                        _check(read, each.group.data(read))
+                        _check(each.group, read)
             except BadPageIndex as error:
                 each = self._whole(each.group, error)
         yield from self._chosen(each) if isinstance(each, _Waiting) else self._streamed(each)
@@ -259,7 +260,7 @@ class _Reading:
             numbered = self._decoded(group, read, data)
             if read.chunk.column.name == self._key:
                 seen = _observer(group, read, data)
-                numbered = seen.see(numbered) if seen else numbered
+                numbered = seen.see(numbered) if seen else within(numbered, read.chunk, group.where)
             columns[read.chunk.column.name] = (values for _, values in numbered)
         start, drawn = 0, group.read.drawn
         for table in aligned(columns, group.read.num_rows, self._plan.row_schema, group, self._path_columns):
@@ -274,9 +275,7 @@ class _Reading:
         self._teach(group, seen)
 
     def _decoded(self, group: LoadedRowGroup, read: ColumnRead, data: bytes) -> Iterator[Numbered]:
-        name = read.chunk.column.name
-        numbered = decode(group, read, data, self._plan.row_schema.field(name).type)
-        return within(numbered, read.chunk, group.where) if name == self._key else numbered
+        return decode(group, read, data, self._plan.row_schema.field(read.chunk.column.name).type)
 
     def _whole(self, group: LoadedRowGroup, why: BadPageIndex) -> LoadedRowGroup:
         """Read a row group again, without its page index."""
@@ -312,16 +311,19 @@ def _observer(group: LoadedRowGroup, read: ColumnRead, data: bytes) -> Observed 
     if not group.teaches:
         return None
     try:
-        return Observed(read.index or walk(data, read.chunk))
+        index = read.index or walk(data, read.chunk)
     except BadPageIndex:
         return None
+    claimed = group.read.key_index
+    clusters = claimed is None or claimed.overlapping or bool(claimed.clusters)
+    return Observed(index, read.chunk, group.where, clusters=clusters)
 
 
 def _order_column(drawn: DrawnRows, rows: np.ndarray) -> tuple[pa.Field, pa.Array]:
     return pa.field(DRAWN_ORDER, pa.float64()), fractions(drawn.order[np.searchsorted(drawn.rows, rows)])
 
 
-def _check(read: ColumnRead, data: bytes) -> None:
+def _check(group: LoadedRowGroup, read: ColumnRead) -> None:
     """Check fetched pages against their index.
 
     Raises:
@@ -329,11 +331,11 @@ def _check(read: ColumnRead, data: bytes) -> None:
     """
     if read.index is None:
         return
-    start = len(read.dictionary) if read.dictionary else 0
+    headers = group.headers.setdefault(read.chunk.column.name, {})
     for run in read.pages:
-        size = len(read.index.extent(run))
-        check_pages(data[start : start + size], read.index, run, dictionary=read.dictionary is not None)
-        start += size
+        data = group.cut(read.chunk.column.name, read.index.extent(run))
+        found = check_pages(data, read.index, run, dictionary=read.dictionary is not None)
+        headers.update(zip(run, found, strict=True))
 
 
 def _narrow(read: ColumnRead, rows: np.ndarray) -> ColumnRead:

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from catalogue.parquet.arrow_arrays import binaries, flags, moment, positions, texts, true_positions
+from catalogue.parquet.arrow_arrays import binaries, flags, moment, positions, true_positions
 from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.query.where import where_positions
 from catalogue.surt import KeyInterval, covers
@@ -22,6 +22,7 @@ class Residual:
     def __init__(self, query: ResolvedQuery, connection: duckdb.DuckDBPyConnection | None) -> None:
         """Filter by a query; ``connection`` runs its ``where``."""
         self._query = query
+        self._urls = frozenset(query.urls)
         self._connection = connection
 
     def keep(
@@ -51,8 +52,9 @@ class Residual:
             filtered(pc.greater_equal(rows.column(table.time), moment(query.from_ms)))
         if table.time and query.to_ms is not None and new(table.time):
             filtered(pc.less(rows.column(table.time), moment(query.to_ms)))
-        if query.urls and new("url"):
-            filtered(pc.is_in(rows.column("url"), value_set=texts(query.urls)))
+        if self._urls and new("url"):  # of the few rows that have a matching key
+            inside = (url in self._urls for url in rows.column("url").to_pylist())
+            filtered(pa.chunked_array([flags(np.fromiter(inside, bool, rows.num_rows))]))
         if query.where and self._connection and rows.num_rows and new(table.key, *query.where.columns):
             matching = where_positions(query.where, rows, self._connection)
             rows, numbers = rows.take(positions(matching)), numbers[matching]
