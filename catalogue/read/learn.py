@@ -130,4 +130,6 @@ def own_indexes(seen: Observed | None, key: str, chunks: Iterable[tuple[ColumnCh
     complete = seen is not None and seen.complete and key in located
     if seen is None or not complete:
         return Indexes(None, located, own=True)
-    return Indexes(encode_column_index(seen.column_index()), located, own=True, clusters=seen.clusters())
+    index = seen.column_index()
+    clusters = seen.clusters() if index.overlapping else {}  # of sorted pages they would skip next to nothing
+    return Indexes(encode_column_index(index), located, own=True, clusters=clusters)
