@@ -8,7 +8,7 @@ import duckdb
 
 from catalogue.export.ducklake_database import backend_of
 from catalogue.metadata_db.connection import quoted
-from catalogue.query.where import literal
+from catalogue.query.literals import literal
 from catalogue.settings import install_command
 
 NAME = "cc"

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import duckdb
-import pyarrow as pa
 
 from catalogue.commoncrawl.crawls import has_columnar_index
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
@@ -15,8 +15,10 @@ from catalogue.commoncrawl.manifests import COLLINFO, manifest_path, parse_colli
 from catalogue.errors import FormatError
 from catalogue.metadata_db.connection import queries_folder, statement
 from catalogue.metadata_db.file_rows import NewFile, add_files, are_of, packed
+from catalogue.metadata_db.incoming import incoming
 from catalogue.metadata_db.page_rows import pages_of, row_groups_at
 from catalogue.parquet.summary import FileSummary, examine_footer, footer_digest
+from catalogue.query.literals import literals
 from catalogue.store.database import Store
 from catalogue.store.schema import row_group_of
 from catalogue.store.stored_file import StoredFile
@@ -33,9 +35,15 @@ class Build:
     """Adds to a database what is new in the store."""
 
     def __init__(
-        self, db: duckdb.DuckDBPyConnection, store: Store, table: Dataset, since: Mapping[str, list[str]] | None
+        self,
+        db: duckdb.DuckDBPyConnection,
+        store: Store,
+        table: Dataset,
+        since: Mapping[str, list[str]] | None,
+        folder: Path,
     ) -> None:
         self._db = db
+        self._folder = folder
         self._store = store
         self._since = since
         """Keys written since the last update, by table of the store; None if nothing is shown yet."""
@@ -73,7 +81,7 @@ class Build:
         if self._since is None:
             self._make_views()
         self._db.execute("DELETE FROM derived.meta")
-        self._db.executemany("INSERT INTO derived.meta VALUES (?, ?)", list(made_from.items()))
+        self._insert("meta", [{"key": key, "value": value} for key, value in made_from.items()])
 
     def _make_views(self) -> None:
         for view in sorted((queries_folder() / "views").glob("[a-z]*.sql")):
@@ -89,18 +97,13 @@ class Build:
         if not numbers:
             return
         for table in ("column_chunks", "row_groups", "pages", "key_intervals", "files"):
-            self._db.execute(
-                f"DELETE FROM derived.{table} WHERE list_contains($1, file)",  # noqa: S608 - one of these constants
-                [list(numbers.values())],
-            )
+            self._db.execute(f"DELETE FROM derived.{table} WHERE file IN {literals(numbers.values())}")  # noqa: S608
 
     def _numbers(self, paths: Iterable[str]) -> dict[str, int]:
         """Return the numbers of the files that are shown, by path."""
-        self._db.register("requested", pa.table({"path": pa.array(list(paths), pa.string())}))
-        try:
-            return dict(self._rows("SELECT path, file FROM derived.files SEMI JOIN requested USING (path)"))
-        finally:
-            self._db.unregister("requested")
+        shown = self._rows("SELECT path, file FROM derived.files")
+        requested = {*paths}
+        return {path: number for path, number in shown if path in requested}
 
     def _add(self, paths: list[str], versions: Mapping[str, bytes], facts: Mapping[str, FileSummary]) -> None:
         """Add files by their stored summaries; decode the footers of others."""
@@ -111,7 +114,7 @@ class Build:
         first = self._rows("SELECT coalesce(max(file), -1) + 1 FROM derived.files")[0][0]
         files = [(file, known[path]) for path in paths if path in known and (file := self._table.file(path))]
         new = (NewFile(n, file, versions[file.path], value) for n, (file, value) in enumerate(files, first))
-        add_files(self._db, new)
+        add_files(self._db, new, self._folder)
 
     def _examined(
         self,
@@ -158,7 +161,9 @@ class Build:
             chunks = [{"file": n, **asdict(chunk)} for n, facts in found if facts for chunk in facts.column_chunks]
             self._insert("column_chunks", chunks)
         numbers = [number for number, _ in missing]
-        self._db.execute("UPDATE derived.files SET column_chunks = true WHERE list_contains($1, file)", [numbers])
+        self._db.execute(
+            f"UPDATE derived.files SET column_chunks = true WHERE file IN {literals(numbers)}"  # noqa: S608 - numbers
+        )
 
     def _show_indexes(self, keys: set[str]) -> None:
         """Add the pages of row groups whose index is new or has changed."""
@@ -171,8 +176,7 @@ class Build:
             return
         for table in ("pages", "key_intervals"):
             self._db.execute(
-                f"DELETE FROM derived.{table} WHERE list_contains($1, [file, row_group])",  # noqa: S608 - see above
-                [stale],
+                f"DELETE FROM derived.{table} WHERE list_contains({literals(stale)}, [file, row_group])"  # noqa: S608
             )
         groups = row_groups_at(self._db, stale)
         for start in range(0, len(groups), _FEW):
@@ -200,9 +204,11 @@ class Build:
         self._show_listed()
         noted = {path: value for path in self._store.keys("failures") if (value := self._store.get("failures", path))}
         failed = {path: (value.note, value.fetched_at, False) for path, value in noted.items()}
-        self._db.execute("DELETE FROM derived.failures WHERE NOT undecodable OR list_contains($1, path)", [files])
+        shown = {path for (path,) in self._rows("SELECT path FROM derived.failures WHERE undecodable")} - {*files}
+        self._db.execute(
+            f"DELETE FROM derived.failures WHERE NOT list_contains({literals(shown)}, path)"  # noqa: S608 - literals
+        )
         failed |= {path: (reason, datetime.now(UTC), True) for path, reason in self._undecodable.items()}
-        shown = {path for (path,) in self._rows("SELECT path FROM derived.failures")}
         self._insert(
             "failures",
             [
@@ -236,7 +242,9 @@ class Build:
                 if any((subset in requests[crawl]) != requested for subset, requested in subsets)
             }
             changed = {*manifests(written), *outdated, *(shown.keys() - crawls)}
-            self._db.execute("DELETE FROM derived.listed WHERE list_contains($1, crawl)", [sorted(changed)])
+            self._db.execute(
+                f"DELETE FROM derived.listed WHERE list_contains({literals(sorted(changed))}, crawl)"  # noqa: S608
+            )
             documents = {manifest_path(crawl) for crawl in changed & crawls}
         elif written:
             self._db.execute("DELETE FROM derived.listed")
@@ -263,12 +271,10 @@ class Build:
     def _insert(self, table: str, rows: list[dict[str, Any]]) -> None:
         if not rows:
             return
-        self._db.register("incoming", pa.Table.from_pylist(rows))
-        try:
-            self._db.execute(f"INSERT INTO derived.{table} BY NAME SELECT * FROM incoming")  # noqa: S608 - a constant
-        finally:
-            self._db.unregister("incoming")
+        kinds = {name: kind for name, kind, *_ in self._rows(f"DESCRIBE derived.{table}") if name in rows[0]}
+        with incoming(self._folder, kinds, rows) as source:
+            self._db.execute(f"INSERT INTO derived.{table} BY NAME SELECT * FROM {source}")  # noqa: S608 - constants
 
 
-def _naive(time: datetime | None) -> datetime | None:
-    return time.astimezone(UTC).replace(tzinfo=None) if time else None
+def _naive(time: datetime | None) -> str | None:
+    return time.astimezone(UTC).replace(tzinfo=None).isoformat() if time else None

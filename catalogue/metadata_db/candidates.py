@@ -6,14 +6,12 @@ from functools import cached_property
 from typing import Any
 
 import duckdb
-import numpy as np
-import pyarrow as pa
 
 from catalogue.commoncrawl.datasets import Dataset
 from catalogue.errors import NotHarvested, QueryError
 from catalogue.metadata_db.connection import readable
-from catalogue.parquet.arrow_arrays import positions, texts
 from catalogue.parquet.column_types import wider
+from catalogue.query.literals import literal, literals
 from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.surt import text_after, text_from
 
@@ -21,19 +19,6 @@ _FEW = 32
 """Maximum intervals of keys that are written into the statement."""
 MARGIN = 31 * 24 * 60 * 60 * 1000
 """Milliseconds by which a crawl may have been fetched before or after the times in the list of crawls."""
-
-
-_THEN = f"""CASE
-    WHEN last_fetch IS NOT NULL
-    THEN ($from::BIGINT IS NULL OR last_fetch >= $from) AND ($to::BIGINT IS NULL OR first_fetch < $to)
-    ELSE file NOT IN (
-      SELECT file FROM derived.files JOIN derived.crawls AS c USING (crawl)
-      WHERE c.first_fetch <= c.last_fetch AND (
-        epoch_ms(c.last_fetch) + {MARGIN} < $from::BIGINT OR epoch_ms(c.first_fetch) - {MARGIN} >= $to::BIGINT
-      )
-    )
-  END"""  # noqa: S608 - constants
-"""Whether a row group may have been fetched at the requested times, by its footer or the list of crawls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,15 +91,16 @@ class Candidates:
         """Return files with row groups that may match, or whose keys and times are unknown."""
         # Small statements, one after the other, are planned in half the time that one large one takes.
         groups = {file: tuple(zip(ordinals, offsets, strict=True)) for file, ordinals, offsets in self._groups(query)}
+        if not groups:
+            return []
         rows = self._run(
-            """
+            f"""
             SELECT
               file, any_value(path), any_value(version), any_value(footer_rest),
               CASE WHEN count(min_key) = count(*) THEN min(min_key) ELSE '' END
             FROM derived.row_groups JOIN derived.files USING (file)
-            WHERE file IN (SELECT unnest($1::BIGINT[])) GROUP BY file ORDER BY any_value(path)
-            """,
-            [list(groups)],
+            WHERE file IN {literals(groups)} GROUP BY file ORDER BY any_value(path)
+            """  # noqa: S608 - numbers
         )
         return [Candidate(path, version, rest, groups[file], least) for file, path, version, rest, least in rows]
 
@@ -122,45 +108,40 @@ class Candidates:
         """Return the number of each file with the ordinals, ascending, and offsets of row groups that may match."""
         ends = [(text_from(interval.start), text_after(interval.end)) for interval in query.intervals]
         closed = [(low, high) for low, high in ends if high is not None]
-        parameters: dict[str, object] = {"crawls": self._crawls}
         known = "least IS NULL"
-        if len(closed) < len(ends):  # only the last can go on for ever
-            parameters["open_from"] = ends[-1][0]
-            known += " OR greatest >= $open_from"
+        if len(closed) < len(ends):  # only the last can be open
+            known += f" OR greatest >= {literal(ends[-1][0])}"
         # Bounds in signed order say something about ASCII only; see catalogue.query.near.
         if not all(interval.start.isascii() and interval.end.isascii() for interval in query.intervals):
             known += " OR bounds_from = 'footer (signed)'"
-        tables = {}
         if len(closed) <= _FEW:
-            for at, (low, high) in enumerate(closed):
-                parameters |= {f"low{at}": low, f"high{at}": high}
-                known += f" OR (greatest >= $low{at} AND least < $high{at})"
-            matching = f"SELECT file, row_group, footer_offset FROM known WHERE {known}"  # noqa: S608 - names
+            for low, high in closed:
+                known += f" OR (greatest >= {literal(low)} AND least < {literal(high)})"
+            matching = f"SELECT file, row_group, footer_offset FROM known WHERE {known}"  # noqa: S608 - literals
         else:
             # Intervals are disjoint: the last that begins at or before the greatest key is the one to look at.
-            lows, highs = (texts([end[at] for end in closed]) for at in (0, 1))
-            tables["intervals"] = pa.Table.from_arrays([lows, highs], ["low", "high"])
             names = "SELECT file, row_group, footer_offset FROM known"
             matching = f"{names} ASOF JOIN intervals ON greatest >= low WHERE least < high UNION {names} WHERE {known}"
-        chosen = "crawl IN (SELECT unnest($crawls))"
+        lows, highs = zip(*closed, strict=True) if len(closed) > _FEW else ((), ())
+        chosen = f"crawl IN {literals(self._crawls)}"
         if self._subsets:
-            parameters["subsets"] = self._subsets
-            chosen += " AND subset IN (SELECT unnest($subsets))"
-        if query.from_ms is not None or query.to_ms is not None:
-            parameters |= {"from": query.from_ms, "to": query.to_ms}
-        then = _THEN if "from" in parameters else "true"
+            chosen += f" AND subset IN {literals(self._subsets)}"
         sql = f"""
-            WITH known AS (
+            WITH
+            intervals AS (
+              SELECT unnest({literals(lows)}::VARCHAR[]) AS low, unnest({literals(highs)}::VARCHAR[]) AS high
+            ),
+            known AS (
               SELECT
                 file, row_group, footer_offset, coalesce(k.bounds_from, g.bounds_from) AS bounds_from,
                 coalesce(k.min_key, g.min_key) AS least, coalesce(k.max_key, g.max_key) AS greatest
               FROM derived.row_groups AS g LEFT JOIN derived.key_intervals AS k USING (file, row_group)
-              WHERE file IN (SELECT file FROM derived.files WHERE {chosen}) AND {then}
+              WHERE file IN (SELECT file FROM derived.files WHERE {chosen}) AND {_fetched_in(query)}
             )
             SELECT file, list(row_group ORDER BY row_group), list(footer_offset ORDER BY row_group)
             FROM (SELECT DISTINCT * FROM ({matching})) GROUP BY file
-            """  # noqa: S608 - constants and names
-        return self._run(sql, parameters, **tables)
+            """  # noqa: S608 - literals
+        return self._run(sql)
 
     @property
     def row_groups(self) -> int:
@@ -182,8 +163,25 @@ class Candidates:
                 )
         return tuple(sentences)
 
-    def _run(self, sql: str, parameters: object = None, **tables: pa.Table) -> list[tuple[Any, ...]]:
-        return _rows(self._connection, sql, parameters, **tables)
+    def _run(self, sql: str) -> list[tuple[Any, ...]]:
+        return _rows(self._connection, sql)
+
+
+def _fetched_in(query: ResolvedQuery) -> str:
+    """Return a condition: whether a row group may have been fetched in time, by its footer or the list of crawls."""
+    if query.from_ms is None and query.to_ms is None:
+        return "true"
+    start, end = literal(query.from_ms), literal(query.to_ms)
+    return f"""CASE
+        WHEN last_fetch IS NOT NULL
+        THEN ({start} IS NULL OR last_fetch >= {start}) AND ({end} IS NULL OR first_fetch < {end})
+        ELSE file NOT IN (
+          SELECT file FROM derived.files JOIN derived.crawls AS c USING (crawl)
+          WHERE c.first_fetch <= c.last_fetch AND (
+            epoch_ms(c.last_fetch) + {MARGIN} < {start} OR epoch_ms(c.first_fetch) - {MARGIN} >= {end}
+          )
+        )
+      END"""  # noqa: S608 - literals
 
 
 class MetadataSnapshot:
@@ -203,7 +201,7 @@ class MetadataSnapshot:
 
     def rows(self, sql: str, *parameters: object) -> list[dict[str, Any]]:
         """Return the rows of a statement over the views, as dicts."""
-        rows = _rows(self._connection, sql, list(parameters))
+        rows = _rows(self._connection, sql, *parameters)
         names = [name for name, *_ in self._connection.description or ()]
         return [dict(zip(names, row, strict=True)) for row in rows]
 
@@ -249,25 +247,19 @@ class MetadataSnapshot:
 
     def sizes(self, candidates: Iterable[Candidate]) -> dict[tuple[str, int], int]:
         """Return the number of rows of each candidate row group, by path and ordinal, ascending."""
-        places = [(each.path, ordinal) for each in candidates for ordinal, _ in each.row_groups]
-        groups = pa.Table.from_arrays(
-            [texts([path for path, _ in places]), positions(np.array([ordinal for _, ordinal in places], np.int64))],
-            ["path", "row_group"],
-        )
-        rows = _rows(
-            self._connection,
-            "SELECT path, row_group, g.num_rows FROM derived.row_groups AS g JOIN derived.files USING (file) "
-            "SEMI JOIN groups USING (path, row_group) ORDER BY ALL",
-            groups=groups,
-        )
-        return {(path, row_group): num_rows for path, row_group, num_rows in rows}
+        requested = {(each.path, ordinal) for each in candidates for ordinal, _ in each.row_groups}
+        sql = f"""
+            SELECT path, row_group, g.num_rows FROM derived.row_groups AS g JOIN derived.files USING (file)
+            WHERE path IN {literals({path for path, _ in requested})} ORDER BY ALL
+            """  # noqa: S608 - literals
+        rows = _rows(self._connection, sql)
+        return {(path, group): num_rows for path, group, num_rows in rows if (path, group) in requested}
 
     def without(self, column: str, candidates: Iterable[Candidate]) -> tuple[str, ...]:
         """Return the paths of files without a column."""
         rows = _rows(
             self._connection,
-            "SELECT path FROM derived.files WHERE NOT list_contains(column_names, ?) ORDER BY path",
-            [column],
+            f"SELECT path FROM derived.files WHERE NOT list_contains(column_names, {literal(column)}) ORDER BY path",  # noqa: S608
         )
         paths = {candidate.path for candidate in candidates}
         return tuple(path for (path,) in rows if path in paths)
@@ -282,15 +274,6 @@ class MetadataSnapshot:
         return candidates
 
 
-def _rows(
-    connection: duckdb.DuckDBPyConnection, sql: str, parameters: object = None, **tables: pa.Table
-) -> list[tuple[Any, ...]]:
-    """Run a statement over these tables."""
-    for name, table in tables.items():
-        connection.register(name, table)
-    try:
-        with readable():
-            return connection.execute(sql, parameters).fetchall()
-    finally:
-        for name in tables:
-            connection.unregister(name)
+def _rows(connection: duckdb.DuckDBPyConnection, sql: str, *parameters: object) -> list[tuple[Any, ...]]:
+    with readable():
+        return connection.execute(sql, parameters or None).fetchall()

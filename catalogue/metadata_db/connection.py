@@ -12,7 +12,7 @@ import duckdb
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.errors import DiskFailed, QueryError, StoreLocked
 from catalogue.formatting import first_paragraph
-from catalogue.query.where import literal
+from catalogue.query.literals import literal
 
 
 def queries_folder() -> Path:

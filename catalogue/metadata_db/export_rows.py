@@ -11,6 +11,7 @@ from catalogue.commoncrawl.columns import KEY_COLUMN
 from catalogue.errors import DiskFailed
 from catalogue.metadata_db.connection import quoted
 from catalogue.metadata_db.file_stats import LakeFile, may_be_sorted, unsigned_bounds
+from catalogue.query.literals import literals
 
 _AT_ONCE = 1000
 """Maximum rows that are converted at a time."""
@@ -21,6 +22,7 @@ def lake_files(connection: duckdb.DuckDBPyConnection, crawls: Sequence[str]) -> 
     least, greatest = (f'"{bound}_{KEY_COLUMN}"' for bound in ("min", "max"))
     # Of these lists there are few, and files share them: 90,000 files would have millions of names.
     columns = connection.execute("SELECT DISTINCT column_names, column_kinds FROM derived.files").fetchall()
+    named = literals(crawls)
     answer = connection.execute(
         f"""
         WITH
@@ -31,7 +33,7 @@ def lake_files(connection: duckdb.DuckDBPyConnection, crawls: Sequence[str]) -> 
               coalesce(key_intervals[-1]['max'], {greatest}) AS greatest,
               bounds_from = 'footer (signed)' AND key_intervals IS NULL AS signed,
               lag(greatest) OVER (PARTITION BY path ORDER BY row_group) AS before
-            FROM row_groups WHERE list_contains($1, crawl)
+            FROM row_groups WHERE crawl IN {named}
           ),
           known AS (
             SELECT
@@ -46,13 +48,12 @@ def lake_files(connection: duckdb.DuckDBPyConnection, crawls: Sequence[str]) -> 
           )
         SELECT
           path, crawl, subset, file_size, footer_size, num_rows, utc_times,
-          list_position($2, [column_names, column_kinds]) AS columns,
+          list_position({literals([list(each) for each in columns])}, [column_names, column_kinds]) AS columns,
           min_key, max_key, coalesce(signed, false) AS signed, coalesce(ascending, false) AS ascending,
           coalesce(row_group_offsets, []) AS row_group_offsets
         FROM derived.files AS f LEFT JOIN known USING (path)
-        WHERE list_contains($1, crawl) ORDER BY path
-        """,  # noqa: S608 - the name of a column
-        [list(crawls), [list(each) for each in columns]],
+        WHERE crawl IN {named} ORDER BY path
+        """  # noqa: S608 - literals
     )
     names = [column[0] for column in answer.description or ()]
     shared = [(tuple(names), tuple(kinds)) for names, kinds in columns]
@@ -70,11 +71,11 @@ def write_table(connection: duckdb.DuckDBPyConnection, view: str, crawls: Sequen
     """
     order = "crawl, subset, path" if view == "files" else "crawl, min_url_surtkey, path, row_group"
     copy = (
-        f"COPY (SELECT * FROM {view} WHERE list_contains($1, crawl) ORDER BY {order}) "  # noqa: S608 - a constant
+        f"COPY (SELECT * FROM {view} WHERE crawl IN {literals(crawls)} ORDER BY {order}) "  # noqa: S608
         f"TO {quoted(path)} (FORMAT parquet, COMPRESSION zstd)"
     )
     try:
-        return int(connection.execute(copy, [list(crawls)]).fetchall()[0][0])
+        return int(connection.execute(copy).fetchall()[0][0])
     except duckdb.IOException as error:  # else it would be taken for the catalogue's
         first = (str(error).splitlines() or [""])[0]
         message = f"{path} cannot be written: {first}{room(path, error)}; make room and run the same command again"

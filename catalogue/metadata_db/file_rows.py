@@ -7,11 +7,12 @@ reads JSON faster than Python builds rows.
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import duckdb
-import pyarrow as pa
 
 from catalogue.commoncrawl.manifests import IndexFile
+from catalogue.metadata_db.incoming import incoming
 from catalogue.parquet.summary import FileSummary, RowGroupSummary
 from catalogue.store.stored_file import StoredFile
 
@@ -46,6 +47,14 @@ _ROW_GROUP = {
     "last_fetch": "BIGINT",
     "footer_offset": "INTEGER",
     "file_offset": "BIGINT",
+}
+_INCOMING = {
+    "file": "INTEGER",
+    "path": "VARCHAR",
+    "crawl": "VARCHAR",
+    "subset": "VARCHAR",
+    "version": "BLOB",
+    "facts": "VARCHAR",
 }
 _STRUCTURE = json.dumps({**_FILE, "row_groups": [_ROW_GROUP]})
 
@@ -95,30 +104,28 @@ def _note(version: bytes) -> str:
     return f"{_FORM}:{version.hex()}"
 
 
-def add_files(db: duckdb.DuckDBPyConnection, files: Iterable[NewFile]) -> None:
-    incoming = [
+def add_files(db: duckdb.DuckDBPyConnection, files: Iterable[NewFile], folder: Path) -> None:
+    """Add files; ``folder`` is for temporary files."""
+    rows = [
         {
             "file": each.number,
             "path": each.file.path,
             "crawl": each.file.crawl,
             "subset": each.file.subset,
-            "version": each.version,
+            "version": each.version.hex(),
             "facts": each.facts.data.decode(),
         }
         for each in files
     ]
-    if not incoming:
+    if not rows:
         return
-    db.register("incoming", pa.Table.from_pylist(incoming))
-    try:
+    with incoming(folder, _INCOMING, rows) as source:
         db.execute(
             f"""
             CREATE OR REPLACE TEMP TABLE incoming_files AS
-            SELECT * EXCLUDE facts, from_json(facts, '{_STRUCTURE}') AS found FROM incoming
-            """  # noqa: S608 - a constant
+            SELECT * EXCLUDE facts, from_json(facts, '{_STRUCTURE}') AS found FROM {source}
+            """  # noqa: S608 - constants
         )
-    finally:
-        db.unregister("incoming")
     db.execute(
         """
         INSERT INTO derived.files BY NAME

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import duckdb
 
 from catalogue.metadata_db.candidates import Candidate
+from catalogue.query.literals import literal, literals
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +31,9 @@ def gaps(
         files: patterns with ``*``, one of which a path must match; empty for all paths.
         overlapping: include row groups with overlapping bounds.
     """
+    patterns = f"{literals(files)}::VARCHAR[]"
     rows = connection.execute(
-        """
+        f"""
         WITH
           -- Whose every page was read; there is nothing left to learn about them.
           learned AS (
@@ -41,7 +43,7 @@ def gaps(
           known AS (
             SELECT g.file, g.row_group, g.footer_offset, g.min_key AS least, g.max_key AS greatest
             FROM derived.row_groups AS g
-            JOIN derived.files AS f ON f.file = g.file AND list_contains($1, f.crawl)
+            JOIN derived.files AS f ON f.file = g.file AND f.crawl IN {literals(crawls)}
           ),
           overlapping AS (
             SELECT DISTINCT a.file, a.row_group
@@ -53,17 +55,16 @@ def gaps(
             FROM known
             ANTI JOIN learned USING (file, row_group)
             ANTI JOIN derived.key_intervals USING (file, row_group)
-            WHERE least IS NULL OR ($3 AND (file, row_group) IN (FROM overlapping))
+            WHERE least IS NULL OR ({literal(overlapping)} AND (file, row_group) IN (FROM overlapping))
           )
         SELECT
           path, version, footer_rest,
           coalesce(list((row_group, footer_offset) ORDER BY row_group) FILTER (missing), []),
           coalesce(list((row_group, footer_offset) ORDER BY row_group) FILTER (NOT missing), [])
         FROM found JOIN derived.files USING (file)
-        WHERE len($2) = 0 OR len(list_filter($2, lambda pattern: path GLOB pattern)) > 0
+        WHERE len({patterns}) = 0 OR len(list_filter({patterns}, lambda pattern: path GLOB pattern)) > 0
         GROUP BY path, version, footer_rest, crawl ORDER BY crawl, path
-        """,
-        [list(crawls), list(files), overlapping],
+        """  # noqa: S608 - literals
     ).fetchall()
     found = []
     for path, version, rest, *lists in rows:

@@ -72,7 +72,7 @@ def refresh(
             with _building(db, building, is_new=not since):
                 # Read before the rows: what other processes write after this is shown by the next update.
                 made_from = _meta_of(store) | {f"last_{each}": store.last_row(each) for each in _WATCHED}
-                Build(db, store, table, since).run(made_from, facts or {}, requested)
+                Build(db, store, table, since, folder).run(made_from, facts or {}, requested)
             _swap(building, path)
 
 

@@ -87,6 +87,15 @@ def _numbers(keys: pa.BinaryArray, start: int) -> np.ndarray:
     return np.frombuffer(fixed.buffers()[1], ">u8", len(fixed), fixed.offset * _WIDTH).astype(np.uint64)
 
 
+def contain(parts: Sequence[Bounds], keys: pa.BinaryArray) -> bool:
+    """Return whether all keys are in disjoint intervals."""
+    inside = 0
+    for part in parts:
+        low, high = binaries([part.min, part.max])
+        inside += pc.and_(pc.greater_equal(keys, low), pc.less_equal(keys, high)).true_count
+    return bool(inside == len(keys) - keys.null_count)
+
+
 def covers(parts: Sequence[Bounds], seen: Iterable[Bounds]) -> bool:
     """Return whether bounds begin and end inside the intervals."""
     return all(any(part.min <= end <= part.max for part in parts) for each in seen for end in (each.min, each.max))

@@ -19,8 +19,9 @@ import pyarrow as pa
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.errors import QueryError
 from catalogue.formatting import comma_separated
+from catalogue.query.literals import literal
 from catalogue.query.resolved_query import Where
-from catalogue.query.where import check_expression, literal, parse_where
+from catalogue.query.where import check_expression, parse_where
 
 Values = str | int | Iterable[str | int] | None
 """Values of a filter; None for no filter."""

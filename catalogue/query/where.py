@@ -19,6 +19,7 @@ from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.errors import QueryError, UnknownColumn
 from catalogue.formatting import first_paragraph
 from catalogue.parquet.arrow_arrays import numbers, positions
+from catalogue.query.literals import literal
 from catalogue.query.resolved_query import Condition, Where, check_columns
 
 _COMPARISONS = {
@@ -102,11 +103,6 @@ def _named(names: Iterable[str], sql: str, known: pa.Schema, table: Dataset) -> 
         raise UnknownColumn(message) from error
 
 
-def literal(text: str) -> str:
-    """Quote a text as an SQL literal."""
-    return "'" + text.replace("'", "''") + "'"
-
-
 def check_expression(sql: str) -> None:
     """Check that a text is one boolean expression, so that it can be joined with others.
 
@@ -162,7 +158,7 @@ def _parse(sql: str, connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
         message = f"--where is one boolean expression, such as fetch_status = 200; this is more: {sql}"
         raise QueryError(message)
     # "a) OR (b" is an expression only between our brackets, and another one in the company of other conditions.
-    bare = json.loads(connection.execute("SELECT json_serialize_sql(?)", [f"SELECT 1 WHERE {sql}\n"]).fetchall()[0][0])
+    bare = _tree(f"SELECT 1 WHERE {sql}\n", connection)
     if bare["error"]:
         message = f"--where is one boolean expression, such as fetch_status = 200; these brackets are odd: {sql}"
         raise QueryError(message)
@@ -174,7 +170,7 @@ def _statements(sql: str, connection: duckdb.DuckDBPyConnection) -> Any:  # noqa
     try:
         sql.encode()  # which DuckDB may fail to do with an error of its own
         select = f"SELECT 1 FROM rows WHERE ({sql}\n)"  # noqa: S608 - to be parsed, not to be run
-        tree = json.loads(connection.execute("SELECT json_serialize_sql(?)", [select]).fetchall()[0][0])
+        tree = _tree(select, connection)
         reason = tree["error"] and tree["error_message"]
     except (duckdb.Error, ValueError) as error:
         reason = error
@@ -182,6 +178,11 @@ def _statements(sql: str, connection: duckdb.DuckDBPyConnection) -> Any:  # noqa
         message = f"--where cannot be read: {first_paragraph(reason)}; one looks like: fetch_status = 200"
         raise QueryError(message)
     return tree["statements"]
+
+
+def _tree(select: str, connection: duckdb.DuckDBPyConnection) -> Any:  # noqa: ANN401
+    sql = f"SELECT json_serialize_sql({literal(select)})"
+    return json.loads(connection.execute(sql).fetchall()[0][0])
 
 
 def _check(where: Where, known: pa.Schema, connection: duckdb.DuckDBPyConnection) -> None:

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalogue.errors import BadFooter, BadPageIndex
-from catalogue.parquet.key_ranges import clusters, covers, merged
+from catalogue.parquet.key_ranges import clusters, contain, covers, merged
 from catalogue.parquet.model import Bounds, ColumnChunk, Order
 from catalogue.parquet.page_headers import walk
 from catalogue.parquet.page_index import encode_column_index, encode_offset_index
@@ -44,19 +44,22 @@ def _check_bounds(found: Bounds, stated: Bounds, where: str) -> None:
 class Observed:
     """Observes keys while they are decoded."""
 
-    def __init__(self, index: OffsetIndex, chunk: ColumnChunk, where: str, *, clusters: bool) -> None:
+    def __init__(self, index: OffsetIndex, chunk: ColumnChunk, where: str, claimed: ColumnIndex | None) -> None:
         """Observe the keys of a column chunk.
 
         Args:
             index: of the chunk.
             chunk: whose bounds are checked, too; see ``within``.
             where: for messages.
-            clusters: whether to find the intervals of keys of each page.
+            claimed: the index of bounds, for ``check``. Intervals of keys are found where it may have none yet.
         """
         self._index = index
         self._stated = chunk.bounds if chunk.bounds and chunk.bounds.order is Order.UNSIGNED else None
         self._where = where
-        self._clusters = clusters
+        self._claimed = claimed
+        self._clusters = claimed is None or claimed.overlapping
+        self._denied: set[int] = set()
+        """Pages with keys outside of the claimed intervals."""
         self._bounds: dict[int, Bounds] = {}
         self._nulls = [0] * len(index)
         self._parts: dict[int, tuple[Bounds, ...]] = {}
@@ -83,7 +86,10 @@ class Observed:
                     if known := self._bounds.get(page):
                         found = Bounds(min(found.min, known.min), max(found.max, known.max))
                     self._bounds[page] = found
-                    if self._clusters:
+                    if self._claimed and (filled := self._claimed.clusters.get(page)):
+                        if not contain(filled, part):
+                            self._denied.add(page)
+                    elif self._clusters:
                         intervals = clusters(part)
                         known_parts = self._parts.get(page)
                         self._parts[page] = merged([*known_parts, *intervals]) if known_parts else intervals
@@ -100,19 +106,21 @@ class Observed:
         rows = map(len, (self._index.rows(range(page, page + 1)) for page in range(len(self._index))))
         return [page for page, (seen, there) in enumerate(zip(self._rows, rows, strict=True)) if seen == there]
 
-    def check(self, claimed: ColumnIndex) -> None:
-        """Compare the observed keys with a page index.
+    def check(self) -> None:
+        """Compare the observed keys with the claimed index, if there is one.
 
         Raises:
             BadPageIndex: if a key is outside of the bounds of its page, or the number of nulls differs.
         """
+        claimed = self._claimed
+        if claimed is None:
+            return
         for page in self._complete_pages():
             if claimed.null_counts is not None and claimed.null_counts[page] != self._nulls[page]:
                 message = f"page {page} of the keys has {self._nulls[page]} nulls, which its index denies"
                 raise BadPageIndex(message)
         for page, seen in self._bounds.items():
-            filled = claimed.filled(page)
-            if not covers(filled, [seen]) or (page in claimed.clusters and not covers(filled, self._parts[page])):
+            if page in self._denied or not covers(claimed.filled(page), [seen]):
                 message = f"page {page} of the keys holds keys that its index denies"
                 raise BadPageIndex(message)
 
@@ -130,6 +138,4 @@ def own_indexes(seen: Observed | None, key: str, chunks: Iterable[tuple[ColumnCh
     complete = seen is not None and seen.complete and key in located
     if seen is None or not complete:
         return Indexes(None, located, own=True)
-    index = seen.column_index()
-    clusters = seen.clusters() if index.overlapping else {}  # of sorted pages they would skip next to nothing
-    return Indexes(encode_column_index(index), located, own=True, clusters=clusters)
+    return Indexes(encode_column_index(seen.column_index()), located, own=True, clusters=seen.clusters())

@@ -205,8 +205,8 @@ class _Reading:
         decided = pa.concat_tables(tables)
         if group.read.drawn:
             decided = decided.append_column(*_order_column(group.read.drawn, rows))
-        if seen and group.read.key_index:
-            seen.check(group.read.key_index)
+        if seen:
+            seen.check()
         later = [_narrow(read, rows) for read in group.read.columns if read.later] if len(rows) else []
         requests = plan_second_wave(group.file, group.read.ordinal, later, self._plan.cost)
         under_way = tuple((fetch, self._arrivals.submit(fetch)) for fetch in requests)
@@ -297,8 +297,8 @@ class _Reading:
         learned = own_indexes(seen, self._key, [(each.chunk, group.data(each)) for each in whole])
         claimed = group.read.key_index
         if seen and claimed and claimed.overlapping:
-            new = {page: filled for page, filled in seen.clusters().items() if page not in claimed.clusters}
-            learned = Indexes(offset_indexes=learned.offset_indexes, clusters=new, own=bool(learned.offset_indexes))
+            located = learned.offset_indexes
+            learned = Indexes(offset_indexes=located, clusters=seen.clusters(), own=bool(located))
         if learned.offset_indexes or learned.clusters:
             self._events.learn(group.file.file, group.read.ordinal, learned)
 
@@ -314,9 +314,7 @@ def _observer(group: LoadedRowGroup, read: ColumnRead, data: bytes) -> Observed 
         index = read.index or walk(data, read.chunk)
     except BadPageIndex:
         return None
-    claimed = group.read.key_index
-    clusters = claimed is None or claimed.overlapping or bool(claimed.clusters)
-    return Observed(index, read.chunk, group.where, clusters=clusters)
+    return Observed(index, read.chunk, group.where, group.read.key_index)
 
 
 def _order_column(drawn: DrawnRows, rows: np.ndarray) -> tuple[pa.Field, pa.Array]:

@@ -17,7 +17,7 @@ from catalogue.commoncrawl.columns import SCHEMA
 from catalogue.demo import LoopbackServer
 from catalogue.metadata_db.export_rows import lake_files
 from catalogue.metadata_db.file_stats import LakeFile
-from catalogue.query.where import literal
+from catalogue.query.literals import literal
 from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
 from catalogue.sql import lake_path

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import catalogue
-from catalogue.query.where import literal
+from catalogue.query.literals import literal
 from catalogue.surt import MACROS, KeyInterval, covers, parse_pattern, url_surtkey
 
 

@@ -1,0 +1,33 @@
+"""Values as SQL literals.
+
+DuckDB imports pandas as soon as a statement has a parameter, which takes longer than most queries; our own statements
+have literals instead.
+"""
+
+from collections.abc import Iterable
+
+
+def literal(value: object) -> str:
+    """Return None, a bool, a number, a text, bytes, or a list or tuple of these as an SQL literal.
+
+    Raises:
+        TypeError: for another type.
+    """
+    match value:
+        case None:
+            return "NULL"
+        case bool() | int() | float():
+            return str(value)
+        case str():
+            quoted = "'" + value.replace("'", "''") + "'"
+            return quoted.replace("\0", "' || chr(0) || '") if "\0" in quoted else quoted
+        case bytes():
+            return "unhex('" + value.hex() + "')"
+        case list() | tuple():
+            return f"[{', '.join(map(literal, value))}]"
+    raise TypeError(type(value).__name__)
+
+
+def literals(values: Iterable[object]) -> str:
+    """Return values as a list, for ``IN`` and ``list_contains``."""
+    return literal([*values])
