@@ -51,6 +51,7 @@ def application(service: Service | None = None) -> FastAPI:
         openapi_url=json_api.OPENAPI_PATH,
         docs_url=None,  # their pages load scripts from elsewhere
         redoc_url=None,
+        redirect_slashes=False,
         separate_input_output_schemas=False,
         middleware=[
             Middleware(
@@ -70,7 +71,7 @@ def application(service: Service | None = None) -> FastAPI:
         },
     )
     json_api.add_to(app)
-    app.router.routes += [*cdx_api.ROUTES, *archived_pages.ROUTES, *web_pages.routes()]  # the last takes any name
+    app.router.routes += [*cdx_api.ROUTES, *web_pages.ROUTES, *archived_pages.ROUTES]  # the last ones take any path
     app.state.service = service
     return app
 

@@ -127,10 +127,6 @@ class CdxRequest:
         """A condition on index columns that all captures selected by the filters meet."""
         return " AND ".join(filter(None, (each.sql for each in self.filters))) or None
 
-    @property
-    def not_found(self) -> str:
-        return f"No Captures found for: {self.url}"
-
 
 def parse_request(parameters: Iterable[tuple[str, str]]) -> CdxRequest:
     """Parse parameters; the last of a name counts, except for ``filter``. Blank values are ignored.

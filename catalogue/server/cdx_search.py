@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import numpy as np
 import pyarrow as pa
@@ -40,49 +41,73 @@ _MAX_SLICE, _QUICK = 256, 0.05
 class Page:
     """A page of a result, not read yet."""
 
-    pages: int
+    pages: int = 0
     """Number of pages; 0 without captures."""
-    blocks: int
+    blocks: int = 0
     """Blocks of all pages."""
-    parts: tuple[tuple[KeyInterval, ...], ...]
+    parts: tuple[tuple[KeyInterval, ...], ...] = ()
     """Read one after the other; empty if the page does not exist."""
-    certain: bool
-    """Whether every page has captures, before filters."""
-    missing: tuple[str, ...]
+    missing: tuple[str, ...] = ()
     """Messages about files that are not stored."""
 
 
 def find_page(catalogue: Catalogue, crawl: str, request: CdxRequest) -> Page:
-    """Find the requested page; this may fetch page indexes."""
-    return _page(catalogue, crawl, request, _unfiltered(catalogue, crawl, request))
-
-
-def find_first_part(catalogue: Catalogue, crawl: str, request: CdxRequest) -> tuple[Page, pa.RecordBatch]:
-    """Find the requested page and read its first part."""
-    captures = _unfiltered(catalogue, crawl, request)
-    page = _page(catalogue, crawl, request, captures)
-    if not page.parts:
-        return page, sort_captures([], request)
-    if page.parts[0] == captures.question.query.intervals and not (request.where or request.first or request.last):
-        return page, _read(captures, request)  # planned already
-    return page, read_part(catalogue, crawl, request, page.parts[0])
+    """Find the requested page; this may fetch page indexes, and read a capture if pages are counted."""
+    intervals = request.pattern.intervals
+    question = _captures(catalogue, crawl, replace(request, filters=(), first="", last=""), intervals).question
+    blocks: Sequence[Block] = ()
+    if question.scope.candidates and (request.counts_pages or _has_candidates(catalogue, crawl, request)):
+        blocks = [Block(intervals, 1)]
+        if request.pattern.match is not Match.EXACT:
+            groups = sum(len(candidate.row_groups) for candidate in question.scope.candidates)
+            blocks = cut(intervals, marks(question.key_bounds(pages=groups <= _MAX_INDEXED)))
+    if request.counts_pages and len(blocks) == 1 and not _has_captures(catalogue, crawl, request):
+        blocks = ()
+    pages = pages_of(blocks, request.page_size)
+    page = pages[request.page] if 0 <= request.page < len(pages) else ()
+    # To sort by distance from a time, all of a page is needed.
+    parts = [page] if request.closest and page else pages_of(page, _PART_BLOCKS)
+    return Page(
+        len(pages),
+        sum(block.size for block in blocks),
+        tuple(joined(part) for part in (reversed(parts) if request.reverse else parts)),
+        question.scope.missing,
+    )
 
 
 def read_part(
     catalogue: Catalogue, crawl: str, request: CdxRequest, intervals: tuple[KeyInterval, ...]
 ) -> pa.RecordBatch:
-    """Read a part of a page: CDX fields in the requested order.
+    """Read a part of a page: CDX fields in the requested order. With a limit, keep only candidates for the first ones.
 
     Raises:
         TooExpensive: if it has too many captures.
     """
-    return _read(_captures(catalogue, crawl, request, intervals), request)
+    captures = _captures(catalogue, crawl, request, intervals)
+    found: list[pa.RecordBatch] = []
+    last: pa.RecordBatch | None = None
+    rows = size = 0
 
+    def candidates() -> Iterator[pa.RecordBatch]:
+        for batch in captures.batches(warn=False):
+            for start in range(0, batch.num_rows, _BATCH_ROWS):
+                piece = batch.slice(start, _BATCH_ROWS)
+                yield rows_before(piece, last, request) if last else piece
 
-def has_captures(catalogue: Catalogue, crawl: str, request: CdxRequest) -> bool:
-    """Check whether there is a capture, before filters."""
-    query = ResolvedQuery(request.pattern.intervals, (request.url,), ("url_surtkey",), limit=1)
-    return any(batch.num_rows for batch in run_query(catalogue.session, query, crawl, SUBSETS).batches(warn=False))
+    for batch in filter_rows(candidates(), request, time.thread_time):
+        found.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if request.limit and rows > request.limit + _BATCH_ROWS:
+            found = [sort_captures(found, request)]
+            last = found[0].slice(request.limit - 1)
+            rows, size = found[0].num_rows, found[0].nbytes
+        if rows > _MAX_ROWS or size > _MAX_BYTES:
+            message = (
+                f"{request.url} has more than {_MAX_ROWS:,} captures that cannot be divided into pages; "
+                "use a smaller limit=, a narrower url=, or: catalogue query"
+            )
+            raise TooExpensive(message)
+    return sort_captures(found, request)
 
 
 def filter_rows(
@@ -118,9 +143,7 @@ def filter_batch(rows: pa.RecordBatch, request: CdxRequest) -> pa.RecordBatch:
     masks = [each.mask(table) for each in request.filters]
     masks += [pc.greater_equal(table.column(TIME), request.first)] if request.first else []
     masks += [pc.less_equal(table.column(TIME), request.last)] if request.last else []
-    for mask in masks[1:]:
-        masks[0] = pc.and_(masks[0], mask)
-    return table.filter(masks[0]) if masks else table
+    return table.filter(reduce(pc.and_, masks)) if masks else table
 
 
 def rows_before(rows: pa.RecordBatch, last: pa.RecordBatch, request: CdxRequest) -> pa.RecordBatch:
@@ -149,37 +172,11 @@ def sort_captures(tables: Iterable[pa.RecordBatch], request: CdxRequest) -> pa.R
     return pa.RecordBatch.from_arrays([column.combine_chunks() for column in found.columns], names=found.schema.names)
 
 
-def _unfiltered(catalogue: Catalogue, crawl: str, request: CdxRequest) -> Captures:
-    plain = replace(request, filters=(), first="", last="")
-    return _captures(catalogue, crawl, plain, request.pattern.intervals)
-
-
 def _captures(catalogue: Catalogue, crawl: str, request: CdxRequest, intervals: tuple[KeyInterval, ...]) -> Captures:
     first, last = request.times
     where = parse_where(request.where, pa.schema([]), catalogue.session.dataset) if request.where else None
     query = ResolvedQuery(intervals, (request.url,), CDX_COLUMNS, where=where, from_ms=first, to_ms=last)
     return run_query(catalogue.session, query, crawl, SUBSETS)
-
-
-def _page(catalogue: Catalogue, crawl: str, request: CdxRequest, captures: Captures) -> Page:
-    scope = captures.question.scope
-    blocks: Sequence[Block] = ()
-    if scope.candidates and (request.counts_pages or _has_candidates(catalogue, crawl, request)):
-        blocks = [Block(request.pattern.intervals, 1)]
-        if request.pattern.match is not Match.EXACT:
-            groups = sum(len(candidate.row_groups) for candidate in scope.candidates)
-            blocks = cut(request.pattern.intervals, marks(captures.question.key_bounds(pages=groups <= _MAX_INDEXED)))
-    pages = pages_of(blocks, request.page_size)
-    page = pages[request.page] if 0 <= request.page < len(pages) else ()
-    # To sort by distance from a time, all of a page is needed.
-    parts = [page] if request.closest and page else pages_of(page, _PART_BLOCKS)
-    return Page(
-        len(pages),
-        sum(block.size for block in blocks),
-        tuple(joined(part) for part in (reversed(parts) if request.reverse else parts)),
-        len(blocks) > 1,
-        scope.missing,
-    )
 
 
 def _has_candidates(catalogue: Catalogue, crawl: str, request: CdxRequest) -> bool:
@@ -190,32 +187,10 @@ def _has_candidates(catalogue: Catalogue, crawl: str, request: CdxRequest) -> bo
     return bool(found.question.scope.candidates)
 
 
-def _read(captures: Captures, request: CdxRequest) -> pa.RecordBatch:
-    """Filter and sort captures; with a limit, keep only candidates for the first ones."""
-    found: list[pa.RecordBatch] = []
-    last: pa.RecordBatch | None = None
-    rows = size = 0
-
-    def candidates() -> Iterator[pa.RecordBatch]:
-        for batch in captures.batches(warn=False):
-            for start in range(0, batch.num_rows, _BATCH_ROWS):
-                piece = batch.slice(start, _BATCH_ROWS)
-                yield rows_before(piece, last, request) if last else piece
-
-    for batch in filter_rows(candidates(), request, time.thread_time):
-        found.append(batch)
-        rows, size = rows + batch.num_rows, size + batch.nbytes
-        if request.limit and rows > request.limit + _BATCH_ROWS:
-            found = [sort_captures(found, request)]
-            last = found[0].slice(request.limit - 1)
-            rows, size = found[0].num_rows, found[0].nbytes
-        if rows > _MAX_ROWS or size > _MAX_BYTES:
-            message = (
-                f"{request.url} has more than {_MAX_ROWS:,} captures that cannot be divided into pages; "
-                "use a smaller limit=, a narrower url=, or: catalogue query"
-            )
-            raise TooExpensive(message)
-    return sort_captures(found, request)
+def _has_captures(catalogue: Catalogue, crawl: str, request: CdxRequest) -> bool:
+    """Check whether there is a capture, before filters."""
+    query = ResolvedQuery(request.pattern.intervals, (request.url,), ("url_surtkey",), limit=1)
+    return any(batch.num_rows for batch in run_query(catalogue.session, query, crawl, SUBSETS).batches(warn=False))
 
 
 def _distances(stamps: pa.Array | pa.ChunkedArray, closest: str) -> np.ndarray:

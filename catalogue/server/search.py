@@ -1,45 +1,48 @@
-"""Searches of the web pages, and their results."""
+"""Searches of the web pages: the form, its errors and query, and the results."""
 
 import csv
 import re
-from collections.abc import Iterable
-from dataclasses import astuple, dataclass, fields, replace
-from datetime import datetime
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import astuple, dataclass, field, fields, replace
+from datetime import UTC, datetime
 from io import StringIO
 from time import perf_counter
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import pyarrow as pa
+from starlette.datastructures import QueryParams
 
 from catalogue.catalogue import Catalogue
 from catalogue.commoncrawl.capture import format_timestamp
 from catalogue.commoncrawl.columns import PATH_COLUMNS
 from catalogue.commoncrawl.crawls import newest_first
+from catalogue.errors import QueryError
 from catalogue.find_captures import find_captures
 from catalogue.key_map.key_map import KeySpace
 from catalogue.plan.plan import ReadPlan
+from catalogue.query.filters import Filters, languages, media_types, statuses
 from catalogue.query.query import Query
+from catalogue.query.times import time_bounds
 from catalogue.reports import crawl_rows
 from catalogue.selection import select_stored
+from catalogue.surt import Match, parse_pattern
 
+DEFAULT_LIMIT, MAX_LIMIT = 100, 1000
+"""Captures on a page."""
+MAX_PAGE = 100
 MAX_SECONDS = 300.0
 """Estimate of the plan at the rate limit of the source."""
 LOCATION = ("warc_filename", "warc_record_offset")
 """Columns of CSV that the page does not show."""
+
+_FIELDS = ("url", "matchType", "from", "to", "status", "mime", "language", "order", "limit", "page")
+"""Parameters that are given once."""
+_SEPARATOR = re.compile(r"[\s,]+")
 _COLUMNS = (
     *("url_surtkey", "fetch_time", "url", "fetch_status", "content_mime_detected", "content_mime_type"),
     *("content_languages", "warc_record_length"),
 )
-_ROW_COLUMNS = {
-    **{name: name for name in ("crawl", "subset", "url", "mime")},
-    "time": "fetch_time",
-    "status": "fetch_status",
-    "languages": "content_languages",
-    "length": "warc_record_length",
-    "filename": "warc_filename",
-    "offset": "warc_record_offset",
-}
 _UNQUOTED = "%/:?[]@!$&'()*+,;=~"
 """Characters of a URL that are not quoted in the path of its record; browsers would cut it off at a #."""
 _HAS_HOST = re.compile(r"https?://([^/\\@#\s]*@)?[^/\\@#:\s]", re.IGNORECASE)
@@ -66,6 +69,139 @@ class Search:
     @property
     def url(self) -> str:
         return self.query.patterns[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """Fields as sent; ``form["url"]`` is empty if the field is missing."""
+
+    crawls: tuple[str, ...] = ()
+    fields: Mapping[str, str] = field(default_factory=dict)
+    errors: Mapping[str, str] = field(default_factory=dict)
+    """Messages by parameter."""
+
+    @classmethod
+    def of(cls, given: QueryParams) -> "Form":
+        """Read parameters; ``crawls`` replaces ``crawl``, the selected one."""
+        crawls = [given["crawls"]] if given.get("crawls", "").strip() else given.getlist("crawl")
+        words = (word for text in crawls for word in _SEPARATOR.split(text))
+        fields = {name: given.get(name, "").strip() for name in _FIELDS}
+        return cls(tuple(dict.fromkeys(filter(None, words))), fields)
+
+    def __getitem__(self, name: str) -> str:
+        return self.fields.get(name, "")
+
+    def error(self, name: str) -> str:
+        return self.errors.get(name, "")
+
+    @property
+    def has_filters(self) -> bool:
+        """Whether one of the folded fields is used or has an error."""
+        return any(self[name] for name in _FIELDS[1:-2]) or bool(self.error("limit"))
+
+    def address(self, path: str = "/search", *, crawls: tuple[str, ...] | None = None, **other: str) -> str:
+        """Return path and query string of the search with other values, by default of its first page."""
+        fields = {**self.fields, "page": "", **other}
+        pairs = [("url", fields.pop("url", ""))]
+        pairs += [("crawl", crawl) for crawl in (self.crawls if crawls is None else crawls)]
+        return f"{path}?{urlencode([(name, value) for name, value in [*pairs, *fields.items()] if value])}"
+
+    def cdx_address(self, crawl: str) -> str:
+        """Return path and query string of the same query to the CDX API, as JSON lines."""
+        url, match = self["url"], self["matchType"]
+        if match == Match.PREFIX.value and url.endswith("*"):  # in the CDX API it would be a character
+            url, match = (url, "") if url == "*" else (url[:-1], match)
+        pairs = [("url", url), ("output", "json"), ("matchType", match)]
+        first, end = time_bounds(self["from"] or None, self["to"] or None)
+        pairs += [("from", _digits(first))] if first is not None else []
+        pairs += [("to", _digits(end - 1))] if end is not None else []
+        filters = Filters.of(self["status"] or None, self["mime"] or None, self["language"] or None)
+        pairs += [("filter", _cdx_filter("status", filters.status, "x", "."))] if filters.status else []
+        pairs += [("filter", _cdx_filter("mime-detected", filters.mime, r"\*", ".*"))] if filters.mime else []
+        if filters.lang:
+            pairs.append(("filter", rf"~languages:(.*,)?({'|'.join(filters.lang)})(,.*)?$"))
+        pairs.append(("limit", self["limit"] or str(DEFAULT_LIMIT)))
+        return f"/{crawl}-index?{urlencode([(name, value) for name, value in pairs if value])}"
+
+
+def parse_form(form: Form) -> Search | Form:
+    """Return the query, or the form with errors."""
+    checks: dict[str, Callable[[str], Any]] = {
+        "matchType": _match,
+        "url": lambda text: _check_url(text, form["matchType"]),
+        "from": lambda text: time_bounds(text or None, None),
+        "to": lambda text: time_bounds(None, text or None),
+        "status": lambda text: statuses(text or None),
+        "mime": lambda text: media_types(text or None),
+        "language": lambda text: languages(text or None),
+        "order": _check_order,
+        "limit": lambda text: _limit(text, form["page"]),
+    }
+    found: dict[str, Any] = {}
+    errors: dict[str, str] = {}
+    for name, check in checks.items():
+        try:
+            found[name] = check(form[name])
+        except QueryError as error:
+            errors[name] = str(error)
+    if not errors.keys() & {"from", "to"}:
+        try:
+            time_bounds(form["from"] or None, form["to"] or None)
+        except QueryError:
+            errors["to"] = f"{form['to']} is before {form['from']}"
+    if errors:
+        return replace(form, errors=errors)
+    query = Query(
+        patterns=(form["url"],),
+        crawls=form.crawls or ("all",),
+        match=found["matchType"],
+        from_=form["from"] or None,
+        to=form["to"] or None,
+        filters=Filters(found["status"], found["mime"], found["language"]),
+        limit=found["limit"],
+    )
+    return Search(query, form["order"], int(form["page"] or 1))
+
+
+def _match(text: str) -> Match | None:
+    try:
+        return Match(text) if text else None
+    except ValueError:
+        raise QueryError(f"invalid match {text[:100]!r}; use exact, prefix, host or domain") from None
+
+
+def _check_url(text: str, match: str) -> None:
+    if not text:
+        raise QueryError("enter a URL or a host, such as example.com/page, example.com/* or *.example.com")
+    parse_pattern(text, Match(match) if match in {each.value for each in Match} else None)
+
+
+def _check_order(text: str) -> None:
+    if text not in {"", "key", "newest"}:
+        raise QueryError(f"invalid order {text[:100]!r}; use key or newest")
+
+
+def _limit(text: str, page: str) -> int:
+    if page and page not in map(str, range(1, MAX_PAGE + 1)):
+        raise QueryError(f"invalid page {page[:20]!r}; use 1 to {MAX_PAGE}, or the CDX API for more captures")
+    if text and not (text.isascii() and text.isdecimal() and 1 <= int(text[:9]) <= MAX_LIMIT):
+        raise QueryError(f"invalid limit {text[:20]!r}; use 1 to {MAX_LIMIT:,}, or the CDX API for more")
+    return int(text or DEFAULT_LIMIT)
+
+
+def _cdx_filter(field: str, values: tuple[str, ...], wildcard: str, expression: str) -> str:
+    """Return a filter of the CDX API; a regular expression for several values or wildcards."""
+    found = [re.escape(value).replace(wildcard, expression) for value in values]
+    if found == [re.escape(values[0])]:
+        return f"={field}:{values[0]}"
+    return f"~{field}:{found[0]}" if len(found) == 1 else f"~{field}:({'|'.join(found)})$"
+
+
+def _digits(milliseconds: int) -> str:
+    return format_timestamp(datetime.fromtimestamp(milliseconds / 1000, UTC))
+
+
+# Results
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +300,15 @@ def _rows(table: pa.Table, search: Search) -> tuple[Row, ...]:
 
 
 def _row(row: dict[str, Any]) -> Row:
-    row["url"] = row["url"] or ""
-    row["mime"] = row["content_mime_detected"] or row["content_mime_type"]
-    values: dict[str, Any] = {name: row.get(column) for name, column in _ROW_COLUMNS.items()}
-    return Row(**values)
+    return Row(
+        crawl=row["crawl"],
+        subset=row["subset"],
+        time=row["fetch_time"],
+        url=row["url"] or "",
+        status=row["fetch_status"],
+        mime=row["content_mime_detected"] or row["content_mime_type"],
+        languages=row["content_languages"],
+        length=row["warc_record_length"],
+        filename=row.get("warc_filename"),
+        offset=row.get("warc_record_offset"),
+    )

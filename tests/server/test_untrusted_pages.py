@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from catalogue.commoncrawl.capture import Capture
 from catalogue.errors import BadRecord
 from catalogue.records.record import Record, read_record
-from catalogue.server.untrusted_headers import archived_headers, content_headers, link
+from catalogue.server.archived_pages import archived_headers, content_headers, link
 from tests.support.archives import warc
 from tests.support.crawls import CRAWL
 from tests.support.served_records import ARCHIVE, GZIPPED, PAGES, SCRIPT, check_sandbox, page, serving_hostile, url_of

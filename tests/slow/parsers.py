@@ -38,12 +38,11 @@ from catalogue.parquet.page_index import (
 )
 from catalogue.parquet.stored_indexes import Indexes
 from catalogue.records.record import MAX_INFLATED, read_record
-from catalogue.server.archived_pages import parse_url
+from catalogue.server.archived_pages import archived_headers, content_headers, memento_headers, parse_url
 from catalogue.server.cdx_request import parse_request
 from catalogue.server.cdx_search import filter_rows, sort_captures
 from catalogue.server.responses import parameters
-from catalogue.server.search_form import Form, parse_form
-from catalogue.server.untrusted_headers import archived_headers, content_headers, memento_headers
+from catalogue.server.search import Form, parse_form
 from catalogue.source.byte_ranges import content_range, parse_content_range
 from catalogue.store.stored_file import DIGEST_SIZE, StoredFile, decode, encode
 from catalogue.surt import Keys, Match, Pattern, covers, parse_key_pattern, parse_pattern, url_surtkey, url_surtkeys
