@@ -22,7 +22,6 @@ from catalogue.catalogue import Catalogue
 from catalogue.commoncrawl.crawls import plain_names
 from catalogue.errors import CatalogueError, Harvesting, QueryError
 from catalogue.key_map import svg
-from catalogue.key_map.colours import stylesheet
 from catalogue.reports import cached_pages, coverage_rows, crawl_rows
 from catalogue.server.responses import describe_error, incomplete, run_query, service_of
 from catalogue.server.search import (
@@ -55,7 +54,7 @@ _POLL_SECONDS = 2
 """For pages that wait for a harvest."""
 _MAX_OTHERS = 12
 """Crawls named in addition to the one on the map."""
-_COLOURS = stylesheet() + svg.STYLE
+_COLOURS = svg.stylesheet() + svg.STYLE
 _YEAR = "public, max-age=31536000, immutable"
 
 _TEMPLATES = Environment(
