@@ -77,14 +77,7 @@ def application(service: Service | None = None) -> FastAPI:
 
 
 def run(service: Service, host: str, port: int, *, ready: Callable[[str], None], log: bool = False) -> None:
-    """Serve until a signal stops it.
-
-    Args:
-        service: answers queries.
-        host: address or name to listen at.
-        port: 0 for any free one.
-        ready: called with the server's address once it listens.
-        log: log each request to standard error.
+    """Serve until a signal stops it; ``ready`` is called with the server's address once it listens.
 
     Raises:
         QueryError: if it cannot listen there.

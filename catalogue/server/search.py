@@ -3,7 +3,7 @@
 import csv
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import astuple, dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from io import StringIO
 from time import perf_counter
@@ -205,38 +205,12 @@ def _digits(milliseconds: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """A capture on a page."""
-
-    crawl: str
-    subset: str
-    time: datetime | None
-    url: str
-    status: int | None
-    mime: str | None
-    languages: str | None
-    length: int | None
-    filename: str | None
-    offset: int | None
-
-    @property
-    def has_address(self) -> bool:
-        """Whether a path leads to its record; browsers would change one with ``..``."""
-        path = self.url.partition("?")[0]
-        return self.time is not None and bool(_HAS_HOST.match(path)) and not _DOT_SEGMENT.search(path)
-
-    def address(self, form: str) -> str:
-        """Return the path of its record as ``id_``, ``text_``, ``meta_`` or ``warc_``."""
-        return f"/{self.crawl}/{format_timestamp(self.time)}{form}/{quote(self.url, safe=_UNQUOTED)}"
-
-
-@dataclass(frozen=True, slots=True)
 class SearchResult:
     """Captures of a page, and their cost."""
 
     crawls: tuple[str, ...]
     """Newest first."""
-    rows: tuple[Row, ...] | None
+    rows: tuple[dict[str, Any], ...] | None
     """None if reading them would take too long."""
     more: bool
     first_plan: ReadPlan
@@ -279,16 +253,24 @@ def run_search(catalogue: Catalogue, search: Search, more: Iterable[str] = ()) -
     )
 
 
-def to_csv(rows: Iterable[Row]) -> str:
+def to_csv(rows: Iterable[Mapping[str, Any]]) -> str:
     text = StringIO()
-    writer = csv.writer(text)
-    writer.writerow(field.name for field in fields(Row))
+    writer = csv.DictWriter(text, _row({}))
+    writer.writeheader()
     for row in rows:
-        writer.writerow(f"{each:%Y-%m-%dT%H:%M:%SZ}" if isinstance(each, datetime) else each for each in astuple(row))
+        writer.writerow({**row, "time": f"{row['time']:%Y-%m-%dT%H:%M:%SZ}" if row["time"] else None})
     return text.getvalue()
 
 
-def _rows(table: pa.Table, search: Search) -> tuple[Row, ...]:
+def record_path(row: Mapping[str, Any], form: str) -> str:
+    """Return the path of a record as ``id_``, ``text_``, ``meta_`` or ``warc_``; empty if browsers would change it."""
+    path = row["url"].partition("?")[0]
+    if row["time"] is None or not _HAS_HOST.match(path) or _DOT_SEGMENT.search(path):
+        return ""
+    return f"/{row['crawl']}/{format_timestamp(row['time'])}{form}/{quote(row['url'], safe=_UNQUOTED)}"
+
+
+def _rows(table: pa.Table, search: Search) -> tuple[dict[str, Any], ...]:
     found: list[dict[str, Any]] = table.slice(search.start, search.limit).to_pylist()
     found.sort(key=lambda row: (row["url_surtkey"], format_timestamp(row["fetch_time"]), row["crawl"]))
     if search.order == "newest":
@@ -299,16 +281,16 @@ def _rows(table: pa.Table, search: Search) -> tuple[Row, ...]:
     return tuple(map(_row, found))
 
 
-def _row(row: dict[str, Any]) -> Row:
-    return Row(
-        crawl=row["crawl"],
-        subset=row["subset"],
-        time=row["fetch_time"],
-        url=row["url"] or "",
-        status=row["fetch_status"],
-        mime=row["content_mime_detected"] or row["content_mime_type"],
-        languages=row["content_languages"],
-        length=row["warc_record_length"],
-        filename=row.get("warc_filename"),
-        offset=row.get("warc_record_offset"),
-    )
+def _row(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "crawl": row.get("crawl"),
+        "subset": row.get("subset"),
+        "time": row.get("fetch_time"),
+        "url": row.get("url") or "",
+        "status": row.get("fetch_status"),
+        "mime": row.get("content_mime_detected") or row.get("content_mime_type"),
+        "languages": row.get("content_languages"),
+        "length": row.get("warc_record_length"),
+        "filename": row.get("warc_filename"),
+        "offset": row.get("warc_record_offset"),
+    }

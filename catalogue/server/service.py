@@ -49,7 +49,7 @@ class Service:
             on_demand: harvest crawls when they are requested.
             strict: refuse queries that stored files may not answer completely.
             notify: called with messages.
-            clock: for tests.
+            clock: of the rate limit.
         """
         self.strict = strict
         self.crawls = CrawlList()
@@ -90,11 +90,7 @@ class Service:
         return self._first.requests + requests, self._first.bytes + size
 
     def submit(self, query: Callable[[Catalogue], T], *, key: Hashable = None) -> "Future[T]":
-        """Run a query in a thread of the pool.
-
-        Args:
-            query: called with a catalogue that no other thread uses.
-            key: identifies the query; equal pending queries share a future.
+        """Run a query in a thread of the pool, with a catalogue of its own; pending queries of one key share a future.
 
         Raises:
             Busy: at once, if the queue is full.
@@ -126,11 +122,7 @@ class Service:
         answer.cancel()
 
     def check_complete(self, crawls: Iterable[str], missing: Sequence[str]) -> None:
-        """Harvest, refuse or accept missing files, as configured.
-
-        Args:
-            crawls: named in the query; they are harvested on demand.
-            missing: messages about files that are not stored.
+        """Harvest, refuse or accept missing files, as configured; ``crawls`` are those named in the query.
 
         Raises:
             Busy: while a crawl is being harvested.

@@ -32,6 +32,7 @@ from catalogue.server.search import (
     Search,
     SearchResult,
     parse_form,
+    record_path,
     run_search,
     to_csv,
 )
@@ -74,7 +75,7 @@ def _asset(name: str) -> str:
     return f"/static/{name}?v={hashlib.sha256(content).hexdigest()[:12]}"
 
 
-_TEMPLATES.globals["asset"] = _asset
+_TEMPLATES.globals |= {"asset": _asset, "record_path": record_path}
 
 
 @cache

@@ -2,11 +2,9 @@
 
 import gzip
 import hashlib
-from collections.abc import Iterator
 from datetime import UTC, timedelta
 from email.utils import format_datetime
 from pathlib import Path
-from shutil import copytree
 from typing import Any
 from urllib.parse import quote
 
@@ -33,15 +31,12 @@ from tests.support.served_records import (
     url_of,
     write_records,
 )
-from tests.support.serving import Answer, get, serving
+from tests.support.serving import Answer, get, serving, serving_harvested
 
 hostile = pytest.fixture(scope="module")(serving_hostile)
 
 
-@pytest.fixture(scope="module")
-def address(untaught_data: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with serving(Path(copytree(untaught_data, tmp_path_factory.mktemp("served") / "data")), settings) as address:
-        yield address
+address = pytest.fixture(scope="module")(serving_harvested)
 
 
 # ---- what was archived ----
@@ -203,14 +198,6 @@ def test_rejects_invalid_paths(address: str, crawl: str, target: str, status: in
     got = get(address, target.format(crawl=crawl))
     assert (got.status, got.headers["content-type"]) == (status, "application/json; charset=utf-8")
     assert message in got.json["message"]
-
-
-def test_answers_get_and_head_only(address: str, crawl: str, rows: list[dict[str, Any]]) -> None:
-    target = f"/{crawl}/{format_timestamp(rows[0]['fetch_time'])}id_/{rows[0]['url']}"
-    there, head = get(address, target), get(address, target, method="HEAD")
-    dated = {"date": ""}
-    assert (head.status, head.body, dict(head.headers) | dated) == (200, b"", dict(there.headers) | dated)
-    assert get(address, target, method="POST").status == 405
 
 
 # ---- records that are not what the index says ----

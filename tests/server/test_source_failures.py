@@ -16,8 +16,7 @@ import pytest
 from catalogue.settings import Settings
 from tests.support.crawls import CRAWL, crawl_of, table
 from tests.support.faults import Fault, FaultServer, Kind
-from tests.support.serving import get
-from tests.support.serving_crawls import Failing, harvested_in_part, served
+from tests.support.serving import Failing, get, harvested_in_part, serving
 
 # ---- transport ----
 
@@ -34,7 +33,7 @@ def test_streams_parts(large: tuple[Path, list[str]], settings: Settings, tmp_pa
     mirror, keys = large
     reading = replace(settings, source=str(mirror))
     path = f"/{CRAWL}-index?url=*&pageSize=1000&fl=urlkey&output=text"
-    with served(harvested_in_part(tmp_path, reading, CRAWL), reading) as address:
+    with serving(harvested_in_part(tmp_path, reading, CRAWL), reading) as address:
         pages = get(address, f"{path}&showNumPages=true").json
         assert pages["pages"] == 1
         assert pages["blocks"] > 5
@@ -52,7 +51,7 @@ def test_streams_parts(large: tuple[Path, list[str]], settings: Settings, tmp_pa
 def served_from(source: FaultServer, data: Path, settings: Settings, tmp_path: Path, **more: Any) -> Iterator[str]:
     """Serve a copy of a data folder that reads from a source over HTTP."""
     reading = replace(settings, source=source.url, cache=tmp_path / "cache")
-    with served(Path(copytree(data, tmp_path / "data")), reading, **more) as address:
+    with serving(Path(copytree(data, tmp_path / "data")), reading, **more) as address:
         yield address
 
 

@@ -25,7 +25,6 @@ from catalogue.settings import Settings
 from tests.support.crawls import CRAWL, crawl_of, table
 from tests.support.served_records import harvest
 from tests.support.serving import get, running, serving
-from tests.support.serving_crawls import served
 from tests.support.web_pages import Node, page, rows, search, serving_site, terms
 
 site = pytest.fixture(scope="module")(serving_site)
@@ -139,7 +138,7 @@ def test_waits_for_a_harvest_with_and_without_scripts(tmp_path: Path) -> None:
     mirror = crawl_of(tmp_path / "mirror", table(["com,example)/"]))
     (mirror / COLLINFO).write_text(json.dumps([{"id": CRAWL}]))
     settings = Settings(source=str(mirror), cache=tmp_path / "cache")
-    with served(tmp_path / "data", settings, on_demand=True) as address:
+    with serving(tmp_path / "data", settings, on_demand=True) as address:
         offered = page(get(address)).one("select", id="crawl").all("option")
         answer = search(address, url="example.com", crawl=CRAWL)
     assert offered[-1].text == f"{CRAWL} (not harvested yet)"
@@ -237,10 +236,3 @@ def test_assets_can_be_cached(site: str) -> None:
     assert not re.search(r"url\(|@import|https?:", style.text)
     for missing in ("../web.py", "style.css/", ""):
         assert get(site, f"/static/{missing}").status == 404
-
-
-def test_answers_head(site: str) -> None:
-    whole, head = (get(site, "/status", method=method) for method in ("GET", "HEAD"))
-    assert (head.status, head.body) == (200, b"")
-    assert head.headers["content-type"] == whole.headers["content-type"]
-    assert get(site, "/search", method="POST").status == 405
