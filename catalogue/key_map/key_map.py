@@ -1,7 +1,7 @@
 """The layout of a key map: where files, row groups and pages lie among a crawl's keys, and which of them a plan reads.
 
-Positions are shares of an axis, from 0 to 1. The bytes of keys do not say how many keys are between them, so an axis is
-scaled by rank: each interval between two bounds is one step, and gaps have no width.
+Positions are shares of an axis, from 0 to 1, scaled by rank: each interval between two bounds is one step, and gaps
+have no width.
 """
 
 import enum
@@ -33,7 +33,7 @@ class Extent:
 
     @property
     def intervals(self) -> tuple[tuple[str, str], ...]:
-        """The same, ascending: old writers compared signed bytes, so that the lesser bound may come last."""
+        """Ascending intervals; old writers compared signed bytes, so that the lesser bound may come last."""
         return tuple(sorted((min(ends), max(ends)) for ends in self.filled))
 
 
@@ -81,7 +81,7 @@ class Lane:
     bars: tuple[Bar, ...]
 
     def count(self, *states: State) -> int:
-        """Count files, row groups or pages in some states; one of them can have several bars."""
+        """Count files, row groups or pages in some states."""
         return len({bar.label for bar in self.bars if bar.state in states})
 
     @property
@@ -96,7 +96,7 @@ class Lane:
 
     @property
     def depth(self) -> int:
-        """Number of rows: one key can be in so many of them; more than 1 where sorted streams were zipped."""
+        """Number of rows: one key can be in so many of them."""
         return max((bar.row + 1 for bar in self.bars if bar.bounded), default=0)
 
 
@@ -192,7 +192,7 @@ def key_space(crawl: str, files: Sequence[FileExtent], plan: ReadPlan) -> KeySpa
 
 
 def crawl_axis(files: Sequence[FileExtent]) -> Axis:
-    """Lay out the files of a crawl, given with their row groups: two lanes for each subset."""
+    """Lay out the files of a crawl and their row groups: two lanes for each subset."""
     lanes: dict[str, list[tuple[Extent, State]]] = {}
     for file in files:
         lanes.setdefault(f"files of {file.subset}", []).append((file.extent, State.SKIPPED))
@@ -271,12 +271,10 @@ def _axis(
 ) -> Axis:
     """Lay out lanes; ``outside`` marks requested keys outside of the axis too, at its ends."""
     filled = [part for extents in lanes.values() for extent, _ in extents for part in extent.intervals]
-    if not filled:
-        return Axis(name, "", "", tuple(_lane(each, extents, None) for each, extents in lanes.items()), ())
     scale = _Scale(filled)
-    low, high = scale.keys[0], scale.keys[-1]
+    low, high = (scale.keys[0], scale.keys[-1]) if filled else ("", "")
     marks = []
-    for interval in intervals:
+    for interval in intervals if filled else ():
         start, end = text_from(interval.start), text_after(interval.end)
         if outside or (start <= high and (end is None or end > low)):
             marks.append((scale(start), 1.0 if end is None else scale(end)))
@@ -284,12 +282,12 @@ def _axis(
     return Axis(name, low, high, drawn, tuple(merge_close(marks)))
 
 
-def _lane(name: str, extents: Sequence[tuple[Extent, State]], scale: _Scale | None) -> Lane:
+def _lane(name: str, extents: Sequence[tuple[Extent, State]], scale: _Scale) -> Lane:
     """Put each extent into the first row where it overlaps no other."""
     bars: list[Bar] = []
     ends: list[str] = []
     for extent, state in sorted(extents, key=lambda each: each[0].intervals[:1]):
-        if not extent.filled or scale is None:
+        if not extent.filled:
             continue
         low, high = extent.intervals[0][0], max(high for _, high in extent.intervals)
         row = next((row for row, end in enumerate(ends) if end <= low), len(ends))

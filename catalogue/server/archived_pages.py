@@ -46,9 +46,6 @@ _PRINTABLE = "".join(map(chr, range(0x20, 0x7F)))
 _OK = 200
 _CACHED_FOR_A_DAY, _NOT_CACHED = "public, max-age=86400", "no-store"
 
-_Form: TypeAlias = Callable[[str, Record, Service], Response]
-
-
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 _TYPE = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,126}/[a-z0-9][a-z0-9!#$&^_.+-]{0,126}")
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([A-Za-z0-9][A-Za-z0-9._:+-]{0,39})[\"']?", re.IGNORECASE)
@@ -68,14 +65,14 @@ SANDBOX = {
     "X-Content-Type-Options": "nosniff",
     "X-DNS-Prefetch-Control": "off",
 }
-"""Headers of all answers with archived content.
-
-Without ``allow-scripts`` and ``allow-same-origin`` a page has no origin, and runs no script and no refresh
-(https://html.spec.whatwg.org/multipage/browsers.html#sandboxing). Other sites cannot embed it.
-"""
+"""Headers of all answers with archived content: pages have no origin, run nothing, and other sites cannot embed them;
+see https://html.spec.whatwg.org/multipage/browsers.html#sandboxing."""
 
 DESTINATIONS = frozenset({"document", "iframe", "frame", "image", "audio", "video", "empty"})
 """Allowed values of ``Sec-Fetch-Dest``: not scripts, workers or styles of pages of this server."""
+
+
+_Form: TypeAlias = Callable[[str, Record, Service], Response]
 
 
 async def archived_page(request: Request) -> Response:
@@ -102,12 +99,7 @@ ROUTES = [Route("/{crawl}/{moment}/{url:path}", archived_page)]
 
 
 def parse_url(rest: bytes, query: bytes) -> str:
-    """Return the requested URL in printable ASCII.
-
-    Args:
-        rest: of the path: the URL as sent, or quoted once more.
-        query: query string, which belongs to the URL.
-    """
+    """Return the requested URL in printable ASCII, from the rest of the path, which may be quoted, and the query."""
     if _QUOTED_URL.match(rest):
         rest = unquote_to_bytes(rest)
     url = (rest + b"?" + query if query else rest).decode("latin-1")
@@ -116,16 +108,10 @@ def parse_url(rest: bytes, query: bytes) -> str:
 
 
 def find_record(catalogue: Catalogue, crawl: str, url: str, moment: str) -> tuple[Record | None, tuple[str, ...]]:
-    """Fetch the record of the capture nearest to a time, in all subsets of a crawl.
+    """Fetch the record of the capture nearest to a time, and messages about files that may contain a nearer one.
 
-    Args:
-        catalogue: has the crawl.
-        crawl: its name.
-        url: matches by key; captures with the same spelling are preferred.
-        moment: 1 to 14 digits, UTC; the latest of all captures whose time starts with them is used.
-
-    Returns:
-        The record, or None; and messages about missing files, which may contain a nearer one.
+    Captures with the same spelling of the URL are preferred. ``moment`` has 1 to 14 digits; of the captures whose time
+    starts with them the latest is used.
 
     Raises:
         BadRecord: if the record is damaged, or differs from the index.
@@ -152,7 +138,6 @@ def find_record(catalogue: Catalogue, crawl: str, url: str, moment: str) -> tupl
 
 
 def _spelling(url: str) -> str:
-    """Return a URL without fragment, in ASCII."""
     return quote(url.partition("#")[0], safe=_PRINTABLE.strip(), errors="replace")
 
 

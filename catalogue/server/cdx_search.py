@@ -34,7 +34,7 @@ _BATCH_ROWS = 8192
 _EXPRESSION_SECONDS = 10.0
 """For the regular expressions of a request. RE2 needs 20 ms a row for some of 2,000 characters: hours for a part."""
 _MAX_SLICE, _QUICK = 256, 0.05
-"""Rows filtered between two looks at the clock, and seconds within which the next slice may be twice as large."""
+"""Rows filtered between two readings of the clock; if these take fewer seconds, the next slice is twice as large."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Page:
 
 
 def find_page(catalogue: Catalogue, crawl: str, request: CdxRequest) -> Page:
-    """Find the requested page; this may fetch page indexes, and read a capture if pages are counted."""
+    """Find the requested page; it may fetch page indexes, and read a capture to count pages."""
     intervals = request.pattern.intervals
     question = _captures(catalogue, crawl, replace(request, filters=(), first="", last=""), intervals).question
     blocks: Sequence[Block] = ()
@@ -78,7 +78,7 @@ def find_page(catalogue: Catalogue, crawl: str, request: CdxRequest) -> Page:
 def read_part(
     catalogue: Catalogue, crawl: str, request: CdxRequest, intervals: tuple[KeyInterval, ...]
 ) -> pa.RecordBatch:
-    """Read a part of a page: CDX fields in the requested order. With a limit, keep only candidates for the first ones.
+    """Read a part of a page: CDX fields in the requested order.
 
     Raises:
         TooExpensive: if it has too many captures.
@@ -113,7 +113,7 @@ def read_part(
 def filter_rows(
     batches: Iterable[pa.RecordBatch], request: CdxRequest, clock: Callable[[], float]
 ) -> Iterator[pa.RecordBatch]:
-    """Convert index rows to CDX fields and apply filters. ``clock`` returns CPU seconds of this thread.
+    """Convert index rows to CDX fields and apply filters; ``clock`` returns CPU seconds.
 
     Raises:
         TooExpensive: if regular expressions take more than ``_EXPRESSION_SECONDS``.
@@ -147,7 +147,7 @@ def filter_batch(rows: pa.RecordBatch, request: CdxRequest) -> pa.RecordBatch:
 
 
 def rows_before(rows: pa.RecordBatch, last: pa.RecordBatch, request: CdxRequest) -> pa.RecordBatch:
-    """Select index rows up to a capture, given as a row of CDX fields."""
+    """Select index rows that are not after a capture, given as a row of CDX fields."""
     fields = places_of(rows)
     if request.closest:
         near, far = (_distances(times, request.closest) for times in (fields[TIME], last.column(TIME)))
@@ -158,10 +158,7 @@ def rows_before(rows: pa.RecordBatch, last: pa.RecordBatch, request: CdxRequest)
 
 
 def sort_captures(tables: Iterable[pa.RecordBatch], request: CdxRequest) -> pa.RecordBatch:
-    """Sort captures by their lines, or by distance from a time, and apply the limit.
-
-    A blank follows the key of a line, and sorts before all characters of keys: lines are sorted by key, then time.
-    """
+    """Sort captures by their lines (so by key, then time), or by distance from a time, and apply the limit."""
     table = pa.Table.from_batches(tables, cdx_table(pa.RecordBatch.from_pydict({})).schema)
     order = pc.sort_indices(table.column(RAW)).to_numpy()
     if request.closest:
@@ -180,7 +177,6 @@ def _captures(catalogue: Catalogue, crawl: str, request: CdxRequest, intervals: 
 
 
 def _has_candidates(catalogue: Catalogue, crawl: str, request: CdxRequest) -> bool:
-    """Check by footers whether the crawl may have captures at the requested times."""
     if not (request.first or request.last):
         return True
     found = _captures(catalogue, crawl, replace(request, filters=()), request.pattern.intervals)
@@ -188,13 +184,12 @@ def _has_candidates(catalogue: Catalogue, crawl: str, request: CdxRequest) -> bo
 
 
 def _has_captures(catalogue: Catalogue, crawl: str, request: CdxRequest) -> bool:
-    """Check whether there is a capture, before filters."""
     query = ResolvedQuery(request.pattern.intervals, (request.url,), ("url_surtkey",), limit=1)
     return any(batch.num_rows for batch in run_query(catalogue.session, query, crawl, SUBSETS).batches(warn=False))
 
 
 def _distances(stamps: pa.Array | pa.ChunkedArray, closest: str) -> np.ndarray:
-    """Return seconds from a time, which is moved into the valid range; infinite for invalid timestamps."""
+    """Return seconds from a time; infinite for invalid timestamps."""
     moment = timestamp_to_datetime(closest, tz_aware=True).timestamp()  # pads and clamps as pywb does
     times = np.asarray(pc.strptime(stamps, format="%Y%m%d%H%M%S", unit="s", error_is_null=True).cast(pa.int64()))
     distances: np.ndarray = np.nan_to_num(np.abs(times.astype(float) - moment), nan=np.inf)

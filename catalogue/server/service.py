@@ -19,7 +19,6 @@ from catalogue.source.rate_limit import Clock, SystemClock
 T = TypeVar("T")
 
 _DOCUMENT_SECONDS = 5.0
-"""For parsing one document, while a thread of the pool waits."""
 
 
 class Service:
@@ -142,7 +141,7 @@ class Service:
             return self._documents
 
     def close(self) -> None:
-        """Cancel queries and wait until running ones have ended: DuckDB crashes if it is closed under a thread."""
+        """Cancel queries and wait for running ones: DuckDB crashes if it is closed under a thread."""
         if self.harvester:
             self.harvester.close()
         self._first.session.abort()

@@ -157,8 +157,6 @@ async def _crawl(request: Request) -> Response:
 async def _status(request: Request) -> Response:
     service = service_of(request)
     coverage, cached = await run_query(request, lambda cat: (coverage_rows(cat.session), cached_pages(cat.session)))
-    for row in coverage:
-        row["state"] = _state(row)
     return _page(
         request,
         "status.html",
@@ -234,19 +232,11 @@ def _choices(request: Request, crawls: list[dict[str, Any]]) -> list[tuple[str, 
     return found
 
 
-def _state(row: Mapping[str, Any]) -> str:
-    if row["files_failed"]:
-        return "some files failed"
-    if row["files_listed"] is not None and row["files_harvested"] < row["files_listed"]:
-        return "incomplete" if row["files_harvested"] else "not harvested"
-    return "complete, some bounds unknown" if row["without_bounds"] else "complete"
-
-
 def _result(form: Form, search: Search, found: SearchResult) -> dict[str, Any]:
     one = found.crawls[0] if len(found.crawls) == 1 else None
     return {
         "found": found,
-        "headline": _headline(search, found),
+        "search": search,
         "command": _command(search),
         "more": form.address(limit=str(MAX_LIMIT)) if found.more and search.limit < MAX_LIMIT else "",
         "previous": form.address(page=str(search.page - 1)) if search.page > 1 else "",
@@ -254,25 +244,10 @@ def _result(form: Form, search: Search, found: SearchResult) -> dict[str, Any]:
         "csv": form.address("/search.csv", limit=str(MAX_LIMIT)),
         "cdx": form.cdx_address(one) if one else "",
         "site": _site(form, search),
-        "facts": list(_facts(found).items()),
         "map": svg.draw_query(found.space, found.plan, limited=found.more),
         "others": [(crawl, form.address(crawls=(crawl,))) for crawl in found.others[:_MAX_OTHERS]],
         "rest": max(0, len(found.others) - _MAX_OTHERS),
     }
-
-
-def _headline(search: Search, found: SearchResult) -> str:
-    crawls = found.crawls[0] if len(found.crawls) == 1 else formatting.plural(len(found.crawls), "crawl")
-    if found.rows is None:
-        return f"{search.url} in {crawls}: not read"
-    if not found.rows:
-        return f"No {'more ' if search.start else ''}captures of {search.url} in {crawls}"
-    count = formatting.plural(len(found.rows), "capture")
-    if search.start:
-        count = f"Captures {search.start + 1:,} to {search.start + len(found.rows):,}"
-    if found.more:
-        return f"{count} of {search.url} in {crawls}; there are more"
-    return f"{count} of {search.url} in {crawls}"
 
 
 def _command(search: Search) -> str:
@@ -298,21 +273,3 @@ def _site(form: Form, search: Search) -> list[tuple[str, str]]:
         return []
     wider = [f"{typed}/*", f"*.{typed.partition('://')[2] or typed}"]
     return [(url, form.address(url=url)) for url in wider]
-
-
-def _facts(found: SearchResult) -> dict[str, str]:
-    plan = found.plan
-    facts = {
-        "Files": f"{len(plan.paths):,} of {found.files:,}",
-        "Row groups": f"{plan.row_groups:,} of {plan.considered:,}",
-        "Pages": f"{plan.about}{plan.pages:,}" if plan.pages else "",
-        "Complete column chunks": f"{plan.chunks:,}" if plan.chunks else "",
-        "Page indexes, fetched first": formatting.plural(len(found.first_plan.indexes), "request")
-        if found.first_plan.indexes
-        else "",
-        "Requests": f"{plan.about}{plan.requests:,}",
-        "Bytes": f"{plan.about}{formatting.size(plan.bytes)} of {formatting.size(found.bytes)}",
-        "From the cache": formatting.size(plan.cached_bytes) if plan.cached_bytes else "",
-        "Time": formatting.duration(found.seconds),
-    }
-    return {name: text for name, text in facts.items() if text}

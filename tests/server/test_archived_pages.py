@@ -14,10 +14,8 @@ from catalogue import Catalogue
 from catalogue.commoncrawl.capture import Capture, capture_of, format_timestamp
 from catalogue.records.record import read_record
 from catalogue.server.archived_pages import parse_url
-from catalogue.settings import Settings
 from tests.support.archives import digest
 from tests.support.crawls import CRAWL
-from tests.support.faults import FaultServer, Kind, always
 from tests.support.served_records import (
     ARCHIVE,
     OK,
@@ -80,17 +78,6 @@ def assert_twins(harvested: Catalogue, crawl: str, row: dict[str, Any], got: Ans
     twins = harvested.captures(row["url"], crawls=crawl, exact_url=True).to_arrow().to_pylist()
     (twin,) = [each for each in twins if str(each["warc_record_offset"]) == got.headers["x-archive-offset"]]
     assert (twin["url"], twin["fetch_time"]) == (row["url"], row["fetch_time"])
-
-
-def test_accepts_quoted_urls(address: str, harvested: Catalogue, crawl: str) -> None:
-    queried = harvested.captures("*.com", crawls=crawl, where="url_query <> ''", limit=1)
-    (row,) = queried.to_arrow().to_pylist()
-    stamp, url = format_timestamp(row["fetch_time"]), row["url"]
-    plain = get(address, f"/{crawl}/{stamp}id_/{url}")
-    assert plain.status == 200
-    for spelled in (quote(url, safe=""), url.replace("://", ":/"), quote(url, safe=":?=&")):
-        got = get(address, f"/{crawl}/{stamp}id_/{spelled}")
-        assert (got.body, got.headers["x-archive-offset"]) == (plain.body, plain.headers["x-archive-offset"]), spelled
 
 
 @pytest.mark.parametrize(
@@ -224,15 +211,3 @@ def test_incomplete_answers_are_not_cached(hostile: str, tmp_path: Path) -> None
     with serving(*harvest(tmp_path / "mirror", tmp_path)) as address:
         assert page(address, "script").headers["cache-control"] == "no-store"
     assert page(hostile, "script").headers["cache-control"] == "public, max-age=86400"
-
-
-def test_source_failure_has_retry_after(tmp_path: Path) -> None:
-    write_records(tmp_path / "mirror", [(url_of("script"), TIME, PAGES["script"])])
-    data, _ = harvest(tmp_path / "mirror", tmp_path)
-
-    with FaultServer({}, script=always(Kind.BLOCKED)) as source:
-        settings = Settings(source=source.url, cache=tmp_path / "cache", patience=0.01)
-        with serving(data, settings) as address:
-            got = [page(address, "script"), get(address, f"/api/query?url={url_of('script')}")]
-    for each in got:
-        assert (each.status, int(each.headers["retry-after"]) > 0) == (503, True)

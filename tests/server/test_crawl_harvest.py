@@ -75,17 +75,6 @@ def test_incomplete_answers_have_a_header(settings: Settings, crawl: str, tmp_pa
         assert "catalogue harvest --crawl" in answer.json["message"]
 
 
-def test_lists_all_crawls_without_harvest(settings: Settings, crawl: str, tmp_path: Path) -> None:
-    with serving(tmp_path / "data", settings) as address:
-        assert len(get(address, "/collinfo.json").json) > 1
-        answer = get(address, f"/{crawl}-index?url=example.com")
-        assert answer.status == 404
-        assert f"catalogue harvest --crawl {crawl}" in answer.json["message"]
-        assert get(address, "/CC-MAIN-1999-01-index?url=example.com").json == {
-            "message": "there is no crawl CC-MAIN-1999-01; see /collinfo.json"
-        }
-
-
 def test_harvests_requested_crawl(settings: Settings, harvested: Catalogue, crawl: str, tmp_path: Path) -> None:
     messages: SimpleQueue[str] = SimpleQueue()
     with serving(tmp_path / "data", settings, on_demand=True, notify=messages.put) as address:

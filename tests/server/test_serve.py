@@ -37,16 +37,6 @@ base = pytest.fixture(scope="module")(serving_harvested)
 # ---- crawls ----
 
 
-def test_lists_crawls_of_the_source(base: str, mirror: Path) -> None:
-    answer = get(base, "/collinfo.json")
-    assert answer.headers["content-type"] == "application/json"
-    listed = json.loads((mirror / "collinfo.json").read_bytes())
-    assert [each["id"] for each in answer.json] == sorted((each["id"] for each in listed), reverse=True)
-    assert all([*each][:4] == ["id", "name", "timegate", "cdx-api"] for each in answer.json)
-    assert all(each["cdx-api"] == f"{base}/{each['id']}-index" for each in answer.json)
-    assert answer.text.startswith('[\n  {\n    "id": ')
-
-
 @pytest.mark.parametrize(
     ("headers", "address"),
     [

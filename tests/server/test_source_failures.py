@@ -69,8 +69,9 @@ def test_source_failure_is_503_with_retry_after(
         served_from(source, untaught_data, settings, tmp_path, patience=0.5) as address,
     ):
         failing.begun.set()
-        for _ in range(2):
-            answer = get(address, f"/{crawl}-index?url=example.com/*")
+        paths = ("{}-index?url=example.com/*", "api/query?url=example.com/*&crawl={}", "{}/2022id_/http://example.com/")
+        for path in (paths[0], *paths):
+            answer = get(address, f"/{path.format(crawl)}")
             assert answer.status == 503
             assert int(answer.headers["retry-after"]) >= least
             assert answer.json["message"]
