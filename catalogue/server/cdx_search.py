@@ -92,9 +92,9 @@ def read_part(
         for batch in captures.batches(warn=False):
             for start in range(0, batch.num_rows, _BATCH_ROWS):
                 piece = batch.slice(start, _BATCH_ROWS)
-                yield rows_before(piece, last, request) if last else piece
+                yield cdx_table(rows_before(piece, last, request) if last else piece)
 
-    for batch in filter_rows(candidates(), request, time.thread_time):
+    for batch in filter_tables(candidates(), request, time.thread_time):
         found.append(batch)
         rows, size = rows + batch.num_rows, size + batch.nbytes
         if request.limit and rows > request.limit + _BATCH_ROWS:
@@ -110,24 +110,24 @@ def read_part(
     return sort_captures(found, request)
 
 
-def filter_rows(
-    batches: Iterable[pa.RecordBatch], request: CdxRequest, clock: Callable[[], float]
+def filter_tables(
+    tables: Iterable[pa.RecordBatch], request: CdxRequest, clock: Callable[[], float]
 ) -> Iterator[pa.RecordBatch]:
-    """Convert index rows to CDX fields and apply filters; ``clock`` returns CPU seconds.
+    """Filter tables of CDX fields; ``clock`` returns CPU seconds.
 
     Raises:
         TooExpensive: if regular expressions take more than ``_EXPRESSION_SECONDS``.
     """
     timed = any(each.operator is Operator.MATCHES for each in request.filters)
     left, size = _EXPRESSION_SECONDS, 1
-    for batch in batches:
+    for table in tables:
         if not timed:
-            yield filter_batch(batch, request)
+            yield filter_table(table, request)
             continue
         at = 0
-        while at < batch.num_rows:
+        while at < table.num_rows:
             began = clock()
-            selected = filter_batch(batch.slice(at, size), request)
+            selected = filter_table(table.slice(at, size), request)
             took = clock() - began
             left -= took
             if left < 0:
@@ -138,8 +138,7 @@ def filter_rows(
             yield selected
 
 
-def filter_batch(rows: pa.RecordBatch, request: CdxRequest) -> pa.RecordBatch:
-    table = cdx_table(rows)
+def filter_table(table: pa.RecordBatch, request: CdxRequest) -> pa.RecordBatch:
     masks = [each.mask(table) for each in request.filters]
     masks += [pc.greater_equal(table.column(TIME), request.first)] if request.first else []
     masks += [pc.less_equal(table.column(TIME), request.last)] if request.last else []

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalogue.cdx.lines import FIELDS, RAW
+from catalogue.cdx.lines import FIELDS, RAW, cdx_table
 from catalogue.commoncrawl.columns import SCHEMA
 from catalogue.errors import QueryError, TooExpensive
 from catalogue.server.cdx_request import CdxRequest, parse_filter, parse_request
-from catalogue.server.cdx_search import filter_batch, filter_rows, rows_before, sort_captures
+from catalogue.server.cdx_search import filter_table, filter_tables, rows_before, sort_captures
 from tests.cdx.test_lines import ROW
 from tests.support.cdx_oracle import Capture, Refused, capture_filter
 
@@ -103,13 +103,14 @@ def test_expressions_take_linear_time() -> None:
 
 def test_limits_time_of_expressions() -> None:
     rows = pa.RecordBatch.from_pylist([ROW | {"url": f"http://example.com/{at}"} for at in range(700)])
+    table = cdx_table(rows)
     ticks = iter(range(10_000))
     with pytest.raises(TooExpensive, match="more than 10 s"):
-        list(filter_rows([rows], request_of(filter="~url:http"), clock=lambda: next(ticks)))
+        list(filter_tables([table], request_of(filter="~url:http"), clock=lambda: next(ticks)))
     assert next(ticks) < 30
     for text in ("~url:.*[37]$", "!~url:.*[37]$", "url:5"):
-        found = pa.Table.from_batches(filter_rows([rows, rows], request_of(filter=text), clock=lambda: 0))
-        assert found.equals(pa.Table.from_batches([filter_batch(rows, request_of(filter=text))] * 2))
+        found = pa.Table.from_batches(filter_tables([table, table], request_of(filter=text), clock=lambda: 0))
+        assert found.equals(pa.Table.from_batches([filter_table(table, request_of(filter=text))] * 2))
 
 
 def test_filters_become_conditions_for_statistics() -> None:
@@ -123,7 +124,7 @@ def test_filters_become_conditions_for_statistics() -> None:
 def test_filters_by_time() -> None:
     times = [ROW["fetch_time"].replace(year=year) for year in (2020, 2021, 2022)]
     rows = pa.RecordBatch.from_pylist([{"url_surtkey": "x", "fetch_time": at} for at in times])
-    found = filter_batch(rows, parse_request([("url", "x"), ("from", "2021"), ("to", "2021")]))
+    found = filter_table(cdx_table(rows), parse_request([("url", "x"), ("from", "2021"), ("to", "2021")]))
     assert found.column("timestamp").to_pylist() == ["20210116093137"]
 
 
@@ -141,7 +142,7 @@ def test_sorts_by_distance_even_from_invalid_times(closest: str, years: list[int
     times = [ROW["fetch_time"].replace(year=year) for year in (2022, 2020, 2021)]
     rows = pa.RecordBatch.from_pylist([{"url_surtkey": "x", "fetch_time": at} for at in times])
     request = parse_request([("url", "x"), ("closest", closest), ("limit", "3")])
-    found = sort_captures([filter_batch(rows, request)], request).column("timestamp").to_pylist()
+    found = sort_captures([filter_table(cdx_table(rows), request)], request).column("timestamp").to_pylist()
     assert [int(stamp[:4]) for stamp in found] == years
 
 
@@ -162,8 +163,8 @@ def test_rows_after_the_limit_are_not_needed(
         ],
         schema=pa.schema([(name, SCHEMA.field(name).type) for name in ("url_surtkey", "fetch_time", "url")]),
     )
-    selected = sort_captures([filter_batch(rows.slice(0, limit), request)], request)
+    selected = sort_captures([filter_table(cdx_table(rows.slice(0, limit)), request)], request)
     needed = rows_before(rows.slice(limit), selected.slice(selected.num_rows - 1), request)
-    assert sort_captures([selected, filter_batch(needed, request)], request) == sort_captures(
-        [filter_batch(rows, request)], request
+    assert sort_captures([selected, filter_table(cdx_table(needed), request)], request) == sort_captures(
+        [filter_table(cdx_table(rows), request)], request
     )
