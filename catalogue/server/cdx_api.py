@@ -15,9 +15,9 @@ from catalogue.cdx.lines import write_lines
 from catalogue.commoncrawl.manifests import Crawl
 from catalogue.errors import NotHarvested
 from catalogue.metadata_db.candidates import MARGIN
-from catalogue.server.cdx_request import CdxRequest, parse_request
+from catalogue.server.cdx_request import CdxRequest, parse_query, parse_request
 from catalogue.server.cdx_search import Page, find_page, read_part
-from catalogue.server.responses import error_answer, incomplete, parameters, run_query, service_of
+from catalogue.server.responses import error_answer, incomplete, run_query, service_of
 from catalogue.server.service import Service
 from catalogue.surt import KeyInterval
 
@@ -34,7 +34,7 @@ async def collinfo(request: Request) -> Response:
 
 async def index(request: Request) -> Response:
     """Answer a CDX request, in several parts if it is long."""
-    service, query = service_of(request), parse_request(parameters(request))
+    service, query = service_of(request), parse_request(parse_query(request.scope["query_string"]))
     not_found = f"No Captures found for: {query.url}"
     find = partial(_find, service, request.path_params["crawl"], query)
     try:

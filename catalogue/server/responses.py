@@ -1,11 +1,9 @@
-"""What all parts of the server share: query strings, queries in the pool, and errors as answers."""
+"""What all parts of the server share: queries in the pool, and errors as answers."""
 
 import asyncio
 import json
-import re
 from collections.abc import Callable, Hashable, Sequence
 from typing import TypeVar
-from urllib.parse import parse_qsl
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -38,31 +36,11 @@ _MAX_SECONDS = 25.0
 """For a query, including its time in the queue: clients wait 30 s for an answer."""
 _RETRY_SECONDS, _RETRY_UNAVAILABLE_SECONDS = 30, 3600
 """``Retry-After`` where the error has none."""
-_MAX_PARAMETERS = 200
-_INVALID_BYTES = re.compile("[\udc80-\udcff]")
 
 
 def service_of(request: Request) -> Service:
     service: Service = request.app.state.service
     return service
-
-
-def parameters(request: Request) -> list[tuple[str, str]]:
-    """Parse a query string; blank values are left out, and bytes that are not UTF-8 stay ``%XX``.
-
-    Raises:
-        QueryError: if there are too many parameters.
-    """
-    text = request.scope["query_string"].decode("latin-1")
-    try:
-        found = parse_qsl(text, errors="surrogateescape", max_num_fields=_MAX_PARAMETERS)
-    except ValueError as error:
-        raise QueryError(f"more than {_MAX_PARAMETERS} parameters") from error
-    return [(_escape(name), _escape(value)) for name, value in found]
-
-
-def _escape(text: str) -> str:
-    return _INVALID_BYTES.sub(lambda found: f"%{ord(found[0]) - 0xDC00:02X}", text)
 
 
 async def run_query(request: Request, query: Callable[[Catalogue], T], *, key: Hashable = None) -> T:

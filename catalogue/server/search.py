@@ -126,67 +126,63 @@ class Form:
 
 def parse_form(form: Form) -> Search | Form:
     """Return the query, or the form with errors."""
-    checks: dict[str, Callable[[str], Any]] = {
-        "matchType": _match,
-        "url": lambda text: _check_url(text, form["matchType"]),
-        "from": lambda text: time_bounds(text or None, None),
-        "to": lambda text: time_bounds(None, text or None),
-        "status": lambda text: statuses(text or None),
-        "mime": lambda text: media_types(text or None),
-        "language": lambda text: languages(text or None),
-        "order": _check_order,
-        "limit": lambda text: _limit(text, form["page"]),
+    first, last, match = form["from"] or None, form["to"] or None, form["matchType"] or None
+    status, mime, lang = (form[name] or None for name in ("status", "mime", "language"))
+    limit, page = form["limit"], form["page"]
+    checks: dict[str, Callable[[], object]] = {
+        "matchType": lambda: _check_choice("match", match, "exact", "prefix", "host", "domain"),
+        "url": lambda: _check_url(form["url"], match),
+        "from": lambda: time_bounds(first, None),
+        "to": lambda: time_bounds(None, last),
+        "status": lambda: statuses(status),
+        "mime": lambda: media_types(mime),
+        "language": lambda: languages(lang),
+        "order": lambda: _check_choice("order", form["order"], "key", "newest"),
+        "limit": lambda: _check_numbers(limit, page),
     }
-    found: dict[str, Any] = {}
     errors: dict[str, str] = {}
     for name, check in checks.items():
         try:
-            found[name] = check(form[name])
+            check()
         except QueryError as error:
             errors[name] = str(error)
     if not errors.keys() & {"from", "to"}:
         try:
-            time_bounds(form["from"] or None, form["to"] or None)
+            time_bounds(first, last)
         except QueryError:
-            errors["to"] = f"{form['to']} is before {form['from']}"
+            errors["to"] = f"{last} is before {first}"
     if errors:
         return replace(form, errors=errors)
-    query = Query(
-        patterns=(form["url"],),
-        crawls=form.crawls or ("all",),
-        match=found["matchType"],
-        from_=form["from"] or None,
-        to=form["to"] or None,
-        filters=Filters(found["status"], found["mime"], found["language"]),
-        limit=found["limit"],
+    query = Query.of(
+        form["url"],
+        crawls=form.crawls or "all",
+        match=match,
+        from_=first,
+        to=last,
+        status=status,
+        mime=mime,
+        lang=lang,
+        limit=int(limit or DEFAULT_LIMIT),
     )
-    return Search(query, form["order"], int(form["page"] or 1))
+    return Search(query, form["order"], int(page or 1))
 
 
-def _match(text: str) -> Match | None:
-    try:
-        return Match(text) if text else None
-    except ValueError:
-        raise QueryError(f"invalid match {text[:100]!r}; use exact, prefix, host or domain") from None
+def _check_choice(name: str, text: str | None, *choices: str) -> None:
+    if text and text not in choices:
+        raise QueryError(f"invalid {name} {text[:100]!r}; use {', '.join(choices[:-1])} or {choices[-1]}")
 
 
-def _check_url(text: str, match: str) -> None:
+def _check_url(text: str, match: str | None) -> None:
     if not text:
         raise QueryError("enter a URL or a host, such as example.com/page, example.com/* or *.example.com")
     parse_pattern(text, Match(match) if match in {each.value for each in Match} else None)
 
 
-def _check_order(text: str) -> None:
-    if text not in {"", "key", "newest"}:
-        raise QueryError(f"invalid order {text[:100]!r}; use key or newest")
-
-
-def _limit(text: str, page: str) -> int:
+def _check_numbers(limit: str, page: str) -> None:
     if page and page not in map(str, range(1, MAX_PAGE + 1)):
         raise QueryError(f"invalid page {page[:20]!r}; use 1 to {MAX_PAGE}, or the CDX API for more captures")
-    if text and not (text.isascii() and text.isdecimal() and 1 <= int(text[:9]) <= MAX_LIMIT):
-        raise QueryError(f"invalid limit {text[:20]!r}; use 1 to {MAX_LIMIT:,}, or the CDX API for more")
-    return int(text or DEFAULT_LIMIT)
+    if limit and not (limit.isascii() and limit.isdecimal() and 1 <= int(limit[:9]) <= MAX_LIMIT):
+        raise QueryError(f"invalid limit {limit[:20]!r}; use 1 to {MAX_LIMIT:,}, or the CDX API for more")
 
 
 def _cdx_filter(field: str, values: tuple[str, ...], wildcard: str, expression: str) -> str:
