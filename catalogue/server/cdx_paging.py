@@ -76,17 +76,6 @@ def pages_of(blocks: Sequence[Block], size: int) -> list[tuple[Block, ...]]:
     return [tuple(page) for page in pages]
 
 
-def joined(blocks: Iterable[Block]) -> tuple[KeyInterval, ...]:
-    """Return the intervals of consecutive blocks, with adjacent ones merged."""
-    found: list[KeyInterval] = []
-    for interval in (interval for block in blocks for interval in block.intervals):
-        if found and found[-1].end == interval.start:
-            found[-1] = KeyInterval(found[-1].start, interval.end)
-        else:
-            found.append(interval)
-    return tuple(found)
-
-
 def _intersect(intervals: Iterable[KeyInterval], start: bytes, end: bytes) -> Iterable[KeyInterval]:
     for each in intervals:
         low, high = max(each.start, start), min(each.end, end)

@@ -19,9 +19,9 @@ from catalogue.find_captures import run_query
 from catalogue.parquet.arrow_arrays import positions
 from catalogue.query.resolved_query import CDX_COLUMNS, ResolvedQuery
 from catalogue.query.where import parse_where
-from catalogue.server.cdx_paging import Block, cut, joined, marks, pages_of
+from catalogue.server.cdx_paging import Block, cut, marks, pages_of
 from catalogue.server.cdx_request import CdxRequest, Operator
-from catalogue.surt import KeyInterval, Match
+from catalogue.surt import KeyInterval, Match, merge
 
 _MAX_INDEXED = 300
 """Above this number of row groups, pages are cut between row groups, without page indexes."""
@@ -67,10 +67,11 @@ def find_page(catalogue: Catalogue, crawl: str, request: CdxRequest) -> Page:
     page = pages[request.page] if 0 <= request.page < len(pages) else ()
     # To sort by distance from a time, all of a page is needed.
     parts = [page] if request.closest and page else pages_of(page, _PART_BLOCKS)
+    read = [merge(interval for block in part for interval in block.intervals) for part in parts]
     return Page(
         len(pages),
         sum(block.size for block in blocks),
-        tuple(joined(part) for part in (reversed(parts) if request.reverse else parts)),
+        tuple(reversed(read) if request.reverse else read),
         question.scope.missing,
     )
 

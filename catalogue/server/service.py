@@ -67,9 +67,9 @@ class Service:
         self.notify = notify
         self._executor = ThreadPoolExecutor(at_once, thread_name_prefix="query")
         self._capacity = at_once + max_queued
-        self._pending = 0
         self._running: dict[Hashable, Future[Any]] = {}
         self._clients: dict[Future[Any], int] = {}
+        """Clients of each pending query."""
         self._documents: Documents | None = None
         self._lock = Lock()
 
@@ -80,7 +80,7 @@ class Service:
     @property
     def pending(self) -> int:
         """Number of running and queued queries."""
-        return self._pending
+        return len(self._clients)
 
     @property
     def spent(self) -> tuple[int, int]:
@@ -99,9 +99,8 @@ class Service:
                 answer = self._running[key]
                 self._clients[answer] += 1
                 return answer
-            if self._pending >= self._capacity:
+            if len(self._clients) >= self._capacity:
                 raise Busy("too many queries are waiting; try again in a few seconds", retry_after=5)
-            self._pending += 1
             answer = self._executor.submit(self._run, query)
             self._clients[answer] = 1
             if key is not None:
@@ -167,7 +166,6 @@ class Service:
 
     def _finished(self, key: Hashable, answer: "Future[Any]") -> None:
         with self._lock:
-            self._pending -= 1
             del self._clients[answer]
             if self._running.get(key) is answer:
                 del self._running[key]

@@ -348,6 +348,13 @@ EXCHANGES = (
     Exchange("a time by t", "url={host}/*&filter=~t:{early:.8}"),
     Exchange("a key by k", "url=*.{host}&filter=k:)/", pywb=_PORTS),
     Exchange("an archive by f", "url={host}/*&filter=f:/warc/"),
+    Exchange(
+        "waymore's filters",
+        "url=*.{host}/*&output=json&fl=timestamp,url,mime,status,digest"
+        "&filter=!~mime:(warc/revisit|text/css|image/svg\\+xml|image/x-icon)&filter=!~status:(404|301|302)",
+        pywb=_PORTS,
+    ),
+    Exchange("a page of gau's", "url=*.{host}/*&output=json&fl=url&page=0&filter=!%3Dstatus:404", pywb=_PORTS),
     # fl
     Exchange("fields", "url={often}&output=json&fl=url,timestamp"),
     Exchange("fields by the other name", "url={often}&output=json&fields=digest,urlkey"),
