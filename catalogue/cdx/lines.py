@@ -54,10 +54,9 @@ class Output(enum.Enum):
 
 
 def cdx_table(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Convert rows of the index, with any of its columns, to CDX fields.
+    """Convert rows of the index, with any of its columns, to text columns ``FIELDS`` and ``RAW``.
 
-    Returns:
-        Text columns ``FIELDS`` and ``RAW``. Missing values are null, but ``-`` for key and time.
+    Missing values are null, but ``-`` for key and time.
     """
     nothing = pa.nulls(rows.num_rows, pa.string())
     column = {name: rows.column(name) for name in rows.schema.names}
@@ -78,13 +77,10 @@ def places_of(rows: pa.RecordBatch) -> dict[str, pa.Array]:
 
 
 def write_lines(table: pa.RecordBatch, output: Output, names: Sequence[str] | None = None) -> bytes:
-    r"""Write lines, each with its ``\n``.
+    """Write lines of a table of CDX fields.
 
-    Args:
-        table: CDX fields.
-        output: the format.
-        names: fields to write, in this order; None for all that a capture has. CDXJ always has key and time. Unknown
-            names are ``-`` in text and left out otherwise. ``charset`` is another name of ``encoding``.
+    ``names`` are the fields in their order; None for all that a capture has. CDXJ always has key and time. Unknown
+    names are ``-`` in text and left out otherwise. ``charset`` is another name of ``encoding``.
     """
     selected = FIELDS if names is None else names
     columns = {name: column for name in selected if (column := _column(table, name)) is not None}
@@ -106,7 +102,6 @@ def _column(table: pa.RecordBatch, name: str) -> pa.Array | None:
 
 
 def _texts(table: pa.RecordBatch, selected: Sequence[str], columns: dict[str, pa.Array], *, every: bool) -> pa.Array:
-    """Join values by blanks: of every field, or only of those that a capture has."""
     nothing = pa.nulls(table.num_rows, pa.string())
     values = [columns.get(name, nothing) for name in selected]
     if every:
@@ -115,7 +110,7 @@ def _texts(table: pa.RecordBatch, selected: Sequence[str], columns: dict[str, pa
 
 
 def _objects(columns: dict[str, pa.Array], length: int = 0) -> pa.Array:
-    """Write JSON objects as ``json.dumps`` does, in ASCII, without null values."""
+    """Write JSON objects as ``json.dumps`` does, without null values."""
     members = [
         pc.binary_join_element_wise(pa.scalar(f"{json.dumps(name)}:"), _quoted(values), " ")
         for name, values in columns.items()
@@ -154,7 +149,7 @@ def _broken(key: str) -> str:
 
 
 def _replaced(plain: pa.Array, values: pa.Array, odd: str, replacement: Callable[[str], str]) -> pa.Array:
-    """Return ``plain``, or ``replacement(value)`` where a value matches the pattern ``odd``."""
+    """Return ``plain``, but ``replacement(value)`` where a value matches ``odd``."""
     found = pc.fill_null(pc.match_substring_regex(values, odd), fill_value=False)
     if not pc.any(found).as_py():
         return plain

@@ -1,7 +1,7 @@
 """The layout of a key map: where files, row groups and pages lie among a crawl's keys, and which of them a plan reads.
 
-Positions are shares of an axis, from 0 to 1. The bytes of keys do not say how many keys are between them, so an axis is
-scaled by rank: each interval between two bounds is one step, and gaps have no width.
+Positions are shares of an axis, from 0 to 1, scaled by rank: each interval between two bounds is one step, and gaps
+have no width.
 """
 
 import enum
@@ -11,15 +11,16 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
 from catalogue.formatting import plural
-from catalogue.plan.plan import PlannedFile, PlannedRowGroup, ReadPlan
+from catalogue.parquet.stored_indexes import ColumnIndex
+from catalogue.plan.plan import PlannedRowGroup, ReadPlan
 from catalogue.surt import KeyInterval, shared_prefix, text_after, text_from
 
 MAX_FILES, MAX_ROW_GROUPS = 4, 4
 """Files whose row groups are shown, and row groups whose pages are shown."""
 MAX_ROWS = 40
 """Rows of a lane; bars that need more are put into the last one."""
-_COMPARED_CHARACTERS, _CHARACTER_RANGE = 8, 128
-"""Characters after the shared prefix of two bounds that place a key between them; higher code points count as equal."""
+_COMPARED_BYTES = 8
+"""Bytes after the shared prefix of two bounds that place a key between them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Extent:
 
     @property
     def intervals(self) -> tuple[tuple[str, str], ...]:
-        """The same, ascending: old writers compared signed bytes, so that the lesser bound may come last."""
+        """Ascending intervals; old writers compared signed bytes, so that the lesser bound may come last."""
         return tuple(sorted((min(ends), max(ends)) for ends in self.filled))
 
 
@@ -80,7 +81,7 @@ class Lane:
     bars: tuple[Bar, ...]
 
     def count(self, *states: State) -> int:
-        """Count files, row groups or pages in some states; one of them can have several bars."""
+        """Count files, row groups or pages in some states."""
         return len({bar.label for bar in self.bars if bar.state in states})
 
     @property
@@ -95,7 +96,7 @@ class Lane:
 
     @property
     def depth(self) -> int:
-        """Number of rows: one key can be in so many of them; more than 1 where sorted streams were zipped."""
+        """Number of rows: one key can be in so many of them."""
         return max((bar.row + 1 for bar in self.bars if bar.bounded), default=0)
 
 
@@ -156,35 +157,42 @@ class KeySpace:
 
 def key_space(crawl: str, files: Sequence[FileExtent], plan: ReadPlan) -> KeySpace:
     """Lay out the stored files of a crawl, and the row groups and pages that a plan reads of them."""
-    planned = {each.file.path: each for each in plan.files}
-    awaited: dict[str, set[int]] = {}
-    for each in plan.awaited:
-        awaited.setdefault(each.path, set()).add(each.row_group)
+    intervals = plan.query.intervals
     by_path = {file.path: file for file in files}
     read = [by_path[path] for path in plan.paths if path in by_path]
-    paths = {file.path for file in read}
-    groups = [(file, group) for file in read for group in _row_groups(planned.get(file.path))]
-    indexed = [(file, group) for file, group in groups if group.key_index]
-    pages = [_count_pages(group) for _, group in groups]
-    intervals = plan.query.intervals
+    planned = {each.file.path: each.row_groups for each in plan.files}
+    states = {file.path: {group.ordinal: _state(group) for group in planned.get(file.path, ())} for file in read}
+    groups = [(file, group) for file in read for group in planned.get(file.path, ())]
+    awaited = [each for each in plan.awaited if each.path in states]
+    for each in awaited:
+        states[each.path][each.row_group] = State.READ
+    pages = None if awaited or any(group.key_index is None for _, group in groups) else 0
+    lanes: dict[str, list[tuple[Extent, State]]] = {}
+    for file in files:
+        of_file = states.get(file.path)
+        unknown = of_file and set(of_file.values()) == {State.UNKNOWN}
+        state = State.SKIPPED if of_file is None else State.UNKNOWN if unknown else State.READ
+        lanes.setdefault(file.subset, []).append((file.extent, state))
+    axes = []
+    for file in read[:MAX_FILES]:
+        extents = [(extent, states[file.path].get(ordinal, State.SKIPPED)) for ordinal, extent in file.groups]
+        axes.append(_axis(file.path, {file.subset: extents}, intervals))
+    indexed = [(file, group, group.key_index) for file, group in groups if group.key_index]
     return KeySpace(
         crawl,
-        _files_axis(files, planned, paths, intervals),
-        tuple(
-            _row_groups_axis(file, planned.get(file.path), awaited.get(file.path, ()), intervals)
-            for file in read[:MAX_FILES]
-        ),
-        tuple(_pages_axis(file, group, intervals) for file, group in indexed[:MAX_ROW_GROUPS]),
-        read_files=len(paths),
-        read_groups=len(groups) + sum(len(awaited.get(path, ())) for path in paths),
-        read_pages=None if None in pages or not paths.isdisjoint(awaited) else sum(filter(None, pages)),
+        _axis("", lanes, intervals, outside=True),
+        tuple(axes),
+        tuple(_pages_axis(*each, intervals) for each in indexed[:MAX_ROW_GROUPS]),
+        read_files=len(read),
+        read_groups=sum(map(len, states.values())),
+        read_pages=pages if pages is None else sum(len(_read_pages(group, index)) for _, group, index in indexed),
         all_groups=sum(file.row_groups for file in files),
         without_bounds=sum(file.without_bounds for file in files),
     )
 
 
 def crawl_axis(files: Sequence[FileExtent]) -> Axis:
-    """Lay out the files of a crawl, given with their row groups: two lanes for each subset."""
+    """Lay out the files of a crawl and their row groups: two lanes for each subset."""
     lanes: dict[str, list[tuple[Extent, State]]] = {}
     for file in files:
         lanes.setdefault(f"files of {file.subset}", []).append((file.extent, State.SKIPPED))
@@ -207,51 +215,21 @@ def merge_close(marks: Iterable[tuple[float, float]], gap: float = 0.0) -> Itera
         yield last
 
 
-def _row_groups(file: PlannedFile | None) -> tuple[PlannedRowGroup, ...]:
-    return file.row_groups if file else ()
+def _state(group: PlannedRowGroup) -> State:
+    return State.READ if group.bounded else State.UNKNOWN
 
 
-def _count_pages(group: PlannedRowGroup) -> int | None:
-    return None if group.key_index is None else len(_read_pages(group, len(group.key_index.bounds)))
-
-
-def _read_pages(group: PlannedRowGroup, count: int) -> set[int]:
+def _read_pages(group: PlannedRowGroup, index: ColumnIndex) -> set[int]:
     key = group.columns[0]
-    return set(range(count)) if key.index is None else {page for run in key.pages for page in run}
+    return set(range(len(index.bounds))) if key.index is None else {page for run in key.pages for page in run}
 
 
-def _files_axis(
-    files: Sequence[FileExtent],
-    planned: Mapping[str, PlannedFile],
-    read: Collection[str],
-    intervals: Sequence[KeyInterval],
-) -> Axis:
-    lanes: dict[str, list[tuple[Extent, State]]] = {}
-    for file in files:
-        groups = _row_groups(planned.get(file.path))
-        state = State.READ if not groups or any(group.bounded for group in groups) else State.UNKNOWN
-        lanes.setdefault(file.subset, []).append((file.extent, state if file.path in read else State.SKIPPED))
-    return _axis("", lanes, intervals, outside=True)
-
-
-def _row_groups_axis(
-    file: FileExtent, planned: PlannedFile | None, awaited: Collection[int], intervals: Sequence[KeyInterval]
-) -> Axis:
-    states = {group.ordinal: State.READ if group.bounded else State.UNKNOWN for group in _row_groups(planned)}
-    states |= dict.fromkeys(awaited, State.READ)
-    extents = [(extent, states.get(ordinal, State.SKIPPED)) for ordinal, extent in file.groups]
-    return _axis(file.path, {file.subset: extents}, intervals)
-
-
-def _pages_axis(file: FileExtent, group: PlannedRowGroup, intervals: Sequence[KeyInterval]) -> Axis:
-    index = group.key_index
-    count = len(index.bounds) if index else 0
-    read = _read_pages(group, count)
+def _pages_axis(file: FileExtent, group: PlannedRowGroup, index: ColumnIndex, intervals: Sequence[KeyInterval]) -> Axis:
+    read = _read_pages(group, index)
     extents = []
-    for page in range(count):
-        filled = index.filled(page) if index else ()
-        if filled:  # a page of nulls has no bounds
-            ends = tuple((text_from(each.min), text_after(each.max) or chr(0x10FFFF)) for each in filled)
+    for page in range(len(index.bounds)):
+        ends = tuple((text_from(each.min), text_after(each.max) or chr(0x10FFFF)) for each in index.filled(page))
+        if ends:  # a page of nulls has no bounds
             extents.append((Extent(f"page {page}", ends), State.READ if page in read else State.SKIPPED))
     return _axis(f"{file.path}#{group.ordinal}", {f"row group {group.ordinal}": extents}, intervals)
 
@@ -281,10 +259,7 @@ def _interpolate(low: str, key: str, high: str) -> float:
 
 
 def _number(text: str) -> int:
-    number = 0
-    for character in text[:_COMPARED_CHARACTERS].ljust(_COMPARED_CHARACTERS, "\0"):
-        number = number * _CHARACTER_RANGE + min(ord(character), _CHARACTER_RANGE - 1)
-    return number
+    return int.from_bytes(text.encode(errors="surrogatepass")[:_COMPARED_BYTES].ljust(_COMPARED_BYTES, b"\0"))
 
 
 def _axis(
@@ -296,12 +271,10 @@ def _axis(
 ) -> Axis:
     """Lay out lanes; ``outside`` marks requested keys outside of the axis too, at its ends."""
     filled = [part for extents in lanes.values() for extent, _ in extents for part in extent.intervals]
-    if not filled:
-        return Axis(name, "", "", tuple(_lane(each, extents, None) for each, extents in lanes.items()), ())
     scale = _Scale(filled)
-    low, high = scale.keys[0], scale.keys[-1]
+    low, high = (scale.keys[0], scale.keys[-1]) if filled else ("", "")
     marks = []
-    for interval in intervals:
+    for interval in intervals if filled else ():
         start, end = text_from(interval.start), text_after(interval.end)
         if outside or (start <= high and (end is None or end > low)):
             marks.append((scale(start), 1.0 if end is None else scale(end)))
@@ -309,12 +282,12 @@ def _axis(
     return Axis(name, low, high, drawn, tuple(merge_close(marks)))
 
 
-def _lane(name: str, extents: Sequence[tuple[Extent, State]], scale: _Scale | None) -> Lane:
+def _lane(name: str, extents: Sequence[tuple[Extent, State]], scale: _Scale) -> Lane:
     """Put each extent into the first row where it overlaps no other."""
     bars: list[Bar] = []
     ends: list[str] = []
     for extent, state in sorted(extents, key=lambda each: each[0].intervals[:1]):
-        if not extent.filled or scale is None:
+        if not extent.filled:
             continue
         low, high = extent.intervals[0][0], max(high for _, high in extent.intervals)
         row = next((row for row, end in enumerate(ends) if end <= low), len(ends))

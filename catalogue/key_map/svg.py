@@ -10,7 +10,6 @@ from pathlib import Path
 from textwrap import wrap
 
 from catalogue.formatting import plural, printable
-from catalogue.key_map.colours import stylesheet
 from catalogue.key_map.key_map import MAX_ROWS, Axis, Bar, KeySpace, Lane, State, merge_close
 from catalogue.plan.plan import ReadPlan
 from catalogue.surt import shared_prefix
@@ -27,6 +26,39 @@ _DENSE = 60
 """Bars in a lane above which they are drawn as one path, without lines between them."""
 _MIN_WIDTH = 1 / 200
 """The narrowest bar, as a share of the width."""
+
+LIGHT = {
+    "paper": "#fbfaf7",
+    "sheet": "#ffffff",
+    "ink": "#1d1c1a",
+    "soft": "#5b5750",
+    "rule": "#dcd7cc",
+    "field": "#8b867b",
+    "link": "#0a5a78",
+    "read": "#c04a12",
+    "left": "#b9b3a6",
+    "mark": "#0a5a78",
+    "bad": "#a3261c",
+    "warn": "#7a5200",
+    "warn-sheet": "#fdf4dd",
+    "bad-sheet": "#fdeeeb",
+}
+DARK = {
+    "paper": "#161513",
+    "sheet": "#1f1d1b",
+    "ink": "#ece8df",
+    "soft": "#aaa498",
+    "rule": "#37342f",
+    "field": "#7d776c",
+    "link": "#86c8e0",
+    "read": "#ff9a5c",
+    "left": "#5d5850",
+    "mark": "#86c8e0",
+    "bad": "#ff9c8f",
+    "warn": "#f0c463",
+    "warn-sheet": "#2a2416",
+    "bad-sheet": "#2f1b18",
+}
 
 STYLE = """
 .key-map { display: block; overflow: visible; }
@@ -50,7 +82,7 @@ vector-effect: non-scaling-stroke; }
 .key-map .unbounded { stroke: var(--soft); stroke-width: 0.75; fill: url(#key-map-hatch); }
 .key-map .background { fill: var(--paper); }
 """
-"""CSS of all maps; it needs the variables of ``colours.stylesheet`` and of fonts."""
+"""CSS of all maps; it needs the variables of ``stylesheet`` and of fonts."""
 _FONTS = ".key-map{--sans:system-ui,sans-serif;--serif:Georgia,serif;--mono:ui-monospace,monospace}"
 _HATCH = (
     '<defs><pattern id="key-map-hatch" width="5" height="5" patternUnits="userSpaceOnUse" '
@@ -63,6 +95,12 @@ _LEGEND = {
     "unknown": ("read: bounds not known", '<rect class="unknown" y="2" width="20" height="10"/>'),
     "unbounded": ("bounds not known", '<rect class="unbounded" y="2" width="20" height="11"/>'),
 }
+
+
+def stylesheet(selector: str = ":root") -> str:
+    """Return the colours as CSS variables that follow the reader's colour scheme."""
+    light, dark = ("".join(f"--{name}:{value};" for name, value in colours.items()) for colours in (LIGHT, DARK))
+    return f"{selector}{{{light}}}@media (prefers-color-scheme:dark){{{selector}{{{dark}}}}}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,7 @@ def application(service: Service | None = None) -> FastAPI:
         openapi_url=json_api.OPENAPI_PATH,
         docs_url=None,  # their pages load scripts from elsewhere
         redoc_url=None,
+        redirect_slashes=False,
         separate_input_output_schemas=False,
         middleware=[
             Middleware(
@@ -70,20 +71,13 @@ def application(service: Service | None = None) -> FastAPI:
         },
     )
     json_api.add_to(app)
-    app.router.routes += [*cdx_api.ROUTES, *archived_pages.ROUTES, *web_pages.routes()]  # the last takes any name
+    app.router.routes += [*cdx_api.ROUTES, *web_pages.ROUTES, *archived_pages.ROUTES]  # the last ones take any path
     app.state.service = service
     return app
 
 
 def run(service: Service, host: str, port: int, *, ready: Callable[[str], None], log: bool = False) -> None:
-    """Serve until a signal stops it.
-
-    Args:
-        service: answers queries.
-        host: address or name to listen at.
-        port: 0 for any free one.
-        ready: called with the server's address once it listens.
-        log: log each request to standard error.
+    """Serve until a signal stops it; ``ready`` is called with the server's address once it listens.
 
     Raises:
         QueryError: if it cannot listen there.

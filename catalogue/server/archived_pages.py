@@ -6,15 +6,19 @@
 ``meta_``   the record's headers and metadata of its document, as JSON
 ``warc_``   the record itself, a gzip member of a WARC file
 =========== ===============================================================
+
+Archived pages have the origin of this server and must not affect it: scripts do not run, nothing is loaded, and
+archived headers get other names.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC
+from email.utils import format_datetime
 from functools import partial
 from typing import Any, TypeAlias
 from urllib.parse import quote, unquote_to_bytes
 
-from starlette.convertors import Convertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -22,19 +26,12 @@ from starlette.routing import Route
 from catalogue.catalogue import Catalogue
 from catalogue.commoncrawl.capture import capture_of, format_timestamp
 from catalogue.commoncrawl.crawls import check_crawl_name
-from catalogue.errors import BadDocument, BadRecord, CatalogueError, NotFound, QueryError
+from catalogue.errors import BadRecord, NotFound, QueryError
 from catalogue.query.times import time_bounds
 from catalogue.records.metadata import metadata_of, text_of
 from catalogue.records.record import Record
-from catalogue.server.responses import answer_of, error_answer, incomplete, json_bytes, logged, run_query, service_of
+from catalogue.server.responses import error_answer, incomplete, json_bytes, run_query, service_of
 from catalogue.server.service import Service
-from catalogue.server.untrusted_headers import (
-    DESTINATIONS,
-    SANDBOX,
-    archived_headers,
-    content_headers,
-    memento_headers,
-)
 from catalogue.surt import Match
 
 _TIME_AND_FORM = re.compile(r"([0-9]{1,14})([a-z]+_)")
@@ -45,26 +42,37 @@ _QUOTED_URL = re.compile(rb"[A-Za-z]{3,5}%3a|[^/?%]*%2f", re.IGNORECASE)
 _ONE_SLASH = re.compile(r"(https?:)/(?!/)", re.IGNORECASE)
 """Proxies replace two slashes in a path by one."""
 _NOT_PRINTABLE = re.compile(r"[^!-~]")
-_PRINTABLE = "".join(map(chr, range(0x21, 0x7F)))
+_PRINTABLE = "".join(map(chr, range(0x20, 0x7F)))
 _OK = 200
 _CACHED_FOR_A_DAY, _NOT_CACHED = "public, max-age=86400", "no-store"
 
+_TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
+_TYPE = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,126}/[a-z0-9][a-z0-9!#$&^_.+-]{0,126}")
+_CHARSET = re.compile(r"charset\s*=\s*[\"']?([A-Za-z0-9][A-Za-z0-9._:+-]{0,39})[\"']?", re.IGNORECASE)
+_MULTIPART = ("multipart/", "message/")
+"""Some browsers obey headers in parts of these types, such as Set-Cookie."""
+_MAX_HEADERS, _MAX_VALUE, _MAX_BYTES = 50, 1000, 6000
+"""Of archived headers; some clients accept 100 headers, and some proxies 8 kB."""
+
+SANDBOX = {
+    "Access-Control-Allow-Origin": "*",  # without Origin too, since answers are cached
+    "Content-Security-Policy": (
+        "sandbox; default-src 'none'; img-src data:; style-src 'unsafe-inline'; font-src data:; media-src data:; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
+    ),
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-DNS-Prefetch-Control": "off",
+}
+"""Headers of all answers with archived content: pages have no origin, run nothing, and other sites cannot embed them;
+see https://html.spec.whatwg.org/multipage/browsers.html#sandboxing."""
+
+DESTINATIONS = frozenset({"document", "iframe", "frame", "image", "audio", "video", "empty"})
+"""Allowed values of ``Sec-Fetch-Dest``: not scripts, workers or styles of pages of this server."""
+
+
 _Form: TypeAlias = Callable[[str, Record, Service], Response]
-
-
-class _TimestampConvertor(Convertor[str]):
-    """Path segments that begin with a digit."""
-
-    regex = "[0-9][^/]*"
-
-    def convert(self, value: str) -> str:
-        return value
-
-    def to_string(self, value: str) -> str:
-        return value
-
-
-register_url_convertor("timestamp", _TimestampConvertor())
 
 
 async def archived_page(request: Request) -> Response:
@@ -82,20 +90,16 @@ async def archived_page(request: Request) -> Response:
     answer = partial(_answer, service_of(request), crawl.decode(errors="replace"), url, matched[1], _FORMS[matched[2]])
     try:
         return await run_query(request, answer)
-    except CatalogueError as error:
-        return logged(request, error, _answer_of(error))
+    except NotFound as error:
+        return error_answer(404, str(error))
 
 
-ROUTES = [Route("/{crawl}/{moment:timestamp}/{url:path}", archived_page)]
+ROUTES = [Route("/{crawl}/{moment}/{url:path}", archived_page)]
+"""For any path of three segments or more that no other route has."""
 
 
 def parse_url(rest: bytes, query: bytes) -> str:
-    """Return the requested URL in printable ASCII.
-
-    Args:
-        rest: of the path: the URL as sent, or quoted once more.
-        query: query string, which belongs to the URL.
-    """
+    """Return the requested URL in printable ASCII, from the rest of the path, which may be quoted, and the query."""
     if _QUOTED_URL.match(rest):
         rest = unquote_to_bytes(rest)
     url = (rest + b"?" + query if query else rest).decode("latin-1")
@@ -104,16 +108,10 @@ def parse_url(rest: bytes, query: bytes) -> str:
 
 
 def find_record(catalogue: Catalogue, crawl: str, url: str, moment: str) -> tuple[Record | None, tuple[str, ...]]:
-    """Fetch the record of the capture nearest to a time, in all subsets of a crawl.
+    """Fetch the record of the capture nearest to a time, and messages about files that may contain a nearer one.
 
-    Args:
-        catalogue: has the crawl.
-        crawl: its name.
-        url: matches by key; captures with the same spelling are preferred.
-        moment: 1 to 14 digits, UTC; the latest of all captures whose time starts with them is used.
-
-    Returns:
-        The record, or None; and messages about missing files, which may contain a nearer one.
+    Captures with the same spelling of the URL are preferred. ``moment`` has 1 to 14 digits; of the captures whose time
+    starts with them the latest is used.
 
     Raises:
         BadRecord: if the record is damaged, or differs from the index.
@@ -140,8 +138,7 @@ def find_record(catalogue: Catalogue, crawl: str, url: str, moment: str) -> tupl
 
 
 def _spelling(url: str) -> str:
-    """Return a URL without fragment, in ASCII."""
-    return quote(url.partition("#")[0], safe=_PRINTABLE, errors="replace")
+    return quote(url.partition("#")[0], safe=_PRINTABLE.strip(), errors="replace")
 
 
 def _answer(service: Service, crawl: str, url: str, moment: str, form: _Form, catalogue: Catalogue) -> Response:
@@ -207,10 +204,49 @@ def _warc(crawl: str, record: Record, _: Service) -> Response:
 _FORMS: dict[str, _Form] = {"id_": _payload, "text_": _text, "meta_": _metadata, "warc_": _warc}
 
 
-def _answer_of(error: CatalogueError) -> Response:
-    """Answer 422 for a record that differs from the index: clients would retry a 502."""
-    if isinstance(error, BadRecord | BadDocument):
-        return error_answer(422, f"the record cannot be shown: {error}")
-    if isinstance(error, NotFound):
-        return error_answer(404, str(error))
-    return answer_of(error)
+def archived_headers(record: Record) -> Iterator[tuple[str, str]]:
+    """Yield headers of the archived answer as ``X-Archive-Orig-*``, and the number of omitted ones."""
+    if record.status_line:
+        yield "X-Archive-Orig-Status", _ascii(record.status_line[:_MAX_VALUE])
+    room, count, omitted = _MAX_BYTES, 0, 0
+    for name, value in record.http_headers:
+        shown = _ascii(value[:_MAX_VALUE])[:_MAX_VALUE]
+        size = len(name) + len(shown)
+        if count == _MAX_HEADERS or size > room or not _TOKEN.fullmatch(name) or name.lower() == "status":
+            omitted += 1
+            continue
+        room, count = room - size, count + 1
+        yield f"X-Archive-Orig-{name}", shown
+    if omitted:
+        yield "X-Archive-Omitted-Headers", str(omitted)
+
+
+def content_headers(record: Record) -> Iterator[tuple[str, str]]:
+    """Yield the archived content type if it is valid; otherwise make the browser save the payload."""
+    given = record.http_header("content-type") or ""
+    kind = given.partition(";")[0].strip().lower()
+    if not _TYPE.fullmatch(kind) or kind.startswith(_MULTIPART):
+        yield "Content-Type", "application/octet-stream"
+        yield "Content-Disposition", "attachment"
+        return
+    charset = _CHARSET.search(given.partition(";")[2])
+    yield "Content-Type", f"{kind}; charset={charset[1]}" if charset else kind
+
+
+def memento_headers(record: Record) -> Iterator[tuple[str, str]]:
+    """Yield original URL and time (RFC 7089), and type and place of the record."""
+    if record.time:
+        yield "Memento-Datetime", format_datetime(record.time.astimezone(UTC), usegmt=True)
+    yield "Link", f'<{link(record.url)}>; rel="original"'
+    yield "X-Archive-Record-Type", record.kind
+    yield "X-Archive-Filename", record.capture.filename
+    yield "X-Archive-Offset", str(record.capture.offset)
+    yield "X-Archive-Length", str(record.capture.length)
+
+
+def link(url: str) -> str:
+    return quote(url[:8000], safe="".join(c for c in _PRINTABLE if c not in ' "<>\\^`{|}'), errors="replace")
+
+
+def _ascii(text: str) -> str:
+    return quote(text, safe=_PRINTABLE, errors="replace").strip()

@@ -14,10 +14,11 @@ from catalogue.catalogue import Catalogue
 from catalogue.cdx.lines import write_lines
 from catalogue.commoncrawl.manifests import Crawl
 from catalogue.errors import NotHarvested
-from catalogue.server.cdx_request import CdxRequest, parse_request
-from catalogue.server.cdx_search import Page, find_first_part, find_page, has_captures, read_part
-from catalogue.server.crawl_harvest import find_crawl, is_outside
-from catalogue.server.responses import error_answer, incomplete, parameters, run_query, service_of
+from catalogue.metadata_db.candidates import MARGIN
+from catalogue.server.cdx_request import CdxRequest, parse_query, parse_request
+from catalogue.server.cdx_search import Page, find_page, read_part
+from catalogue.server.responses import error_answer, incomplete, run_query, service_of
+from catalogue.server.service import Service
 from catalogue.surt import KeyInterval
 
 _HOST = re.compile(r"[A-Za-z0-9._-]+(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?")
@@ -25,37 +26,48 @@ _HOST = re.compile(r"[A-Za-z0-9._-]+(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](:[0-9]{1,5
 
 async def collinfo(request: Request) -> Response:
     """List all crawls as index.commoncrawl.org does, harvested or not."""
+    crawls = await run_query(request, service_of(request).crawls.get)
     base = base_url(request)
-    body = json.dumps([_entry(crawl, base) for crawl in (await _crawls(request)).values()], indent=2)
+    body = json.dumps([_entry(crawl, base) for crawl in crawls.values()], indent=2)
     return Response(body, media_type="application/json")
 
 
 async def index(request: Request) -> Response:
-    crawl, service = request.path_params["crawl"], service_of(request)
-    query = parse_request(parameters(request))
-    crawls = await _crawls(request)
-    crawl = service.crawls.latest or crawl if crawl == "latest" else crawl
-    known = find_crawl(crawls, crawl)
-    if not query.counts_pages and is_outside(known, *query.times):
-        return _no_captures(query)
+    """Answer a CDX request, in several parts if it is long."""
+    service, query = service_of(request), parse_request(parse_query(request.scope["query_string"]))
+    not_found = f"No Captures found for: {query.url}"
+    find = partial(_find, service, request.path_params["crawl"], query)
     try:
-        page, rows, lines = await run_query(request, partial(_first_part, crawl, query), key=(crawl, query))
+        crawl, page, rows, lines = await run_query(request, find, key=(request.path_params["crawl"], query))
     except NotHarvested as error:
-        return _no_captures(query, str(error))
-    service.check_complete([crawl], page.missing)
+        crawl, page, rows, lines = "", Page(missing=(str(error),)), 0, b""
+        not_found = f"{not_found}; {error}"
+    else:
+        service.check_complete([crawl], page.missing)
     headers = incomplete(page.missing)
     if query.counts_pages:
-        return await _count(request, crawl, query, page)
+        counts = {"pages": page.pages, "pageSize": query.page_size, "blocks": page.blocks}
+        return Response(json.dumps(counts), headers=headers | {"Content-Type": query.output.value})
     if not 0 <= query.page < max(1, page.pages):
-        return _no_such_page(query, page.pages)
-    answer = _parts(request, crawl, query, page, (rows, lines))
-    first = await anext(answer, b"")
+        last = max(0, page.pages - 1)
+        return error_answer(400, f"Page {query.page} invalid: First Page is 0, Last Page is {last}", **headers)
+    parts = _parts(request, crawl, query, page, rows, lines)
+    first = await anext(parts, b"")
     if not first:
-        return error_answer(404, query.not_found, **headers)
+        return error_answer(404, not_found, **headers)
     headers["Content-Type"] = query.output.value
     if len(page.parts) == 1:
         return Response(first, headers=headers)
-    return StreamingResponse(_chain(first, answer), headers=headers)
+
+    async def every() -> AsyncIterator[bytes]:
+        yield first
+        async for part in parts:
+            yield part
+
+    return StreamingResponse(every(), headers=headers)
+
+
+ROUTES = [Route("/collinfo.json", collinfo), Route("/{crawl}-index", index)]
 
 
 def base_url(request: Request) -> str:
@@ -66,12 +78,6 @@ def base_url(request: Request) -> str:
         host = "{}:{}".format(*request.scope["server"])
     scheme = "https" if headers.get("x-forwarded-proto", request.url.scheme).startswith("https") else "http"
     return f"{scheme}://{host}"
-
-
-async def _crawls(request: Request) -> dict[str, Crawl]:
-    crawls = service_of(request).crawls
-    recent = crawls.recent
-    return await run_query(request, crawls.get, key="collinfo") if recent is None else recent
 
 
 def _entry(crawl: Crawl, base: str) -> dict[str, str]:
@@ -85,47 +91,25 @@ def _entry(crawl: Crawl, base: str) -> dict[str, str]:
     return entry | {name: f"{time:%Y-%m-%dT%H:%M:%S}" for name, time in times.items() if time}
 
 
-def _no_captures(query: CdxRequest, why: str = "") -> Response:
-    if query.counts_pages:
-        response = _pages(query, 0, 0)
-    elif query.page != 0:
-        response = _no_such_page(query, 0)
-    else:
-        response = error_answer(404, f"{query.not_found}; {why}" if why else query.not_found)
-    response.headers.update(incomplete([why] if why else []))
-    return response
+def _find(service: Service, name: str, query: CdxRequest, catalogue: Catalogue) -> tuple[str, Page, int, bytes]:
+    """Return the crawl, the requested page, and the number of captures and the lines of its first part."""
+    crawl = service.crawls.find(catalogue, name)
+    if not query.counts_pages and _is_outside(crawl, query):
+        return crawl.id, Page(), 0, b""
+    page = find_page(catalogue, crawl.id, query)
+    first = _read(crawl.id, query, page.parts[0], catalogue) if page.parts and not query.counts_pages else (0, b"")
+    return crawl.id, page, *first
 
 
-def _no_such_page(query: CdxRequest, pages: int) -> Response:
-    last = max(0, pages - 1)
-    return error_answer(400, f"Page {query.page} invalid: First Page is 0, Last Page is {last}")
-
-
-async def _count(request: Request, crawl: str, query: CdxRequest, page: Page) -> Response:
-    pages, blocks = page.pages, page.blocks
-    if pages and not page.certain and not await run_query(request, lambda cat: has_captures(cat, crawl, query)):
-        pages = blocks = 0
-    response = _pages(query, pages, blocks)
-    response.headers.update(incomplete(page.missing))
-    return response
-
-
-def _pages(query: CdxRequest, pages: int, blocks: int) -> Response:
-    body = json.dumps({"pages": pages, "pageSize": query.page_size, "blocks": blocks})
-    return Response(body, headers={"Content-Type": query.output.value})
-
-
-async def _chain(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    yield first
-    async for lines in rest:
-        yield lines
+def _read(crawl: str, query: CdxRequest, intervals: tuple[KeyInterval, ...], catalogue: Catalogue) -> tuple[int, bytes]:
+    rows = read_part(catalogue, crawl, query, intervals)
+    return rows.num_rows, write_lines(rows, query.output, query.fields)
 
 
 async def _parts(
-    request: Request, crawl: str, query: CdxRequest, page: Page, first: tuple[int, bytes]
+    request: Request, crawl: str, query: CdxRequest, page: Page, rows: int, lines: bytes
 ) -> AsyncIterator[bytes]:
     """Yield the lines of each part. An error closes the connection, so that clients notice missing lines."""
-    rows, lines = first
     for following in (*page.parts[1:], None):
         if lines:
             yield lines
@@ -133,23 +117,14 @@ async def _parts(
             query = replace(query, limit=query.limit - rows)
         if following is None or query.limit == 0:
             return
-        rows, lines = await run_query(
-            request, partial(_read_part, crawl, query, following), key=(crawl, query, following)
-        )
+        read = partial(_read, crawl, query, following)
+        rows, lines = await run_query(request, read, key=(crawl, query, following))
 
 
-def _first_part(crawl: str, query: CdxRequest, catalogue: Catalogue) -> tuple[Page, int, bytes]:
-    if query.counts_pages:
-        return find_page(catalogue, crawl, query), 0, b""
-    page, rows = find_first_part(catalogue, crawl, query)
-    return page, rows.num_rows, write_lines(rows, query.output, query.fields)
-
-
-def _read_part(
-    crawl: str, query: CdxRequest, intervals: tuple[KeyInterval, ...], catalogue: Catalogue
-) -> tuple[int, bytes]:
-    rows = read_part(catalogue, crawl, query, intervals)
-    return rows.num_rows, write_lines(rows, query.output, query.fields)
-
-
-ROUTES = [Route("/collinfo.json", collinfo), Route("/{crawl}-index", index)]
+def _is_outside(crawl: Crawl, query: CdxRequest) -> bool:
+    """Check, with a margin, whether a crawl has no captures in the requested time."""
+    if not crawl.first_fetch or not crawl.last_fetch:
+        return False
+    first, last = (int(time.timestamp()) * 1000 for time in (crawl.first_fetch, crawl.last_fetch))
+    start, end = query.times
+    return (start is not None and last + MARGIN < start) or (end is not None and first - MARGIN >= end)

@@ -18,7 +18,7 @@ BLOCK_ROWS = 3000
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A key of a file, and about how many rows follow it."""
+    """A key at which a result can be cut, and about how many rows follow it."""
 
     key: bytes
     rows: float
@@ -35,11 +35,7 @@ class Block:
 
 
 def marks(runs: Iterable[Sequence[tuple[Bounds, int]]]) -> list[Mark]:
-    """Return the keys at which a result can be cut.
-
-    Args:
-        runs: for each row group the bounds and rows of its pages in order, or its own.
-    """
+    """Return keys to cut at, given for each row group the bounds and rows of its pages in order, or its own."""
     found = []
     for run in runs:
         if all(one.max <= following.min for (one, _), (following, _) in pairwise(run)):
@@ -67,7 +63,7 @@ def cut(intervals: Sequence[KeyInterval], at: Iterable[Mark]) -> tuple[Block, ..
 
 
 def pages_of(blocks: Sequence[Block], size: int) -> list[tuple[Block, ...]]:
-    """Group consecutive blocks into pages of a size, with at least one block each."""
+    """Group consecutive blocks into pages of a size; larger blocks have their own page."""
     pages: list[list[Block]] = []
     room = 0
     for block in blocks:
@@ -78,17 +74,6 @@ def pages_of(blocks: Sequence[Block], size: int) -> list[tuple[Block, ...]]:
             room = size
         room -= block.size
     return [tuple(page) for page in pages]
-
-
-def joined(blocks: Iterable[Block]) -> tuple[KeyInterval, ...]:
-    """Return the intervals of consecutive blocks, with adjacent ones merged."""
-    found: list[KeyInterval] = []
-    for interval in (interval for block in blocks for interval in block.intervals):
-        if found and found[-1].end == interval.start:
-            found[-1] = KeyInterval(found[-1].start, interval.end)
-        else:
-            found.append(interval)
-    return tuple(found)
 
 
 def _intersect(intervals: Iterable[KeyInterval], start: bytes, end: bytes) -> Iterable[KeyInterval]:

@@ -4,6 +4,7 @@ import enum
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from urllib.parse import parse_qsl
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,6 +25,8 @@ _OUTPUTS = {"cdxj": Output.CDXJ, "json": Output.JSON, "text": Output.TEXT}
 _AFTER_HOST = re.compile(r"(?<![:/])[/?]")
 _MAX_FILTERS, _MAX_FILTER_LENGTH = 50, 2000
 _MAX_FIELDS = 100
+_MAX_PARAMETERS = 200
+_INVALID_BYTES = re.compile("[\udc80-\udcff]")
 _UNSUPPORTED = ("showPagedIndex", "resolveRevisits", "collapseTime")
 """Parameters of pywb that no known client of Common Crawl's server sends."""
 _ALIASES = {
@@ -127,9 +130,22 @@ class CdxRequest:
         """A condition on index columns that all captures selected by the filters meet."""
         return " AND ".join(filter(None, (each.sql for each in self.filters))) or None
 
-    @property
-    def not_found(self) -> str:
-        return f"No Captures found for: {self.url}"
+
+def parse_query(query: bytes) -> list[tuple[str, str]]:
+    """Parse a query string; blank values are left out, and bytes that are not UTF-8 stay ``%XX``.
+
+    Raises:
+        QueryError: if there are too many parameters.
+    """
+    try:
+        found = parse_qsl(query.decode("latin-1"), errors="surrogateescape", max_num_fields=_MAX_PARAMETERS)
+    except ValueError as error:
+        raise QueryError(f"more than {_MAX_PARAMETERS} parameters") from error
+    return [(_escape(name), _escape(value)) for name, value in found]
+
+
+def _escape(text: str) -> str:
+    return _INVALID_BYTES.sub(lambda found: f"%{ord(found[0]) - 0xDC00:02X}", text)
 
 
 def parse_request(parameters: Iterable[tuple[str, str]]) -> CdxRequest:

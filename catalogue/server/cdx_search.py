@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import numpy as np
 import pyarrow as pa
@@ -18,9 +19,9 @@ from catalogue.find_captures import run_query
 from catalogue.parquet.arrow_arrays import positions
 from catalogue.query.resolved_query import CDX_COLUMNS, ResolvedQuery
 from catalogue.query.where import parse_where
-from catalogue.server.cdx_paging import Block, cut, joined, marks, pages_of
+from catalogue.server.cdx_paging import Block, cut, marks, pages_of
 from catalogue.server.cdx_request import CdxRequest, Operator
-from catalogue.surt import KeyInterval, Match
+from catalogue.surt import KeyInterval, Match, merge
 
 _MAX_INDEXED = 300
 """Above this number of row groups, pages are cut between row groups, without page indexes."""
@@ -33,39 +34,46 @@ _BATCH_ROWS = 8192
 _EXPRESSION_SECONDS = 10.0
 """For the regular expressions of a request. RE2 needs 20 ms a row for some of 2,000 characters: hours for a part."""
 _MAX_SLICE, _QUICK = 256, 0.05
-"""Rows filtered between two looks at the clock, and seconds within which the next slice may be twice as large."""
+"""Rows filtered between two readings of the clock; if these take fewer seconds, the next slice is twice as large."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
     """A page of a result, not read yet."""
 
-    pages: int
+    pages: int = 0
     """Number of pages; 0 without captures."""
-    blocks: int
+    blocks: int = 0
     """Blocks of all pages."""
-    parts: tuple[tuple[KeyInterval, ...], ...]
+    parts: tuple[tuple[KeyInterval, ...], ...] = ()
     """Read one after the other; empty if the page does not exist."""
-    certain: bool
-    """Whether every page has captures, before filters."""
-    missing: tuple[str, ...]
+    missing: tuple[str, ...] = ()
     """Messages about files that are not stored."""
 
 
 def find_page(catalogue: Catalogue, crawl: str, request: CdxRequest) -> Page:
-    """Find the requested page; this may fetch page indexes."""
-    return _page(catalogue, crawl, request, _unfiltered(catalogue, crawl, request))
-
-
-def find_first_part(catalogue: Catalogue, crawl: str, request: CdxRequest) -> tuple[Page, pa.RecordBatch]:
-    """Find the requested page and read its first part."""
-    captures = _unfiltered(catalogue, crawl, request)
-    page = _page(catalogue, crawl, request, captures)
-    if not page.parts:
-        return page, sort_captures([], request)
-    if page.parts[0] == captures.question.query.intervals and not (request.where or request.first or request.last):
-        return page, _read(captures, request)  # planned already
-    return page, read_part(catalogue, crawl, request, page.parts[0])
+    """Find the requested page; it may fetch page indexes, and read a capture to count pages."""
+    intervals = request.pattern.intervals
+    question = _captures(catalogue, crawl, replace(request, filters=(), first="", last=""), intervals).question
+    blocks: Sequence[Block] = ()
+    if question.scope.candidates and (request.counts_pages or _has_candidates(catalogue, crawl, request)):
+        blocks = [Block(intervals, 1)]
+        if request.pattern.match is not Match.EXACT:
+            groups = sum(len(candidate.row_groups) for candidate in question.scope.candidates)
+            blocks = cut(intervals, marks(question.key_bounds(pages=groups <= _MAX_INDEXED)))
+    if request.counts_pages and len(blocks) == 1 and not _has_captures(catalogue, crawl, request):
+        blocks = ()
+    pages = pages_of(blocks, request.page_size)
+    page = pages[request.page] if 0 <= request.page < len(pages) else ()
+    # To sort by distance from a time, all of a page is needed.
+    parts = [page] if request.closest and page else pages_of(page, _PART_BLOCKS)
+    read = [merge(interval for block in part for interval in block.intervals) for part in parts]
+    return Page(
+        len(pages),
+        sum(block.size for block in blocks),
+        tuple(reversed(read) if request.reverse else read),
+        question.scope.missing,
+    )
 
 
 def read_part(
@@ -76,122 +84,7 @@ def read_part(
     Raises:
         TooExpensive: if it has too many captures.
     """
-    return _read(_captures(catalogue, crawl, request, intervals), request)
-
-
-def has_captures(catalogue: Catalogue, crawl: str, request: CdxRequest) -> bool:
-    """Check whether there is a capture, before filters."""
-    query = ResolvedQuery(request.pattern.intervals, (request.url,), ("url_surtkey",), limit=1)
-    return any(batch.num_rows for batch in run_query(catalogue.session, query, crawl, SUBSETS).batches(warn=False))
-
-
-def filter_rows(
-    batches: Iterable[pa.RecordBatch], request: CdxRequest, clock: Callable[[], float]
-) -> Iterator[pa.RecordBatch]:
-    """Convert index rows to CDX fields and apply filters. ``clock`` returns CPU seconds of this thread.
-
-    Raises:
-        TooExpensive: if regular expressions take more than ``_EXPRESSION_SECONDS``.
-    """
-    timed = any(each.operator is Operator.MATCHES for each in request.filters)
-    left, size = _EXPRESSION_SECONDS, 1
-    for batch in batches:
-        if not timed:
-            yield filter_batch(batch, request)
-            continue
-        at = 0
-        while at < batch.num_rows:
-            began = clock()
-            selected = filter_batch(batch.slice(at, size), request)
-            took = clock() - began
-            left -= took
-            if left < 0:
-                message = f"the expressions in filter= take more than {_EXPRESSION_SECONDS:.0f} s; use simpler ones"
-                raise TooExpensive(message)
-            at += size
-            size = min(2 * size, _MAX_SLICE) if took < _QUICK else max(1, size // 2)
-            yield selected
-
-
-def filter_batch(rows: pa.RecordBatch, request: CdxRequest) -> pa.RecordBatch:
-    table = cdx_table(rows)
-    masks = [each.mask(table) for each in request.filters]
-    masks += [pc.greater_equal(table.column(TIME), request.first)] if request.first else []
-    masks += [pc.less_equal(table.column(TIME), request.last)] if request.last else []
-    for mask in masks[1:]:
-        masks[0] = pc.and_(masks[0], mask)
-    return table.filter(masks[0]) if masks else table
-
-
-def rows_before(rows: pa.RecordBatch, last: pa.RecordBatch, request: CdxRequest) -> pa.RecordBatch:
-    """Select index rows up to a capture, given as a row of CDX fields."""
-    fields = places_of(rows)
-    if request.closest:
-        near, far = (_distances(times, request.closest) for times in (fields[TIME], last.column(TIME)))
-        return rows.filter(pa.array(near <= far))
-    places, bound = (pc.binary_join_element_wise(each[KEY], each[TIME], " ") for each in (fields, last))
-    is_before = pc.greater_equal if request.reverse else pc.less_equal
-    return rows.filter(is_before(places, bound[0]))
-
-
-def sort_captures(tables: Iterable[pa.RecordBatch], request: CdxRequest) -> pa.RecordBatch:
-    """Sort captures by their lines, or by distance from a time, and apply the limit.
-
-    A blank follows the key of a line, and sorts before all characters of keys: lines are sorted by key, then time.
-    """
-    table = pa.Table.from_batches(tables, cdx_table(pa.RecordBatch.from_pydict({})).schema)
-    order = pc.sort_indices(table.column(RAW)).to_numpy()
-    if request.closest:
-        order = order[np.argsort(_distances(table.column(TIME), request.closest)[order], kind="stable")]
-    elif request.reverse:
-        order = order[::-1]
-    found = table.take(positions(order[: request.limit])).combine_chunks()
-    return pa.RecordBatch.from_arrays([column.combine_chunks() for column in found.columns], names=found.schema.names)
-
-
-def _unfiltered(catalogue: Catalogue, crawl: str, request: CdxRequest) -> Captures:
-    plain = replace(request, filters=(), first="", last="")
-    return _captures(catalogue, crawl, plain, request.pattern.intervals)
-
-
-def _captures(catalogue: Catalogue, crawl: str, request: CdxRequest, intervals: tuple[KeyInterval, ...]) -> Captures:
-    first, last = request.times
-    where = parse_where(request.where, pa.schema([]), catalogue.session.dataset) if request.where else None
-    query = ResolvedQuery(intervals, (request.url,), CDX_COLUMNS, where=where, from_ms=first, to_ms=last)
-    return run_query(catalogue.session, query, crawl, SUBSETS)
-
-
-def _page(catalogue: Catalogue, crawl: str, request: CdxRequest, captures: Captures) -> Page:
-    scope = captures.question.scope
-    blocks: Sequence[Block] = ()
-    if scope.candidates and (request.counts_pages or _has_candidates(catalogue, crawl, request)):
-        blocks = [Block(request.pattern.intervals, 1)]
-        if request.pattern.match is not Match.EXACT:
-            groups = sum(len(candidate.row_groups) for candidate in scope.candidates)
-            blocks = cut(request.pattern.intervals, marks(captures.question.key_bounds(pages=groups <= _MAX_INDEXED)))
-    pages = pages_of(blocks, request.page_size)
-    page = pages[request.page] if 0 <= request.page < len(pages) else ()
-    # To sort by distance from a time, all of a page is needed.
-    parts = [page] if request.closest and page else pages_of(page, _PART_BLOCKS)
-    return Page(
-        len(pages),
-        sum(block.size for block in blocks),
-        tuple(joined(part) for part in (reversed(parts) if request.reverse else parts)),
-        len(blocks) > 1,
-        scope.missing,
-    )
-
-
-def _has_candidates(catalogue: Catalogue, crawl: str, request: CdxRequest) -> bool:
-    """Check by footers whether the crawl may have captures at the requested times."""
-    if not (request.first or request.last):
-        return True
-    found = _captures(catalogue, crawl, replace(request, filters=()), request.pattern.intervals)
-    return bool(found.question.scope.candidates)
-
-
-def _read(captures: Captures, request: CdxRequest) -> pa.RecordBatch:
-    """Filter and sort captures; with a limit, keep only candidates for the first ones."""
+    captures = _captures(catalogue, crawl, request, intervals)
     found: list[pa.RecordBatch] = []
     last: pa.RecordBatch | None = None
     rows = size = 0
@@ -200,9 +93,9 @@ def _read(captures: Captures, request: CdxRequest) -> pa.RecordBatch:
         for batch in captures.batches(warn=False):
             for start in range(0, batch.num_rows, _BATCH_ROWS):
                 piece = batch.slice(start, _BATCH_ROWS)
-                yield rows_before(piece, last, request) if last else piece
+                yield cdx_table(rows_before(piece, last, request) if last else piece)
 
-    for batch in filter_rows(candidates(), request, time.thread_time):
+    for batch in filter_tables(candidates(), request, time.thread_time):
         found.append(batch)
         rows, size = rows + batch.num_rows, size + batch.nbytes
         if request.limit and rows > request.limit + _BATCH_ROWS:
@@ -218,8 +111,85 @@ def _read(captures: Captures, request: CdxRequest) -> pa.RecordBatch:
     return sort_captures(found, request)
 
 
+def filter_tables(
+    tables: Iterable[pa.RecordBatch], request: CdxRequest, clock: Callable[[], float]
+) -> Iterator[pa.RecordBatch]:
+    """Filter tables of CDX fields; ``clock`` returns CPU seconds.
+
+    Raises:
+        TooExpensive: if regular expressions take more than ``_EXPRESSION_SECONDS``.
+    """
+    timed = any(each.operator is Operator.MATCHES for each in request.filters)
+    left, size = _EXPRESSION_SECONDS, 1
+    for table in tables:
+        if not timed:
+            yield filter_table(table, request)
+            continue
+        at = 0
+        while at < table.num_rows:
+            began = clock()
+            selected = filter_table(table.slice(at, size), request)
+            took = clock() - began
+            left -= took
+            if left < 0:
+                message = f"the expressions in filter= take more than {_EXPRESSION_SECONDS:.0f} s; use simpler ones"
+                raise TooExpensive(message)
+            at += size
+            size = min(2 * size, _MAX_SLICE) if took < _QUICK else max(1, size // 2)
+            yield selected
+
+
+def filter_table(table: pa.RecordBatch, request: CdxRequest) -> pa.RecordBatch:
+    masks = [each.mask(table) for each in request.filters]
+    masks += [pc.greater_equal(table.column(TIME), request.first)] if request.first else []
+    masks += [pc.less_equal(table.column(TIME), request.last)] if request.last else []
+    return table.filter(reduce(pc.and_, masks)) if masks else table
+
+
+def rows_before(rows: pa.RecordBatch, last: pa.RecordBatch, request: CdxRequest) -> pa.RecordBatch:
+    """Select index rows that are not after a capture, given as a row of CDX fields."""
+    fields = places_of(rows)
+    if request.closest:
+        near, far = (_distances(times, request.closest) for times in (fields[TIME], last.column(TIME)))
+        return rows.filter(pa.array(near <= far))
+    places, bound = (pc.binary_join_element_wise(each[KEY], each[TIME], " ") for each in (fields, last))
+    is_before = pc.greater_equal if request.reverse else pc.less_equal
+    return rows.filter(is_before(places, bound[0]))
+
+
+def sort_captures(tables: Iterable[pa.RecordBatch], request: CdxRequest) -> pa.RecordBatch:
+    """Sort captures by their lines (so by key, then time), or by distance from a time, and apply the limit."""
+    table = pa.Table.from_batches(tables, cdx_table(pa.RecordBatch.from_pydict({})).schema)
+    order = pc.sort_indices(table.column(RAW)).to_numpy()
+    if request.closest:
+        order = order[np.argsort(_distances(table.column(TIME), request.closest)[order], kind="stable")]
+    elif request.reverse:
+        order = order[::-1]
+    found = table.take(positions(order[: request.limit])).combine_chunks()
+    return pa.RecordBatch.from_arrays([column.combine_chunks() for column in found.columns], names=found.schema.names)
+
+
+def _captures(catalogue: Catalogue, crawl: str, request: CdxRequest, intervals: tuple[KeyInterval, ...]) -> Captures:
+    first, last = request.times
+    where = parse_where(request.where, pa.schema([]), catalogue.session.dataset) if request.where else None
+    query = ResolvedQuery(intervals, (request.url,), CDX_COLUMNS, where=where, from_ms=first, to_ms=last)
+    return run_query(catalogue.session, query, crawl, SUBSETS)
+
+
+def _has_candidates(catalogue: Catalogue, crawl: str, request: CdxRequest) -> bool:
+    if not (request.first or request.last):
+        return True
+    found = _captures(catalogue, crawl, replace(request, filters=()), request.pattern.intervals)
+    return bool(found.question.scope.candidates)
+
+
+def _has_captures(catalogue: Catalogue, crawl: str, request: CdxRequest) -> bool:
+    query = ResolvedQuery(request.pattern.intervals, (request.url,), ("url_surtkey",), limit=1)
+    return any(batch.num_rows for batch in run_query(catalogue.session, query, crawl, SUBSETS).batches(warn=False))
+
+
 def _distances(stamps: pa.Array | pa.ChunkedArray, closest: str) -> np.ndarray:
-    """Return seconds from a time, which is moved into the valid range; infinite for invalid timestamps."""
+    """Return seconds from a time; infinite for invalid timestamps."""
     moment = timestamp_to_datetime(closest, tz_aware=True).timestamp()  # pads and clamps as pywb does
     times = np.asarray(pc.strptime(stamps, format="%Y%m%d%H%M%S", unit="s", error_is_null=True).cast(pa.int64()))
     distances: np.ndarray = np.nan_to_num(np.abs(times.astype(float) - moment), nan=np.inf)

@@ -131,13 +131,7 @@ class Server(uvicorn.Server):
     """A server with a limited number of connections."""
 
     def __init__(self, config: uvicorn.Config, max_connections: int, notify: Callable[[str], None]) -> None:
-        """Create a server.
-
-        Args:
-            config: its ``http`` is ``Connection``.
-            max_connections: above it, the connection that has waited longest is closed.
-            notify: called once if a connection cannot be accepted.
-        """
+        """Create a server with ``Connection`` as its protocol; ``notify`` is called once if it cannot accept one."""
         super().__init__(config)
         self.server_state = _State(max_connections)
         self._notify: Callable[[str], None] | None = notify

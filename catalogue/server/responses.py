@@ -1,12 +1,9 @@
-"""What all parts of the server share: query strings, queries in the pool, and errors as answers."""
+"""What all parts of the server share: queries in the pool, and errors as answers."""
 
 import asyncio
 import json
-import re
 from collections.abc import Callable, Hashable, Sequence
-from concurrent.futures import CancelledError
 from typing import TypeVar
-from urllib.parse import parse_qsl
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -14,9 +11,10 @@ from starlette.responses import Response
 
 from catalogue.catalogue import Catalogue
 from catalogue.errors import (
+    BadDocument,
+    BadRecord,
     Blocked,
     Busy,
-    CatalogueError,
     FileChanged,
     Forbidden,
     FormatError,
@@ -34,13 +32,10 @@ from catalogue.server.service import Service
 
 T = TypeVar("T")
 
-INTERNAL_ERROR = 500
 _MAX_SECONDS = 25.0
 """For a query, including its time in the queue: clients wait 30 s for an answer."""
 _RETRY_SECONDS, _RETRY_UNAVAILABLE_SECONDS = 30, 3600
 """``Retry-After`` where the error has none."""
-_MAX_PARAMETERS = 200
-_INVALID_BYTES = re.compile("[\udc80-\udcff]")
 
 
 def service_of(request: Request) -> Service:
@@ -48,40 +43,20 @@ def service_of(request: Request) -> Service:
     return service
 
 
-def parameters(request: Request) -> list[tuple[str, str]]:
-    """Parse a query string; blank values are left out, and bytes that are not UTF-8 stay ``%XX``.
-
-    Raises:
-        QueryError: if there are too many parameters.
-    """
-    text = request.scope["query_string"].decode("latin-1")
-    try:
-        found = parse_qsl(text, errors="surrogateescape", max_num_fields=_MAX_PARAMETERS)
-    except ValueError as error:
-        raise QueryError(f"more than {_MAX_PARAMETERS} parameters") from error
-    return [(_escape(name), _escape(value)) for name, value in found]
-
-
-def _escape(text: str) -> str:
-    return _INVALID_BYTES.sub(lambda found: f"%{ord(found[0]) - 0xDC00:02X}", text)
-
-
 async def run_query(request: Request, query: Callable[[Catalogue], T], *, key: Hashable = None) -> T:
     """Run a query in the pool; see ``Service.submit``.
 
     Raises:
-        Busy: if it takes too long. It continues, and its responses are cached for the next request.
+        Busy: if it takes too long. If it runs, it continues, and its responses are cached for the next request.
     """
     service = service_of(request)
     answer = service.submit(query, key=key)
     try:
         return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(answer)), _MAX_SECONDS)
-    except (TimeoutError, asyncio.CancelledError, CancelledError) as error:
-        request_cancelled = isinstance(error, asyncio.CancelledError) and not answer.cancelled()
-        service.abandon(answer)
-        if request_cancelled:
-            raise
+    except TimeoutError as error:
         raise Busy("the query takes too long; try again, what was fetched is cached", retry_after=5) from error
+    finally:
+        service.abandon(answer)
 
 
 def error_answer(status: int, message: str, **headers: str) -> Response:
@@ -100,40 +75,36 @@ def incomplete(missing: Sequence[str]) -> dict[str, str]:
     return {"Catalogue-Incomplete": line} if missing else {}
 
 
-def answer_of(error: CatalogueError) -> Response:
-    """Answer with the status of an error.
+def describe_error(request: Request, error: Exception) -> tuple[int, str, dict[str, str]]:
+    """Return status, message and headers. Internal errors are reported to the operator, not to the client.
 
     503: temporary, and only then, because clients retry. 404: not found or not harvested. 400: invalid. 422: too
-    expensive. 409: files changed at the source. 500: internal error.
+    expensive, or a record that differs from the index. 409: files changed at the source. 500: internal error.
     """
+    headers: dict[str, str] = {}
     match error:
+        case HTTPException():
+            return error.status_code, error.detail, dict(error.headers or {})
         case NotHarvested() | UnknownCrawl():
-            return error_answer(404, str(error))
+            status = 404
+        case BadRecord() | BadDocument():  # 502 would be retried
+            return 422, f"the record cannot be shown: {error}", {}
         case TooExpensive():
-            return error_answer(422, str(error))
+            status = 422
         case QueryError():
-            return error_answer(400, str(error))
+            status = 400
         case NotFound() | Forbidden() | FileChanged() | Redirected() | FormatError():
-            return error_answer(409, str(error))
+            status = 409
         case Busy() | SourceError() | StoreLocked():
-            unavailable = isinstance(error, SourceUnavailable | Blocked)
-            default = _RETRY_UNAVAILABLE_SECONDS if unavailable else _RETRY_SECONDS
+            default = _RETRY_UNAVAILABLE_SECONDS if isinstance(error, SourceUnavailable | Blocked) else _RETRY_SECONDS
             seconds = getattr(error, "retry_after", None) or default
-            return error_answer(503, str(error), **{"Retry-After": str(max(1, round(seconds)))})
+            status, headers["Retry-After"] = 503, str(max(1, round(seconds)))
         case _:
-            return error_answer(INTERNAL_ERROR, "internal error; see the server log")
+            service_of(request).notify(f"{request.url.path} failed: {type(error).__name__}: {error}")
+            return 500, "internal error; see the server log", {}
+    return status, str(error), headers
 
 
 async def on_error(request: Request, error: Exception) -> Response:
-    if isinstance(error, HTTPException):
-        return error_answer(error.status_code, error.detail, **dict(error.headers or {}))
-    if not isinstance(error, CatalogueError):
-        return logged(request, error, error_answer(INTERNAL_ERROR, "internal error; see the server log"))
-    return logged(request, error, answer_of(error))
-
-
-def logged(request: Request, error: Exception, answer: Response) -> Response:
-    """Return the answer; report internal errors to the operator, because the answer does not describe them."""
-    if answer.status_code == INTERNAL_ERROR:
-        service_of(request).notify(f"{request.url.path} failed: {type(error).__name__}: {error}")
-    return answer
+    status, message, headers = describe_error(request, error)
+    return error_answer(status, message, **headers)

@@ -1,45 +1,48 @@
-"""Searches of the web pages, and their results."""
+"""Searches of the web pages: the form, its errors and query, and the results."""
 
 import csv
 import re
-from collections.abc import Iterable
-from dataclasses import astuple, dataclass, fields, replace
-from datetime import datetime
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from io import StringIO
 from time import perf_counter
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import pyarrow as pa
+from starlette.datastructures import QueryParams
 
 from catalogue.catalogue import Catalogue
 from catalogue.commoncrawl.capture import format_timestamp
 from catalogue.commoncrawl.columns import PATH_COLUMNS
 from catalogue.commoncrawl.crawls import newest_first
+from catalogue.errors import QueryError
 from catalogue.find_captures import find_captures
 from catalogue.key_map.key_map import KeySpace
 from catalogue.plan.plan import ReadPlan
+from catalogue.query.filters import Filters, languages, media_types, statuses
 from catalogue.query.query import Query
+from catalogue.query.times import time_bounds
 from catalogue.reports import crawl_rows
 from catalogue.selection import select_stored
+from catalogue.surt import Match, parse_pattern
 
+DEFAULT_LIMIT, MAX_LIMIT = 100, 1000
+"""Captures on a page."""
+MAX_PAGE = 100
 MAX_SECONDS = 300.0
 """Estimate of the plan at the rate limit of the source."""
 LOCATION = ("warc_filename", "warc_record_offset")
 """Columns of CSV that the page does not show."""
+
+_FIELDS = ("url", "matchType", "from", "to", "status", "mime", "language", "order", "limit", "page")
+"""Parameters that are given once."""
+_SEPARATOR = re.compile(r"[\s,]+")
 _COLUMNS = (
     *("url_surtkey", "fetch_time", "url", "fetch_status", "content_mime_detected", "content_mime_type"),
     *("content_languages", "warc_record_length"),
 )
-_ROW_COLUMNS = {
-    **{name: name for name in ("crawl", "subset", "url", "mime")},
-    "time": "fetch_time",
-    "status": "fetch_status",
-    "languages": "content_languages",
-    "length": "warc_record_length",
-    "filename": "warc_filename",
-    "offset": "warc_record_offset",
-}
 _UNQUOTED = "%/:?[]@!$&'()*+,;=~"
 """Characters of a URL that are not quoted in the path of its record; browsers would cut it off at a #."""
 _HAS_HOST = re.compile(r"https?://([^/\\@#\s]*@)?[^/\\@#:\s]", re.IGNORECASE)
@@ -69,29 +72,132 @@ class Search:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """A capture on a page."""
+class Form:
+    """Fields as sent; ``form["url"]`` is empty if the field is missing."""
 
-    crawl: str
-    subset: str
-    time: datetime | None
-    url: str
-    status: int | None
-    mime: str | None
-    languages: str | None
-    length: int | None
-    filename: str | None
-    offset: int | None
+    crawls: tuple[str, ...] = ()
+    fields: Mapping[str, str] = field(default_factory=dict)
+    errors: Mapping[str, str] = field(default_factory=dict)
+    """Messages by parameter."""
+
+    @classmethod
+    def of(cls, given: QueryParams) -> "Form":
+        """Read parameters; ``crawls`` replaces ``crawl``, the selected one."""
+        crawls = [given["crawls"]] if given.get("crawls", "").strip() else given.getlist("crawl")
+        words = (word for text in crawls for word in _SEPARATOR.split(text))
+        fields = {name: given.get(name, "").strip() for name in _FIELDS}
+        return cls(tuple(dict.fromkeys(filter(None, words))), fields)
+
+    def __getitem__(self, name: str) -> str:
+        return self.fields.get(name, "")
+
+    def error(self, name: str) -> str:
+        return self.errors.get(name, "")
 
     @property
-    def has_address(self) -> bool:
-        """Whether a path leads to its record; browsers would change one with ``..``."""
-        path = self.url.partition("?")[0]
-        return self.time is not None and bool(_HAS_HOST.match(path)) and not _DOT_SEGMENT.search(path)
+    def has_filters(self) -> bool:
+        """Whether one of the folded fields is used or has an error."""
+        return any(self[name] for name in _FIELDS[1:-2]) or bool(self.error("limit"))
 
-    def address(self, form: str) -> str:
-        """Return the path of its record as ``id_``, ``text_``, ``meta_`` or ``warc_``."""
-        return f"/{self.crawl}/{format_timestamp(self.time)}{form}/{quote(self.url, safe=_UNQUOTED)}"
+    def address(self, path: str = "/search", *, crawls: tuple[str, ...] | None = None, **other: str) -> str:
+        """Return path and query string of the search with other values, by default of its first page."""
+        fields = {**self.fields, "page": "", **other}
+        pairs = [("url", fields.pop("url", ""))]
+        pairs += [("crawl", crawl) for crawl in (self.crawls if crawls is None else crawls)]
+        return f"{path}?{urlencode([(name, value) for name, value in [*pairs, *fields.items()] if value])}"
+
+    def cdx_address(self, crawl: str) -> str:
+        """Return path and query string of the same query to the CDX API, as JSON lines."""
+        url, match = self["url"], self["matchType"]
+        if match == Match.PREFIX.value and url.endswith("*"):  # in the CDX API it would be a character
+            url, match = (url, "") if url == "*" else (url[:-1], match)
+        pairs = [("url", url), ("output", "json"), ("matchType", match)]
+        first, end = time_bounds(self["from"] or None, self["to"] or None)
+        pairs += [("from", _digits(first))] if first is not None else []
+        pairs += [("to", _digits(end - 1))] if end is not None else []
+        filters = Filters.of(self["status"] or None, self["mime"] or None, self["language"] or None)
+        pairs += [("filter", _cdx_filter("status", filters.status, "x", "."))] if filters.status else []
+        pairs += [("filter", _cdx_filter("mime-detected", filters.mime, r"\*", ".*"))] if filters.mime else []
+        if filters.lang:
+            pairs.append(("filter", rf"~languages:(.*,)?({'|'.join(filters.lang)})(,.*)?$"))
+        pairs.append(("limit", self["limit"] or str(DEFAULT_LIMIT)))
+        return f"/{crawl}-index?{urlencode([(name, value) for name, value in pairs if value])}"
+
+
+def parse_form(form: Form) -> Search | Form:
+    """Return the query, or the form with errors."""
+    first, last, match = form["from"] or None, form["to"] or None, form["matchType"] or None
+    status, mime, lang = (form[name] or None for name in ("status", "mime", "language"))
+    limit, page = form["limit"], form["page"]
+    checks: dict[str, Callable[[], object]] = {
+        "matchType": lambda: _check_choice("match", match, "exact", "prefix", "host", "domain"),
+        "url": lambda: _check_url(form["url"], match),
+        "from": lambda: time_bounds(first, None),
+        "to": lambda: time_bounds(None, last),
+        "status": lambda: statuses(status),
+        "mime": lambda: media_types(mime),
+        "language": lambda: languages(lang),
+        "order": lambda: _check_choice("order", form["order"], "key", "newest"),
+        "limit": lambda: _check_numbers(limit, page),
+    }
+    errors: dict[str, str] = {}
+    for name, check in checks.items():
+        try:
+            check()
+        except QueryError as error:
+            errors[name] = str(error)
+    if not errors.keys() & {"from", "to"}:
+        try:
+            time_bounds(first, last)
+        except QueryError:
+            errors["to"] = f"{last} is before {first}"
+    if errors:
+        return replace(form, errors=errors)
+    query = Query.of(
+        form["url"],
+        crawls=form.crawls or "all",
+        match=match,
+        from_=first,
+        to=last,
+        status=status,
+        mime=mime,
+        lang=lang,
+        limit=int(limit or DEFAULT_LIMIT),
+    )
+    return Search(query, form["order"], int(page or 1))
+
+
+def _check_choice(name: str, text: str | None, *choices: str) -> None:
+    if text and text not in choices:
+        raise QueryError(f"invalid {name} {text[:100]!r}; use {', '.join(choices[:-1])} or {choices[-1]}")
+
+
+def _check_url(text: str, match: str | None) -> None:
+    if not text:
+        raise QueryError("enter a URL or a host, such as example.com/page, example.com/* or *.example.com")
+    parse_pattern(text, Match(match) if match in {each.value for each in Match} else None)
+
+
+def _check_numbers(limit: str, page: str) -> None:
+    if page and page not in map(str, range(1, MAX_PAGE + 1)):
+        raise QueryError(f"invalid page {page[:20]!r}; use 1 to {MAX_PAGE}, or the CDX API for more captures")
+    if limit and not (limit.isascii() and limit.isdecimal() and 1 <= int(limit[:9]) <= MAX_LIMIT):
+        raise QueryError(f"invalid limit {limit[:20]!r}; use 1 to {MAX_LIMIT:,}, or the CDX API for more")
+
+
+def _cdx_filter(field: str, values: tuple[str, ...], wildcard: str, expression: str) -> str:
+    """Return a filter of the CDX API; a regular expression for several values or wildcards."""
+    found = [re.escape(value).replace(wildcard, expression) for value in values]
+    if found == [re.escape(values[0])]:
+        return f"={field}:{values[0]}"
+    return f"~{field}:{found[0]}" if len(found) == 1 else f"~{field}:({'|'.join(found)})$"
+
+
+def _digits(milliseconds: int) -> str:
+    return format_timestamp(datetime.fromtimestamp(milliseconds / 1000, UTC))
+
+
+# Results
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +206,7 @@ class SearchResult:
 
     crawls: tuple[str, ...]
     """Newest first."""
-    rows: tuple[Row, ...] | None
+    rows: tuple[dict[str, Any], ...] | None
     """None if reading them would take too long."""
     more: bool
     first_plan: ReadPlan
@@ -143,16 +249,24 @@ def run_search(catalogue: Catalogue, search: Search, more: Iterable[str] = ()) -
     )
 
 
-def to_csv(rows: Iterable[Row]) -> str:
+def to_csv(rows: Iterable[Mapping[str, Any]]) -> str:
     text = StringIO()
-    writer = csv.writer(text)
-    writer.writerow(field.name for field in fields(Row))
+    writer = csv.DictWriter(text, _row({}))
+    writer.writeheader()
     for row in rows:
-        writer.writerow(f"{each:%Y-%m-%dT%H:%M:%SZ}" if isinstance(each, datetime) else each for each in astuple(row))
+        writer.writerow({**row, "time": f"{row['time']:%Y-%m-%dT%H:%M:%SZ}" if row["time"] else None})
     return text.getvalue()
 
 
-def _rows(table: pa.Table, search: Search) -> tuple[Row, ...]:
+def record_path(row: Mapping[str, Any], form: str) -> str:
+    """Return the path of a record as ``id_``, ``text_``, ``meta_`` or ``warc_``; empty if browsers would change it."""
+    path = row["url"].partition("?")[0]
+    if row["time"] is None or not _HAS_HOST.match(path) or _DOT_SEGMENT.search(path):
+        return ""
+    return f"/{row['crawl']}/{format_timestamp(row['time'])}{form}/{quote(row['url'], safe=_UNQUOTED)}"
+
+
+def _rows(table: pa.Table, search: Search) -> tuple[dict[str, Any], ...]:
     found: list[dict[str, Any]] = table.slice(search.start, search.limit).to_pylist()
     found.sort(key=lambda row: (row["url_surtkey"], format_timestamp(row["fetch_time"]), row["crawl"]))
     if search.order == "newest":
@@ -163,8 +277,16 @@ def _rows(table: pa.Table, search: Search) -> tuple[Row, ...]:
     return tuple(map(_row, found))
 
 
-def _row(row: dict[str, Any]) -> Row:
-    row["url"] = row["url"] or ""
-    row["mime"] = row["content_mime_detected"] or row["content_mime_type"]
-    values: dict[str, Any] = {name: row.get(column) for name, column in _ROW_COLUMNS.items()}
-    return Row(**values)
+def _row(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "crawl": row.get("crawl"),
+        "subset": row.get("subset"),
+        "time": row.get("fetch_time"),
+        "url": row.get("url") or "",
+        "status": row.get("fetch_status"),
+        "mime": row.get("content_mime_detected") or row.get("content_mime_type"),
+        "languages": row.get("content_languages"),
+        "length": row.get("warc_record_length"),
+        "filename": row.get("warc_filename"),
+        "offset": row.get("warc_record_offset"),
+    }

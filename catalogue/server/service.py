@@ -19,7 +19,6 @@ from catalogue.source.rate_limit import Clock, SystemClock
 T = TypeVar("T")
 
 _DOCUMENT_SECONDS = 5.0
-"""For parsing one document, while a thread of the pool waits."""
 
 
 class Service:
@@ -49,7 +48,7 @@ class Service:
             on_demand: harvest crawls when they are requested.
             strict: refuse queries that stored files may not answer completely.
             notify: called with messages.
-            clock: for tests.
+            clock: of the rate limit.
         """
         self.strict = strict
         self.crawls = CrawlList()
@@ -68,9 +67,9 @@ class Service:
         self.notify = notify
         self._executor = ThreadPoolExecutor(at_once, thread_name_prefix="query")
         self._capacity = at_once + max_queued
-        self._pending = 0
         self._running: dict[Hashable, Future[Any]] = {}
         self._clients: dict[Future[Any], int] = {}
+        """Clients of each pending query."""
         self._documents: Documents | None = None
         self._lock = Lock()
 
@@ -81,7 +80,7 @@ class Service:
     @property
     def pending(self) -> int:
         """Number of running and queued queries."""
-        return self._pending
+        return len(self._clients)
 
     @property
     def spent(self) -> tuple[int, int]:
@@ -90,11 +89,7 @@ class Service:
         return self._first.requests + requests, self._first.bytes + size
 
     def submit(self, query: Callable[[Catalogue], T], *, key: Hashable = None) -> "Future[T]":
-        """Run a query in a thread of the pool.
-
-        Args:
-            query: called with a catalogue that no other thread uses.
-            key: identifies the query; equal pending queries share a future.
+        """Run a query in a thread of the pool, with a catalogue of its own; pending queries of one key share a future.
 
         Raises:
             Busy: at once, if the queue is full.
@@ -104,9 +99,8 @@ class Service:
                 answer = self._running[key]
                 self._clients[answer] += 1
                 return answer
-            if self._pending >= self._capacity:
+            if len(self._clients) >= self._capacity:
                 raise Busy("too many queries are waiting; try again in a few seconds", retry_after=5)
-            self._pending += 1
             answer = self._executor.submit(self._run, query)
             self._clients[answer] = 1
             if key is not None:
@@ -126,11 +120,7 @@ class Service:
         answer.cancel()
 
     def check_complete(self, crawls: Iterable[str], missing: Sequence[str]) -> None:
-        """Harvest, refuse or accept missing files, as configured.
-
-        Args:
-            crawls: named in the query; they are harvested on demand.
-            missing: messages about files that are not stored.
+        """Harvest, refuse or accept missing files, as configured; ``crawls`` are those named in the query.
 
         Raises:
             Busy: while a crawl is being harvested.
@@ -150,7 +140,7 @@ class Service:
             return self._documents
 
     def close(self) -> None:
-        """Cancel queries and wait until running ones have ended: DuckDB crashes if it is closed under a thread."""
+        """Cancel queries and wait for running ones: DuckDB crashes if it is closed under a thread."""
         if self.harvester:
             self.harvester.close()
         self._first.session.abort()
@@ -176,7 +166,6 @@ class Service:
 
     def _finished(self, key: Hashable, answer: "Future[Any]") -> None:
         with self._lock:
-            self._pending -= 1
             del self._clients[answer]
             if self._running.get(key) is answer:
                 del self._running[key]

@@ -2,12 +2,12 @@
 
 import base64
 import hashlib
-import json
 import shlex
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
+from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.exceptions import HTTPException
@@ -22,11 +22,20 @@ from catalogue.catalogue import Catalogue
 from catalogue.commoncrawl.crawls import plain_names
 from catalogue.errors import CatalogueError, Harvesting, QueryError
 from catalogue.key_map import svg
-from catalogue.key_map.colours import stylesheet
 from catalogue.reports import cached_pages, coverage_rows, crawl_rows
-from catalogue.server.responses import answer_of, incomplete, logged, run_query, service_of
-from catalogue.server.search import LOCATION, Search, SearchResult, run_search, to_csv
-from catalogue.server.search_form import MAX_LIMIT, MAX_PAGE, Form, parse_form
+from catalogue.server.responses import describe_error, incomplete, run_query, service_of
+from catalogue.server.search import (
+    LOCATION,
+    MAX_LIMIT,
+    MAX_PAGE,
+    Form,
+    Search,
+    SearchResult,
+    parse_form,
+    record_path,
+    run_search,
+    to_csv,
+)
 from catalogue.server.service import Service
 
 POLICY = (
@@ -46,24 +55,56 @@ _POLL_SECONDS = 2
 """For pages that wait for a harvest."""
 _MAX_OTHERS = 12
 """Crawls named in addition to the one on the map."""
-_COLOURS = stylesheet() + svg.STYLE
-_Page: TypeAlias = Callable[[Request], Awaitable[Response]]
+_COLOURS = svg.stylesheet() + svg.STYLE
 _YEAR = "public, max-age=31536000, immutable"
 
+_TEMPLATES = Environment(
+    loader=PackageLoader("catalogue.server"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_TEMPLATES.filters |= {name: getattr(formatting, name) for name in ("number", "plural", "size", "duration", "clock")}
 
-def routes() -> Sequence[BaseRoute]:
-    """Return the pages; the last one takes any name."""
-    pages = _Pages()
-    return [
-        Route("/", pages.with_errors(pages.home)),
-        Route("/search", pages.search),
-        Route("/search.csv", pages.search),
-        Route("/status", pages.with_errors(pages.status)),
-        Route("/robots.txt", _robots),
-        Route("/static/colours.css", _colours),
-        Mount("/static", _Static(directory=_STATIC)),
-        *(Route(path, pages.with_errors(pages.crawl)) for path in ("/{crawl}/", "/{crawl}")),
-    ]
+
+@cache
+def _asset(name: str) -> str:
+    """Return the address of a file with its version, so that clients can cache it."""
+    content = _COLOURS.encode() if name == "colours.css" else (_STATIC / name).read_bytes()
+    return f"/static/{name}?v={hashlib.sha256(content).hexdigest()[:12]}"
+
+
+_TEMPLATES.globals |= {"asset": _asset, "record_path": record_path}
+
+
+@cache
+def _waiting_policy() -> str:
+    """Allow the script of the page that waits for a harvest."""
+    script = _TEMPLATES.get_template("waiting.js").render(seconds=_POLL_SECONDS).encode()
+    digest = base64.b64encode(hashlib.sha256(script).digest()).decode()
+    return f"{POLICY}; connect-src 'self'; script-src 'sha256-{digest}'"
+
+
+def _page(
+    request: Request, name: str, status: int = 200, headers: Mapping[str, str] | None = None, **values: object
+) -> Response:
+    text = _TEMPLATES.get_template(name).render(here=request.url.path, **values)
+    return HTMLResponse(text, status, {**_FIXED, **(headers or {})})
+
+
+def _with_errors(page: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+    """Return a page that shows errors as HTML."""
+
+    async def answer(request: Request) -> Response:
+        try:
+            return await page(request)
+        except CatalogueError as error:
+            status, message, headers = describe_error(request, error)
+            heading = "Temporarily unavailable" if headers else "Failed"
+            return _page(request, "error.html", status, headers, heading=heading, message=f"{message}.")
+
+    return answer
 
 
 async def _robots(_: Request) -> Response:
@@ -77,8 +118,6 @@ async def _colours(_: Request) -> Response:
 
 
 class _Static(StaticFiles):
-    """Files with a version in their address, so that clients can cache them."""
-
     async def get_response(self, path: str, scope: Scope) -> Response:
         if scope["path"].endswith("/"):  # Starlette removes it from the path
             raise HTTPException(404)
@@ -89,126 +128,98 @@ class _Static(StaticFiles):
         return response
 
 
-class _Pages:
-    def __init__(self) -> None:
-        files = {file.name: file.read_bytes() for file in _STATIC.iterdir()}
-        files["colours.css"] = _COLOURS.encode()
-        versions = {name: hashlib.sha256(content).hexdigest()[:12] for name, content in files.items()}
-        self._templates = Environment(
-            loader=PackageLoader("catalogue.server"),
-            autoescape=True,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
-        self._templates.globals["asset"] = lambda name: f"/static/{name}?v={versions[name]}"
-        for name in ("number", "plural", "size", "duration", "clock"):
-            self._templates.filters[name] = getattr(formatting, name)
-        script = self._templates.get_template("waiting.js").render(seconds=_POLL_SECONDS).encode()
-        digest = base64.b64encode(hashlib.sha256(script).digest()).decode()
-        self._waiting_policy = f"{POLICY}; connect-src 'self'; script-src 'sha256-{digest}'"
+@_with_errors
+async def _home(request: Request) -> Response:
+    crawls = await run_query(request, partial(_crawl_rows, service_of(request)))
+    choices = _choices(request, crawls)
+    return _page(request, "home.html", crawls=crawls, choices=choices, form=Form(crawls=("latest",)))
 
-    async def home(self, request: Request) -> Response:
-        crawls = await run_query(request, partial(_crawl_rows, service_of(request)))
-        return self._page(
-            request, "home.html", crawls=crawls, choices=_choices(request, crawls), form=Form(crawls=("latest",))
-        )
 
-    async def crawl(self, request: Request) -> Response:
-        name = request.path_params["crawl"]
-        crawls = await run_query(request, partial(_crawl_rows, service_of(request)))
-        crawl = next((row for row in crawls if row["crawl"] == name), None)
-        if crawl is None:
-            message = f"There is no page {name[:100]}, and no crawl of that name."
-            return self._page(request, "error.html", 404, heading="Not found", message=message)
-        return self._page(
-            request,
-            "crawl.html",
-            crawl=crawl,
-            choices=_choices(request, crawls),
-            form=Form(crawls=(name,)),
-            on_demand=service_of(request).harvester is not None,
-        )
+@_with_errors
+async def _crawl(request: Request) -> Response:
+    name = request.path_params["crawl"]
+    crawls = await run_query(request, partial(_crawl_rows, service_of(request)))
+    crawl = next((row for row in crawls if row["crawl"] == name), None)
+    if crawl is None:
+        message = f"There is no page {name[:100]}, and no crawl of that name."
+        return _page(request, "error.html", 404, heading="Not found", message=message)
+    return _page(
+        request,
+        "crawl.html",
+        crawl=crawl,
+        choices=_choices(request, crawls),
+        form=Form(crawls=(name,)),
+        on_demand=service_of(request).harvester is not None,
+    )
 
-    async def search(self, request: Request) -> Response:
-        """Search, and show captures as a page or as CSV."""
-        form, as_csv = Form.of(request.query_params), request.url.path.endswith(".csv")
-        blank: dict[str, Any] = {"failure": "", "retry_after": 0, "found": None, "choices": []}
+
+@_with_errors
+async def _status(request: Request) -> Response:
+    service = service_of(request)
+    coverage, cached = await run_query(request, lambda cat: (coverage_rows(cat.session), cached_pages(cat.session)))
+    return _page(
+        request,
+        "status.html",
+        coverage=coverage,
+        cached=cached,
+        pending=service.pending,
+        at_once=service.at_once,
+        spent=service.spent,
+    )
+
+
+async def _search(request: Request) -> Response:
+    """Search, and show captures as a page or as CSV."""
+    form, as_csv = Form.of(request.query_params), request.url.path.endswith(".csv")
+    choices: list[tuple[str, str]] = []
+
+    def page(status: int = 200, headers: Mapping[str, str] | None = None, **values: object) -> Response:
+        values = {"form": form, "choices": choices, "failure": "", "retry_after": 0, "found": None, **values}
+        return _page(request, "search.html", status, headers, **values)
+
+    try:
+        choices = _choices(request, await run_query(request, lambda catalogue: crawl_rows(catalogue.session)))
+        if not request.query_params:
+            return page(form=Form(crawls=("latest",)))
+        search = parse_form(form)
+        if isinstance(search, Form):
+            return page(400, form=search)
+        columns = LOCATION if as_csv else ()
         try:
-            blank["choices"] = _choices(request, await run_query(request, lambda cat: crawl_rows(cat.session)))
-            if not request.query_params:
-                return self._page(request, "search.html", form=Form(crawls=("latest",)), **blank)
-            search = parse_form(form)
-            if isinstance(search, Form):
-                return self._page(request, "search.html", 400, form=search, **blank)
-            columns = LOCATION if as_csv else ()
-            try:
-                found = await run_query(request, lambda catalogue: run_search(catalogue, search, columns))
-            except QueryError as error:  # only crawls could not be checked before
-                form = form.with_error("crawl", str(error))
-                return self._page(request, "search.html", answer_of(error).status_code, form=form, **blank)
-            service_of(request).check_complete(plain_names(search.query.crawls), found.plan.missing)
-        except Harvesting as error:
-            headers = {"Retry-After": str(_POLL_SECONDS), "Content-Security-Policy": self._waiting_policy}
-            return self._page(request, "waiting.html", 503, headers, form=form, harvest=error, seconds=_POLL_SECONDS)
-        except CatalogueError as error:
-            answer = logged(request, error, answer_of(error))
-            retry_after = int(answer.headers.get("Retry-After", "0"))
-            blank |= {"failure": _message(answer), "retry_after": retry_after}
-            headers = {"Retry-After": str(retry_after)} if retry_after else {}
-            return self._page(request, "search.html", answer.status_code, headers, form=form, **blank)
-        if as_csv and found.rows is not None:
-            headers = {"Content-Disposition": 'attachment; filename="captures.csv"', **incomplete(found.plan.missing)}
-            return Response(to_csv(found.rows), headers={**_FIXED, **headers}, media_type="text/csv")
-        blank |= _result(form, search, found)
-        return self._page(request, "search.html", 422 if as_csv else 200, form=form, **blank)
+            found = await run_query(request, lambda catalogue: run_search(catalogue, search, columns))
+        except QueryError as error:  # only crawls could not be checked before
+            status, message, _ = describe_error(request, error)
+            return page(status, form=replace(form, errors={"crawl": message}))
+        service_of(request).check_complete(plain_names(search.query.crawls), found.plan.missing)
+    except Harvesting as error:
+        headers = {"Retry-After": str(_POLL_SECONDS), "Content-Security-Policy": _waiting_policy()}
+        return _page(request, "waiting.html", 503, headers, form=form, harvest=error, seconds=_POLL_SECONDS)
+    except CatalogueError as error:
+        status, message, headers = describe_error(request, error)
+        return page(status, headers, failure=f"{message}.", retry_after=int(headers.get("Retry-After", "0")))
+    if as_csv and found.rows is not None:
+        headers = {"Content-Disposition": 'attachment; filename="captures.csv"', **incomplete(found.plan.missing)}
+        return Response(to_csv(found.rows), headers={**_FIXED, **headers}, media_type="text/csv")
+    return page(422 if as_csv else 200, **_result(form, search, found))
 
-    async def status(self, request: Request) -> Response:
-        service = service_of(request)
-        coverage, cached = await run_query(request, lambda cat: (coverage_rows(cat.session), cached_pages(cat.session)))
-        crawls: set[str] = set()
-        for row in coverage:
-            row["first"] = row["crawl"] not in crawls
-            crawls.add(row["crawl"])
-            row["state"] = _state(row)
-        return self._page(
-            request,
-            "status.html",
-            coverage=coverage,
-            cached=cached,
-            pending=service.pending,
-            at_once=service.at_once,
-            spent=service.spent,
-        )
 
-    def with_errors(self, page: _Page) -> _Page:
-        """Return a page that shows errors as HTML."""
-
-        async def answer(request: Request) -> Response:
-            try:
-                return await page(request)
-            except CatalogueError as error:
-                answer = logged(request, error, answer_of(error))
-                headers = {name: text for name, text in answer.headers.items() if name == "retry-after"}
-                values = {"heading": "Temporarily unavailable" if headers else "Failed", "message": _message(answer)}
-                return self._page(request, "error.html", answer.status_code, headers, **values)
-
-        return answer
-
-    def _page(
-        self, request: Request, name: str, status: int = 200, headers: Mapping[str, str] | None = None, **values: object
-    ) -> Response:
-        text = self._templates.get_template(name).render(here=request.url.path, **values)
-        return HTMLResponse(text, status, {**_FIXED, **(headers or {})})
+ROUTES: Sequence[BaseRoute] = [
+    Route("/", _home),
+    Route("/search", _search),
+    Route("/search.csv", _search),
+    Route("/status", _status),
+    Route("/robots.txt", _robots),
+    Route("/static/colours.css", _colours),
+    Mount("/static", _Static(directory=_STATIC)),
+    Route("/{crawl}/", _crawl),
+    Route("/{crawl}", _crawl),
+]
+"""The last ones take any name."""
 
 
 def _crawl_rows(service: Service, catalogue: Catalogue) -> list[dict[str, Any]]:
     service.crawls.get(catalogue)  # stores the list of crawls, of which the rows are made
     return crawl_rows(catalogue.session)
-
-
-def _message(answer: Response) -> str:
-    return f"{json.loads(bytes(answer.body))['message']}."
 
 
 def _choices(request: Request, crawls: list[dict[str, Any]]) -> list[tuple[str, str]]:
@@ -221,19 +232,11 @@ def _choices(request: Request, crawls: list[dict[str, Any]]) -> list[tuple[str, 
     return found
 
 
-def _state(row: Mapping[str, Any]) -> str:
-    if row["files_failed"]:
-        return "some files failed"
-    if row["files_listed"] is not None and row["files_harvested"] < row["files_listed"]:
-        return "incomplete" if row["files_harvested"] else "not harvested"
-    return "complete, some bounds unknown" if row["without_bounds"] else "complete"
-
-
 def _result(form: Form, search: Search, found: SearchResult) -> dict[str, Any]:
     one = found.crawls[0] if len(found.crawls) == 1 else None
     return {
         "found": found,
-        "headline": _headline(search, found),
+        "search": search,
         "command": _command(search),
         "more": form.address(limit=str(MAX_LIMIT)) if found.more and search.limit < MAX_LIMIT else "",
         "previous": form.address(page=str(search.page - 1)) if search.page > 1 else "",
@@ -241,25 +244,10 @@ def _result(form: Form, search: Search, found: SearchResult) -> dict[str, Any]:
         "csv": form.address("/search.csv", limit=str(MAX_LIMIT)),
         "cdx": form.cdx_address(one) if one else "",
         "site": _site(form, search),
-        "facts": list(_facts(found).items()),
         "map": svg.draw_query(found.space, found.plan, limited=found.more),
         "others": [(crawl, form.address(crawls=(crawl,))) for crawl in found.others[:_MAX_OTHERS]],
         "rest": max(0, len(found.others) - _MAX_OTHERS),
     }
-
-
-def _headline(search: Search, found: SearchResult) -> str:
-    crawls = found.crawls[0] if len(found.crawls) == 1 else formatting.plural(len(found.crawls), "crawl")
-    if found.rows is None:
-        return f"{search.url} in {crawls}: not read"
-    if not found.rows:
-        return f"No {'more ' if search.start else ''}captures of {search.url} in {crawls}"
-    count = formatting.plural(len(found.rows), "capture")
-    if search.start:
-        count = f"Captures {search.start + 1:,} to {search.start + len(found.rows):,}"
-    if found.more:
-        return f"{count} of {search.url} in {crawls}; there are more"
-    return f"{count} of {search.url} in {crawls}"
 
 
 def _command(search: Search) -> str:
@@ -285,21 +273,3 @@ def _site(form: Form, search: Search) -> list[tuple[str, str]]:
         return []
     wider = [f"{typed}/*", f"*.{typed.partition('://')[2] or typed}"]
     return [(url, form.address(url=url)) for url in wider]
-
-
-def _facts(found: SearchResult) -> dict[str, str]:
-    plan = found.plan
-    facts = {
-        "Files": f"{len(plan.paths):,} of {found.files:,}",
-        "Row groups": f"{plan.row_groups:,} of {plan.considered:,}",
-        "Pages": f"{plan.about}{plan.pages:,}" if plan.pages else "",
-        "Complete column chunks": f"{plan.chunks:,}" if plan.chunks else "",
-        "Page indexes, fetched first": formatting.plural(len(found.first_plan.indexes), "request")
-        if found.first_plan.indexes
-        else "",
-        "Requests": f"{plan.about}{plan.requests:,}",
-        "Bytes": f"{plan.about}{formatting.size(plan.bytes)} of {formatting.size(found.bytes)}",
-        "From the cache": formatting.size(plan.cached_bytes) if plan.cached_bytes else "",
-        "Time": formatting.duration(found.seconds),
-    }
-    return {name: text for name, text in facts.items() if text}

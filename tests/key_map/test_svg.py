@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 import catalogue
 from catalogue.catalogue import Catalogue
 from catalogue.errors import QueryError, UnknownCrawl
-from catalogue.key_map.colours import DARK, LIGHT
 from catalogue.key_map.key_map import Extent, FileExtent, crawl_axis
-from catalogue.key_map.svg import Picture, draw_crawl, shorten
+from catalogue.key_map.svg import DARK, LIGHT, Picture, draw_crawl, shorten
 from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
 from tests.support.crawls import CRAWL, crawl_of, table

@@ -24,7 +24,6 @@ from tests.support.faults import FaultServer
 from tests.support.gates import Gate, nth
 from tests.support.served_records import OK, TIME, answer, harvest, url_of, write_records
 from tests.support.serving import serving
-from tests.support.serving_crawls import served
 from tests.support.web_pages import serving_site
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
@@ -64,7 +63,7 @@ def on_demand(settings: Settings, tmp_path: Path) -> Iterator[tuple[str, Gate]]:
     gate = Gate(nth(0, "part-00001"))
     with FaultServer(mirror, gate=gate) as source:
         reading = replace(settings, source=source.url, cache=tmp_path / "cache")
-        with served(tmp_path / "data", reading, on_demand=True) as address:
+        with serving(tmp_path / "data", reading, on_demand=True) as address:
             yield address, gate
             gate.open()
 

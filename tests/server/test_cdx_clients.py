@@ -1,12 +1,18 @@
-"""Clients of index.commoncrawl.org, unmodified or reimplemented, end and find the same as a scan."""
+"""cdx_toolkit, an unmodified client of index.commoncrawl.org, finds the same as a scan."""
 
-import gzip
+import json
+import os
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from shutil import copytree
+from subprocess import PIPE, Popen
+from threading import Timer
+from typing import Any
 
 import pytest
 from warcio.archiveiterator import ArchiveIterator
@@ -15,35 +21,112 @@ from catalogue.catalogue import Catalogue
 from catalogue.demo import LoopbackServer
 from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
-from tests.support.cdx_clients import (
-    WAYMORE_CODES,
-    WAYMORE_MIMES,
-    Aborted,
-    cdx_index_client,
-    comcrawl,
-    gau,
-    waymore,
-)
 from tests.support.cdx_oracle import Capture, read_captures
-from tests.support.cdx_toolkit_runs import Toolkit
 from tests.support.padded import padded_mirror
 from tests.support.serving import serving
 
 SITE = "example.com"
+LIBRARY = """
+import json, sys
+import cdx_toolkit
+for line in sys.stdin:
+    options, method, given = json.loads(line)
+    fetcher = cdx_toolkit.CDXFetcher(source="cc", **options)
+    answer = getattr(fetcher, method)(given.pop("url"), **given)
+    print(json.dumps(answer if isinstance(answer, int) else [each.data for each in answer]), flush=True)
+"""
+SECONDS = 60
+"""Seconds; some errors are retried for ever."""
 
 
-@pytest.fixture(scope="module")
-def newest(harvested: Catalogue) -> str:
-    return stored_crawls(harvested.session)[0]
+@dataclass(frozen=True, slots=True)
+class Toolkit:
+    """cdx_toolkit with a home and environment of its own; one process runs all calls, because importing it is slow."""
+
+    base: str
+    home: Path
+    downloads: str = ""
+    _running: list[Popen[str]] = field(default_factory=list)
+    """The process of the library, once started."""
+
+    def close(self) -> None:
+        for process in self._running:
+            process.communicate()
+
+    def _environment(self) -> dict[str, str]:
+        return {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.home),
+            "CDXT_CACHE_DIR": f"{self.home}/collinfo/",
+            "CDXT_DEFAULT_MIN_RETRY_INTERVAL": "0",
+            "CDXT_MAX_ERRORS": "0",
+        }
+
+    def _run(self, *command: str) -> str:
+        done = subprocess.run(
+            [sys.executable, *command],
+            stdin=subprocess.DEVNULL,
+            cwd=self.home,
+            env=self._environment(),
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def _library(self, method: str, url: str, crawl: list[str] | None, **given: object) -> Any:
+        options = {"cc_mirror": self.base, "crawl": crawl, "warc_download_prefix": self.downloads or None}
+        log = self.home / "log"
+        if not self._running:
+            words, environment = [sys.executable, "-c", LIBRARY], self._environment()
+            with log.open("w") as errors:
+                started = Popen(
+                    words, cwd=self.home, env=environment, text=True, stdin=PIPE, stdout=PIPE, stderr=errors
+                )
+            self._running.append(started)
+        (process,) = self._running
+        assert process.stdin
+        assert process.stdout
+        timer = Timer(SECONDS, process.kill)
+        timer.start()
+        try:
+            print(json.dumps([options, method, {"url": url, **given}]), file=process.stdin, flush=True)
+            answer = process.stdout.readline()
+        finally:
+            timer.cancel()
+        assert answer, log.read_text()
+        return json.loads(answer)
+
+    def iter(self, url: str, *, crawl: list[str] | None = None, **given: object) -> list[dict[str, str]]:
+        captures: list[dict[str, str]] = self._library("iter", url, crawl, **given)
+        return captures
+
+    def get(self, url: str, *, crawl: list[str] | None = None, **given: object) -> list[dict[str, str]]:
+        captures: list[dict[str, str]] = self._library("get", url, crawl, **given)
+        return captures
+
+    def size(self, url: str, *, crawl: list[str] | None = None, **given: object) -> int:
+        estimate: int = self._library("get_size_estimate", url, crawl, **given)
+        return estimate
+
+    def command(self, *words: str, crawl: str | None = None) -> str:
+        which = ["--crawl", crawl] if crawl else ["--cc"]
+        return self._run("-m", "cdx_toolkit.cli", "--cc-mirror", self.base, *which, *words)
+
+    def warc(self, url: str, *, crawl: str, options: tuple[str, ...] = ()) -> list[Path]:
+        self.command(*options, "warc", "--prefix", "TEST", "--warc-download-prefix", self.downloads, url, crawl=crawl)
+        return sorted(self.home.glob("TEST*.warc.gz"))
 
 
 @pytest.fixture(scope="module")
 def base(
-    mirror: Path, untaught_data: Path, settings: Settings, newest: str, tmp_path_factory: pytest.TempPathFactory
+    mirror: Path, untaught_data: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
-    """A server whose source lists all crawls; a few are harvested, with the newest."""
+    """A server whose source lists all crawls; a few are harvested."""
     folder = tmp_path_factory.mktemp("clients")
-    padded = padded_mirror(mirror, folder / "mirror", newest=newest)
+    padded = padded_mirror(mirror, folder / "mirror")
     data = Path(copytree(untaught_data, folder / "data"))
     with serving(data, replace(settings, source=str(padded))) as address:
         yield address
@@ -122,61 +205,3 @@ def test_cdxt_downloads_records(
             records = ArchiveIterator(opened)
             urls += [each.rec_headers.get_header("WARC-Target-URI") for each in records if each.rec_type == "response"]
     assert Counter(urls) == Counter(each.fields["url"] for each in expected)
-
-
-@pytest.mark.parametrize("gzipped", [False, True])
-def test_cdx_index_client_downloads_all_pages(
-    base: str, all_captures: list[Capture], crawl: str, *, gzipped: bool
-) -> None:
-    (done,) = cdx_index_client(
-        base, "*", crawl=crawl, options={"output": "json", "fl": "url,timestamp"}, page_size=1, gzipped=gzipped
-    )
-    assert done.pages == len(done.files) > 1
-    assert (done.without_results, done.retried, done.given_up) == ([], [], [])
-    assert done.compressed == (set(done.files) if gzipped else set())
-    pages = [gzip.decompress(done.files[page]) if gzipped else done.files[page] for page in range(done.pages)]
-    assert len(b"".join(pages).decode().splitlines()) == len(all_captures)
-
-
-def test_cdx_index_client_ends_in_every_crawl(base: str, captures: dict[str, list[Capture]]) -> None:
-    done = cdx_index_client(base, f"{SITE}/*", crawl="all", options={"output": "json"})
-    assert len(done) >= 60
-    assert sum(each.pages for each in done) == sum(len(each.files) for each in done) >= len(captures)
-    assert not any(each.given_up for each in done)
-
-
-def test_comcrawl_finds_the_first_page_of_every_crawl(base: str, captures: dict[str, list[Capture]]) -> None:
-    found = comcrawl(base, f"*.{SITE}", threads=4)
-    expected = [each.fields for of in captures.values() for each in of]
-    assert Counter(map(str, found)) == Counter(map(str, expected))
-
-
-def test_waymore_finds_links(base: str, captures: dict[str, list[Capture]]) -> None:
-    unexpected = ("warc/revisit", *WAYMORE_MIMES.split(","))
-    expected = {
-        each.fields["url"]
-        for of in captures.values()
-        for each in of
-        if not each.fields.get("mime", "").startswith(unexpected)
-        and not each.fields["status"].startswith(tuple(WAYMORE_CODES.split(",")))
-    }
-    found = waymore(base, SITE)
-    assert found.links == expected
-    assert (found.stopped, found.failed, found.unread) == (False, [], 0)
-    assert found.requested >= 60
-
-
-def test_gau_finds_the_urls_of_the_newest_crawl(base: str, captures: dict[str, list[Capture]], newest: str) -> None:
-    assert gau(base, SITE) == [each.fields["url"] for each in captures[newest]]
-    filtered = gau(base, SITE, filters=[("filter", "!=status:404"), ("filter", "mime:html")])
-    assert filtered == [
-        each.fields["url"]
-        for each in captures[newest]
-        if each.fields["status"] != "404" and "html" in each.fields.get("mime", "")
-    ]
-
-
-def test_gau_stops_without_captures(base: str) -> None:
-    assert gau(base, "nosuch.example") == []
-    with pytest.raises(Aborted, match="answers 404"):
-        gau(base, SITE, filters=[("filter", "=status:299")])

@@ -134,7 +134,7 @@ def test_exact_url_is_one_page_without_page_index(harvested: Catalogue) -> None:
     crawl = stored_crawls(harvested.session)[0]
     before = harvested.requests
     page = find_page(harvested, crawl, parse_request([("url", "example.com")]))
-    assert (page.pages, page.blocks, len(page.parts), page.certain) == (1, 1, 1, False)
+    assert (page.pages, page.blocks, len(page.parts)) == (1, 1, 1)
     assert harvested.requests == before
 
 

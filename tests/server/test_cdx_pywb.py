@@ -1,7 +1,7 @@
 """The oracle compared with pywb, where it is installed: only known differences are allowed."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from urllib.parse import urlsplit
 
@@ -29,10 +29,10 @@ def base(crawl: str, oracle: Oracle, tmp_path_factory: pytest.TempPathFactory) -
         yield served.url
 
 
-def send_to_pywb(base: str, path: str, headers: Mapping[str, str]) -> Reply:
+def send_to_pywb(base: str, path: str) -> Reply:
     """Change answers as Common Crawl's patches do."""
     query = urlsplit(path).query
-    reply = send(base, f"{path}&nosource=true&allowFuzzy=false" if query else path, headers)
+    reply = send(base, f"{path}&nosource=true&allowFuzzy=false" if query else path)
     if reply.type in {"text/x-ndjson", "text/x-cdxj"} and '"pages"' not in reply.text[:20]:
         body = "".join(f"{_renamed(line)}\n" for line in reply.text.splitlines())
         return replace(reply, body=body.encode())

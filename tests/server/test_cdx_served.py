@@ -1,23 +1,13 @@
 """The CDX API compared with an oracle that scans all captures."""
 
-from collections.abc import Iterator
-from pathlib import Path
-from shutil import copytree
-
 import pytest
 
-from catalogue.settings import Settings
 from tests.support.cdx_exchanges import EXCHANGES, Exchange, find_error
 from tests.support.cdx_known import Known, known_of, oracle_of
 from tests.support.cdx_oracle import Oracle, Page
-from tests.support.serving import serving
+from tests.support.serving import serving_harvested
 
-
-@pytest.fixture(scope="module")
-def base(untaught_data: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    data = Path(copytree(untaught_data, tmp_path_factory.mktemp("served") / "data"))
-    with serving(data, settings) as address:
-        yield address
+base = pytest.fixture(scope="module")(serving_harvested)
 
 
 oracle = pytest.fixture(scope="module")(oracle_of)

@@ -17,8 +17,7 @@ from catalogue.server.crawl_harvest import OnDemandHarvester
 from catalogue.settings import Settings
 from tests.support.crawls import crawl_of, table
 from tests.support.faults import Fault, FaultServer, Kind
-from tests.support.serving import get
-from tests.support.serving_crawls import Failing, harvested_in_part, served
+from tests.support.serving import Failing, get, harvested_in_part, serving
 
 READING_PATHS = (
     "/{}-index?url=example.com/*",
@@ -33,7 +32,7 @@ PATHS = (*READING_PATHS, "/api/plan?url=example.com/*&crawl={}", "/api/row_group
 def test_missing_crawl_is_404_with_a_hint(settings: Settings, whole_crawls: list[str], tmp_path: Path) -> None:
     stored, other = whole_crawls[:2]
     harvested_in_part(tmp_path, settings, stored, "all")
-    with served(tmp_path, settings) as address:
+    with serving(tmp_path, settings) as address:
         answer = get(address, f"/{other}-index?url=example.com/*")
         command = f"{other} is not harvested yet; run: catalogue harvest --crawl {other} --subset all"
         assert (answer.status, answer.json) == (404, {"message": f"No Captures found for: example.com/; {command}"})
@@ -46,18 +45,18 @@ def test_missing_crawl_is_404_with_a_hint(settings: Settings, whole_crawls: list
         answer = get(address, f"/{other}-index?url=example.com/*&to=2008")
         assert "catalogue-incomplete" not in answer.headers  # it was fetched later
         assert get(address, f"/{stored}-index?url=example.com/*").status == 200
-    with served(tmp_path, settings, strict=True) as address:
+    with serving(tmp_path, settings, strict=True) as address:
         assert get(address, f"/{other}-index?url=example.com/*").status == 422
         assert get(address, f"/{stored}-index?url=example.com/*").status == 200
 
 
 def test_latest_is_the_newest_harvested_crawl(settings: Settings, whole_crawls: list[str], tmp_path: Path) -> None:
-    with served(tmp_path, settings) as address:
+    with serving(tmp_path, settings) as address:
         newest = get(address, "/collinfo.json").json[0]["id"]
         assert f"harvest --crawl {newest}" in get(address, "/latest-index?url=example.com/*").json["message"]
     for crawl in whole_crawls[-2:]:
         harvested_in_part(tmp_path, settings, crawl, "all")
-        with served(tmp_path, settings) as address:
+        with serving(tmp_path, settings) as address:
             answer = get(address, "/latest-index?url=example.com/*")
             assert (answer.status, answer.body) == (200, get(address, f"/{crawl}-index?url=example.com/*").body)
             message = get(address, "/all-index?url=example.com").json["message"]
@@ -66,30 +65,19 @@ def test_latest_is_the_newest_harvested_crawl(settings: Settings, whole_crawls: 
 
 def test_incomplete_answers_have_a_header(settings: Settings, crawl: str, tmp_path: Path) -> None:
     harvested_in_part(tmp_path, settings, crawl)
-    with served(tmp_path, settings) as address:
+    with serving(tmp_path, settings) as address:
         for more in ("", "&showNumPages=true", "&filter==status:299"):
             answer = get(address, f"/{crawl}-index?url=example.com/*{more}")
             assert f"files of {crawl}, crawldiagnostics, are not harvested" in answer.headers["catalogue-incomplete"]
-    with served(tmp_path, settings, strict=True) as address:
+    with serving(tmp_path, settings, strict=True) as address:
         answer = get(address, f"/{crawl}-index?url=example.com/*")
         assert answer.status == 422
         assert "catalogue harvest --crawl" in answer.json["message"]
 
 
-def test_lists_all_crawls_without_harvest(settings: Settings, crawl: str, tmp_path: Path) -> None:
-    with served(tmp_path / "data", settings) as address:
-        assert len(get(address, "/collinfo.json").json) > 1
-        answer = get(address, f"/{crawl}-index?url=example.com")
-        assert answer.status == 404
-        assert f"catalogue harvest --crawl {crawl}" in answer.json["message"]
-        assert get(address, "/CC-MAIN-1999-01-index?url=example.com").json == {
-            "message": "there is no crawl CC-MAIN-1999-01; see /collinfo.json"
-        }
-
-
 def test_harvests_requested_crawl(settings: Settings, harvested: Catalogue, crawl: str, tmp_path: Path) -> None:
     messages: SimpleQueue[str] = SimpleQueue()
-    with served(tmp_path / "data", settings, on_demand=True, notify=messages.put) as address:
+    with serving(tmp_path / "data", settings, on_demand=True, notify=messages.put) as address:
         answer = get(address, f"/{crawl}-index?url=example.com/*")
         assert answer.status == 503
         assert int(answer.headers["retry-after"]) >= 1
@@ -116,7 +104,7 @@ def on_demand(settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> I
         crawl_of(folder / "mirror", table(["com,example)/"]), crawl=crawl)
     (folder / "mirror" / "collinfo.json").write_text(json.dumps([{"id": crawl} for crawl in CRAWL_OF_PATH.values()]))
     reading = replace(settings, source=str(folder / "mirror"))
-    with served(folder / "data", reading, on_demand=True, notify=messages.put) as address:
+    with serving(folder / "data", reading, on_demand=True, notify=messages.put) as address:
         yield address, messages
 
 
@@ -157,7 +145,7 @@ def incomplete_source(
 def servers(incomplete_source: Settings) -> Iterator[tuple[str, str]]:
     """A lenient and a strict server of it."""
     folder = incomplete_source.cache.parent
-    with served(folder, incomplete_source) as lenient, served(folder, incomplete_source, strict=True) as strict:
+    with serving(folder, incomplete_source) as lenient, serving(folder, incomplete_source, strict=True) as strict:
         yield lenient, strict
 
 
@@ -186,7 +174,7 @@ def test_failed_harvest_is_404(settings: Settings, tmp_path: Path) -> None:
     (mirror / "collinfo.json").write_text(json.dumps([{"id": crawl}, {"id": "CC-MAIN-2012"}]))
     messages: SimpleQueue[str] = SimpleQueue()
     reading = replace(settings, source=str(mirror))
-    with served(tmp_path / "data", reading, on_demand=True, notify=messages.put) as address:
+    with serving(tmp_path / "data", reading, on_demand=True, notify=messages.put) as address:
         assert get(address, f"/{crawl}-index?url=example.com").status == 503
         while "could not be harvested" not in messages.get(timeout=60):
             pass
@@ -204,7 +192,7 @@ def test_close_ends_a_waiting_harvest(mirror: Path, settings: Settings, crawl: s
     failing.begun.set()
     with FaultServer(mirror, script=failing) as source:
         reading = replace(settings, source=source.url, cache=tmp_path / "cache")
-        with served(tmp_path / "data", reading, on_demand=True, notify=messages.put) as address:
+        with serving(tmp_path / "data", reading, on_demand=True, notify=messages.put) as address:
             assert get(address, f"/{crawl}-index?url=example.com").status == 503
             while "waiting" not in messages.get(timeout=30):
                 pass

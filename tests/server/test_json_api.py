@@ -20,20 +20,16 @@ from catalogue.demo import LoopbackServer
 from catalogue.errors import QueryError
 from catalogue.selection import stored_crawls
 from catalogue.server import application
-from catalogue.server.json_api import PARAMETERS
 from catalogue.settings import Settings, package_version
 from catalogue.surt import Match
 from tests.support.crawls import CRAWL, crawl_of, table
 from tests.support.served_records import harvest
-from tests.support.serving import Answer, get, serving
+from tests.support.serving import Answer, get, serving, serving_harvested
 
 DOCUMENT = application().openapi()
 
 
-@pytest.fixture(scope="module")
-def address(untaught_data: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with serving(Path(copytree(untaught_data, tmp_path_factory.mktemp("served") / "data")), settings) as address:
-        yield address
+address = pytest.fixture(scope="module")(serving_harvested)
 
 
 def request(address: str, name: str, **parameters: Any) -> Answer:
@@ -267,16 +263,6 @@ def test_refuses_expensive_queries(tmp_path: Path) -> None:
             got = request(address, name, url="*.com")
             assert (got.status, "2,001 row groups" in got.json["message"]) == (422, True)
         assert len(answer(address, "query", url="example.com/0*", limit=5, columns="url_surtkey")["captures"]) == 5
-
-
-@pytest.mark.parametrize("path", [*PARAMETERS, "/api/openapi.json", "/api/nothing"])
-def test_answers_get_and_head_only(address: str, path: str) -> None:
-    target = f"{path}?url=example.com" if path in {"/api/plan", "/api/query"} else path
-    full, head = get(address, target), get(address, target, method="HEAD")
-    varying = {"date": "", "content-length": ""}  # a plan's seconds differ
-    assert (head.status, head.body, {**head.headers, **varying}) == (full.status, b"", {**full.headers, **varying})
-    refused = get(address, target, method="DELETE")
-    assert (refused.status, "GET" in refused.headers["allow"], [*refused.json]) == (405, True, ["message"])
 
 
 def test_serves_its_document(address: str) -> None:

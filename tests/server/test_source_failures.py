@@ -16,8 +16,7 @@ import pytest
 from catalogue.settings import Settings
 from tests.support.crawls import CRAWL, crawl_of, table
 from tests.support.faults import Fault, FaultServer, Kind
-from tests.support.serving import get
-from tests.support.serving_crawls import Failing, harvested_in_part, served
+from tests.support.serving import Failing, get, harvested_in_part, serving
 
 # ---- transport ----
 
@@ -34,7 +33,7 @@ def test_streams_parts(large: tuple[Path, list[str]], settings: Settings, tmp_pa
     mirror, keys = large
     reading = replace(settings, source=str(mirror))
     path = f"/{CRAWL}-index?url=*&pageSize=1000&fl=urlkey&output=text"
-    with served(harvested_in_part(tmp_path, reading, CRAWL), reading) as address:
+    with serving(harvested_in_part(tmp_path, reading, CRAWL), reading) as address:
         pages = get(address, f"{path}&showNumPages=true").json
         assert pages["pages"] == 1
         assert pages["blocks"] > 5
@@ -52,7 +51,7 @@ def test_streams_parts(large: tuple[Path, list[str]], settings: Settings, tmp_pa
 def served_from(source: FaultServer, data: Path, settings: Settings, tmp_path: Path, **more: Any) -> Iterator[str]:
     """Serve a copy of a data folder that reads from a source over HTTP."""
     reading = replace(settings, source=source.url, cache=tmp_path / "cache")
-    with served(Path(copytree(data, tmp_path / "data")), reading, **more) as address:
+    with serving(Path(copytree(data, tmp_path / "data")), reading, **more) as address:
         yield address
 
 
@@ -70,8 +69,9 @@ def test_source_failure_is_503_with_retry_after(
         served_from(source, untaught_data, settings, tmp_path, patience=0.5) as address,
     ):
         failing.begun.set()
-        for _ in range(2):
-            answer = get(address, f"/{crawl}-index?url=example.com/*")
+        paths = ("{}-index?url=example.com/*", "api/query?url=example.com/*&crawl={}", "{}/2022id_/http://example.com/")
+        for path in (paths[0], *paths):
+            answer = get(address, f"/{path.format(crawl)}")
             assert answer.status == 503
             assert int(answer.headers["retry-after"]) >= least
             assert answer.json["message"]

@@ -25,7 +25,6 @@ from catalogue.settings import Settings
 from tests.support.crawls import CRAWL, crawl_of, table
 from tests.support.served_records import harvest
 from tests.support.serving import get, running, serving
-from tests.support.serving_crawls import served
 from tests.support.web_pages import Node, page, rows, search, serving_site, terms
 
 site = pytest.fixture(scope="module")(serving_site)
@@ -139,7 +138,7 @@ def test_waits_for_a_harvest_with_and_without_scripts(tmp_path: Path) -> None:
     mirror = crawl_of(tmp_path / "mirror", table(["com,example)/"]))
     (mirror / COLLINFO).write_text(json.dumps([{"id": CRAWL}]))
     settings = Settings(source=str(mirror), cache=tmp_path / "cache")
-    with served(tmp_path / "data", settings, on_demand=True) as address:
+    with serving(tmp_path / "data", settings, on_demand=True) as address:
         offered = page(get(address)).one("select", id="crawl").all("option")
         answer = search(address, url="example.com", crawl=CRAWL)
     assert offered[-1].text == f"{CRAWL} (not harvested yet)"
@@ -182,17 +181,6 @@ def test_overload_has_retry_after(harvested_data: Path, settings: Settings) -> N
         service.close()
 
 
-def test_status_counts_searches(untaught_data: Path, settings: Settings, crawl: str) -> None:
-    with serving(untaught_data, settings) as address:
-        before = figures(address)
-        page(search(address, url="*.example.com", crawl=crawl))
-        after = figures(address)
-    assert before["Requests to the source since start"] == "0"
-    assert int(after["Requests to the source since start"]) > 0
-    assert after["Answered in parallel"] == "2"
-    assert after["Queries running or waiting"] == "0"
-
-
 def test_repeated_queries_use_the_cache(mirror: Path, tmp_path: Path, crawl: str) -> None:
     with LoopbackServer(mirror) as source:
         settings = Settings(source=source.url, cache=tmp_path / "cache")
@@ -200,16 +188,14 @@ def test_repeated_queries_use_the_cache(mirror: Path, tmp_path: Path, crawl: str
             cat.harvest(crawl)
         with serving(tmp_path / "data", settings) as address:
             first, again = (page(search(address, url="example.com", crawl=crawl)) for _ in range(2))
-            cached = figures(address)
+            cached = terms(page(get(address, "/status")), "figures")
     assert rows(first) == rows(again)
     assert "From the cache" not in terms(first, "plan")
     assert terms(again, "plan")["Requests"] == "0"
     assert terms(again, "plan")["From the cache"] != "0 B"
     assert cached["Pages cached"] != "0 B"
-
-
-def figures(address: str) -> dict[str, str]:
-    return terms(page(get(address, "/status")), "figures")
+    assert int(cached["Requests to the source since start"]) > 0
+    assert (cached["Answered in parallel"], cached["Queries running or waiting"]) == ("2", "0")
 
 
 def test_status_shows_subsets(site: str, harvested: Catalogue) -> None:
@@ -237,10 +223,3 @@ def test_assets_can_be_cached(site: str) -> None:
     assert not re.search(r"url\(|@import|https?:", style.text)
     for missing in ("../web.py", "style.css/", ""):
         assert get(site, f"/static/{missing}").status == 404
-
-
-def test_answers_head(site: str) -> None:
-    whole, head = (get(site, "/status", method=method) for method in ("GET", "HEAD"))
-    assert (head.status, head.body) == (200, b"")
-    assert head.headers["content-type"] == whole.headers["content-type"]
-    assert get(site, "/search", method="POST").status == 405

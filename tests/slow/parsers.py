@@ -22,9 +22,8 @@ from urllib.parse import parse_qsl
 
 import pyarrow as pa
 from starlette.datastructures import QueryParams
-from starlette.requests import Request
 
-from catalogue.cdx.lines import write_lines
+from catalogue.cdx.lines import cdx_table, write_lines
 from catalogue.cli.capture_input import captures_in
 from catalogue.commoncrawl.capture import capture_of
 from catalogue.commoncrawl.columns import SCHEMA
@@ -38,12 +37,10 @@ from catalogue.parquet.page_index import (
 )
 from catalogue.parquet.stored_indexes import Indexes
 from catalogue.records.record import MAX_INFLATED, read_record
-from catalogue.server.archived_pages import parse_url
-from catalogue.server.cdx_request import parse_request
-from catalogue.server.cdx_search import filter_rows, sort_captures
-from catalogue.server.responses import parameters
-from catalogue.server.search_form import Form, parse_form
-from catalogue.server.untrusted_headers import archived_headers, content_headers, memento_headers
+from catalogue.server.archived_pages import archived_headers, content_headers, memento_headers, parse_url
+from catalogue.server.cdx_request import parse_query, parse_request
+from catalogue.server.cdx_search import filter_tables, sort_captures
+from catalogue.server.search import Form, parse_form
 from catalogue.source.byte_ranges import content_range, parse_content_range
 from catalogue.store.stored_file import DIGEST_SIZE, StoredFile, decode, encode
 from catalogue.surt import Keys, Match, Pattern, covers, parse_key_pattern, parse_pattern, url_surtkey, url_surtkeys
@@ -279,11 +276,11 @@ def _rows() -> pa.RecordBatch:
 
 def cdx_request(data: bytes) -> bool:
     def parse() -> None:
-        found = parse_request(parameters(Request({"type": "http", "query_string": data})))
+        found = parse_request(parse_query(data))
         _check_pattern(found.pattern)
         assert {len(found.first), len(found.last)} <= {0, 14}
         assert found.page_size > 0 <= (found.limit or 0)
-        rows = sort_captures(filter_rows([_rows()], found, process_time), found)
+        rows = sort_captures(filter_tables([cdx_table(_rows())], found, process_time), found)
         assert write_lines(rows, found.output, found.fields).count(b"\n") == rows.num_rows
 
     return accepted(parse, QueryError, printable=False)

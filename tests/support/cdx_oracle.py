@@ -174,7 +174,7 @@ class Oracle:
             raise Refused(message)
         url, _ = self._match(given)
         for each in given.get("filter", []):
-            _filter(each)
+            capture_filter(each)
         size = _number(last, "pageSize", 5)
         if truth(last.get("showNumPages", "")):
             if page.captures:
@@ -261,11 +261,16 @@ def passes(given: dict[str, list[str]], capture: Capture) -> bool:
     start, end = (given.get("from") or given.get("from_ts") or [""])[-1], given.get("to", [""])[-1]
     if not start + _EARLIEST[len(start) :] <= capture.timestamp <= end + _LATEST[len(end) :]:
         return False
-    return all(_filter(each)(capture) for each in given.get("filter", []))
+    return all(capture_filter(each)(capture) for each in given.get("filter", []))
 
 
 @cache
-def _filter(text: str) -> Callable[[Capture], bool]:
+def capture_filter(text: str) -> Callable[[Capture], bool]:
+    """Return whether captures pass a filter.
+
+    Raises:
+        Refused: if its expression is invalid.
+    """
     inverted, text = text.startswith("!"), text.removeprefix("!")
     way, text = (text[0], text[1:]) if text[:1] in {"=", "~"} else ("", text)
     name, colon, value = text.partition(":")

@@ -1,4 +1,4 @@
-"""Records in every form there is, and what is in the files of an output."""
+"""Records in every output format, and the records in the files of an output."""
 
 import gzip
 import json
@@ -24,7 +24,7 @@ FORMS = {"warc": "out.warc.gz", "text": "out.jsonl", "parquet": "out.parquet", "
 
 
 def sixty_records() -> list[Record]:
-    """Some of every kind."""
+    """Return records of three sizes."""
     found, offset = [], 0
     for number in range(60):
         body = f"<p>page {number}</p>".encode() * random.Random(number).choice([1, 50, 3000])
@@ -47,7 +47,7 @@ def form_of(name: str) -> RecordFormat:
 
 
 def fill(output: str | Path, form: str, records: Iterable[Record], cache: Path, most: int | None = None) -> list[str]:
-    """What a fetch does of it; returns the files' names."""
+    """Write records as a fetch does; return the names of the files."""
     chosen = form_of(form)
     with open_output(output, chosen, {"form": form}, most=most, cache=cache) as (parts, ledger):
         for record in records:
@@ -57,7 +57,7 @@ def fill(output: str | Path, form: str, records: Iterable[Record], cache: Path, 
 
 
 def urls_in(folder: Path, form: str, names: Iterable[str]) -> Counter[str]:
-    """What is in the files of an output, looked into as others do; each must be whole."""
+    """Return the URLs in the files of an output, read by other libraries; each file must be complete."""
     files = [folder / name for name in names]
     if form == "warc":
         return Counter(url for _, url, _ in records_in(*files))
@@ -75,7 +75,7 @@ def urls_of(records: Iterable[Record]) -> Counter[str]:
 
 
 class Flaky(MemoryFileSystem):  # type: ignore[misc] # it has no types
-    """A store that fails as it is told to."""
+    """A remote store that fails if ``fail`` returns true, and truncates files if ``cut``."""
 
     protocol = "flaky"
     store: dict[str, Any] = {}  # noqa: RUF012 - fsspec's own way
@@ -93,7 +93,7 @@ class Flaky(MemoryFileSystem):  # type: ignore[misc] # it has no types
 
 
 def elsewhere() -> Iterator[str]:
-    """Of a store that is not this machine's disk."""
+    """Yield the address of an empty remote store."""
     fsspec.register_implementation("flaky", Flaky, clobber=True)
     Flaky.store.clear()
     Flaky.pseudo_dirs[:] = [""]
@@ -103,7 +103,7 @@ def elsewhere() -> Iterator[str]:
 
 
 def copied(url: str, folder: Path) -> Path:
-    """What is there."""
+    """Copy a remote folder to the disk."""
     files, root = fsspec.url_to_fs(url)
     for name in files.find(root):
         target = folder / str(name).removeprefix(f"{root}/")

@@ -15,22 +15,14 @@ from catalogue.commoncrawl.manifests import COLLINFO
 _LISTED = Path(__file__).parents[1] / "data" / "crawls.tsv"
 
 
-def padded_mirror(mirror: Path, folder: Path, *, newest: str | None = None) -> Path:
-    """Copy a mirror, and add crawls that it does not have to its list, newest first; nothing else is there of them.
-
-    These are every other one, and the oldest, whose names have other forms.
-
-    Args:
-        mirror: a folder laid out as data.commoncrawl.org.
-        folder: for the copy, which must not be there yet.
-        newest: the crawl that is to be first of the list, which is all that some programs look at.
-    """
+def padded_mirror(mirror: Path, folder: Path) -> Path:
+    """Copy a mirror into a new folder, and add crawls to its list, without files: every other one, and the oldest."""
     copytree(mirror, folder)
     file = folder / COLLINFO
     lines = _lines()
     added = lines[::2] + lines[-5:]
     crawls = {each["id"]: each for each in [*map(_entry, added), *json.loads(file.read_bytes())]}
-    listed = [crawls[name] for name in sorted(crawls, reverse=True) if newest is None or name <= newest]
+    listed = [crawls[name] for name in sorted(crawls, reverse=True)]
     file.write_text(json.dumps(listed, indent=2), encoding="utf-8")
     return folder
 

@@ -7,13 +7,18 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection
 from pathlib import Path
-from threading import Thread
+from shutil import copytree
+from threading import Event, Thread
 from typing import Any
 from urllib.parse import urlsplit
 
+import pytest
+
+import catalogue
 from catalogue.server import server_of
 from catalogue.server.service import Service
 from catalogue.settings import Settings
+from tests.support.faults import Fault, Request
 
 
 @dataclass(frozen=True)
@@ -35,12 +40,18 @@ class Answer:
 
 
 @contextmanager
-def serving(data: Path, settings: Settings, *, at_once: int = 2, head_seconds: int = 20) -> Iterator[str]:
+def serving(data: Path, settings: Settings, *, at_once: int = 2, **more: Any) -> Iterator[str]:
     """Run a server of a data folder; yield its address without a slash at the end."""
-    with (
-        closing(Service(data, settings, at_once=at_once)) as service,
-        running(service, head_seconds=head_seconds) as address,
-    ):
+    with closing(Service(data, settings, at_once=at_once, **more)) as service, running(service) as address:
+        yield address
+
+
+def serving_harvested(
+    untaught_data: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """Run a server of a copy of the harvested crawls; to be made a fixture."""
+    data = Path(copytree(untaught_data, tmp_path_factory.mktemp("served") / "data"))
+    with serving(data, settings) as address:
         yield address
 
 
@@ -75,3 +86,20 @@ def get(address: str, target: str = "/", *, method: str = "GET", **headers: str)
         return Answer(response.status, found, response.read())
     finally:
         connection.close()
+
+
+def harvested_in_part(data: Path, settings: Settings, crawl: str, subsets: str = "warc") -> Path:
+    with catalogue.open(data, settings=settings) as cat:
+        cat.harvest(crawl, subsets=subsets)
+    return data
+
+
+class Failing:
+    """A script that answers with a fault after ``begun`` is set."""
+
+    def __init__(self, fault: Fault) -> None:
+        self.begun = Event()
+        self._fault = fault
+
+    def __call__(self, request: Request) -> Fault | None:
+        return self._fault if self.begun.is_set() and request.path.endswith(".parquet") else None
