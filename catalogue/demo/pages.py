@@ -6,12 +6,14 @@ Hosts are names reserved for documentation and tests (RFC 2606, RFC 5737), or na
 import base64
 import hashlib
 import json
-from dataclasses import dataclass
 from html import escape
 from http import HTTPStatus
 from itertools import product
 from random import Random
+from typing import Any
 from urllib.parse import urljoin
+
+Row = dict[str, Any]
 
 _AMBER = ("amber", "brook", "cinder", "dapple", "ember", "fable", "glimmer", "harbor", "ivory", "juniper", "kettle")
 _LANTERN = ("lantern", "meadow", "nimbus", "otter", "pebble", "quill", "ripple", "saffron", "thimble", "umber")
@@ -60,29 +62,7 @@ _TEXTS = {
         ("港の灯りは夕暮れにともる。", "水車は日曜日に止まる。", "渡し船は満員になると出る。"),
     ),
 }
-"""By ISO 639-3 code: charsets, and words."""
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """A response of a server."""
-
-    status: int
-    body: bytes
-    mime: str | None = None
-    """The declared type; None if there is none."""
-    detected: str | None = None
-    charset: str | None = None
-    languages: str | None = None
-    truncated: str | None = None
-    redirect: str | None = None
-
-    @property
-    def digest(self) -> str | None:
-        """SHA-1 of the payload in base32; a revisit has none."""
-        if self.status == HTTPStatus.NOT_MODIFIED:
-            return None
-        return base64.b32encode(hashlib.sha1(self.body, usedforsecurity=False).digest()).decode()
+"""Charsets and sentences, by ISO 639-3 code."""
 
 
 def made_up_urls(rng: Random, count: int) -> list[str]:
@@ -99,13 +79,12 @@ def made_up_urls(rng: Random, count: int) -> list[str]:
     return [f"{rng.choice(('http', 'https', 'https'))}://{host}{_path(rng)}" for host in chosen]
 
 
-def fetch(rng: Random, subset: str, url: str) -> Page:
-    """Return a response for a subset."""
-    return {"warc": _ordinary, "crawldiagnostics": _failure, "robotstxt": _robots}[subset](rng, url)
+def fetch(rng: Random, subset: str, url: str) -> Row:
+    """Return a response for a subset: its ``body``, and columns of its row, absent where null."""
+    return {"warc": _page, "crawldiagnostics": _failure, "robotstxt": _robots}[subset](rng, url)
 
 
 def _path(rng: Random) -> str:
-    """Return a path, sometimes with a query, in one of several styles."""
     folders = "".join(f"/{rng.choice(_WORDS)}" for _ in range(rng.choice((0, 1, 1, 2))))
     name = f"{folders}/{rng.choice(_WORDS)}-{rng.randrange(10_000)}"
     styles = {
@@ -121,52 +100,69 @@ def _path(rng: Random) -> str:
     return rng.choices([*styles], [*styles.values()])[0]
 
 
-def _ordinary(rng: Random, url: str) -> Page:
+def _response(
+    status: int, body: bytes, mime: str | None = None, detected: str | None = None, **columns: str | None
+) -> Row:
+    found = {
+        "fetch_status": status,
+        "content_mime_type": mime or "unk",
+        "content_mime_detected": detected,
+        "body": body,
+    }
+    if status != HTTPStatus.NOT_MODIFIED:
+        digest = hashlib.sha1(body, usedforsecurity=False).digest()
+        found["content_digest"] = base64.b32encode(digest).decode()
+    return found | columns
+
+
+def _page(rng: Random, url: str) -> Row:
     kind = rng.choices(("html", "xhtml", "pdf", "jpeg", "plain", "json"), (85, 3, 4, 3, 3, 2))[0]
     title = " ".join(rng.choices(_WORDS, k=3)).title()
     match kind:
         case "pdf":
-            return Page(200, f"%PDF-1.4\n% {title}\n%%EOF\n".encode(), "application/pdf", "application/pdf")
+            return _response(200, f"%PDF-1.4\n% {title}\n%%EOF\n".encode(), *["application/pdf"] * 2)
         case "jpeg":
-            return Page(200, b"\xff\xd8\xff\xe0" + rng.randbytes(60) + b"\xff\xd9", "image/jpeg", "image/jpeg")
+            return _response(200, b"\xff\xd8\xff\xe0" + rng.randbytes(60) + b"\xff\xd9", *["image/jpeg"] * 2)
         case "json":
-            return Page(200, json.dumps({"title": title}).encode(), "application/json", "application/json")
+            return _response(200, json.dumps({"title": title}).encode(), *["application/json"] * 2)
     languages = rng.choices(("eng", "deu", "fra", "isl", "jpn", "deu,eng"), (60, 12, 9, 7, 7, 5))[0]
     spoken = languages.split(",")
     charset = rng.choice(_TEXTS[spoken[0]][0])
     text = " ".join(rng.choice(_TEXTS[language][1]) for language in [*spoken, *spoken])
+    columns: dict[str, str | None] = {"content_charset": charset, "content_languages": languages}
     if kind == "plain":
-        return Page(200, f"{title}\n{text}\n".encode(charset), "text/plain", "text/plain", charset, languages)
+        return _response(200, f"{title}\n{text}\n".encode(charset), *["text/plain"] * 2, **columns)
     body = (
         f'<!doctype html><html><head><meta charset="{charset}"><title>{title}</title>'
         f'<link rel="canonical" href="{escape(url)}"></head><body><h1>{title}</h1><p>{text}</p>'
         f'<a href="/">Home</a> <a href="{escape(_path(rng))}">{rng.choice(_WORDS)}</a></body></html>'
     ).encode(charset)
-    detected = "application/xhtml+xml" if kind == "xhtml" else "text/html"
     if not rng.randrange(100):
-        return Page(200, body[:200], "text/html", detected, charset, languages, truncated="length")
-    return Page(200, body, "text/html", detected, charset, languages)
+        body = body[:200]
+        columns["content_truncated"] = "length"
+    return _response(200, body, "text/html", "application/xhtml+xml" if kind == "xhtml" else "text/html", **columns)
 
 
-def _failure(rng: Random, url: str) -> Page:
+def _failure(rng: Random, url: str) -> Row:
     status = rng.choices((301, 302, 304, 403, 404, 410, 500, 503), (30, 14, 6, 5, 35, 3, 3, 4))[0]
     if status == HTTPStatus.NOT_MODIFIED:
-        return Page(status, b"", "warc/revisit")
-    redirect = _elsewhere(url) if status < HTTPStatus.BAD_REQUEST else None
-    if redirect and not rng.randrange(3):
-        return Page(status, b"", redirect=redirect)
+        return _response(status, b"", "warc/revisit")
+    columns: dict[str, str | None] = {"fetch_redirect": _elsewhere(url) if status < HTTPStatus.BAD_REQUEST else None}
+    if columns["fetch_redirect"] and not rng.randrange(3):
+        return _response(status, b"", **columns)
     title = HTTPStatus(status).phrase
     body = f"<!doctype html><html><head><title>{title}</title></head><body>{title}</body></html>".encode()
-    return Page(status, body, "text/html", "text/html", "UTF-8", "eng", redirect=redirect)
+    columns |= {"content_charset": "UTF-8", "content_languages": "eng"}
+    return _response(status, body, *["text/html"] * 2, **columns)
 
 
-def _robots(rng: Random, url: str) -> Page:
+def _robots(rng: Random, url: str) -> Row:
     status = rng.choices((200, 301, 404), (75, 10, 15))[0]
+    if status == HTTPStatus.OK:
+        return _response(status, f"User-agent: *\nDisallow: /{rng.choice(_WORDS)}/\n".encode(), *["text/plain"] * 2)
     redirect = _elsewhere(url) if status == HTTPStatus.MOVED_PERMANENTLY else None
-    body = f"User-agent: *\nDisallow: /{rng.choice(_WORDS)}/\n" if status == HTTPStatus.OK else ""
-    return Page(status, body.encode(), "text/plain", "text/plain" if body else None, redirect=redirect)
+    return _response(status, b"", "text/plain", fetch_redirect=redirect)
 
 
 def _elsewhere(url: str) -> str:
-    """Return the target of a redirect."""
     return url.replace("http:", "https:", 1) if url.startswith("http:") else urljoin(url, "/moved/")

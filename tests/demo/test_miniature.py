@@ -31,9 +31,8 @@ def key_groups(path: Path) -> list[list[str]]:
 
 def test_lists_crawls_and_index_files(miniature: Miniature) -> None:
     assert miniature.crawls == (NEWEST, MODERN, OLD)
-    assert miniature.crawl_with_records == MODERN
     listed = parse_collinfo((miniature.folder / "collinfo.json").read_bytes())
-    assert [crawl.id for crawl in listed] == [*miniature.crawls, miniature.crawl_without_table]
+    assert [crawl.id for crawl in listed] == [*miniature.crawls, "CC-MAIN-2012"]
     for crawl in listed[:-1]:
         assert has_columnar_index(crawl.id)
         times = [row["fetch_time"].replace(tzinfo=UTC) for row in every_row(miniature, crawl.id)]
