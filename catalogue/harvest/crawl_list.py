@@ -6,7 +6,6 @@ tried there: one small request for each week.
 """
 
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -63,10 +62,9 @@ def fetch_crawl_list(
         now: the time, UTC; the machine's by default.
 
     Raises:
-        SourceError: if the list can be had from nowhere.
+        SourceError: if no list is stored, and none can be fetched.
         FormatError: the same, if the source answered with something else.
     """
-    now = now or datetime.now(UTC)
     stored, age = stored_crawls(store, lists.url), crawl_list_age(store)
     if stored and age is not None and abs(age) < MAX_AGE:  # a clock may have been wrong
         return CrawlList(stored)
@@ -74,33 +72,35 @@ def fetch_crawl_list(
         response = lists.get(COLLINFO)
         crawls = parse_collinfo(response.body)
     except (SourceError, FormatError) as error:
-        if data is None:
-            if stored:
-                return _from_store(stored, age, error, (), complete=False)
-            raise
-        known = newest_first(crawl.id for crawl in stored if has_columnar_index(crawl.id))
-        found, complete = _probe(data(), known[0] if known else None, now)
+        found: list[str] = []
+        complete = False
+        if data is not None:
+            newest = newest_first(crawl.id for crawl in stored if has_columnar_index(crawl.id))[:1]
+            found, complete = _probe(data(), newest, now or datetime.now(UTC))
         if not (stored or found):
             raise
-        return _from_store(stored, age, error, found, complete=complete and bool(stored))
+        return _incomplete(stored, age, error, found, complete=complete and bool(stored))
     if not store.read_only:
         store.put("documents", [(COLLINFO, stored_response(response, lists))])
     return CrawlList(crawls)
 
 
-def _from_store(
-    stored: list[Crawl], age: timedelta | None, error: Exception, found: tuple[str, ...], *, complete: bool
+def _incomplete(
+    stored: list[Crawl], age: timedelta | None, error: Exception, found: list[str], *, complete: bool
 ) -> CrawlList:
     crawls = {crawl.id: crawl for crawl in [*map(Crawl, found), *stored]}
-    listed = f"using the list of {_ago(age)}" if stored and age is not None else "no list is stored"
+    listed = "no list is stored"
+    if stored and age is not None:
+        ago = plural(age.days, "day") if age.days else plural(age.seconds // 3600, "hour")
+        listed = f"using the list of {ago} ago"
     newer = f" and {', '.join(found)}, found on the data host" if found else ""
     missing = "" if complete else "; other crawls may exist: name one in full, such as CC-MAIN-2022-05"
     warning = f"cannot fetch the list of crawls ({error}); {listed}{newer}{missing}"
-    return CrawlList([crawls[name] for name in newest_first(crawls)], found, warning, complete)
+    return CrawlList([crawls[name] for name in newest_first(crawls)], tuple(found), warning, complete)
 
 
-def _probe(source: PoliteSource, newest: str | None, now: datetime) -> tuple[tuple[str, ...], bool]:
-    """Return the crawls whose manifests exist since ``newest``, newest first, and whether every week was tried.
+def _probe(source: PoliteSource, newest: list[str], now: datetime) -> tuple[list[str], bool]:
+    """Return the crawls whose manifests exist since the newest known one, and whether every week was tried.
 
     Without a known crawl the search ends at the first one that exists.
     """
@@ -108,24 +108,18 @@ def _probe(source: PoliteSource, newest: str | None, now: datetime) -> tuple[tup
     for weeks in range(MAX_PROBES):
         year, week, _ = (now - timedelta(weeks=weeks)).isocalendar()
         crawl = f"CC-MAIN-{year}-{week:02}"
-        if newest and newest_first([crawl, newest])[0] == newest:
-            return tuple(found), True
-        with suppress(NotFound, FormatError):
-            try:
-                response = source.get(manifest_path(crawl))
-            except NotFound:
-                continue
-            except SourceError:
-                return tuple(found), False
-            parse_manifest(crawl, response.body)
-            found.append(crawl)
-            if newest is None:
-                break
-    return tuple(found), False
-
-
-def _ago(age: timedelta) -> str:
-    return f"{plural(age.days, 'day')} ago" if age.days else f"{plural(age.seconds // 3600, 'hour')} ago"
+        if newest_first([*newest, crawl])[0] in newest:
+            return found, True
+        try:
+            parse_manifest(crawl, source.get(manifest_path(crawl)).body)
+        except (NotFound, FormatError):
+            continue
+        except SourceError:
+            break
+        found.append(crawl)
+        if not newest:
+            break
+    return found, False
 
 
 def fetch_manifest(crawl: str, store: Store, source: PoliteSource, *, refresh: bool = False) -> list[IndexFile]:
@@ -153,9 +147,7 @@ def fetch_manifest(crawl: str, store: Store, source: PoliteSource, *, refresh: b
 
 
 def resolve_manifest_paths(words: Iterable[str], store: Store, source: Callable[[], PoliteSource]) -> list[str]:
-    """Replace paths of manifests among words for crawls by the names of their crawls.
-
-    So a crawl that is not in the list of crawls can be harvested. The manifest is stored.
+    """Store manifests that are named by path among words for crawls, and return the words with their crawls instead.
 
     Raises:
         UnknownCrawl: if the source has no such file.

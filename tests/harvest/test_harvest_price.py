@@ -5,7 +5,7 @@ from pathlib import Path
 
 import catalogue
 from catalogue import Catalogue
-from catalogue.harvest.harvest import FILES_OF_A_SUBSET
+from catalogue.harvest.harvest_crawls import FILES_OF_A_SUBSET
 from catalogue.settings import Settings
 from tests.support.commands import Command
 
