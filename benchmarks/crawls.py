@@ -22,8 +22,7 @@ import pyarrow.parquet as pq
 
 from catalogue.commoncrawl.columns import PATH_COLUMNS, SCHEMA
 from catalogue.commoncrawl.manifests import COLLINFO, manifest_path
-from catalogue.demo.pages import Row, made_up_urls
-from catalogue.demo.rows import Segment, captures
+from catalogue.demo.pages import Row, Segment, captures, made_up_urls
 from catalogue.parquet.footer import TRAILER
 
 CRAWL = "CC-MAIN-2022-05"

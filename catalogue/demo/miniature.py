@@ -31,8 +31,7 @@ import pyarrow.parquet as pq
 
 from catalogue.commoncrawl.columns import KEY_COLUMN, PATH_COLUMNS, SCHEMA
 from catalogue.commoncrawl.manifests import COLLINFO, manifest_path
-from catalogue.demo.pages import TRAPS, Row, made_up_urls
-from catalogue.demo.rows import Segment, captures, write_warc
+from catalogue.demo.pages import TRAPS, Row, Segment, captures, made_up_urls, write_warc
 
 _FEWEST_PAGES = 1000
 """With fewer pages the traps would be most of a crawl."""
