@@ -12,8 +12,17 @@ from tempfile import TemporaryDirectory
 from catalogue.atomic_files import named
 from catalogue.commoncrawl.manifests import COLLINFO, index_file, manifest_path
 from catalogue.errors import BadSnapshot, QueryError
-from catalogue.harvest.snapshot import CRAWL_LIST, MANIFEST, Snapshot, SnapshotFile, crawl_of, unpack_snapshot
-from catalogue.harvest.snapshot_file import NO_ROW_GROUP, Row, write_rows
+from catalogue.harvest.snapshot import (
+    CRAWL_LIST,
+    MANIFEST,
+    NO_ROW_GROUP,
+    Row,
+    Snapshot,
+    SnapshotFile,
+    crawl_of,
+    unpack_snapshot,
+    write_rows,
+)
 from catalogue.output.open_output import open_folder
 from catalogue.output.targets import LocalTarget, RemoteTarget
 from catalogue.settings import package_version

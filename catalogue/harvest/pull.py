@@ -22,8 +22,7 @@ from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.commoncrawl.manifests import COLLINFO, index_file, manifest_path, parse_collinfo, parse_manifest
 from catalogue.errors import BadSnapshot, FileChanged, FormatError, NotFound, QueryError, StoreDamaged
 from catalogue.formatting import ReprMixin, plural
-from catalogue.harvest.snapshot import CRAWL_LIST, MANIFEST, Snapshot, SnapshotFile, unpack_snapshot
-from catalogue.harvest.snapshot_file import Row, read_rows
+from catalogue.harvest.snapshot import CRAWL_LIST, MANIFEST, Row, Snapshot, SnapshotFile, read_rows, unpack_snapshot
 from catalogue.parquet.footer import MAGIC, TRAILER, with_trailer
 from catalogue.parquet.stored_indexes import Indexes
 from catalogue.parquet.summary import examine_footer
