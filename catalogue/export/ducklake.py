@@ -4,23 +4,24 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from catalogue.commoncrawl.columns import KEY_COLUMN, PATH_COLUMNS
 from catalogue.commoncrawl.crawls import newest_first
 from catalogue.commoncrawl.manifests import index_file
-from catalogue.export.ducklake_contents import (
+from catalogue.export.ducklake_database import changing, reading
+from catalogue.export.ducklake_tables import (
+    AUTHOR,
     NAIVE,
     PARTITION,
     TABLE,
     VIEW,
+    Database,
     add_columns,
     begin,
     enumerate_columns,
+    type_name,
     update_macros,
 )
-from catalogue.export.ducklake_database import AUTHOR, Database, changing, reading
-from catalogue.export.ducklake_tables import type_name
 from catalogue.metadata_db.file_stats import LakeFile, lake_schema
 
 _Fields = frozenset[tuple[str, int, bool]]
@@ -59,13 +60,12 @@ def export_lake(
         StoreLocked: if another process writes to it.
         DiskFailed: if it cannot be written; the existing lake is unchanged.
     """
-    with changing(path, backend) as change:
-        lake = _Lake(change.database, files, data_path, empty=change.empty)
+    with changing(path, backend) as database:
+        lake = _Lake(database, files, data_path)
         before = lake.snapshot
         lake.update_files(files)
         lake.comment(tuple(missing))
         lake.finish()
-        change.made = lake.changed
         return lake.snapshot - before
 
 
@@ -102,18 +102,18 @@ def _columns(files: Sequence[LakeFile]) -> list[tuple[str, str]]:
 class _Lake:
     """A lake that is being written."""
 
-    def __init__(self, database: Database, files: Sequence[LakeFile], data_path: str, *, empty: bool) -> None:
+    def __init__(self, database: Database, files: Sequence[LakeFile], data_path: str) -> None:
         self._database = database
+        self._rows = database.rows
         self._now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S.%f+00")
-        self.changed = empty
         columns = _columns(files)
-        if empty:
+        if database.empty:
             begin(database, columns, data_path=data_path, now=self._now)
+            database.changed = True
         elif self._rows('SELECT "value" FROM ducklake_metadata WHERE "key" = \'data_path\'') != [(data_path,)]:
             self._rows('UPDATE ducklake_metadata SET "value" = ? WHERE "key" = \'data_path\'', (data_path,))
-            self.changed = True
-        if not empty:
-            self.changed |= update_macros(database)
+            database.changed = True
+        update_macros(database)
         self.snapshot: int
         (newest,) = self._rows(
             "SELECT snapshot_id, schema_version, next_catalog_id, next_file_id FROM ducklake_snapshot "
@@ -124,9 +124,6 @@ class _Lake:
         self._numbers, self._pending_columns = self._columns(columns)
         self._mappings = self._mapped()
         self._rows("CREATE TEMPORARY TABLE chosen (data_file_id BIGINT)")
-
-    def _rows(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        return self._database.rows(sql, parameters)
 
     def _columns(self, columns: Sequence[tuple[str, str]]) -> tuple[dict[str, int], list[tuple[int, str, str]]]:
         """Return the numbers of columns by name, and the columns that the next snapshot adds or changes."""
@@ -281,7 +278,7 @@ class _Lake:
         )
         rows = [row for number, bounds, count in changed for row in self._bounds(number, bounds, count)]
         self._database.insert("ducklake_file_column_stats", rows)
-        self.changed = True
+        self._database.changed = True
 
     def _choose(self, numbers: Sequence[int]) -> None:
         self._rows("DELETE FROM chosen")
@@ -316,7 +313,7 @@ class _Lake:
     def _commit(self, changes: list[str], message: str | None) -> None:
         """Add a snapshot, with the pending columns."""
         self.snapshot += 1
-        self.changed = True
+        self._database.changed = True
         if self._pending_columns:
             self._schema_version += 1
             for number, _, _ in self._pending_columns:
@@ -336,7 +333,7 @@ class _Lake:
     def finish(self) -> None:
         """Update the statistics of the table."""
         self._rows("DROP TABLE chosen")
-        if self.changed:
+        if self._database.changed:
             rows, size = self._rows(
                 "SELECT coalesce(sum(record_count), 0), coalesce(sum(file_size_bytes), 0) "
                 "FROM ducklake_data_file WHERE table_id = ? AND end_snapshot IS NULL",

@@ -65,8 +65,7 @@ def export_iceberg(
     session: Session, path: str | Path, *, crawls: str | Iterable[str] = "all", location: str | None = None
 ) -> Exported:
     _need_pyiceberg()
-    from catalogue.export.iceberg import export  # noqa: PLC0415 - an extra, and slow to import
-    from catalogue.export.iceberg_folder import check_address  # noqa: PLC0415 - an extra, and slow to import
+    from catalogue.export.iceberg import check_address, export  # noqa: PLC0415 - an extra, and slow to import
 
     where = _location(session, location)
     check_address(where)
@@ -78,8 +77,7 @@ def export_iceberg(
 def open_iceberg(session: Session, crawls: str | Iterable[str] = "all") -> "IcebergTable":
     _need_pyiceberg()
     from catalogue.export.iceberg import export  # noqa: PLC0415 - an extra, and slow to import
-    from catalogue.export.iceberg_files import FooterIO, StoredFiles  # noqa: PLC0415 - an extra
-    from catalogue.export.iceberg_read import IcebergTable  # noqa: PLC0415 - likewise
+    from catalogue.export.iceberg_read import FooterIO, IcebergTable, StoredFiles  # noqa: PLC0415 - an extra
 
     location = _location(session, None)
     stored = StoredFiles(session.store, session.reading, location)  # before the table is written

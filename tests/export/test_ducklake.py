@@ -272,9 +272,9 @@ def test_bounds_macros_and_comments_make_no_snapshot(kind: str, places: Places) 
     assert (len(comments), key) == (2, [("com,example)/",)])
     assert places.export(whole, missing=missing) == 0
     assert "Total Files Read: 1" not in places.rows(read)[0][1]
-    with changing(places.lake, None) as change:
-        change.database.rows('UPDATE ducklake_macro_impl SET "sql" = ?', ["'wrong'"])
-        change.made = True
+    with changing(places.lake, None) as database:
+        database.rows('UPDATE ducklake_macro_impl SET "sql" = ?', ["'wrong'"])
+        database.changed = True
     assert places.rows(ask) == [("wrong",)]
     assert places.export(whole, missing=missing) == 0
     assert places.rows(ask) == key

@@ -12,8 +12,7 @@ from pyiceberg.table import StaticTable
 
 import catalogue
 from catalogue.errors import IncompleteAnswer, QueryError
-from catalogue.export.iceberg import export
-from catalogue.export.iceberg_folder import TableFolder
+from catalogue.export.iceberg import TableFolder, export
 from catalogue.metadata_db.export_rows import lake_files
 from catalogue.metadata_db.file_stats import LakeFile
 from catalogue.selection import stored_crawls
