@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from filelock import FileLock
 
@@ -18,7 +16,7 @@ from catalogue.export.ducklake import crawls_in, export_lake
 from catalogue.export.ducklake_attach import attach_statements
 from catalogue.export.ducklake_database import changing
 from catalogue.metadata_db.file_stats import LakeFile
-from tests.support.ducklakes import needs_extensions, opened, spare
+from tests.support.lakes import needs_extensions, opened, spare, write_file
 from tests.support.mirrors import index_paths
 
 KINDS = ["sqlite", "duckdb"]
@@ -105,26 +103,7 @@ class Places:
         self.lake = folder / "captures.ducklake"
 
     def file(self, crawl: str, number: int, keys: Sequence[str], **columns: list[Any]) -> LakeFile:
-        path = f"cc-index/table/cc-main/warc/crawl={crawl}/subset=warc/part-{number:05}.parquet"
-        (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(pa.table({"url_surtkey": list(keys), **columns}), self.folder / path)
-        metadata = pq.read_metadata(self.folder / path)
-        kinds = ["int64" if isinstance(values[0], int) else "string" for values in columns.values()]
-        return LakeFile(
-            path=path,
-            crawl=crawl,
-            subset="warc",
-            file_size=(self.folder / path).stat().st_size,
-            footer_size=metadata.serialized_size,
-            num_rows=metadata.num_rows,
-            column_names=("url_surtkey", *columns),
-            column_kinds=("string", *kinds),
-            utc_times=True,
-            min_key=min(keys),
-            max_key=max(keys),
-            ascending=True,
-            row_group_offsets=(4,),
-        )
+        return write_file(self.folder, crawl, number, keys, **columns)
 
     def export(self, *files: LakeFile, missing: Sequence[str] = (), backend: str | None = None) -> int:
         return export_lake(self.lake, files, missing, data_path=f"{self.folder}/", backend=backend)

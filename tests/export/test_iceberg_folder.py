@@ -4,8 +4,6 @@ import json
 from pathlib import Path
 from shutil import copytree
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyiceberg.manifest import ManifestEntryStatus
 from pyiceberg.table import StaticTable
@@ -13,19 +11,17 @@ from pyiceberg.table import StaticTable
 import catalogue
 from catalogue.errors import IncompleteAnswer, QueryError
 from catalogue.export.iceberg import TableFolder, export
-from catalogue.metadata_db.export_rows import lake_files
 from catalogue.metadata_db.file_stats import LakeFile
-from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
 from tests.support.commands import Command
+from tests.support.lakes import exported_files, write_file
 
 LOCATION = "https://example.com/"
 
 
 @pytest.fixture(scope="module")
 def files(harvested: catalogue.Catalogue) -> list[LakeFile]:
-    with harvested.connect() as connection:
-        return lake_files(connection, stored_crawls(harvested.session))
+    return exported_files(harvested)
 
 
 def paths(table: StaticTable) -> set[str]:
@@ -115,16 +111,8 @@ def test_columns_keep_their_field_ids(files: list[LakeFile], tmp_path: Path) -> 
 
 
 def test_removed_columns_stay_in_older_snapshots(tmp_path: Path) -> None:
-    def holding(crawl: str, **columns: list[int]) -> LakeFile:
-        path = f"crawl={crawl}/subset=warc/x.parquet"
-        file = tmp_path / path
-        file.parent.mkdir(parents=True)
-        pq.write_table(pa.table({"url_surtkey": ["a"], **columns}), file)
-        names, kinds = ("url_surtkey", *columns), ("string", *["int64"] * len(columns))
-        rest = (file.stat().st_size, 1, 1, names, kinds, True, "a", "a", True, (4,))
-        return LakeFile(path, crawl, "warc", *rest)
-
-    one, two = holding("CC-MAIN-2030-01", score=[7]), holding("CC-MAIN-2030-05")
+    one = write_file(tmp_path, "CC-MAIN-2030-01", 1, ["a"], score=[7])
+    two = write_file(tmp_path, "CC-MAIN-2030-05", 1, ["a"])
     for files in ([one], [two], [one, two]):
         export(tmp_path / "table", files, f"file://{tmp_path}/")
         table = at(tmp_path / "table")
