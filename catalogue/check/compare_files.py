@@ -35,11 +35,7 @@ class Comparison:
         return {ordinal: written for ordinal, each in stored.items() if (written := each.written)}
 
     def compare(self, path: str) -> list[Finding]:
-        """Return how the source differs from what is stored of a file.
-
-        Raises:
-            SourceError: if the source fails.
-        """
+        """Return how the source differs from what is stored of a file."""
         stored, file = self.store.get("files", path), self.dataset.file(path)
         if stored is None:  # another process has deleted it
             return []

@@ -104,11 +104,7 @@ class Share:
 
     @classmethod
     def of(cls, text: str) -> "Share":
-        """Parse ``1%``, ``3/30`` or ``50MB``.
-
-        Raises:
-            QueryError: if it is none of these.
-        """
+        """Parse ``1%``, ``3/30`` or ``50MB``."""
         if percent := re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)%", text):
             if 0 < float(percent[1]) <= 100:  # noqa: PLR2004
                 return cls(percent=float(percent[1]))

@@ -70,13 +70,7 @@ def export_lake(
 
 
 def crawls_in(path: Path) -> dict[str, tuple[int, ...]]:
-    """Return files, rows, bytes and bytes of footers of each crawl in a lake.
-
-    Raises:
-        QueryError: if another program made the file.
-        StoreLocked: if another process writes to it.
-        DiskFailed: if it cannot be read.
-    """
+    """Return files, rows, bytes and bytes of footers of each crawl in a lake."""
     with reading(path) as database:
         found = database.rows(
             """

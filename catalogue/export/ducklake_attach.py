@@ -49,9 +49,6 @@ def attach_statements(path: Path, source: str, version: str = duckdb.__version__
         path: of the lake.
         source: an address or a folder.
         version: of the DuckDB that runs it, such as 1.5.5: extensions are built for one version.
-
-    Raises:
-        QueryError: if the path has another file.
     """
     backend, where = backend_of(path), data_path(source)
     needed = ["ducklake", *(["sqlite_scanner"] if backend == "sqlite" else []), *(["httpfs"] if "://" in where else [])]
@@ -77,9 +74,6 @@ def attach(connection: duckdb.DuckDBPyConnection, path: Path, source: str) -> st
 
     Returns:
         None; if that failed, a message with the reason and what to do.
-
-    Raises:
-        QueryError: if the path has another file.
     """
     try:
         for statement in (NO_DOWNLOADS, *attach_statements(path, source)):

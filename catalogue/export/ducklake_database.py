@@ -23,13 +23,7 @@ _BUSY = ("is locked", "Could not set lock", "Conflicting lock")
 
 @contextmanager
 def reading(path: Path) -> Iterator[Database]:
-    """Open a lake to read it.
-
-    Raises:
-        QueryError: if another program made the file.
-        StoreLocked: if another process writes to it.
-        DiskFailed: if it cannot be read.
-    """
+    """Open a lake to read it."""
     with _translated_errors(path, "read"), _opened(path, backend_of(path)) as database:
         _check(path, database)
         yield database
@@ -44,11 +38,6 @@ def changing(path: Path, backend: str | None) -> Iterator[Database]:
     Args:
         path: of the lake.
         backend: its required format; by default that of the existing lake, else SQLite.
-
-    Raises:
-        QueryError: if the path has another file, or its folder does not exist.
-        StoreLocked: if another process writes to it.
-        DiskFailed: if it cannot be written; the existing lake is unchanged.
     """
     if not path.parent.is_dir():
         message = f"there is no folder {path.parent}; make it, or choose another name"
@@ -71,11 +60,7 @@ def changing(path: Path, backend: str | None) -> Iterator[Database]:
 
 
 def backend_of(path: Path) -> str:
-    """Return the format of a lake's file.
-
-    Raises:
-        QueryError: if it is neither SQLite nor DuckDB.
-    """
+    """Return the format of a lake's file."""
     if not path.is_file():
         raise _no_file(path)
     with path.open("rb") as file:

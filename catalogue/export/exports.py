@@ -115,11 +115,7 @@ def export_snapshot(
 def _stored_files(
     session: Session, crawls: str | Iterable[str]
 ) -> tuple[tuple[str, ...], list[LakeFile], tuple[str, ...]]:
-    """Return the selected crawls, newest first, their files, and what is missing, in sentences.
-
-    Raises:
-        QueryError: if this is another dataset, or a crawl is not stored.
-    """
+    """Return the selected crawls, newest first, their files, and what is missing, in sentences."""
     if session.dataset != COMMON_CRAWL:
         message = f"only Common Crawl's index can be exported, and this is {session.dataset.name}"
         raise QueryError(message)
@@ -131,11 +127,7 @@ def _stored_files(
 
 
 def _location(session: Session, given: str | None) -> str:
-    """Return the address of the files, with a slash at its end.
-
-    Raises:
-        QueryError: if the given address is invalid.
-    """
+    """Return the address of the files, with a slash at its end."""
     place = given or session.settings.source
     address(place)  # the table will contain it
     if "://" not in place:

@@ -77,23 +77,14 @@ class TableFolder:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Create the folder if needed, and lock it.
-
-        Raises:
-            QueryError: if it has other files.
-            StoreLocked: if another process writes into it.
-        """
+        """Create the folder if needed, and lock it."""
         self.check()
         make_folder(self.metadata)
         with locked(self.path / _LOCK, self.path), named(self.path):
             yield
 
     def check(self) -> None:
-        """Check that the folder has only files of a table, and a valid address.
-
-        Raises:
-            QueryError: if not.
-        """
+        """Check that the folder has only files of a table, and a valid address."""
         check_address(self.address)
         others: Iterable[str] = ()
         if self.path.is_dir():
@@ -136,11 +127,7 @@ class TableFolder:
 
 
 def check_address(address: str) -> None:
-    """Check that readers will not cut an address.
-
-    Raises:
-        QueryError: if they would.
-    """
+    """Check that readers will not cut an address."""
     if found := _CUT.search(address):
         message = f"{address!r} has {found[0]!r}, which addresses in Iceberg tables cannot have; choose another path"
         raise QueryError(message)

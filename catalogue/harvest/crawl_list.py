@@ -123,11 +123,7 @@ def _probe(source: PoliteSource, newest: list[str], now: datetime) -> tuple[list
 
 
 def fetch_manifest(crawl: str, store: Store, source: PoliteSource, *, refresh: bool = False) -> list[IndexFile]:
-    """Return the files of a crawl of Common Crawl's index; the manifest is fetched once, or to ``refresh`` it.
-
-    Raises:
-        UnknownCrawl: if the source has no manifest of the crawl and none is stored.
-    """
+    """Return the files of a crawl of Common Crawl's index; the manifest is fetched once, or to ``refresh`` it."""
     path = manifest_path(crawl)
     stored = stored_document(store, path)
     if stored and not refresh:
@@ -147,12 +143,7 @@ def fetch_manifest(crawl: str, store: Store, source: PoliteSource, *, refresh: b
 
 
 def resolve_manifest_paths(words: Iterable[str], store: Store, source: Callable[[], PoliteSource]) -> list[str]:
-    """Store manifests that are named by path among words for crawls, and return the words with their crawls instead.
-
-    Raises:
-        UnknownCrawl: if the source has no such file.
-        BadManifest: if the file is not the manifest of one crawl.
-    """
+    """Store manifests that are named by path among words for crawls, and return the words with their crawls instead."""
     resolved = []
     for word in words:
         if is_manifest_path(word):
@@ -170,12 +161,7 @@ def resolve_manifest_paths(words: Iterable[str], store: Store, source: Callable[
 
 
 def fetch_path_list(dataset: Dataset, store: Store, source: PoliteSource, *, refresh: bool = False) -> None:
-    """Store the list of the files of a dataset other than Common Crawl's index, if it has one that is not stored.
-
-    Raises:
-        SourceError: if it cannot be fetched.
-        BadManifest: if it is not such a list.
-    """
+    """Store the list of the files of a dataset other than Common Crawl's index, if it has one that is not stored."""
     if dataset.manifest is None or (stored_document(store, dataset.manifest) and not refresh):
         return
     response = source.get(dataset.manifest)

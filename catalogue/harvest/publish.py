@@ -98,11 +98,7 @@ def publish(
 
 
 def _previous(place: LocalTarget | RemoteTarget, output: str | Path) -> Snapshot | None:
-    """Return the snapshot in a folder; None if the folder is empty or has an unfinished first export.
-
-    Raises:
-        QueryError: if it has other files.
-    """
+    """Return the snapshot in a folder; None if the folder is empty or has an unfinished first export."""
     if place.size(MANIFEST) is None:
         if place.exists("") and place.size(_STARTED) is None:
             message = f"{output} has other files; choose another name for the snapshot"

@@ -96,11 +96,7 @@ class Snapshot:
         return tuple(newest_first({file.crawl for file in self.files} - {CRAWL_LIST}))
 
     def select(self, words: Sequence[str]) -> tuple[SnapshotFile, ...]:
-        """Return the files of selected crawls, newest first, after that of the list of crawls.
-
-        Raises:
-            UnknownCrawl: if the snapshot does not have a selected crawl.
-        """
+        """Return the files of selected crawls, newest first, after that of the list of crawls."""
         selected = select_crawls(words, self.crawls)
         if absent := [crawl for crawl in selected if crawl not in self.crawls]:
             message = f"the snapshot does not have {absent[0]}; it has {join_first(self.crawls) or 'none'}"
@@ -213,11 +209,7 @@ def _table(rows: list[tuple[Any, ...]]) -> pa.Table:
 
 
 def read_rows(path: Path) -> Iterator[list[Row]]:
-    """Decode a file from outside, one row group after the other.
-
-    Raises:
-        BadSnapshot: if it is damaged or has another form.
-    """
+    """Decode a file from outside, one row group after the other."""
     try:
         with path.open("rb") as file:
             for group in _footer(file).row_groups:

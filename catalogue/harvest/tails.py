@@ -101,12 +101,7 @@ class FooterFetcher:
     pages: bool
 
     def fetch(self, file: IndexFile) -> FetchedFile:
-        """Fetch a file.
-
-        Raises:
-            SourceError: if the source fails.
-            FormatError: if it is not an index file.
-        """
+        """Fetch a file."""
         if known := self.known.get(file.path):
             pin = FileVersion(known.size, known.etag if known.source == self.source.url else None)
             footer = decode_footer(known.data, known.size)

@@ -67,11 +67,7 @@ class Header:
         return -(-(self.file_size - HEADER_SIZE) // self.block_size)
 
     def place(self, first: int, last: int) -> ByteRange:
-        """Return the range of consecutive blocks, both included.
-
-        Raises:
-            BadUrlIndex: if they are not all in the file.
-        """
+        """Return the range of consecutive blocks, both included."""
         if not 0 <= first <= last < self.blocks:
             message = f"the index has no blocks {first:,} to {last:,}: its {self.file_size:,} bytes are {self.blocks:,}"
             raise BadUrlIndex(message)
@@ -107,11 +103,7 @@ class Entry:
     location: bytes
 
     def capture(self) -> Capture:
-        """Return the place of its record.
-
-        Raises:
-            BadUrlIndex: if it is invalid.
-        """
+        """Return the place of its record."""
         segment, date, partition, offset, size = _LOCATION.unpack(self.location)
         if not (offset < _MAX_OFFSET and 0 < size <= MAX_RECORD):
             message = f"the index says of {url_of(self.key)[:200]!r} that {size:,} bytes at {offset:,} are its record"
@@ -121,11 +113,7 @@ class Entry:
 
 
 def parse_header(data: bytes, file_size: int) -> Header:
-    """Parse the file's first 8 bytes.
-
-    Raises:
-        BadUrlIndex: if they are invalid, or contradict the file's size.
-    """
+    """Parse the file's first 8 bytes."""
     if len(data) != HEADER_SIZE:
         message = f"the index has {len(data)} bytes, too few for its header"
         raise BadUrlIndex(message)
@@ -141,11 +129,7 @@ def parse_header(data: bytes, file_size: int) -> Header:
 
 
 def parse_index_block(header: Header, number: int, data: bytes) -> IndexBlock:
-    """Parse an index block.
-
-    Raises:
-        BadUrlIndex: if it is invalid, or names blocks that do not follow it.
-    """
+    """Parse an index block."""
     if len(data) < _NUMBER.size:
         raise _bad(number, "ends within an entry")
     entries = list(_entries(number, data, _NUMBER.size, _NUMBER.size))
@@ -165,11 +149,7 @@ def parse_index_block(header: Header, number: int, data: bytes) -> IndexBlock:
 
 
 def parse_data_block(number: int, data: bytes) -> list[Entry]:
-    """Parse a data block; ``number`` is for messages.
-
-    Raises:
-        BadUrlIndex: if it is invalid or empty, or its URLs are not in order.
-    """
+    """Parse a data block; ``number`` is for messages."""
     entries = [Entry(*entry) for entry in _entries(number, data, 0, _LOCATION.size)]
     if not entries:
         raise _bad(number, "is empty")

@@ -42,11 +42,7 @@ class KeyPattern:
 
 
 def parse_key_prefix(text: str) -> KeyPattern:
-    """Parse a pattern; surrounding blanks are ignored.
-
-    Raises:
-        QueryError: if it is invalid; the message shows a valid one.
-    """
+    """Parse a pattern; surrounding blanks are ignored."""
     typed = text.strip()
     if typed == "*":
         return KeyPattern(typed, EVERYTHING, re.compile(b".*", re.DOTALL))
