@@ -117,7 +117,7 @@ class _Lake:
         ((self._next_row,),) = self._rows("SELECT next_row_id FROM ducklake_table_stats WHERE table_id = ?", (TABLE,))
         self._numbers, self._pending_columns = self._columns(columns)
         self._mappings = self._mapped()
-        self._rows("CREATE TEMPORARY TABLE chosen (data_file_id BIGINT)")
+        self._kinds: dict[tuple[tuple[str, ...], bool], _Fields] = {}
 
     def _columns(self, columns: Sequence[tuple[str, str]]) -> tuple[dict[str, int], list[tuple[int, str, str]]]:
         """Return the numbers of columns by name, and the columns that the next snapshot adds or changes."""
@@ -148,15 +148,11 @@ class _Lake:
         there = self._live_files()
         added: dict[str, list[LakeFile]] = {}
         paths: set[str] = set()
-        fields: dict[tuple[tuple[str, ...], bool], _Fields] = {}
         bounds: list[tuple[int, _Bounds, int]] = []
         for file in files:
             paths.add(file.path)
-            kind = (file.column_names, file.utc_times)
-            if kind not in fields:
-                fields[kind] = self._fields(file)
             known = there.get(file.path)
-            if not known or known.described != (file.num_rows, file.file_size, file.footer_size, fields[kind]):
+            if not known or known.described != (file.num_rows, file.file_size, file.footer_size, self._fields(file)):
                 added.setdefault(file.crawl, []).append(file)
             elif known.bounds != (file.min_key, file.max_key):
                 bounds.append((known.number, (file.min_key, file.max_key), file.num_rows))
@@ -168,7 +164,7 @@ class _Lake:
         if self._pending_columns and not (added or removed):
             self._commit([], None)
         for crawl in reversed(newest_first([*added, *removed])):
-            self._crawl(crawl, added.get(crawl, []), removed.get(crawl, []), fields)
+            self._crawl(crawl, added.get(crawl, []), removed.get(crawl, []))
         self._update_bounds(bounds)
 
     def _live_files(self) -> dict[str, _LiveFile]:
@@ -189,13 +185,16 @@ class _Lake:
         }
 
     def _fields(self, file: LakeFile) -> _Fields:
-        named = {name: name if file.utc_times or name != "fetch_time" else NAIVE for name in file.column_names}
-        own = [
-            (name, self._numbers[there], False)
-            for name, there in named.items()
-            if there in self._numbers and name not in {*PATH_COLUMNS, NAIVE}
-        ]
-        return frozenset(own + [(name, self._numbers[name], True) for name in PATH_COLUMNS])
+        kind = (file.column_names, file.utc_times)
+        if kind not in self._kinds:
+            named = {name: name if file.utc_times or name != "fetch_time" else NAIVE for name in file.column_names}
+            in_file = {
+                (name, self._numbers[column], False)
+                for name, column in named.items()
+                if column in self._numbers and name not in {*PATH_COLUMNS, NAIVE}
+            }
+            self._kinds[kind] = frozenset(in_file | {(name, self._numbers[name], True) for name in PATH_COLUMNS})
+        return self._kinds[kind]
 
     def _mapping(self, fields: _Fields) -> int:
         if fields not in self._mappings:
@@ -211,38 +210,19 @@ class _Lake:
             )
         return self._mappings[fields]
 
-    def _crawl(
-        self,
-        crawl: str,
-        new: Sequence[LakeFile],
-        removed: Sequence[int],
-        fields: dict[tuple[tuple[str, ...], bool], _Fields],
-    ) -> None:
+    def _crawl(self, crawl: str, new: Sequence[LakeFile], removed: Sequence[int]) -> None:
         """Commit a snapshot with new and removed files of a crawl."""
         snapshot = self.snapshot + 1
         if removed:
-            self._choose(removed)
-            self._rows(
-                "UPDATE ducklake_data_file SET end_snapshot = ? "
-                "WHERE data_file_id IN (SELECT data_file_id FROM chosen)",
-                (snapshot,),
-            )
+            end = f"UPDATE ducklake_data_file SET end_snapshot = ? WHERE data_file_id IN {_listed(removed)}"  # noqa: S608
+            self._rows(end, (snapshot,))
         rows, statistics, parts = [], [], []
         for file in new:
-            mapping = self._mapping(fields[file.column_names, file.utc_times])
+            mapping = self._mapping(self._fields(file))
             number, row = self._next_file, self._next_row
             self._next_file, self._next_row = number + 1, row + file.num_rows
-            described = (
-                "parquet",
-                file.num_rows,
-                file.file_size,
-                file.footer_size,
-                row,
-                PARTITION,
-                None,
-                mapping,
-                None,
-            )
+            sizes = (file.num_rows, file.file_size, file.footer_size)
+            described = ("parquet", *sizes, row, PARTITION, None, mapping, None)
             rows.append((number, TABLE, snapshot, None, None, file.path, True, *described))
             statistics += self._bounds(number, (file.min_key, file.max_key), file.num_rows)
             for at, (name, value) in enumerate(zip(PATH_COLUMNS, (file.crawl, file.subset), strict=True)):
@@ -264,19 +244,12 @@ class _Lake:
         """Replace the bounds of files in all snapshots: they were valid before, too."""
         if not changed:
             return
-        self._choose([number for number, _, _ in changed])
-        self._rows(
-            "DELETE FROM ducklake_file_column_stats WHERE column_id = ? AND table_id = ? "
-            "AND data_file_id IN (SELECT data_file_id FROM chosen)",
-            (self._numbers[KEY_COLUMN], TABLE),
-        )
+        numbers = _listed([number for number, _, _ in changed])
+        delete = "DELETE FROM ducklake_file_column_stats WHERE column_id = ? AND table_id = ? AND data_file_id IN "
+        self._rows(delete + numbers, (self._numbers[KEY_COLUMN], TABLE))
         rows = [row for number, bounds, count in changed for row in self._bounds(number, bounds, count)]
         self._database.insert("ducklake_file_column_stats", rows)
         self._database.changed = True
-
-    def _choose(self, numbers: Sequence[int]) -> None:
-        self._rows("DELETE FROM chosen")
-        self._database.insert("chosen", [(number,) for number in numbers])
 
     def comment(self, missing: tuple[str, ...]) -> None:
         """Write into the comments of view and table what is missing."""
@@ -326,7 +299,6 @@ class _Lake:
 
     def finish(self) -> None:
         """Update the statistics of the table."""
-        self._rows("DROP TABLE chosen")
         if self._database.changed:
             rows, size = self._rows(
                 "SELECT coalesce(sum(record_count), 0), coalesce(sum(file_size_bytes), 0) "
@@ -338,3 +310,7 @@ class _Lake:
                 "WHERE table_id = ?",
                 (rows, self._next_row, size, TABLE),
             )
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return f"({', '.join(map(str, numbers))})"
