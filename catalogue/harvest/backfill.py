@@ -69,10 +69,10 @@ class Backfill(ReprMixin):
         self.gaps = gaps
 
     def _line(self) -> str:
-        return f"of {plural(len(self.gaps), 'file')} that say too little of their keys"
+        return f"of {plural(len(self.gaps), 'file')} whose footers lack key ranges"
 
     def _notes(self) -> Iterator[str]:
-        yield "estimate says what it takes, and run() does it."
+        yield "See the cost with estimate; read with run()."
 
     @cached_property
     def estimate(self) -> Estimate:

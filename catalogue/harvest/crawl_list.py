@@ -29,7 +29,7 @@ from catalogue.store.stored_lists import crawl_list_age, known_crawls, stored_cr
 MAX_AGE = timedelta(days=1)
 """Age at which the list is fetched again; Common Crawl asks clients to cache it, since it changes once a month."""
 MAX_PROBES = 10
-"""Most requests for manifests of weeks that the list does not know. A crawl is published every four to six weeks."""
+"""Most requests for manifests of weeks that are not in the list. A crawl is published every four to six weeks."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,7 @@ def define(
         raise QueryError(message)
     given = tuple(paths)
     if (manifest is None) is (not given):
-        message = f"to find the files of {session.dataset_name} takes either a manifest or their paths"
+        message = f"the files of {session.dataset_name} need either a manifest or their paths"
         raise QueryError(message)
     source = session.settings.source.rstrip("/")
     table = define_dataset(
@@ -80,7 +80,7 @@ def define(
         before = load_dataset(store)
     if before and (before.key, before.keys) != (table.key, table.keys) and store.keys("files"):
         message = (
-            f"{session.dataset_name} holds footers of files sorted by {before.key}, as {before.keys.value}; "
+            f"{session.dataset_name} has footers of files sorted by {before.key}, as {before.keys.value}; "
             "choose another name, or forget them first"
         )
         raise QueryError(message)
@@ -198,7 +198,7 @@ def _known_crawls(session: Session) -> list[str]:
 def _select_listed(session: Session, words: Sequence[str]) -> list[str]:
     """Return the crawls that the words select. Full names need no list of crawls."""
     if not words:
-        message = "which crawl is to be harvested? name one, such as CC-MAIN-2022-05, or latest"
+        message = "no crawl to harvest; name one, such as CC-MAIN-2022-05, or latest"
         raise QueryError(message)
     plain = list(plain_names(words))
     select_crawls(plain, _known_crawls(session))

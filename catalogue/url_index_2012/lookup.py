@@ -106,7 +106,7 @@ class Entry:
         """Return the place of its record."""
         segment, date, partition, offset, size = _LOCATION.unpack(self.location)
         if not (offset < _MAX_OFFSET and 0 < size <= MAX_RECORD):
-            message = f"the index says of {url_of(self.key)[:200]!r} that {size:,} bytes at {offset:,} are its record"
+            message = f"invalid place of the record of {url_of(self.key)[:200]!r}: {size:,} bytes at {offset:,}"
             raise BadUrlIndex(message)
         name = f"parse-output/segment/{segment}/{date}_{partition}.arc.gz"
         return Capture(name, offset, size, url_of(self.key))
@@ -140,9 +140,9 @@ def parse_index_block(header: Header, number: int, data: bytes) -> IndexBlock:
     if any(other != one + 1 for one, other in pairwise(numbers)):
         raise _bad(number, "names blocks that do not follow each other")
     if first <= number:  # so there are no cycles
-        raise _bad(number, f"points at block {first:,}, which does not lie behind it")
+        raise _bad(number, f"points at block {first:,}, which is not after it")
     if last >= header.blocks:
-        raise _bad(number, f"points at block {last:,}, which is not there")
+        raise _bad(number, f"points at block {last:,}, which does not exist")
     if first < header.index_blocks <= last:
         raise _bad(number, "points at index blocks and at data blocks")
     return IndexBlock(first, tuple(prefixes))
@@ -167,7 +167,7 @@ def _entries(number: int, data: bytes, at: int, size: int) -> Iterator[tuple[byt
         yield data[at:end], data[end + 1 : following]
         at = following
     if data.count(b"\0", at) < len(data) - at:
-        raise _bad(number, "goes on behind its end")
+        raise _bad(number, "has data after its end")
 
 
 def _check_order(number: int, keys: list[bytes]) -> None:
@@ -256,7 +256,7 @@ class OldIndex:
                 for entry in entries:
                     if entry.key >= end or requested == 0:
                         return
-                    if extent.pattern.takes(entry.key):
+                    if extent.pattern.matches(entry.key):
                         yield entry.capture()
                         requested = None if requested is None else requested - 1
             at = last + 1
@@ -303,5 +303,5 @@ class OldIndex:
 def _check_bounds(keys: tuple[bytes, ...], lower: bytes | None, upper: bytes | None, number: int) -> None:
     """Check that ascending keys of a block are inside the bounds of the blocks before and above it."""
     if keys and ((lower is not None and keys[0] < lower) or (upper is not None and keys[-1] > upper)):
-        message = f"block {number:,} of the index holds what the blocks above it, or before it, say it does not"
+        message = f"block {number:,} of the index contradicts the blocks above it, or before it"
         raise BadUrlIndex(message)

@@ -36,8 +36,7 @@ class KeyPattern:
     form: re.Pattern[bytes]
     """A regular expression of them; the interval may have others."""
 
-    def takes(self, key: bytes) -> bool:
-        """Return whether it matches a URL of the index."""
+    def matches(self, key: bytes) -> bool:
         return key in self.interval and self.form.fullmatch(key) is not None
 
 

@@ -1,4 +1,4 @@
-"""``catalogue check`` finds what is not what was taken."""
+"""``catalogue check`` finds and repairs damaged values, and differences from the source."""
 
 import shutil
 import signal
@@ -95,7 +95,7 @@ def test_findings_name_meaning_and_command(cat: Catalogue, server: LoopbackServe
         False,
         ["catalogue check --repair"] * 4,
     )
-    other = command("check", "--crawl", "CC-MAIN-2013-20")  # which is not held
+    other = command("check", "--crawl", "CC-MAIN-2013-20")  # which is not stored
     assert (other.status, other.out) == (2, "")
     assert not server.log
 
@@ -146,7 +146,7 @@ def test_compares_a_share_with_one_request_a_file(cat: Catalogue, server: Loopba
     assert len(seen) == cat.requests == len(set(seen)) == 3
     with Store(cat.session.data / STORE) as store:
         footers = [stored.data for path in seen if (stored := store.get("files", path))]
-    # Page indexes, which are held too, lie before the footer and come with it.
+    # Page indexes, which are stored too, precede the footer and are in the same range.
     assert all(exchange.sent_bytes > len(data) + 8 for exchange, data in zip(server.log, footers, strict=True))
 
 
@@ -166,7 +166,7 @@ def test_parses_shares() -> None:
         return 30
 
     assert len(Share.of("1kB").choose(names, length, 5)) == 33
-    assert len(looked_into) == 34  # and not all that are held
+    assert len(looked_into) == 34  # and not all stored files
 
 
 def test_share_without_files_is_not_valid(cat: Catalogue, server: LoopbackServer) -> None:
@@ -210,7 +210,7 @@ def test_reports_files_changed_at_the_source(cat: Catalogue, server: LoopbackSer
 
 
 def test_unreachable_source_has_its_own_status(cat: Catalogue, server: LoopbackServer) -> None:
-    """What else was found is told all the same."""
+    """Other findings are reported all the same."""
     path = paths(server.folder)[1]
     flip_value(cat.session.data / STORE, "indexes", f"{path}#0", Random(1))
     with FaultServer(server.folder, script=always(Kind.REDIRECT_AWAY)) as down:
@@ -260,7 +260,7 @@ def test_reports_a_page_index_that_differs_from_the_source(cat: Catalogue, serve
 
 
 def test_reports_files_among_the_keys_of_others() -> None:
-    """Where hardly any is: of a crawl that is sorted otherwise nothing is said."""
+    """Only in crawls where files hardly overlap."""
     with duckdb.connect() as connection:
         connection.execute(metadata_db.statement("views/_tables.sql", COMMON_CRAWL))
 
