@@ -76,10 +76,10 @@ def stored(store: Store) -> dict[str, bytes]:
     return {path: value.data for path in store.keys("files") if (value := store.get("files", path))}
 
 
-def polite(server: FaultServer, clock: FakeClock | None = None, policy: Policy | None = None) -> PoliteSource:
-    policy = policy or Policy(connections=4)
+def polite(server: FaultServer) -> PoliteSource:
+    policy = Policy(connections=4)
     inner = HttpSource(server.url, user_agent="test", connections=policy.connections)
-    return PoliteSource(inner, Limiter(policy, clock=clock or FakeClock()))
+    return PoliteSource(inner, Limiter(policy, clock=FakeClock()))
 
 
 def run(source: PoliteSource, store: Store, crawl: str) -> Harvested:
