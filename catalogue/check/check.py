@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from catalogue import metadata_db
 from catalogue.check.compare_files import Comparison
@@ -18,7 +17,7 @@ from catalogue.selection import select_stored, several
 from catalogue.session import Session
 from catalogue.store.read_only import unwritable
 from catalogue.store.schema import TABLES, row_group_of
-from catalogue.store.stored_file import Label, StoredFile, label_of
+from catalogue.store.stored_file import Label, label_of, marker
 from catalogue.store.stored_lists import load_dataset, manifests
 
 _RECOVERY = "see the troubleshooting page: sqlite3 .recover, or harvest into another --data folder"
@@ -136,8 +135,7 @@ class _Check:
 
     def _note_missing(self, paths: Iterable[str], reason: str) -> None:
         """Store failures for files that were deleted, so that answers say that they are incomplete."""
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        failures = [(path, StoredFile(b"", 0, None, None, "", now, note=reason)) for path in paths]
+        failures = [(path, marker(reason)) for path in paths]
         if failures:
             self.session.store.put("failures", failures)
         self.checked.dropped += [path for path, _ in failures]

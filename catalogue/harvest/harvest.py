@@ -8,7 +8,6 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from hashlib import blake2b
 
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
@@ -26,7 +25,7 @@ from catalogue.source.parallel import map_as_completed
 from catalogue.source.retry import PoliteSource
 from catalogue.store.database import Store
 from catalogue.store.schema import row_group_of
-from catalogue.store.stored_file import StoredFile
+from catalogue.store.stored_file import StoredFile, marker
 from catalogue.store.stored_lists import listed, note_requested, stored_paths
 
 _BATCH_FILES, _BATCH_BYTES, _BATCH_SECONDS = 200, 8 << 20, 5.0
@@ -205,8 +204,7 @@ class _Run:
             raise error
         self.outcome.failures[path] = str(error)
         self.outcome.progress.failed += 1
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        self.batch.add(path, StoredFile(b"", 0, None, None, "", now, note=f"{type(error).__name__}: {error}"), {})
+        self.batch.add(path, marker(f"{type(error).__name__}: {error}"), {})
         if not self.outcome.facts and len(self.outcome.failures) >= _HOPELESS:
             message = f"the first {_HOPELESS} files all failed, the last with: {error}"
             raise SourceUnavailable(message) from error

@@ -37,7 +37,7 @@ from catalogue.store.database import Store
 from catalogue.store.locks import locked
 from catalogue.store.read_only import unwritable
 from catalogue.store.schema import index_key
-from catalogue.store.stored_file import StoredFile, decode, encode, version_of
+from catalogue.store.stored_file import StoredFile, decode, encode, marker, version_of
 
 _MAX_TEXT = 1000
 _MAX_FILE = 1 << 50
@@ -155,8 +155,7 @@ class _Pull:
                 with self.store.harvesting(file.crawl):
                     for part in self._parts(file, path):
                         self._merge(part, summaries)
-                    now = datetime.now(UTC).isoformat(timespec="seconds")
-                    self.store.put("documents", [(note, StoredFile(b"", 0, None, None, self.place.url, now))])
+                    self.store.put("documents", [(note, marker(source=self.place.url))])
             except BadSnapshot as error:
                 message = f"{self.place.url}{file.name} {error}; nothing of it was stored"
                 raise BadSnapshot(message) from error
