@@ -7,7 +7,6 @@ from typing import Any
 
 import pyarrow as pa
 from pyiceberg.catalog.noop import NoopCatalog
-from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.expressions.visitors import bind, extract_field_ids
 from pyiceberg.io import FileIO, InputFile, InputStream
 from pyiceberg.io.pyarrow import PyArrowFileIO
@@ -23,8 +22,6 @@ from catalogue.source.checks import Source
 from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
 
-_EVERY_ROW = AlwaysTrue()
-
 
 class IcebergTable(StaticTable):
     """pyiceberg's table, with filters on crawl and subset that work if these are not selected."""
@@ -36,28 +33,9 @@ class IcebergTable(StaticTable):
         document = TableMetadataUtil.parse_raw(metadata.read_text(encoding="utf-8"))
         return cls(("catalogue", "index"), document, address, io, NoopCatalog("catalogue"))
 
-    def scan(
-        self,
-        row_filter: str | BooleanExpression = _EVERY_ROW,
-        selected_fields: tuple[str, ...] = ("*",),
-        case_sensitive: bool = True,  # noqa: FBT001, FBT002
-        snapshot_id: int | None = None,
-        options: Properties = EMPTY_DICT,
-        limit: int | None = None,
-    ) -> "IndexScan":
+    def scan(self, *args: Any, **options: Any) -> "IndexScan":  # noqa: ANN401 - pyiceberg's
         """See pyiceberg's ``Table.scan``."""
-        return IndexScan(
-            table_metadata=self.metadata,
-            io=self.io,
-            row_filter=row_filter,
-            selected_fields=selected_fields,
-            case_sensitive=case_sensitive,
-            snapshot_id=snapshot_id,
-            options=options,
-            limit=limit,
-            catalog=self.catalog,
-            table_identifier=self.name(),
-        )
+        return IndexScan(**vars(super().scan(*args, **options)))
 
 
 class IndexScan(DataScan):
