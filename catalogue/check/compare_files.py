@@ -1,6 +1,6 @@
 """Compare a stored footer and page indexes with the source."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from catalogue.check.findings import Finding
@@ -40,10 +40,9 @@ class Comparison:
         if stored is None:  # another process has deleted it
             return []
         indexes = self._indexes(path, stored)
-        requested = ByteRange(start_of(stored, indexes, self.dataset.key), stored.size)
         pin = FileVersion(stored.size, stored.etag if stored.source == self.source.url else None)
         try:
-            body = self.source.get(path, requested, pin=pin).body
+            has_footer, different = compare_file(path, stored, indexes, self.source, self.dataset.key, pin)
         except FileChanged as error:
             what = f"it has changed at the source since it was harvested: {error}"
         except NotFound:
@@ -51,8 +50,7 @@ class Comparison:
         except (Forbidden, FormatError) as error:
             what = f"the source refuses it: {error}"
         else:
-            if body.endswith(with_trailer(stored.data)):
-                different = differing(stored, indexes, self.dataset.key, body)
+            if has_footer:
                 what = "the stored page index differs from the file's"
                 return [Finding("indexes", f"{path}#{ordinal}", what) for ordinal in different]
             what = "the source has another footer of the same size and version"
@@ -73,13 +71,21 @@ def start_of(existing: StoredFile, indexes: Mapping[int, Indexes], key: str) -> 
     return min(starts)
 
 
-def differing(existing: StoredFile, indexes: Mapping[int, Indexes], key: str, body: bytes) -> Iterator[int]:
-    """Yield the row groups whose page indexes differ from those in ``body``, the last bytes of the file."""
+def compare_file(
+    path: str, stored: StoredFile, indexes: Mapping[int, Indexes], source: PoliteSource, key: str, pin: FileVersion
+) -> tuple[bool, list[int]]:
+    """Return whether the source has this footer, and the row groups whose page indexes differ there."""
+    start = start_of(stored, indexes, key)
+    body = source.get(path, ByteRange(start, stored.size), pin=pin).body
+    if not body.endswith(with_trailer(stored.data)):
+        return False, []
     if not indexes:
-        return
-    there = cut_indexes(decode_footer(existing.data, existing.size), key, body, existing.size - len(body))
+        return True, []
+    there = cut_indexes(decode_footer(stored.data, stored.size), key, body, start)
+    different = []
     for ordinal, known in sorted(indexes.items()):
         has = there.get(ordinal, Indexes())
         others = (has.offset_indexes.get(name) != data for name, data in known.offset_indexes.items())
         if (known.column_index and known.column_index != has.column_index) or any(others):
-            yield ordinal
+            different.append(ordinal)
+    return True, different
