@@ -43,17 +43,10 @@ class _LiveFile:
 def export_lake(
     path: Path, files: Sequence[LakeFile], missing: Iterable[str], *, data_path: str, backend: str | None
 ) -> int:
-    """Write a lake of these files, or update an existing one.
+    """Write a lake of these files, or update an existing one; returns the number of new snapshots.
 
-    Args:
-        path: of the lake's file.
-        files: all files of the lake.
-        missing: what was not harvested, in sentences.
-        data_path: prefix of the files' paths: an address or a folder, with a slash at its end.
-        backend: one of ``BACKENDS``; by default that of the existing lake, else the first.
-
-    Returns:
-        The number of new snapshots.
+    ``missing`` says in sentences what was not harvested; ``data_path`` is the prefix of the files' paths, with a slash
+    at its end; ``backend`` is by default that of the existing lake, else the first of ``BACKENDS``.
 
     Raises:
         QueryError: if the path has another file, or its folder does not exist.

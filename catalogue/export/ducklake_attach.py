@@ -45,10 +45,7 @@ def attach_statements(path: Path, source: str, version: str = duckdb.__version__
 
     If a statement fails, do not run the next: DuckDB could download an extension; see ``NO_DOWNLOADS``.
 
-    Args:
-        path: of the lake.
-        source: an address or a folder.
-        version: of the DuckDB that runs it, such as 1.5.5: extensions are built for one version.
+    ``version`` is that of the DuckDB that runs them, such as 1.5.5: extensions are built for one version.
     """
     backend, where = backend_of(path), data_path(source)
     needed = ["ducklake", *(["sqlite_scanner"] if backend == "sqlite" else []), *(["httpfs"] if "://" in where else [])]

@@ -34,10 +34,6 @@ def changing(path: Path, backend: str | None) -> Iterator[Database]:
     """Open a copy of a lake, or a new one; at the end it replaces the lake if it was changed.
 
     Processes that have the old file open keep it.
-
-    Args:
-        path: of the lake.
-        backend: its required format; by default that of the existing lake, else SQLite.
     """
     if not path.parent.is_dir():
         message = f"there is no folder {path.parent}; make it, or choose another name"

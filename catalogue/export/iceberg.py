@@ -134,18 +134,12 @@ def check_address(address: str) -> None:
 
 
 def export(path: Path, files: Sequence[LakeFile], location: str, missing: Sequence[str] = ()) -> Path:
-    """Write a table of these files, or a new version of an existing one.
+    """Write a table of these files, or a new version of an existing one; returns its metadata file.
 
     Manifests of unchanged crawls are used again. Without changes nothing is written.
 
-    Args:
-        path: the table's folder.
-        files: ordered by path, so that files of a crawl are neighbours.
-        location: address of the files, with a slash at its end.
-        missing: what was not harvested, in sentences.
-
-    Returns:
-        The metadata file of the newest version.
+    Files of a crawl are neighbours; ``location`` is their address, with a slash at its end; ``missing`` says in
+    sentences what was not harvested.
 
     Raises:
         QueryError: if there are no files, or the folder has other files.

@@ -55,11 +55,7 @@ def fetch_crawl_list(
 ) -> CrawlList:
     """Return the list of crawls: stored for a day, else fetched, else stored before and completed by probing.
 
-    Args:
-        store: keeps the list.
-        lists: the source of ``collinfo.json``.
-        data: opens the source of the manifests, which are tried if ``lists`` fails; None to try none.
-        now: the time, UTC; the machine's by default.
+    ``data`` opens the source of the manifests, which are probed if ``lists`` fails.
 
     Raises:
         SourceError: if no list is stored, and none can be fetched.

@@ -75,16 +75,9 @@ def harvest(  # noqa: PLR0913 - each is named
 ) -> Harvested:
     """Fetch the footers of a crawl's index files that are not stored yet.
 
-    Args:
-        crawl: its name.
-        subsets: of the files, for Common Crawl's index.
-        table: the dataset; the store has the list of files of other datasets.
-        store: receives the results in batches, and the reasons of failures.
-        source: where the files are.
-        refresh: fetch all footers and the manifest again; files that are no longer listed are removed.
-        pages: fetch page indexes too.
-        report: called often with the progress.
-        notify: called before with the cost of page indexes.
+    The store receives results in batches, with the reasons of failures. With ``refresh`` all footers and the manifest
+    are fetched again, and files that are no longer listed are removed; with ``pages`` page indexes are fetched too,
+    whose cost is given to ``notify`` first.
 
     Raises:
         SourceError: if the source failed; what was fetched before is stored.

@@ -48,14 +48,8 @@ def publish(
 
     The manifest is replaced last. Files of an export that was killed are used or removed.
 
-    Args:
-        output: a folder, or the URL of one that fsspec can write to.
-        store: to export; others may write to it.
-        crawls: to export.
-        tables: functions by table that write a Parquet file and return its number of rows.
-        missing: what was not harvested of these crawls, in sentences.
-        cache: see ``open_folder``.
-        report: called with each crawl's file.
+    ``tables`` has functions that write a Parquet file and return its number of rows. ``missing`` says in sentences what
+    was not harvested. ``report`` is called with the file of each crawl.
 
     Raises:
         QueryError: if the folder has other files.
